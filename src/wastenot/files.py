@@ -1,0 +1,63 @@
+"""Writing files so that a reader never sees half of one."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from wastenot.errors import BadInputError
+
+
+def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, then put it in the place of ``path`` in one step.
+
+    A device or a pipe (``/dev/stdout``) cannot be replaced and is written directly.
+
+    Args:
+        path: the file to make or replace.
+        write: called with the path that it is to fill.
+
+    Raises:
+        BadInputError: the file cannot be written (no such folder, no permission, disk full). What stood at
+            ``path`` before is untouched.
+    """
+    target = Path(path)
+    try:
+        if target.exists() and not stat.S_ISREG(target.stat().st_mode):
+            if target.is_dir():
+                raise BadInputError(f"{target}: is a folder; name a file")
+            write(target)
+            return
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            write(temporary)
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise BadInputError(f"{target}: cannot be written: {error.strerror or error}") from error
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write ``text`` as UTF-8 with :func:`write_atomically`; raises what it raises."""
+
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+
+    write_atomically(path, write)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
