@@ -1,0 +1,145 @@
+"""What granularity and scope are worth: Table 2 and Fig. 6 of the kernel-level DVFS paper, for any sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.planning.objective import Granularity, Objective, Scope
+from wastenot.planning.planner import Planner
+from wastenot.study.sweep import Origin, Sweep
+
+RELAXED_BOUNDS = (0.01, 0.02, 0.05, 0.10)
+CURVE_BOUNDS = tuple(step / 400 for step in range(0, 81))  # 0 to 20 % in steps of 0.25 %
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonRow:
+    """One objective at one granularity and scope.
+
+    Attributes:
+        granularity: what gets a setting of its own.
+        scope: who must keep the slowdown.
+        objective: what is minimised.
+        time_change: of the iteration against auto; ``None`` where there is no plan.
+        energy_change: likewise.
+        reason: why there is no plan, else ``None``.
+    """
+
+    granularity: Granularity
+    scope: Scope
+    objective: Objective
+    time_change: float | None
+    energy_change: float | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All rows, coarse granularities first.
+
+    Attributes:
+        workload: that was planned.
+        device: that it was swept on.
+        origin: of the numbers.
+        coarse: the coarse granularity: ``pass``, or ``iteration`` where kernels have no pass.
+        rows: EDP, strict waste and relaxed waste for coarse and fine, local and global.
+    """
+
+    workload: str
+    device: str
+    origin: Origin
+    coarse: Granularity
+    rows: tuple[ComparisonRow, ...]
+
+
+def compare(
+    sweep: Sweep, *, bounds: Sequence[float] = RELAXED_BOUNDS, clock_tolerance_mhz: float = 0.0
+) -> Comparison:
+    """Compare EDP and waste × coarse and fine × local and global, and relaxed bounds.
+
+    Args:
+        sweep: what the kernels cost.
+        bounds: slowdowns allowed besides none.
+        clock_tolerance_mhz: see :func:`wastenot.planning.planner.plan`.
+
+    Raises:
+        BadInputError: a bound is out of range.
+    """
+    objectives = [Objective("edp"), *(Objective("waste", bound) for bound in dict.fromkeys((0.0, *bounds)))]
+    coarse: Granularity = "pass" if all(kernel.pass_name for kernel in sweep.kernels) else "iteration"
+    rows: list[ComparisonRow] = []
+    for granularity in (coarse, "kernel"):
+        try:
+            planner = Planner(sweep, granularity, clock_tolerance_mhz)
+        except BadInputError as error:
+            rows += [
+                ComparisonRow(granularity, scope, objective, None, None, str(error))
+                for scope in ("local", "global")
+                for objective in objectives
+            ]
+            continue
+        rows += [_row(planner, scope, objective) for scope in ("local", "global") for objective in objectives]
+    return Comparison(sweep.workload, sweep.device, sweep.origin, coarse, tuple(rows))
+
+
+def _row(planner: Planner, scope: Scope, objective: Objective) -> ComparisonRow:
+    try:
+        chosen = planner.choose(objective, scope)
+    except InfeasibleError as error:
+        return ComparisonRow(planner.granularity, scope, objective, None, None, str(error))
+    found = planner.totals(planner.rows(chosen.options))
+    return ComparisonRow(planner.granularity, scope, objective, found.time_change, found.energy_change)
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The least energy within one slowdown.
+
+    Attributes:
+        max_slowdown: what was allowed.
+        time_s: of the best plan's iteration.
+        energy_j: of the best plan's iteration.
+        time_change: what the best plan takes of it.
+        energy_change: against auto.
+        gap: of its certificate.
+    """
+
+    max_slowdown: float
+    time_s: float
+    energy_j: float
+    time_change: float
+    energy_change: float
+    gap: float
+
+
+def relaxed_curve(
+    planner: Planner, scope: Scope, bounds: Sequence[float] = CURVE_BOUNDS
+) -> tuple[CurvePoint, ...]:
+    """Energy against the slowdown allowed (Fig. 6), one exact plan for each bound; bounds that none keeps are left out.
+
+    Args:
+        planner: of the workload.
+        scope: who must keep the slowdown.
+        bounds: slowdowns allowed.
+    """
+    points = []
+    for bound in bounds:
+        try:
+            chosen = planner.choose(Objective("waste", bound), scope)
+        except InfeasibleError:
+            continue
+        found = planner.totals(planner.rows(chosen.options))
+        gap = max(0.0, 1.0 - chosen.lower_bound_j / found.energy_j)
+        points.append(
+            CurvePoint(
+                bound,
+                found.time_s,
+                found.energy_j,
+                found.time_change,
+                found.energy_change,
+                gap if gap > 1e-12 else 0.0,
+            )
+        )
+    return tuple(points)

@@ -1,0 +1,102 @@
+"""What each kernel costs at each setting: the rows of a sweep with repeats combined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastenot.frontier.points import FloatArray, IndexArray
+from wastenot.setting import Setting
+from wastenot.study.sweep import Kernel, Sweep
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """One row for each kernel and setting, by kernel in order of execution, each kernel's baseline first.
+
+    Arrays have shape (rows,); NaN is auto in a clock or limit, unknown in a standard error. Times and energies are for
+    one call.
+
+    Attributes:
+        kernels: in order of execution.
+        kernel: index into ``kernels``.
+        core_mhz: requested core clock.
+        memory_mhz: requested memory clock.
+        power_limit_w: requested power limit.
+        time_s: mean over repeats.
+        energy_j: mean over repeats.
+        time_se_s: standard error of that mean.
+        energy_se_j: standard error of that mean.
+    """
+
+    kernels: tuple[Kernel, ...]
+    kernel: IndexArray
+    core_mhz: FloatArray
+    memory_mhz: FloatArray
+    power_limit_w: FloatArray
+    time_s: FloatArray
+    energy_j: FloatArray
+    time_se_s: FloatArray
+    energy_se_j: FloatArray
+
+    @cached_property
+    def start(self) -> IndexArray:
+        """Kernel ``k`` has rows ``start[k]:start[k + 1]``, of which the first is its baseline."""
+        return np.searchsorted(self.kernel, np.arange(len(self.kernels) + 1))
+
+    @cached_property
+    def count(self) -> NDArray[np.int64]:
+        """How often each kernel runs in an iteration, shape (kernels,)."""
+        return np.array([kernel.count for kernel in self.kernels], dtype=np.int64)
+
+    def setting(self, row: int) -> Setting:
+        """The setting of a row."""
+        values = (self.core_mhz[row], self.memory_mhz[row], self.power_limit_w[row])
+        return Setting(*(None if np.isnan(value) else float(value) for value in values))
+
+
+def combine_repeats(sweep: Sweep) -> Costs:
+    """Average the repeats of each kernel and setting.
+
+    The standard error of a mean over n repeats is the larger of what their scatter says (sample standard deviation over
+    the root of n) and what their own standard errors say; of a single reading it is that reading's own, where given.
+    """
+    clocks = [
+        np.where(np.isnan(column), -1.0, column)
+        for column in (sweep.power_limit_w, sweep.memory_mhz, sweep.core_mhz)
+    ]
+    order = np.lexsort((*reversed(clocks), sweep.kernel_index))  # auto sorts first, as -1
+    keys = np.column_stack([sweep.kernel_index[order], *(column[order] for column in clocks)])
+    first = np.flatnonzero(np.concatenate([[True], (keys[1:] != keys[:-1]).any(axis=1)]))
+    repeats = np.diff(np.append(first, len(order)))
+    row = order[first]
+    time, time_se = _mean_and_error(sweep.time_s[order], sweep.time_se_s[order], first, repeats)
+    energy, energy_se = _mean_and_error(sweep.energy_j[order], sweep.energy_se_j[order], first, repeats)
+    return Costs(
+        sweep.kernels,
+        sweep.kernel_index[row],
+        sweep.core_mhz[row],
+        sweep.memory_mhz[row],
+        sweep.power_limit_w[row],
+        time,
+        energy,
+        time_se,
+        energy_se,
+    )
+
+
+def _mean_and_error(
+    value: FloatArray,
+    error: FloatArray,
+    first: IndexArray,
+    repeats: IndexArray,
+) -> tuple[FloatArray, FloatArray]:
+    mean = np.add.reduceat(value, first) / repeats
+    scatter = np.add.reduceat((value - np.repeat(mean, repeats)) ** 2, first)
+    stated = np.sqrt(np.add.reduceat(error**2, first)) / repeats
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scattered = np.where(repeats > 1, np.sqrt(scatter / (repeats - 1) / repeats), np.nan)
+    return mean, np.fmax(stated, scattered)

@@ -1,0 +1,82 @@
+"""What two plans do differently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wastenot.errors import BadInputError
+from wastenot.planning.plan import Assignment, Plan
+from wastenot.setting import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class KernelDifference:
+    """One kernel at the settings of two plans; ``None`` where a plan does not have the kernel.
+
+    Attributes:
+        kernel: its name.
+        first: setting in the first plan.
+        second: setting in the second plan.
+        time_s: change of its time in an iteration, second less first; ``None`` where one plan lacks it.
+        energy_j: likewise its energy.
+    """
+
+    kernel: str
+    first: Setting | None
+    second: Setting | None
+    time_s: float | None
+    energy_j: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDifference:
+    """Two plans side by side.
+
+    Attributes:
+        kernels: those that the plans treat differently, in order of execution.
+        same: how many they treat alike.
+        time_s: predicted time of the second less that of the first, one iteration.
+        energy_j: likewise energy.
+    """
+
+    kernels: tuple[KernelDifference, ...]
+    same: int
+    time_s: float
+    energy_j: float
+
+
+def difference(first: Plan, second: Plan) -> PlanDifference:
+    """Compare two plans kernel by kernel.
+
+    Raises:
+        BadInputError: the plans have no kernel in common.
+    """
+    ours = {row.kernel: row for row in first.assignments}
+    theirs = {row.kernel: row for row in second.assignments}
+    if not ours.keys() & theirs.keys():
+        raise BadInputError(
+            f"the plans are for different workloads ('{first.workload}' and '{second.workload}'): they "
+            "have no kernel in common"
+        )
+    rows = [_kernel(name, ours.get(name), theirs.get(name)) for name in (ours | theirs)]
+    different = tuple(row for row in rows if row.first != row.second)
+    return PlanDifference(
+        different,
+        len(rows) - len(different),
+        second.predicted.time_s - first.predicted.time_s,
+        second.predicted.energy_j - first.predicted.energy_j,
+    )
+
+
+def _kernel(name: str, first: Assignment | None, second: Assignment | None) -> KernelDifference:
+    if first is None or second is None:
+        return KernelDifference(
+            name, first.setting if first else None, second.setting if second else None, None, None
+        )
+    return KernelDifference(
+        name,
+        first.setting,
+        second.setting,
+        second.count * second.time_s - first.count * first.time_s,
+        second.count * second.energy_j - first.count * first.energy_j,
+    )

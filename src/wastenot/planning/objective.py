@@ -1,0 +1,69 @@
+"""What a plan is to achieve, and how finely it may choose."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from wastenot.errors import BadInputError
+
+ObjectiveKind = Literal["waste", "edp", "energy", "time"]
+Granularity = Literal["iteration", "pass", "kernel"]
+Scope = Literal["global", "local"]
+
+OBJECTIVES: tuple[ObjectiveKind, ...] = get_args(ObjectiveKind)
+GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What is minimised, and the slowdown that is allowed.
+
+    Attributes:
+        kind: ``waste``, least energy within a slowdown; ``edp``, least energy times time to the ``edp_exponent``;
+            ``energy`` or ``time``, the least of that, whatever the other becomes.
+        max_slowdown: bound on T/T_auto − 1, above −1; negative asks for a speed-up. For ``waste`` 0 unless given
+            (the paper's strict variant, §3), for ``edp`` no bound unless given.
+        edp_exponent: α of E·T^α, at least 0.
+
+    Raises:
+        BadInputError: a value is out of range, or given for an objective that does not use it.
+    """
+
+    kind: ObjectiveKind = "waste"
+    max_slowdown: float | None = None
+    edp_exponent: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in OBJECTIVES:
+            raise BadInputError(f"objective {self.kind!r}: choose one of {', '.join(OBJECTIVES)}")
+        if self.max_slowdown is None and self.kind == "waste":
+            object.__setattr__(self, "max_slowdown", 0.0)
+        bound = self.max_slowdown
+        if bound is not None:
+            if self.kind in ("energy", "time"):
+                raise BadInputError(
+                    f"--max-slowdown: does not go with objective {self.kind}; use waste for the least "
+                    "energy within a slowdown"
+                )
+            if not (math.isfinite(bound) and bound > -1.0):
+                raise BadInputError(
+                    f"--max-slowdown {bound}: must be a number above -1, such as 0.02 for 2 %"
+                )
+        if not (math.isfinite(self.edp_exponent) and self.edp_exponent >= 0.0):
+            raise BadInputError(f"--edp-exponent {self.edp_exponent}: must be a number of at least 0")
+        if self.edp_exponent != 1.0 and self.kind != "edp":
+            raise BadInputError(f"--edp-exponent: goes with objective edp only, not {self.kind}")
+
+    def __str__(self) -> str:
+        slowdown = "" if self.max_slowdown is None else f" within {self.max_slowdown:+.3%} time"
+        match self.kind:
+            case "waste":
+                return f"least energy{slowdown}"
+            case "edp":
+                power = "" if self.edp_exponent == 1.0 else f"^{self.edp_exponent:g}"
+                return f"least energy × time{power}{slowdown}"
+            case _:
+                return f"least {self.kind}"

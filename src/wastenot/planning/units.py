@@ -1,0 +1,190 @@
+"""Units: what a plan gives one setting, be it a kernel, a pass or the whole iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastenot.errors import BadInputError
+from wastenot.frontier.algebra import Frontier, Ways, choice
+from wastenot.frontier.exact import exact_sum
+from wastenot.frontier.points import FloatArray, IndexArray
+from wastenot.planning.costs import Costs
+from wastenot.planning.objective import GRANULARITIES, Granularity
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """Kernels that share a setting, and the settings they have in common.
+
+    Attributes:
+        name: of the kernel, the pass, or ``iteration``.
+        costs: what ``rows`` points into.
+        kernels: indices of its kernels, shape (kernels,).
+        rows: for each option the row of each kernel, shape (options, kernels). Option 0 is auto.
+    """
+
+    name: str
+    costs: Costs
+    kernels: IndexArray
+    rows: NDArray[np.intp]
+
+    @property
+    def time_s(self) -> FloatArray:
+        """Time of the unit in one iteration at each option, counts included; shape (options,)."""
+        return self.costs.time_s[self.rows] @ self.costs.count[self.kernels].astype(np.float64)
+
+    @property
+    def energy_j(self) -> FloatArray:
+        """Energy of the unit in one iteration at each option, counts included; shape (options,)."""
+        return self.costs.energy_j[self.rows] @ self.costs.count[self.kernels].astype(np.float64)
+
+    def exact_time(self, option: int) -> Fraction:
+        """Time at one option without rounding, from the study's numbers."""
+        return exact_sum(
+            zip(
+                self.costs.count[self.kernels].tolist(),
+                self.costs.time_s[self.rows[option]].tolist(),
+                strict=True,
+            )
+        )
+
+    @cached_property
+    def frontier(self) -> Frontier:
+        """The unit's frontier; the label of a way is its option."""
+        return choice(Ways(self.time_s, self.energy_j, range(len(self.rows)), self.exact_time))
+
+
+def make_units(costs: Costs, granularity: Granularity, clock_tolerance_mhz: float = 0.0) -> list[Unit]:
+    """The units of a workload, in order of execution.
+
+    Args:
+        costs: of the workload's kernels.
+        granularity: one unit for the iteration, one for each pass, or one for each kernel.
+        clock_tolerance_mhz: how far a kernel's core clock may be from that of its unit.
+
+    Raises:
+        BadInputError: an unknown granularity, a negative tolerance, pass granularity where kernels have no pass, or
+            kernels of a unit that share no setting besides auto.
+    """
+    if not 0.0 <= clock_tolerance_mhz < np.inf:
+        raise BadInputError(f"--clock-tolerance {clock_tolerance_mhz}: must be a number of at least 0 MHz")
+    match granularity:
+        case "kernel":
+            return [
+                Unit(
+                    kernel.name,
+                    costs,
+                    np.array([index]),
+                    np.arange(costs.start[index], costs.start[index + 1])[:, None],
+                )
+                for index, kernel in enumerate(costs.kernels)
+            ]
+        case "pass":
+            members: dict[str, list[int]] = {}
+            for index, kernel in enumerate(costs.kernels):
+                if kernel.pass_name is None:
+                    raise BadInputError(
+                        f"granularity pass: kernel '{kernel.name}' has no pass; add a 'pass' column to "
+                        "the sweep, or plan by kernel or iteration"
+                    )
+                members.setdefault(kernel.pass_name, []).append(index)
+            return [
+                _shared_unit(name, costs, np.array(kernels), clock_tolerance_mhz)
+                for name, kernels in members.items()
+            ]
+        case "iteration":
+            return [_shared_unit("iteration", costs, np.arange(len(costs.kernels)), clock_tolerance_mhz)]
+    raise BadInputError(f"granularity {granularity!r}: choose one of {', '.join(GRANULARITIES)}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Level:
+    """Core clocks tried together with one memory clock and power limit.
+
+    Attributes:
+        core_mhz: the core clocks that occur, shape (levels,).
+        row: the row each kernel would take, −1 where it has none near enough; shape (levels, kernels).
+        nearest_mhz: how far the nearest row of each kernel is, inf where there is none; shape (levels, kernels).
+        memory_mhz: the memory clock, NaN for auto.
+    """
+
+    core_mhz: FloatArray
+    row: NDArray[np.intp]
+    nearest_mhz: FloatArray
+    memory_mhz: float
+
+
+def _shared_unit(name: str, costs: Costs, kernels: IndexArray, tolerance_mhz: float) -> Unit:
+    auto = costs.start[kernels][None, :]
+    levels = list(_levels(costs, kernels, tolerance_mhz))
+    rows = [level.row[(level.row >= 0).all(axis=1)] for level in levels]
+    shared = np.concatenate([auto, *rows])
+    if len(shared) == 1 and levels and len(kernels) > 1:
+        raise BadInputError(_nothing_shared(name, costs, kernels, levels, tolerance_mhz))
+    _, first = np.unique(shared, axis=0, return_index=True)
+    return Unit(name, costs, kernels, shared[np.sort(first)])
+
+
+def _levels(costs: Costs, kernels: IndexArray, tolerance_mhz: float) -> Iterator[_Level]:
+    rows = np.flatnonzero(np.isin(costs.kernel, kernels))
+    rows = rows[~np.isin(rows, costs.start[kernels])]
+    outer = np.column_stack(
+        [np.nan_to_num(costs.power_limit_w[rows], nan=-1.0), np.nan_to_num(costs.memory_mhz[rows], nan=-1.0)]
+    )
+    for pair in np.unique(outer, axis=0):
+        here = rows[(outer == pair).all(axis=1)]
+        for free in (False, True):  # an auto core clock is a level of its own, near to nothing but itself
+            chosen = here[np.isnan(costs.core_mhz[here]) == free]
+            if len(chosen):
+                core = np.nan_to_num(costs.core_mhz, nan=0.0)
+                wanted = np.unique(core[chosen])
+                columns = [
+                    _nearest(core, chosen[costs.kernel[chosen] == kernel], wanted) for kernel in kernels
+                ]
+                row = np.column_stack([column[0] for column in columns])
+                distance = np.column_stack([column[1] for column in columns])
+                row = np.where(distance <= tolerance_mhz, row, -1)
+                yield _Level(
+                    np.full(len(wanted), np.nan) if free else wanted,
+                    row,
+                    distance,
+                    float(costs.memory_mhz[chosen[0]]),
+                )
+
+
+def _nearest(core_mhz: FloatArray, rows: IndexArray, wanted: FloatArray) -> tuple[IndexArray, FloatArray]:
+    """The row nearest each wanted clock, the lower on a tie, and its distance."""
+    if not len(rows):
+        return np.full(len(wanted), -1), np.full(len(wanted), np.inf)
+    clocks = core_mhz[rows]  # rising, since rows are sorted by setting
+    above = np.searchsorted(clocks, wanted).clip(0, len(rows) - 1)
+    below = (above - 1).clip(0)
+    lower = np.abs(clocks[below] - wanted) <= np.abs(clocks[above] - wanted)
+    place = np.where(lower, below, above)
+    return rows[place], np.abs(clocks[place] - wanted)
+
+
+def _nothing_shared(
+    name: str, costs: Costs, kernels: IndexArray, levels: list[_Level], tolerance_mhz: float
+) -> str:
+    level = max(levels, key=lambda level: int((level.row >= 0).sum(axis=1).max()))
+    place = int((level.row >= 0).sum(axis=1).argmax())
+    missing = [costs.kernels[kernels[index]].name for index in np.flatnonzero(level.row[place] < 0)]
+    listed = ", ".join(f"'{kernel}'" for kernel in missing[:3]) + (", ..." if len(missing) > 3 else "")
+    clocks = f"core {_mhz(level.core_mhz[place])}, memory {_mhz(level.memory_mhz)}"
+    needed = min((float(level.nearest_mhz.max(axis=1).min()) for level in levels), default=np.inf)
+    mend = f"--clock-tolerance {needed:g} would do, or " if np.isfinite(needed) else ""
+    return (
+        f"{name}: no setting besides auto is common to its {len(kernels)} kernels within {tolerance_mhz:g} MHz; "
+        f"the nearest to it, {clocks}, is missing for {len(missing)}: {listed}; {mend}measure what is missing"
+    )
+
+
+def _mhz(clock: float) -> str:
+    return "auto" if np.isnan(clock) else f"{clock:g} MHz"
