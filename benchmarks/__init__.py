@@ -1,0 +1,1 @@
+"""Measurements of the project itself; `make bench` runs them."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-
 from demo.synthetic import CORE_MHZ, MEMORY_MHZ, costs
+
 from wastenot.frontier.points import Groups
 
 Generator = Callable[[np.random.Generator, int, int], Groups]
@@ -68,4 +68,5 @@ def budget_s(groups: Groups, looseness: float) -> float:
     """A budget between the fastest plan (0) and the slowest of all options (1)."""
     fastest = np.minimum.reduceat(groups.time_s, groups.start[:-1]).sum()
     slowest = np.maximum.reduceat(groups.time_s, groups.start[:-1]).sum()
-    return float(fastest + looseness * (slowest - fastest))
+    # The next double above: a rounded sum may lie below the exact one, which would allow no plan at all.
+    return float(np.nextafter((fastest + looseness * (slowest - fastest)) * (1 + 1e-15), np.inf))

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 CORE_MHZ = tuple(float(clock) for clock in range(210, 2101, 210))
 MEMORY_MHZ = (810.0, 5001.0, 9251.0, 9501.0)
 POWER_LIMIT_W = 350.0
+COLUMNS = ["kernel", "count", "pass", "block", "core_mhz", "memory_mhz", "time_s", "energy_j", "effective_core_mhz"]
 
 # name, core time and memory time of one call at the highest clocks (ms), activity of the core
 Row = tuple[str, float, float, float]
@@ -127,51 +130,47 @@ def auto_core_mhz(
     return under.max(axis=1, keepdims=True)
 
 
-def main(path: str, seed: int = 2026) -> None:
-    """Write the sweep."""
+def readings(seed: int = 2026) -> Iterator[tuple[str, int, str, str, str, str, str, str, str]]:
+    """Rows of the sweep: two readings of every kernel at auto and at every pair of clocks, in order of execution."""
     rng = np.random.default_rng(seed)
     rows = [(pass_name, count, *row) for pass_name, kernels, count in PASSES for row in kernels]
-    core, memory, activity = (np.array([row[column] for row in rows])[:, None] for column in (3, 4, 5))
-    core, memory = core * 1e-3, memory * 1e-3
+    core_ms, memory_ms, activity = (np.array([[row[column]] for row in rows]) for column in (3, 4, 5))
+    core, memory = core_ms * 1e-3, memory_ms * 1e-3
     pairs = [(core_clock, memory_clock) for memory_clock in MEMORY_MHZ for core_clock in CORE_MHZ]
     ceiling = auto_core_mhz(core, memory, activity)
-    asked_core = np.minimum(np.array([pair[0] for pair in pairs]), ceiling)
-    asked_memory = np.broadcast_to(np.array([pair[1] for pair in pairs]), asked_core.shape)
-    swept = costs(core, memory, activity, asked_core, asked_memory)
+    in_effect = np.minimum([pair[0] for pair in pairs], ceiling)
+    swept = costs(core, memory, activity, in_effect, np.broadcast_to([pair[1] for pair in pairs], in_effect.shape))
     auto = costs(core, memory, activity, ceiling, np.full_like(ceiling, MEMORY_MHZ[-1]))
-    with open(path, "w", encoding="utf-8", newline="") as stream:
-        out = csv.writer(stream, lineterminator="\n")
-        out.writerow("kernel count pass block core_mhz memory_mhz time_s energy_j effective_core_mhz".split())
-        for index, (pass_name, count, name, *_) in enumerate(rows):
-            block = "layer" if count == LAYERS else ""
-            points = [("", "", auto.time_s[index, 0], auto.power_w[index, 0], ceiling[index, 0])]
-            points += [
-                (
-                    f"{pair[0]:g}",
-                    f"{pair[1]:g}",
-                    swept.time_s[index, place],
-                    swept.power_w[index, place],
-                    asked_core[index, place],
+    for index, (pass_name, count, name, *_) in enumerate(rows):
+        points = [("", "", auto.time_s[index, 0], auto.power_w[index, 0], ceiling[index, 0])]
+        points += [
+            (f"{pair[0]:g}", f"{pair[1]:g}", *values)
+            for pair, *values in zip(pairs, swept.time_s[index], swept.power_w[index], in_effect[index], strict=True)
+        ]
+        for core_text, memory_text, time_s, power_w, effective in points:
+            for _ in range(2):
+                time = time_s * (1 + 0.002 * rng.standard_normal())
+                energy = time * power_w * (1 + 0.005 * rng.standard_normal())
+                block = "layer" if count == LAYERS else ""
+                yield (
+                    name,
+                    count,
+                    pass_name,
+                    block,
+                    core_text,
+                    memory_text,
+                    f"{time:.6e}",
+                    f"{energy:.6e}",
+                    f"{effective:g}",
                 )
-                for place, pair in enumerate(pairs)
-            ]
-            for core_text, memory_text, time_s, power_w, effective in points:
-                for _ in range(2):
-                    time_read = time_s * (1 + 0.002 * rng.standard_normal())
-                    energy_read = time_read * power_w * (1 + 0.005 * rng.standard_normal())
-                    out.writerow(
-                        [
-                            name,
-                            count,
-                            pass_name,
-                            block,
-                            core_text,
-                            memory_text,
-                            f"{time_read:.6e}",
-                            f"{energy_read:.6e}",
-                            f"{effective:g}",
-                        ]
-                    )
+
+
+def main(path: str) -> None:
+    """Write the sweep as CSV."""
+    with Path(path).open("w", encoding="utf-8", newline="") as stream:
+        out = csv.writer(stream, lineterminator="\n")
+        out.writerow(COLUMNS)
+        out.writerows(readings())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Time-energy frontiers that compose: ``choice``, ``repeat`` and ``sequence``.
+"""Time-energy frontiers that compose: ``choice``, ``either``, ``repeat`` and ``sequence``.
 
 A frontier stands for every way of doing a piece of work. Composing is cheap, since the parts are kept and not
 multiplied out; the questions asked of the whole are answered exactly from the parts.
@@ -22,7 +22,7 @@ from wastenot.errors import BadInputError, WastenotError
 from wastenot.frontier.knapsack import Knapsack, Solution
 from wastenot.frontier.points import FloatArray, Groups, IndexArray, pareto_points
 
-_MOST_POINTS = 2_000_000
+_MOST_SUMS = 8_000_000  # looked at in one step of listing a frontier
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Point:
     Attributes:
         time_s: its time.
         energy_j: its energy.
-        choices: for each choice under it, in order, the label of the way taken. A choice between frontiers gives the
+        choices: for each choice under it, in order, the label of the way taken. A choice of :func:`either` gives the
             pair (which frontier, its choices).
         lower_bound_j: for the answer to a question about energy: no way that meets it needs less.
     """
@@ -154,10 +154,8 @@ class Frontier:
         time, energy = np.zeros(1), np.zeros(1)
         history: list[tuple[IndexArray, IndexArray]] = []
         for ways, count in self.parts:
-            if len(time) * len(ways.time_s) > 16 * _MOST_POINTS:
-                raise FrontierTooLargeError(
-                    "the frontier has millions of points; ask for its hull or a budget instead"
-                )
+            if len(time) * len(ways.time_s) > _MOST_SUMS:
+                raise FrontierTooLargeError("the frontier has millions of points; ask for its hull or a budget instead")
             new_time = (time[:, None] + ways.time_s * count).ravel()
             new_energy = (energy[:, None] + ways.energy_j * count).ravel()
             kept = pareto_points(Groups(new_time, new_energy, np.array([0, len(new_time)])))
@@ -174,25 +172,20 @@ class Frontier:
         return Points(time, energy, unroll)
 
 
-def choice(ways: Iterable[tuple[float, float, object]] | Ways | Sequence[Frontier]) -> Frontier:
+def choice(ways: Ways | Iterable[tuple[float, float, object]]) -> Frontier:
     """One of several ways.
 
     Args:
-        ways: (time in s, energy in J, label) of each; or the same as arrays; or frontiers, of which one is taken.
+        ways: (time in s, energy in J, label) of each; or the same as arrays.
 
     Raises:
         BadInputError: there is no way, or a time or energy is not positive and finite.
     """
     if not isinstance(ways, Ways):
         listed = list(ways)
-        if listed and isinstance(listed[0], Frontier):
-            return _choice_of_frontiers([frontier for frontier in listed if isinstance(frontier, Frontier)])
-        triples = [way for way in listed if not isinstance(way, Frontier)]
-        ways = Ways(
-            np.array([way[0] for way in triples], dtype=float),
-            np.array([way[1] for way in triples], dtype=float),
-            [way[2] for way in triples],
-        )
+        time = np.array([way[0] for way in listed], dtype=np.float64)
+        energy = np.array([way[1] for way in listed], dtype=np.float64)
+        ways = Ways(time, energy, [way[2] for way in listed])
     if not len(ways.time_s):
         raise BadInputError("a choice needs at least one way")
     for name, values in (("time", ways.time_s), ("energy", ways.energy_j)):
@@ -201,7 +194,13 @@ def choice(ways: Iterable[tuple[float, float, object]] | Ways | Sequence[Frontie
     return Frontier(((ways, 1),))
 
 
-def _choice_of_frontiers(frontiers: list[Frontier]) -> Frontier:
+def either(*frontiers: Frontier) -> Frontier:
+    """One of several frontiers; a way is labelled with the pair (which frontier, its choices).
+
+    Raises:
+        BadInputError: nothing is given.
+        FrontierTooLargeError: one of them has too many points to list.
+    """
     found = [
         (index, points.unroll(place))
         for index, frontier in enumerate(frontiers)

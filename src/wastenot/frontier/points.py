@@ -87,7 +87,8 @@ def _pareto_padded(groups: Groups, members: IndexArray, width: int) -> IndexArra
     np.not_equal(kept_time[1:], kept_time[:-1], out=unbeaten[:-1])
     unbeaten[:-1] |= row[1:] != row[:-1]
     row, place = row[unbeaten], place[unbeaten]
-    return point[row, order[row, place]]
+    found: IndexArray = point[row, order[row, place]]
+    return found
 
 
 def hull_points(time_s: FloatArray, energy_j: FloatArray, group: IndexArray) -> IndexArray:

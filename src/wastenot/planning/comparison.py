@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.planning.objective import Granularity, Objective, Scope
 from wastenot.planning.planner import Planner
-from wastenot.study.sweep import Origin, Sweep
+from wastenot.origin import Origin
+from wastenot.study.sweep import Sweep
 
 RELAXED_BOUNDS = (0.01, 0.02, 0.05, 0.10)
-CURVE_BOUNDS = tuple(step / 400 for step in range(0, 81))  # 0 to 20 % in steps of 0.25 %
+CURVE_BOUNDS = tuple(step / 400 for step in range(81))  # 0 to 20 % in steps of 0.25 %
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,7 @@ class Comparison:
     rows: tuple[ComparisonRow, ...]
 
 
-def compare(
-    sweep: Sweep, *, bounds: Sequence[float] = RELAXED_BOUNDS, clock_tolerance_mhz: float = 0.0
-) -> Comparison:
+def compare(sweep: Sweep, *, bounds: Sequence[float] = RELAXED_BOUNDS, clock_tolerance_mhz: float = 0.0) -> Comparison:
     """Compare EDP and waste × coarse and fine × local and global, and relaxed bounds.
 
     Args:
@@ -114,9 +113,7 @@ class CurvePoint:
     gap: float
 
 
-def relaxed_curve(
-    planner: Planner, scope: Scope, bounds: Sequence[float] = CURVE_BOUNDS
-) -> tuple[CurvePoint, ...]:
+def relaxed_curve(planner: Planner, scope: Scope, bounds: Sequence[float] = CURVE_BOUNDS) -> tuple[CurvePoint, ...]:
     """Energy against the slowdown allowed (Fig. 6), one exact plan for each bound; bounds that none keeps are left out.
 
     Args:
@@ -143,3 +140,82 @@ def relaxed_curve(
             )
         )
     return tuple(points)
+
+
+@dataclass(frozen=True, slots=True)
+class Vertex:
+    """A plan that is best for some price of time: a vertex of the lower hull of all plans.
+
+    Attributes:
+        time_s: of its iteration.
+        energy_j: of its iteration.
+        time_change: against auto.
+        energy_change: against auto.
+    """
+
+    time_s: float
+    energy_j: float
+    time_change: float
+    energy_change: float
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFrontier:
+    """The frontier of an iteration.
+
+    Attributes:
+        workload: that was planned.
+        device: that it was swept on.
+        origin: of the numbers.
+        granularity: what gets a setting of its own.
+        auto_time_s: of the baseline.
+        auto_energy_j: of the baseline.
+        hull: every vertex, by rising time.
+        bounds: the exact optimum at each slowdown bound asked for that a plan can keep.
+        impossible_bounds: those that no plan keeps.
+        least_slowdown: of any plan.
+    """
+
+    workload: str
+    device: str
+    origin: Origin
+    granularity: Granularity
+    auto_time_s: float
+    auto_energy_j: float
+    hull: tuple[Vertex, ...]
+    bounds: tuple[CurvePoint, ...]
+    impossible_bounds: tuple[float, ...]
+    least_slowdown: float
+
+
+def whole_frontier(
+    sweep: Sweep, bounds: Sequence[float], *, granularity: Granularity = "kernel", clock_tolerance_mhz: float = 0.0
+) -> WholeFrontier:
+    """The frontier of a workload's iteration: all hull vertices in one pass, and an exact plan at each bound.
+
+    Args:
+        sweep: what the kernels cost.
+        bounds: slowdowns to solve exactly.
+        granularity: what gets a setting of its own.
+        clock_tolerance_mhz: see :func:`wastenot.planning.planner.plan`.
+    """
+    planner = Planner(sweep, granularity, clock_tolerance_mhz)
+    hull = planner.frontier.hull()
+    time, energy = float(planner.baseline_time_s), planner.baseline_energy_j
+    vertices = tuple(
+        Vertex(vertex_s, vertex_j, vertex_s / time - 1, vertex_j / energy - 1)
+        for vertex_s, vertex_j in zip(hull.time_s.tolist(), hull.energy_j.tolist(), strict=True)
+    )
+    solved = relaxed_curve(planner, "global", bounds)
+    return WholeFrontier(
+        workload=sweep.workload,
+        device=sweep.device,
+        origin=sweep.origin,
+        granularity=granularity,
+        auto_time_s=time,
+        auto_energy_j=energy,
+        hull=vertices,
+        bounds=solved,
+        impossible_bounds=tuple(bound for bound in bounds if bound not in {point.max_slowdown for point in solved}),
+        least_slowdown=vertices[0].time_change,
+    )

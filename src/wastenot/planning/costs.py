@@ -65,8 +65,7 @@ def combine_repeats(sweep: Sweep) -> Costs:
     the root of n) and what their own standard errors say; of a single reading it is that reading's own, where given.
     """
     clocks = [
-        np.where(np.isnan(column), -1.0, column)
-        for column in (sweep.power_limit_w, sweep.memory_mhz, sweep.core_mhz)
+        np.where(np.isnan(column), -1.0, column) for column in (sweep.power_limit_w, sweep.memory_mhz, sweep.core_mhz)
     ]
     order = np.lexsort((*reversed(clocks), sweep.kernel_index))  # auto sorts first, as -1
     keys = np.column_stack([sweep.kernel_index[order], *(column[order] for column in clocks)])

@@ -70,9 +70,7 @@ def difference(first: Plan, second: Plan) -> PlanDifference:
 
 def _kernel(name: str, first: Assignment | None, second: Assignment | None) -> KernelDifference:
     if first is None or second is None:
-        return KernelDifference(
-            name, first.setting if first else None, second.setting if second else None, None, None
-        )
+        return KernelDifference(name, first.setting if first else None, second.setting if second else None, None, None)
     return KernelDifference(
         name,
         first.setting,

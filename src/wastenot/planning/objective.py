@@ -49,9 +49,7 @@ class Objective:
                     "energy within a slowdown"
                 )
             if not (math.isfinite(bound) and bound > -1.0):
-                raise BadInputError(
-                    f"--max-slowdown {bound}: must be a number above -1, such as 0.02 for 2 %"
-                )
+                raise BadInputError(f"--max-slowdown {bound}: must be a number above -1, such as 0.02 for 2 %")
         if not (math.isfinite(self.edp_exponent) and self.edp_exponent >= 0.0):
             raise BadInputError(f"--edp-exponent {self.edp_exponent}: must be a number of at least 0")
         if self.edp_exponent != 1.0 and self.kind != "edp":
@@ -67,3 +65,21 @@ class Objective:
                 return f"least energy × time{power}{slowdown}"
             case _:
                 return f"least {self.kind}"
+
+
+def parse_bounds(text: str) -> tuple[float, ...]:
+    """Slowdown bounds from a list such as ``0,0.01,0.02``.
+
+    Raises:
+        BadInputError: one of them is not a number above −1.
+    """
+    bounds = []
+    for part in text.split(","):
+        try:
+            bound = float(part)
+        except ValueError:
+            bound = math.nan
+        if not (math.isfinite(bound) and bound > -1.0):
+            raise BadInputError(f"--bounds: '{part.strip()}' is not a number above -1; write such as 0,0.01,0.02")
+        bounds.append(bound)
+    return tuple(bounds)

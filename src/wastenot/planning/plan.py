@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,9 +18,9 @@ from wastenot.frontier.exact import exact_sum
 from wastenot.json_lines import line_of
 from wastenot.planning.objective import Granularity, Scope
 from wastenot.setting import Setting
-from wastenot.study.sweep import Origin
+from wastenot.origin import Origin
 
-SCHEMA = "wastenot.plan/1"
+SCHEMA: Final = "wastenot.plan/1"
 _SAME = 1e-9  # relative difference of two numbers that are one number written twice
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -167,17 +167,13 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise BadInputError(
-            f"{path}: cannot be read: {error.strerror}; make a plan with 'wastenot plan'"
-        ) from error
+        raise BadInputError(f"{path}: cannot be read: {error.strerror}; make a plan with 'wastenot plan'") from error
     except UnicodeDecodeError as error:
         raise BadInputError(f"{path}: is not a plan: byte {error.start} is not UTF-8") from error
 
     def refuse(field: tuple[int | str, ...], what: str) -> BadInputError:
         name = ".".join(map(str, field)) or "document"
-        return BadInputError(
-            f"{path}:{line_of(text, field)}: {name}: {what}; make the plan anew with 'wastenot plan'"
-        )
+        return BadInputError(f"{path}:{line_of(text, field)}: {name}: {what}; make the plan anew with 'wastenot plan'")
 
     try:
         document = json.loads(text, parse_constant=_no_constant)

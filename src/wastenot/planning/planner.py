@@ -86,9 +86,7 @@ class Planner:
         baseline_time_s: exact time of the iteration at auto.
     """
 
-    def __init__(
-        self, sweep: Sweep, granularity: Granularity = "kernel", clock_tolerance_mhz: float = 0.0
-    ) -> None:
+    def __init__(self, sweep: Sweep, granularity: Granularity = "kernel", clock_tolerance_mhz: float = 0.0) -> None:
         self.sweep = sweep
         self.granularity = granularity
         self.clock_tolerance_mhz = clock_tolerance_mhz
@@ -108,9 +106,7 @@ class Planner:
 
     def energy(self, rows: IndexArray) -> float:
         """Energy of an iteration at the given row of each kernel."""
-        return float(
-            exact_sum(zip(self.costs.count.tolist(), self.costs.energy_j[rows].tolist(), strict=True))
-        )
+        return float(exact_sum(zip(self.costs.count.tolist(), self.costs.energy_j[rows].tolist(), strict=True)))
 
     def rows(self, options: tuple[int, ...]) -> IndexArray:
         """The row of each kernel under the chosen option of each unit."""
@@ -154,9 +150,7 @@ class Planner:
         try:
             point = _best(self.frontier, objective, budget)
         except InfeasibleError as error:
-            least = float(
-                self.exact_time(self._rows_of(self.frontier.least_time())) / self.baseline_time_s - 1
-            )
+            least = float(self.exact_time(self._rows_of(self.frontier.least_time())) / self.baseline_time_s - 1)
             raise _too_fast(objective, least, "") from error
         options = _options(point)
         bound = point.lower_bound_j
@@ -170,9 +164,7 @@ class Planner:
         options: list[int] = []
         for unit in self.units:
             own_time = unit.exact_time(0)
-            budget = (
-                None if objective.max_slowdown is None else own_time * (1 + Fraction(objective.max_slowdown))
-            )
+            budget = None if objective.max_slowdown is None else own_time * (1 + Fraction(objective.max_slowdown))
             try:
                 options += _options(_best(unit.frontier, objective, budget))
             except InfeasibleError as error:
@@ -181,13 +173,9 @@ class Planner:
                     for unit in self.units
                 ]
                 slowest = int(np.argmax(least))
-                raise _too_fast(
-                    objective, least[slowest], f" of '{self.units[slowest].name}' by itself"
-                ) from error
+                raise _too_fast(objective, least[slowest], f" of '{self.units[slowest].name}' by itself") from error
         rows = self.rows(tuple(options))
-        budget = (
-            self.exact_time(rows) if objective.max_slowdown is None else self.budget(objective.max_slowdown)
-        )
+        budget = self.exact_time(rows) if objective.max_slowdown is None else self.budget(objective.max_slowdown)
         # Each unit has its least energy within its own bound, or its own best product: nothing else was allowed.
         return Choice(tuple(options), self.energy(rows), budget)
 
@@ -222,7 +210,7 @@ class Planner:
         if predicted.energy_j - bound <= 1e-12 * predicted.energy_j:
             bound = predicted.energy_j
         return Plan(
-            schema=SCHEMA,
+            schema_=SCHEMA,
             origin=self.sweep.origin,
             device=self.sweep.device,
             workload=self.sweep.workload,
@@ -248,9 +236,7 @@ class Planner:
                 budget_s=float(chosen.budget_s),
             ),
             fastest=Fastest(time_s=fastest_s, time_change=fastest_s / baseline.time_s - 1),
-            switches=Switches(
-                per_iteration=switches, mean_dwell_s=predicted.time_s / switches if switches else None
-            ),
+            switches=Switches(per_iteration=switches, mean_dwell_s=predicted.time_s / switches if switches else None),
             assignments=tuple(self._assignments(rows)),
         ).sealed()
 

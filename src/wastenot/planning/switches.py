@@ -21,8 +21,7 @@ def switches_per_iteration(kernels: Sequence[Kernel], settings: Sequence[Setting
         settings: the setting of each.
     """
     loops = [
-        list(members)
-        for _, members in groupby(range(len(kernels)), key=lambda index: _loop_key(kernels[index], index))
+        list(members) for _, members in groupby(range(len(kernels)), key=lambda index: _loop_key(kernels[index], index))
     ]
     within = 0
     for loop in loops:

@@ -95,8 +95,7 @@ def make_units(costs: Costs, granularity: Granularity, clock_tolerance_mhz: floa
                     )
                 members.setdefault(kernel.pass_name, []).append(index)
             return [
-                _shared_unit(name, costs, np.array(kernels), clock_tolerance_mhz)
-                for name, kernels in members.items()
+                _shared_unit(name, costs, np.array(kernels), clock_tolerance_mhz) for name, kernels in members.items()
             ]
         case "iteration":
             return [_shared_unit("iteration", costs, np.arange(len(costs.kernels)), clock_tolerance_mhz)]
@@ -144,9 +143,7 @@ def _levels(costs: Costs, kernels: IndexArray, tolerance_mhz: float) -> Iterator
             if len(chosen):
                 core = np.nan_to_num(costs.core_mhz, nan=0.0)
                 wanted = np.unique(core[chosen])
-                columns = [
-                    _nearest(core, chosen[costs.kernel[chosen] == kernel], wanted) for kernel in kernels
-                ]
+                columns = [_nearest(core, chosen[costs.kernel[chosen] == kernel], wanted) for kernel in kernels]
                 row = np.column_stack([column[0] for column in columns])
                 distance = np.column_stack([column[1] for column in columns])
                 row = np.where(distance <= tolerance_mhz, row, -1)
@@ -170,9 +167,7 @@ def _nearest(core_mhz: FloatArray, rows: IndexArray, wanted: FloatArray) -> tupl
     return rows[place], np.abs(clocks[place] - wanted)
 
 
-def _nothing_shared(
-    name: str, costs: Costs, kernels: IndexArray, levels: list[_Level], tolerance_mhz: float
-) -> str:
+def _nothing_shared(name: str, costs: Costs, kernels: IndexArray, levels: list[_Level], tolerance_mhz: float) -> str:
     level = max(levels, key=lambda level: int((level.row >= 0).sum(axis=1).max()))
     place = int((level.row >= 0).sum(axis=1).argmax())
     missing = [costs.kernels[kernels[index]].name for index in np.flatnonzero(level.row[place] < 0)]

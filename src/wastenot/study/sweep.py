@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wastenot.origin import Origin
 from wastenot.setting import Setting
-
-Origin = Literal["measured", "simulated", "synthetic", "forecast"]
-"""Where numbers come from; shown wherever they are shown."""
-
-ORIGINS: tuple[Origin, ...] = get_args(Origin)
 
 FloatArray = NDArray[np.float64]
 
@@ -39,8 +34,8 @@ class Kernel:
 class Sweep:
     """Measurements of the kernels of one workload on one device, in the order they were read.
 
-    All arrays have shape (rows,). In the clocks and the power limit NaN means auto; in the other optional columns
-    it means absent. Times and energies are for ONE call.
+    All arrays have shape (rows,). In the clocks and the power limit NaN means auto; in the other optional
+    columns it means absent. Times and energies are for ONE call.
 
     Attributes:
         kernels: in order of execution.

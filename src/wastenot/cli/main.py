@@ -1,0 +1,83 @@
+"""The program ``wastenot``: its verbs, and how errors reach a person."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+import typer
+
+from wastenot.cli import plan_verbs, study_verbs
+from wastenot.errors import WastenotError
+
+DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+app = typer.Typer(
+    name="wastenot",
+    help="Find the energy that a GPU wastes while it trains or serves an LLM, and remove it without slowing it down.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+app.command("import")(study_verbs.import_)
+app.command("show")(study_verbs.show)
+app.command("export")(study_verbs.export)
+app.command("plan")(plan_verbs.plan)
+app.command("frontier")(plan_verbs.frontier)
+app.command("compare")(plan_verbs.compare)
+app.command("diff")(plan_verbs.diff)
+app.command("report")(plan_verbs.report)
+
+
+@app.callback(invoke_without_command=True)
+def root(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+    """Find the energy that a GPU wastes while it trains or serves an LLM, and remove it without slowing it down."""
+    if version:
+        from importlib.metadata import version as installed
+
+        print(installed("wastenot"))
+        raise typer.Exit
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and leave with its exit code: 0 done, 2 bad input, 1 a fault."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run the command line; errors that a person can mend become one line on stderr.
+
+    Args:
+        arguments: without the program's name; those of the process by default.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        code = app(arguments, standalone_mode=False)
+        sys.stdout.flush()
+    except WastenotError as error:
+        return _say(str(error))
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "wastenot"
+        return _say(f"{error.format_message()} (see '{command} --help')")
+    except click.ClickException as error:
+        return _say(error.format_message())
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone; Python must not complain again as it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except OSError as error:
+        return _say(f"{error.filename or 'output'}: {error.strerror or error}")
+    return int(code or DONE)
+
+
+def _say(message: str) -> int:
+    print("error:", " ".join(message.split()), file=sys.stderr)
+    return BAD_INPUT

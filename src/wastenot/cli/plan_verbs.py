@@ -1,0 +1,195 @@
+"""Verbs that plan: plan, frontier, compare, diff, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wastenot.cli.options import (
+    PRICE_PER_KWH,
+    ExponentOption,
+    GranularityOption,
+    JsonOption,
+    ObjectiveOption,
+    OutOption,
+    PriceOption,
+    ScopeOption,
+    SlowdownOption,
+    StudyOption,
+    ToleranceOption,
+    WorkloadOption,
+)
+
+from wastenot.planning.objective import Objective, parse_bounds
+
+if TYPE_CHECKING:
+    from wastenot.study.sweep import Sweep
+
+
+def _sweep(study: str, workload: str | None) -> Sweep:
+    from wastenot.study.store import open_study
+
+    return open_study(study).read(workload)
+
+
+def plan(
+    study: StudyOption,
+    workload: WorkloadOption = None,
+    objective: ObjectiveOption = "waste",
+    max_slowdown: SlowdownOption = None,
+    edp_exponent: ExponentOption = 1.0,
+    granularity: GranularityOption = "kernel",
+    scope: ScopeOption = "global",
+    clock_tolerance: ToleranceOption = 0.0,
+    price_per_kwh: PriceOption = PRICE_PER_KWH,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the clocks that save the most energy within the slowdown allowed, and prove it."""
+    from wastenot.cli.output import console, print_json, say
+    from wastenot.planning.planner import plan as make_plan
+
+    price = checked_price(price_per_kwh)
+    found = make_plan(
+        _sweep(study, workload),
+        Objective(objective, max_slowdown, edp_exponent),
+        granularity=granularity,
+        scope=scope,
+        clock_tolerance_mhz=clock_tolerance,
+    )
+    if out is not None:
+        found.write(out)
+        say(f"{out}: plan written")
+    if as_json:
+        print_json(found.document())
+    else:
+        from wastenot.cli.plan_text import described_plan
+
+        console().print(described_plan(found, price))
+
+
+def checked_price(price_per_kwh: float) -> float:
+    """The price, if it is one.
+
+    Raises:
+        BadInputError: it is negative or not a number.
+    """
+    from wastenot.errors import BadInputError
+
+    if not 0.0 <= price_per_kwh < float("inf"):
+        raise BadInputError(f"--price-per-kwh {price_per_kwh}: must be a number of at least 0")
+    return price_per_kwh
+
+
+def frontier(
+    study: StudyOption,
+    workload: WorkloadOption = None,
+    bounds: Annotated[
+        str, typer.Option("--bounds", metavar="X,X,...", help="Slowdowns to solve exactly, 0.02 being 2 %.")
+    ] = "0,0.01,0.02,0.05,0.1",
+    granularity: GranularityOption = "kernel",
+    clock_tolerance: ToleranceOption = 0.0,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Every plan that is best for some price of time, and the exact best one at each slowdown bound."""
+    from wastenot.cli.output import as_values, console, print_json, say
+    from wastenot.files import write_text
+    from wastenot.planning.comparison import whole_frontier
+
+    found = whole_frontier(
+        _sweep(study, workload),
+        parse_bounds(bounds),
+        granularity=granularity,
+        clock_tolerance_mhz=clock_tolerance,
+    )
+    document = as_values(found)
+    if out is not None:
+        import json
+
+        write_text(out, json.dumps(document, indent=2) + "\n")
+        say(f"{out}: frontier written")
+    if as_json:
+        print_json(document)
+    else:
+        from wastenot.cli.plan_text import described_frontier
+
+        console().print(described_frontier(found))
+
+
+def compare(
+    study: StudyOption,
+    workload: WorkloadOption = None,
+    bounds: Annotated[
+        str, typer.Option("--bounds", metavar="X,X,...", help="Relaxed bounds to show besides the strict one.")
+    ] = "0.01,0.02,0.05,0.1",
+    clock_tolerance: ToleranceOption = 0.0,
+    as_json: JsonOption = False,
+) -> None:
+    """EDP and waste, coarse and fine, local and global, side by side."""
+    from wastenot.cli.output import as_values, console, print_json
+    from wastenot.planning.comparison import compare as make_comparison
+
+    found = make_comparison(_sweep(study, workload), bounds=parse_bounds(bounds), clock_tolerance_mhz=clock_tolerance)
+    if as_json:
+        print_json(as_values(found))
+    else:
+        from wastenot.cli.plan_text import described_comparison
+
+        console().print(described_comparison(found))
+
+
+def diff(
+    first: Annotated[Path, typer.Argument(metavar="A.json", help="A plan.")],
+    second: Annotated[Path, typer.Argument(metavar="B.json", help="Another plan.")],
+    as_json: JsonOption = False,
+) -> None:
+    """What two plans do differently."""
+    from wastenot.cli.output import as_values, console, print_json
+    from wastenot.planning.difference import difference
+    from wastenot.planning.plan import read_plan
+
+    found = difference(read_plan(first), read_plan(second))
+    if as_json:
+        print_json(as_values(found))
+    else:
+        from wastenot.cli.plan_text import described_difference
+
+        console().print(described_difference(found, str(first), str(second)))
+
+
+def report(
+    study: StudyOption,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.html", help="The page to write.")],
+    workload: WorkloadOption = None,
+    objective: ObjectiveOption = "waste",
+    max_slowdown: SlowdownOption = None,
+    edp_exponent: ExponentOption = 1.0,
+    granularity: GranularityOption = "kernel",
+    scope: ScopeOption = "global",
+    clock_tolerance: ToleranceOption = 0.0,
+    price_per_kwh: PriceOption = PRICE_PER_KWH,
+    figures: Annotated[
+        Path | None, typer.Option("--figures", metavar="DIR", help="Also write every figure as SVG, PDF and PNG.")
+    ] = None,
+) -> None:
+    """One page, for a browser without a network: totals, curves, settings, kernels, tables."""
+    from wastenot.cli.output import say
+    from wastenot.planning.planner import plan as make_plan
+    from wastenot.report.data import collect
+    from wastenot.report.page import write_report
+
+    price = checked_price(price_per_kwh)
+    sweep = _sweep(study, workload)
+    goal = Objective(objective, max_slowdown, edp_exponent)
+    made = make_plan(sweep, goal, granularity=granularity, scope=scope, clock_tolerance_mhz=clock_tolerance)
+    data = collect(sweep, made)
+    write_report(data, out, price_per_kwh=price)
+    say(f"{out}: report written")
+    if figures is not None:
+        from wastenot.report.figures import write_figures
+
+        written = write_figures(data, figures)
+        say(f"{figures}: {len(written)} figure files written")

@@ -1,0 +1,114 @@
+"""Verbs on studies: import, show, export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wastenot.cli.options import JsonOption, OriginOption, StudyOption, WorkloadOption
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.study.summary import StudySummary
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="SWEEP", help="Sweep file: CSV, or Parquet (.parquet, .pq).")],
+    study: StudyOption,
+    device_name: Annotated[
+        str | None, typer.Option("--device-name", metavar="N", help="The GPU that the numbers are of.")
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option("--workload", metavar="W", help="Name of the workload; by default the file's.")
+    ] = None,
+    origin: OriginOption = "measured",
+    append: Annotated[bool, typer.Option("--append", help="Add to what the workload has already, as repeats.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Read a sweep into a study, whole or not at all; a study file that is missing is made."""
+    from wastenot.cli.output import print_json, say
+    from wastenot.study.exchange import import_sweep
+
+    sweep = import_sweep(file, study, device=device_name, workload=workload, origin=origin, append=append)
+    if as_json:
+        print_json(
+            {
+                "study": str(study),
+                "workload": sweep.workload,
+                "device": sweep.device,
+                "origin": sweep.origin,
+                "rows": len(sweep),
+                "kernels": len(sweep.kernels),
+            }
+        )
+    else:
+        say(
+            f"{study}: workload '{sweep.workload}': {len(sweep):,} {sweep.origin} rows of {len(sweep.kernels)} kernels "
+            f"on {sweep.device}"
+        )
+
+
+def show(study: StudyOption, as_json: JsonOption = False) -> None:
+    """Tell what a study holds."""
+    from wastenot.cli.output import as_values, console, print_json
+    from wastenot.study.store import open_study
+
+    summary = open_study(study).summary()
+    if as_json:
+        print_json(as_values(summary))
+    else:
+        console().print(_described(study, summary))
+
+
+def _described(study: str, summary: StudySummary) -> RenderableType:
+    from rich.console import Group
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("workload", "origin", "passes"):
+        table.add_column(heading)
+    for heading in ("kernels", "settings", "rows", "auto time (s)", "auto energy (J)"):
+        table.add_column(heading, justify="right")
+    for workload in summary.workloads:
+        table.add_row(
+            escape(workload.name),
+            workload.origin,
+            escape(", ".join(workload.passes)) or "-",
+            f"{workload.kernels:,}",
+            f"{workload.settings:,}",
+            f"{workload.rows:,}",
+            f"{workload.auto_time_s:.6g}",
+            f"{workload.auto_energy_j:.6g}",
+        )
+    imports = [
+        f"  {when.imported_at:%Y-%m-%d %H:%M} UTC  {when.rows:,} rows from {escape(when.source)} "
+        f"into '{escape(workload.name)}'"
+        for workload in summary.workloads
+        for when in workload.imports
+    ]
+    head = (
+        f"[bold]{escape(study)}[/]: device {escape(summary.device)}; schema {summary.schema_version}, made by "
+        f"{escape(summary.created_by)} on {summary.created_at:%Y-%m-%d %H:%M} UTC"
+    )
+    return Group(head, "", table, "", "imports", *imports)
+
+
+def export(
+    file: Annotated[Path, typer.Argument(metavar="SWEEP", help="File to write: CSV, or Parquet (.parquet, .pq).")],
+    study: StudyOption,
+    workload: WorkloadOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a workload of a study back to a sweep file; every number comes back as it was."""
+    from wastenot.cli.output import print_json, say
+    from wastenot.study.exchange import export_sweep
+
+    sweep = export_sweep(study, file, workload)
+    if as_json:
+        print_json({"file": str(file), "workload": sweep.workload, "rows": len(sweep), "kernels": len(sweep.kernels)})
+    else:
+        say(f"{file}: {len(sweep):,} rows of workload '{sweep.workload}'")

@@ -1,0 +1,220 @@
+"""Sweeps as CSV.
+
+Read column by column, so that a million rows take seconds; lines are counted only when a message needs one.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wastenot.errors import BadInputError
+from wastenot.study.assemble import COUNT_RULE, Fault, Labels, Table
+from wastenot.study.columns import ALL, LARGEST_COUNT, NUMBERS, check_header, shown
+from wastenot.study.sweep import FloatArray, Sweep
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+# Larger pieces are slower: the garbage collector walks all the rows that are alive, again and again.
+_CHUNK_ROWS = 1 << 12
+# What RFC 4180 and the spreadsheets write; readers, ours too, take either.
+_LINE_END = "\r\n"
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_EMPTY_HELP = f"write a header line with the columns {','.join(ALL[:6])} and a row for each run"
+_HEADER = -1
+
+
+def parse_csv(content: bytes, name: str) -> Table:
+    """Read the bytes of a CSV file into columns.
+
+    Args:
+        content: UTF-8, with or without a byte order mark, lines ended in any usual way.
+        name: of the file, for messages.
+
+    Returns:
+        The columns, and the faults of single fields.
+
+    Raises:
+        BadInputError: the bytes are not text, the header is wrong or a row has too few or too many fields.
+    """
+    _check_text(content, name)
+    reader = _reader(content)
+    try:
+        header = [field.strip() for field in next(filter(None, reader), [])]
+        if not header:
+            raise BadInputError(f"{name}:1: header: the file is empty; {_EMPTY_HELP}")
+        check_header(header, f"{name}:{_line_of(content, _HEADER)}")
+        labels: dict[str, Labels] = {name: Labels() for name in ("kernel", "pass", "block") if name in header}
+        parts: dict[str, list[FloatArray]] = {name: [] for name in header if name not in labels}
+        faults: list[Fault] = []
+        rows = 0
+        for chunk in _chunks(reader, len(header), content, name):
+            for field, texts in zip(header, chunk, strict=True):
+                if field in labels:
+                    labels[field].extend(texts)
+                else:
+                    parts[field].append(_numbers(field, texts, rows, faults))
+            rows += len(chunk[0])
+    except csv.Error as error:
+        raise BadInputError(f"{name}:{_line_of(content, None)}: row: {_quoting(error)}") from error
+    if not rows:
+        raise BadInputError(f"{name}:1: header: there is no row below the header; {_EMPTY_HELP}")
+    return Table(
+        kernel=labels.pop("kernel"),
+        numbers={field: np.concatenate(arrays) for field, arrays in parts.items()},
+        labels=labels,
+        locate=lambda row: f"{name}:{_line_of(content, row)}",
+        faults=faults,
+    )
+
+
+def render_csv(sweep: Sweep) -> Iterator[bytes]:
+    """A sweep as CSV, a piece at a time; what is absent in every row is left out.
+
+    Args:
+        sweep: to be written; reading the pieces back gives the same sweep.
+
+    Yields:
+        UTF-8, the header first.
+    """
+    kernel_texts = {
+        "kernel": [_quoted(kernel.name) for kernel in sweep.kernels],
+        "count": [str(kernel.count) for kernel in sweep.kernels],
+        "pass": [_quoted(kernel.pass_name or "") for kernel in sweep.kernels],
+        "block": [_quoted(kernel.block or "") for kernel in sweep.kernels],
+    }
+    required = ALL[:6]
+    numbers = {column.name: getattr(sweep, column.name) for column in NUMBERS}
+    present = [
+        name
+        for name in ALL
+        if name in required or (any(kernel_texts[name]) if name in kernel_texts else not np.isnan(numbers[name]).all())
+    ]
+    yield (",".join(present) + _LINE_END).encode()
+    for start in range(0, len(sweep), _CHUNK_ROWS):
+        rows = slice(start, start + _CHUNK_ROWS)
+        index = sweep.kernel_index[rows].tolist()
+        columns = [
+            map(kernel_texts[name].__getitem__, index) if name in kernel_texts else _texts(name, numbers[name][rows])
+            for name in present
+        ]
+        yield (_LINE_END.join(map(",".join, zip(*columns, strict=True))) + _LINE_END).encode()
+
+
+def _check_text(content: bytes, name: str) -> None:
+    position = content.find(b"\0")
+    if position >= 0:
+        raise BadInputError(
+            f"{name}:{_line_at(content, position)}: byte {position}: is NUL, so this is not CSV text; "
+            "save it as CSV in UTF-8"
+        )
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInputError(
+            f"{name}:{_line_at(content, error.start)}: byte {error.start}: "
+            f"0x{content[error.start]:02x} is not UTF-8; save the file in UTF-8"
+        ) from error
+
+
+def _line_at(content: bytes, position: int) -> int:
+    return len(re.findall(rb"\r\n|\r|\n", content[:position])) + 1
+
+
+def _reader(content: bytes) -> Reader:
+    return csv.reader(io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline=""), strict=True)
+
+
+def _line_of(content: bytes, row: int | None) -> int:
+    """The line where a row begins; ``None`` asks for the row that cannot be read."""
+    reader = _reader(content)
+    line, current = 1, _HEADER
+    try:
+        for fields in reader:
+            if fields:
+                if current == row:
+                    return line
+                current += 1
+            line = reader.line_num + 1
+    except csv.Error:
+        pass
+    return line
+
+
+def _chunks(reader: Iterable[list[str]], width: int, content: bytes, name: str) -> Iterator[list[tuple[str, ...]]]:
+    """The rows in large pieces, each turned into its columns; blank lines are passed over."""
+    rows = iter(reader)
+    rows_before = 0
+    while chunk := list(islice(rows, _CHUNK_ROWS)):
+        widths = set(map(len, chunk))
+        if widths != {width}:
+            chunk = [fields for fields in chunk if fields]
+            for row, fields in enumerate(chunk, rows_before):
+                if len(fields) != width:
+                    mend = "add the missing" if len(fields) < width else "remove the surplus"
+                    raise BadInputError(
+                        f"{name}:{_line_of(content, row)}: row: has {len(fields)} fields, the header {width}; "
+                        f"{mend} fields, and quote a name that has a comma in it"
+                    )
+        if chunk:
+            rows_before += len(chunk)
+            yield list(zip(*chunk, strict=True))
+
+
+def _numbers(field: str, texts: Sequence[str], rows_before: int, faults: list[Fault]) -> FloatArray:
+    """The numbers of a column, NaN where a field is empty; the first text that is none becomes a fault."""
+    together = "".join(texts)
+    # float() reads more than plain notation: 'nan', 'infinity', '1_000' and the digits of other scripts.
+    if field != "count" and together.isascii() and not any(odd in together for odd in "_nN"):
+        try:
+            return np.fromiter(map(float, texts), np.float64, len(texts))
+        except ValueError:
+            pass
+    values = {text: _number(text) for text in set(texts)}
+    wrong = {text for text, value in values.items() if value is None or (field == "count" and not _whole(text, value))}
+    if wrong:
+        row = next(row for row, text in enumerate(texts) if text in wrong)
+        rule = COUNT_RULE if field == "count" else "a number such as 0.00125 or 1.25e-3"
+        faults.append(Fault(rows_before + row, field, f"is {shown(texts[row])}; must be {rule}"))
+    return np.array([values[text] for text in texts], dtype=np.float64)
+
+
+def _number(text: str) -> float | None:
+    """The number that a text stands for: NaN if it is blank, ``None`` if it is not in plain notation."""
+    plain = text.strip()
+    if not plain:
+        return np.nan
+    return float(plain) if _NUMBER.fullmatch(plain) else None
+
+
+def _whole(text: str, value: float) -> bool:
+    # A float64 rounds 2**53 + 1 to 2**53, and 3.00000000000000000001 to 3: only the text tells them apart.
+    return np.isnan(value) or (
+        1 <= value <= LARGEST_COUNT and value.is_integer() and Decimal(text.strip()) == int(value)
+    )
+
+
+def _quoted(text: str) -> str:
+    # csv.writer of Python 3.11 leaves a lone carriage return unquoted, which its reader takes for a line end.
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text
+
+
+def _texts(name: str, values: FloatArray) -> list[str]:
+    texts = list(map(repr, values.tolist()))
+    if name in ("time_s", "energy_j"):
+        return texts
+    return ["" if text == "nan" else text.removesuffix(".0") for text in texts]
+
+
+def _quoting(error: csv.Error) -> str:
+    if "field limit" in str(error):
+        return "a field is longer than 131072 characters; is a quote left open?"
+    return f"the quoting is broken ({error}); close each quote, and double a quote inside a quoted field"

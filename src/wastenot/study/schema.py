@@ -1,0 +1,77 @@
+"""The tables of a study. A later version may add tables and nothing else, so that an upgrade is to make them."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Double,
+    ForeignKey,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from wastenot.study.columns import NUMBERS
+
+SCHEMA_VERSION = 1
+
+# Names begin with ours, because on a database server a study may share its schema with other programs' tables.
+metadata = MetaData()
+
+study = Table(
+    "wastenot_study",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("schema_version", Integer, nullable=False),
+    Column("device", String(255), nullable=False),
+    Column("created_by", String(255), nullable=False),
+    Column("created_at", String(32), nullable=False),
+)
+
+workloads = Table(
+    "wastenot_workloads",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(255), nullable=False, unique=True),
+)
+
+# The names of C++ kernel templates outgrow what a server can index, so their uniqueness is checked by the store.
+kernels = Table(
+    "wastenot_kernels",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("workload_id", ForeignKey(workloads.c.id), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("pass", Text),
+    Column("block", Text),
+    UniqueConstraint("workload_id", "position"),
+)
+
+imports = Table(
+    "wastenot_imports",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("workload_id", ForeignKey(workloads.c.id), nullable=False),
+    Column("source", Text, nullable=False),
+    Column("sha256", String(64)),
+    Column("rows", Integer, nullable=False),
+    Column("origin", String(16), nullable=False),
+    Column("imported_at", String(32), nullable=False),
+)
+
+# Rows lie in the order of their key, which is the order in which they are written and read.
+measurements = Table(
+    "wastenot_measurements",
+    metadata,
+    Column("import_id", ForeignKey(imports.c.id), primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("kernel_id", ForeignKey(kernels.c.id), nullable=False),
+    *(Column(column.name, Double, nullable=column.empty is not None) for column in NUMBERS),
+    sqlite_with_rowid=False,
+)

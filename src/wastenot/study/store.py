@@ -1,0 +1,195 @@
+"""A study: measurements of any number of workloads on one device, kept in an SQLite file or on a server."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+
+from wastenot.errors import BadInputError, StudyError
+from wastenot.study import records, schema
+from wastenot.study.address import parse_address
+from wastenot.study.bulk import insert_rows, select_rows
+from wastenot.study.check import check_sweep
+from wastenot.study.columns import shown
+from wastenot.study.database import Database, connect
+from wastenot.study.faults import DAMAGED
+from wastenot.study.summary import ImportSummary, StudySummary, imports_of, summarise_workloads
+from wastenot.study.sweep import Sweep
+
+
+def open_study(where: str | os.PathLike[str], *, create: bool = False, busy_timeout_s: float = 5.0) -> Study:
+    """Open a study.
+
+    Args:
+        where: a file name, or any SQLAlchemy URL such as ``postgresql://user@host/database``.
+        create: let the first :meth:`Study.add` make a file that is missing; nothing is made before.
+        busy_timeout_s: how long to wait for another program that is writing to it.
+
+    Raises:
+        StudyError: there is no such file and ``create`` is not set, the URL is wrong or its driver is missing.
+    """
+    database = connect(parse_address(where), timeout_s=busy_timeout_s, create=create)
+    if not create:
+        database.check_there()
+    return Study(database)
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A study that is open; get one from :func:`open_study`. Nothing is held between calls: no need to close it."""
+
+    _database: Database
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the study; ``None`` where it lies on a server."""
+        return self._database.address.path
+
+    def __str__(self) -> str:
+        return self._database.address.label
+
+    def add(self, sweep: Sweep, *, source: str, sha256: str | None = None, append: bool = False) -> Sweep:
+        """Store a sweep, whole or not at all.
+
+        Args:
+            sweep: its ``device`` may be ``unknown``, which stands for the device of the study.
+            source: where it comes from, such as the name of a file.
+            sha256: of the content of that file, in hexadecimal.
+            append: add the rows, as repeats and further settings, to those that the workload has already.
+
+        Returns:
+            The sweep with the device that it is stored under.
+
+        Raises:
+            BadInputError: the sweep breaks a rule, or does not agree with what the study holds.
+            StudyError: the study cannot be written.
+        """
+        check_sweep(sweep, with_baseline=[kernel.name for kernel in sweep.kernels] if append else ())
+        with self._database.writing() as connection:
+            device = records.prepare(connection, str(self), sweep.device)
+            workload = records.workload_id(connection, sweep.workload)
+            if workload is None:
+                check_sweep(sweep)
+                workload = records.inserted_id(connection, schema.workloads, name=sweep.workload)
+            else:
+                _check_agreement(sweep, sha256, append, imports_of(connection, workload), str(self))
+                there = records.kernels_of(connection, workload)[1]
+                check_sweep(sweep, with_baseline={kernel.name for kernel in there})
+            kernel_ids = records.store_kernels(connection, sweep, workload)
+            import_id = records.inserted_id(
+                connection,
+                schema.imports,
+                workload_id=workload,
+                source=source,
+                sha256=sha256,
+                rows=len(sweep),
+                origin=sweep.origin,
+                imported_at=records.now(),
+            )
+            insert_rows(connection, sweep, import_id, kernel_ids)
+        return replace(sweep, device=device)
+
+    def workloads(self) -> tuple[str, ...]:
+        """The names of the workloads, in order of their first import; none where the study holds nothing yet.
+
+        Raises:
+            StudyError: the study cannot be read.
+        """
+        with self._database.reading() as connection:
+            if records.read_header(connection, str(self)) is None:
+                return ()
+            return records.workload_names(connection)
+
+    def read(self, workload: str | None = None) -> Sweep:
+        """Fetch a workload.
+
+        Args:
+            workload: its name; may be left out where the study holds only one.
+
+        Raises:
+            BadInputError: there is no such workload, or there are several and none is named.
+            StudyError: the study holds nothing yet or cannot be read.
+        """
+        with self._database.reading() as connection:
+            header = _filled(records.read_header(connection, str(self)), str(self))
+            name = _choose(workload, records.workload_names(connection), str(self))
+            workload_id = records.workload_id(connection, name)
+            assert workload_id is not None
+            ids, members = records.kernels_of(connection, workload_id)
+            history = imports_of(connection, workload_id)
+            try:
+                row_ids, numbers = select_rows(connection, workload_id)
+                kernel_index = np.searchsorted(ids, row_ids)
+                if not np.array_equal(np.take(ids, kernel_index, mode="clip"), row_ids):
+                    raise BadInputError("a row names a kernel that is not there")
+                sweep = Sweep(
+                    kernels=members,
+                    kernel_index=kernel_index,
+                    workload=name,
+                    device=header.device,
+                    origin=history[0].origin,  # type: ignore[arg-type]  # checked below
+                    **numbers,
+                )
+                check_sweep(sweep)
+            except (BadInputError, ValueError, TypeError, IndexError) as error:
+                raise StudyError(f"{self}: {DAMAGED} ({error})") from error
+        return sweep
+
+    def summary(self) -> StudySummary:
+        """What the study holds, in brief.
+
+        Raises:
+            StudyError: the study holds nothing yet or cannot be read.
+        """
+        with self._database.reading() as connection:
+            header = _filled(records.read_header(connection, str(self)), str(self))
+            try:
+                found = summarise_workloads(connection)
+            except (ZeroDivisionError, ValueError, TypeError, IndexError) as error:
+                raise StudyError(f"{self}: {DAMAGED} ({error})") from error
+        return StudySummary(header.device, header.schema_version, header.created_by, header.created_at, found)
+
+
+def _filled(header: records.Header | None, label: str) -> records.Header:
+    if header is None:
+        raise StudyError(f"{label}: holds nothing yet; fill it: wastenot import SWEEP.csv --study {label}")
+    return header
+
+
+def _choose(wanted: str | None, names: tuple[str, ...], label: str) -> str:
+    listed = ", ".join(map(shown, names))
+    if wanted is None:
+        if len(names) == 1:
+            return names[0]
+        raise BadInputError(f"{label}: workload: holds {len(names)}: {listed}; name one: --workload NAME")
+    if wanted in names:
+        return wanted
+    nearest = get_close_matches(wanted, names, n=1)
+    suggestion = f"did you mean {shown(nearest[0])}? " if nearest else ""
+    raise BadInputError(f"{label}: workload: there is no {shown(wanted)}; {suggestion}It holds {listed}")
+
+
+def _check_agreement(
+    sweep: Sweep, sha256: str | None, append: bool, history: tuple[ImportSummary, ...], label: str
+) -> None:
+    if sweep.origin != history[0].origin:
+        raise BadInputError(
+            f"{label}: origin: the rows of workload {shown(sweep.workload)} are {history[0].origin}, "
+            f"the new ones {sweep.origin}; never mix them: name another workload"
+        )
+    if append:
+        return
+    same = next((entry for entry in history if sha256 is not None and entry.sha256 == sha256), None)
+    if same is not None:
+        raise BadInputError(
+            f"{label}: workload {shown(sweep.workload)} holds this very content already (imported from {same.source} "
+            f"at {same.imported_at.isoformat()}); nothing to do, or add it again as repeats: --append"
+        )
+    raise BadInputError(
+        f"{label}: workload {shown(sweep.workload)} has {sum(entry.rows for entry in history)} rows already; "
+        "add these to them with --append, or name another: --workload NAME"
+    )
