@@ -1,16 +1,17 @@
-"""How long a million rows take from CSV into a study: python benchmarks/bench_import.py [ROWS] [DATABASE_URL]."""
+"""How long a million rows take from CSV into a study."""
 
 from __future__ import annotations
 
 import random
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.verdict import Verdict
 from wastenot.study.store import open_study
 from wastenot.study.sweep_file import read_sweep
 
+ROWS = 1_000_000
 _ROWS_PER_KERNEL = 1000
 
 
@@ -24,27 +25,17 @@ def make_csv(path: Path, rows: int) -> None:
             stream.write(f"layer.{kernel}.attention.qkv,24,{clocks},{rng.random()!r},{rng.random()!r}\n")
 
 
-def report(verb: str, rows: int, seconds: float) -> None:
-    print(f"{verb:5} {rows:>9} rows {seconds:6.2f} s {rows / seconds:>9.0f} rows/s")
-
-
-def main(rows: int = 1_000_000, where: str | None = None) -> None:
+def main(verdict: Verdict) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sweep.csv"
-        make_csv(file, rows)
+        make_csv(file, ROWS)
         began = time.perf_counter()
         sweep = read_sweep(file)
         read = time.perf_counter()
-        report("read", rows, read - began)
-        study = open_study(where or Path(folder) / "study.db", create=True)
+        study = open_study(Path(folder) / "study.db", create=True)
         study.add(sweep, source=file.name)
         stored = time.perf_counter()
-        report("store", rows, stored - read)
-        report("both", rows, stored - began)
-        fetched = study.read(sweep.workload)
-        assert len(fetched) == len(sweep)
-        report("fetch", rows, time.perf_counter() - stored)
-
-
-if __name__ == "__main__":
-    main(*([int(sys.argv[1])] if len(sys.argv) > 1 else []), *sys.argv[2:3])
+        assert len(study.read(sweep.workload)) == ROWS
+        fetched = time.perf_counter()
+    print(f"  read {read - began:.2f} s, store {stored - read:.2f} s, fetch back {fetched - stored:.2f} s")
+    verdict.at_most(f"import of {ROWS:,} rows: seconds", stored - began, 10)

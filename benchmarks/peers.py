@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_matrix
@@ -27,10 +30,13 @@ def solve_with_milp(groups: Groups, budget_s: float) -> np.ndarray | None:
     return None if found.x is None else np.flatnonzero(found.x > 0.5)
 
 
-def solve_with_cp_sat(groups: Groups, budget_s: float) -> np.ndarray | None:
-    """The same by OR-Tools' CP-SAT, which wants whole numbers: times rounded up, energies to nine digits.
+def cp_sat_model(groups: Groups, budget_s: float) -> Callable[[], tuple[float, bool]]:
+    """The same for OR-Tools' CP-SAT, which wants whole numbers: times rounded up, energies to nine digits.
 
-    OR-Tools cannot share a process with HiGHS' own wheel; import it in a process of its own.
+    OR-Tools cannot share a process with HiGHS' own wheel; call this in a process of its own.
+
+    Returns:
+        What solves it: seconds, and whether the optimum was proven.
     """
     from ortools.sat.python import cp_model
 
@@ -38,13 +44,16 @@ def solve_with_cp_sat(groups: Groups, budget_s: float) -> np.ndarray | None:
     taken = [model.new_bool_var("") for _ in groups.time_s]
     for begin, end in zip(groups.start[:-1].tolist(), groups.start[1:].tolist(), strict=True):
         model.add_exactly_one(taken[begin:end])
-    time = np.ceil(groups.time_s * (1e9 / budget_s)).astype(int).tolist()
-    energy = np.rint(groups.energy_j * (1e9 / groups.energy_j.max())).astype(int).tolist()
-    model.add(sum(t * x for t, x in zip(time, taken, strict=True)) <= 10**9)
-    model.minimize(sum(e * x for e, x in zip(energy, taken, strict=True)))
+    time_units = np.ceil(groups.time_s * (1e9 / budget_s)).astype(int).tolist()
+    energy_units = np.rint(groups.energy_j * (1e9 / groups.energy_j.max())).astype(int).tolist()
+    # The budget is eased by the rounding, so that no plan is shut out by it.
+    model.add(sum(t * x for t, x in zip(time_units, taken, strict=True)) <= 10**9 + len(groups))
+    model.minimize(sum(e * x for e, x in zip(energy_units, taken, strict=True)))
     solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 2
-    status = solver.solve(model)
-    if status != cp_model.OPTIMAL:
-        return None
-    return np.array([index for index, x in enumerate(taken) if solver.boolean_value(x)])
+
+    def solve() -> tuple[float, bool]:
+        began = time.perf_counter()
+        status = solver.solve(model)
+        return time.perf_counter() - began, status == cp_model.OPTIMAL
+
+    return solve

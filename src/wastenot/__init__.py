@@ -1,1 +1,87 @@
-"""wastenot: finds the energy that a GPU wastes while it trains or serves an LLM, and removes it."""
+"""wastenot: finds the energy that a GPU wastes while it trains or serves an LLM, and removes it.
+
+    import wastenot as wn
+
+    wn.import_sweep("sweep.csv", "my.db", device="RTX 3080 Ti")
+    sweep = wn.open_study("my.db").read()
+    plan = wn.plan(sweep, wn.Objective("waste", max_slowdown=0.02))
+    plan.write("plan.json")
+
+The verbs take and return the types that the command line reads and writes. Names are imported when first used, so that
+``import wastenot`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wastenot.errors import BadInputError, InfeasibleError, MissingExtraError, StudyError, WastenotError
+    from wastenot.frontier.algebra import Frontier, choice, either, repeat, sequence
+    from wastenot.planning.comparison import compare, whole_frontier
+    from wastenot.planning.difference import difference
+    from wastenot.planning.objective import Objective
+    from wastenot.planning.plan import Plan, read_plan
+    from wastenot.planning.planner import plan
+    from wastenot.setting import AUTO, Setting
+    from wastenot.study.exchange import export_sweep, import_sweep
+    from wastenot.study.store import Study, open_study
+    from wastenot.study.sweep import Kernel, Sweep
+    from wastenot.study.sweep_file import read_sweep, write_sweep
+
+__all__ = [
+    "AUTO",
+    "BadInputError",
+    "Frontier",
+    "InfeasibleError",
+    "Kernel",
+    "MissingExtraError",
+    "Objective",
+    "Plan",
+    "Setting",
+    "Study",
+    "StudyError",
+    "Sweep",
+    "WastenotError",
+    "choice",
+    "compare",
+    "difference",
+    "either",
+    "export_sweep",
+    "import_sweep",
+    "open_study",
+    "plan",
+    "read_plan",
+    "read_sweep",
+    "repeat",
+    "sequence",
+    "whole_frontier",
+    "write_sweep",
+]
+
+_HOME = {
+    "errors": ("BadInputError", "InfeasibleError", "MissingExtraError", "StudyError", "WastenotError"),
+    "frontier.algebra": ("Frontier", "choice", "either", "repeat", "sequence"),
+    "planning.comparison": ("compare", "whole_frontier"),
+    "planning.difference": ("difference",),
+    "planning.objective": ("Objective",),
+    "planning.plan": ("Plan", "read_plan"),
+    "planning.planner": ("plan",),
+    "setting": ("AUTO", "Setting"),
+    "study.exchange": ("export_sweep", "import_sweep"),
+    "study.store": ("Study", "open_study"),
+    "study.sweep": ("Kernel", "Sweep"),
+    "study.sweep_file": ("read_sweep", "write_sweep"),
+}
+_MODULE_OF = {name: f"wastenot.{module}" for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'wastenot' has no attribute '{name}'")
+    return getattr(import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

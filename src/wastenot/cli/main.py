@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
-import click
 import typer
 
 from wastenot.cli import plan_verbs, study_verbs
 from wastenot.errors import WastenotError
 
-DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
+
+# Typer brings its own copy of Click and exports of its errors only this one, the most special.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+_ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="wastenot",
@@ -61,18 +63,13 @@ def run(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
     except WastenotError as error:
         return _say(str(error))
-    except click.UsageError as error:
-        command = error.ctx.command_path if error.ctx else "wastenot"
-        return _say(f"{error.format_message()} (see '{command} --help')")
-    except click.ClickException as error:
-        return _say(error.format_message())
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except _ClickError as error:
+        command = getattr(getattr(error, "ctx", None), "command_path", "wastenot")
+        hint = f" (see '{command} --help')" if isinstance(error, _UsageError) else ""
+        return _say(getattr(error, "format_message", error.__str__)() + hint)
+    except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone; Python must not complain again as it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
     except OSError as error:
         return _say(f"{error.filename or 'output'}: {error.strerror or error}")
     return int(code or DONE)

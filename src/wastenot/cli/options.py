@@ -45,9 +45,8 @@ ToleranceOption = Annotated[
         "--clock-tolerance", metavar="MHZ", help="How far core clocks of kernels that share a setting may be apart."
     ),
 ]
-PriceOption = Annotated[float, typer.Option("--price-per-kwh", metavar="P", help="Price of a kWh, in any currency.")]
-
-PRICE_PER_KWH = 0.15
+PriceOption = Annotated[float, typer.Option("--price-per-kwh", metavar="P", help="Price of electricity for a kWh.")]
+CurrencyOption = Annotated[str, typer.Option("--currency", metavar="C", help="What that price is in.")]
 OriginOption = Annotated[
     Origin, typer.Option("--origin", help="Where the numbers come from; shown wherever they are shown.")
 ]

@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from wastenot.report.tables import Table, comparison_table, kernel_table
-from wastenot.report.totals import objective_of, totals
+from wastenot.report.totals import Price, goal_words, totals, warnings
 from wastenot.report.words import change, percent, quantity
 
 if TYPE_CHECKING:
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from wastenot.setting import Setting
 
 
-def described_plan(plan: Plan, price_per_kwh: float) -> RenderableType:
+def described_plan(plan: Plan, price: Price) -> RenderableType:
     """Table 1 of the paper, and the totals under it."""
     summary = RichTable.grid(padding=(0, 2))
     summary.add_column(style="bold", no_wrap=True)
+    summary.add_column(no_wrap=True)
     summary.add_column()
-    for line in totals(plan, price_per_kwh):
-        summary.add_row(line.title, Text(line.text))
-        if line.note:
-            summary.add_row("", Text(line.note, style="yellow"))
-    head = f"{objective_of(plan)}, by {plan.granularity}, {plan.scope}"
-    return Group(_about(plan.workload, plan.device, plan.origin, head), "", _table(kernel_table(plan)), "", summary)
+    for total in totals(plan, price):
+        summary.add_row(Text(total.label), Text(total.value), Text(total.detail))
+    about = f"{goal_words(plan.objective)}, by {plan.granularity}, {plan.scope} scope"
+    notes = [Text(f"note: {warning}", style="yellow") for warning in warnings(plan)]
+    head = _about(plan.workload, plan.device, plan.origin, about)
+    return Group(head, "", _table(kernel_table(plan)), "", summary, "", *notes)
 
 
 def described_frontier(found: WholeFrontier) -> RenderableType:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wastenot.cli.options import (
-    PRICE_PER_KWH,
+    CurrencyOption,
     ExponentOption,
     GranularityOption,
     JsonOption,
@@ -25,6 +25,7 @@ from wastenot.cli.options import (
 from wastenot.planning.objective import Objective, parse_bounds
 
 if TYPE_CHECKING:
+    from wastenot.report.totals import Price
     from wastenot.study.sweep import Sweep
 
 
@@ -43,7 +44,8 @@ def plan(
     granularity: GranularityOption = "kernel",
     scope: ScopeOption = "global",
     clock_tolerance: ToleranceOption = 0.0,
-    price_per_kwh: PriceOption = PRICE_PER_KWH,
+    price_per_kwh: PriceOption = 0.15,
+    currency: CurrencyOption = "USD",
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -51,7 +53,7 @@ def plan(
     from wastenot.cli.output import console, print_json, say
     from wastenot.planning.planner import plan as make_plan
 
-    price = checked_price(price_per_kwh)
+    price = checked_price(price_per_kwh, currency)
     found = make_plan(
         _sweep(study, workload),
         Objective(objective, max_slowdown, edp_exponent),
@@ -70,17 +72,18 @@ def plan(
         console().print(described_plan(found, price))
 
 
-def checked_price(price_per_kwh: float) -> float:
+def checked_price(per_kwh: float, currency: str) -> Price:
     """The price, if it is one.
 
     Raises:
         BadInputError: it is negative or not a number.
     """
     from wastenot.errors import BadInputError
+    from wastenot.report.totals import Price
 
-    if not 0.0 <= price_per_kwh < float("inf"):
-        raise BadInputError(f"--price-per-kwh {price_per_kwh}: must be a number of at least 0")
-    return price_per_kwh
+    if not 0.0 <= per_kwh < float("inf"):
+        raise BadInputError(f"--price-per-kwh {per_kwh}: must be a number of at least 0")
+    return Price(per_kwh, currency)
 
 
 def frontier(
@@ -170,7 +173,8 @@ def report(
     granularity: GranularityOption = "kernel",
     scope: ScopeOption = "global",
     clock_tolerance: ToleranceOption = 0.0,
-    price_per_kwh: PriceOption = PRICE_PER_KWH,
+    price_per_kwh: PriceOption = 0.15,
+    currency: CurrencyOption = "USD",
     figures: Annotated[
         Path | None, typer.Option("--figures", metavar="DIR", help="Also write every figure as SVG, PDF and PNG.")
     ] = None,
@@ -181,7 +185,7 @@ def report(
     from wastenot.report.data import collect
     from wastenot.report.page import write_report
 
-    price = checked_price(price_per_kwh)
+    price = checked_price(price_per_kwh, currency)
     sweep = _sweep(study, workload)
     goal = Objective(objective, max_slowdown, edp_exponent)
     made = make_plan(sweep, goal, granularity=granularity, scope=scope, clock_tolerance_mhz=clock_tolerance)

@@ -1,0 +1,44 @@
+# Everything a fresh machine needs is Python 3.11 to 3.13, pip, make and git.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check bench format clean
+
+demo: $(READY)
+	@mkdir -p demo/out
+	@rm -f demo/out/study.db
+	$(BIN)/wastenot import demo/synthetic-sweep.csv --study demo/out/study.db --workload gpt3-xl \
+	  --device-name "synthetic GPU" --origin synthetic
+	$(BIN)/wastenot plan --study demo/out/study.db --out demo/out/plan.json
+	$(BIN)/wastenot compare --study demo/out/study.db
+	$(BIN)/wastenot report --study demo/out/study.db --out demo/out/report.html --figures demo/out/figures
+	@echo "The report is at $(CURDIR)/demo/out/report.html"
+
+test: $(READY)
+	$(BIN)/pytest
+
+check: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+format: $(READY)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info[:2] < (3, 14) else \
+	  f"wastenot needs Python 3.11 to 3.13, this is {sys.version.split()[0]}; name another: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  --editable '.[report,postgresql,dev]'
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) demo/out

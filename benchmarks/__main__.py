@@ -1,0 +1,22 @@
+"""All benchmarks, or those named: python -m benchmarks [solver] [scale] [import] [startup]."""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks import bench_import, bench_scale, bench_solver, bench_startup
+from benchmarks.verdict import Verdict
+
+BENCHMARKS = {"startup": bench_startup, "import": bench_import, "solver": bench_solver, "scale": bench_scale}
+
+
+def main() -> None:
+    verdict = Verdict()
+    for name in sys.argv[1:] or BENCHMARKS:
+        print(name, flush=True)
+        BENCHMARKS[name].main(verdict)
+    sys.exit(f"missed: {', '.join(verdict.missed)}" if verdict.missed else None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Running the program as a user does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SWEEP = """kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass,block,time_se_s,energy_se_j
+gemm,24,,,0.01,3.0,forward,layer,0.0001,0.01
+gemm,24,1500,9501,0.0101,2.5,forward,layer,0.0001,0.01
+gemm,24,1500,5001,0.0099,2.8,forward,layer,0.0001,0.01
+softmax,24,,,0.004,1.0,forward,layer,0.0001,0.01
+softmax,24,1500,9501,0.0039,0.7,forward,layer,0.0001,0.01
+loss,1,,,0.02,5.0,loss,,0.0001,0.01
+loss,1,1500,9501,0.021,4.0,loss,,0.0001,0.01
+loss,1,900,9501,0.019,4.5,loss,,0.0001,0.01
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run of the program gave."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Program:
+    """The program, run in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *arguments: str, **environment: str) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-m", "wastenot", *arguments],
+            cwd=self.folder, capture_output=True, text=True, encoding="utf-8", check=False,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "120"} | environment,
+        )  # fmt: skip
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def refuse(self, *arguments: str) -> str:
+        """Run what must be refused; returns the one line it says."""
+        ran = self(*arguments)
+        assert (ran.code, ran.out) == (2, ""), ran
+        assert ran.err.startswith("error: ") and ran.err.count("\n") == 1, ran.err
+        return ran.err
+
+
+@pytest.fixture
+def wastenot(tmp_path) -> Program:
+    (tmp_path / "sweep.csv").write_text(SWEEP)
+    return Program(tmp_path)
+
+
+@pytest.fixture
+def study(wastenot) -> Program:
+    """The program beside a study called my.db."""
+    ran = wastenot("import", "sweep.csv", "--study", "my.db", "--device-name", "Test GPU", "--workload", "tiny")
+    assert ran.code == 0, ran.err
+    return wastenot

@@ -1,0 +1,99 @@
+"""What cannot be done: exit code 2, one line, no traceback, nothing written."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import SWEEP
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["plan"], "--study"),
+        (["plan", "--study", "none.db"], "none.db"),
+        (["plan", "--study", "my.db", "--max-slowdown", "-1"], "above -1"),
+        (["plan", "--study", "my.db", "--max-slowdown", "nan"], "above -1"),
+        (["plan", "--study", "my.db", "--max-slowdown", "much"], "--max-slowdown"),
+        (["plan", "--study", "my.db", "--max-slowdown=-0.9"], "least slowdown possible"),
+        (["plan", "--study", "my.db", "--objective", "speed"], "speed"),
+        (["plan", "--study", "my.db", "--objective", "energy", "--max-slowdown", "0"], "use waste"),
+        (["plan", "--study", "my.db", "--edp-exponent", "2"], "objective edp only"),
+        (["plan", "--study", "my.db", "--objective", "edp", "--edp-exponent", "-2"], "at least 0"),
+        (["plan", "--study", "my.db", "--clock-tolerance", "-5"], "at least 0"),
+        (["plan", "--study", "my.db", "--price-per-kwh", "-5"], "at least 0"),
+        (["plan", "--study", "my.db", "--workload", "tinny"], "tiny"),
+        (["plan", "--study", "my.db", "--out", "no/such/plan.json"], "no/such"),
+        (["plan", "--study", "my.db", "--out", "/dev/full"], "No space left"),
+        (["frontier", "--study", "my.db", "--bounds", "0,much"], "'much'"),
+        (["compare", "--study", "my.db", "--bounds", ""], "--bounds"),
+        (["import", "sweep.csv", "--study", "my.db", "--workload", "tiny"], "--append"),
+        (["import", "none.csv", "--study", "my.db"], "none.csv"),
+        (["import", "sweep.csv", "--study", "my.db", "--workload", "x", "--device-name", "Other"], "Other"),
+        (["import", "sweep.csv", "--study", "nowhere/my.db"], "nowhere"),
+        (["export", "sweep.csv", "--study", "my.db", "--workload", "none"], "none"),
+        (["diff", "sweep.csv", "sweep.csv"], "sweep.csv"),
+        (["report", "--study", "my.db", "--out", "no/such/page.html"], "no/such"),
+        (["show", "--study", "sweep.csv"], "sweep.csv"),
+        (["conquer"], "conquer"),
+        (["plan", "--stuudy", "my.db"], "--stuudy"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line(study, arguments, says):
+    before = {path: path.read_bytes() for path in study.folder.iterdir()}
+    assert says in study.refuse(*arguments)
+    assert {path: path.read_bytes() for path in study.folder.iterdir()} == before
+
+
+def test_pass_granularity_without_passes(wastenot):
+    rows = [line.split(",") for line in SWEEP.splitlines()]
+    (wastenot.folder / "bare.csv").write_text("\n".join(",".join(row[:6]) for row in rows) + "\n")
+    assert wastenot("import", "bare.csv", "--study", "bare.db").code == 0
+    assert "has no pass" in wastenot.refuse("plan", "--study", "bare.db", "--granularity", "pass")
+
+
+def test_a_bad_row_names_file_line_and_field(wastenot):
+    (wastenot.folder / "bad.csv").write_text(SWEEP.replace("0.0099", "-0.0099"))
+    said = wastenot.refuse("import", "bad.csv", "--study", "bad.db")
+    assert "bad.csv:4: time_s" in said
+    assert not (wastenot.folder / "bad.db").exists()
+
+
+def test_an_edited_plan_is_refused(study):
+    study("plan", "--study", "my.db", "--out", "plan.json")
+    path = study.folder / "plan.json"
+    path.write_text(path.read_text().replace('"core_mhz": 1500.0', '"core_mhz": 1400.0', 1))
+    assert "plan.json" in study.refuse("diff", "plan.json", "plan.json")
+
+
+def test_a_locked_study_says_so(study):
+    holder = sqlite3.connect(study.folder / "my.db", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        assert "another program is writing to it" in study.refuse(
+            "import", "sweep.csv", "--study", "my.db", "--workload", "more"
+        )
+    finally:
+        holder.close()
+
+
+def test_a_reader_that_goes_away_gets_no_traceback(study):
+    command = [sys.executable, "-m", "wastenot", "frontier", "--study", "my.db", "--json"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, cwd=study.folder, env=environment, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:  # fmt: skip
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+def test_light_verbs_import_nothing_heavy(study):
+    code = (
+        "import sys; from wastenot.cli.main import run; run(['plan', '--study', 'my.db', '--json']); "
+        "heavy = {'polars', 'altair', 'vl_convert', 'jinja2', 'pandas', 'torch'} & sys.modules.keys(); "
+        "assert not heavy, heavy"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], cwd=study.folder, env=environment, check=True, capture_output=True)

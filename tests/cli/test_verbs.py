@@ -1,0 +1,100 @@
+"""Every verb as a user runs it; JSON documents against golden files."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+JSON_VERBS = {
+    "plan": ("plan", "--study", "my.db"),
+    "plan_relaxed_local_pass": ("plan", "--study", "my.db", "--max-slowdown", "0.05", "--scope", "local",
+                                "--granularity", "pass"),
+    "plan_edp": ("plan", "--study", "my.db", "--objective", "edp", "--edp-exponent", "2", "--max-slowdown", "0.01"),
+    "frontier": ("frontier", "--study", "my.db", "--bounds=-0.5,0,0.02"),
+    "compare": ("compare", "--study", "my.db", "--bounds", "0.02"),
+    "show": ("show", "--study", "my.db"),
+}  # fmt: skip
+
+
+def close(found, known, path=""):
+    """Equal, numbers to rounding; what differs from run to run is left out."""
+    if isinstance(known, dict):
+        assert found.keys() == known.keys(), path
+        for key in known.keys() - {"digest", "created_at", "imported_at", "created_by"}:
+            close(found[key], known[key], f"{path}.{key}")
+    elif isinstance(known, list):
+        assert len(found) == len(known), path
+        for index, (one, other) in enumerate(zip(found, known, strict=True)):
+            close(one, other, f"{path}[{index}]")
+    elif isinstance(known, float):
+        assert found == pytest.approx(known, rel=1e-12, abs=1e-15), path
+    else:
+        assert found == known, path
+
+
+@pytest.mark.parametrize("name", JSON_VERBS)
+def test_json_is_one_document_as_it_was_agreed(study, name):
+    ran = study(*JSON_VERBS[name], "--json")
+    assert (ran.code, ran.err) == (0, "")
+    golden = GOLDEN / f"{name}.json"
+    if not golden.exists():
+        golden.write_text(ran.out)
+        pytest.fail(f"{golden} was missing and is made: look at it")
+    close(json.loads(ran.out), json.loads(golden.read_text()))
+
+
+def test_a_plan_for_people_says_all_that_it_should(study):
+    text = study("plan", "--study", "my.db", "--price-per-kwh", "0.3").out
+    for part in ("Test GPU", "forward", "loss", "gemm", "9501", "proven best", "Auto wastes", "Greatest time saving",
+                 "kWh", "at 0.3 USD/kWh", "Clock switches", "drivers need milliseconds", "±", "measured"):  # fmt: skip
+        assert part in text, part
+
+
+def test_out_writes_what_diff_reads(study):
+    assert study("plan", "--study", "my.db", "--out", "a.json").code == 0
+    assert study("plan", "--study", "my.db", "--objective", "energy", "--out", "b.json").code == 0
+    same = study("diff", "a.json", "a.json")
+    assert same.code == 0 and "the plans do the same" in same.out
+    differ = json.loads(study("diff", "a.json", "b.json", "--json").out)
+    plans = [json.loads((study.folder / name).read_text()) for name in ("a.json", "b.json")]
+    saved = plans[1]["predicted"]["energy_j"] - plans[0]["predicted"]["energy_j"]
+    assert differ["energy_j"] == pytest.approx(saved) and differ["kernels"]
+    assert all(kernel["kernel"] in study("diff", "a.json", "b.json").out for kernel in differ["kernels"])
+
+
+def test_export_gives_back_every_number(study):
+    assert study("export", "out.csv", "--study", "my.db").code == 0
+    assert study("import", "out.csv", "--study", "other.db", "--workload", "tiny").code == 0
+    study("export", "again.csv", "--study", "other.db")
+    assert (study.folder / "out.csv").read_bytes() == (study.folder / "again.csv").read_bytes()
+    close(*(json.loads(study("plan", "--study", name, "--json").out)["predicted"] for name in ("my.db", "other.db")))
+
+
+def test_show_and_frontier_for_people(study):
+    assert "tiny" in study("show", "--study", "my.db").out
+    frontier = study("frontier", "--study", "my.db", "--bounds=-0.5,0").out
+    assert "no plan keeps −50.00\u00a0%" in frontier and "least slowdown possible" in frontier
+    assert "pass granularity" in study("compare", "--study", "my.db").out
+
+
+def test_origin_is_shown(wastenot):
+    wastenot("import", "sweep.csv", "--study", "s.db", "--origin", "synthetic")
+    assert json.loads(wastenot("plan", "--study", "s.db", "--json").out)["origin"] == "synthetic"
+    assert "synthetic" in wastenot("plan", "--study", "s.db").out
+    assert "synthetic" in wastenot("compare", "--study", "s.db").out
+
+
+def test_report_and_figures(study):
+    ran = study("report", "--study", "my.db", "--out", "report.html", "--figures", "figures")
+    assert ran.code == 0, ran.err
+    assert (study.folder / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert {path.suffix for path in (study.folder / "figures").iterdir()} == {".svg", ".pdf", ".png"}
+
+
+def test_help_names_every_verb(wastenot):
+    text = wastenot("--help").out
+    for verb in ("import", "show", "export", "plan", "frontier", "compare", "diff", "report"):
+        assert f"\n  {verb} " in text
+    assert wastenot("--version").out.strip()
