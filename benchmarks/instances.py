@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from demo.synthetic import CORE_MHZ, MEMORY_MHZ, costs
 
+from demo.synthetic import CORE_MHZ, MEMORY_MHZ, costs
 from wastenot.frontier.points import Groups
 
 Generator = Callable[[np.random.Generator, int, int], Groups]

@@ -21,7 +21,6 @@ from wastenot.cli.options import (
     ToleranceOption,
     WorkloadOption,
 )
-
 from wastenot.planning.objective import Objective, parse_bounds
 
 if TYPE_CHECKING:
@@ -190,7 +189,7 @@ def report(
     goal = Objective(objective, max_slowdown, edp_exponent)
     made = make_plan(sweep, goal, granularity=granularity, scope=scope, clock_tolerance_mhz=clock_tolerance)
     data = collect(sweep, made)
-    write_report(data, out, price_per_kwh=price)
+    write_report(data, out, price_per_kwh=price.per_kwh, currency=price.currency)
     say(f"{out}: report written")
     if figures is not None:
         from wastenot.report.figures import write_figures

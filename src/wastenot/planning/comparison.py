@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.origin import Origin
 from wastenot.planning.objective import Granularity, Objective, Scope
 from wastenot.planning.planner import Planner
-from wastenot.origin import Origin
 from wastenot.study.sweep import Sweep
 
 RELAXED_BOUNDS = (0.01, 0.02, 0.05, 0.10)

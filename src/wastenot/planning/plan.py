@@ -16,9 +16,9 @@ from wastenot.errors import BadInputError
 from wastenot.files import write_text
 from wastenot.frontier.exact import exact_sum
 from wastenot.json_lines import line_of
+from wastenot.origin import Origin
 from wastenot.planning.objective import Granularity, Scope
 from wastenot.setting import Setting
-from wastenot.origin import Origin
 
 SCHEMA: Final = "wastenot.plan/1"
 _SAME = 1e-9  # relative difference of two numbers that are one number written twice

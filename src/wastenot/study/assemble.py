@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastenot.errors import BadInputError
-from wastenot.study.columns import LARGEST_COUNT, NUMBERS, SETTING, NumberColumn, shown
 from wastenot.origin import Origin
+from wastenot.study.columns import LARGEST_COUNT, NUMBERS, SETTING, NumberColumn, shown
 from wastenot.study.sweep import FloatArray, Kernel, Sweep
 
 

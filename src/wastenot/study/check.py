@@ -7,9 +7,9 @@ from collections.abc import Collection
 import numpy as np
 
 from wastenot.errors import BadInputError
+from wastenot.origin import ORIGINS
 from wastenot.study.assemble import number_faults, without_baseline
 from wastenot.study.columns import LARGEST_COUNT, NUMBERS, shown
-from wastenot.origin import ORIGINS
 from wastenot.study.sweep import Sweep
 
 _LONGEST_NAME = 255

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from wastenot.errors import BadInputError
-from wastenot.study.store import Study, open_study
 from wastenot.origin import Origin
+from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Sweep
 from wastenot.study.sweep_file import UNKNOWN_DEVICE, parse_sweep, read_bytes, write_sweep
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from wastenot.errors import BadInputError
 from wastenot.files import write_atomically
+from wastenot.origin import Origin
 from wastenot.study.assemble import assemble
 from wastenot.study.check import check_sweep
-from wastenot.origin import Origin
 from wastenot.study.sweep import Sweep
 
 UNKNOWN_DEVICE = "unknown"
