@@ -1,0 +1,89 @@
+"""How figures look, on light and on dark ground. Marks name a style or a range; only this file names their colours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', sans-serif"
+
+# Clearly different from each other on both grounds, also to colour-blind eyes as far as eight can be.
+_CATEGORIES = ("#2f6fde", "#e08a00", "#0f9b8e", "#b04bb8", "#d6483b", "#7a8699", "#7c5cff", "#8a9a00")
+
+
+def _config(
+    *, ground: str, ink: str, faint: str, line: str, bar: str, accent: str, good: str, scale: list[str]
+) -> dict[str, Any]:
+    return {
+        "background": ground,
+        "font": FONT,
+        "padding": 6,
+        "view": {"stroke": line, "strokeWidth": 1},
+        "title": {
+            "color": ink,
+            "subtitleColor": faint,
+            "fontSize": 15,
+            "subtitleFontSize": 12,
+            "subtitlePadding": 5,
+            "anchor": "start",
+            "offset": 12,
+        },
+        "axis": {
+            "labelColor": faint,
+            "titleColor": ink,
+            "gridColor": line,
+            "domainColor": line,
+            "tickColor": line,
+            "labelFontSize": 11,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "titlePadding": 8,
+            "gridOpacity": 0.7,
+        },
+        "legend": {"labelColor": ink, "titleColor": faint, "labelFontSize": 12, "titleFontSize": 12},
+        "range": {"category": list(_CATEGORIES), "diverging": scale, "heatmap": scale},
+        "style": {
+            "label": {"color": ink, "fontSize": 12},
+            "halo": {"color": ground, "stroke": ground, "strokeWidth": 5, "opacity": 0.85, "fontSize": 12},
+            "small-label": {"color": faint, "fontSize": 11},
+            "rule": {"color": faint, "strokeDash": [2, 3], "strokeWidth": 1.2},
+            "auto-bar": {"color": bar},
+            "plan-bar": {"color": accent},
+            "plan": {
+                "color": ink,
+                "fill": ink,
+                "stroke": ground,
+                "strokeWidth": 1.5,
+                "shape": "diamond",
+                "size": 150,
+                "filled": True,
+                "opacity": 1,
+            },
+            "dot": {"color": ink, "fill": ground, "stroke": ink, "strokeWidth": 1.8, "size": 70, "opacity": 1},
+            "good-region": {"color": good, "opacity": 0.13},
+            "good-label": {"color": good, "fontSize": 11},
+            "curve": {"color": ink, "strokeWidth": 1.8, "opacity": 0.75},
+        },
+    }
+
+
+LIGHT = _config(
+    ground="#ffffff",
+    ink="#1b2533",
+    faint="#5d6b7e",
+    line="#dde3ea",
+    bar="#c9d3df",
+    accent="#2f6fde",
+    good="#15803d",
+    scale=["#b4530a", "#e59a4c", "#f8e3c8", "#fbfbfa", "#c5e6de", "#53b3a1", "#0b7266"],
+)
+
+DARK = _config(
+    ground="#161d27",
+    ink="#e6ebf2",
+    faint="#9aa8ba",
+    line="#2b3645",
+    bar="#46556a",
+    accent="#6ea2ff",
+    good="#4ade80",
+    scale=["#e58a3a", "#a8611f", "#5b3a1b", "#1d2631", "#164a46", "#1f8376", "#4fc9b5"],
+)
