@@ -29,3 +29,15 @@ class InfeasibleError(WastenotError):
 
 class MissingExtraError(WastenotError):
     """An optional dependency is not installed; the text says how to install it."""
+
+
+class DeviceError(WastenotError):
+    """A device cannot do what is asked of it."""
+
+
+class ClocksRefusedError(DeviceError):
+    """A device does not run at the clocks asked for, or does not allow them to be set."""
+
+
+class CannotRunError(DeviceError):
+    """A device cannot run a task."""

@@ -248,15 +248,15 @@ def test_a_newer_study_is_refused(filled, raw):
 
 def test_an_older_study_gets_the_new_tables_when_it_is_written(filled, raw, monkeypatch):
     monkeypatch.setattr(schema, "SCHEMA_VERSION", 2)
-    trials = Table("wastenot_trials", schema.metadata, Column("id", Integer, primary_key=True))
+    later = Table("wastenot_later", schema.metadata, Column("id", Integer, primary_key=True))
     try:
         assert_same(filled.read(), small_sweep())
-        assert not inspect(raw).has_table("wastenot_trials")
+        assert not inspect(raw).has_table("wastenot_later")
         filled.add(small_sweep(workload="b"), source="x")
     finally:
-        schema.metadata.remove(trials)
+        schema.metadata.remove(later)
     assert filled.summary().schema_version == 2
-    assert inspect(raw).has_table("wastenot_trials")
+    assert inspect(raw).has_table("wastenot_later")
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from wastenot.origin import Origin
 from wastenot.planning.objective import Granularity, ObjectiveKind, Scope
+from wastenot.workloads.kernel import DTYPE_BYTES
+from wastenot.workloads.shape import Attention, Optimizer, Phase, Shape, default_batch
 
 StudyOption = Annotated[
     str, typer.Option("--study", metavar="FILE|URL", help="The study: an SQLite file, or a database URL.")
@@ -47,6 +49,59 @@ ToleranceOption = Annotated[
 ]
 PriceOption = Annotated[float, typer.Option("--price-per-kwh", metavar="P", help="Price of electricity for a kWh.")]
 CurrencyOption = Annotated[str, typer.Option("--currency", metavar="C", help="What that price is in.")]
+DeviceOption = Annotated[str, typer.Option("--device", metavar="D", help="sim:NAME, sim:FILE.toml or recorded:STUDY.")]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of a simulated GPU's noise.")]
 OriginOption = Annotated[
     Origin, typer.Option("--origin", help="Where the numbers come from; shown wherever they are shown.")
 ]
+PhaseOption = Annotated[
+    str, typer.Option("--phase", metavar="training|prefill|decode", help="A training iteration, or a part of serving.")
+]
+BatchOption = Annotated[
+    int | None,
+    typer.Option(
+        "--batch", metavar="N", help="Sequences at once. By default 40 in training, 4 in prefill, 64 in decode."
+    ),
+]
+SequenceOption = Annotated[
+    int, typer.Option("--sequence", metavar="N", help="Tokens of a sequence; in decode those in the key-value cache.")
+]
+TensorParallelOption = Annotated[
+    int,
+    typer.Option("--tensor-parallel", metavar="N", help="GPUs that share each matrix product; one's kernels count."),
+]
+SequenceParallelOption = Annotated[
+    bool, typer.Option("--sequence-parallel", help="These GPUs also share norms, residuals, embedding and loss.")
+]
+DtypeOption = Annotated[
+    str, typer.Option("--dtype", metavar="|".join(DTYPE_BYTES), help="Data type of activations and weights.")
+]
+AttentionOption = Annotated[
+    str, typer.Option("--attention", metavar="unfused|flash", help="Scores in memory, or attention in one kernel.")
+]
+OptimizerOption = Annotated[
+    str, typer.Option("--optimizer", metavar="none|adamw", help="Whether a training iteration updates the weights.")
+]
+
+
+def chosen_shape(
+    phase: str,
+    batch: int | None,
+    sequence: int,
+    tensor_parallel: int,
+    sequence_parallel: bool,
+    dtype: str,
+    attention: str,
+    optimizer: str,
+) -> Shape:
+    """The shape that the options say; what cannot be is refused when a workload is built of it."""
+    return Shape(
+        cast(Phase, phase),
+        default_batch(cast(Phase, phase)) if batch is None else batch,
+        sequence,
+        tensor_parallel,
+        sequence_parallel,
+        dtype,
+        cast(Attention, attention),
+        cast(Optimizer, optimizer),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,15 +80,37 @@ class Database:
             raise
 
     @contextmanager
+    def keeping(self) -> Iterator[Callable[[], AbstractContextManager[Connection]]]:
+        """A connection that stays open for many small writing transactions, begun by calling what is yielded.
+
+        Raises:
+            StudyError: the database cannot be opened or written, or another writer holds it for too long.
+        """
+        engine = self.engine.execution_options(**{_WRITING: True})
+        with speaking_of(self.address), engine.connect() as connection:
+
+            @contextmanager
+            def transaction() -> Iterator[Connection]:
+                with speaking_of(self.address), connection.begin():
+                    self._wait_for_others(connection)
+                    yield connection
+
+            yield transaction
+
+    def _wait_for_others(self, connection: Connection) -> None:
+        """On a server, let one writer in at a time; SQLite does so by itself."""
+        if connection.dialect.name == "postgresql":
+            wait_ms = max(1, round(self.timeout_s * 1000))
+            connection.execute(text(f"SET LOCAL lock_timeout = {wait_ms}"))
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+
+    @contextmanager
     def _locked(self) -> Iterator[Connection]:
         path = self.address.path
         inode = _inode(path)
         engine = self.engine.execution_options(**{_WRITING: True})
         with speaking_of(self.address), engine.begin() as connection:
-            if connection.dialect.name == "postgresql":
-                wait_ms = max(1, round(self.timeout_s * 1000))
-                connection.execute(text(f"SET LOCAL lock_timeout = {wait_ms}"))
-                connection.execute(text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+            self._wait_for_others(connection)
             if _inode(path) != inode:
                 raise StudyError(f"{self.address.label}: {LOCKED}")
             yield connection

@@ -8,13 +8,14 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Table, insert, inspect, select, update
+from sqlalchemy import Connection, Table, func, insert, inspect, select, update
 
 from wastenot.errors import BadInputError, StudyError
+from wastenot.setting import Setting
 from wastenot.study import schema
 from wastenot.study.columns import shown
 from wastenot.study.faults import DAMAGED
-from wastenot.study.sweep import Kernel, Sweep
+from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import UNKNOWN_DEVICE
 
 _STUDY_ID = 1
@@ -122,22 +123,37 @@ def kernels_of(connection: Connection, workload: int) -> tuple[NDArray[np.int64]
     return np.array([row[0] for row in rows], dtype=np.int64), tuple(Kernel(*row[1:]) for row in rows)
 
 
-def store_kernels(connection: Connection, sweep: Sweep, workload: int) -> NDArray[np.int64]:
-    """Store the kernels of a sweep that the workload does not have yet, after those that it has.
+def settings_done(connection: Connection, workload: int) -> dict[tuple[str, Setting], int]:
+    """How often each kernel of a workload was measured at each setting."""
+    rows = schema.measurements
+    query = (
+        select(schema.kernels.c.name, rows.c.core_mhz, rows.c.memory_mhz, rows.c.power_limit_w, func.count())
+        .join(schema.kernels, rows.c.kernel_id == schema.kernels.c.id)
+        .where(schema.kernels.c.workload_id == workload)
+        .group_by(schema.kernels.c.name, rows.c.core_mhz, rows.c.memory_mhz, rows.c.power_limit_w)
+    )
+    return {(name, Setting(*setting)): times for name, *setting, times in connection.execute(query)}
+
+
+def store_kernels(
+    connection: Connection, kernels: tuple[Kernel, ...], workload_name: str, workload: int
+) -> NDArray[np.int64]:
+    """Store kernels that the workload does not have yet, after those that it has.
 
     Args:
         connection: in a writing transaction.
-        sweep: its kernels.
+        kernels: in order of execution.
+        workload_name: for messages.
         workload: id of the workload.
 
     Returns:
-        The id of each kernel of the sweep; shape (kernels,).
+        The id of each of ``kernels``; shape (kernels,).
 
     Raises:
         BadInputError: a kernel differs in count, pass or block from the one of that name that is there.
     """
     stored = {kernel.name: kernel for kernel in kernels_of(connection, workload)[1]}
-    for kernel in sweep.kernels:
+    for kernel in kernels:
         there = stored.get(kernel.name, kernel)
         for what, now_, before in (
             ("count", kernel.count, there.count),
@@ -147,9 +163,9 @@ def store_kernels(connection: Connection, sweep: Sweep, workload: int) -> NDArra
             if now_ != before:
                 raise BadInputError(
                     f"{what}: of kernel {shown(kernel.name)} is {now_!r}, but {before!r} in the workload "
-                    f"{shown(sweep.workload)}; make them agree, or name another workload"
+                    f"{shown(workload_name)}; make them agree, or name another workload"
                 )
-    new = [kernel for kernel in sweep.kernels if kernel.name not in stored]
+    new = [kernel for kernel in kernels if kernel.name not in stored]
     if new:
         rows = [
             {
@@ -163,9 +179,9 @@ def store_kernels(connection: Connection, sweep: Sweep, workload: int) -> NDArra
             for position, kernel in enumerate(new, len(stored))
         ]
         connection.execute(insert(schema.kernels), rows)
-    ids, kernels = kernels_of(connection, workload)
-    by_name = dict(zip((kernel.name for kernel in kernels), ids.tolist(), strict=True))
-    return np.array([by_name[kernel.name] for kernel in sweep.kernels], dtype=np.int64)
+    ids, members = kernels_of(connection, workload)
+    by_name = dict(zip((kernel.name for kernel in members), ids.tolist(), strict=True))
+    return np.array([by_name[kernel.name] for kernel in kernels], dtype=np.int64)
 
 
 def inserted_id(connection: Connection, table: Table, **values: object) -> int:

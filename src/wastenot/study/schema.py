@@ -75,3 +75,16 @@ measurements = Table(
     *(Column(column.name, Double, nullable=column.empty is not None) for column in NUMBERS),
     sqlite_with_rowid=False,
 )
+
+# How a row came about, where it was measured by us.
+trials = Table(
+    "wastenot_trials",
+    metadata,
+    Column("import_id", ForeignKey(imports.c.id), primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("window_s", Double, nullable=False),
+    Column("throttled_share", Double),
+    Column("stopped", Text, nullable=False),
+    Column("flags", Text, nullable=False),
+    sqlite_with_rowid=False,
+)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wastenot.errors import BadInputError, StudyError
+from wastenot.origin import Origin
 from wastenot.study import records, schema
 from wastenot.study.address import parse_address
 from wastenot.study.bulk import insert_rows, select_rows
@@ -17,8 +21,9 @@ from wastenot.study.check import check_sweep
 from wastenot.study.columns import shown
 from wastenot.study.database import Database, connect
 from wastenot.study.faults import DAMAGED
+from wastenot.study.recorder import Recorder
 from wastenot.study.summary import ImportSummary, StudySummary, imports_of, summarise_workloads
-from wastenot.study.sweep import Sweep
+from wastenot.study.sweep import Kernel, Sweep
 
 
 def open_study(where: str | os.PathLike[str], *, create: bool = False, busy_timeout_s: float = 5.0) -> Study:
@@ -79,7 +84,7 @@ class Study:
                 _check_agreement(sweep, sha256, append, imports_of(connection, workload), str(self))
                 there = records.kernels_of(connection, workload)[1]
                 check_sweep(sweep, with_baseline={kernel.name for kernel in there})
-            kernel_ids = records.store_kernels(connection, sweep, workload)
+            kernel_ids = records.store_kernels(connection, sweep.kernels, sweep.workload, workload)
             import_id = records.inserted_id(
                 connection,
                 schema.imports,
@@ -92,6 +97,52 @@ class Study:
             )
             insert_rows(connection, sweep, import_id, kernel_ids)
         return replace(sweep, device=device)
+
+    @contextmanager
+    def recording(
+        self, kernels: tuple[Kernel, ...], *, workload: str, device: str, origin: Origin, source: str
+    ) -> Iterator[Recorder]:
+        """Keep measurements of a workload one by one as they are made; what is there already is gone on with.
+
+        Args:
+            kernels: of the workload, in order of execution.
+            workload: its name.
+            device: that measures.
+            origin: of the numbers.
+            source: what makes them.
+
+        Raises:
+            BadInputError: the study is of another device, or the workload of other kernels or another origin.
+            StudyError: the study cannot be written.
+        """
+        with self._database.writing() as connection:
+            found = records.prepare(connection, str(self), device)
+            if found != device:
+                raise BadInputError(
+                    f"{self}: device: holds measurements of {shown(found)}, not of {shown(device)}; name another study"
+                )
+            workload_id = records.workload_id(connection, workload)
+            if workload_id is None:
+                workload_id = records.inserted_id(connection, schema.workloads, name=workload)
+            else:
+                _check_origin(imports_of(connection, workload_id), workload, origin, str(self))
+            members = tuple(kernels)
+            ids = records.store_kernels(connection, members, workload, workload_id)
+            import_id = records.inserted_id(
+                connection,
+                schema.imports,
+                workload_id=workload_id,
+                source=source,
+                sha256=None,
+                rows=0,
+                origin=origin,
+                imported_at=records.now(),
+            )
+            done = records.settings_done(connection, workload_id)
+        with self._database.keeping() as transaction:
+            yield Recorder(
+                transaction, import_id, dict(zip((k.name for k in members), ids.tolist(), strict=True)), done
+            )
 
     def workloads(self) -> tuple[str, ...]:
         """The names of the workloads, in order of their first import; none where the study holds nothing yet.
@@ -126,6 +177,9 @@ class Study:
                 kernel_index = np.searchsorted(ids, row_ids)
                 if not np.array_equal(np.take(ids, kernel_index, mode="clip"), row_ids):
                     raise BadInputError("a row names a kernel that is not there")
+                whole = sum(entry.rows for entry in history) == len(kernel_index)
+                if whole and len(np.unique(kernel_index)) < len(members):
+                    raise StudyError(f"{self}: {_unfinished(name, members, kernel_index)}")
                 sweep = Sweep(
                     kernels=members,
                     kernel_index=kernel_index,
@@ -154,6 +208,14 @@ class Study:
         return StudySummary(header.device, header.schema_version, header.created_by, header.created_at, found)
 
 
+def _unfinished(workload: str, kernels: tuple[Kernel, ...], kernel_index: NDArray[np.int64]) -> str:
+    missing = [kernel.name for index, kernel in enumerate(kernels) if index not in set(kernel_index.tolist())]
+    return (
+        f"the sweep of workload {shown(workload)} has not come to {len(missing)} of its kernels yet, first "
+        f"{shown(missing[0])}; go on with it: wastenot sweep, with the same words as before"
+    )
+
+
 def _filled(header: records.Header | None, label: str) -> records.Header:
     if header is None:
         raise StudyError(f"{label}: holds nothing yet; fill it: wastenot import SWEEP.csv --study {label}")
@@ -173,14 +235,19 @@ def _choose(wanted: str | None, names: tuple[str, ...], label: str) -> str:
     raise BadInputError(f"{label}: workload: there is no {shown(wanted)}; {suggestion}It holds {listed}")
 
 
+def _check_origin(history: tuple[ImportSummary, ...], workload: str, origin: Origin, label: str) -> None:
+    """Refuse to mix numbers of different origin in one workload."""
+    if origin != history[0].origin:
+        raise BadInputError(
+            f"{label}: origin: the rows of workload {shown(workload)} are {history[0].origin}, "
+            f"the new ones {origin}; never mix them: name another workload"
+        )
+
+
 def _check_agreement(
     sweep: Sweep, sha256: str | None, append: bool, history: tuple[ImportSummary, ...], label: str
 ) -> None:
-    if sweep.origin != history[0].origin:
-        raise BadInputError(
-            f"{label}: origin: the rows of workload {shown(sweep.workload)} are {history[0].origin}, "
-            f"the new ones {sweep.origin}; never mix them: name another workload"
-        )
+    _check_origin(history, sweep.workload, sweep.origin, label)
     if append:
         return
     same = next((entry for entry in history if sha256 is not None and entry.sha256 == sha256), None)

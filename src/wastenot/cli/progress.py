@@ -1,0 +1,74 @@
+"""Progress of long work on stderr: a bar in a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from wastenot.measurement.progress import Progress
+
+_LINE_EVERY_S = 15.0
+
+
+@contextmanager
+def shown_progress(title: str) -> Iterator[Progress]:
+    """Shows the progress of some work while the context lasts."""
+    if not sys.stderr.isatty():
+        yield _Lines(title)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[what]}"),
+    )  # fmt: skip
+    with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield _Bar(bar, title)
+
+
+class _Bar:
+    def __init__(self, bar: object, title: str) -> None:
+        from rich.progress import Progress as RichProgress
+
+        assert isinstance(bar, RichProgress)
+        self._bar = bar
+        self._title = title
+        self._task = bar.add_task(title, total=None, what="")
+
+    def begin(self, steps: int, done: int = 0) -> None:
+        self._bar.reset(self._task, total=steps, completed=done, what="")
+
+    def step(self, what: str) -> None:
+        self._bar.update(self._task, advance=1, what=what)
+
+    def say(self, message: str) -> None:
+        self._bar.console.print(message, style="yellow")
+
+
+class _Lines:
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._steps = self._done = self._done_before = 0
+        self._began_s = self._told_s = time.monotonic()
+
+    def begin(self, steps: int, done: int = 0) -> None:
+        self._steps, self._done, self._done_before = steps, done, done
+        self._began_s = self._told_s = time.monotonic()
+        if done:
+            print(f"{self._title}: {done} of {steps} were done before", file=sys.stderr)
+
+    def step(self, what: str) -> None:
+        self._done += 1
+        now = time.monotonic()
+        if now - self._told_s >= _LINE_EVERY_S:
+            self._told_s = now
+            each_s = (now - self._began_s) / (self._done - self._done_before)
+            left_s = each_s * (self._steps - self._done)
+            print(f"{self._title}: {self._done} of {self._steps}, {left_s:.0f} s left; {what}", file=sys.stderr)
+
+    def say(self, message: str) -> None:
+        print(message, file=sys.stderr)

@@ -1,0 +1,65 @@
+"""Devices by name: ``sim:rtx-3080-ti``, ``sim:my-gpu.toml``, ``recorded:my.db``."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from wastenot.errors import BadInputError
+from wastenot.suggest import suggestion
+
+if TYPE_CHECKING:
+    from wastenot.devices.simulated.device import SimulatedDevice
+    from wastenot.devices.simulated.preset import Preset
+
+SIMULATOR_VERSION = "simulator 1"
+_KINDS = ("sim", "recorded")
+
+
+def open_device(name: str, *, seed: int = 0, wall_time: bool = False, workload: str | None = None) -> SimulatedDevice:
+    """The device of a name.
+
+    Args:
+        name: ``sim:PRESET``, ``sim:FILE.toml`` or ``recorded:STUDY``.
+        seed: of a simulated device's noise and sensors.
+        wall_time: let a simulated device live in real time, to share it with other programs.
+        workload: of a recording's study, where that has several.
+
+    Raises:
+        BadInputError: there is no such device; says what there is.
+        StudyError: a recording's study cannot be read.
+    """
+    kind, _, what = name.partition(":")
+    if kind == "recorded" and what:
+        from wastenot.devices.recorded import recorded_device
+        from wastenot.study.store import open_study
+
+        return recorded_device(open_study(what).read(workload), name)
+    if kind == "sim" and what:
+        from wastenot.devices.simulated.preset import find_preset
+
+        return simulated_device(find_preset(what), name, seed=seed, wall_time=wall_time)
+    forms = "sim:NAME, sim:FILE.toml or recorded:STUDY"
+    if kind in _KINDS:
+        raise BadInputError(f"device '{name}': name what follows the colon: {forms}")
+    raise BadInputError(f"device '{name}': there is no kind '{kind}'; {suggestion(kind, _KINDS)}; write {forms}")
+
+
+def simulated_device(preset: Preset, name: str, *, seed: int = 0, wall_time: bool = False) -> SimulatedDevice:
+    """The simulated GPU of a preset."""
+    from wastenot.devices.protocol import Identity
+    from wastenot.devices.simulated.device import SimulatedDevice
+    from wastenot.devices.simulated.engine import Engine
+    from wastenot.devices.simulated.model_physics import ModelPhysics
+    from wastenot.devices.simulated.sensors import SimulatedSensors
+
+    engine = Engine(
+        ModelPhysics(preset),
+        preset.thermal,
+        preset.switching,
+        preset.noise,
+        seed,
+        time.monotonic if wall_time else None,
+    )
+    identity = Identity(name, preset.model, f"{preset.name}/{seed}", SIMULATOR_VERSION, "simulated")
+    return SimulatedDevice(identity, engine, SimulatedSensors(engine, preset.sensors), preset.thermal.reference_c)

@@ -1,0 +1,92 @@
+"""``recorded:STUDY``: a measured study replayed as a device. It runs only what was measured, and gives what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from wastenot.devices.protocol import Identity, Task
+from wastenot.devices.simulated.device import SimulatedDevice
+from wastenot.devices.simulated.engine import Engine
+from wastenot.devices.simulated.physics import OperatingPoint
+from wastenot.devices.simulated.preset import CounterModel, Noise, SensorModels, Switching, Thermal
+from wastenot.devices.simulated.sensors import SimulatedSensors
+from wastenot.errors import CannotRunError, ClocksRefusedError
+from wastenot.planning.costs import Costs, combine_repeats
+from wastenot.setting import Setting
+from wastenot.study.sweep import Sweep
+from wastenot.suggest import suggestion
+
+_ROOM_C = 25.0
+
+
+class RecordedPhysics:
+    """Times and energies of a sweep.
+
+    Args:
+        sweep: what was measured; its repeats are averaged.
+    """
+
+    def __init__(self, sweep: Sweep) -> None:
+        self._costs: Costs = combine_repeats(sweep)
+        self._row = {
+            (self._costs.kernels[self._costs.kernel[row]].name, self._costs.setting(row)): row
+            for row in range(len(self._costs.time_s))
+        }
+        self._settings = {setting for _, setting in self._row}
+        self._names = [kernel.name for kernel in self._costs.kernels]
+
+    def states(self) -> Mapping[float, tuple[float, ...]]:
+        """Core clocks that some kernel was measured at, for each memory clock."""
+        found: dict[float, set[float]] = {}
+        for setting in self._settings:
+            if setting.core_mhz is not None and setting.memory_mhz is not None:
+                found.setdefault(setting.memory_mhz, set()).add(setting.core_mhz)
+        return {memory: tuple(sorted(found[memory])) for memory in sorted(found)}
+
+    def power_limits_w(self) -> tuple[float, float] | None:
+        """A recording's power limit cannot be set but to what was measured."""
+        limits = [setting.power_limit_w for setting in self._settings if setting.power_limit_w is not None]
+        return (min(limits), max(limits)) if limits else None
+
+    def check(self, setting: Setting) -> None:
+        """Refuse what no kernel was measured at."""
+        if setting not in self._settings:
+            raise ClocksRefusedError(f"the recording has nothing at {setting}")
+
+    def operating_point(self, task: Task, setting: Setting, temperature_c: float) -> OperatingPoint:
+        """Sums of what was measured."""
+        rows = [(self._find(kernel.name, setting), calls) for kernel, calls in task.steps]
+        time = sum(calls * float(self._costs.time_s[row]) for row, calls in rows)
+        energy = sum(calls * float(self._costs.energy_j[row]) for row, calls in rows)
+        core, memory = (np.nan if clock is None else clock for clock in (setting.core_mhz, setting.memory_mhz))
+        return OperatingPoint(time, energy / time, core, memory, False)
+
+    def idle_power_w(self, setting: Setting, temperature_c: float) -> float:
+        """Nothing was recorded of an idle device."""
+        return 0.0
+
+    def _find(self, name: str, setting: Setting) -> int:
+        if name not in self._names:
+            raise CannotRunError(f"the recording has no kernel '{name}'; {suggestion(name, self._names)}")
+        row = self._row.get((name, setting))
+        if row is None:
+            raise CannotRunError(f"the recording has nothing of kernel '{name}' at {setting}")
+        return row
+
+
+def recorded_device(sweep: Sweep, name: str) -> SimulatedDevice:
+    """A device that replays a sweep, without noise of its own.
+
+    Args:
+        sweep: what was measured.
+        name: of the device, as the user gave it.
+    """
+    thermal = Thermal(
+        ambient_c=_ROOM_C, resistance_c_per_w=0, time_constant_s=1, leakage_per_c=0, reference_c=_ROOM_C, limit_c=100
+    )
+    engine = Engine(RecordedPhysics(sweep), thermal, Switching(), Noise(), seed=0)
+    sensors = SensorModels(energy=CounterModel(period_s=1e-3, quantum_j=1e-9))
+    identity = Identity(name, sweep.device, f"{sweep.device}/{sweep.workload}", "recording", sweep.origin)
+    return SimulatedDevice(identity, engine, SimulatedSensors(engine, sensors), _ROOM_C)

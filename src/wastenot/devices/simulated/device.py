@@ -1,0 +1,133 @@
+"""A simulated device behind the protocol that real ones have."""
+
+from __future__ import annotations
+
+import time as wall
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from wastenot.devices.protocol import Identity, Lap, Run, Task
+from wastenot.devices.simulated.engine import Engine
+from wastenot.devices.simulated.physics import OperatingPoint
+from wastenot.devices.simulated.sensors import SimulatedSensors
+from wastenot.errors import DeviceError
+from wastenot.setting import AUTO, Setting
+
+
+class SimulatedDevice:
+    """A device made of an engine and sensors.
+
+    Args:
+        identity: which it is.
+        engine: its clockwork.
+        sensors: what it tells.
+        reference_c: temperature that :meth:`truth` is stated at.
+    """
+
+    def __init__(self, identity: Identity, engine: Engine, sensors: SimulatedSensors, reference_c: float) -> None:
+        self.identity = identity
+        self.engine = engine
+        self.sensors = sensors
+        self.time = SimulatedTime(engine)
+        self.clocks = SimulatedClocks(engine)
+        self.launcher = SimulatedLauncher(engine)
+        self._reference_c = reference_c
+
+    def truth(self, task: Task, setting: Setting, temperature_c: float | None = None) -> OperatingPoint:
+        """What a task takes at a setting, exactly: no noise, no sensor. For tests to compare with.
+
+        Args:
+            task: to run.
+            setting: requested clocks.
+            temperature_c: of the GPU; by default that at which the device's parameters are stated.
+        """
+        reference = self._reference_c if temperature_c is None else temperature_c
+        return self.engine.physics.operating_point(task, setting, reference)
+
+
+class SimulatedTime:
+    """The engine's time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def now_s(self) -> float:
+        """Seconds since the device was made."""
+        self._engine.advance(0.0)
+        return self._engine.now_s
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass: at once where time is virtual."""
+        if self._engine.on_wall_time:
+            wall.sleep(seconds)
+        self._engine.advance(seconds)
+
+
+class SimulatedClocks:
+    """Clock control of the engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def states(self) -> Mapping[float, tuple[float, ...]]:
+        """Core clocks that may be asked for with each memory clock."""
+        return self._engine.physics.states()
+
+    def power_limits_w(self) -> tuple[float, float] | None:
+        """Least and greatest power limit."""
+        return self._engine.physics.power_limits_w()
+
+    def request(self, setting: Setting) -> None:
+        """Ask for a setting."""
+        self._engine.request(setting)
+
+    def release(self) -> None:
+        """Back to auto."""
+        self._engine.request(AUTO)
+
+
+class SimulatedRun:
+    """A task running on the engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._marks: list[float] = []
+        self._laps: tuple[Lap, ...] | None = None
+
+    def feed(self) -> None:
+        """A simulated GPU is never short of work; by wall time, it catches up."""
+        self._engine.advance(0.0)
+
+    def mark(self) -> None:
+        """Begin a lap here."""
+        self._engine.advance(0.0)
+        self._marks.append(self._engine.progress())
+
+    def end(self) -> None:
+        """Stop the task."""
+        laps = self._engine.stop(self._marks)
+        self._laps = tuple(Lap(calls, seconds) for calls, seconds in laps if calls > 0)
+
+    @property
+    def laps(self) -> tuple[Lap, ...]:
+        """Laps between marks."""
+        if self._laps is None:
+            raise DeviceError("laps are known when the run has ended")
+        return self._laps
+
+
+class SimulatedLauncher:
+    """Runs tasks on the engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @contextmanager
+    def start(self, task: Task) -> Iterator[Run]:
+        """Run a task until the context is left."""
+        self._engine.start(task)
+        run = SimulatedRun(self._engine)
+        try:
+            yield run
+        finally:
+            run.end()

@@ -1,0 +1,221 @@
+"""The physical model of a GPU under clock control: time and power of a kernel at any pair of clocks.
+
+Time of one call is a smooth maximum (p-norm) of three limits that overlap, plus a part that no clock changes:
+
+    time = fixed + || core / x,  memory * bandwidth(f_m, x),  latency_core / x + latency_memory * f_m,ref / f_m ||_p
+
+with x = core clock / reference core clock (never below the device's real core floor) and bandwidth() the time per byte
+relative to the reference clocks, itself a smooth maximum of the DRAM limit of the memory state and the part of the chip
+between SM and DRAM that runs at the core clock (L2, crossbar): || state_factor(f_m), core_bandwidth / x ||_s.
+
+Average power while the kernel repeats, with v = V(f_c) / V(lowest):
+
+    power = base(f_m) + leakage * (v**3 - 1) + clock_w * v**2 * x + (work_j * v**2 + memory_j * byte_factor(f_m)) / time
+
+that is: board and idle power by memory state, leakage that grows with voltage, clock tree and stalled multiprocessors
+(the floor), energy of the instructions and of the bytes. A power limit is a smooth minimum on top. The terms follow
+Guerreiro et al. (HPCA 2018) and AccelWattch (MICRO 2021); the p-norm stands for imperfect overlap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.interpolate import PchipInterpolator
+
+Array = NDArray[np.float64]
+
+LEAKAGE_VOLTAGE_EXPONENT = 3.0
+"""Leakage power grows about with the cube of the voltage (subthreshold and DIBL); 3 and 6 fit our sweeps equally."""
+
+POWER_LIMIT_SHARPNESS = 60.0
+"""Exponent of the smooth minimum of demanded power and power limit: 1.2 % below the limit where both are equal."""
+
+FLOOR_SHARPNESS = 16.0
+"""Exponent of the smooth maximum of requested core clock and core floor."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceParameters:
+    """What all kernels on one GPU share. Tuples over memory states and voltage clocks are in ascending clock order.
+
+    Attributes:
+        reference_core_mhz: core clock at which the kernels' parameters are stated.
+        reference_memory_mhz: memory clock at which the kernels' parameters are stated (the highest).
+        memory_states_mhz: the calibrated memory clocks; other clocks between them are interpolated.
+        bandwidth_factor: time per byte in a state, relative to the reference and beyond reference_memory_mhz / clock.
+        core_bandwidth: core-clocked time per byte at the reference core clock, relative to the DRAM's at its reference.
+        core_bandwidth_sharpness: exponent of the smooth maximum of these two.
+        overlap_exponent: exponent p of the smooth maximum of core, memory and latency time; 1 is no overlap.
+        core_floor_mhz: the real core clock below which the GPU does not go, whatever it reports.
+        voltage_clocks_mhz: core clocks at which the voltage is known; between them it is interpolated monotonely.
+        voltage_ratio: voltage there relative to that at the lowest of them; 1 or more and not falling.
+        base_w: power by memory state that no core clock changes, leakage at the lowest voltage included, in watts.
+        leakage_w: leakage that is added per unit of v**3 - 1, in watts.
+        byte_energy_factor: energy per byte in a memory state, relative to the highest state.
+        power_limit_w: the limit in force, in watts; None for none.
+    """
+
+    reference_core_mhz: float
+    reference_memory_mhz: float
+    memory_states_mhz: tuple[float, ...]
+    bandwidth_factor: tuple[float, ...]
+    core_bandwidth: float
+    core_bandwidth_sharpness: float
+    overlap_exponent: float
+    core_floor_mhz: float
+    voltage_clocks_mhz: tuple[float, ...]
+    voltage_ratio: tuple[float, ...]
+    base_w: tuple[float, ...]
+    leakage_w: float
+    byte_energy_factor: tuple[float, ...]
+    power_limit_w: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelParameters:
+    """What one kernel asks of the GPU. All are at the reference clocks and none is negative.
+
+    Attributes may be floats (one kernel) or arrays of shape (kernels, 1), which broadcast over points.
+
+    Attributes:
+        core_s: time its arithmetic, issue and on-chip traffic need at the reference core clock, in seconds.
+        memory_s: time its DRAM traffic needs at the reference memory clock, in seconds.
+        latency_core_s: core-clocked part of its chain of dependent accesses, in seconds.
+        latency_memory_s: memory-clocked part of that chain, in seconds.
+        fixed_s: time that no clock changes (launch, host), in seconds.
+        clock_w: power of clock tree and stalled units at the reference core clock and lowest voltage, in watts.
+        work_j: energy of one call's instructions at the lowest voltage, in joules.
+        memory_j: energy of one call's DRAM traffic in the highest memory state, in joules.
+    """
+
+    core_s: ArrayLike
+    memory_s: ArrayLike
+    latency_core_s: ArrayLike
+    latency_memory_s: ArrayLike
+    fixed_s: ArrayLike
+    clock_w: ArrayLike
+    work_j: ArrayLike
+    memory_j: ArrayLike
+
+
+def smooth_maximum(exponent: float, *terms: Array) -> Array:
+    """The p-norm of non-negative terms: never below their maximum, never above their sum for exponents of 1 or more."""
+    largest = np.maximum.reduce(np.broadcast_arrays(*terms))
+    scaled = sum((term / largest) ** exponent for term in terms)
+    return np.asarray(largest * scaled ** (1.0 / exponent))
+
+
+def core_ratio(device: DeviceParameters, core_mhz: ArrayLike) -> Array:
+    """Real core clock over the reference core clock; the real clock stays at or above the device's floor."""
+    requested = np.asarray(core_mhz, dtype=float)
+    floor = np.asarray(device.core_floor_mhz, dtype=float)
+    return smooth_maximum(FLOOR_SHARPNESS, requested, floor) / device.reference_core_mhz
+
+
+def by_memory_state(device: DeviceParameters, memory_mhz: ArrayLike, values: tuple[float, ...]) -> Array:
+    """Values of the memory states at any memory clock, interpolated over the logarithm of the clock."""
+    return np.asarray(np.interp(np.log(memory_mhz), np.log(device.memory_states_mhz), values))
+
+
+def voltage(device: DeviceParameters, core_mhz: ArrayLike) -> Array:
+    """Core voltage relative to that at the lowest known clock: monotone, smooth, constant outside the known clocks."""
+    clocks = np.asarray(device.voltage_clocks_mhz)
+    if len(clocks) == 1:
+        return np.ones_like(np.asarray(core_mhz, dtype=float))
+    curve = PchipInterpolator(clocks, np.asarray(device.voltage_ratio))
+    return np.asarray(curve(np.clip(core_mhz, clocks[0], clocks[-1])))
+
+
+def time_s(device: DeviceParameters, kernel: KernelParameters, core_mhz: ArrayLike, memory_mhz: ArrayLike) -> Array:
+    """Time of one call.
+
+    Args:
+        device: the GPU.
+        kernel: the kernel (or kernels, see KernelParameters).
+        core_mhz: core clocks in effect, MHz, shape (points,) or (kernels, points).
+        memory_mhz: memory clocks in effect, MHz, same shape.
+
+    Returns:
+        Seconds, in the broadcast shape.
+    """
+    x = core_ratio(device, core_mhz)
+    slower = device.reference_memory_mhz / np.asarray(memory_mhz, dtype=float)
+    dram = slower * by_memory_state(device, memory_mhz, device.bandwidth_factor)
+    byte_time = smooth_maximum(device.core_bandwidth_sharpness, dram, device.core_bandwidth / x)
+    limits = (
+        np.asarray(kernel.core_s) / x,
+        np.asarray(kernel.memory_s) * byte_time,
+        np.asarray(kernel.latency_core_s) / x + np.asarray(kernel.latency_memory_s) * slower,
+    )
+    return np.asarray(kernel.fixed_s) + smooth_maximum(device.overlap_exponent, *limits)
+
+
+def demanded_power_w(
+    device: DeviceParameters, kernel: KernelParameters, core_mhz: ArrayLike, memory_mhz: ArrayLike
+) -> Array:
+    """Average power that the kernel would draw, run back to back, if there were no power limit.
+
+    Args:
+        device: the GPU.
+        kernel: the kernel (or kernels).
+        core_mhz: core clocks in effect, MHz.
+        memory_mhz: memory clocks in effect, MHz.
+
+    Returns:
+        Watts, in the broadcast shape.
+    """
+    v = voltage(device, core_mhz)
+    base = by_memory_state(device, memory_mhz, device.base_w)
+    leakage = device.leakage_w * (v**LEAKAGE_VOLTAGE_EXPONENT - 1.0)
+    clock = np.asarray(kernel.clock_w) * v**2 * core_ratio(device, core_mhz)
+    per_call = np.asarray(kernel.work_j) * v**2
+    per_call = per_call + np.asarray(kernel.memory_j) * by_memory_state(device, memory_mhz, device.byte_energy_factor)
+    return base + leakage + clock + per_call / time_s(device, kernel, core_mhz, memory_mhz)
+
+
+def power_w(device: DeviceParameters, kernel: KernelParameters, core_mhz: ArrayLike, memory_mhz: ArrayLike) -> Array:
+    """Average power at clocks that are in effect: the demanded power, kept smoothly below the power limit, in watts."""
+    demanded = demanded_power_w(device, kernel, core_mhz, memory_mhz)
+    if device.power_limit_w is None:
+        return demanded
+    limit = np.asarray(device.power_limit_w)
+    return 1.0 / smooth_maximum(POWER_LIMIT_SHARPNESS, 1.0 / demanded, 1.0 / limit)
+
+
+def energy_j(device: DeviceParameters, kernel: KernelParameters, core_mhz: ArrayLike, memory_mhz: ArrayLike) -> Array:
+    """Energy of one call in joules: time times average power."""
+    return time_s(device, kernel, core_mhz, memory_mhz) * power_w(device, kernel, core_mhz, memory_mhz)
+
+
+def throttled_core_mhz(
+    device: DeviceParameters, kernel: KernelParameters, core_mhz: ArrayLike, memory_mhz: ArrayLike
+) -> Array:
+    """The core clock that the power limit lets run where a higher one is asked for, by bisection.
+
+    Args:
+        device: the GPU; without a power limit the clocks come back as they are.
+        kernel: the kernel (or kernels).
+        core_mhz: core clocks asked for, MHz.
+        memory_mhz: memory clocks in effect, MHz.
+
+    Returns:
+        Core clocks in MHz: the highest not above those asked for whose demanded power keeps the limit, but not below
+        the lowest clock of the voltage table.
+    """
+    memory = np.asarray(memory_mhz, dtype=float)
+    high = np.asarray(core_mhz, dtype=float)
+    if device.power_limit_w is None:
+        return high
+    within = demanded_power_w(device, kernel, high, memory) <= device.power_limit_w
+    shape = within.shape
+    high = np.broadcast_to(high, shape).copy()
+    low = np.minimum(np.full(shape, device.voltage_clocks_mhz[0]), high)
+    asked = high.copy()
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        keeps = demanded_power_w(device, kernel, middle, memory) <= device.power_limit_w
+        low, high = np.where(keeps, middle, low), np.where(keeps, high, middle)
+    return np.where(within, asked, low)

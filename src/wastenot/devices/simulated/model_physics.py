@@ -1,0 +1,171 @@
+"""The physics of a preset: the time and power model, under clock states, power limit and temperature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.devices.protocol import Task
+from wastenot.devices.simulated import model
+from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
+from wastenot.devices.simulated.physics import OperatingPoint
+from wastenot.devices.simulated.preset import OpTraits, Preset
+from wastenot.errors import CannotRunError, ClocksRefusedError
+from wastenot.frontier.points import FloatArray
+from wastenot.setting import Setting
+from wastenot.suggest import suggestion
+from wastenot.workloads.kernel import KernelSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Curve:
+    """A task at every core clock of one memory state, at the reference temperature; arrays of shape (clocks,)."""
+
+    time_s: FloatArray
+    power_w: FloatArray
+
+
+class ModelPhysics:
+    """What tasks take on the GPU of a preset.
+
+    Args:
+        preset: the GPU.
+    """
+
+    def __init__(self, preset: Preset) -> None:
+        self.preset = preset
+        clocks = preset.clocks
+        self._core = np.array([clock for clock in clocks.core_mhz if clock <= clocks.boost_mhz] or [clocks.boost_mhz])
+        self._leakage_w = self._leakage(preset.parameters)
+        self._curves: dict[tuple[Task, float], _Curve] = {}
+        self._kernels: dict[KernelSpec, KernelParameters] = {}
+
+    def _leakage(self, parameters: DeviceParameters) -> FloatArray:
+        """Leakage at each core clock at the reference temperature."""
+        voltage = model.voltage(parameters, self._core)
+        return np.asarray(parameters.leakage_w * voltage**model.LEAKAGE_VOLTAGE_EXPONENT)
+
+    def states(self) -> Mapping[float, tuple[float, ...]]:
+        """The same core clocks may be asked for with every memory clock; not all arrive."""
+        clocks = self.preset.clocks
+        return dict.fromkeys(clocks.memory_mhz, clocks.core_mhz)
+
+    def power_limits_w(self) -> tuple[float, float] | None:
+        """Least and greatest power limit."""
+        return self.preset.power_limits_w
+
+    def check(self, setting: Setting) -> None:
+        """Refuse clocks that are not among the states, and power limits out of range."""
+        clocks = self.preset.clocks
+        if setting.memory_mhz is not None and setting.memory_mhz not in clocks.memory_mhz:
+            have = ", ".join(f"{clock:g}" for clock in clocks.memory_mhz)
+            raise ClocksRefusedError(
+                f"{self.preset.name}: no memory clock of {setting.memory_mhz:g} MHz; it has {have}"
+            )
+        if setting.core_mhz is not None and setting.core_mhz not in clocks.core_mhz:
+            raise ClocksRefusedError(
+                f"{self.preset.name}: no core clock of {setting.core_mhz:g} MHz; it has {clocks.core_from_mhz:g} to "
+                f"{clocks.core_to_mhz:g} in steps of {clocks.core_step_mhz:g}"
+            )
+        low, high = self.preset.power_limits_w
+        if setting.power_limit_w is not None and not low <= setting.power_limit_w <= high:
+            raise ClocksRefusedError(
+                f"{self.preset.name}: no power limit of {setting.power_limit_w:g} W; it can be {low:g} to {high:g}"
+            )
+
+    def operating_point(self, task: Task, setting: Setting, temperature_c: float) -> OperatingPoint:
+        """The task at the highest clocks that the setting, the power limit and the temperature allow.
+
+        Where the power would pass the limit, the GPU goes to and fro between two neighbouring clocks so that the mean
+        keeps it.
+        """
+        memory = self._memory_in_effect(setting)
+        curve = self._curve(task, memory)
+        ceiling = self._core[-1] if setting.core_mhz is None else setting.core_mhz
+        top = max(int(np.searchsorted(self._core, ceiling, side="right")) - 1, 0)
+        thermal = self.preset.thermal
+        power = curve.power_w[: top + 1] + self._leakage_w[: top + 1] * (
+            thermal.leakage_per_c * (temperature_c - thermal.reference_c)
+        )
+        limit = self._limit_w(setting, temperature_c)
+        if power[top] <= limit:
+            return OperatingPoint(float(curve.time_s[top]), float(power[top]), float(self._core[top]), memory, False)
+        under = np.flatnonzero(power <= limit)
+        if not len(under):
+            return OperatingPoint(float(curve.time_s[0]), float(power[0]), float(self._core[0]), memory, True)
+        low = int(under[-1])
+        share = float((limit - power[low]) / (power[low + 1] - power[low]))  # of time at the higher of the two
+        speed = (1.0 - share) / curve.time_s[low] + share / curve.time_s[low + 1]
+        core = (1.0 - share) * self._core[low] + share * self._core[low + 1]
+        return OperatingPoint(float(1.0 / speed), float(limit), float(core), memory, True)
+
+    def idle_power_w(self, setting: Setting, temperature_c: float) -> float:
+        """Power with nothing running."""
+        return self.preset.idle_w
+
+    def _limit_w(self, setting: Setting, temperature_c: float) -> float:
+        limit = (
+            self.preset.power_limits_w[1]
+            if self.preset.parameters.power_limit_w is None
+            else (self.preset.parameters.power_limit_w)
+        )
+        if setting.power_limit_w is not None:
+            limit = setting.power_limit_w
+        thermal = self.preset.thermal
+        if temperature_c >= thermal.limit_c and thermal.resistance_c_per_w > 0:
+            limit = min(limit, (thermal.limit_c - thermal.ambient_c) / thermal.resistance_c_per_w)
+        return limit
+
+    def _memory_in_effect(self, setting: Setting) -> float:
+        clocks = self.preset.clocks
+        memory = clocks.memory_mhz[-1] if setting.memory_mhz is None else setting.memory_mhz
+        core = clocks.core_to_mhz if setting.core_mhz is None else setting.core_mhz
+        for pair in clocks.moved:
+            if memory == pair.memory_mhz and core > pair.core_above_mhz:
+                return pair.to_memory_mhz
+        return memory
+
+    def _curve(self, task: Task, memory_mhz: float) -> _Curve:
+        key = (task, memory_mhz)
+        if key not in self._curves:
+            time = np.zeros(len(self._core))
+            energy = np.zeros(len(self._core))
+            for kernel, calls in task.steps:
+                parameters = self._parameters(kernel)
+                each = model.time_s(self.preset.parameters, parameters, self._core, np.asarray(memory_mhz))
+                power = model.demanded_power_w(self.preset.parameters, parameters, self._core, np.asarray(memory_mhz))
+                time += calls * each
+                energy += calls * each * power
+            self._curves[key] = _Curve(time, energy / time)
+        return self._curves[key]
+
+    def _parameters(self, kernel: KernelSpec) -> KernelParameters:
+        if kernel not in self._kernels:
+            self._kernels[kernel] = self._find(kernel)
+        return self._kernels[kernel]
+
+    def _find(self, kernel: KernelSpec) -> KernelParameters:
+        preset = self.preset
+        if kernel.name in preset.kernels:
+            return preset.kernels[kernel.name].parameters
+        if not preset.ops or kernel.bytes_moved <= 0:
+            raise CannotRunError(
+                f"{preset.name}: does not know kernel '{kernel.name}'; {suggestion(kernel.name, preset.kernels)}"
+            )
+        return from_formula(kernel, preset.ops.get(kernel.op, preset.ops["default"]))
+
+
+def from_formula(kernel: KernelSpec, traits: OpTraits) -> KernelParameters:
+    """What a kernel asks of a GPU, from its FLOPs and bytes."""
+    return KernelParameters(
+        core_s=kernel.flops / traits.flops_per_s + kernel.bytes_moved / traits.issue_bytes_per_s,
+        memory_s=kernel.bytes_moved / traits.bytes_per_s,
+        latency_core_s=0.0,
+        latency_memory_s=0.0,
+        fixed_s=traits.fixed_s,
+        clock_w=traits.clock_w,
+        work_j=kernel.flops * traits.flop_j + kernel.bytes_moved * traits.issue_byte_j,
+        memory_j=kernel.bytes_moved * traits.byte_j,
+    )

@@ -1,0 +1,104 @@
+"""Sensors of a simulated device, with the faults of real ones: they look now and then, average, and are off by a gain."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from wastenot.devices.protocol import InEffect
+from wastenot.devices.simulated.engine import Engine
+from wastenot.devices.simulated.preset import CounterModel, GaugeModel, SensorModels
+
+
+class SimulatedSensors:
+    """What the device tells of itself; every read takes as long as it does on the real one.
+
+    Args:
+        engine: the device.
+        models: how each sensor behaves.
+    """
+
+    def __init__(self, engine: Engine, models: SensorModels) -> None:
+        self._engine = engine
+        self._models = models
+        rng = np.random.default_rng([engine.seed, 77])
+        self._counter = None if models.energy is None else _Counter(engine, models.energy, rng)
+        self._power = None if models.power is None else _Gauge(engine, models.power, rng)
+        self._clock_seen: tuple[int, InEffect] = (-1, InEffect(None, None))
+
+    def energy_j(self) -> float | None:
+        """The energy counter."""
+        return None if self._counter is None else self._counter.read()
+
+    def power_w(self) -> float | None:
+        """The power gauge."""
+        return None if self._power is None else self._power.read()
+
+    def clocks(self) -> InEffect:
+        """Clocks as last sampled; those of an idle GPU are not told."""
+        engine = self._engine
+        engine.advance(self._models.clock_read_s)
+        sample = math.floor(engine.now_s / self._models.clock_period_s) if self._models.clock_period_s else -1
+        if sample != self._clock_seen[0] or sample < 0:
+            found = engine.clocks_in_effect()
+            self._clock_seen = (sample, InEffect(None, None) if found is None else InEffect(*found))
+        return self._clock_seen[1]
+
+    def temperature_c(self) -> float | None:
+        """Temperature in whole degrees, as real GPUs tell it."""
+        self._engine.advance(0.0)
+        return float(round(self._engine.temperature_c))
+
+    def throttled_s(self) -> float | None:
+        """Time for which a limit held the clocks down."""
+        self._engine.advance(0.0)
+        return self._engine.throttled_s
+
+
+class _Counter:
+    """An energy counter that moves once each period, by what passed since, times a gain, give or take some noise."""
+
+    def __init__(self, engine: Engine, model: CounterModel, rng: np.random.Generator) -> None:
+        self._engine, self._model, self._rng = engine, model, rng
+        self._phase_s = float(rng.uniform(0.0, model.period_s))
+        self._steps = 0
+        self._last_true_j = 0.0
+        self._value_j = 0.0
+
+    def read(self) -> float:
+        model = self._model
+        self._engine.advance(model.read_s)
+        due = math.floor((self._engine.now_s - self._phase_s) / model.period_s) + 1
+        if due > self._steps:
+            # Steps that nobody saw are taken as one; their noise adds up as that of single steps would.
+            unseen = due - self._steps
+            true_j = self._engine.energy_at(self._phase_s + (due - 1) * model.period_s)
+            noise_j = model.noise_w * model.period_s * math.sqrt(unseen) * float(self._rng.standard_normal())
+            self._value_j += max(0.0, model.gain * (true_j - self._last_true_j) + noise_j)
+            self._last_true_j = true_j
+            self._steps = due
+        return math.floor(self._value_j / model.quantum_j) * model.quantum_j
+
+
+class _Gauge:
+    """A power gauge: the mean over a window, looked at once each period and held until the next."""
+
+    def __init__(self, engine: Engine, model: GaugeModel, rng: np.random.Generator) -> None:
+        self._engine, self._model, self._rng = engine, model, rng
+        self._phase_s = float(rng.uniform(0.0, model.period_s))
+        self._seen = -1
+        self._value_w = 0.0
+
+    def read(self) -> float:
+        model = self._model
+        self._engine.advance(model.read_s)
+        look = math.floor((self._engine.now_s - self._phase_s) / model.period_s)
+        if look != self._seen:
+            self._seen = look
+            end = max(self._phase_s + look * model.period_s - model.delay_s, 0.0)
+            begin = max(end - model.window_s, 0.0)
+            span = end - begin
+            mean = (self._engine.energy_at(end) - self._engine.energy_at(begin)) / span if span else 0.0
+            self._value_w = model.gain * mean + model.noise_w * float(self._rng.standard_normal())
+        return max(self._value_w, 0.0)

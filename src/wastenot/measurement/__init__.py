@@ -1,0 +1,1 @@
+"""Measuring: energy of a kernel from slow sensors, and sweeps. Speaks to devices by their protocol only."""

@@ -1,0 +1,211 @@
+"""Time and energy of one call of a task at one setting, as the kernel-level DVFS paper measures them (§4, Workflow)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.devices.protocol import Device, InEffect, Run, Task
+from wastenot.errors import DeviceError
+from wastenot.measurement.power_meter import pass_time, power_meter
+from wastenot.measurement.stopping import Progress, RelativeErrorReached, StoppingCriterion, TimeLimit, first_reason
+from wastenot.setting import Setting
+
+_LEAST_LAPS = 5
+_CLOCK_MISSED_MHZ = 20.0  # a core clock so far below what was asked for has not arrived
+_DRIFT_C = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How to measure.
+
+    Attributes:
+        warm_up_s: for which the task runs at the setting before it is measured.
+        window_s: longest time to measure.
+        relative_error: stop earlier once the energy's standard error is this share of it; 0 for never.
+    """
+
+    warm_up_s: float = 5.0
+    window_s: float = 5.0
+    relative_error: float = 0.0
+
+    @property
+    def criteria(self) -> tuple[StoppingCriterion, ...]:
+        """When to stop."""
+        limit = TimeLimit(self.window_s)
+        return (RelativeErrorReached(self.relative_error), limit) if self.relative_error > 0 else (limit,)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Time and energy of one call, how well they are known, and what was in effect.
+
+    Attributes:
+        task: name of what was run.
+        setting: requested.
+        time_s: of one call.
+        time_se_s: its standard error.
+        energy_j: of one call.
+        energy_se_j: its standard error.
+        in_effect: clocks as the device told them, their median while it was measured.
+        calls: whole calls measured.
+        temperature_c: mean of begin and end.
+        window_s: for how long it was measured.
+        throttled_share: share of that time in which a limit held the clocks down; ``None`` where unknown.
+        stopped: why the measurement ended.
+        flags: what a reader should know, such as ``clocks not reached``.
+    """
+
+    task: str
+    setting: Setting
+    time_s: float
+    time_se_s: float
+    energy_j: float
+    energy_se_j: float
+    in_effect: InEffect
+    calls: int
+    temperature_c: float | None
+    window_s: float
+    throttled_share: float | None
+    stopped: str
+    flags: tuple[str, ...]
+
+
+def measure(device: Device, task: Task, setting: Setting, method: Method | None = None) -> Measurement:
+    """Measure one call of a task.
+
+    The setting is requested, the task warmed up at it, then run back to back over a window that begins and ends on
+    steps of the energy counter. The clocks stay requested afterwards; giving them back is the caller's.
+
+    Args:
+        device: to measure on.
+        task: to run.
+        setting: to run it at.
+        method: how.
+
+    Raises:
+        ClocksRefusedError: the device does not have the setting.
+        CannotRunError: the device cannot run the task at it.
+        DeviceError: a sensor that is needed cannot be read.
+    """
+    method = method or Method()
+    device.clocks.request(setting)
+    with device.launcher.start(task) as run:
+        pass_time(device, method.warm_up_s, run.feed)
+        observed = _observe(device, run, method)
+    if not run.laps:
+        raise DeviceError(f"{task.name}: not one whole call in a window of {method.window_s:g} s; measure for longer")
+    return _conclude(task, setting, run, observed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    power_w: float
+    power_se_w: float
+    window_s: float
+    stopped: str
+    in_effect: InEffect
+    temperatures_c: tuple[float | None, float | None]
+    throttled_s: float | None
+
+
+def _observe(device: Device, run: Run, method: Method) -> _Observed:
+    sensors = device.sensors
+    meter = power_meter(device, run.feed)
+    meter.begin()
+    began_s = device.time.now_s()
+    run.mark()
+    temperature, throttled = sensors.temperature_c(), sensors.throttled_s()
+    lap_s = max(method.window_s / 10.0, 1e-3)
+    clocks: list[InEffect] = []
+    laps, reason = 0, None
+    while reason is None:
+        meter.lap(lap_s)
+        run.mark()
+        laps += 1
+        clocks.append(sensors.clocks())
+        mean = meter.mean()
+        progress = Progress(device.time.now_s() - began_s, mean.error_w / mean.power_w if mean.power_w else math.inf)
+        reason = first_reason(method.criteria, progress) if laps >= _LEAST_LAPS else None
+    now_throttled = sensors.throttled_s()
+    return _Observed(
+        mean.power_w,
+        mean.error_w,
+        mean.seconds,
+        reason,
+        InEffect(_median([c.core_mhz for c in clocks]), _median([c.memory_mhz for c in clocks])),
+        (temperature, sensors.temperature_c()),
+        None if throttled is None or now_throttled is None else now_throttled - throttled,
+    )
+
+
+def _conclude(task: Task, setting: Setting, run: Run, observed: _Observed) -> Measurement:
+    calls = np.array([lap.calls for lap in run.laps], dtype=float)
+    seconds = np.array([lap.seconds for lap in run.laps])
+    time = float(seconds.sum() / calls.sum())
+    each = seconds / calls
+    error = float(np.std(each, ddof=1) / math.sqrt(len(each))) if len(each) > 1 else 0.0
+    energy = observed.power_w * time
+    relative = math.hypot(observed.power_se_w / observed.power_w, error / time)
+    share = None if observed.throttled_s is None else min(1.0, observed.throttled_s / observed.window_s)
+    begin_c, end_c = observed.temperatures_c
+    return Measurement(
+        task=task.name,
+        setting=setting,
+        time_s=time,
+        time_se_s=error,
+        energy_j=energy,
+        energy_se_j=energy * relative,
+        in_effect=observed.in_effect,
+        calls=int(calls.sum()),
+        temperature_c=None if begin_c is None or end_c is None else 0.5 * (begin_c + end_c),
+        window_s=observed.window_s,
+        throttled_share=share,
+        stopped=observed.stopped,
+        flags=_flags(setting, observed, share),
+    )
+
+
+def _flags(setting: Setting, observed: _Observed, throttled_share: float | None) -> tuple[str, ...]:
+    found = []
+    core, memory = observed.in_effect.core_mhz, observed.in_effect.memory_mhz
+    if setting.core_mhz is not None and core is not None and core < setting.core_mhz - _CLOCK_MISSED_MHZ:
+        found.append("core clock not reached")
+    if setting.memory_mhz is not None and memory is not None and abs(memory - setting.memory_mhz) > _CLOCK_MISSED_MHZ:
+        found.append("memory clock not reached")
+    if throttled_share:
+        found.append("throttled")
+    begin_c, end_c = observed.temperatures_c
+    if begin_c is not None and end_c is not None and abs(end_c - begin_c) >= _DRIFT_C:
+        found.append("temperature drifted")
+    return tuple(found)
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.median(known)) if known else None
+
+
+def warm_up(device: Device, task: Task, *, at_least_s: float = 25.0, at_most_s: float = 300.0) -> None:
+    """Run a task at auto until the temperature no longer rises: measurements are then taken at one temperature.
+
+    Args:
+        device: to warm.
+        task: the hottest there is.
+        at_least_s: to run.
+        at_most_s: to run, steady or not.
+    """
+    device.clocks.release()
+    with device.launcher.start(task) as run:
+        pass_time(device, at_least_s, run.feed)
+        spent, before = at_least_s, device.sensors.temperature_c()
+        while before is not None and spent < at_most_s:
+            pass_time(device, 10.0, run.feed)
+            spent += 10.0
+            now = device.sensors.temperature_c()
+            if now is None or now <= before:
+                return
+            before = now

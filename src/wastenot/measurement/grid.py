@@ -1,0 +1,67 @@
+"""Which settings a sweep takes, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.errors import BadInputError
+from wastenot.setting import Setting
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Settings to sweep besides auto.
+
+    Attributes:
+        core_step_mhz: between core clocks, counted down from the highest; ``None`` for every one the device has.
+        core_mhz: core clocks instead of a step.
+        memory_mhz: memory clocks; ``None`` for every one the device has.
+    """
+
+    core_step_mhz: float | None = None
+    core_mhz: tuple[float, ...] | None = None
+    memory_mhz: tuple[float, ...] | None = None
+
+    def settings(self, states: Mapping[float, Sequence[float]]) -> tuple[Setting, ...]:
+        """The settings of a device, in an order that changes each clock as rarely and as little as can be.
+
+        Memory clocks from high to low; under each the core clocks, down and up in turn.
+
+        Args:
+            states: core clocks that go with each memory clock.
+
+        Raises:
+            BadInputError: a clock that the device does not have, or a step that is not positive.
+        """
+        if self.core_step_mhz is not None and not self.core_step_mhz > 0:
+            raise BadInputError(f"--core-step {self.core_step_mhz:g}: must be a number of MHz above 0")
+        memories = sorted(states) if self.memory_mhz is None else list(dict.fromkeys(self.memory_mhz))
+        found: list[Setting] = []
+        for turn, memory in enumerate(sorted(memories, reverse=True)):
+            if memory not in states:
+                raise BadInputError(f"--memory {memory:g}: the device has {_listed(sorted(states))} MHz")
+            cores = self._cores(states[memory])
+            found += [Setting(core, memory) for core in (cores[::-1] if turn % 2 == 0 else cores)]
+        return tuple(found)
+
+    def _cores(self, available: Sequence[float]) -> list[float]:
+        if self.core_mhz is not None:
+            for clock in self.core_mhz:
+                if clock not in available:
+                    near = min(available, key=lambda there: abs(there - clock))
+                    raise BadInputError(f"--core {clock:g}: the device has no such clock; the nearest is {near:g} MHz")
+            return sorted(set(self.core_mhz))
+        clocks = np.array(sorted(available))
+        if self.core_step_mhz is None:
+            return [float(clock) for clock in clocks]
+        # From the highest down, since that is where plans are made; each clock the nearest there is.
+        wanted = np.arange(clocks[-1], clocks[0] - 1e-9, -self.core_step_mhz)
+        nearest = {float(clocks[np.abs(clocks - clock).argmin()]) for clock in wanted}
+        return sorted(nearest)
+
+
+def _listed(clocks: Sequence[float]) -> str:
+    return ", ".join(f"{clock:g}" for clock in clocks)

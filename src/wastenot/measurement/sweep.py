@@ -1,0 +1,222 @@
+"""Filling a study: every kernel at every setting, in an order that changes clocks rarely, watched for drift."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from wastenot.devices.protocol import Device, Task
+from wastenot.errors import CannotRunError, ClocksRefusedError, DeviceError
+from wastenot.measurement.energy import Measurement, Method, measure, warm_up
+from wastenot.measurement.progress import Progress, Silent
+from wastenot.measurement.tasks import Units
+from wastenot.setting import AUTO, Setting
+from wastenot.study.recorder import Recorder, Trial
+from wastenot.study.store import Study
+
+BASELINE_ROUNDS = 3  # how often everything is measured at auto: before, in the middle, after
+_DRIFT = 0.01  # change of a baseline's time or energy that is said
+_DRIFT_ERRORS = 4.0  # and that its standard errors do not explain
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measurement to be made.
+
+    Attributes:
+        kernel: index of the kernel.
+        setting: to measure it at.
+        repeat: how many measurements of the same were planned before.
+    """
+
+    kernel: int
+    setting: Setting
+    repeat: int = 0
+
+
+@dataclass(slots=True)
+class SweepOutcome:
+    """What became of a sweep.
+
+    Attributes:
+        measured: points measured now.
+        found: points that were there before.
+        skipped: why points could not be measured: reason and how many.
+        drifted: kernels whose baseline changed on the way.
+        out_of_time: whether the time allowed ended it.
+    """
+
+    measured: int = 0
+    found: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    drifted: list[str] = field(default_factory=list)
+    out_of_time: bool = False
+
+
+def sweep_points(kernels: int, settings: Sequence[Setting]) -> list[Point]:
+    """All points of a sweep: the baselines, half of the settings, the baselines, the other half, the baselines."""
+    baselines = [[Point(kernel, AUTO, repeat) for kernel in range(kernels)] for repeat in range(BASELINE_ROUNDS)]
+    half = (len(settings) + 1) // 2
+    first, second = (
+        [Point(kernel, setting) for setting in part for kernel in range(kernels)]
+        for part in (settings[:half], settings[half:])
+    )
+    return baselines[0] + first + baselines[1] + second + baselines[2]
+
+
+def run_points(
+    device: Device,
+    tasks: Sequence[Task],
+    recorder: Recorder,
+    points: Sequence[Point],
+    *,
+    method: Method,
+    progress: Progress | None = None,
+    budget_s: float | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> SweepOutcome:
+    """Measure points one after another and keep each; those that the study has already are passed over.
+
+    Args:
+        device: to measure on.
+        tasks: what each kernel runs.
+        recorder: of the study.
+        points: to measure, in order.
+        method: how.
+        progress: who is told.
+        budget_s: device time after which no further point is begun.
+        stop: asked before each point whether to end here.
+
+    Raises:
+        StudyError: the study cannot be written; what was measured before is kept.
+        DeviceError: the device no longer measures.
+    """
+    progress = progress or Silent()
+    outcome = SweepOutcome()
+    began_s = device.time.now_s()
+    todo = [point for point in points if recorder.done[tasks[point.kernel].name, point.setting] <= point.repeat]
+    outcome.found = len(points) - len(todo)
+    progress.begin(len(points), outcome.found)
+    baselines: dict[int, Measurement] = {}
+    try:
+        for point in todo:
+            if stop():
+                break
+            if budget_s is not None and device.time.now_s() - began_s >= budget_s:
+                outcome.out_of_time = True
+                break
+            task = tasks[point.kernel]
+            try:
+                found = measure(device, task, point.setting, method)
+            except (ClocksRefusedError, CannotRunError) as error:
+                if point.setting.is_auto:
+                    raise
+                reason = type(error).__name__
+                outcome.skipped[reason] = outcome.skipped.get(reason, 0) + 1
+                progress.step(f"{task.name} at {point.setting}: not measured")
+                continue
+            recorder.append(as_trial(found))
+            outcome.measured += 1
+            if point.setting.is_auto:
+                _watch(baselines, point.kernel, found, outcome, progress)
+            progress.step(f"{task.name} at {point.setting}")
+    finally:
+        device.clocks.release()
+    return outcome
+
+
+def measure_sweep(
+    device: Device,
+    units: Units,
+    study: Study,
+    settings: Sequence[Setting],
+    *,
+    method: Method | None = None,
+    progress: Progress | None = None,
+    budget_s: float | None = None,
+) -> SweepOutcome:
+    """Measure everything at auto and at every setting, into a study.
+
+    A sweep that was broken off is gone on with: call it again in the same words. Clocks are given back to the driver
+    however it ends.
+
+    Args:
+        device: to measure on.
+        units: what to measure.
+        study: to keep the measurements in.
+        settings: besides auto, in the order to take them.
+        method: how to measure.
+        progress: who is told.
+        budget_s: device time after which no further point is begun.
+
+    Raises:
+        BadInputError: the study is of another device, or the workload of other kernels.
+        StudyError: the study cannot be written; what was measured before is kept.
+        DeviceError: the device does not measure.
+    """
+    points = sweep_points(len(units.kernels), settings)
+    with recording(device, units, study) as recorder:
+        if any(recorder.done[units.tasks[point.kernel].name, point.setting] <= point.repeat for point in points):
+            warm_up(device, units.tasks[0])
+        return run_points(
+            device, units.tasks, recorder, points, method=method or Method(), progress=progress, budget_s=budget_s
+        )
+
+
+def recording(device: Device, units: Units, study: Study) -> AbstractContextManager[Recorder]:
+    """Keeps measurements of a device in a study; raises what :meth:`Study.recording` does."""
+    identity = device.identity
+    return study.recording(
+        units.kernels,
+        workload=units.workload,
+        device=identity.label,
+        origin=identity.origin,
+        source=f"sweep on {identity.name}",
+    )
+
+
+def as_trial(found: Measurement) -> Trial:
+    """A measurement as a study keeps it."""
+    return Trial(
+        kernel=found.task,
+        setting=found.setting,
+        time_s=found.time_s,
+        energy_j=found.energy_j,
+        time_se_s=found.time_se_s,
+        energy_se_j=found.energy_se_j,
+        effective_core_mhz=found.in_effect.core_mhz,
+        effective_memory_mhz=found.in_effect.memory_mhz,
+        calls=found.calls,
+        temperature_c=found.temperature_c,
+        window_s=found.window_s,
+        throttled_share=found.throttled_share,
+        stopped=found.stopped,
+        flags=found.flags,
+    )
+
+
+def _watch(
+    baselines: dict[int, Measurement], kernel: int, found: Measurement, outcome: SweepOutcome, progress: Progress
+) -> None:
+    """Compare a baseline with the first one of its kernel."""
+    first = baselines.setdefault(kernel, found)
+    for what, was, now, error in (
+        ("time", first.time_s, found.time_s, first.time_se_s + found.time_se_s),
+        ("energy", first.energy_j, found.energy_j, first.energy_se_j + found.energy_se_j),
+    ):
+        if abs(now - was) > max(_DRIFT * was, _DRIFT_ERRORS * error):
+            outcome.drifted.append(found.task)
+            progress.say(
+                f"drift: {what} of '{found.task}' at auto changed by {now / was - 1:+.1%} since the first round"
+            )
+
+
+def check_measures(device: Device) -> None:
+    """Refuse a device that tells neither energy nor power.
+
+    Raises:
+        DeviceError: it does not.
+    """
+    if device.sensors.energy_j() is None and device.sensors.power_w() is None:
+        raise DeviceError(f"{device.identity.name}: neither energy nor power can be read; nothing could be measured")

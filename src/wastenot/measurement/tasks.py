@@ -1,0 +1,86 @@
+"""What is to be measured: the kernels of a workload, one by one, by pass or all together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from wastenot.devices.protocol import Task
+from wastenot.planning.objective import Granularity
+from wastenot.study.store import open_study
+from wastenot.study.sweep import Kernel
+from wastenot.workloads.build import build_workload
+from wastenot.workloads.kernel import KernelSpec, Workload
+from wastenot.workloads.shape import Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """What a sweep measures.
+
+    Attributes:
+        workload: name that the study knows it by.
+        kernels: as the study keeps them, in order of execution.
+        tasks: what each of them runs.
+    """
+
+    workload: str
+    kernels: tuple[Kernel, ...]
+    tasks: tuple[Task, ...]
+
+
+def units_of(workload: Workload, granularity: Granularity = "kernel") -> Units:
+    """The kernels of a workload, or its passes or the whole iteration as one unit each (paper, §5).
+
+    Args:
+        workload: by formula.
+        granularity: what is measured as one.
+    """
+    kernels = workload.kernels
+    if granularity == "kernel":
+        members = tuple(Kernel(kernel.name, kernel.count, kernel.pass_name, kernel.block) for kernel in kernels)
+        return Units(workload.name, members, tuple(Task.of_kernel(kernel) for kernel in kernels))
+    groups: dict[str, list[tuple[KernelSpec, int]]] = {}
+    for kernel in kernels:
+        name = kernel.pass_name if granularity == "pass" else "iteration"
+        groups.setdefault(name, []).append((kernel, kernel.count))
+    return Units(
+        f"{workload.name}-by-{granularity}",
+        tuple(Kernel(name, 1, name if granularity == "pass" else None) for name in groups),
+        tuple(Task(name, tuple(steps)) for name, steps in groups.items()),
+    )
+
+
+def units_by_name(workload: str, kernels: Sequence[Kernel]) -> Units:
+    """Kernels that are known by name only, for devices that know them: recordings and calibrated simulated GPUs."""
+    specs = [
+        KernelSpec(
+            kernel.name, kernel.name, "other", (), 0.0, 0.0, 0.0, kernel.pass_name or "", kernel.block, kernel.count
+        )
+        for kernel in kernels
+    ]
+    return Units(workload, tuple(kernels), tuple(map(Task.of_kernel, specs)))
+
+
+def find_units(name: str, device: str, shape: Shape | None = None, granularity: Granularity = "kernel") -> Units:
+    """What a name means on a device.
+
+    Args:
+        name: of a model such as ``gpt3-xl``; of a workload in a recording; or a study, whose kernels are meant.
+        device: name of the device; ``recorded:`` ones know their own workloads only.
+        shape: how a model is run.
+        granularity: what of a model is measured as one.
+
+    Raises:
+        BadInputError: there is no such workload; says which there are.
+        StudyError: a study cannot be read.
+    """
+    kind, _, recording = device.partition(":")
+    if kind == "recorded":
+        sweep = open_study(recording).read(None if Path(name).exists() else name)
+        return units_by_name(sweep.workload, sweep.kernels)
+    if Path(name).exists():
+        sweep = open_study(name).read()
+        return units_by_name(sweep.workload, sweep.kernels)
+    return units_of(build_workload(name, shape), granularity)

@@ -1,0 +1,109 @@
+"""Keeping measurements as they are made, each in a transaction of its own: a kill loses at most the one in flight."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, insert, update
+
+from wastenot.setting import Setting
+from wastenot.study.schema import imports, measurements, trials
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One measurement of one kernel, and how it came about. ``None`` is unknown.
+
+    Attributes:
+        kernel: its name.
+        setting: requested.
+        time_s: of one call.
+        energy_j: of one call.
+        time_se_s: standard error of ``time_s``.
+        energy_se_j: standard error of ``energy_j``.
+        effective_core_mhz: core clock in effect.
+        effective_memory_mhz: memory clock in effect.
+        calls: how many were measured.
+        temperature_c: of the GPU.
+        window_s: for how long it was measured.
+        throttled_share: share of that time in which a limit held the clocks down.
+        stopped: why the measurement ended.
+        flags: what a reader should know.
+    """
+
+    kernel: str
+    setting: Setting
+    time_s: float
+    energy_j: float
+    time_se_s: float | None
+    energy_se_j: float | None
+    effective_core_mhz: float | None
+    effective_memory_mhz: float | None
+    calls: int
+    temperature_c: float | None
+    window_s: float
+    throttled_share: float | None
+    stopped: str
+    flags: tuple[str, ...]
+
+
+class Recorder:
+    """Appends trials to a study; get one from :meth:`wastenot.study.store.Study.recording`.
+
+    Args:
+        transaction: begins a writing transaction.
+        import_id: that the trials belong to.
+        kernel_ids: the id in the store of each kernel.
+        done: how often each kernel was measured at each setting before.
+    """
+
+    def __init__(
+        self,
+        transaction: Callable[[], AbstractContextManager[Connection]],
+        import_id: int,
+        kernel_ids: Mapping[str, int],
+        done: Mapping[tuple[str, Setting], int],
+    ) -> None:
+        self._transaction = transaction
+        self._import_id = import_id
+        self._kernel_ids = kernel_ids
+        self._rows = 0
+        self.done: Counter[tuple[str, Setting]] = Counter(done)
+
+    def append(self, trial: Trial) -> None:
+        """Keep a trial; when this returns, it is on disk.
+
+        Raises:
+            StudyError: the study cannot be written; it is as it was.
+        """
+        key = {"import_id": self._import_id, "position": self._rows}
+        setting = trial.setting
+        row = {
+            "kernel_id": self._kernel_ids[trial.kernel],
+            "core_mhz": setting.core_mhz,
+            "memory_mhz": setting.memory_mhz,
+            "power_limit_w": setting.power_limit_w,
+            "time_s": trial.time_s,
+            "energy_j": trial.energy_j,
+            "time_se_s": trial.time_se_s,
+            "energy_se_j": trial.energy_se_j,
+            "effective_core_mhz": trial.effective_core_mhz,
+            "effective_memory_mhz": trial.effective_memory_mhz,
+            "calls": trial.calls,
+            "temperature_c": trial.temperature_c,
+        }
+        about = {
+            "window_s": trial.window_s,
+            "throttled_share": trial.throttled_share,
+            "stopped": trial.stopped,
+            "flags": "; ".join(trial.flags),
+        }
+        with self._transaction() as connection:
+            connection.execute(insert(measurements), key | row)
+            connection.execute(insert(trials), key | about)
+            connection.execute(update(imports).where(imports.c.id == self._import_id).values(rows=self._rows + 1))
+        self._rows += 1
+        self.done[trial.kernel, setting] += 1

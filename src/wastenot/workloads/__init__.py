@@ -1,0 +1,1 @@
+"""Workloads: the kernels that an LLM runs, by formula, in order of execution."""

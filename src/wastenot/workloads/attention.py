@@ -1,0 +1,45 @@
+"""Attention between queries, keys and values that are laid out for it: unfused, scores in memory; or in one kernel.
+
+Query heads that share a key head (grouped-query attention) are the rows of one product, so that keys and values are
+read once for all of them.
+"""
+
+from __future__ import annotations
+
+from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.parts import Place
+from wastenot.workloads.sizes import Sizes
+
+
+def attention(s: Sizes, put: Place) -> list[KernelSpec]:
+    """Scores, softmax, weighted values. In decoding, keys and values are the whole cache."""
+    part, keys, width = s.part, s.keys, s.head_width
+    if s.flash:
+        work = part.attention(s.heads, s.groups, s.queries, keys, width, used=s.used)
+        return [put("attention", "Attention", work)]
+    rows = _rows_of_group(s)
+    return [
+        put("scores_gemm", "GEMM", part.gemm(rows, keys, width, s.groups)),
+        put("softmax", "Softmax", part.softmax(s.heads * s.queries, keys, used=s.used)),
+        put("values_gemm", "GEMM", part.gemm(rows, width, keys, s.groups)),
+    ]
+
+
+def attention_backward(s: Sizes, put: Place) -> list[KernelSpec]:
+    """Gradients of scores, values, queries and keys."""
+    part, keys, width = s.part, s.keys, s.head_width
+    if s.flash:
+        work = part.attention_backward(s.heads, s.groups, s.queries, keys, width, used=s.used)
+        return [put("attention_backward", "Attention", work)]
+    rows = _rows_of_group(s)
+    return [
+        put("values_dscores_gemm", "GEMM", part.gemm(rows, keys, width, s.groups)),
+        put("values_dvalues_gemm", "GEMM", part.gemm(keys, width, rows, s.groups)),
+        put("softmax_backward", "Softmax", part.softmax_backward(s.heads * s.queries, keys, used=s.used)),
+        put("scores_dquery_gemm", "GEMM", part.gemm(rows, width, keys, s.groups)),
+        put("scores_dkey_gemm", "GEMM", part.gemm(keys, width, rows, s.groups)),
+    ]
+
+
+def _rows_of_group(s: Sizes) -> int:
+    return s.queries * s.heads // s.groups

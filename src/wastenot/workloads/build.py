@@ -1,0 +1,60 @@
+"""Workloads by name: which there are, and the kernels of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Unpack
+
+from wastenot.workloads.gpt3 import gpt3_kernels
+from wastenot.workloads.kernel import Workload
+from wastenot.workloads.llama import llama_kernels
+from wastenot.workloads.models import MODELS, Model, find_model
+from wastenot.workloads.shape import Shape, ShapeOptions, default_batch, name_of
+from wastenot.workloads.sizes import Sizes
+
+
+def list_workloads() -> tuple[Model, ...]:
+    """The models that :func:`build_workload` knows, family by family, small to large."""
+    return tuple(MODELS.values())
+
+
+def build_shape(**options: Unpack[ShapeOptions]) -> Shape:
+    """A shape from what was said; the batch is by default that of the phase."""
+    shape = Shape(**options)
+    return shape if "batch" in options else replace(shape, batch=default_batch(shape.phase))
+
+
+def build_workload(name: str, shape: Shape | None = None, **options: Unpack[ShapeOptions]) -> Workload:
+    """The kernels of a model, in order of execution.
+
+        build_workload("gpt3-xl")                               # the kernels of the paper's Table 1
+        build_workload("llama-8b", phase="decode", batch=16)
+
+    Args:
+        name: of a model, such as ``gpt3-xl``.
+        shape: how it is run; by default what the options say.
+        options: fields of :class:`Shape`, which go before those of ``shape``.
+
+    Returns:
+        The workload, named after the model and what is not the default.
+
+    Raises:
+        BadInputError: there is no such model, or it cannot be run so.
+    """
+    model = find_model(name)
+    chosen = build_shape(**options) if shape is None else replace(shape, **options)
+    chosen.check(model)
+    kernels = (gpt3_kernels if model.family == "gpt3" else llama_kernels)(Sizes(model, chosen))
+    return Workload(name_of(model, chosen), kernels, _description(model, chosen))
+
+
+def _description(model: Model, shape: Shape) -> str:
+    tokens = {
+        "training": f"one training iteration of {shape.batch:,} × {shape.sequence:,} tokens",
+        "prefill": f"prefill of {shape.batch:,} prompts of {shape.sequence:,} tokens",
+        "decode": f"one decoding step of {shape.batch:,} sequences that attend to {shape.sequence:,} tokens",
+    }[shape.phase]
+    degree = shape.tensor_parallel
+    shared = f", one of {degree} tensor-parallel GPUs" if degree > 1 else ""
+    also = ", sequence-parallel too" if shape.sequence_parallel else ""
+    return f"{model.name}, {tokens}, {shape.dtype}, {shape.attention} attention{shared}{also}"

@@ -1,0 +1,153 @@
+"""How a model is run: phase, batch, sequence, parallelism, data type; and what divides by what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from numbers import Integral
+from typing import Literal, TypedDict, get_args
+
+from wastenot.errors import BadInputError
+from wastenot.suggest import suggestion
+from wastenot.workloads.kernel import DTYPE_BYTES
+from wastenot.workloads.models import Model
+
+Phase = Literal["training", "prefill", "decode"]
+Attention = Literal["unfused", "flash"]
+Optimizer = Literal["none", "adamw"]
+
+PHASES: tuple[Phase, ...] = get_args(Phase)
+ATTENTIONS: tuple[Attention, ...] = get_args(Attention)
+OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
+
+_MOST = 2**24  # of a size; beyond lies a slip of the keyboard, and numbers that no float holds
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a model is run on one GPU of a tensor-parallel group.
+
+    Attributes:
+        phase: a training iteration, the prefill of prompts, or one decoding step.
+        batch: sequences at once on the group.
+        sequence: tokens of each; in decoding those attended to, which the key-value cache holds.
+        tensor_parallel: GPUs that share each matrix product.
+        sequence_parallel: whether these GPUs also share what tensor parallelism leaves whole (norms, residuals,
+            embedding, loss), along the sequence (Megatron-LM).
+        dtype: of activations and weights.
+        attention: ``unfused``, scores in memory, as in the paper; or ``flash``, one kernel.
+        optimizer: whether a training iteration ends with an optimizer pass.
+    """
+
+    phase: Phase = "training"
+    batch: int = 40
+    sequence: int = 1024
+    tensor_parallel: int = 1
+    sequence_parallel: bool = False
+    dtype: str = "bf16"
+    attention: Attention = "unfused"
+    optimizer: Optimizer = "none"
+
+    def check(self, model: Model) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            BadInputError: a word that is not one of the choices, a size that is not a positive whole number, or one
+                that does not divide as it must.
+        """
+        _check_choice("phase", self.phase, PHASES)
+        _check_choice("dtype", self.dtype, tuple(DTYPE_BYTES))
+        _check_choice("attention", self.attention, ATTENTIONS)
+        _check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        _check_size("batch", self.batch)
+        _check_size("sequence", self.sequence)
+        _check_size("tensor-parallel", self.tensor_parallel)
+        if self.optimizer != "none" and self.phase != "training":
+            raise BadInputError(f"--optimizer {self.optimizer}: goes with training only, not with {self.phase}")
+        self._check_tensor_parallel(model)
+        if self.sequence_parallel:
+            self._check_sequence_parallel()
+
+    def _check_tensor_parallel(self, model: Model) -> None:
+        degree = self.tensor_parallel
+        for what, size in (
+            ("heads", model.heads),
+            ("key-value heads", model.groups),
+            ("columns of the feed-forward layer", model.hidden),
+        ):
+            if size % degree:
+                allowed = tensor_parallel_degrees(model)
+                nearest = min(allowed, key=lambda each: abs(each - degree))
+                raise BadInputError(
+                    f"--tensor-parallel {degree}: does not divide {model.name}'s {size:,} {what}; "
+                    f"the nearest that does is {nearest}. There are: {', '.join(map(str, allowed))}"
+                )
+
+    def _check_sequence_parallel(self) -> None:
+        degree = self.tensor_parallel
+        if degree == 1:
+            raise BadInputError("--sequence-parallel: needs a --tensor-parallel of at least 2")
+        name, size = ("batch", self.batch) if self.phase == "decode" else ("sequence", self.sequence)
+        if size % degree:
+            raise BadInputError(f"--sequence-parallel: --{name} {size:,} does not divide by --tensor-parallel {degree}")
+
+    @property
+    def rows(self) -> int:
+        """Tokens that go through the model at once."""
+        return self.batch if self.phase == "decode" else self.batch * self.sequence
+
+
+class ShapeOptions(TypedDict, total=False):
+    """The fields of :class:`Shape`, each of which may be left out."""
+
+    phase: Phase
+    batch: int
+    sequence: int
+    tensor_parallel: int
+    sequence_parallel: bool
+    dtype: str
+    attention: Attention
+    optimizer: Optimizer
+
+
+def default_batch(phase: Phase) -> int:
+    """Sequences at once unless said otherwise: the paper's 40 in training, common serving sizes elsewhere."""
+    return {"training": 40, "prefill": 4, "decode": 64}.get(phase, 40)
+
+
+def tensor_parallel_degrees(model: Model) -> tuple[int, ...]:
+    """Degrees by which a model can be split."""
+    common = gcd(model.heads, model.groups, model.hidden)
+    return tuple(degree for degree in range(1, common + 1) if common % degree == 0)
+
+
+def name_of(model: Model, shape: Shape) -> str:
+    """A name that says how a model is run, leaving out what is the default for its phase."""
+    default = Shape(phase=shape.phase, batch=default_batch(shape.phase))
+    parts = [model.name]
+    if shape.phase != "training":
+        parts.append(shape.phase)
+    if shape.batch != default.batch:
+        parts.append(f"batch{shape.batch}")
+    if shape.sequence != default.sequence:
+        parts.append(f"seq{shape.sequence}")
+    if shape.tensor_parallel > 1:
+        parts.append(f"tp{shape.tensor_parallel}" + ("sp" if shape.sequence_parallel else ""))
+    if shape.dtype != default.dtype:
+        parts.append(shape.dtype)
+    if shape.attention != default.attention:
+        parts.append(shape.attention)
+    if shape.optimizer != default.optimizer:
+        parts.append(shape.optimizer)
+    return "-".join(parts)
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise BadInputError(f"--{name} '{value}': {suggestion(value, choices)}")
+
+
+def _check_size(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= value <= _MOST:
+        nearest = f"; the nearest is {1 if value < 1 else _MOST}" if isinstance(value, Integral) else ""
+        raise BadInputError(f"--{name} {value}: must be a whole number from 1 to {_MOST:,}{nearest}")

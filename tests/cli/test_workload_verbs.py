@@ -1,0 +1,76 @@
+"""The verbs on workloads, as a user runs them."""
+
+import json
+
+import pytest
+
+from tests.cli.test_verbs import GOLDEN, close
+
+JSON_VERBS = {
+    "workloads": ("workloads",),
+    "workload_training": ("workload", "gpt3-xl", "--device", "sim:rtx-3080-ti"),
+    "workload_decode": ("workload", "llama-8b", "--phase", "decode", "--tensor-parallel", "2", "--attention", "flash"),
+}
+
+
+@pytest.mark.parametrize("name", JSON_VERBS)
+def test_json_is_one_document_as_it_was_agreed(wastenot, name):
+    ran = wastenot(*JSON_VERBS[name], "--json")
+    assert (ran.code, ran.err) == (0, "")
+    golden = GOLDEN / f"{name}.json"
+    if not golden.exists():
+        golden.write_text(ran.out)
+        pytest.fail(f"{golden} was missing and is made: look at it")
+    close(json.loads(ran.out), json.loads(golden.read_text()))
+
+
+def test_options_reach_the_workload(wastenot):
+    arguments = (
+        "--batch", "8", "--sequence", "512", "--tensor-parallel", "4", "--sequence-parallel", "--dtype", "fp16",
+        "--attention", "flash", "--optimizer", "adamw",
+    )  # fmt: skip
+    document = json.loads(wastenot("workload", "gpt3-small", *arguments, "--json").out)
+    assert document["workload"] == "gpt3-small-batch8-seq512-tp4sp-fp16-flash-adamw"
+    assert document["device"] is None and {kernel["bound"] for kernel in document["kernels"]} == {None}
+    total = sum(kernel["count"] * kernel["flops"] for kernel in document["kernels"])
+    assert document["flops"] == pytest.approx(total)
+
+
+def test_kernels_for_people(wastenot):
+    text = wastenot("workload", "gpt3-xl", "--device", "h200").out
+    for part in (
+        "embedding backward", "qkv_gemm", "40960×6144×2048", "640 of 1024×1024×128", "Bias reduce", "compute", "memory",
+        "897 calls of 46 kernels", "347.4", "1.32 B parameters", "989.5 TFLOP/s in bf16",
+    ):  # fmt: skip
+        assert part in text, part
+    assert "bound" not in wastenot("workload", "gpt3-xl").out
+
+
+def test_models_for_people(wastenot):
+    text = wastenot("workloads").out
+    for part in ("gpt3-small", "125 M", "gpt3-175b", "llama-1b", "70.55 B"):
+        assert part in text, part
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["workload"], "NAME"),
+        (["workload", "gpt3-xll"], "did you mean 'gpt3-xl'"),
+        (["workload", "gpt3-xl", "--batch", "0"], "--batch 0"),
+        (["workload", "gpt3-xl", "--batch", "many"], "--batch"),
+        (["workload", "gpt3-xl", "--sequence", "-1"], "--sequence -1"),
+        (["workload", "gpt3-xl", "--tensor-parallel", "5"], "nearest that does is 4"),
+        (["workload", "gpt3-xl", "--sequence-parallel"], "--tensor-parallel"),
+        (["workload", "gpt3-xl", "--phase", "train"], "did you mean 'training'"),
+        (["workload", "gpt3-xl", "--dtype", "fp61"], "did you mean 'fp16'"),
+        (["workload", "gpt3-xl", "--attention", "fused"], "did you mean 'unfused'"),
+        (["workload", "gpt3-xl", "--optimizer", "sgd"], "none, adamw"),
+        (["workload", "gpt3-xl", "--phase", "prefill", "--optimizer", "adamw"], "training only"),
+        (["workload", "gpt3-xl", "--device", "sim:h20"], "did you mean 'h200'"),
+        (["workload", "gpt3-xl", "--device", "nvidia:0"], "rtx-3080-ti"),
+        (["workloads", "gpt3-xl"], "gpt3-xl"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line(wastenot, arguments, says):
+    assert says in wastenot.refuse(*arguments)
