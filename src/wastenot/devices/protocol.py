@@ -161,6 +161,10 @@ class Run(Protocol):
 class Launcher(Protocol):
     """Running tasks."""
 
+    def can_run(self, task: Task, setting: Setting) -> bool:
+        """Whether nothing is known to stop a task from running at a setting."""
+        ...
+
     def start(self, task: Task) -> AbstractContextManager[Run]:
         """Run a task back to back until the context is left.
 

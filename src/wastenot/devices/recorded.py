@@ -10,7 +10,7 @@ from wastenot.devices.protocol import Identity, Task
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.physics import OperatingPoint
-from wastenot.devices.simulated.preset import CounterModel, Noise, SensorModels, Switching, Thermal
+from wastenot.devices.simulated.preset_parts import CounterModel, Noise, SensorModels, Switching, Thermal
 from wastenot.devices.simulated.sensors import SimulatedSensors
 from wastenot.errors import CannotRunError, ClocksRefusedError
 from wastenot.planning.costs import Costs, combine_repeats

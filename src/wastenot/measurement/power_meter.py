@@ -98,7 +98,10 @@ class CounterMeter:
         lap_s = np.diff(moments)
         scatter = np.diff(energies) / lap_s - power
         expected = power**2 * (timing[1:] ** 2 + timing[:-1] ** 2) / lap_s**2
-        excess = float(np.sum((scatter**2) * lap_s - expected * lap_s)) / (len(lap_s) - 1)
+        free = len(lap_s) - 1
+        excess = float(np.sum((scatter**2) * lap_s - expected * lap_s)) / free
+        if free > 2:
+            excess *= free / (free - 2)  # variance of Student's t: from few laps the scatter itself is not well known
         return MeanPower(power, math.sqrt(edge_variance + max(excess, 0.0) / whole_s), whole_s)
 
     def _next_edge(self) -> Edge:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
@@ -53,6 +54,15 @@ class SweepOutcome:
     drifted: list[str] = field(default_factory=list)
     out_of_time: bool = False
 
+    def add(self, other: SweepOutcome) -> None:
+        """Take in what became of a further part."""
+        self.measured += other.measured
+        self.found += other.found
+        for reason, count in other.skipped.items():
+            self.skipped[reason] = self.skipped.get(reason, 0) + count
+        self.drifted += other.drifted
+        self.out_of_time |= other.out_of_time
+
 
 def sweep_points(kernels: int, settings: Sequence[Setting]) -> list[Point]:
     """All points of a sweep: the baselines, half of the settings, the baselines, the other half, the baselines."""
@@ -72,9 +82,8 @@ def run_points(
     points: Sequence[Point],
     *,
     method: Method,
-    progress: Progress | None = None,
-    budget_s: float | None = None,
-    stop: Callable[[], bool] = lambda: False,
+    progress: Progress,
+    ends_s: float = math.inf,
 ) -> SweepOutcome:
     """Measure points one after another and keep each; those that the study has already are passed over.
 
@@ -84,26 +93,20 @@ def run_points(
         recorder: of the study.
         points: to measure, in order.
         method: how.
-        progress: who is told.
-        budget_s: device time after which no further point is begun.
-        stop: asked before each point whether to end here.
+        progress: who is told of every point; the caller has told it how many there are.
+        ends_s: the device's time after which no further point is begun.
 
     Raises:
         StudyError: the study cannot be written; what was measured before is kept.
         DeviceError: the device no longer measures.
     """
-    progress = progress or Silent()
     outcome = SweepOutcome()
-    began_s = device.time.now_s()
     todo = [point for point in points if recorder.done[tasks[point.kernel].name, point.setting] <= point.repeat]
     outcome.found = len(points) - len(todo)
-    progress.begin(len(points), outcome.found)
     baselines: dict[int, Measurement] = {}
     try:
         for point in todo:
-            if stop():
-                break
-            if budget_s is not None and device.time.now_s() - began_s >= budget_s:
+            if device.time.now_s() >= ends_s:
                 outcome.out_of_time = True
                 break
             task = tasks[point.kernel]
@@ -155,13 +158,18 @@ def measure_sweep(
         StudyError: the study cannot be written; what was measured before is kept.
         DeviceError: the device does not measure.
     """
-    points = sweep_points(len(units.kernels), settings)
+    progress = progress or Silent()
+    ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
+    can_run = device.launcher.can_run
+    points = [
+        point for point in sweep_points(len(units.kernels), settings) if can_run(units.tasks[point.kernel], point.setting)
+    ]
     with recording(device, units, study) as recorder:
-        if any(recorder.done[units.tasks[point.kernel].name, point.setting] <= point.repeat for point in points):
+        done = sum(recorder.done[units.tasks[point.kernel].name, point.setting] > point.repeat for point in points)
+        progress.begin(len(points), done)
+        if done < len(points):
             warm_up(device, units.tasks[0])
-        return run_points(
-            device, units.tasks, recorder, points, method=method or Method(), progress=progress, budget_s=budget_s
-        )
+        return run_points(device, units.tasks, recorder, points, method=method or Method(), progress=progress, ends_s=ends_s)
 
 
 def recording(device: Device, units: Units, study: Study) -> AbstractContextManager[Recorder]:
@@ -207,9 +215,7 @@ def _watch(
     ):
         if abs(now - was) > max(_DRIFT * was, _DRIFT_ERRORS * error):
             outcome.drifted.append(found.task)
-            progress.say(
-                f"drift: {what} of '{found.task}' at auto changed by {now / was - 1:+.1%} since the first round"
-            )
+            progress.say(f"drift: {what} of '{found.task}' at auto changed by {now / was - 1:+.1%} since the first round")
 
 
 def check_measures(device: Device) -> None:

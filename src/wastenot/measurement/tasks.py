@@ -55,9 +55,7 @@ def units_of(workload: Workload, granularity: Granularity = "kernel") -> Units:
 def units_by_name(workload: str, kernels: Sequence[Kernel]) -> Units:
     """Kernels that are known by name only, for devices that know them: recordings and calibrated simulated GPUs."""
     specs = [
-        KernelSpec(
-            kernel.name, kernel.name, "other", (), 0.0, 0.0, 0.0, kernel.pass_name or "", kernel.block, kernel.count
-        )
+        KernelSpec(kernel.name, kernel.name, "other", (), 0.0, 0.0, 0.0, kernel.pass_name or "", kernel.block, kernel.count)
         for kernel in kernels
     ]
     return Units(workload, tuple(kernels), tuple(map(Task.of_kernel, specs)))

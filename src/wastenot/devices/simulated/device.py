@@ -122,6 +122,15 @@ class SimulatedLauncher:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    def can_run(self, task: Task, setting: Setting) -> bool:
+        """Whether the physics knows the task at the setting."""
+        try:
+            self._engine.physics.check(setting)
+            self._engine.physics.operating_point(task, setting, self._engine.temperature_c)
+        except DeviceError:
+            return False
+        return True
+
     @contextmanager
     def start(self, task: Task) -> Iterator[Run]:
         """Run a task until the context is left."""

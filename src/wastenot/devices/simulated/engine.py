@@ -19,7 +19,7 @@ import numpy as np
 
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.physics import OperatingPoint, Physics
-from wastenot.devices.simulated.preset import Noise, Switching, Thermal
+from wastenot.devices.simulated.preset_parts import Noise, Switching, Thermal
 from wastenot.setting import AUTO, Setting
 
 _STEP_S = 0.5  # longest time for which the temperature is taken as constant

@@ -20,6 +20,7 @@ Guerreiro et al. (HPCA 2018) and AccelWattch (MICRO 2021); the p-norm stands for
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -125,8 +126,13 @@ def voltage(device: DeviceParameters, core_mhz: ArrayLike) -> Array:
     clocks = np.asarray(device.voltage_clocks_mhz)
     if len(clocks) == 1:
         return np.ones_like(np.asarray(core_mhz, dtype=float))
-    curve = PchipInterpolator(clocks, np.asarray(device.voltage_ratio))
+    curve = _voltage_curve(device.voltage_clocks_mhz, device.voltage_ratio)
     return np.asarray(curve(np.clip(core_mhz, clocks[0], clocks[-1])))
+
+
+@lru_cache(maxsize=64)
+def _voltage_curve(clocks_mhz: tuple[float, ...], ratio: tuple[float, ...]) -> PchipInterpolator:
+    return PchipInterpolator(np.asarray(clocks_mhz), np.asarray(ratio))
 
 
 def time_s(device: DeviceParameters, kernel: KernelParameters, core_mhz: ArrayLike, memory_mhz: ArrayLike) -> Array:
@@ -154,7 +160,11 @@ def time_s(device: DeviceParameters, kernel: KernelParameters, core_mhz: ArrayLi
 
 
 def demanded_power_w(
-    device: DeviceParameters, kernel: KernelParameters, core_mhz: ArrayLike, memory_mhz: ArrayLike
+    device: DeviceParameters,
+    kernel: KernelParameters,
+    core_mhz: ArrayLike,
+    memory_mhz: ArrayLike,
+    call_s: Array | None = None,
 ) -> Array:
     """Average power that the kernel would draw, run back to back, if there were no power limit.
 
@@ -163,6 +173,7 @@ def demanded_power_w(
         kernel: the kernel (or kernels).
         core_mhz: core clocks in effect, MHz.
         memory_mhz: memory clocks in effect, MHz.
+        call_s: time of one call there, where the caller knows it already.
 
     Returns:
         Watts, in the broadcast shape.
@@ -173,12 +184,19 @@ def demanded_power_w(
     clock = np.asarray(kernel.clock_w) * v**2 * core_ratio(device, core_mhz)
     per_call = np.asarray(kernel.work_j) * v**2
     per_call = per_call + np.asarray(kernel.memory_j) * by_memory_state(device, memory_mhz, device.byte_energy_factor)
-    return base + leakage + clock + per_call / time_s(device, kernel, core_mhz, memory_mhz)
+    taken = time_s(device, kernel, core_mhz, memory_mhz) if call_s is None else call_s
+    return base + leakage + clock + per_call / taken
 
 
-def power_w(device: DeviceParameters, kernel: KernelParameters, core_mhz: ArrayLike, memory_mhz: ArrayLike) -> Array:
+def power_w(
+    device: DeviceParameters,
+    kernel: KernelParameters,
+    core_mhz: ArrayLike,
+    memory_mhz: ArrayLike,
+    call_s: Array | None = None,
+) -> Array:
     """Average power at clocks that are in effect: the demanded power, kept smoothly below the power limit, in watts."""
-    demanded = demanded_power_w(device, kernel, core_mhz, memory_mhz)
+    demanded = demanded_power_w(device, kernel, core_mhz, memory_mhz, call_s)
     if device.power_limit_w is None:
         return demanded
     limit = np.asarray(device.power_limit_w)

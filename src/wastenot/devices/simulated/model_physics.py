@@ -61,9 +61,7 @@ class ModelPhysics:
         clocks = self.preset.clocks
         if setting.memory_mhz is not None and setting.memory_mhz not in clocks.memory_mhz:
             have = ", ".join(f"{clock:g}" for clock in clocks.memory_mhz)
-            raise ClocksRefusedError(
-                f"{self.preset.name}: no memory clock of {setting.memory_mhz:g} MHz; it has {have}"
-            )
+            raise ClocksRefusedError(f"{self.preset.name}: no memory clock of {setting.memory_mhz:g} MHz; it has {have}")
         if setting.core_mhz is not None and setting.core_mhz not in clocks.core_mhz:
             raise ClocksRefusedError(
                 f"{self.preset.name}: no core clock of {setting.core_mhz:g} MHz; it has {clocks.core_from_mhz:g} to "

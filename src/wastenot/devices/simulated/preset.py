@@ -5,147 +5,32 @@ Read with validation: a missing or impossible value is refused with its field an
 
 from __future__ import annotations
 
-import math
 import os
 import tomllib
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
+from wastenot.devices.simulated.parameter_check import check_parameters
+from wastenot.devices.simulated.preset_parts import (
+    Noise,
+    NotNegative,
+    Part,
+    Positive,
+    SensorModels,
+    Switching,
+    Thermal,
+)
 from wastenot.errors import BadInputError
-from wastenot.setting import Setting
 from wastenot.suggest import suggestion
 
 SCHEMA = "wastenot.gpu/1"
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Thermal(_Part):
-    """A GPU that warms with a single time constant: dT/dt = (ambient + resistance · power − T) / time constant.
-
-    Attributes:
-        ambient_c: temperature with no power at all.
-        resistance_c_per_w: degrees above that for each watt, in the end.
-        time_constant_s: after which 63 % of a change is done.
-        leakage_per_c: share by which leakage grows with each degree.
-        reference_c: temperature at which the power model is stated.
-        limit_c: temperature above which the clocks are lowered to hold it.
-    """
-
-    ambient_c: Annotated[float, Field(ge=-50, le=80)]
-    resistance_c_per_w: NotNegative
-    time_constant_s: Positive
-    leakage_per_c: NotNegative
-    reference_c: Annotated[float, Field(ge=-50, le=120)]
-    limit_c: Annotated[float, Field(ge=30, le=130)]
-
-    def after(self, temperature_c: float, power_w: float, seconds: float) -> float:
-        """Temperature after some time at constant power."""
-        end = self.ambient_c + self.resistance_c_per_w * power_w
-        return end + (temperature_c - end) * math.exp(-seconds / self.time_constant_s)
-
-
-class Switching(_Part):
-    """How late requested clocks arrive; the target matters most (Velicka et al., IPDPSW 2025).
-
-    Attributes:
-        core_s: (core clock, latency) pairs by rising clock; between them it is interpolated; auto is the highest.
-        memory_s: latency of a change of memory clock.
-        jitter: standard deviation of the logarithm of the latency.
-    """
-
-    core_s: tuple[tuple[Positive, NotNegative], ...] = ()
-    memory_s: NotNegative = 0.0
-    jitter: NotNegative = 0.0
-
-    def latency_s(self, before: Setting, after: Setting) -> float:
-        """Mean latency of a change."""
-        memory = self.memory_s if before.memory_mhz != after.memory_mhz else 0.0
-        if not self.core_s:
-            return memory
-        import numpy as np
-
-        clocks, latencies = zip(*self.core_s, strict=True)
-        target = clocks[-1] if after.core_mhz is None else after.core_mhz
-        return max(memory, float(np.interp(target, clocks, latencies)))
-
-
-class Noise(_Part):
-    """How runs of the same task at the same setting differ: standard deviations of logarithms.
-
-    Attributes:
-        run_time: of the time of a call, from run to run.
-        run_power: of the power, from run to run.
-    """
-
-    run_time: NotNegative = 0.0
-    run_power: NotNegative = 0.0
-
-
-class CounterModel(_Part):
-    """An energy counter.
-
-    Attributes:
-        period_s: between its steps.
-        read_s: what a read costs.
-        gain: it reads this times the truth.
-        noise_w: standard deviation of the power that each step stands for.
-        quantum_j: of its readings.
-    """
-
-    period_s: Positive
-    read_s: NotNegative = 0.0
-    gain: Positive = 1.0
-    noise_w: NotNegative = 0.0
-    quantum_j: Positive = 0.001
-
-
-class GaugeModel(_Part):
-    """A power gauge.
-
-    Attributes:
-        period_s: between its readings.
-        window_s: that a reading averages.
-        delay_s: between the window's end and the reading.
-        read_s: what a read costs.
-        gain: it reads this times the truth.
-        noise_w: standard deviation of a reading.
-    """
-
-    period_s: Positive
-    window_s: Positive
-    delay_s: NotNegative = 0.0
-    read_s: NotNegative = 0.0
-    gain: Positive = 1.0
-    noise_w: NotNegative = 0.0
-
-
-class SensorModels(_Part):
-    """The sensors of a device; a missing one cannot be read.
-
-    Attributes:
-        energy: the counter.
-        power: the gauge.
-        clock_period_s: between samples of the clocks that it tells; 0 for at once.
-        clock_read_s: what reading them costs.
-    """
-
-    energy: CounterModel | None = None
-    power: GaugeModel | None = None
-    clock_period_s: NotNegative = 0.0
-    clock_read_s: NotNegative = 0.0
-
-
-class Moved(_Part):
+class Moved(Part):
     """Pairs that do not arrive as asked: with a core clock above ``core_above_mhz`` the memory runs at ``to_memory_mhz``."""
 
     memory_mhz: Positive
@@ -153,7 +38,7 @@ class Moved(_Part):
     to_memory_mhz: Positive
 
 
-class ClockTable(_Part):
+class ClockTable(Part):
     """Clocks that may be asked for.
 
     Attributes:
@@ -187,7 +72,7 @@ class ClockTable(_Part):
         return tuple(self.core_from_mhz + step * self.core_step_mhz for step in range(steps + 1))
 
 
-class OpTraits(_Part):
+class OpTraits(Part):
     """From a kernel's FLOPs and bytes to what it asks of this GPU, by operation.
 
     Attributes:
@@ -211,7 +96,7 @@ class OpTraits(_Part):
     byte_j: NotNegative
 
 
-class KernelTraits(_Part):
+class KernelTraits(Part):
     """What one kernel, fitted to measurements, asks of the GPU; see :class:`KernelParameters`."""
 
     core_s: NotNegative
@@ -229,7 +114,7 @@ class KernelTraits(_Part):
         return KernelParameters(**self.model_dump())
 
 
-class Preset(_Part):
+class Preset(Part):
     """A simulated GPU.
 
     Attributes:
@@ -253,7 +138,7 @@ class Preset(_Part):
     clocks: ClockTable
     power_limits_w: tuple[Positive, Positive]
     idle_w: Positive
-    parameters: DeviceParameters
+    parameters: Annotated[DeviceParameters, AfterValidator(check_parameters)]
     kernels: dict[str, KernelTraits] = {}
     ops: dict[str, OpTraits] = {}
     thermal: Thermal
@@ -296,7 +181,8 @@ def parse_preset(content: bytes, where: str) -> Preset:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"])) or "file"
-        raise BadInputError(f"{where}: {field}: {first['msg']}; mend the field, or calibrate anew") from error
+        what = first["msg"].removeprefix("Value error, ")
+        raise BadInputError(f"{where}: {field}: {what}; mend the field, or calibrate anew") from error
 
 
 def preset_names() -> list[str]:

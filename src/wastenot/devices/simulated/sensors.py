@@ -8,7 +8,7 @@ import numpy as np
 
 from wastenot.devices.protocol import InEffect
 from wastenot.devices.simulated.engine import Engine
-from wastenot.devices.simulated.preset import CounterModel, GaugeModel, SensorModels
+from wastenot.devices.simulated.preset_parts import CounterModel, GaugeModel, SensorModels
 
 
 class SimulatedSensors:

@@ -1,0 +1,137 @@
+"""What every device must do. One suite; the simulated GPU is the reference."""
+
+import numpy as np
+import pytest
+
+from wastenot.devices.open import open_device
+from wastenot.devices.simulated.preset import preset_names
+from wastenot.errors import CannotRunError, ClocksRefusedError
+from wastenot.measurement.energy import Method, measure
+from wastenot.measurement.tasks import find_units
+from wastenot.setting import AUTO, Setting
+from wastenot.study.exchange import import_sweep
+
+TOY = "sim:tests/toy.toml"
+RECORDED_ROWS = """kernel,count,core_mhz,memory_mhz,time_s,energy_j
+gemm,2,,,0.010,3.0
+gemm,2,1500,9501,0.011,2.5
+gemm,2,900,9501,0.015,2.2
+copy,3,,,0.001,0.2
+copy,3,1500,9501,0.001,0.15
+"""
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recording")
+    (folder / "sweep.csv").write_text(RECORDED_ROWS)
+    import_sweep(folder / "sweep.csv", folder / "study.db", device="a card")
+    return f"recorded:{folder / 'study.db'}"
+
+
+@pytest.fixture(params=[TOY, "recorded", *(f"sim:{name}" for name in preset_names())])
+def name(request, recording):
+    return recording if request.param == "recorded" else request.param
+
+
+@pytest.fixture
+def device(name):
+    return open_device(name, seed=3)
+
+
+@pytest.fixture
+def tasks(name):
+    return find_units("sweep" if name.startswith("recorded") else "gpt3-small", name).tasks
+
+
+def test_it_says_which_it_is(device, name):
+    identity = device.identity
+    assert identity.name == name and identity.model and identity.unique_id and identity.driver and identity.label
+    assert identity.origin == ("measured" if name.startswith("recorded") else "simulated")
+
+
+def test_states_rise_and_can_be_asked_for(device):
+    states = device.clocks.states()
+    assert list(states) == sorted(states) and all(list(cores) == sorted(set(cores)) and cores for cores in states.values())
+    memory = next(reversed(states))
+    device.clocks.request(Setting(states[memory][-1], memory))
+    device.clocks.release()
+
+
+@pytest.mark.parametrize("setting", [Setting(1.0, None), Setting(None, 123.0), Setting(9e9, 9e9), Setting(power_limit_w=1.0)])
+def test_what_it_does_not_have_is_refused_and_changes_nothing(device, tasks, setting):
+    with pytest.raises(ClocksRefusedError):
+        device.clocks.request(setting)
+    before = measure(device, tasks[0], AUTO, Method(0.5, 1.0))
+    device.clocks.release()
+    after = measure(device, tasks[0], AUTO, Method(0.5, 1.0))
+    assert after.time_s == pytest.approx(before.time_s, rel=0.02)
+
+
+def test_time_passes_only_forward(device):
+    moments = [device.time.now_s()]
+    for pause in (0.0, 0.001, 0.5):
+        device.time.sleep(pause)
+        moments.append(device.time.now_s())
+    assert moments == sorted(moments) and moments[-1] - moments[0] >= 0.501
+
+
+def test_energy_grows_with_the_work_done(device, tasks):
+    with device.launcher.start(tasks[0]) as run:
+        device.time.sleep(0.5)
+        first = device.sensors.energy_j()
+        for _ in range(20):
+            device.time.sleep(0.05)
+            run.feed()
+        second = device.sensors.energy_j()
+    if first is None:
+        assert device.sensors.power_w() is not None
+    else:
+        assert second > first
+
+
+def test_laps_are_whole_calls_and_known_at_the_end(device, tasks):
+    with device.launcher.start(tasks[0]) as run:
+        for _ in range(4):
+            run.mark()
+            device.time.sleep(0.4)
+            run.feed()
+        run.mark()
+    assert 1 <= len(run.laps) <= 4
+    each = [lap.seconds / lap.calls for lap in run.laps]
+    assert all(lap.calls >= 1 for lap in run.laps)
+    assert np.ptp(each) <= 0.05 * np.mean(each)
+    assert sum(lap.seconds for lap in run.laps) <= 1.7
+
+
+def test_lower_clocks_are_slower_and_draw_less(device, tasks):
+    memory = max(device.clocks.states())
+    cores = device.clocks.states()[memory]
+    found = []
+    for core in (cores[0], cores[-1]):
+        found.append(measure(device, tasks[0], Setting(core, memory), Method(1.0, 2.0)))
+    device.clocks.release()
+    slow, fast = found
+    assert slow.time_s >= fast.time_s * 0.999
+    assert slow.energy_j / slow.time_s < fast.energy_j / fast.time_s
+
+
+def test_a_task_it_does_not_know_is_refused(device):
+    from wastenot.measurement.tasks import units_by_name
+    from wastenot.study.sweep import Kernel
+
+    unknown = units_by_name("x", [Kernel("no such kernel", 1)]).tasks[0]
+    with pytest.raises(CannotRunError, match="no such kernel"), device.launcher.start(unknown):
+        pass
+
+
+def test_sensors_give_none_or_numbers_that_make_sense(device, tasks):
+    with device.launcher.start(tasks[0]):
+        device.time.sleep(2.0)
+        readings = device.sensors
+        assert readings.energy_j() is None or readings.energy_j() >= 0
+        assert readings.power_w() is None or readings.power_w() > 0
+        assert readings.temperature_c() is None or 0 < readings.temperature_c() < 120
+        assert readings.throttled_s() is None or readings.throttled_s() >= 0
+        clocks = readings.clocks()
+        assert clocks.core_mhz is None or np.isnan(clocks.core_mhz) or clocks.core_mhz > 0
