@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from wastenot.cli import plan_verbs, study_verbs, sweep_verb, workload_verbs
+from wastenot.cli import calibrate_verb, plan_verbs, study_verbs, sweep_verb, workload_verbs
 from wastenot.errors import WastenotError
 
 DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
@@ -28,6 +28,7 @@ app.command("import")(study_verbs.import_)
 app.command("show")(study_verbs.show)
 app.command("export")(study_verbs.export)
 app.command("sweep")(sweep_verb.sweep)
+app.command("calibrate")(calibrate_verb.calibrate)
 app.command("plan")(plan_verbs.plan)
 app.command("frontier")(plan_verbs.frontier)
 app.command("compare")(plan_verbs.compare)

@@ -153,6 +153,11 @@ class Run(Protocol):
         ...
 
     @property
+    def completed(self) -> int:
+        """Whole calls since the first mark that have ended by now."""
+        ...
+
+    @property
     def laps(self) -> tuple[Lap, ...]:
         """Laps between marks, those without a whole call left out; known when the run has ended."""
         ...

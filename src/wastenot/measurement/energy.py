@@ -16,6 +16,7 @@ from wastenot.setting import Setting
 _LEAST_LAPS = 5
 _CLOCK_MISSED_MHZ = 20.0  # a core clock so far below what was asked for has not arrived
 _DRIFT_C = 3.0
+_LONGEST_CALL_S = 600.0  # how long to wait for a call that outlasts the window
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Method:
 
     Attributes:
         warm_up_s: for which the task runs at the setting before it is measured.
-        window_s: longest time to measure.
+        window_s: longest time to measure, but at least one whole call.
         relative_error: stop earlier once the energy's standard error is this share of it; 0 for never.
     """
 
@@ -97,7 +98,7 @@ def measure(device: Device, task: Task, setting: Setting, method: Method | None 
         pass_time(device, method.warm_up_s, run.feed)
         observed = _observe(device, run, method)
     if not run.laps:
-        raise DeviceError(f"{task.name}: not one whole call in a window of {method.window_s:g} s; measure for longer")
+        raise DeviceError(f"{task.name}: not one whole call in {_LONGEST_CALL_S:g} s; take a smaller kernel")
     return _conclude(task, setting, run, observed)
 
 
@@ -129,7 +130,8 @@ def _observe(device: Device, run: Run, method: Method) -> _Observed:
         clocks.append(sensors.clocks())
         mean = meter.mean()
         progress = Progress(device.time.now_s() - began_s, mean.error_w / mean.power_w if mean.power_w else math.inf)
-        reason = first_reason(method.criteria, progress) if laps >= _LEAST_LAPS else None
+        enough = laps >= _LEAST_LAPS and (run.completed > 0 or progress.seconds > _LONGEST_CALL_S)
+        reason = first_reason(method.criteria, progress) if enough else None
     now_throttled = sensors.throttled_s()
     return _Observed(
         mean.power_w,

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wastenot.devices.protocol import Task
+from wastenot.errors import BadInputError
 from wastenot.planning.objective import Granularity
 from wastenot.study.store import open_study
-from wastenot.study.sweep import Kernel
-from wastenot.workloads.build import build_workload
+from wastenot.study.sweep import Kernel, Sweep
+from wastenot.workloads.build import build_workload, workload_named
 from wastenot.workloads.kernel import KernelSpec, Workload
 from wastenot.workloads.shape import Shape
 
@@ -76,9 +77,17 @@ def find_units(name: str, device: str, shape: Shape | None = None, granularity: 
     """
     kind, _, recording = device.partition(":")
     if kind == "recorded":
-        sweep = open_study(recording).read(None if Path(name).exists() else name)
-        return units_by_name(sweep.workload, sweep.kernels)
+        return units_of_sweep(open_study(recording).read(None if Path(name).exists() else name))
     if Path(name).exists():
-        sweep = open_study(name).read()
-        return units_by_name(sweep.workload, sweep.kernels)
+        return units_of_sweep(open_study(name).read())
     return units_of(build_workload(name, shape), granularity)
+
+
+def units_of_sweep(sweep: Sweep) -> Units:
+    """The kernels of a sweep, to be measured again: by formula where the workload's name says how they are run."""
+    try:
+        workload = workload_named(sweep.workload)
+    except BadInputError:
+        return units_by_name(sweep.workload, sweep.kernels)
+    by_formula = units_of(workload)
+    return by_formula if by_formula.kernels == sweep.kernels else units_by_name(sweep.workload, sweep.kernels)

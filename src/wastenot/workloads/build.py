@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Unpack
 
+from wastenot.errors import BadInputError
 from wastenot.workloads.gpt3 import gpt3_kernels
 from wastenot.workloads.kernel import Workload
 from wastenot.workloads.llama import llama_kernels
 from wastenot.workloads.models import MODELS, Model, find_model
-from wastenot.workloads.shape import Shape, ShapeOptions, default_batch, name_of
+from wastenot.workloads.shape import Shape, ShapeOptions, default_batch, name_of, parse_name
 from wastenot.workloads.sizes import Sizes
 
 
@@ -46,6 +47,19 @@ def build_workload(name: str, shape: Shape | None = None, **options: Unpack[Shap
     chosen.check(model)
     kernels = (gpt3_kernels if model.family == "gpt3" else llama_kernels)(Sizes(model, chosen))
     return Workload(name_of(model, chosen), kernels, _description(model, chosen))
+
+
+def workload_named(name: str) -> Workload:
+    """The workload of a name that says how its model is run, such as ``gpt3-xl-batch10-tp2``.
+
+    Raises:
+        BadInputError: no workload has that name.
+    """
+    model, shape = parse_name(name)
+    workload = build_workload(model, shape)
+    if workload.name != name:
+        raise BadInputError(f"workload '{name}': is not one by formula; the nearest is '{workload.name}'")
+    return workload
 
 
 def _description(model: Model, shape: Shape) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from math import gcd
 from numbers import Integral
 from typing import Literal, TypedDict, get_args
@@ -140,6 +141,34 @@ def name_of(model: Model, shape: Shape) -> str:
     if shape.optimizer != default.optimizer:
         parts.append(shape.optimizer)
     return "-".join(parts)
+
+
+def parse_name(name: str) -> tuple[str, Shape]:
+    """The model and the shape that :func:`name_of` gave a name; the inverse of it.
+
+    Raises:
+        BadInputError: no model and shape have that name.
+    """
+    family, _, rest = name.partition("-")
+    size, *words = rest.split("-")
+    said: dict[str, object] = {}
+    if words and words[0] in PHASES:
+        said["phase"] = words.pop(0)
+    shape = Shape(phase=said.get("phase", "training"), batch=default_batch(said.get("phase", "training")))  # type: ignore[arg-type]
+    for word in words:
+        number = re.fullmatch(r"(batch|seq|tp)(\d+)(sp)?", word)
+        if number:
+            field = {"batch": "batch", "seq": "sequence", "tp": "tensor_parallel"}[number[1]]
+            shape = replace(shape, **{field: int(number[2])}, sequence_parallel=shape.sequence_parallel or bool(number[3]))
+        elif word in DTYPE_BYTES:
+            shape = replace(shape, dtype=word)
+        elif word in get_args(Attention):
+            shape = replace(shape, attention=word)  # type: ignore[arg-type]
+        elif word in get_args(Optimizer):
+            shape = replace(shape, optimizer=word)  # type: ignore[arg-type]
+        else:
+            raise BadInputError(f"workload '{name}': '{word}' says nothing of how a model is run")
+    return f"{family}-{size}", shape
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

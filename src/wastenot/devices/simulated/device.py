@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time as wall
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -107,6 +108,13 @@ class SimulatedRun:
         """Stop the task."""
         laps = self._engine.stop(self._marks)
         self._laps = tuple(Lap(calls, seconds) for calls, seconds in laps if calls > 0)
+
+    @property
+    def completed(self) -> int:
+        """Whole calls since the first mark."""
+        if not self._marks or self._laps is not None:
+            return 0 if self._laps is None else sum(lap.calls for lap in self._laps)
+        return max(0, math.floor(self._engine.progress()) - math.ceil(self._marks[0]))
 
     @property
     def laps(self) -> tuple[Lap, ...]:

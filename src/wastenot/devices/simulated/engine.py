@@ -138,9 +138,8 @@ class Engine:
         assert run is not None
         self._running = None
         self._look()
-        bounds = [math.ceil(mark - 1e-9) for mark in marks]
-        if bounds and bounds[-1] > run.progress[-1]:  # the last call never ended
-            bounds[-1] = math.floor(run.progress[-1] + 1e-9)
+        ended = math.floor(run.progress[-1] + 1e-9)
+        bounds = [min(math.ceil(mark - 1e-9), ended) for mark in marks]
         moments = np.interp(bounds, run.progress, run.moments_s).tolist()
         return [
             (last - first, end - begin)

@@ -108,6 +108,12 @@ class KernelTraits(Part):
     work_j: NotNegative
     memory_j: NotNegative
 
+    @model_validator(mode="after")
+    def _takes_time(self) -> Self:
+        if not self.core_s + self.memory_s + self.latency_core_s + self.latency_memory_s > 0:
+            raise ValueError("core_s, memory_s and the latencies are all 0: it would take no time")
+        return self
+
     @property
     def parameters(self) -> KernelParameters:
         """The same for the model."""
@@ -139,8 +145,8 @@ class Preset(Part):
     power_limits_w: tuple[Positive, Positive]
     idle_w: Positive
     parameters: Annotated[DeviceParameters, AfterValidator(check_parameters)]
-    kernels: dict[str, KernelTraits] = {}
-    ops: dict[str, OpTraits] = {}
+    kernels: dict[str, KernelTraits] = Field(default_factory=dict)
+    ops: dict[str, OpTraits] = Field(default_factory=dict)
     thermal: Thermal
     switching: Switching
     noise: Noise

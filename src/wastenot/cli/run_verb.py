@@ -1,0 +1,108 @@
+"""``wastenot run``: sweep, plan, compare, validate and report in one go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wastenot.cli.options import (
+    AttentionOption,
+    BatchOption,
+    CurrencyOption,
+    DtypeOption,
+    OptimizerOption,
+    PhaseOption,
+    PriceOption,
+    SeedOption,
+    SequenceOption,
+    SequenceParallelOption,
+    TensorParallelOption,
+    chosen_shape,
+)
+from wastenot.cli.sweep_verb import described_outcome
+
+
+def run(
+    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="A model such as gpt3-xl.")],
+    device: Annotated[
+        str, typer.Option("--device", metavar="D", help="sim:NAME, sim:FILE.toml or recorded:STUDY.")
+    ] = "sim:rtx-3080-ti",
+    max_slowdown: Annotated[float, typer.Option("--max-slowdown", metavar="X", help="Slowdown allowed; 0.02 is 2 %.")] = 0.0,
+    core_step: Annotated[float, typer.Option("--core-step", metavar="MHZ", help="Between core clocks.")] = 210.0,
+    repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Of the validation; 0 leaves it out.")] = 10,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Folder for study, plan and report; wastenot-WORKLOAD by default.")
+    ] = None,
+    phase: PhaseOption = "training",
+    batch: BatchOption = None,
+    sequence: SequenceOption = 1024,
+    tensor_parallel: TensorParallelOption = 1,
+    sequence_parallel: SequenceParallelOption = False,
+    dtype: DtypeOption = "bf16",
+    attention: AttentionOption = "unfused",
+    optimizer: OptimizerOption = "none",
+    price_per_kwh: PriceOption = 0.15,
+    currency: CurrencyOption = "USD",
+    seed: SeedOption = 0,
+) -> None:
+    """Sweep a workload, plan it, compare, validate the plan, and write a report. Goes on where it was broken off."""
+    from wastenot.cli.output import console, say
+    from wastenot.cli.plan_text import described_comparison, described_plan
+    from wastenot.cli.plan_verbs import checked_price
+    from wastenot.cli.progress import shown_progress
+    from wastenot.devices.open import open_device
+    from wastenot.measurement.grid import Grid
+    from wastenot.measurement.sweep import check_measures, measure_sweep
+    from wastenot.measurement.tasks import find_units
+    from wastenot.planning.comparison import compare
+    from wastenot.planning.objective import Objective
+    from wastenot.planning.planner import plan as make_plan
+    from wastenot.report.data import collect
+    from wastenot.report.figures import write_figures
+    from wastenot.report.page import write_report
+    from wastenot.study.store import open_study
+
+    price = checked_price(price_per_kwh, currency)
+    goal = Objective("waste", max_slowdown)
+    shape = chosen_shape(phase, batch, sequence, tensor_parallel, sequence_parallel, dtype, attention, optimizer)
+    units = find_units(workload, device, shape)
+    target = open_device(device, seed=seed, workload=units.workload if device.startswith("recorded:") else None)
+    check_measures(target)
+    settings = Grid(core_step).settings(target.clocks.states())
+    folder = made_folder(out or Path(f"wastenot-{units.workload}"))
+    kept = open_study(folder / "study.db", create=True)
+    with shown_progress("sweep") as progress:
+        outcome = measure_sweep(target, units, kept, settings, progress=progress)
+    for line in described_outcome(outcome, units.workload, str(folder / "study.db")):
+        say(line)
+    sweep = kept.read(units.workload)
+    plan = make_plan(sweep, goal)
+    if repeats:
+        from wastenot.tuning.validate import validate
+
+        with shown_progress("validation") as progress:
+            plan = validate(target, plan, units, repeats=repeats, progress=progress)
+    plan.write(folder / "plan.json")
+    console().print(described_plan(plan, price))
+    console().print(described_comparison(compare(sweep)))
+    data = collect(sweep, plan)
+    write_report(data, folder / "report.html", price_per_kwh=price.per_kwh, currency=price.currency)
+    write_figures(data, folder / "figures")
+    say(f"{folder}: study.db, plan.json, report.html and figures/ written")
+
+
+def made_folder(folder: Path) -> Path:
+    """A folder to write to, made if it is missing.
+
+    Raises:
+        BadInputError: it cannot be made.
+    """
+    from wastenot.errors import BadInputError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(f"--out {folder}: cannot be made: {error.strerror}") from error
+    return folder

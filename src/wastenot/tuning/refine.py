@@ -1,0 +1,122 @@
+"""Measure again what a plan rests on: the finalists of every kernel and the clocks around them (paper, §9).
+
+On the card that was swept it takes the luck out of the plan; on another card of the same kind it finds that card's own
+best clocks without a sweep of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from wastenot.devices.protocol import Device
+from wastenot.errors import BadInputError
+from wastenot.measurement.energy import Method, warm_up
+from wastenot.measurement.progress import Progress, Silent
+from wastenot.measurement.sweep import Point, SweepOutcome, recording, run_points
+from wastenot.measurement.tasks import Units
+from wastenot.planning.plan import Plan
+from wastenot.planning.planner import Planner
+from wastenot.setting import AUTO, Setting
+from wastenot.study.store import Study
+from wastenot.study.sweep import Sweep
+
+
+def refine(
+    device: Device,
+    units: Units,
+    study: Study,
+    candidates: Mapping[str, Sequence[Setting]],
+    *,
+    repeats: int = 3,
+    method: Method | None = None,
+    progress: Progress | None = None,
+    budget_s: float | None = None,
+) -> SweepOutcome:
+    """Measure candidates and auto several times more, in turn, so that drift meets all of them alike.
+
+    Args:
+        device: to measure on.
+        units: what to measure.
+        study: to keep the measurements in; of the same card, or a new one for another card.
+        candidates: settings of each kernel besides auto.
+        repeats: how often to measure each.
+        method: how to measure.
+        progress: who is told.
+        budget_s: device time after which no further point is begun.
+
+    Raises:
+        BadInputError: no repeats, or a kernel without a name among the candidates.
+        StudyError: the study cannot be written; what was measured before is kept.
+        DeviceError: the device does not measure.
+    """
+    if repeats < 1:
+        raise BadInputError(f"--repeats {repeats}: must be at least 1")
+    progress = progress or Silent()
+    ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
+    wanted = [
+        (kernel, setting)
+        for kernel, task in enumerate(units.tasks)
+        for setting in dict.fromkeys((AUTO, *candidates.get(task.name, ())))
+        if device.launcher.can_run(task, setting)
+    ]
+    wanted.sort(key=lambda pair: (_order(pair[1]), pair[0]))
+    with recording(device, units, study) as recorder:
+        before = {pair: recorder.done[units.tasks[pair[0]].name, pair[1]] for pair in wanted}
+        points = [Point(*pair, before[pair] + turn) for turn in range(repeats) for pair in wanted]
+        progress.begin(len(points))
+        warm_up(device, units.tasks[0])
+        return run_points(device, units.tasks, recorder, points, method=method or Method(), progress=progress, ends_s=ends_s)
+
+
+def finalists(sweep: Sweep, plan: Plan, per_kernel: int = 3) -> dict[str, tuple[Setting, ...]]:
+    """The plan's setting of each kernel and those that come closest to it, at the price of time that the plan pays.
+
+    Args:
+        sweep: that the plan was made from.
+        plan: by kernel.
+        per_kernel: how many of each kernel.
+    """
+    planner = Planner(sweep, "kernel")
+    costs = planner.costs
+    vertices = planner.frontier.hull()
+    at = int(np.searchsorted(vertices.time_s, plan.predicted.time_s))
+    low, high = max(at - 1, 0), min(max(at, 1), len(vertices) - 1)
+    price = 0.0
+    if high > low:
+        price = float(vertices.energy_j[low] - vertices.energy_j[high]) / float(vertices.time_s[high] - vertices.time_s[low])
+    found = {}
+    for index, row in enumerate(plan.assignments):
+        rows = np.arange(costs.start[index], costs.start[index + 1])
+        value = costs.energy_j[rows] + price * costs.time_s[rows]
+        best = [costs.setting(int(rows[place])) for place in np.argsort(value, kind="stable")[:per_kernel]]
+        found[row.kernel] = tuple(dict.fromkeys((row.setting, *best)))
+    return found
+
+
+def around(setting: Setting, states: Mapping[float, Sequence[float]], step_mhz: float) -> tuple[Setting, ...]:
+    """A setting, the core clocks a step above and below it, and the same core clock at the memory clocks next to it.
+
+    Args:
+        setting: to look around; auto has nothing around it.
+        states: core clocks that the device has with each memory clock.
+        step_mhz: about how far to go in core clock; the nearest clock there is.
+    """
+    if setting.core_mhz is None or setting.memory_mhz is None or setting.memory_mhz not in states:
+        return (setting,)
+    core, memory = setting.core_mhz, setting.memory_mhz
+    found = [setting]
+    for wanted in (core - step_mhz, core + step_mhz):
+        found.append(Setting(min(states[memory], key=lambda clock: abs(clock - wanted)), memory, setting.power_limit_w))
+    memories = sorted(states)
+    place = memories.index(memory)
+    for other in memories[max(place - 1, 0) : place + 2]:
+        if core in states[other]:
+            found.append(Setting(core, other, setting.power_limit_w))
+    return tuple(dict.fromkeys(found))
+
+
+def _order(setting: Setting) -> tuple[float, float]:
+    return (-(setting.memory_mhz or math.inf), -(setting.core_mhz or math.inf))

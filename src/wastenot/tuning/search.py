@@ -1,0 +1,230 @@
+"""Search with few measurements: measure some points, fit a model, and spend the rest where it can still change the plan.
+
+Only measured points enter a plan; the model says no more than where to look next. At a price of time λ (the energy that a
+second is worth at the budget) a kernel's best setting is that of least energy + λ · time, so a point that was not measured
+is worth measuring by how far it is expected to get below the best that was (expected improvement: Jones, Schonlau and
+Welch, Journal of Global Optimization 13, 1998), times how often the kernel runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from wastenot.devices.protocol import Device
+from wastenot.errors import BadInputError
+from wastenot.frontier.knapsack import Knapsack
+from wastenot.frontier.points import FloatArray, Groups
+from wastenot.measurement.energy import Method, warm_up
+from wastenot.measurement.progress import Progress, Silent
+from wastenot.measurement.sweep import Point, SweepOutcome, recording, run_points
+from wastenot.measurement.tasks import Units
+from wastenot.planning.costs import combine_repeats
+from wastenot.setting import AUTO, Setting
+from wastenot.study.store import Study
+from wastenot.tuning.calibration.design import choose_pairs
+from wastenot.tuning.calibration.predict import Predicted, predict_costs
+
+_FIRST_POINTS = 5  # of each kernel, besides auto: the fewest from which the model can be fitted
+_ROUNDS = 7  # in which the rest is spent
+_WORTHWHILE = 1e-4  # of the iteration's energy: where less is expected of all points together, the search ends
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What has been measured of the grid; arrays of shape (kernels, settings), NaN where nothing was.
+
+    Attributes:
+        time_s: of one call.
+        energy_j: of one call.
+        auto_time_s: at auto, shape (kernels, 1).
+        auto_energy_j: at auto, shape (kernels, 1).
+        count: how often each kernel runs, shape (kernels, 1).
+        possible: which points can be measured at all.
+    """
+
+    time_s: FloatArray
+    energy_j: FloatArray
+    auto_time_s: FloatArray
+    auto_energy_j: FloatArray
+    count: FloatArray
+    possible: NDArray[np.bool_]
+
+    @property
+    def measured(self) -> NDArray[np.bool_]:
+        """Where something was measured."""
+        return ~np.isnan(self.time_s)
+
+
+def search_sweep(
+    device: Device,
+    units: Units,
+    study: Study,
+    settings: Sequence[Setting],
+    *,
+    share: float,
+    max_slowdown: float = 0.0,
+    method: Method | None = None,
+    progress: Progress | None = None,
+    budget_s: float | None = None,
+) -> SweepOutcome:
+    """Measure the points of a grid that matter for the plan of least energy within a slowdown.
+
+    Args:
+        device: to measure on.
+        units: what to measure.
+        study: to keep the measurements in; what it holds already is used.
+        settings: the grid, besides auto; both clocks of each given.
+        share: of the grid's points, auto included, that may be measured.
+        max_slowdown: that plans will be allowed.
+        method: how to measure.
+        progress: who is told.
+        budget_s: device time after which no further point is begun.
+
+    Raises:
+        BadInputError: a share that is not above 0 and at most 1, or too small for the first points.
+        StudyError: the study cannot be written; what was measured before is kept.
+        DeviceError: the device does not measure.
+    """
+    progress, method = progress or Silent(), method or Method()
+    ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
+    possible = np.array([[device.launcher.can_run(task, setting) for setting in settings] for task in units.tasks])
+    allowed = _allowed(share, possible, len(units.kernels))
+    progress.begin(allowed)
+    warm_up(device, units.tasks[0])
+    total = SweepOutcome()
+
+    with recording(device, units, study) as recorder:
+
+        def run(points: Sequence[Point]) -> bool:
+            outcome = run_points(device, units.tasks, recorder, points, method=method, progress=progress, ends_s=ends_s)
+            total.add(outcome)
+            return not outcome.out_of_time
+
+        baselines = [Point(kernel, AUTO) for kernel in range(len(units.kernels))]
+        going = run(baselines) and run(_first_points(possible, settings))
+        left = allowed - _count(recorder.done)
+        batch = max(len(units.kernels) // 4, math.ceil(left / _ROUNDS))
+        while going and left > 0:
+            known = _read(study, units, settings, possible)
+            worth = expected_improvement(known, settings, max_slowdown)
+            if worth.sum() < _WORTHWHILE * float((known.count * known.auto_energy_j).sum()):
+                break
+            points = _best_points(worth, settings, min(batch, left))
+            if not points:
+                break
+            going = run(points)
+            left = allowed - _count(recorder.done)
+    return total
+
+
+def expected_improvement(known: _Known, settings: Sequence[Setting], max_slowdown: float) -> FloatArray:
+    """What measuring each point is expected to save in an iteration, in joules at the price of time; 0 where measured.
+
+    Returns:
+        Shape (kernels, settings).
+    """
+    core = np.array([setting.core_mhz for setting in settings], dtype=np.float64)
+    memory = np.array([setting.memory_mhz for setting in settings], dtype=np.float64)
+    predicted = predict_costs(core, memory, known.time_s, known.energy_j)
+    price = price_of_time(known, predicted, max_slowdown)
+    value = known.count * (predicted.energy_j + price * predicted.time_s)
+    time_error = price * predicted.time_s * predicted.time_error
+    energy_error = predicted.energy_j * predicted.energy_error
+    # Energy is power times time: their errors go together.
+    error = known.count * np.sqrt(time_error**2 + energy_error**2 + time_error * energy_error)
+    at_auto = known.count * (known.auto_energy_j + price * known.auto_time_s)
+    found = np.where(known.measured, known.count * (known.energy_j + price * known.time_s), np.inf)
+    best = np.minimum(found.min(axis=1, keepdims=True), at_auto)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ahead = (best - value) / error
+        worth = error * (ahead * norm.cdf(ahead) + norm.pdf(ahead))
+    return np.where(known.measured | ~known.possible, 0.0, np.nan_to_num(worth))
+
+
+def price_of_time(known: _Known, predicted: Predicted, max_slowdown: float) -> float:
+    """Joules that a second is worth at the budget: the mean of that among measured points and that among all."""
+    prices = []
+    for time, energy, there in (
+        (known.time_s, known.energy_j, known.measured),
+        (predicted.time_s, predicted.energy_j, known.possible),
+    ):
+        times = np.concatenate([known.auto_time_s, np.where(there, time, np.inf)], axis=1)
+        energies = np.concatenate([known.auto_energy_j, np.where(there, energy, np.inf)], axis=1)
+        size = there.sum(axis=1) + 1
+        flat = np.isfinite(times)
+        count = np.broadcast_to(known.count, times.shape)
+        groups = Groups((count * times)[flat], (count * energies)[flat], np.concatenate([[0], np.cumsum(size)]))
+        relaxation = Knapsack(groups).relaxation
+        budget = float((known.count * known.auto_time_s).sum()) * (1.0 + max_slowdown)
+        taken = int(np.searchsorted(relaxation.reached_time_s, budget, side="right")) - 1
+        if relaxation.segments:
+            prices.append(float(relaxation.segment_rate[min(max(taken, 0), relaxation.segments - 1)]))
+    return float(np.mean(prices)) if prices else 0.0
+
+
+def _allowed(share: float, possible: NDArray[np.bool_], kernels: int) -> int:
+    if not 0.0 < share <= 1.0:
+        raise BadInputError(f"--share {share}: must be above 0 and at most 1, such as 0.3")
+    whole = int(possible.sum()) + kernels
+    least = kernels + int(np.minimum(possible.sum(axis=1), _FIRST_POINTS).sum())
+    if int(share * whole) < least:
+        raise BadInputError(
+            f"--share {share:g}: allows {int(share * whole):,} of {whole:,} points, but {least:,} are needed to begin with; "
+            f"give at least {least / whole + 5e-4:.3f}"
+        )
+    return int(share * whole)
+
+
+def _first_points(possible: NDArray[np.bool_], settings: Sequence[Setting]) -> list[Point]:
+    used: Counter[tuple[int, int]] = Counter()
+    points = []
+    for kernel, there in enumerate(possible):
+        open_to = np.flatnonzero(there)
+        pairs = [(settings[place].core_mhz or 0.0, settings[place].memory_mhz or 0.0) for place in open_to]
+        points += [Point(kernel, settings[open_to[choice]]) for choice in choose_pairs(pairs, used, _FIRST_POINTS)]
+    return _in_order(points, settings)
+
+
+def _best_points(worth: FloatArray, settings: Sequence[Setting], most: int) -> list[Point]:
+    """The most promising point of each kernel, those of most promise."""
+    best = worth.argmax(axis=1)
+    kernels = np.argsort(-worth.max(axis=1), kind="stable")[:most]
+    chosen = [Point(int(kernel), settings[best[kernel]]) for kernel in kernels if worth[kernel, best[kernel]] > 0.0]
+    return _in_order(chosen, settings)
+
+
+def _in_order(points: Sequence[Point], settings: Sequence[Setting]) -> list[Point]:
+    """Points so that clocks change rarely."""
+    place = {setting: index for index, setting in enumerate(settings)}
+    return sorted(points, key=lambda point: (place[point.setting], point.kernel))
+
+
+def _read(study: Study, units: Units, settings: Sequence[Setting], possible: NDArray[np.bool_]) -> _Known:
+    costs = combine_repeats(study.read(units.workload))
+    place = {setting: index for index, setting in enumerate(settings)}
+    shape = possible.shape
+    time, energy = np.full(shape, np.nan), np.full(shape, np.nan)
+    for row in range(len(costs.time_s)):
+        index = place.get(costs.setting(row))
+        if index is not None:
+            time[costs.kernel[row], index], energy[costs.kernel[row], index] = costs.time_s[row], costs.energy_j[row]
+    auto = costs.start[:-1]
+    return _Known(
+        time,
+        energy,
+        costs.time_s[auto][:, None],
+        costs.energy_j[auto][:, None],
+        costs.count[:, None].astype(np.float64),
+        possible,
+    )
+
+
+def _count(done: Counter[tuple[str, Setting]]) -> int:
+    return sum(times > 0 for times in done.values())
