@@ -1,13 +1,19 @@
-"""All benchmarks, or those named: python -m benchmarks [solver] [scale] [import] [startup]."""
+"""All benchmarks, or those named: python -m benchmarks [solver] [scale] [import] [startup] [calibration]."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import bench_import, bench_scale, bench_solver, bench_startup
+from benchmarks import bench_calibration, bench_import, bench_scale, bench_solver, bench_startup
 from benchmarks.verdict import Verdict
 
-BENCHMARKS = {"startup": bench_startup, "import": bench_import, "solver": bench_solver, "scale": bench_scale}
+BENCHMARKS = {
+    "startup": bench_startup,
+    "import": bench_import,
+    "solver": bench_solver,
+    "scale": bench_scale,
+    "calibration": bench_calibration,
+}
 
 
 def main() -> None:

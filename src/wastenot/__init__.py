@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from wastenot.study.store import Study, open_study
     from wastenot.study.sweep import Kernel, Sweep
     from wastenot.study.sweep_file import read_sweep, write_sweep
+    from wastenot.tuning.calibration.calibrate import calibrate_sweep
 
 __all__ = [
     "AUTO",
@@ -44,6 +45,7 @@ __all__ = [
     "StudyError",
     "Sweep",
     "WastenotError",
+    "calibrate_sweep",
     "choice",
     "compare",
     "difference",
@@ -73,6 +75,7 @@ _HOME = {
     "study.store": ("Study", "open_study"),
     "study.sweep": ("Kernel", "Sweep"),
     "study.sweep_file": ("read_sweep", "write_sweep"),
+    "tuning.calibration.calibrate": ("calibrate_sweep",),
 }
 _MODULE_OF = {name: f"wastenot.{module}" for module, names in _HOME.items() for name in names}
 

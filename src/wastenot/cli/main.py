@@ -6,7 +6,17 @@ import sys
 
 import typer
 
-from wastenot.cli import calibrate_verb, plan_verbs, study_verbs, sweep_verb, workload_verbs
+from wastenot.cli import (
+    calibrate_verb,
+    plan_verbs,
+    refine_verb,
+    reproduce_verb,
+    run_verb,
+    study_verbs,
+    sweep_verb,
+    transfer_verb,
+    workload_verbs,
+)
 from wastenot.errors import WastenotError
 
 DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
@@ -24,10 +34,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
+app.command("run")(run_verb.run)
+app.command("reproduce")(reproduce_verb.reproduce)
 app.command("import")(study_verbs.import_)
 app.command("show")(study_verbs.show)
 app.command("export")(study_verbs.export)
 app.command("sweep")(sweep_verb.sweep)
+app.command("refine")(refine_verb.refine)
+app.command("transfer")(transfer_verb.transfer)
 app.command("calibrate")(calibrate_verb.calibrate)
 app.command("plan")(plan_verbs.plan)
 app.command("frontier")(plan_verbs.frontier)

@@ -59,9 +59,7 @@ PhaseOption = Annotated[
 ]
 BatchOption = Annotated[
     int | None,
-    typer.Option(
-        "--batch", metavar="N", help="Sequences at once. By default 40 in training, 4 in prefill, 64 in decode."
-    ),
+    typer.Option("--batch", metavar="N", help="Sequences at once. By default 40 in training, 4 in prefill, 64 in decode."),
 ]
 SequenceOption = Annotated[
     int, typer.Option("--sequence", metavar="N", help="Tokens of a sequence; in decode those in the key-value cache.")

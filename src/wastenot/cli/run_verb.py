@@ -33,7 +33,8 @@ def run(
     core_step: Annotated[float, typer.Option("--core-step", metavar="MHZ", help="Between core clocks.")] = 210.0,
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Of the validation; 0 leaves it out.")] = 10,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Folder for study, plan and report; wastenot-WORKLOAD by default.")
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder for study, plan and report; wastenot-WORKLOAD by default."),
     ] = None,
     phase: PhaseOption = "training",
     batch: BatchOption = None,

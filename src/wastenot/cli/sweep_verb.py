@@ -41,12 +41,8 @@ def sweep(
     core_step: Annotated[
         float | None, typer.Option("--core-step", metavar="MHZ", help="Between core clocks, from the highest down.")
     ] = None,
-    core: Annotated[
-        str | None, typer.Option("--core", metavar="MHZ,...", help="Core clocks, instead of a step.")
-    ] = None,
-    memory: Annotated[
-        str | None, typer.Option("--memory", metavar="MHZ,...", help="Memory clocks; all by default.")
-    ] = None,
+    core: Annotated[str | None, typer.Option("--core", metavar="MHZ,...", help="Core clocks, instead of a step.")] = None,
+    memory: Annotated[str | None, typer.Option("--memory", metavar="MHZ,...", help="Memory clocks; all by default.")] = None,
     search: Annotated[
         Search, typer.Option("--search", help="grid: every point; model: few, where they can still change the plan.")
     ] = "grid",
@@ -114,9 +110,7 @@ def sweep(
 
 def described_outcome(outcome: SweepOutcome, workload: str, study: str) -> list[str]:
     """What became of a sweep, for a person."""
-    lines = [
-        f"{study}: workload '{workload}': {outcome.measured:,} points measured, {outcome.found:,} were there before"
-    ]
+    lines = [f"{study}: workload '{workload}': {outcome.measured:,} points measured, {outcome.found:,} were there before"]
     lines += [f"{count:,} points could not be measured: {reason}" for reason, count in outcome.skipped.items()]
     if outcome.drifted:
         names = list(dict.fromkeys(outcome.drifted))

@@ -53,9 +53,7 @@ def workload(
     optimizer: OptimizerOption = "none",
     device: Annotated[
         str | None,
-        typer.Option(
-            "--device", metavar="GPU", help="Say what binds each kernel on this GPU: h200, sim:rtx-3080-ti, ..."
-        ),
+        typer.Option("--device", metavar="GPU", help="Say what binds each kernel on this GPU: h200, sim:rtx-3080-ti, ..."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -138,9 +138,7 @@ def collect(sweep: Sweep, plan: Plan | None = None) -> ReportData:
     except BadInputError as error:
         missing = str(error)
     curves = tuple(
-        Curve(each.granularity, scope, relaxed_curve(each, scope, bounds))
-        for each in planners
-        for scope in _scopes(each)
+        Curve(each.granularity, scope, relaxed_curve(each, scope, bounds)) for each in planners for scope in _scopes(each)
     )
     coarse_maps = _maps(planners[1].units, shares) if len(planners) > 1 else ()
     if not coarse_maps and missing is None:

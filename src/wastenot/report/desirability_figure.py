@@ -48,9 +48,7 @@ def _chart(data: ReportData) -> Any:
     predicted = data.plan.predicted
     changes = [(predicted.time_change, predicted.energy_change)]
     changes += [
-        (row.time_change, row.energy_change)
-        for row in rows
-        if row.time_change is not None and row.energy_change is not None
+        (row.time_change, row.energy_change) for row in rows if row.time_change is not None and row.energy_change is not None
     ]
     reach = (_reach([time for time, _ in changes]), _reach([energy for _, energy in changes]))
     maps = [

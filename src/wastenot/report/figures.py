@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from wastenot.errors import BadInputError
 from wastenot.files import write_atomically
+from wastenot.origin import Origin
 from wastenot.report.curve_figure import curve_figure
 from wastenot.report.data import ReportData
 from wastenot.report.desirability_figure import desirability_figure
@@ -59,11 +60,26 @@ def write_figures(data: ReportData, folder: str | os.PathLike[str]) -> list[Path
         BadInputError: the folder or a file cannot be written.
         MissingExtraError: the ``report`` extra is not installed.
     """
+    return write_files(draw(data), data.plan.origin, folder)
+
+
+def write_files(figures: Iterable[Figure], origin: Origin, folder: str | os.PathLike[str]) -> list[Path]:
+    """As :func:`write_figures`, of any figures.
+
+    Args:
+        figures: to write.
+        origin: of their numbers.
+        folder: where to; made if it is not there.
+
+    Raises:
+        BadInputError: the folder or a file cannot be written.
+        MissingExtraError: the ``report`` extra is not installed.
+    """
     contents = {
         f"{figure.name}.{ending}": content
-        for figure in draw(data)
+        for figure in figures
         if figure.specification is not None
-        for ending, content in _render(figure, data).items()
+        for ending, content in _render(figure, origin).items()
     }
     target = Path(folder)
     try:
@@ -85,9 +101,9 @@ def _writer(content: bytes) -> Callable[[Path], None]:
     return write
 
 
-def _render(figure: Figure, data: ReportData) -> dict[str, bytes]:
+def _render(figure: Figure, origin: Origin) -> dict[str, bytes]:
     converter = load("vl_convert")
-    specification = titled(figure, data)
+    specification = titled(figure, origin)
     # No base address is allowed: a figure holds its data and may not fetch anything.
     options: dict[str, Any] = {"vl_version": vega_lite_version(), "config": LIGHT, "allowed_base_urls": []}
     svg: str = converter.vegalite_to_svg(specification, **options)
@@ -98,9 +114,8 @@ def _render(figure: Figure, data: ReportData) -> dict[str, bytes]:
     }
 
 
-def titled(figure: Figure, data: ReportData) -> dict[str, Any]:
+def titled(figure: Figure, origin: Origin) -> dict[str, Any]:
     """The specification with its title inside it, for a file that stands alone."""
-    origin = data.plan.origin
     subtitle = [figure.subtitle] if origin == "measured" else [figure.subtitle, f"{origin}: {ORIGIN_WORDS[origin]}"]
     specification = dict(figure.specification or {})
     title = {"text": figure.title, "subtitle": subtitle}

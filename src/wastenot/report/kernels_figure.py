@@ -122,9 +122,7 @@ def _panel(
     alt = load("altair")
     sized = f"{what} of one iteration, % of auto"
     y = alt.Y("place:O", title=None, axis=_name_axis(values) if names else None)
-    x_axis = alt.Axis(
-        labels=axis, ticks=False, domain=False, title=sized if axis else None, tickCount=5, labelBound=True
-    )
+    x_axis = alt.Axis(labels=axis, ticks=False, domain=False, title=sized if axis else None, tickCount=5, labelBound=True)
     chart = alt.Chart(inline(values))
     tooltip = [
         alt.Tooltip("name:N", title="kernel"),

@@ -157,13 +157,34 @@ class ModelPhysics:
 
 def from_formula(kernel: KernelSpec, traits: OpTraits) -> KernelParameters:
     """What a kernel asks of a GPU, from its FLOPs and bytes."""
+    moved = kernel.bytes_moved * reread(kernel.shape, traits.square) if kernel.op == "gemm" else kernel.bytes_moved
     return KernelParameters(
-        core_s=kernel.flops / traits.flops_per_s + kernel.bytes_moved / traits.issue_bytes_per_s,
-        memory_s=kernel.bytes_moved / traits.bytes_per_s,
+        core_s=kernel.flops / traits.flops_per_s + moved / traits.issue_bytes_per_s,
+        memory_s=moved / traits.bytes_per_s,
         latency_core_s=0.0,
         latency_memory_s=0.0,
         fixed_s=traits.fixed_s,
         clock_w=traits.clock_w,
-        work_j=kernel.flops * traits.flop_j + kernel.bytes_moved * traits.issue_byte_j,
-        memory_j=kernel.bytes_moved * traits.byte_j,
+        work_j=kernel.flops * traits.flop_j + moved * traits.issue_byte_j,
+        memory_j=moved * traits.byte_j,
     )
+
+
+def reread(shape: tuple[int, ...], square: float) -> float:
+    """Bytes that a GEMM moves over those of each input read once and the output written once.
+
+    All multiprocessors together work on one square of the output at a time, narrower and longer where the output is
+    narrow; the strips of both inputs that it needs are read for each square anew.
+
+    Args:
+        shape: (batches, m, n, k).
+        square: edge of the square, in rows and columns; 0 for no re-reading.
+    """
+    if not square:
+        return 1.0
+    _, m, n, k = shape
+    rows = min(m, square)
+    columns = min(n, square * square / rows)
+    rows = min(m, square * square / columns)
+    once = m * k + k * n + m * n
+    return (m * k * n / columns + k * n * m / rows + m * n) / once

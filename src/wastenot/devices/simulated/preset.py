@@ -84,6 +84,8 @@ class OpTraits(Part):
         flop_j: energy of a FLOP at the lowest voltage.
         issue_byte_j: energy of a byte inside the chip at the lowest voltage.
         byte_j: energy of a byte of device memory, in the highest memory state.
+        square: of a GEMM, the edge of the square of outputs that all multiprocessors work on at once; for each such square
+            the strips of both inputs are read anew. 0: a cache so large that each input is read once.
     """
 
     flops_per_s: Positive
@@ -94,6 +96,7 @@ class OpTraits(Part):
     flop_j: NotNegative
     issue_byte_j: NotNegative
     byte_j: NotNegative
+    square: NotNegative = 0.0
 
 
 class KernelTraits(Part):

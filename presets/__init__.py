@@ -1,0 +1,1 @@
+"""Makes the presets that come with wastenot: python -m presets.make_presets."""

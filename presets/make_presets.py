@@ -1,0 +1,194 @@
+"""Writes the presets that come with wastenot: python -m presets.make_presets, with ../shared/data beside the checkout.
+
+The files hold parameters and where they come from, never the data. None is fitted to a result of the kernel-level DVFS
+paper.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from presets import cards, h200
+from presets.cards import NOISE, Card
+from presets.ops import Population, ops_of, population_of
+from wastenot.devices.simulated.model import DeviceParameters
+from wastenot.devices.simulated.preset import ClockTable, Moved, Preset
+from wastenot.devices.simulated.preset_writer import preset_toml
+from wastenot.files import write_text
+from wastenot.study.sweep import Sweep
+from wastenot.study.sweep_file import read_sweep
+from wastenot.tuning.calibration.calibrate import CalibratedGpu, calibrate_sweep, described
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT.parent / "shared" / "data"
+PRESETS = ROOT / "src" / "wastenot" / "devices" / "simulated" / "presets"
+SCHEMA = "wastenot.gpu/1"
+
+
+def main() -> None:
+    """Write them all."""
+    ti = calibrate_sweep(_sweep("rtx3080ti-polybench/sweep.csv"), name="rtx-3080-ti", power_limit_w=350.0)
+    v100 = calibrate_sweep(_sweep("gpu-dvfs/v100.csv"), name="v100")
+    for preset in (rtx_3080_ti(ti), rtx_a4000(ti), v100_preset(v100), h200_preset()):
+        text = f"# Made by presets/make_presets.py; see [provenance] and docs/calibration.md.\n{preset_toml(preset)}"
+        write_text(PRESETS / f"{preset.name}.toml", text)
+        print(preset.name, {name: f"{value.flop_j:.3g}" for name, value in preset.ops.items()}, flush=True)
+
+
+def _sweep(name: str) -> Sweep:
+    return read_sweep(DATA / name, device=name)
+
+
+def provenance(card: Card, **numbers: object) -> dict[str, str]:
+    """Where the numbers of a card come from, with ``numbers`` filled in."""
+    texts = tomllib.loads((ROOT / "presets" / "provenance.toml").read_text())
+    numbers |= {"sustained_mhz": card.sustained_mhz}
+    shared = {name: text.format(**numbers) for name, text in texts["shared"].items()}
+    return {part: text.format(**(shared | numbers)) for part, text in texts[card.name].items()}
+
+
+def _fitted(card: Card, found: CalibratedGpu) -> dict[str, str]:
+    errors = "; ".join(map(described, found.report.errors))
+    return provenance(card, points=found.report.points, kernels=found.report.kernels, errors=errors)
+
+
+def rtx_3080_ti(found: CalibratedGpu) -> Preset:
+    """The paper's card, from a public sweep of other kernels."""
+    card, device = cards.RTX_3080_TI, found.calibration.device
+    return Preset(
+        schema=SCHEMA,
+        name=card.name,
+        model=card.model,
+        provenance=_fitted(card, found),
+        clocks=ClockTable(
+            memory_mhz=(405.0, 810.0, 5001.0, 9251.0, 9501.0),
+            core_from_mhz=210.0,
+            core_to_mhz=2100.0,
+            core_step_mhz=15.0,
+            boost_mhz=1965.0,
+            moved=(Moved(memory_mhz=405.0, core_above_mhz=420.0, to_memory_mhz=810.0),),
+        ),
+        power_limits_w=card.limits_w,
+        idle_w=card.idle_w,
+        parameters=device,
+        ops=ops_of(card, device, population_of(found.calibration.kernels)),
+        thermal=cards.thermal(350.0, reference_c=70.0, limit_c=90.0),
+        switching=cards.switching(210.0, 2100.0, core_s=0.02, memory_s=0.1),
+        noise=NOISE,
+        sensors=cards.sensors(counter_s=0.1, counter_read_s=0.002, gauge_s=0.1, window_s=0.1, clock_s=0.1),
+    )
+
+
+def rtx_a4000(sister: CalibratedGpu) -> Preset:
+    """A card of the 3080 Ti's generation, of which one kernel's power over clocks is public."""
+    card, base = cards.RTX_A4000, sister.calibration.device
+    knee, slope, intercept_w, w_per_ghz = 1328.0, 0.72, 29.7, 37.05
+    clocks = (210.0, knee, 1470.0, 1610.0, 1755.0)
+    device: DeviceParameters = replace(
+        base,
+        reference_core_mhz=1755.0,
+        reference_memory_mhz=7001.0,
+        memory_states_mhz=(405.0, 810.0, 5001.0, 7001.0),
+        bandwidth_factor=(*base.bandwidth_factor[:3], 1.0),
+        byte_energy_factor=(*base.byte_energy_factor[:3], 1.0),
+        core_floor_mhz=210.0,
+        voltage_clocks_mhz=clocks,
+        voltage_ratio=tuple(1.0 + slope * max(clock - knee, 0.0) / 1000 for clock in clocks),
+        base_w=(16.0, 17.0, 26.0, intercept_w),
+        leakage_w=0.0,
+        power_limit_w=140.0,
+    )
+    other = population_of(sister.calibration.kernels)
+    switching_w = w_per_ghz * device.reference_core_mhz / 1000  # of a kernel that the core bounds, all of it
+    scale = switching_w / (other.clock_w + other.work_w)
+    bytes_share = card.bandwidth_gbytes_per_s / cards.RTX_3080_TI.bandwidth_gbytes_per_s
+    found = Population(
+        clock_w=other.clock_w * scale,
+        memory_w=other.memory_w * bytes_share,
+        issue_w=other.issue_w * bytes_share,
+        issue_share=other.issue_share,
+        work_w=other.work_w * scale,
+    )
+    return Preset(
+        schema=SCHEMA,
+        name=card.name,
+        model=card.model,
+        provenance=provenance(card),
+        clocks=ClockTable(
+            memory_mhz=(405.0, 810.0, 5001.0, 7001.0),
+            core_from_mhz=210.0,
+            core_to_mhz=2100.0,
+            core_step_mhz=15.0,
+            boost_mhz=1755.0,
+            moved=(Moved(memory_mhz=405.0, core_above_mhz=420.0, to_memory_mhz=810.0),),
+        ),
+        power_limits_w=card.limits_w,
+        idle_w=card.idle_w,
+        parameters=device,
+        ops=ops_of(card, device, found),
+        thermal=cards.thermal(140.0, reference_c=70.0, limit_c=90.0),
+        switching=cards.switching(210.0, 2100.0, core_s=0.02, memory_s=0.1),
+        noise=NOISE,
+        sensors=cards.sensors(counter_s=0.1, counter_read_s=0.002, gauge_s=0.1, window_s=0.1, clock_s=0.1),
+    )
+
+
+def v100_preset(found: CalibratedGpu) -> Preset:
+    """A card with HBM and one memory clock, from a public sweep."""
+    card = cards.V100
+    device = replace(found.calibration.device, power_limit_w=card.limits_w[1])
+    return Preset(
+        schema=SCHEMA,
+        name=card.name,
+        model=card.model,
+        provenance=_fitted(card, found),
+        clocks=ClockTable(memory_mhz=(877.0,), core_from_mhz=802.5, core_to_mhz=1380.0, core_step_mhz=7.5, boost_mhz=1380.0),
+        power_limits_w=card.limits_w,
+        idle_w=card.idle_w,
+        parameters=device,
+        ops=ops_of(card, device, population_of(found.calibration.kernels)),
+        thermal=cards.thermal(250.0, reference_c=60.0, limit_c=83.0),
+        switching=cards.switching(802.5, 1380.0, core_s=0.02, memory_s=0.0),
+        noise=NOISE,
+        sensors=cards.sensors(counter_s=0.02, counter_read_s=0.002, gauge_s=0.02, window_s=0.01, clock_s=0.02),
+    )
+
+
+def h200_preset() -> Preset:
+    """Our own card, from twelve operations at its own clocks."""
+    card, device = cards.H200, h200.parameters()
+    operations = h200.read_operations(DATA / "h200-auto" / "ops-auto.csv")
+    ops = h200.fit_ops(operations, device)
+    pairs = [h200.predicted_over_measured(device, ops[one.kernel.op], one) for one in operations]
+    time, power = np.abs(np.array(pairs) - 1.0).T
+    thermal, switching, sensors = h200.surroundings()
+    return Preset(
+        schema=SCHEMA,
+        name=card.name,
+        model=card.model,
+        provenance=provenance(
+            card,
+            count=len(operations),
+            time_median=np.median(time),
+            time_most=time.max(),
+            power_median=np.median(power),
+            power_most=power.max(),
+        ),
+        clocks=h200.clocks(),
+        power_limits_w=card.limits_w,
+        idle_w=card.idle_w,
+        parameters=device,
+        ops=ops,
+        thermal=thermal,
+        switching=switching,
+        noise=NOISE,
+        sensors=sensors,
+    )
+
+
+if __name__ == "__main__":
+    main()

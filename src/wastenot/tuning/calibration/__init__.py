@@ -1,0 +1,1 @@
+"""Calibration: from a sweep to a simulated GPU that behaves like the card it was measured on."""

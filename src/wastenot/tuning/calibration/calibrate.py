@@ -1,0 +1,184 @@
+"""``wastenot calibrate``: from a sweep of a card to a simulated GPU that behaves like it, and how far to trust that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.devices.simulated.preset import KernelTraits, Preset
+from wastenot.devices.simulated.preset_parts import (
+    CounterModel,
+    GaugeModel,
+    Noise,
+    SensorModels,
+    Switching,
+    Thermal,
+)
+from wastenot.study.sweep import Sweep
+from wastenot.tuning.calibration.clocks import clock_table
+from wastenot.tuning.calibration.design import choose_points
+from wastenot.tuning.calibration.fit import Calibration, calibrate
+from wastenot.tuning.calibration.points import Points, check, points_of_sweep, warnings_of
+from wastenot.tuning.calibration.score import Errors, errors_of, held_out_kernels, held_out_points, ratios
+
+_MOST_FITTED = 48  # points of a kernel; more only take longer
+_NOISY = 0.03  # median error on held-out points above which a warning is due
+_ABOVE_SEEN = 1.02  # a power limit that nobody states is taken to lie this far above the largest power seen
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationReport:
+    """How far a calibrated GPU can be trusted.
+
+    Attributes:
+        kernels: how many were fitted.
+        points: how many of their points.
+        errors: on the points fitted, then on held-out points and on held-out kernels where there are enough.
+        warnings: what weakens it.
+    """
+
+    kernels: int
+    points: int
+    errors: tuple[Errors, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CalibratedGpu:
+    """A simulated GPU fitted to a sweep.
+
+    Attributes:
+        preset: the GPU; it knows the kernels of the sweep by name.
+        report: its errors.
+        calibration: the fit itself, its kernels in the order of the sweep.
+    """
+
+    preset: Preset
+    report: CalibrationReport
+    calibration: Calibration
+
+
+def calibrate_sweep(
+    sweep: Sweep,
+    *,
+    name: str,
+    power_limit_w: float | None = None,
+    base: Preset | None = None,
+) -> CalibratedGpu:
+    """Fit a simulated GPU to a sweep.
+
+    Parameters of the GPU are shared by all kernels; each kernel has eight of its own. The result runs the kernels of
+    the sweep at the clocks of the sweep; what a sweep does not show (heat, sensors, switching latency) comes from
+    ``base`` or is assumed, and the preset's provenance says so.
+
+    Args:
+        sweep: at least 3 core clocks, 4 kernels and 4 points of each.
+        name: of the new GPU.
+        power_limit_w: that was in force; matters where kernels reached it.
+        base: a preset that gives what the sweep does not show.
+
+    Returns:
+        The GPU and its errors on what was fitted, on held-out points and on held-out kernels.
+
+    Raises:
+        CalibrationError: the sweep cannot determine the model; says what to measure.
+    """
+    points = points_of_sweep(sweep)
+    check(points, [kernel.name for kernel in sweep.kernels])
+    fitted = points.used(choose_points(points, _MOST_FITTED))
+    found = calibrate(fitted, power_limit_w=power_limit_w)
+    errors = [errors_of("points it was fitted to", ratios(found.device, found.kernels, points, fitted.mask))]
+    warnings = list(warnings_of(points))
+    unseen = [held_out_points(points, power_limit_w), held_out_kernels(points, power_limit_w)]
+    for result, what in zip(unseen, ("points", "kernels"), strict=True):
+        if result is None:
+            warnings.append(f"too few {what} to hold any out: the errors on unseen {what} are not known")
+        else:
+            errors.append(result)
+            worst = max(result.time.median, result.energy.median)
+            if worst > _NOISY:
+                warnings.append(f"half of the held-out {what} are off by more than {worst:.1%}: noisy data, or few")
+    report = CalibrationReport(len(points.mask), int(fitted.mask.sum()), tuple(errors), tuple(warnings))
+    preset = _preset(sweep, name, found, points, report, power_limit_w, base)
+    return CalibratedGpu(preset, report, found)
+
+
+def kernel_traits(calibration: Calibration, row: int) -> KernelTraits:
+    """What one kernel of a calibration asks, for a preset."""
+    values = calibration.kernels
+    columns = {column: float(np.ravel(getattr(values, column))[row]) for column in values.__slots__}
+    return KernelTraits(**columns)
+
+
+def _preset(
+    sweep: Sweep,
+    name: str,
+    found: Calibration,
+    points: Points,
+    report: CalibrationReport,
+    power_limit_w: float | None,
+    base: Preset | None,
+) -> Preset:
+    largest_w = _ABOVE_SEEN * float(points.power_w[points.mask > 0].max())
+    limits = (_least_limit(base, power_limit_w or largest_w), power_limit_w or largest_w)
+    table = clock_table(sweep)
+    assumed = "assumed, typical of recent cards" if base is None else f"taken from the preset {base.name}"
+    provenance = {
+        "parameters": f"fitted by wastenot calibrate to {report.points} {sweep.origin} points of {report.kernels} "
+        f"kernels of workload '{sweep.workload}' on {sweep.device}",
+        "errors": "; ".join(map(described, report.errors)),
+        "clocks": "those asked for in that sweep; nothing is known of others",
+        "power_limits_w": "as stated" if power_limit_w else "assumed, 2 % above the largest power measured",
+        "idle_w": assumed if base else "assumed: the fitted power that no clock changes, in the lowest memory state",
+        "thermal, switching, noise, sensors": assumed,
+        "gain": "joules are those of the sensor of the sweep, which may be off by a factor; no further gain is put on",
+    }
+    return Preset(
+        schema="wastenot.gpu/1",
+        name=name,
+        model=sweep.device,
+        provenance=provenance,
+        clocks=table,
+        power_limits_w=limits,
+        idle_w=found.device.base_w[0] if base is None else base.idle_w,
+        parameters=found.device,
+        kernels={kernel.name: kernel_traits(found, row) for row, kernel in enumerate(sweep.kernels)},
+        thermal=_thermal(limits[1]) if base is None else base.thermal,
+        switching=Switching(core_s=((table.core_from_mhz, 0.02), (table.core_to_mhz, 0.02)), memory_s=0.1, jitter=0.3)
+        if base is None
+        else base.switching,
+        noise=Noise(run_time=0.002, run_power=0.005) if base is None else base.noise,
+        sensors=_sensors() if base is None else base.sensors,
+    )
+
+
+def described(errors: Errors) -> str:
+    """Errors in a line."""
+    return (
+        f"{errors.what}: {errors.points} points, time median {errors.time.median:.2%} mean {errors.time.mean:.2%}, "
+        f"energy median {errors.energy.median:.2%} mean {errors.energy.mean:.2%}"
+    )
+
+
+def _least_limit(base: Preset | None, greatest_w: float) -> float:
+    return 0.3 * greatest_w if base is None else min(base.power_limits_w[0], greatest_w)
+
+
+def _thermal(limit_w: float) -> Thermal:
+    return Thermal(
+        ambient_c=30.0,
+        resistance_c_per_w=45.0 / limit_w,  # 75 degrees at the limit
+        time_constant_s=40.0,
+        leakage_per_c=0.012,
+        reference_c=70.0,
+        limit_c=90.0,
+    )
+
+
+def _sensors() -> SensorModels:
+    return SensorModels(
+        energy=CounterModel(period_s=0.1, read_s=0.003, noise_w=2.0),
+        power=GaugeModel(period_s=0.1, window_s=0.1, noise_w=2.0),
+        clock_period_s=0.1,
+    )

@@ -1,0 +1,95 @@
+"""Plans elsewhere: what the clocks found at one batch size or parallel degree give at others (paper, §§7, 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wastenot.devices.protocol import Device
+from wastenot.errors import BadInputError
+from wastenot.measurement.energy import Method
+from wastenot.measurement.progress import Progress, Silent
+from wastenot.measurement.tasks import Units
+from wastenot.origin import Origin
+from wastenot.planning.plan import Plan
+from wastenot.tuning.in_turn import Interval, compare_with_auto
+
+
+@dataclass(frozen=True, slots=True)
+class TransferRow:
+    """The plan's clocks under one way of running the model.
+
+    Attributes:
+        workload: that was measured.
+        time_change: of an iteration against auto.
+        energy_change: likewise.
+        auto_time_s: mean time of an iteration at auto.
+        auto_energy_j: mean energy of an iteration at auto.
+    """
+
+    workload: str
+    time_change: Interval
+    energy_change: Interval
+    auto_time_s: float
+    auto_energy_j: float
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """A plan measured under several ways of running the model.
+
+    Attributes:
+        planned: workload that the plan was made for.
+        device: that measured.
+        origin: of the numbers.
+        repeats: of each.
+        rows: in the order asked for.
+    """
+
+    planned: str
+    device: str
+    origin: Origin
+    repeats: int
+    rows: tuple[TransferRow, ...]
+
+
+def transfer(
+    device: Device,
+    plan: Plan,
+    targets: Sequence[Units],
+    *,
+    repeats: int = 10,
+    method: Method | None = None,
+    progress: Progress | None = None,
+) -> Transfer:
+    """Measure a plan's clocks, in turn with auto, on other workloads that are made of the same kernels.
+
+    Args:
+        device: to measure on.
+        plan: whose clocks to take, kernel by kernel.
+        targets: workloads to measure.
+        repeats: of each, at least 2.
+        method: how to measure.
+        progress: who is told.
+
+    Raises:
+        BadInputError: a target has a kernel that the plan does not know.
+        DeviceError: the device does not measure.
+    """
+    settings = {row.kernel: row.setting for row in plan.assignments}
+    for units in targets:
+        unknown = [kernel.name for kernel in units.kernels if kernel.name not in settings]
+        if unknown:
+            raise BadInputError(
+                f"the plan (workload '{plan.workload}') has no clocks for kernel '{unknown[0]}' of '{units.workload}'; "
+                "plan a workload of the same model and options"
+            )
+    progress = progress or Silent()
+    progress.begin(sum(2 * repeats * len(units.kernels) for units in targets))
+    rows = []
+    for units in targets:
+        found = compare_with_auto(device, units, settings, repeats=repeats, method=method, progress=progress)
+        rows.append(
+            TransferRow(units.workload, found.time_change, found.energy_change, found.auto_time_s, found.auto_energy_j)
+        )
+    return Transfer(plan.workload, device.identity.label, device.identity.origin, repeats, tuple(rows))
