@@ -13,6 +13,7 @@ from wastenot.measurement.power_meter import pass_time, power_meter
 from wastenot.measurement.stopping import Progress, RelativeErrorReached, StoppingCriterion, TimeLimit, first_reason
 from wastenot.setting import Setting
 
+_LAPS = 20  # in a whole window
 _LEAST_LAPS = 5
 _CLOCK_MISSED_MHZ = 20.0  # a core clock so far below what was asked for has not arrived
 _DRIFT_C = 3.0
@@ -120,7 +121,7 @@ def _observe(device: Device, run: Run, method: Method) -> _Observed:
     began_s = device.time.now_s()
     run.mark()
     temperature, throttled = sensors.temperature_c(), sensors.throttled_s()
-    lap_s = max(method.window_s / 10.0, 1e-3)
+    lap_s = max(method.window_s / _LAPS, 1e-3)
     clocks: list[InEffect] = []
     laps, reason = 0, None
     while reason is None:

@@ -11,6 +11,7 @@ The counter is read just after its steps, since between them it stands still:
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from wastenot.errors import DeviceError
 
 _LONGEST_STEP_S = 2.0  # a counter that stands still for longer while the GPU works does not count
 _APPROACH_S = 0.002  # between reads while a step is awaited
+_HIDDEN = 0.8  # of the standard error of a variance: noise that laps of jittering length may hide
 _AHEAD = 0.06  # share of the period before an expected step at which the waiting for it begins
 
 
@@ -61,6 +63,7 @@ class CounterMeter:
         self._feed = feed
         self._edges: list[Edge] = []
         self._period_s = 0.0
+        self._phase = random.Random(0)
 
     def begin(self) -> None:
         """Wait for a step; the stretch begins there. Finds the counter's period on the way."""
@@ -68,12 +71,15 @@ class CounterMeter:
         second = self._next_edge()
         self._period_s = second.moment_s - first.moment_s
         self._edges = [second]
+        self._phase.seed(second.energy_j)
 
     def lap(self, seconds: float) -> None:
         """Let about so much time pass, up to a step."""
         steps = max(1, round(seconds / self._period_s))
-        ahead = max(_AHEAD * self._period_s, 2 * _APPROACH_S)
         last = self._edges[-1]
+        # Begin to read at another phase each time: where between two reads the step falls is then as good as random, which
+        # is what the error of its moment supposes.
+        ahead = max(_AHEAD * self._period_s, 2 * _APPROACH_S) + self._phase.random() * last.width_s
         self._pass(last.moment_s + steps * self._period_s - ahead - self._device.time.now_s())
         edge = self._next_edge()
         passed = round((edge.moment_s - last.moment_s) / self._period_s)
@@ -99,10 +105,11 @@ class CounterMeter:
         scatter = np.diff(energies) / lap_s - power
         expected = power**2 * (timing[1:] ** 2 + timing[:-1] ** 2) / lap_s**2
         free = len(lap_s) - 1
-        excess = float(np.sum((scatter**2) * lap_s - expected * lap_s)) / free
-        if free > 2:
-            excess *= free / (free - 2)  # variance of Student's t: from few laps the scatter itself is not well known
-        return MeanPower(power, math.sqrt(edge_variance + max(excess, 0.0) / whole_s), whole_s)
+        seen = float(np.sum(scatter**2 * lap_s)) / free
+        excess = seen - float(np.sum(expected * lap_s)) / free
+        # From few laps the scatter is not well known: Student's t, and never less than what it could hide.
+        excess = max(excess * (free + 1) / max(free - 3, 1), _HIDDEN * math.sqrt(2.0 / free) * seen)
+        return MeanPower(power, math.sqrt(edge_variance + excess / whole_s), whole_s)
 
     def _next_edge(self) -> Edge:
         """Read until the counter moves."""
