@@ -7,17 +7,11 @@ READY := $(VENV)/.ready
 .PHONY: demo test check bench format clean
 
 demo: $(READY)
-	@mkdir -p demo/out
-	@rm -f demo/out/study.db
-	$(BIN)/wastenot import demo/synthetic-sweep.csv --study demo/out/study.db --workload gpt3-xl \
-	  --device-name "synthetic GPU" --origin synthetic
-	$(BIN)/wastenot plan --study demo/out/study.db --out demo/out/plan.json
-	$(BIN)/wastenot compare --study demo/out/study.db
-	$(BIN)/wastenot report --study demo/out/study.db --out demo/out/report.html --figures demo/out/figures
+	$(BIN)/wastenot run gpt3-xl --out demo/out
 	@echo "The report is at $(CURDIR)/demo/out/report.html"
 
 test: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -1,10 +1,20 @@
-"""All benchmarks, or those named: python -m benchmarks [solver] [scale] [import] [startup] [calibration]."""
+"""All benchmarks, or those named: python -m benchmarks [solver] [scale] [import] [startup] ...."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import bench_calibration, bench_import, bench_scale, bench_solver, bench_startup
+from benchmarks import (
+    bench_calibration,
+    bench_import,
+    bench_measurement,
+    bench_noise,
+    bench_run,
+    bench_scale,
+    bench_search,
+    bench_solver,
+    bench_startup,
+)
 from benchmarks.verdict import Verdict
 
 BENCHMARKS = {
@@ -13,6 +23,10 @@ BENCHMARKS = {
     "solver": bench_solver,
     "scale": bench_scale,
     "calibration": bench_calibration,
+    "measurement": bench_measurement,
+    "noise": bench_noise,
+    "search": bench_search,
+    "run": bench_run,
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -177,6 +177,6 @@ def _as_markdown(table: Table) -> str:
     return _markdown(("", *(column.title for column in table.columns)), rows)
 
 
-def _markdown(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _markdown(headings: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [headings, tuple("---" for _ in headings), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -58,7 +58,9 @@ def test_states_rise_and_can_be_asked_for(device):
     device.clocks.release()
 
 
-@pytest.mark.parametrize("setting", [Setting(1.0, None), Setting(None, 123.0), Setting(9e9, 9e9), Setting(power_limit_w=1.0)])
+@pytest.mark.parametrize(
+    "setting", [Setting(1.0, None), Setting(None, 123.0), Setting(9e9, 9e9), Setting(power_limit_w=1.0)]
+)
 def test_what_it_does_not_have_is_refused_and_changes_nothing(device, tasks, setting):
     with pytest.raises(ClocksRefusedError):
         device.clocks.request(setting)
@@ -107,11 +109,8 @@ def test_laps_are_whole_calls_and_known_at_the_end(device, tasks):
 def test_lower_clocks_are_slower_and_draw_less(device, tasks):
     memory = max(device.clocks.states())
     cores = device.clocks.states()[memory]
-    found = []
-    for core in (cores[0], cores[-1]):
-        found.append(measure(device, tasks[0], Setting(core, memory), Method(1.0, 2.0)))
+    slow, fast = (measure(device, tasks[0], Setting(core, memory), Method(1.0, 2.0)) for core in (cores[0], cores[-1]))
     device.clocks.release()
-    slow, fast = found
     assert slow.time_s >= fast.time_s * 0.999
     assert slow.energy_j / slow.time_s < fast.energy_j / fast.time_s
 

@@ -45,9 +45,7 @@ def test_agrees_with_milp(kind, sizes, instances):
             assert found.energy_j == pytest.approx(groups.energy_j[reference].sum(), rel=1e-9)
 
 
-small = st.lists(
-    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=4), min_size=1, max_size=4
-)
+small = st.lists(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=4), min_size=1, max_size=4)
 
 
 def enumerate_plans(points: list[list[tuple[int, int]]], scale: float):
@@ -61,9 +59,7 @@ def test_agrees_with_enumeration_where_times_tie(points, budget, scale, exponent
     """Times such as 0.1 + 0.2 against 0.3: rounding decides nothing."""
     flat = [point for group in points for point in group]
     start = np.cumsum([0] + [len(group) for group in points])
-    groups = Groups(
-        np.array([time * scale for time, _ in flat]), np.array([float(energy) for _, energy in flat]), start
-    )
+    groups = Groups(np.array([time * scale for time, _ in flat]), np.array([float(energy) for _, energy in flat]), start)
     limit = Fraction(budget * scale)
     allowed = [(time, energy) for time, energy in enumerate_plans(points, scale) if time <= limit]
     problem = Knapsack(groups)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -84,8 +85,8 @@ def test_the_order_changes_clocks_rarely():
     states = open_device(DEVICE).clocks.states()
     settings = Grid(core_step_mhz=210).settings(states)
     assert len(settings) == 10 * 4 == len(set(settings))
-    memory_changes = sum(a.memory_mhz != b.memory_mhz for a, b in zip(settings[:-1], settings[1:], strict=True))
-    jumps = [abs(a.core_mhz - b.core_mhz) for a, b in zip(settings[:-1], settings[1:], strict=True)]
+    memory_changes = sum(a.memory_mhz != b.memory_mhz for a, b in pairwise(settings))
+    jumps = [abs(a.core_mhz - b.core_mhz) for a, b in pairwise(settings)]
     assert memory_changes == 3 and max(jumps) <= 210
     assert min(s.core_mhz for s in settings) == 210 and max(s.core_mhz for s in settings) == 2100
 

@@ -43,9 +43,7 @@ def make_sweep(rows, passes=None, counts=None, blocks=None, **columns) -> Sweep:
 def random_sweep(rng: np.random.Generator, kernels: int, settings: int, passes: int = 1) -> Sweep:
     """Kernels with random times and energies at common settings, auto among them."""
     clocks = [(None, None)] + [(210 * (1 + place), 9501 - place) for place in range(settings)]
-    rows = [
-        (f"k{kernel}", *clock, rng.uniform(1, 3), rng.uniform(1, 3)) for kernel in range(kernels) for clock in clocks
-    ]
+    rows = [(f"k{kernel}", *clock, rng.uniform(1, 3), rng.uniform(1, 3)) for kernel in range(kernels) for clock in clocks]
     return make_sweep(
         rows,
         passes={f"k{kernel}": f"p{kernel % passes}" for kernel in range(kernels)},

@@ -28,9 +28,7 @@ def test_by_playing_the_iteration_twice():
         size = int(rng.integers(1, 7))
         rounds = int(rng.integers(1, 4))
         block = [f"layer{i}" if rng.random() < 0.7 else None for i in rng.integers(0, 2, size)]
-        kernels = [
-            Kernel(f"k{i}", rounds if block[i] else int(rng.integers(1, 4)), None, block[i]) for i in range(size)
-        ]
+        kernels = [Kernel(f"k{i}", rounds if block[i] else int(rng.integers(1, 4)), None, block[i]) for i in range(size)]
         settings = [Setting(float(rng.integers(1, 3))) for _ in range(size)]
         played, place = [], 0
         while place < size:

@@ -56,9 +56,7 @@ def make_sweep(
     rows = settings + 1
     size = len(kernels) * rows
     core = np.tile(np.concatenate([[np.nan], 300.0 + 30.0 * (np.arange(settings) // 3)]), len(kernels))
-    memory = np.tile(
-        np.concatenate([[np.nan], np.array([810.0, 5001.0, 9501.0])[np.arange(settings) % 3]]), len(kernels)
-    )
+    memory = np.tile(np.concatenate([[np.nan], np.array([810.0, 5001.0, 9501.0])[np.arange(settings) % 3]]), len(kernels))
     spread = 3.0 if extreme else 0.25
     time = np.repeat(10.0 ** random.uniform(-5, -2, len(kernels)), rows)
     energy = 200.0 * time
@@ -87,9 +85,7 @@ def make_sweep(
 
 
 def _passes(count: int) -> list[Kernel]:
-    return [
-        Kernel(f"kernel {index}", 1 + index % 5, ("forward", "backward")[2 * index // count]) for index in range(count)
-    ]
+    return [Kernel(f"kernel {index}", 1 + index % 5, ("forward", "backward")[2 * index // count]) for index in range(count)]
 
 
 @pytest.fixture(scope="session")
@@ -142,9 +138,7 @@ class _Reader(HTMLParser):
             self.opened.charts[self._chart] += 1
         if tag in ("figcaption", "section"):
             self._chart = None
-        self.opened.addresses += [
-            given[name] or "" for name in ("src", "href", "xlink:href", "action") if name in given
-        ]
+        self.opened.addresses += [given[name] or "" for name in ("src", "href", "xlink:href", "action") if name in given]
         self._silent += tag in ("script", "style")
 
     def handle_endtag(self, tag: str) -> None:

@@ -54,9 +54,7 @@ def test_bars_hold_all_energy_whatever_is_left_out(cases):
     assert rows[-1]["name"] == "452 other kernels"
     assert sum(row["energy_auto"] for row in rows) == pytest.approx(100.0)
     plan = data.plan
-    assert sum(row["energy_plan"] for row in rows) == pytest.approx(
-        100.0 * plan.predicted.energy_j / plan.baseline.energy_j
-    )
+    assert sum(row["energy_plan"] for row in rows) == pytest.approx(100.0 * plan.predicted.energy_j / plan.baseline.energy_j)
 
 
 def test_the_curve_has_the_plan_on_it(demo):

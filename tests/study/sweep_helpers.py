@@ -21,8 +21,7 @@ def sweep_of(rows, *, workload="w", device="sim:x", origin="measured"):
     index = {kernel: position for position, kernel in enumerate(kernels)}
     defaults = {"time_s": 1.0, "energy_j": 1.0}
     numbers = {
-        name: np.array([(defaults | row).get(name, np.nan) for _, row in rows], dtype=np.float64)
-        for name in NUMBER_NAMES
+        name: np.array([(defaults | row).get(name, np.nan) for _, row in rows], dtype=np.float64) for name in NUMBER_NAMES
     }
     kernel_index = np.array([index[kernel] for kernel, _ in rows], dtype=np.int64)
     return Sweep(kernels=kernels, kernel_index=kernel_index, workload=workload, device=device, origin=origin, **numbers)
@@ -63,9 +62,7 @@ def assert_same(one, other):
 
 
 _text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=20)
-_text |= st.sampled_from(
-    ["a,b", 'say "x"', "two\nlines", "cr\rlf\r\n", " spaced ", "'", '"', "µ×α", "nan", "#x", "\ufeffk"]
-)
+_text |= st.sampled_from(["a,b", 'say "x"', "two\nlines", "cr\rlf\r\n", " spaced ", "'", '"', "µ×α", "nan", "#x", "\ufeffk"])
 _names = _text.filter(lambda text: text.strip() != "")
 _positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 _values = {

@@ -51,9 +51,7 @@ def test_passwords_are_hidden():
     assert address.url.password == "hush!"
 
 
-@pytest.mark.parametrize(
-    "url", ["://me:hush@host/db", "postgresql://me:hush@host:port/db", "my sql://me:hu@sh@host/db"]
-)
+@pytest.mark.parametrize("url", ["://me:hush@host/db", "postgresql://me:hush@host:port/db", "my sql://me:hu@sh@host/db"])
 def test_bad_urls_are_refused_without_their_password(url):
     with pytest.raises(StudyError, match="is not a database URL") as caught:
         parse_address(url)

@@ -83,9 +83,7 @@ def test_numbers_keep_every_bit(study):
 def test_the_portable_way_stores_the_same(filled, raw):
     with raw.begin() as connection:
         connection.execute(delete(schema.measurements))
-        kernel_ids = np.array(
-            connection.execute(text("SELECT id FROM wastenot_kernels ORDER BY position")).scalars().all()
-        )
+        kernel_ids = np.array(connection.execute(text("SELECT id FROM wastenot_kernels ORDER BY position")).scalars().all())
         insert_portably(connection, small_sweep(), 1, kernel_ids)
     assert_same(filled.read(), small_sweep())
 

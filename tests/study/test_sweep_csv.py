@@ -53,9 +53,7 @@ def test_reads_the_contract(read):
 
 
 def test_reads_every_optional_column_in_any_order(read):
-    header = (
-        "temperature_c,calls,effective_memory_mhz,effective_core_mhz,energy_se_j,time_se_s,block,pass,power_limit_w"
-    )
+    header = "temperature_c,calls,effective_memory_mhz,effective_core_mhz,energy_se_j,time_se_s,block,pass,power_limit_w"
     sweep = read(
         f"{header},{HEADER}\n-3.5,100,9501,1785.5,0,1e-3,layer,forward,,k,2,,,1,2\n,,,,,,layer,forward,300,k,2,,,1,2\n"
     )
@@ -152,9 +150,7 @@ def test_refuses_counts(refusal, count):
     assert "whole number from 1 to 2**53" in message
 
 
-@pytest.mark.parametrize(
-    ("text", "count"), [("3.0", 3), ("1e3", 1000), (str(2**53), 2**53), (str(2**53 - 1), 2**53 - 1)]
-)
+@pytest.mark.parametrize(("text", "count"), [("3.0", 3), ("1e3", 1000), (str(2**53), 2**53), (str(2**53 - 1), 2**53 - 1)])
 def test_takes_whole_counts(read, text, count):
     assert read(f"{HEADER}\nk,{text},,,1,1\n").kernels == (Kernel("k", count),)
 

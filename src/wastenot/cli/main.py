@@ -15,6 +15,7 @@ from wastenot.cli import (
     study_verbs,
     sweep_verb,
     transfer_verb,
+    validate_verb,
     workload_verbs,
 )
 from wastenot.errors import WastenotError
@@ -41,6 +42,7 @@ app.command("show")(study_verbs.show)
 app.command("export")(study_verbs.export)
 app.command("sweep")(sweep_verb.sweep)
 app.command("refine")(refine_verb.refine)
+app.command("validate")(validate_verb.validate)
 app.command("transfer")(transfer_verb.transfer)
 app.command("calibrate")(calibrate_verb.calibrate)
 app.command("plan")(plan_verbs.plan)

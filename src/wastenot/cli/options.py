@@ -36,6 +36,14 @@ SlowdownOption = Annotated[
     ),
 ]
 ExponentOption = Annotated[float, typer.Option("--edp-exponent", metavar="A", help="α of energy × time^α, at least 0.")]
+ConfidenceOption = Annotated[
+    float | None,
+    typer.Option(
+        "--confidence",
+        metavar="C",
+        help="Keep the slowdown with this confidence in spite of noise, such as 0.95; needs repeats or standard errors.",
+    ),
+]
 GranularityOption = Annotated[Granularity, typer.Option("--granularity", help="What gets clocks of its own.")]
 ScopeOption = Annotated[
     Scope,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wastenot.cli.options import (
+    ConfidenceOption,
     CurrencyOption,
     ExponentOption,
     GranularityOption,
@@ -40,6 +41,7 @@ def plan(
     objective: ObjectiveOption = "waste",
     max_slowdown: SlowdownOption = None,
     edp_exponent: ExponentOption = 1.0,
+    confidence: ConfidenceOption = None,
     granularity: GranularityOption = "kernel",
     scope: ScopeOption = "global",
     clock_tolerance: ToleranceOption = 0.0,
@@ -55,7 +57,7 @@ def plan(
     price = checked_price(price_per_kwh, currency)
     found = make_plan(
         _sweep(study, workload),
-        Objective(objective, max_slowdown, edp_exponent),
+        Objective(objective, max_slowdown, edp_exponent, confidence),
         granularity=granularity,
         scope=scope,
         clock_tolerance_mhz=clock_tolerance,
@@ -169,6 +171,7 @@ def report(
     objective: ObjectiveOption = "waste",
     max_slowdown: SlowdownOption = None,
     edp_exponent: ExponentOption = 1.0,
+    confidence: ConfidenceOption = None,
     granularity: GranularityOption = "kernel",
     scope: ScopeOption = "global",
     clock_tolerance: ToleranceOption = 0.0,
@@ -186,7 +189,7 @@ def report(
 
     price = checked_price(price_per_kwh, currency)
     sweep = _sweep(study, workload)
-    goal = Objective(objective, max_slowdown, edp_exponent)
+    goal = Objective(objective, max_slowdown, edp_exponent, confidence)
     made = make_plan(sweep, goal, granularity=granularity, scope=scope, clock_tolerance_mhz=clock_tolerance)
     data = collect(sweep, made)
     write_report(data, out, price_per_kwh=price.per_kwh, currency=price.currency)

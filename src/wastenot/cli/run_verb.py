@@ -34,7 +34,7 @@ def run(
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Of the validation; 0 leaves it out.")] = 10,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Folder for study, plan and report; wastenot-WORKLOAD by default."),
+        typer.Option("--out", metavar="DIR", help="Where to write; wastenot-WORKLOAD by default."),
     ] = None,
     phase: PhaseOption = "training",
     batch: BatchOption = None,
@@ -53,6 +53,7 @@ def run(
     from wastenot.cli.plan_text import described_comparison, described_plan
     from wastenot.cli.plan_verbs import checked_price
     from wastenot.cli.progress import shown_progress
+    from wastenot.cli.validate_verb import described_validation
     from wastenot.devices.open import open_device
     from wastenot.measurement.grid import Grid
     from wastenot.measurement.sweep import check_measures, measure_sweep
@@ -87,6 +88,8 @@ def run(
             plan = validate(target, plan, units, repeats=repeats, progress=progress)
     plan.write(folder / "plan.json")
     console().print(described_plan(plan, price))
+    if repeats:
+        console().print(described_validation(plan))
     console().print(described_comparison(compare(sweep)))
     data = collect(sweep, plan)
     write_report(data, folder / "report.html", price_per_kwh=price.per_kwh, currency=price.currency)

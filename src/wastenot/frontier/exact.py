@@ -13,9 +13,7 @@ def exact_sum(terms: Iterable[tuple[int, float]]) -> Fraction:
     integers; this is far quicker than adding :class:`~fractions.Fraction` one by one.
     """
     ratios = [
-        (count * numerator, denominator)
-        for count, value in terms
-        for numerator, denominator in (value.as_integer_ratio(),)
+        (count * numerator, denominator) for count, value in terms for numerator, denominator in (value.as_integer_ratio(),)
     ]
     common = max((denominator for _, denominator in ratios), default=1)
     return Fraction(sum(numerator * (common // denominator) for numerator, denominator in ratios), common)

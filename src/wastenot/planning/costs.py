@@ -64,12 +64,7 @@ def combine_repeats(sweep: Sweep) -> Costs:
     The standard error of a mean over n repeats is the larger of what their scatter says (sample standard deviation over
     the root of n) and what their own standard errors say; of a single reading it is that reading's own, where given.
     """
-    clocks = [
-        np.where(np.isnan(column), -1.0, column) for column in (sweep.power_limit_w, sweep.memory_mhz, sweep.core_mhz)
-    ]
-    order = np.lexsort((*reversed(clocks), sweep.kernel_index))  # auto sorts first, as -1
-    keys = np.column_stack([sweep.kernel_index[order], *(column[order] for column in clocks)])
-    first = np.flatnonzero(np.concatenate([[True], (keys[1:] != keys[:-1]).any(axis=1)]))
+    order, first = _grouped(sweep)
     repeats = np.diff(np.append(first, len(order)))
     row = order[first]
     time, time_se = _mean_and_error(sweep.time_s[order], sweep.time_se_s[order], first, repeats)
@@ -85,6 +80,22 @@ def combine_repeats(sweep: Sweep) -> Costs:
         time_se,
         energy_se,
     )
+
+
+def rows_of_readings(sweep: Sweep) -> IndexArray:
+    """For each row of a sweep, the row of :func:`combine_repeats` that it is a part of."""
+    order, first = _grouped(sweep)
+    found = np.empty(len(order), dtype=np.intp)
+    found[order] = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(order))))
+    return found
+
+
+def _grouped(sweep: Sweep) -> tuple[IndexArray, IndexArray]:
+    """The order that brings repeats together, auto first, and where in it each kernel and setting begins."""
+    clocks = [np.where(np.isnan(column), -1.0, column) for column in (sweep.power_limit_w, sweep.memory_mhz, sweep.core_mhz)]
+    order = np.lexsort((*reversed(clocks), sweep.kernel_index))  # auto sorts first, as -1
+    keys = np.column_stack([sweep.kernel_index[order], *(column[order] for column in clocks)])
+    return order, np.flatnonzero(np.concatenate([[True], (keys[1:] != keys[:-1]).any(axis=1)]))
 
 
 def _mean_and_error(

@@ -27,6 +27,8 @@ class Objective:
         max_slowdown: bound on T/T_auto − 1, above −1; negative asks for a speed-up. For ``waste`` 0 unless given
             (the paper's strict variant, §3), for ``edp`` no bound unless given.
         edp_exponent: α of E·T^α, at least 0.
+        confidence: with which the true slowdown is to be within the bound, above 0.5 and below 1; ``None`` to take the
+            study's numbers as they are.
 
     Raises:
         BadInputError: a value is out of range, or given for an objective that does not use it.
@@ -35,6 +37,7 @@ class Objective:
     kind: ObjectiveKind = "waste"
     max_slowdown: float | None = None
     edp_exponent: float = 1.0
+    confidence: float | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in OBJECTIVES:
@@ -54,9 +57,15 @@ class Objective:
             raise BadInputError(f"--edp-exponent {self.edp_exponent}: must be a number of at least 0")
         if self.edp_exponent != 1.0 and self.kind != "edp":
             raise BadInputError(f"--edp-exponent: goes with objective edp only, not {self.kind}")
+        if self.confidence is not None:
+            if not 0.5 < self.confidence < 1.0:
+                raise BadInputError(f"--confidence {self.confidence}: must be a number above 0.5 and below 1, such as 0.95")
+            if bound is None:
+                raise BadInputError(f"--confidence: objective {self.kind} has no slowdown to keep; give --max-slowdown")
 
     def __str__(self) -> str:
         slowdown = "" if self.max_slowdown is None else f" within {self.max_slowdown:+.3%} time"
+        slowdown += "" if self.confidence is None else f" with {self.confidence:.4g} confidence"
         match self.kind:
             case "waste":
                 return f"least energy{slowdown}"

@@ -6,7 +6,6 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -14,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from wastenot.errors import BadInputError
 from wastenot.files import write_text
-from wastenot.frontier.exact import exact_sum
 from wastenot.json_lines import line_of
 from wastenot.origin import Origin
 from wastenot.planning.objective import Granularity, Scope
+from wastenot.planning.plan_check import recomputed
 from wastenot.setting import Setting
 
 SCHEMA: Final = "wastenot.plan/1"
@@ -38,6 +37,7 @@ class Goal(_Part):
     kind: Literal["waste", "edp", "energy", "time"]
     max_slowdown: Finite | None
     edp_exponent: Error | None
+    confidence: Annotated[float, Field(gt=0.5, lt=1.0)] | None = None
 
 
 class Total(_Part):
@@ -58,6 +58,64 @@ class Prediction(Total):
     energy_change_se: Error | None
 
 
+Interval = Annotated[tuple[Finite, Finite], Field(strict=False)]
+
+
+class Expected(_Part):
+    """What the plan is believed to give in truth, once luck in choosing among noisy measurements is taken out.
+
+    Attributes:
+        level: probability that a true change is within its interval.
+        probability_within_budget: that the plan's true time is; ``None`` where nothing was to be kept.
+    """
+
+    level: Annotated[float, Field(gt=0.0, lt=1.0)]
+    time_s: Positive
+    energy_j: Positive
+    time_change: Finite
+    time_change_interval: Interval
+    energy_change: Finite
+    energy_change_interval: Interval
+    probability_within_budget: Annotated[float, Field(ge=0.0, le=1.0)] | None
+
+
+class Measured(_Part):
+    """One change as measured again: the mean over repeats, its interval, and the range of all pairs of repeats."""
+
+    mean: Finite
+    interval: Interval
+    least: Finite
+    most: Finite
+
+
+class Validation(_Part):
+    """The plan and auto measured again in turn (paper, §6, Validation; Fig. 7).
+
+    Attributes:
+        device: that they were measured on.
+        repeats: of the plan, and of auto.
+        level: of the intervals, which are of the mean over repeats.
+        pairs: of one repeat of the plan and one of auto.
+        time_s: of an iteration under the plan in each repeat.
+        energy_j: likewise.
+        baseline_time_s: of an iteration at auto in each repeat.
+        baseline_energy_j: likewise.
+        time_change: against auto.
+        energy_change: against auto.
+    """
+
+    device: str
+    repeats: Annotated[int, Field(ge=2)]
+    level: Annotated[float, Field(gt=0.0, lt=1.0)]
+    pairs: Annotated[int, Field(ge=4)]
+    time_s: Annotated[tuple[Positive, ...], Field(strict=False)]
+    energy_j: Annotated[tuple[Positive, ...], Field(strict=False)]
+    baseline_time_s: Annotated[tuple[Positive, ...], Field(strict=False)]
+    baseline_energy_j: Annotated[tuple[Positive, ...], Field(strict=False)]
+    time_change: Measured
+    energy_change: Measured
+
+
 class Waste(_Part):
     """What the baseline wastes (paper, Eq. 2): its energy less the least energy at no more time."""
 
@@ -67,6 +125,8 @@ class Waste(_Part):
 
 class Certificate(_Part):
     """The proof: no plan of this granularity and scope that keeps the budget needs less than the lower bound.
+
+    Of a plan made with a confidence it is about expected energies, and plans that keep the budget with the confidence.
 
     Attributes:
         lower_bound_j: the bound.
@@ -133,6 +193,8 @@ class Plan(_Part):
     fastest: Fastest
     switches: Switches
     assignments: Annotated[tuple[Assignment, ...], Field(min_length=1, strict=False)]
+    expected: Expected | None = None
+    validation: Validation | None = None
     digest: str = ""
 
     def sealed(self) -> Self:
@@ -140,8 +202,12 @@ class Plan(_Part):
         return self.model_copy(update={"digest": self._digest()})
 
     def document(self) -> dict[str, Any]:
-        """The plan as JSON values."""
-        return self.model_dump(mode="json", by_alias=True)
+        """The plan as JSON values; parts that it does not have are left out, as in files of before there were such."""
+        found = self.model_dump(mode="json", by_alias=True)
+        for holder, part in ((found, "expected"), (found, "validation"), (found["objective"], "confidence")):
+            if holder[part] is None:
+                del holder[part]
+        return found
 
     def to_json(self) -> str:
         """The plan as a JSON document, for people to read as well."""
@@ -191,7 +257,7 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise refuse(first["loc"], str(first["msg"])) from error
-    for field, stated, true in _recomputed(plan):
+    for field, stated, true in recomputed(plan):
         if not math.isclose(stated, true, rel_tol=_SAME, abs_tol=_SAME):
             raise refuse(field, f"is {stated!r} where the other fields give {true!r}: the file was edited")
     if plan.digest != plan._digest():
@@ -201,38 +267,3 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
 
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number that a plan can hold")
-
-
-def _recomputed(plan: Plan) -> Iterable[tuple[tuple[int | str, ...], float, float]]:
-    """Fields that follow from others: (field, as stated, as it should be)."""
-    base, found = plan.baseline, plan.predicted
-    for index, row in enumerate(plan.assignments):
-        if row.time_change <= -1.0 or row.energy_change <= -1.0:
-            yield ("assignments", index, "time_change"), row.time_change, 0.0
-            return
-    rows = plan.assignments
-    yield ("predicted", "time_s"), found.time_s, float(exact_sum((row.count, row.time_s) for row in rows))
-    yield (
-        ("predicted", "energy_j"),
-        found.energy_j,
-        float(exact_sum((row.count, row.energy_j) for row in rows)),
-    )
-    yield ("predicted", "time_change"), found.time_change, found.time_s / base.time_s - 1
-    yield ("predicted", "energy_change"), found.energy_change, found.energy_j / base.energy_j - 1
-    yield (
-        ("baseline", "time_s"),
-        base.time_s,
-        math.fsum(row.count * row.time_s / (1 + row.time_change) for row in rows),
-    )
-    yield (
-        ("baseline", "energy_j"),
-        base.energy_j,
-        math.fsum(row.count * row.energy_j / (1 + row.energy_change) for row in rows),
-    )
-    yield ("fastest", "time_change"), plan.fastest.time_change, plan.fastest.time_s / base.time_s - 1
-    yield ("waste", "share"), plan.waste.share, plan.waste.joules / base.energy_j
-    yield (
-        ("certificate", "gap"),
-        plan.certificate.gap,
-        (found.energy_j - plan.certificate.lower_bound_j) / found.energy_j,
-    )

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontier.algebra import Frontier, Point, sequence
 from wastenot.frontier.exact import exact_sum
 from wastenot.frontier.points import IndexArray
+from wastenot.planning.assignments import assignments
+from wastenot.planning.confidence import choose_confidently
 from wastenot.planning.costs import Costs, combine_repeats
+from wastenot.planning.expectation import expect
 from wastenot.planning.objective import SCOPES, Granularity, Objective, Scope
 from wastenot.planning.plan import (
     SCHEMA,
-    Assignment,
     Certificate,
     Fastest,
     Goal,
@@ -26,6 +28,7 @@ from wastenot.planning.plan import (
     Total,
     Waste,
 )
+from wastenot.planning.shrinkage import Beliefs, beliefs
 from wastenot.planning.switches import switches_per_iteration
 from wastenot.planning.uncertainty import change_error, total_error
 from wastenot.planning.units import Unit, make_units
@@ -63,7 +66,7 @@ class Choice:
 
     Attributes:
         options: of each unit, shape (units,).
-        lower_bound_j: no choice within ``budget_s`` needs less energy.
+        lower_bound_j: no choice within ``budget_s`` needs less energy (with a confidence: less expected energy).
         budget_s: the time budget, exact.
     """
 
@@ -143,6 +146,10 @@ class Planner:
         """
         if scope not in SCOPES:
             raise BadInputError(f"scope {scope!r}: choose one of {', '.join(SCOPES)}")
+        if objective.confidence is not None:
+            options, bound = choose_confidently(self.units, self.beliefs, objective, scope)
+            assert objective.max_slowdown is not None
+            return Choice(options, bound, self.budget(objective.max_slowdown))
         return self._choose_global(objective) if scope == "global" else self._choose_local(objective)
 
     def _choose_global(self, objective: Objective) -> Choice:
@@ -179,6 +186,11 @@ class Planner:
         # Each unit has its least energy within its own bound, or its own best product: nothing else was allowed.
         return Choice(tuple(options), self.energy(rows), budget)
 
+    @cached_property
+    def beliefs(self) -> Beliefs | None:
+        """What is believed of the true costs; ``None`` where nothing says how noisy the sweep is."""
+        return beliefs(self.sweep, self.costs)
+
     def _rows_of(self, point: Point) -> IndexArray:
         return self.rows(_options(point))
 
@@ -206,9 +218,15 @@ class Planner:
         settings = [costs.setting(int(row)) for row in rows]
         switches = switches_per_iteration(costs.kernels, settings)
         fastest_s = float(self.exact_time(self._rows_of(self.frontier.least_time())))
-        bound = min(chosen.lower_bound_j, predicted.energy_j)
-        if predicted.energy_j - bound <= 1e-12 * predicted.energy_j:
-            bound = predicted.energy_j
+        expected = None
+        if self.beliefs is not None:
+            expected = expect(self.units, costs, self.beliefs, chosen.options, objective.max_slowdown)
+        energy_j = predicted.energy_j
+        if objective.confidence is not None and expected is not None:
+            energy_j = expected.energy_j
+        bound = min(chosen.lower_bound_j, energy_j)
+        if energy_j - bound <= 1e-12 * energy_j:
+            bound = energy_j
         return Plan(
             schema_=SCHEMA,
             origin=self.sweep.origin,
@@ -218,6 +236,7 @@ class Planner:
                 kind=objective.kind,
                 max_slowdown=objective.max_slowdown,
                 edp_exponent=objective.edp_exponent if objective.kind == "edp" else None,
+                confidence=objective.confidence,
             ),
             granularity=self.granularity,
             scope=scope,
@@ -232,38 +251,14 @@ class Planner:
             waste=Waste(joules=self.waste_j, share=self.waste_j / self.baseline_energy_j),
             certificate=Certificate(
                 lower_bound_j=bound,
-                gap=(predicted.energy_j - bound) / predicted.energy_j,
+                gap=(energy_j - bound) / energy_j,
                 budget_s=float(chosen.budget_s),
             ),
             fastest=Fastest(time_s=fastest_s, time_change=fastest_s / baseline.time_s - 1),
             switches=Switches(per_iteration=switches, mean_dwell_s=predicted.time_s / switches if switches else None),
-            assignments=tuple(self._assignments(rows)),
+            assignments=tuple(assignments(costs, self.units, rows)),
+            expected=expected,
         ).sealed()
-
-    def _assignments(self, rows: NDArray[np.intp]) -> list[Assignment]:
-        costs = self.costs
-        unit_of = {int(kernel): unit.name for unit in self.units for kernel in unit.kernels}
-        found = []
-        for index, (kernel, row) in enumerate(zip(costs.kernels, rows.tolist(), strict=True)):
-            base, setting = int(self.baseline_rows[index]), costs.setting(row)
-            time_s, energy_j = float(costs.time_s[row]), float(costs.energy_j[row])
-            found.append(
-                Assignment(
-                    kernel=kernel.name,
-                    pass_name=kernel.pass_name,
-                    block=kernel.block,
-                    unit=unit_of[index],
-                    count=kernel.count,
-                    core_mhz=setting.core_mhz,
-                    memory_mhz=setting.memory_mhz,
-                    power_limit_w=setting.power_limit_w,
-                    time_s=time_s,
-                    energy_j=energy_j,
-                    time_change=time_s / float(costs.time_s[base]) - 1,
-                    energy_change=energy_j / float(costs.energy_j[base]) - 1,
-                )
-            )
-        return found
 
 
 def _best(frontier: Frontier, objective: Objective, budget: Fraction | None) -> Point:

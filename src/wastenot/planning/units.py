@@ -94,9 +94,7 @@ def make_units(costs: Costs, granularity: Granularity, clock_tolerance_mhz: floa
                         "the sweep, or plan by kernel or iteration"
                     )
                 members.setdefault(kernel.pass_name, []).append(index)
-            return [
-                _shared_unit(name, costs, np.array(kernels), clock_tolerance_mhz) for name, kernels in members.items()
-            ]
+            return [_shared_unit(name, costs, np.array(kernels), clock_tolerance_mhz) for name, kernels in members.items()]
         case "iteration":
             return [_shared_unit("iteration", costs, np.arange(len(costs.kernels)), clock_tolerance_mhz)]
     raise BadInputError(f"granularity {granularity!r}: choose one of {', '.join(GRANULARITIES)}")

@@ -72,13 +72,14 @@ def totals(plan: Plan, price: Price | None) -> tuple[Total, ...]:
 
 def goal_words(goal: Goal) -> str:
     """What was asked for, in a line."""
-    bound = "" if goal.max_slowdown is None else f" with at most {percent(goal.max_slowdown)} slowdown"
+    sure = "" if goal.confidence is None else f", kept with {percent(goal.confidence, 1)} confidence"
+    bound = "" if goal.max_slowdown is None else f" with at most {percent(goal.max_slowdown)} slowdown{sure}"
     match goal.kind:
         case "waste":
             if not goal.max_slowdown:
-                return "least energy without any slowdown"
+                return f"least energy without any slowdown{sure}"
             if goal.max_slowdown < 0:
-                return f"least energy at least {percent(-goal.max_slowdown)} faster than auto"
+                return f"least energy at least {percent(-goal.max_slowdown)} faster than auto{sure}"
             return f"least energy{bound}"
         case "edp":
             exponent = "" if goal.edp_exponent in (None, 1.0) else f" to the power of {goal.edp_exponent:g}"
@@ -103,11 +104,31 @@ def warnings(plan: Plan) -> tuple[str, ...]:
             else ", which leaves room for that; the time of the switches themselves is not counted here."
         )
         found.append(told + end)
-    found.append(
-        "Predicted, not yet validated: choosing the best of noisy measurements also chooses lucky ones, so expect a "
-        "little less saving and a little more time when the plan is measured."
-    )
+    found.append(_what_to_expect(plan))
     return tuple(found)
+
+
+def _what_to_expect(plan: Plan) -> str:
+    """How far the prediction can be trusted: as measured again, as expected, or not known."""
+    checked, expected = plan.validation, plan.expected
+    if checked is not None:
+        time, energy = checked.time_change, checked.energy_change
+        return (
+            f"Measured again, {checked.repeats} times in turn with auto: energy {change(energy.mean)} "
+            f"({change(energy.interval[0])} to {change(energy.interval[1])}), time {change(time.mean)} "
+            f"({change(time.interval[0])} to {change(time.interval[1])})."
+        )
+    luck = "Predicted, not yet validated: choosing the best of noisy measurements also chooses lucky ones"
+    if expected is None:
+        return f"{luck}, so expect a little less saving and a little more time when the plan is measured."
+    saving, slowdown = expected.energy_change_interval, expected.time_change_interval
+    kept = expected.probability_within_budget
+    odds = "" if kept is None else f"; the slowdown allowed is kept with a probability of {percent(kept, 0)}"
+    return (
+        f"{luck}. Without that luck, expect energy {change(expected.energy_change)} ({change(saving[0])} to "
+        f"{change(saving[1])}) and time {change(expected.time_change)} ({change(slowdown[0])} to {change(slowdown[1])}), "
+        f"with {percent(expected.level, 0)} probability each{odds}."
+    )
 
 
 def _error(standard_error: float | None) -> str:
@@ -140,11 +161,17 @@ def _money(saved_j: float, baseline_j: float, price: Price | None) -> Total:
 def _certificate(plan: Plan) -> Total:
     bound = plan.certificate
     within = f"within {percent(bound.gap, 2 if bound.gap >= 5e-5 else 4)}"
+    sure = plan.objective.confidence
+    within_budget = f"within {quantity(bound.budget_s, 's', 5)}"
+    needs, numbers = ("needs", "on these numbers")
+    if sure is not None:
+        within_budget += f" with {percent(sure, 1)} confidence"
+        needs, numbers = ("is expected to need", "without luck")
     return Total(
         "Certificate",
         "proven best" if bound.gap == 0.0 else within,
-        f"no {plan.granularity}-level plan ({plan.scope} scope) within {quantity(bound.budget_s, 's', 5)} needs less "
-        f"than {quantity(bound.lower_bound_j, 'J', 5)} on these numbers; gap {percent(bound.gap, 3)}",
+        f"no {plan.granularity}-level plan ({plan.scope} scope) {within_budget} {needs} less than "
+        f"{quantity(bound.lower_bound_j, 'J', 5)} {numbers}; gap {percent(bound.gap, 3)}",
     )
 
 

@@ -36,8 +36,8 @@ def transfer_figure(found: Transfer, name: str, title: str, labels: tuple[str, .
         for what, change in (("time gained", row.time_change), ("energy saved", row.energy_change))
     ]
     note = (
-        f"The clocks planned for {found.planned}, measured in turn with auto {found.repeats} times. Points: means; bars: all "
-        "pairs of a run of the plan and a run at auto."
+        f"The clocks planned for {found.planned}, measured in turn with auto {found.repeats} times. Points: means; bars: "
+        "all pairs of a run of the plan and a run at auto."
     )
     subtitle = f"{found.planned} on {found.device} · {found.origin} numbers"
     specification: dict[str, Any] = _chart(rows, labels, axis).to_dict()
@@ -53,7 +53,7 @@ def _chart(rows: list[dict[str, object]], labels: tuple[str, ...], axis: str) ->
             x=alt.X("label:O", title=axis, sort=list(labels), axis=alt.Axis(labelAngle=0))
         )
         scale = alt.Scale(zero=False, padding=24, nice=True)
-        bars = base.mark_rule(strokeWidth=2, color=color).encode(
+        bars = base.mark_rule(strokeWidth=2, color=color, strokeDash=[1, 0]).encode(
             y=alt.Y("low:Q", title=f"{what}, %", scale=scale), y2="high:Q"
         )
         points = base.mark_point(filled=True, size=110, color=color).encode(

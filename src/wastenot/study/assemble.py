@@ -143,9 +143,7 @@ def number_faults(column: NumberColumn, values: FloatArray) -> Iterable[Fault]:
         yield Fault(row, column.name, f"{what}; must be {column.range.value}")
 
 
-def without_baseline(
-    numbers: dict[str, FloatArray], kernel_index: NDArray[np.int64], kernels: int
-) -> NDArray[np.int64]:
+def without_baseline(numbers: dict[str, FloatArray], kernel_index: NDArray[np.int64], kernels: int) -> NDArray[np.int64]:
     """The kernels that have no row with every setting at auto.
 
     Args:

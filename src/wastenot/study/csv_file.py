@@ -197,9 +197,7 @@ def _number(text: str) -> float | None:
 
 def _whole(text: str, value: float) -> bool:
     # A float64 rounds 2**53 + 1 to 2**53, and 3.00000000000000000001 to 3: only the text tells them apart.
-    return np.isnan(value) or (
-        1 <= value <= LARGEST_COUNT and value.is_integer() and Decimal(text.strip()) == int(value)
-    )
+    return np.isnan(value) or (1 <= value <= LARGEST_COUNT and value.is_integer() and Decimal(text.strip()) == int(value))
 
 
 def _quoted(text: str) -> str:

@@ -47,9 +47,7 @@ def import_sweep(
     return target.add(sweep, source=Path(file).name, sha256=digest, append=append)
 
 
-def export_sweep(
-    study: str | os.PathLike[str] | Study, file: str | os.PathLike[str], workload: str | None = None
-) -> Sweep:
+def export_sweep(study: str | os.PathLike[str] | Study, file: str | os.PathLike[str], workload: str | None = None) -> Sweep:
     """Write a workload of a study to a sweep file.
 
     Args:

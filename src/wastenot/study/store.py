@@ -140,9 +140,7 @@ class Study:
             )
             done = records.settings_done(connection, workload_id)
         with self._database.keeping() as transaction:
-            yield Recorder(
-                transaction, import_id, dict(zip((k.name for k in members), ids.tolist(), strict=True)), done
-            )
+            yield Recorder(transaction, import_id, dict(zip((k.name for k in members), ids.tolist(), strict=True)), done)
 
     def workloads(self) -> tuple[str, ...]:
         """The names of the workloads, in order of their first import; none where the study holds nothing yet.
@@ -244,9 +242,7 @@ def _check_origin(history: tuple[ImportSummary, ...], workload: str, origin: Ori
         )
 
 
-def _check_agreement(
-    sweep: Sweep, sha256: str | None, append: bool, history: tuple[ImportSummary, ...], label: str
-) -> None:
+def _check_agreement(sweep: Sweep, sha256: str | None, append: bool, history: tuple[ImportSummary, ...], label: str) -> None:
     _check_origin(history, sweep.workload, sweep.origin, label)
     if append:
         return

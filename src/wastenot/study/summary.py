@@ -88,8 +88,7 @@ def imports_of(connection: Connection, workload_id: int) -> tuple[ImportSummary,
     """The imports of a workload, in order."""
     found = connection.execute(select(imports).where(imports.c.workload_id == workload_id).order_by(imports.c.id))
     return tuple(
-        ImportSummary(row.source, row.sha256, row.rows, row.origin, datetime.fromisoformat(row.imported_at))
-        for row in found
+        ImportSummary(row.source, row.sha256, row.rows, row.origin, datetime.fromisoformat(row.imported_at)) for row in found
     )
 
 

@@ -107,14 +107,13 @@ def around(setting: Setting, states: Mapping[float, Sequence[float]], step_mhz: 
     if setting.core_mhz is None or setting.memory_mhz is None or setting.memory_mhz not in states:
         return (setting,)
     core, memory = setting.core_mhz, setting.memory_mhz
-    found = [setting]
-    for wanted in (core - step_mhz, core + step_mhz):
-        found.append(Setting(min(states[memory], key=lambda clock: abs(clock - wanted)), memory, setting.power_limit_w))
+    available = states[memory]
+    near = [min(available, key=lambda clock: abs(clock - wanted)) for wanted in (core - step_mhz, core + step_mhz)]
     memories = sorted(states)
     place = memories.index(memory)
-    for other in memories[max(place - 1, 0) : place + 2]:
-        if core in states[other]:
-            found.append(Setting(core, other, setting.power_limit_w))
+    beside = [other for other in memories[max(place - 1, 0) : place + 2] if core in states[other]]
+    found = [setting, *(Setting(clock, memory, setting.power_limit_w) for clock in near)]
+    found += [Setting(core, other, setting.power_limit_w) for other in beside]
     return tuple(dict.fromkeys(found))
 
 

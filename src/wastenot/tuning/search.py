@@ -186,7 +186,7 @@ def _first_points(possible: NDArray[np.bool_], settings: Sequence[Setting]) -> l
     used: Counter[tuple[int, int]] = Counter()
     points = []
     for kernel, there in enumerate(possible):
-        open_to = np.flatnonzero(there)
+        open_to = np.flatnonzero(there).tolist()
         pairs = [(settings[place].core_mhz or 0.0, settings[place].memory_mhz or 0.0) for place in open_to]
         points += [Point(kernel, settings[open_to[choice]]) for choice in choose_pairs(pairs, used, _FIRST_POINTS)]
     return _in_order(points, settings)
@@ -196,7 +196,7 @@ def _best_points(worth: FloatArray, settings: Sequence[Setting], most: int) -> l
     """The most promising point of each kernel, those of most promise."""
     best = worth.argmax(axis=1)
     kernels = np.argsort(-worth.max(axis=1), kind="stable")[:most]
-    chosen = [Point(int(kernel), settings[best[kernel]]) for kernel in kernels if worth[kernel, best[kernel]] > 0.0]
+    chosen = [Point(int(kernel), settings[int(best[kernel])]) for kernel in kernels if worth[kernel, best[kernel]] > 0.0]
     return _in_order(chosen, settings)
 
 

@@ -148,9 +148,7 @@ class Parts:
         written = self.element_bytes * head_width * heads * queries + _FP32 * heads * queries
         return Work("attention", (heads, groups, queries, keys, head_width), flops, read, written)
 
-    def attention_backward(
-        self, heads: int, groups: int, queries: int, keys: int, head_width: int, *, used: float
-    ) -> Work:
+    def attention_backward(self, heads: int, groups: int, queries: int, keys: int, head_width: int, *, used: float) -> Work:
         """Gradient of :meth:`attention`, which forms the scores again: five products instead of two."""
         flops = 10.0 * heads * queries * keys * head_width * used
         read = self.element_bytes * head_width * (3 * heads * queries + 2 * groups * keys) + _FP32 * heads * queries

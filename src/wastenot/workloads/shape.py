@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd
 from numbers import Integral
-from typing import Literal, TypedDict, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 from wastenot.errors import BadInputError
 from wastenot.suggest import suggestion
@@ -151,24 +151,20 @@ def parse_name(name: str) -> tuple[str, Shape]:
     """
     family, _, rest = name.partition("-")
     size, *words = rest.split("-")
-    said: dict[str, object] = {}
-    if words and words[0] in PHASES:
-        said["phase"] = words.pop(0)
-    shape = Shape(phase=said.get("phase", "training"), batch=default_batch(said.get("phase", "training")))  # type: ignore[arg-type]
+    options: dict[str, Any] = {"phase": words.pop(0) if words and words[0] in PHASES else "training"}
+    options["batch"] = default_batch(options["phase"])
     for word in words:
         number = re.fullmatch(r"(batch|seq|tp)(\d+)(sp)?", word)
         if number:
-            field = {"batch": "batch", "seq": "sequence", "tp": "tensor_parallel"}[number[1]]
-            shape = replace(shape, **{field: int(number[2])}, sequence_parallel=shape.sequence_parallel or bool(number[3]))
-        elif word in DTYPE_BYTES:
-            shape = replace(shape, dtype=word)
-        elif word in get_args(Attention):
-            shape = replace(shape, attention=word)  # type: ignore[arg-type]
-        elif word in get_args(Optimizer):
-            shape = replace(shape, optimizer=word)  # type: ignore[arg-type]
-        else:
+            options[{"batch": "batch", "seq": "sequence", "tp": "tensor_parallel"}[number[1]]] = int(number[2])
+            options["sequence_parallel"] = options.get("sequence_parallel", False) or number[3] is not None
+            continue
+        known = {"dtype": DTYPE_BYTES, "attention": ATTENTIONS, "optimizer": get_args(Optimizer)}
+        field = next((field for field, values in known.items() if word in values), None)
+        if field is None:
             raise BadInputError(f"workload '{name}': '{word}' says nothing of how a model is run")
-    return f"{family}-{size}", shape
+        options[field] = word
+    return f"{family}-{size}", Shape(**options)
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

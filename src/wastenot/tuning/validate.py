@@ -1,0 +1,66 @@
+"""A plan measured again, in turn with auto (paper, §6, Validation): what it gives, beside what was predicted."""
+
+from __future__ import annotations
+
+from wastenot.devices.protocol import Device
+from wastenot.errors import BadInputError
+from wastenot.measurement.energy import Method
+from wastenot.measurement.progress import Progress, Silent
+from wastenot.measurement.tasks import Units
+from wastenot.planning.plan import Measured, Plan, Validation
+from wastenot.tuning.in_turn import LEVEL, Interval, compare_with_auto
+
+
+def validate(
+    device: Device,
+    plan: Plan,
+    units: Units,
+    *,
+    repeats: int = 10,
+    method: Method | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """Measure every kernel at the plan's setting and at auto, in turn, several times over.
+
+    Args:
+        device: that the plan was made for.
+        plan: to validate.
+        units: what its kernels run.
+        repeats: of each, at least 2.
+        method: how to measure.
+        progress: who is told.
+
+    Returns:
+        The plan with its validation; one that it had before is replaced.
+
+    Raises:
+        BadInputError: the plan is for another device or other kernels, or fewer than 2 repeats.
+        DeviceError: the device does not measure.
+    """
+    label = device.identity.label
+    if plan.device != label:
+        raise BadInputError(f"the plan was made on '{plan.device}', not on '{label}'; name that device, or plan anew")
+    names = [kernel.name for kernel in units.kernels]
+    if names != [row.kernel for row in plan.assignments]:
+        raise BadInputError(f"the plan (workload '{plan.workload}') has other kernels than '{units.workload}'")
+    progress = progress or Silent()
+    progress.begin(2 * max(repeats, 0) * len(names))
+    settings = {row.kernel: row.setting for row in plan.assignments}
+    found = compare_with_auto(device, units, settings, repeats=repeats, method=method, progress=progress)
+    validation = Validation(
+        device=label,
+        repeats=repeats,
+        level=LEVEL,
+        pairs=repeats**2,
+        time_s=tuple(found.plan_time_s.tolist()),
+        energy_j=tuple(found.plan_energy_j.tolist()),
+        baseline_time_s=tuple(found.auto_s.tolist()),
+        baseline_energy_j=tuple(found.auto_j.tolist()),
+        time_change=_measured(found.time_change),
+        energy_change=_measured(found.energy_change),
+    )
+    return plan.model_copy(update={"validation": validation}).sealed()
+
+
+def _measured(change: Interval) -> Measured:
+    return Measured(mean=change.mean, interval=(change.low, change.high), least=change.least_pair, most=change.greatest_pair)

@@ -1,0 +1,58 @@
+"""wastenot calibrate: from a study to a simulated GPU that the other verbs take."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.tuning.calibration_helpers import KERNELS, TOY, toy_gpu, true_sweep
+from wastenot.study.sweep_file import write_sweep
+
+
+@pytest.fixture
+def swept(wastenot):
+    core = (420.0, 840.0, 1200.0, 1410.0, 1605.0, 1800.0, 1950.0)
+    write_sweep(true_sweep(toy_gpu(), core=core), wastenot.folder / "toy.csv")
+    write_sweep(true_sweep(toy_gpu(), KERNELS[:2], core), wastenot.folder / "two.csv")
+    for name in ("toy", "two"):
+        ran = wastenot("import", f"{name}.csv", "--study", f"{name}.db", "--device-name", "Toy", "--origin", "simulated")
+        assert ran.code == 0, ran
+    return wastenot
+
+
+def test_a_twin_that_sweep_takes(swept):
+    ran = swept("calibrate", "--study", "toy.db", "--out", "twin.toml", "--power-limit", "350", "--base", str(TOY))
+    assert ran.code == 0, ran
+    assert "held-out points" in ran.out and "held-out kernels" in ran.out and "median" in ran.out
+    assert "sim:twin.toml" in ran.err
+    again = swept("sweep", "toy.db", "--device", "sim:twin.toml", "--study", "twin.db", "--core", "840,1950", "--memory",
+                  "9501", "--warm-up", "1", "--window", "1")  # fmt: skip
+    assert again.code == 0, again
+    shown = json.loads(swept("show", "--study", "twin.db", "--json").out)
+    assert shown["workloads"][0]["kernels"] == len(KERNELS)
+
+
+def test_json(swept):
+    ran = swept("calibrate", "--study", "toy.db", "--out", "twin.toml", "--name", "my-twin", "--json")
+    report = json.loads(ran.out)
+    assert (report["name"], report["file"], report["kernels"]) == ("my-twin", "twin.toml", len(KERNELS))
+    assert [set(errors) for errors in report["errors"]] == [{"what", "points", "time", "energy"}] * 3
+    assert 'name = "my-twin"' in (swept.folder / "twin.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--study", "two.db", "--out", "no.toml"], "2 kernels"),
+        (["--study", "toy.db", "--out", "no.json"], ".toml"),
+        (["--study", "toy.db", "--out", "no.toml", "--power-limit", "-1"], "--power-limit"),
+        (["--study", "toy.db", "--out", "no.toml", "--base", "h2000"], "did you mean 'h200'"),
+        (["--study", "none.db", "--out", "no.toml"], "none.db"),
+        (["--study", "toy.db", "--workload", "toi", "--out", "no.toml"], "toy"),
+        (["--study", "toy.db"], "--out"),
+    ],
+)
+def test_refusals_write_nothing(swept, arguments, says):
+    assert says in swept.refuse("calibrate", *arguments)
+    assert not (swept.folder / "no.toml").exists()

@@ -1,0 +1,95 @@
+"""Verbs that measure, on simulated devices, as a user runs them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+TOY = Path(__file__).parents[1] / "toy.toml"
+SWEEP = ["sweep", "gpt3-small", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "600", "--memory", "9501",
+         "--warm-up", "0.5", "--window", "0.5"]  # fmt: skip
+
+
+@pytest.fixture
+def toy(wastenot):
+    shutil.copy(TOY, wastenot.folder / "toy.toml")
+    return wastenot
+
+
+@pytest.fixture
+def swept(toy):
+    ran = toy(*SWEEP)
+    assert ran.code == 0, ran.err
+    assert toy("plan", "--study", "s.db", "--out", "plan.json").code == 0
+    return toy
+
+
+def test_sweep_tells_what_it_did_and_goes_on(toy):
+    first = json.loads(toy(*SWEEP, "--json").out)
+    again = json.loads(toy(*SWEEP, "--json").out)
+    assert first["measured"] > 0 and first["origin"] == "simulated" and first["workload"] == "gpt3-small"
+    assert (again["measured"], again["found"]) == (0, first["measured"])
+
+
+def test_validate_refine_and_transfer(swept):
+    checked = swept("validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json")
+    assert checked.code == 0, checked.err
+    assert "measured again" in checked.out and "simulated" in checked.out
+    assert json.loads((swept.folder / "checked.json").read_text())["validation"]["repeats"] == 2
+    assert swept("diff", "plan.json", "checked.json").code == 0
+    refined = json.loads(swept("refine", "--study", "s.db", "--device", "sim:toy.toml", "--repeats", "1", "--json").out)
+    assert refined["measured"] > 0 and refined["before"] and refined["after"]
+    moved = swept("transfer", "--plan", "plan.json", "--device", "sim:toy.toml", "--batch", "40,4", "--repeats", "2",
+                  "--json")  # fmt: skip
+    assert [row["workload"] for row in json.loads(moved.out)["rows"]] == ["gpt3-small", "gpt3-small-batch4"]
+
+
+def test_run_does_everything(toy):
+    ran = toy("run", "gpt3-small", "--device", "sim:toy.toml", "--core-step", "900", "--repeats", "2", "--out", "all")
+    assert ran.code == 0, ran.err
+    assert {path.name for path in (toy.folder / "all").iterdir()} == {"study.db", "plan.json", "report.html", "figures"}
+    assert "SIMULATED" in (toy.folder / "all" / "report.html").read_text(encoding="utf-8").upper()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["sweep", "gpt3-xxl", "--device", "sim:h200", "--study", "x.db"], "did you mean 'gpt3-xl'"),
+        (["sweep", "gpt3-xl", "--device", "sim:h20", "--study", "x.db"], "did you mean 'h200'"),
+        (["sweep", "gpt3-xl", "--device", "simm:h200", "--study", "x.db"], "did you mean 'sim'"),
+        (["sweep", "gpt3-xl", "--device", "sim:", "--study", "x.db"], "sim:NAME"),
+        (["sweep", "gpt3-xl", "--device", "sim:none.toml", "--study", "x.db"], "none.toml"),
+        (["sweep", "gpt3-xl", "--device", "recorded:none.db", "--study", "x.db"], "none.db"),
+        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--batch", "0"], "--batch 0"),
+        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--tensor-parallel", "3"], "does not divide"),
+        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--core", "1000"], "nearest is"),
+        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--memory", "fast"], "5001,9501"),
+        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--budget", "soon"], "90s, 45m or 2h"),
+        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--window", "0"], "--window"),
+        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--search", "model", "--share", "2"], "--share"),
+        (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "nowhere/x.db"], "nowhere"),
+        (["run", "gpt3-xl", "--device", "sim:h200", "--max-slowdown", "-2"], "above -1"),
+        (["run", "gpt3-xl", "--device", "sim:h200", "--out", "sweep.csv"], "sweep.csv"),
+        (["transfer", "--plan", "none.json", "--device", "sim:h200", "--batch", "1"], "none.json"),
+        (["transfer", "--plan", "none.json", "--device", "sim:h200"], "either --batch"),
+        (["validate", "--study", "none.db", "--plan", "none.json"], "none"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line(wastenot, arguments, says):
+    before = set(wastenot.folder.iterdir())
+    assert says in wastenot.refuse(*arguments)
+    assert set(wastenot.folder.iterdir()) == before
+
+
+def test_a_study_of_another_device_is_refused(swept):
+    arguments = [word.replace("sim:toy.toml", "sim:rtx-3080-ti") for word in SWEEP]
+    assert "name another study" in swept.refuse(*arguments)
+    assert "made on" in swept.refuse("validate", "--study", "s.db", "--plan", "plan.json", "--device", "sim:h200")
+
+
+def test_a_broken_preset_names_field_and_reason(toy):
+    text = TOY.read_text()
+    (toy.folder / "bad.toml").write_text(text.replace("idle_w = 25.0", "idle_w = -25.0"))
+    said = toy.refuse("sweep", "gpt3-small", "--device", "sim:bad.toml", "--study", "x.db")
+    assert "bad.toml: idle_w" in said

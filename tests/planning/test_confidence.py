@@ -1,0 +1,126 @@
+"""Plans that keep a budget with a confidence, against enumeration and against the truth of made-up GPUs."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from benchmarks.noisy_gpu import Truth
+from tests.planning.conftest import make_sweep, random_sweep
+from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.planning.confidence import ConfidentChoice
+from wastenot.planning.expectation import Excess, excess
+from wastenot.planning.objective import Objective
+from wastenot.planning.planner import Planner, plan
+
+
+def random_excess(rng, units, options, common):
+    def parts(low, high, *shape):
+        return tuple(rng.uniform(low, high, (options, *shape)) for _ in range(units))
+
+    mean = parts(-1, 2)
+    for unit in mean:
+        unit[0] = 0.0
+    variance = tuple(np.where(np.arange(options) == 0, 0.0, values) for values in parts(0.01, 0.5))
+    loading = tuple(np.where(np.arange(options)[:, None] == 0, 0.0, common * values) for values in parts(-1, 1, 2))
+    return Excess(mean, variance, loading, parts(1, 9), parts(1, 3))
+
+
+def enumerated(over, confidence, score):
+    choice = ConfidentChoice(over, confidence)
+    sizes = [range(len(unit)) for unit in over.mean_s]
+    return min(score(options) for options in product(*sizes) if choice.keeps(options))
+
+
+def total(values, options):
+    return sum(unit[option] for unit, option in zip(values, options, strict=True))
+
+
+@pytest.mark.parametrize("confidence", [0.6, 0.9, 0.999])
+def test_the_best_of_all_is_found_where_units_are_independent(rng, confidence):
+    for _ in range(15):
+        over = random_excess(rng, units=5, options=4, common=0.0)
+        found = ConfidentChoice(over, confidence).least(np.concatenate(over.energy_j))
+        best = enumerated(over, confidence, lambda options, over=over: total(over.energy_j, options))
+        assert ConfidentChoice(over, confidence).keeps(found.options)
+        assert found.cost == pytest.approx(total(over.energy_j, found.options))
+        assert found.cost == pytest.approx(best, rel=2e-5)
+        assert found.lower_bound <= best * (1 + 1e-9)
+        assert found.lower_bound >= best * (1 - 0.02)
+
+
+def test_common_errors_are_kept_within_and_the_bound_stays_valid(rng):
+    losses = []
+    for _ in range(25):
+        over = random_excess(rng, units=5, options=4, common=0.3)
+        found = ConfidentChoice(over, 0.9).least(np.concatenate(over.energy_j))
+        best = enumerated(over, 0.9, lambda options, over=over: total(over.energy_j, options))
+        assert over.probability_kept(found.options) >= 0.9 - 1e-12
+        assert found.lower_bound <= best * (1 + 1e-9)
+        losses.append(found.cost / best - 1)
+    assert np.median(losses) < 0.01 and min(losses) > -1e-9
+
+
+def test_edp_keeps_the_confidence_and_is_near_the_best(rng):
+    losses = []
+    for _ in range(15):
+        over = random_excess(rng, units=4, options=4, common=0.1)
+        found = ConfidentChoice(over, 0.9).least_edp(1.0)
+
+        def edp(options, over=over):
+            return total(over.energy_j, options) * total(over.time_s, options)
+
+        assert over.probability_kept(found.options) >= 0.9 - 1e-12
+        losses.append(edp(found.options) / enumerated(over, 0.9, edp) - 1)
+    assert np.median(losses) < 0.01 and min(losses) > -1e-9
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_the_confidence_holds_in_truth(confidence):
+    kept, stated = [], []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        truth = Truth.drawn(rng)
+        planner = Planner(truth.sweep(rng, 0.005, 0.005))
+        chosen = planner.choose(Objective("waste", 0.01, confidence=confidence))
+        kept.append(truth.changes(planner.costs, planner.rows(chosen.options))[0] <= 0.01)
+        stated.append(planner.plan(Objective("waste", 0.01, confidence=confidence)).expected.probability_within_budget)
+        if seed == 0:
+            assert planner.plan(Objective("waste", 0.01)).expected.probability_within_budget < 0.5
+    assert min(stated) >= confidence - 1e-9
+    assert np.mean(kept) >= confidence - 3.5 * np.sqrt(confidence * (1 - confidence) / 30)
+
+
+@pytest.mark.parametrize("scope", ["global", "local"])
+@pytest.mark.parametrize("granularity", ["kernel", "pass", "iteration"])
+def test_strict_plans_with_confidence_are_always_possible(rng, scope, granularity):
+    for kernels, settings in ((3, 10), (12, 12)):
+        sweep = random_sweep(rng, kernels, settings, passes=2)
+        made = plan(sweep, Objective(confidence=0.99), granularity=granularity, scope=scope)
+        assert made.expected.probability_within_budget >= 0.99 - 1e-9 or scope == "local"
+        assert 0.0 <= made.certificate.gap < 0.5
+        assert made.certificate.lower_bound_j <= made.expected.energy_j
+
+
+def test_local_units_each_keep_it():
+    rng = np.random.default_rng(8)
+    sweep = Truth.drawn(rng, kernels=9).sweep(rng, 0.005, 0.005)
+    planner = Planner(sweep)
+    local = planner.choose(Objective("waste", 0.01, confidence=0.9), "local")
+    for unit, option in zip(planner.units, local.options, strict=True):
+        assert excess([unit], planner.beliefs, 0.01).probability_kept((option,)) >= 0.9 - 1e-12
+
+
+def test_refusals(rng):
+    rows = [("a", None, None, 1.0, 2.0), ("a", 900, None, 0.9, 1.0)]
+    with pytest.raises(BadInputError, match="how noisy"):
+        plan(make_sweep(rows), Objective(confidence=0.9))
+    with pytest.raises(InfeasibleError, match="allow more"):
+        plan(random_sweep(rng, 3, 12), Objective("waste", -0.9, confidence=0.9))
+    for wrong in (0.5, 1.0, 95.0, float("nan")):
+        with pytest.raises(BadInputError, match=r"such as 0\.95"):
+            Objective(confidence=wrong)
+    with pytest.raises(BadInputError, match="no slowdown to keep"):
+        Objective("energy", confidence=0.9)
+    with pytest.raises(BadInputError, match="no slowdown to keep"):
+        Objective("edp", confidence=0.9)

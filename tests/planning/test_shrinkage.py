@@ -1,0 +1,107 @@
+"""What is believed of true costs after a noisy sweep, against the truth of made-up GPUs."""
+
+import numpy as np
+import pytest
+
+from benchmarks.noisy_gpu import Truth
+from tests.planning.conftest import make_sweep, random_sweep
+from wastenot.planning.objective import Objective
+from wastenot.planning.plan import read_plan
+from wastenot.planning.planner import Planner, plan
+from wastenot.planning.shrinkage import LEAST_SETTINGS
+
+
+def planned(seed, *noise, kernels=None, **about):
+    rng = np.random.default_rng(seed)
+    truth = Truth.drawn(rng, kernels=kernels)
+    return truth, Planner(truth.sweep(rng, *noise, **about))
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_predictions_are_biased_and_expectations_are_not(repeats):
+    found = []
+    for seed in range(24):
+        truth, planner = planned(seed, 0.005, 0.005, repeats=repeats)
+        made = planner.plan(Objective())
+        rows = planner.rows(planner.choose(Objective()).options)
+        for true, naive, ours, (low, high) in zip(
+            truth.changes(planner.costs, rows),
+            (made.predicted.time_change, made.predicted.energy_change),
+            (made.expected.time_change, made.expected.energy_change),
+            (made.expected.time_change_interval, made.expected.energy_change_interval),
+            strict=True,
+        ):
+            found.append((naive - true, ours - true, low <= true <= high))
+    naive, ours, covered = np.array(found).reshape(24, 2, 3).transpose(2, 1, 0)
+    assert (naive.mean(axis=1) < -0.0005).all()
+    assert (np.abs(ours.mean(axis=1)) < 0.3 * np.abs(naive.mean(axis=1))).all()
+    assert covered.mean() >= 0.85  # 48 draws: three standard deviations and a half below 0.95
+
+
+def test_beliefs_are_nearer_to_the_truth_than_measurements_and_their_errors_are_right():
+    truth, planner = planned(5, 0.01, 0.01)
+    costs, belief = planner.costs, planner.beliefs
+    order = np.lexsort((np.nan_to_num(truth.core_mhz), np.nan_to_num(truth.memory_mhz)))
+    order = np.array([
+        next(i for i in order if np.array_equal([truth.core_mhz[i], truth.memory_mhz[i]], [core, memory], equal_nan=True))
+        for core, memory in zip(costs.core_mhz[:41], costs.memory_mhz[:41], strict=True)
+    ])  # fmt: skip
+    for true, measured, believed in (
+        (truth.time_s[:, order].ravel(), costs.time_s, belief.time_s),
+        (truth.energy_j[:, order].ravel(), costs.energy_j, belief.energy_j),
+    ):
+        assert np.std(believed.mean / true) < 0.7 * np.std(measured / true)
+        deviation = (believed.mean - true) / np.sqrt(believed.variance + (believed.common**2).sum(axis=1))
+        assert np.std(deviation) == pytest.approx(1.0, abs=0.2)
+
+
+def test_without_noise_beliefs_are_what_was_measured():
+    _, planner = planned(1, 0.0, 0.0)
+    assert planner.beliefs.time_s.mean == pytest.approx(planner.costs.time_s, rel=2e-4)
+    assert planner.beliefs.energy_j.mean == pytest.approx(planner.costs.energy_j, rel=2e-4)
+
+
+def test_a_few_kernels_do():
+    truth, planner = planned(2, 0.005, 0.005, kernels=3)
+    made = planner.plan(Objective())
+    low, high = made.expected.time_change_interval
+    assert low < made.expected.time_change < high
+    assert len(truth.kernels) <= 4
+
+
+def test_nothing_known_of_noise_and_too_few_settings_expects_nothing(rng):
+    sweep = random_sweep(rng, kernels=3, settings=LEAST_SETTINGS - 1)
+    assert plan(sweep).expected is None
+    assert "expected" not in plan(sweep).document()
+
+
+def test_stated_errors_serve_where_there_are_few_settings():
+    rows = [("a", None, None, 2.0, 9.0), ("a", 900, None, 2.0, 6.0), ("b", None, None, 1.0, 5.0)]
+    ses = np.array([0.02, 0.02, 0.01])
+    made = plan(make_sweep(rows, time_se_s=ses, energy_se_j=np.array([0.3, 0.2, 0.1])), Objective("energy"))
+    assert made.expected.energy_change == pytest.approx(made.predicted.energy_change, abs=1e-3)
+    low, high = made.expected.energy_change_interval
+    assert (high - low) / (2 * 1.96) == pytest.approx(made.predicted.energy_change_se, rel=0.05)
+    assert made.expected.probability_within_budget is None
+
+
+def test_whatever_is_measured_gives_finite_numbers(rng):
+    for kernels, settings in ((1, 12), (3, 9), (12, 20), (9, 9)):
+        expected = plan(random_sweep(rng, kernels, settings)).expected
+        assert np.isfinite([expected.energy_change, *expected.energy_change_interval]).all()
+
+
+def test_a_power_limit_is_one_more_axis(rng):
+    rows = [("a", core, None, 2.0 - core / 2000 + 0.01 * rng.random(), 5 + core / 1000) for core in (600, 900, 1200) * 4]
+    limits = np.repeat([150.0, 200.0, 250.0, 300.0], 3)
+    rows.append(("a", None, None, 1.0, 7.0))
+    made = plan(make_sweep(rows, power_limit_w=np.append(limits, np.nan)), Objective("waste", 0.5))
+    assert np.isfinite(made.expected.energy_change)
+
+
+def test_expectations_survive_the_file(tmp_path):
+    _, planner = planned(3, 0.005, 0.005, kernels=9)
+    made = planner.plan(Objective("waste", 0.02, confidence=0.9))
+    made.write(tmp_path / "plan.json")
+    assert read_plan(tmp_path / "plan.json") == made
+    assert made.objective.confidence == 0.9

@@ -1,0 +1,119 @@
+"""A plan measured again in turn with auto, on the toy GPU."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wastenot.devices.open import open_device
+from wastenot.errors import BadInputError
+from wastenot.measurement.energy import Method
+from wastenot.measurement.sweep import measure_sweep
+from wastenot.measurement.tasks import Units, units_of
+from wastenot.planning.objective import Objective
+from wastenot.planning.plan import read_plan
+from wastenot.planning.planner import plan
+from wastenot.setting import AUTO, Setting
+from wastenot.study.store import open_study
+from wastenot.tuning.validate import validate
+from wastenot.workloads.build import build_workload
+
+NAME = f"sim:{Path(__file__).parents[1] / 'toy.toml'}"
+QUICK = Method(warm_up_s=1.0, window_s=1.0)
+
+
+class Counted:
+    """Counts what it is told."""
+
+    def __init__(self):
+        self.steps = self.told = 0
+
+    def begin(self, steps, done=0):
+        self.steps = steps
+
+    def step(self, what):
+        self.told += 1
+
+    def say(self, message):
+        raise AssertionError(message)
+
+
+@pytest.fixture(scope="module")
+def units():
+    whole = units_of(build_workload("gpt3-xl"))
+    some = range(0, len(whole.kernels), 9)
+    return Units("some", tuple(whole.kernels[k] for k in some), tuple(whole.tasks[k] for k in some))
+
+
+@pytest.fixture(scope="module")
+def made(units, tmp_path_factory):
+    study = open_study(tmp_path_factory.mktemp("study") / "s.db", create=True)
+    settings = [Setting(float(core), memory) for memory in (9501.0, 5001.0) for core in range(600, 2101, 300)]
+    measure_sweep(open_device(NAME, seed=3), units, study, settings, method=QUICK)
+    return plan(study.read("some"), Objective("waste", 0.02))
+
+
+def test_what_is_measured_again_is_the_truth(made, units, tmp_path):
+    device, progress = open_device(NAME, seed=4), Counted()
+    checked = validate(device, made, units, repeats=5, method=QUICK, progress=progress)
+    assert progress.steps == progress.told == 2 * 5 * len(units.kernels)
+    assert device.engine.requested == AUTO
+    temperature = device.engine.temperature_c
+    true = np.zeros((2, 2))
+    for row, task in zip(made.assignments, units.tasks, strict=True):
+        for place, setting in enumerate((AUTO, row.setting)):
+            point = device.truth(task, setting, temperature)
+            true[place] += row.count * point.time_s, row.count * point.time_s * point.power_w
+    changes = true[1] / true[0] - 1
+    found = checked.validation
+    assert found.time_change.mean == pytest.approx(changes[0], abs=2e-3)
+    assert found.energy_change.mean == pytest.approx(changes[1], abs=6e-3)
+    for change in (found.time_change, found.energy_change):
+        assert change.least <= change.mean <= change.most
+        assert change.interval[0] < change.mean < change.interval[1]
+    pairs = np.array(found.energy_j)[:, None] / np.array(found.baseline_energy_j) - 1
+    assert (found.pairs, pairs.size) == (25, 25)
+    assert (pairs.min(), pairs.max()) == pytest.approx((found.energy_change.least, found.energy_change.most))
+    checked.write(tmp_path / "plan.json")
+    assert read_plan(tmp_path / "plan.json") == checked
+    assert checked.assignments == made.assignments and checked.digest != made.digest
+
+
+def test_an_edited_validation_is_noticed(made, units, tmp_path):
+    validate(open_device(NAME, seed=4), made, units, repeats=2, method=QUICK).write(tmp_path / "plan.json")
+    text = (tmp_path / "plan.json").read_text()
+    (tmp_path / "plan.json").write_text(text.replace('"pairs": 4', '"pairs": 5'))
+    with pytest.raises(BadInputError, match="pairs"):
+        read_plan(tmp_path / "plan.json")
+
+
+def test_intervals_cover_what_many_validations_give(made, units):
+    """The 95 % intervals of validations on other seeds hold the mean of all of them about as often as they say."""
+    found = [validate(open_device(NAME, seed=s), made, units, repeats=4, method=QUICK).validation for s in range(10, 26)]
+    centre = np.mean([each.energy_change.mean for each in found])
+    held = [each.energy_change.interval[0] <= centre <= each.energy_change.interval[1] for each in found]
+    assert np.mean(held) >= 0.75
+
+
+@pytest.mark.parametrize("wrong", ["device", "kernels", "repeats"])
+def test_refusals(made, units, wrong):
+    device = open_device(NAME if wrong != "device" else "sim:rtx-3080-ti")
+    if wrong == "kernels":
+        units = Units("others", units.kernels[1:], units.tasks[1:])
+    with pytest.raises(
+        BadInputError, match={"device": "not on", "kernels": "other kernels", "repeats": "at least 2"}[wrong]
+    ):
+        validate(device, made, units, repeats=1 if wrong == "repeats" else 2, method=QUICK)
+
+
+def test_clocks_are_released_when_it_breaks(made, units):
+    class Breaks(Counted):
+        def step(self, what):
+            super().step(what)
+            if self.told == 3:
+                raise KeyboardInterrupt
+
+    device = open_device(NAME, seed=4)
+    with pytest.raises(KeyboardInterrupt):
+        validate(device, made, units, repeats=3, method=QUICK, progress=Breaks())
+    assert device.engine.requested == AUTO
