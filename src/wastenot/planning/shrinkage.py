@@ -184,7 +184,7 @@ def _shapes(
     logs = _log_clocks(costs)
     recorded: FloatArray = np.bincount(row, sweep.effective_core_mhz) / repeats
     effective: FloatArray = np.log(recorded) - _highest_logs(costs)[0]
-    automatic = _clocks(costs)[1].any(axis=1).astype(np.float64)
+    automatic: FloatArray = np.asarray(_clocks(costs)[1].any(axis=1), dtype=np.float64)
     others: list[FloatArray] = [logs[:, 2]] if np.ptp(logs[:, 2]) > 0 else []
     tables: dict[bytes, ShapeTable] = {}
     fits = []
