@@ -17,6 +17,7 @@ from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError, StudyError
 from wastenot.measurement.energy import Method, warm_up
 from wastenot.measurement.grid import Grid
+from wastenot.measurement.progress import Silent
 from wastenot.measurement.sweep import measure_sweep
 from wastenot.measurement.tasks import find_units
 from wastenot.planning.planner import plan
@@ -153,3 +154,45 @@ def rows(path: Path) -> int:
             return connection.execute("SELECT count(*) FROM wastenot_measurements").fetchone()[0]
         except sqlite3.OperationalError:
             return 0
+
+
+def test_a_study_locked_in_mid_sweep_stops_it_and_loses_nothing(tmp_path):
+    import sqlite3
+
+    device, units = open_device(DEVICE, seed=1), find_units("gpt3-small", DEVICE)
+    study = open_study(tmp_path / "s.db", create=True, busy_timeout_s=0.1)
+    holder = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
+    kept = 5
+
+    class LockingProgress(Silent):
+        done = 0
+
+        def step(self, what):
+            self.done += 1
+            if self.done == kept:
+                holder.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(StudyError, match="another program is writing"):
+        measure_sweep(device, units, study, (), method=QUICK, progress=LockingProgress())
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert rows(tmp_path / "s.db") == kept and device.engine.requested == AUTO
+    outcome = measure_sweep(device, units, study, (), method=QUICK)
+    assert outcome.measured == 3 * len(units.kernels) - kept
+
+
+def test_a_full_disk_in_mid_sweep_stops_it_and_loses_nothing(tmp_path):
+    code = (
+        "import resource, sys; from wastenot.cli.main import run; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (80_000, 80_000)); sys.exit(run(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "sweep", "gpt3-small", "--device", DEVICE, "--core-step", "210",
+               "--warm-up", "0.2", "--window", "0.5", "--study", str(tmp_path / "s.db")]  # fmt: skip
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2 and "Traceback" not in ran.stderr
+    assert ran.stderr.splitlines()[-1].startswith("error:") and "s.db" in ran.stderr
+    kept = rows(tmp_path / "s.db")
+    assert kept > 0
+    sweep = subprocess.run([sys.executable, "-m", "wastenot", *command[3:], "--json"], capture_output=True, text=True,
+                           check=True)  # fmt: skip
+    assert json.loads(sweep.stdout)["found"] == kept

@@ -1,0 +1,27 @@
+"""A simulated GPU that lives in real time, to be shared with other programs."""
+
+import time
+
+import pytest
+
+from wastenot.devices.open import open_device
+from wastenot.measurement.energy import Method, measure
+from wastenot.measurement.tasks import find_units
+from wastenot.setting import AUTO
+
+
+def test_it_keeps_step_with_the_wall():
+    device = open_device("sim:tests/toy.toml", wall_time=True)
+    began, there = time.monotonic(), device.time.now_s()
+    device.time.sleep(0.2)
+    passed = time.monotonic() - began
+    assert device.time.now_s() - there == pytest.approx(passed, abs=0.02)
+
+
+def test_it_can_be_measured():
+    device = open_device("sim:tests/toy.toml", wall_time=True)
+    task = find_units("gpt3-small", "sim:tests/toy.toml").tasks[0]
+    began = time.monotonic()
+    found = measure(device, task, AUTO, Method(0.1, 1.0))
+    assert time.monotonic() - began >= 1.0
+    assert found.time_s == pytest.approx(device.truth(task, AUTO).time_s, rel=0.02)
