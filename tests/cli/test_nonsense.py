@@ -23,6 +23,8 @@ from tests.cli.conftest import SWEEP
         (["plan", "--study", "my.db", "--objective", "energy", "--max-slowdown", "0"], "use waste"),
         (["plan", "--study", "my.db", "--edp-exponent", "2"], "objective edp only"),
         (["plan", "--study", "my.db", "--objective", "edp", "--edp-exponent", "-2"], "at least 0"),
+        (["plan", "--study", "my.db", "--confidence", "1"], "below 1"),
+        (["plan", "--study", "my.db", "--objective", "energy", "--confidence", "0.9"], "no slowdown to keep"),
         (["plan", "--study", "my.db", "--clock-tolerance", "-5"], "at least 0"),
         (["plan", "--study", "my.db", "--price-per-kwh", "-5"], "at least 0"),
         (["plan", "--study", "my.db", "--workload", "tinny"], "tiny"),

@@ -23,7 +23,8 @@ from wastenot.planning.surface import Readings, fit_hyperparameters, posterior
 from wastenot.study.sweep import Sweep
 
 LEAST_SETTINGS = 8  # of every kernel, besides auto, for values to have a shape
-_CLOCKS_UNKNOWN = 1.5  # times wider errors where the clocks in effect were not recorded (benchmarks/bench_noise.py)
+_TIME_WIDENED, _POWER_WIDENED = 1.05, 1.15  # times: for hyperparameters that are estimates (benchmarks/bench_noise.py)
+_CLOCKS_UNKNOWN = 1.4  # times wider where the clocks in effect were not recorded (likewise)
 _LEAST_FREEDOM = 8  # degrees of freedom of repeats from which their scatter is trusted
 
 
@@ -125,8 +126,8 @@ def beliefs(sweep: Sweep, costs: Costs) -> Beliefs | None:
         log_time = _smoothed(costs, replace(time, value=time.value - level), time_shapes)
         log_time = replace(log_time, mean=log_time.mean + level)
         power_belief = _smoothed(costs, power, power_shapes)
-        if np.isnan(sweep.effective_core_mhz).any():
-            log_time, power_belief = (belief.widened(_CLOCKS_UNKNOWN) for belief in (log_time, power_belief))
+        doubt = _CLOCKS_UNKNOWN if np.isnan(sweep.effective_core_mhz).any() else 1.0
+        log_time, power_belief = log_time.widened(doubt * _TIME_WIDENED), power_belief.widened(doubt * _POWER_WIDENED)
     elif time.known and power.known:
         log_time, power_belief = _as_measured(time, first), _as_measured(power, first)
     else:
@@ -204,7 +205,8 @@ def _shapes(
 def _highest_logs(costs: Costs) -> FloatArray:
     """Logarithms of the highest core clock, memory clock and power limit that were asked for; shape (3,)."""
     columns = (costs.core_mhz, costs.memory_mhz, costs.power_limit_w)
-    return np.log([1.0 if np.isnan(column).all() else np.nanmax(column) for column in columns])
+    highest: FloatArray = np.log([1.0 if np.isnan(column).all() else np.nanmax(column) for column in columns])
+    return highest
 
 
 def _log_clocks(costs: Costs) -> FloatArray:
