@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.test_verbs import GOLDEN, close
+from tests.cli.test_verbs import assert_as_agreed
 
 JSON_VERBS = {
     "workloads": ("workloads",),
@@ -15,13 +15,7 @@ JSON_VERBS = {
 
 @pytest.mark.parametrize("name", JSON_VERBS)
 def test_json_is_one_document_as_it_was_agreed(wastenot, name):
-    ran = wastenot(*JSON_VERBS[name], "--json")
-    assert (ran.code, ran.err) == (0, "")
-    golden = GOLDEN / f"{name}.json"
-    if not golden.exists():
-        golden.write_text(ran.out)
-        pytest.fail(f"{golden} was missing and is made: look at it")
-    close(json.loads(ran.out), json.loads(golden.read_text()))
+    assert_as_agreed(wastenot(*JSON_VERBS[name], "--json"), name)
 
 
 def test_options_reach_the_workload(wastenot):
