@@ -9,6 +9,7 @@ from benchmarks import (
     bench_import,
     bench_measurement,
     bench_noise,
+    bench_promise,
     bench_run,
     bench_scale,
     bench_search,
@@ -25,6 +26,7 @@ BENCHMARKS = {
     "calibration": bench_calibration,
     "measurement": bench_measurement,
     "noise": bench_noise,
+    "promise": bench_promise,
     "search": bench_search,
     "run": bench_run,
 }

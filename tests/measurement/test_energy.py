@@ -28,7 +28,7 @@ def test_energy_is_that_of_a_noiseless_sensor_and_the_error_is_right(name, secon
     errors, covered = [], []
     for seed in range(60):
         device = simulated_device(preset, "sim:x", seed=seed)
-        warm_up(device, task)
+        warm_up(device, [task])
         setting = AUTO if seed % 2 else Setting(preset.clocks.core_mhz[len(preset.clocks.core_mhz) // 2], memory)
         pass_to_steady = Method(warm_up_s=120.0, window_s=5.0)
         found = measure(device, task, setting, pass_to_steady)
@@ -82,7 +82,7 @@ def test_a_kernel_longer_than_the_window_is_waited_for(device):
 
 def test_warming_up_reaches_a_steady_temperature(device):
     task = kernel_of(1e-3, toy())
-    warm_up(device, task)
+    warm_up(device, [task])
     before = device.engine.temperature_c
     measure(device, task, AUTO, Method(20.0, 5.0))
     assert device.engine.temperature_c == pytest.approx(before, abs=1.5)

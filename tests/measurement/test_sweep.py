@@ -39,14 +39,15 @@ def run(folder, *, seed=1, **options):
 @pytest.fixture(scope="module")
 def warming_s():
     device = open_device(DEVICE, seed=1)
-    warm_up(device, find_units("gpt3-small", DEVICE).tasks[0])
+    warm_up(device, find_units("gpt3-small", DEVICE).tasks)
     return device.time.now_s()
 
 
 def test_a_sweep_fills_a_study_that_can_be_planned(tmp_path):
     device, units, settings, study, outcome = run(tmp_path)
     sweep = study.read()
-    assert outcome.measured == len(sweep) == len(units.kernels) * (len(settings) + 3)
+    again = 4 * 3 + 2  # four settings of three kernels at another temperature, and two baselines that heat
+    assert outcome.measured == len(sweep) == len(units.kernels) * (len(settings) + 3) + again
     assert (sweep.device, sweep.origin, sweep.workload) == (DEVICE, "simulated", "gpt3-small")
     assert [kernel.name for kernel in sweep.kernels] == [kernel.name for kernel in units.kernels]
     assert not np.isnan(sweep.time_se_s).any() and not np.isnan(sweep.effective_core_mhz).any()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -192,17 +193,17 @@ def _median(values: list[float | None]) -> float | None:
     return float(np.median(known)) if known else None
 
 
-def warm_up(device: Device, task: Task, *, at_least_s: float = 25.0, at_most_s: float = 300.0) -> None:
-    """Run a task at auto until the temperature no longer rises: measurements are then taken at one temperature.
+def warm_up(device: Device, tasks: Sequence[Task], *, at_least_s: float = 25.0, at_most_s: float = 300.0) -> None:
+    """Run the hottest task at auto until the temperature no longer rises (paper, §4, Workflow).
 
     Args:
         device: to warm.
-        task: the hottest there is.
+        tasks: to choose from.
         at_least_s: to run.
         at_most_s: to run, steady or not.
     """
     device.clocks.release()
-    with device.launcher.start(task) as run:
+    with device.launcher.start(tasks[hottest_first(tasks)[0]]) as run:
         pass_time(device, at_least_s, run.feed)
         spent, before = at_least_s, device.sensors.temperature_c()
         while before is not None and spent < at_most_s:
@@ -212,3 +213,17 @@ def warm_up(device: Device, task: Task, *, at_least_s: float = 25.0, at_most_s: 
             if now is None or now <= before:
                 return
             before = now
+
+
+def hottest_first(tasks: Sequence[Task]) -> list[int]:
+    """Indices of tasks by falling FLOPs a byte.
+
+    In this order those that a power limit may hold, and that mostly take most of the time, run while the GPU is hottest.
+    """
+
+    def intensity(index: int) -> float:
+        flops = sum(calls * kernel.flops for kernel, calls in tasks[index].steps)
+        moved = sum(calls * kernel.bytes_moved for kernel, calls in tasks[index].steps)
+        return flops / moved if moved else 0.0
+
+    return sorted(range(len(tasks)), key=lambda index: -intensity(index))

@@ -6,10 +6,13 @@ import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
 
 from wastenot.devices.protocol import Device, Task
 from wastenot.errors import CannotRunError, ClocksRefusedError, DeviceError
-from wastenot.measurement.energy import Measurement, Method, measure, warm_up
+from wastenot.measurement.energy import Measurement, Method, hottest_first, measure, warm_up
 from wastenot.measurement.progress import Progress, Silent
 from wastenot.measurement.tasks import Units
 from wastenot.setting import AUTO, Setting
@@ -17,6 +20,8 @@ from wastenot.study.recorder import Recorder, Trial
 from wastenot.study.store import Study
 
 BASELINE_ROUNDS = 3  # how often everything is measured at auto: before, in the middle, after
+_AGAIN = 3  # low clocks, and high ones, that are measured at a second temperature
+_HEATING = 0.1  # of the time that a setting takes
 _DRIFT = 0.01  # change of a baseline's time or energy that is said
 _DRIFT_ERRORS = 4.0  # and that its standard errors do not explain
 
@@ -64,15 +69,40 @@ class SweepOutcome:
         self.out_of_time |= other.out_of_time
 
 
-def sweep_points(kernels: int, settings: Sequence[Setting]) -> list[Point]:
-    """All points of a sweep: the baselines, half of the settings, the baselines, the other half, the baselines."""
-    baselines = [[Point(kernel, AUTO, repeat) for kernel in range(kernels)] for repeat in range(BASELINE_ROUNDS)]
+def sweep_points(kernels: Sequence[int], settings: Sequence[Setting]) -> list[Point]:
+    """All points of a sweep: the baselines, half of the settings, the baselines, the other half, the baselines.
+
+    Around the last baselines some points come once more, at another temperature than before: high clocks while the GPU is
+    cold from low ones, and low clocks each after a baseline that heats it. Planning takes from them how leakage goes with
+    temperature.
+
+    Args:
+        kernels: indices of kernels in the order to take them at each setting.
+        settings: besides auto, in the order to take them.
+    """
+    baselines = [[Point(kernel, AUTO, repeat) for kernel in kernels] for repeat in range(BASELINE_ROUNDS)]
     half = (len(settings) + 1) // 2
     first, second = (
-        [Point(kernel, setting) for setting in part for kernel in range(kernels)]
-        for part in (settings[:half], settings[half:])
+        [Point(kernel, setting) for setting in part for kernel in kernels] for part in (settings[:half], settings[half:])
     )
-    return baselines[0] + first + baselines[1] + second + baselines[2]
+    highest = max((setting.memory_mhz or 0.0 for setting in settings), default=0.0)
+    falling = sorted(
+        (setting for setting in settings if (setting.memory_mhz or 0.0) == highest),
+        key=lambda setting: -(setting.core_mhz or 0.0),
+    )
+    few = sorted({kernels[share * (len(kernels) - 1) // 3] for share in (1, 2, 3)})
+    cold = [Point(kernel, setting, 1) for setting in _evenly(falling[: len(falling) // 2]) for kernel in few]
+    hot = [
+        point
+        for turn, setting in enumerate(_evenly(falling[len(falling) // 2 :]))
+        for point in (Point(kernels[0], AUTO, BASELINE_ROUNDS + turn), *(Point(kernel, setting, 1) for kernel in few))
+    ]
+    return baselines[0] + first + baselines[1] + second + cold + baselines[2] + hot
+
+
+def _evenly(settings: Sequence[Setting]) -> list[Setting]:
+    places = np.linspace(0, len(settings) - 1, min(_AGAIN, len(settings)))
+    return [settings[place] for place in places.astype(int).tolist()]
 
 
 def run_points(
@@ -86,6 +116,8 @@ def run_points(
     ends_s: float = math.inf,
 ) -> SweepOutcome:
     """Measure points one after another and keep each; those that the study has already are passed over.
+
+    The GPU is warmed up at first and before baselines, and heated a little before each setting: a GPU at work is hot.
 
     Args:
         device: to measure on.
@@ -104,26 +136,36 @@ def run_points(
     todo = [point for point in points if recorder.done[tasks[point.kernel].name, point.setting] <= point.repeat]
     outcome.found = len(points) - len(todo)
     baselines: dict[int, Measurement] = {}
+    warm = False
     try:
-        for point in todo:
-            if device.time.now_s() >= ends_s:
-                outcome.out_of_time = True
-                break
-            task = tasks[point.kernel]
-            try:
-                found = measure(device, task, point.setting, method)
-            except (ClocksRefusedError, CannotRunError) as error:
-                if point.setting.is_auto:
-                    raise
-                reason = type(error).__name__
-                outcome.skipped[reason] = outcome.skipped.get(reason, 0) + 1
-                progress.step(f"{task.name} at {point.setting}: not measured")
-                continue
-            recorder.append(as_trial(found))
-            outcome.measured += 1
-            if point.setting.is_auto:
-                _watch(baselines, point.kernel, found, outcome, progress)
-            progress.step(f"{task.name} at {point.setting}")
+        for setting, block in groupby(todo, key=lambda point: point.setting):
+            here = list(block)
+            if device.time.now_s() < ends_s:
+                if setting.is_auto or not warm:
+                    warm_up(device, tasks)
+                else:
+                    heat_s = _HEATING * len(here) * (method.warm_up_s + method.window_s)
+                    warm_up(device, tasks, at_least_s=heat_s, at_most_s=heat_s)
+                warm = True
+            for point in here:
+                if device.time.now_s() >= ends_s:
+                    outcome.out_of_time = True
+                    return outcome
+                task = tasks[point.kernel]
+                try:
+                    found = measure(device, task, setting, method)
+                except (ClocksRefusedError, CannotRunError) as error:
+                    if setting.is_auto:
+                        raise
+                    reason = type(error).__name__
+                    outcome.skipped[reason] = outcome.skipped.get(reason, 0) + 1
+                    progress.step(f"{task.name} at {setting}: not measured")
+                    continue
+                recorder.append(as_trial(found))
+                outcome.measured += 1
+                if setting.is_auto:
+                    _watch(baselines, point.kernel, found, outcome, progress)
+                progress.step(f"{task.name} at {setting}")
     finally:
         device.clocks.release()
     return outcome
@@ -162,13 +204,13 @@ def measure_sweep(
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
     can_run = device.launcher.can_run
     points = [
-        point for point in sweep_points(len(units.kernels), settings) if can_run(units.tasks[point.kernel], point.setting)
+        point
+        for point in sweep_points(hottest_first(units.tasks), settings)
+        if can_run(units.tasks[point.kernel], point.setting)
     ]
     with recording(device, units, study) as recorder:
         done = sum(recorder.done[units.tasks[point.kernel].name, point.setting] > point.repeat for point in points)
         progress.begin(len(points), done)
-        if done < len(points):
-            warm_up(device, units.tasks[0])
         return run_points(device, units.tasks, recorder, points, method=method or Method(), progress=progress, ends_s=ends_s)
 
 

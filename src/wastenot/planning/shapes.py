@@ -36,6 +36,7 @@ class ShapeTable:
     def __init__(self, core: FloatArray, memory: FloatArray, automatic: FloatArray, held: bool) -> None:
         self.core, self.memory, self.automatic = core, memory, automatic
         levels = np.unique(self.core)
+        self.held = held
         places = np.arange((len(levels) - 1) * _BETWEEN + 1) / _BETWEEN
         upper = np.interp(places, np.arange(len(levels)), levels) if held else levels[-1:]
         self.limits = upper[upper >= np.median(levels)]
@@ -66,12 +67,15 @@ class ShapeTable:
         left: FloatArray = np.maximum(self._squares - 2.0 * (self._times @ wanted) + wanted @ wanted, 0.0)
         return left
 
-    def shapes(self, misfits: FloatArray, noise: float, others: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    def shapes(
+        self, misfits: FloatArray, noise: float, states: FloatArray, others: Sequence[FloatArray]
+    ) -> tuple[FloatArray, FloatArray]:
         """The shapes of one kernel's log time and log power, shape (settings, shapes) each.
 
         Args:
             misfits: see :meth:`misfits`.
             noise: variance of a log time.
+            states: values of ``memory`` that have a power of their own, shape (states,).
             others: further logarithms that both may go with, shape (settings,) each.
         """
         likely = np.exp(-0.5 * (misfits - misfits.min()) / noise)
@@ -85,19 +89,19 @@ class ShapeTable:
         directions[:width] = _WIDENED * size[:width, None] * along[:width]
         limit, ratio, exponent = (share_of @ axis[taken, 0] for axis in self._candidates)
         clock = np.minimum(self.core, limit)
-        core_share = 1.0 / (1.0 + np.exp(-np.clip(exponent * (ratio - clock + self.memory), -60.0, 60.0)))
         planes = [clock, self.memory, *others]
-        rate = np.exp(clock)
+        rate, throughput = np.exp(clock), np.exp(-mean)
         switching = [rate, rate**2, *(np.maximum(rate - knee, 0.0) for knee in _KNEES)]
-        memory = np.exp(self.memory)
-        power = [
-            memory,
-            memory**2,
-            np.exp(-mean),
+        steady = [
             *switching,
-            *(core_share * part for part in switching[:2] + switching[5:7]),
-            *others,
-        ]
+            *((self.memory == state).astype(np.float64) for state in states),
+        ]  # what is drawn all the time; then by work done
+        if self.held:  # the clock is a guess: fewer shapes, that depend less on it
+            core_share = 1.0 / (1.0 + np.exp(-np.clip(exponent * (ratio - clock + self.memory), -60.0, 60.0)))
+            work = [core_share * part for part in switching[:2] + switching[5:7]]
+        else:
+            work = [throughput * part for part in steady]
+        power = [*steady, throughput, *work, *others]
         return (
             np.column_stack([np.ones(len(mean)), self.automatic, mean, *(_centred(p) for p in planes), *directions]),
             np.column_stack([np.ones(len(mean)), self.automatic, *power]),

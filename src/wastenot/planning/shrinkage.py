@@ -20,11 +20,14 @@ from wastenot.frontier.points import FloatArray, IndexArray
 from wastenot.planning.costs import Costs, rows_of_readings
 from wastenot.planning.shapes import ShapeTable
 from wastenot.planning.surface import Readings, fit_hyperparameters, posterior
+from wastenot.planning.temperature import at_one_temperature
 from wastenot.study.sweep import Sweep
 
 LEAST_SETTINGS = 8  # of every kernel, besides auto, for values to have a shape
 _TIME_WIDENED, _POWER_WIDENED = 1.05, 1.15  # times: for hyperparameters that are estimates (benchmarks/bench_noise.py)
 _CLOCKS_UNKNOWN = 1.4  # times wider where the clocks in effect were not recorded (likewise)
+_MEMORY_STATES = 6  # the highest, whose power is told from each other
+_HIGH_CORES = 3  # core clocks at which bandwidth is looked at
 _LEAST_FREEDOM = 8  # degrees of freedom of repeats from which their scatter is trusted
 
 
@@ -113,6 +116,7 @@ def beliefs(sweep: Sweep, costs: Costs) -> Beliefs | None:
     """
     row = rows_of_readings(sweep)
     repeats = np.bincount(row, minlength=len(costs.kernel))
+    sweep = at_one_temperature(sweep)
     time_error, energy_error = sweep.time_se_s / sweep.time_s, sweep.energy_se_j / sweep.energy_j
     power_variance = np.maximum(energy_error**2 - time_error**2, 0.0)  # energy is measured as power times time
     time = _logarithm(np.log(sweep.time_s), time_error**2, row, repeats)
@@ -183,23 +187,58 @@ def _shapes(
 ) -> tuple[list[FloatArray], list[FloatArray]]:
     """Of each kernel the shapes of time and those of power."""
     logs = _log_clocks(costs)
-    recorded: FloatArray = np.bincount(row, sweep.effective_core_mhz) / repeats
-    effective: FloatArray = np.log(recorded) - _highest_logs(costs)[0]
+    effective, effective_memory = (
+        np.log(np.bincount(row, recorded) / repeats) - highest
+        for recorded, highest in zip(
+            (sweep.effective_core_mhz, sweep.effective_memory_mhz), _highest_logs(costs)[:2], strict=True
+        )
+    )
     automatic: FloatArray = np.asarray(_clocks(costs)[1].any(axis=1), dtype=np.float64)
     others: list[FloatArray] = [logs[:, 2]] if np.ptp(logs[:, 2]) > 0 else []
     tables: dict[bytes, ShapeTable] = {}
     fits = []
+    rates = _memory_rates(costs, log_time, logs[:, 1] if np.isnan(effective_memory).any() else effective_memory)
     for first, last in zip(costs.start[:-1].tolist(), costs.start[1:].tolist(), strict=True):
-        core, memory, _ = logs[first:last].T
+        core = logs[first:last, 0]
         known = not np.isnan(effective[first:last]).any()
-        core = effective[first:last] if known else core
+        core, memory = effective[first:last] if known else core, rates[first:last]
         key = core.tobytes() + memory.tobytes()
         if key not in tables:
             tables[key] = ShapeTable(core, memory, automatic[first:last], held=not known)
         fits.append((tables[key], tables[key].misfits(log_time[first:last]), [log[first:last] for log in others]))
     noise = max(float(np.median([misfits.min() / (len(table.core) - 4) for table, misfits, _ in fits])), 1e-9)
-    found = [table.shapes(misfits, noise, others) for table, misfits, others in fits]
+    states = np.unique(rates)[-_MEMORY_STATES:-1]
+    found = [table.shapes(misfits, noise, states, others) for table, misfits, others in fits]
     return [time for time, _ in found], [power for _, power in found]
+
+
+def _memory_rates(costs: Costs, log_time: FloatArray, log_memory: FloatArray) -> FloatArray:
+    """Logarithm of the rate at which each row's memory delivers over that at the highest memory clock, shape (rows,).
+
+    Bandwidth does not quite go with the clock, so it is measured: by how much a lower memory clock slows those kernels that
+    the lowest slows most, at the highest core clocks.
+
+    Args:
+        costs: of which the settings are taken.
+        log_time: logarithm of each row's time.
+        log_memory: logarithm of each row's memory clock in effect.
+    """
+    clocks = np.unique(np.nan_to_num(_log_clocks(costs)[:, 1]))
+    state = np.abs(log_memory[:, None] - clocks).argmin(axis=1)
+    cores = np.unique(costs.core_mhz[~np.isnan(costs.core_mhz)])
+    high = np.isnan(costs.core_mhz) | (costs.core_mhz >= cores[-_HIGH_CORES:].min(initial=np.inf))
+    cell = costs.kernel[high] * len(clocks) + state[high]
+    shape = (len(costs.kernels), len(clocks))
+    readings = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
+    with np.errstate(invalid="ignore"):
+        level = np.bincount(cell, log_time[high], minlength=shape[0] * shape[1]).reshape(shape) / readings
+    slowing = level - level[:, -1:]
+    known = ~np.isnan(slowing).any(axis=0)
+    if not known.any():
+        return np.asarray(clocks[state])
+    bound = np.argsort(-slowing[:, np.flatnonzero(known)[0]])[: max(3, len(slowing) // 4)]
+    beyond = np.interp(clocks, clocks[known], -slowing[bound].mean(axis=0)[known] - clocks[known])
+    return np.asarray((clocks + beyond)[state])
 
 
 def _highest_logs(costs: Costs) -> FloatArray:

@@ -57,6 +57,8 @@ class Hyperparameters:
 
     Attributes:
         departure: variance of the smooth departure from the shapes.
+        low_departure: what is added to it for each fourth power of the distance from the highest clocks, where shapes that
+            fit at work may fail.
         lengths: how far it reaches along each logarithm of a clock.
         rest: variance of single values that nothing else explains.
         weight: mean weight of each shape, shape (shapes,).
@@ -65,6 +67,7 @@ class Hyperparameters:
     """
 
     departure: float
+    low_departure: float
     lengths: tuple[float, ...]
     rest: float
     weight: FloatArray
@@ -80,16 +83,16 @@ def fit_hyperparameters(designs: Sequence[Readings]) -> Hyperparameters:
     width = designs[0].shapes.shape[2]
     reach = np.maximum(np.max([np.ptp(design.clocks, axis=0) for design in designs], axis=0), 0.1)
     searched = [design.some(_LARGEST_SEARCH // len(designs)) for design in designs[:_LARGEST_SEARCH]]
-    distances = [_distances(design.clocks) for design in searched]
+    apart = [_apart(design.clocks) for design in searched]
     weight, spread = np.zeros(width), _WEIGHT_VARIANCE * np.eye(width)
 
     def unlikeliness(logs: FloatArray) -> float:
         found = _unpacked(logs, weight, spread)
-        return sum(_unlikeliness(design, apart, found) for design, apart in zip(searched, distances, strict=True))
+        return sum(_unlikeliness(design, places, found) for design, places in zip(searched, apart, strict=True))
 
-    place = np.log(np.concatenate([[1e-5], 0.5 * reach, [3e-5]]))
-    least = np.concatenate([[_LOWEST], np.log(0.1 * reach), [_LOWEST]])
-    most = np.concatenate([[_HIGHEST], np.log(10.0 * reach), [_HIGHEST]])
+    place = np.log(np.concatenate([[1e-5, 1e-5], 0.5 * reach, [3e-5]]))
+    least = np.concatenate([[_LOWEST, _LOWEST], np.log(0.1 * reach), [_LOWEST]])
+    most = np.concatenate([[_HIGHEST, _HIGHEST], np.log(10.0 * reach), [_HIGHEST]])
     if sum(design.value.shape[1] for design in designs) < _LEAST_KERNELS:
         return _unpacked(_compass_search(unlikeliness, place, least, most, 1.5), weight, spread)
     for step in (1.5, 0.8, 0.8):
@@ -114,7 +117,7 @@ def posterior(
         Mean, shape (settings,); covariance, shape (settings, settings); and loadings of errors that kernels have in common,
         because they share the mean weights, shape (settings, shapes).
     """
-    whole = _departure(_distances(design.clocks), found)
+    whole = _departure(_apart(design.clocks), found)
     whole += design.shapes[kernel] @ found.weight_spread @ design.shapes[kernel].T
     noise, rest = np.maximum(design.noise[:, kernel], _LEAST_NOISE), found.rest * design.share[:, kernel]
     whole[np.diag_indices(len(whole))] += noise + rest
@@ -128,9 +131,9 @@ def posterior(
     return design.value[:, kernel] - noise * pull, 0.5 * (covariance + covariance.T), common
 
 
-def _whitened(design: Readings, distances: FloatArray, found: Hyperparameters) -> tuple[FloatArray, FloatArray, float]:
+def _whitened(design: Readings, apart: _Apart, found: Hyperparameters) -> tuple[FloatArray, FloatArray, float]:
     """Values and shapes in which departures and noise are white, and half the log determinant for it."""
-    spread = _departure(distances, found)
+    spread = _departure(apart, found)
     noise = np.maximum(design.noise.mean(axis=1), _LEAST_NOISE)
     spread[np.diag_indices(len(spread))] += noise + found.rest * design.share.mean(axis=1)
     root = np.linalg.cholesky(spread)
@@ -139,10 +142,10 @@ def _whitened(design: Readings, distances: FloatArray, found: Hyperparameters) -
     return value, whiten @ design.shapes, float(np.log(np.diag(root)).sum())
 
 
-def _unlikeliness(design: Readings, distances: FloatArray, found: Hyperparameters) -> float:
+def _unlikeliness(design: Readings, apart: _Apart, found: Hyperparameters) -> float:
     """Minus the log likelihood, but for a constant; kernels share a matrix but for their shapes (Woodbury)."""
     try:
-        value, shapes, log_root = _whitened(design, distances, found)
+        value, shapes, log_root = _whitened(design, apart, found)
     except np.linalg.LinAlgError:
         return np.inf
     value = value - shapes @ found.weight
@@ -156,7 +159,7 @@ def _unlikeliness(design: Readings, distances: FloatArray, found: Hyperparameter
 
 def _with_weights(designs: Sequence[Readings], found: Hyperparameters) -> Hyperparameters:
     """The same with the weights' mean and spread over kernels, by expectation and maximisation."""
-    white = [_whitened(design, _distances(design.clocks), found) for design in designs]
+    white = [_whitened(design, _apart(design.clocks), found) for design in designs]
     inner = np.concatenate([shapes.transpose(0, 2, 1) @ shapes for _, shapes, _ in white])
     explained = np.concatenate([np.einsum("ksw,ks->kw", shapes, value) for value, shapes, _ in white])
     mean, spread = found.weight, found.weight_spread
@@ -175,20 +178,34 @@ def _with_weights(designs: Sequence[Readings], found: Hyperparameters) -> Hyperp
     return replace(found, weight=mean, weight_spread=spread, weight_error=error)
 
 
-def _distances(clocks: FloatArray) -> FloatArray:
-    return np.abs(clocks.T[:, :, None] - clocks.T[:, None, :])
+@dataclass(frozen=True, slots=True, eq=False)
+class _Apart:
+    """How far settings are from each other, and how far from the highest clocks, by logarithms of clocks.
+
+    Attributes:
+        distances: along each logarithm, shape (dimensions, settings, settings).
+        low: products of two settings' squared distances from the highest clocks, shape (settings, settings).
+    """
+
+    distances: FloatArray
+    low: FloatArray
+
+
+def _apart(clocks: FloatArray) -> _Apart:
+    square = (clocks**2).sum(axis=1)
+    return _Apart(np.abs(clocks.T[:, :, None] - clocks.T[:, None, :]), np.outer(square, square))
 
 
 def _unpacked(logs: FloatArray, weight: FloatArray, spread: FloatArray) -> Hyperparameters:
-    departure, *lengths, rest = np.exp(logs).tolist()
-    return Hyperparameters(departure, tuple(lengths), rest, weight, spread, np.zeros_like(spread))
+    departure, low, *lengths, rest = np.exp(logs).tolist()
+    return Hyperparameters(departure, low, tuple(lengths), rest, weight, spread, np.zeros_like(spread))
 
 
-def _departure(distances: FloatArray, found: Hyperparameters) -> FloatArray:
+def _departure(apart: _Apart, found: Hyperparameters) -> FloatArray:
     """Prior covariance of the departures."""
-    covariance = np.full(distances.shape[1:], found.departure)
-    for apart, length in zip(distances, found.lengths, strict=True):
-        scaled = apart * (np.sqrt(5.0) / length)
+    covariance: FloatArray = found.departure + found.low_departure * apart.low
+    for distance, length in zip(apart.distances, found.lengths, strict=True):
+        scaled = distance * (np.sqrt(5.0) / length)
         covariance *= (1.0 + scaled + scaled**2 / 3.0) * np.exp(-scaled)
     return covariance
 

@@ -12,7 +12,7 @@ from scipy.stats import t as student_t
 from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
 from wastenot.frontier.points import FloatArray
-from wastenot.measurement.energy import Method, measure, warm_up
+from wastenot.measurement.energy import Method, hottest_first, measure, warm_up
 from wastenot.measurement.progress import Progress, Silent
 from wastenot.measurement.tasks import Units
 from wastenot.setting import AUTO, Setting
@@ -106,9 +106,10 @@ def compare_with_auto(
     progress, method = progress or Silent(), method or Method()
     totals = np.zeros((4, repeats))
     try:
-        warm_up(device, units.tasks[0])
         for repeat in range(repeats):
-            for kernel, task in zip(units.kernels, units.tasks, strict=True):
+            warm_up(device, units.tasks)
+            for index in hottest_first(units.tasks):
+                kernel, task = units.kernels[index], units.tasks[index]
                 # The order is turned round each time: a trend then favours neither.
                 for at_auto in (repeat % 2 == 0, repeat % 2 == 1):
                     found = measure(device, task, AUTO if at_auto else settings[kernel.name], method)

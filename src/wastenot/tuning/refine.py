@@ -13,7 +13,7 @@ import numpy as np
 
 from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
-from wastenot.measurement.energy import Method, warm_up
+from wastenot.measurement.energy import Method
 from wastenot.measurement.progress import Progress, Silent
 from wastenot.measurement.sweep import Point, SweepOutcome, recording, run_points
 from wastenot.measurement.tasks import Units
@@ -67,7 +67,6 @@ def refine(
         before = {pair: recorder.done[units.tasks[pair[0]].name, pair[1]] for pair in wanted}
         points = [Point(*pair, before[pair] + turn) for turn in range(repeats) for pair in wanted]
         progress.begin(len(points))
-        warm_up(device, units.tasks[0])
         return run_points(device, units.tasks, recorder, points, method=method or Method(), progress=progress, ends_s=ends_s)
 
 

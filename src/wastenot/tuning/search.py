@@ -21,7 +21,7 @@ from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
 from wastenot.frontier.knapsack import Knapsack
 from wastenot.frontier.points import FloatArray, Groups
-from wastenot.measurement.energy import Method, warm_up
+from wastenot.measurement.energy import Method
 from wastenot.measurement.progress import Progress, Silent
 from wastenot.measurement.sweep import Point, SweepOutcome, recording, run_points
 from wastenot.measurement.tasks import Units
@@ -97,7 +97,6 @@ def search_sweep(
     possible = np.array([[device.launcher.can_run(task, setting) for setting in settings] for task in units.tasks])
     allowed = _allowed(share, possible, len(units.kernels))
     progress.begin(allowed)
-    warm_up(device, units.tasks[0])
     total = SweepOutcome()
 
     with recording(device, units, study) as recorder:
