@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from demo.synthetic import CORE_MHZ, MEMORY_MHZ, costs
+from benchmarks.synthetic import CORE_MHZ, MEMORY_MHZ, costs
 from wastenot.frontier.points import Groups
 
 Generator = Callable[[np.random.Generator, int, int], Groups]

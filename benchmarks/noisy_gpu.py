@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from demo import synthetic
+from benchmarks import synthetic
 from wastenot.planning.costs import Costs
 from wastenot.study.sweep import Kernel, Sweep
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from demo.synthetic import CORE_MHZ, costs
+from benchmarks.synthetic import CORE_MHZ, costs
 from wastenot.errors import BadInputError
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner

@@ -19,7 +19,7 @@ from wastenot.study.sweep import Kernel, Origin, Sweep
 from wastenot.study.sweep_file import read_sweep
 
 NASTY = '</script><b onload="x">&\' \\ "quoted" \u2028 ends <!-- `${1}` 漢字'
-_DEMO = Path(__file__).parents[2] / "demo" / "synthetic-sweep.csv"
+_DEMO = Path(__file__).parent / "synthetic-sweep.csv"
 
 # Records whatever goes wrong where the dumped document shows it; must run before all other scripts.
 _HOOK = """<script>(() => {

@@ -10,6 +10,7 @@ import typer
 from wastenot.cli.options import (
     AttentionOption,
     BatchOption,
+    ConfidenceOption,
     CurrencyOption,
     DtypeOption,
     OptimizerOption,
@@ -30,6 +31,7 @@ def run(
         str, typer.Option("--device", metavar="D", help="sim:NAME, sim:FILE.toml or recorded:STUDY.")
     ] = "sim:rtx-3080-ti",
     max_slowdown: Annotated[float, typer.Option("--max-slowdown", metavar="X", help="Slowdown allowed; 0.02 is 2 %.")] = 0.0,
+    confidence: ConfidenceOption = None,
     core_step: Annotated[float, typer.Option("--core-step", metavar="MHZ", help="Between core clocks.")] = 210.0,
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Of the validation; 0 leaves it out.")] = 10,
     out: Annotated[
@@ -67,7 +69,7 @@ def run(
     from wastenot.study.store import open_study
 
     price = checked_price(price_per_kwh, currency)
-    goal = Objective("waste", max_slowdown)
+    goal = Objective("waste", max_slowdown, confidence=confidence)
     shape = chosen_shape(phase, batch, sequence, tensor_parallel, sequence_parallel, dtype, attention, optimizer)
     units = find_units(workload, device, shape)
     target = open_device(device, seed=seed, workload=units.workload if device.startswith("recorded:") else None)

@@ -119,13 +119,16 @@ def _what_to_expect(plan: Plan) -> str:
             f"({change(time.interval[0])} to {change(time.interval[1])})."
         )
     luck = "Predicted, not yet validated: choosing the best of noisy measurements also chooses lucky ones"
+    without = f"{luck}. Without that luck, expect"
+    if plan.objective.confidence is not None:
+        without = "Expected, not yet validated:"
     if expected is None:
         return f"{luck}, so expect a little less saving and a little more time when the plan is measured."
     saving, slowdown = expected.energy_change_interval, expected.time_change_interval
     kept = expected.probability_within_budget
     odds = "" if kept is None else f"; the slowdown allowed is kept with a probability of {percent(kept, 0)}"
     return (
-        f"{luck}. Without that luck, expect energy {change(expected.energy_change)} ({change(saving[0])} to "
+        f"{without} energy {change(expected.energy_change)} ({change(saving[0])} to "
         f"{change(saving[1])}) and time {change(expected.time_change)} ({change(slowdown[0])} to {change(slowdown[1])}), "
         f"with {percent(expected.level, 0)} probability each{odds}."
     )

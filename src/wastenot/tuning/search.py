@@ -28,6 +28,7 @@ from wastenot.measurement.tasks import Units
 from wastenot.planning.costs import combine_repeats
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import Study
+from wastenot.tuning.calibration.clocks import Arrival, learn_arrival
 from wastenot.tuning.calibration.design import choose_pairs
 from wastenot.tuning.calibration.predict import Predicted, predict_costs
 
@@ -47,6 +48,7 @@ class _Known:
         auto_energy_j: at auto, shape (kernels, 1).
         count: how often each kernel runs, shape (kernels, 1).
         possible: which points can be measured at all.
+        arrival: what becomes of clocks that are asked for.
     """
 
     time_s: FloatArray
@@ -55,6 +57,7 @@ class _Known:
     auto_energy_j: FloatArray
     count: FloatArray
     possible: NDArray[np.bool_]
+    arrival: Arrival
 
     @property
     def measured(self) -> NDArray[np.bool_]:
@@ -129,8 +132,8 @@ def expected_improvement(known: _Known, settings: Sequence[Setting], max_slowdow
     Returns:
         Shape (kernels, settings).
     """
-    core = np.array([setting.core_mhz for setting in settings], dtype=np.float64)
-    memory = np.array([setting.memory_mhz for setting in settings], dtype=np.float64)
+    pairs = [known.arrival.in_effect(setting.core_mhz or math.inf, setting.memory_mhz or math.inf) for setting in settings]
+    core, memory = np.array(pairs, dtype=np.float64).T
     predicted = predict_costs(core, memory, known.time_s, known.energy_j)
     price = price_of_time(known, predicted, max_slowdown)
     value = known.count * (predicted.energy_j + price * predicted.time_s)
@@ -206,7 +209,8 @@ def _in_order(points: Sequence[Point], settings: Sequence[Setting]) -> list[Poin
 
 
 def _read(study: Study, units: Units, settings: Sequence[Setting], possible: NDArray[np.bool_]) -> _Known:
-    costs = combine_repeats(study.read(units.workload))
+    sweep = study.read(units.workload)
+    costs = combine_repeats(sweep)
     place = {setting: index for index, setting in enumerate(settings)}
     shape = possible.shape
     time, energy = np.full(shape, np.nan), np.full(shape, np.nan)
@@ -222,6 +226,7 @@ def _read(study: Study, units: Units, settings: Sequence[Setting], possible: NDA
         costs.energy_j[auto][:, None],
         costs.count[:, None].astype(np.float64),
         possible,
+        learn_arrival(sweep),
     )
 
 
