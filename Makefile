@@ -31,7 +31,7 @@ $(READY): pyproject.toml constraints.txt
 	  f"wastenot needs Python 3.11 to 3.13, this is {sys.version.split()[0]}; name another: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	  --editable '.[report,postgresql,dev]'
+	  --editable '.[report,postgresql,nvidia,torch,dev]'
 	@touch $(READY)
 
 clean:

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.stand_in.fixtures import start_stand_in
+from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.preset import preset_names
 from wastenot.errors import CannotRunError, ClocksRefusedError
@@ -29,14 +31,30 @@ def recording(tmp_path_factory):
     return f"recorded:{folder / 'study.db'}"
 
 
-@pytest.fixture(params=[TOY, "recorded", *(f"sim:{name}" for name in preset_names())])
+@pytest.fixture(scope="module")
+def stand_in():
+    with start_stand_in("h200", memory_lock=True, seed=3) as server:
+        yield server
+
+
+@pytest.fixture(params=[TOY, "recorded", "nvidia:0", *(f"sim:{name}" for name in preset_names())])
 def name(request, recording):
     return recording if request.param == "recorded" else request.param
 
 
 @pytest.fixture
-def device(name):
-    return open_device(name, seed=3)
+def device(name, request, monkeypatch, tmp_path):
+    if not name.startswith("nvidia:"):
+        yield open_device(name, seed=3)
+        return
+    server = request.getfixturevalue("stand_in")
+    server.control.reset()
+    server.use(monkeypatch)
+    monkeypatch.setenv("WASTENOT_STATE", str(tmp_path))
+    monkeypatch.delenv("WASTENOT_READ_ONLY", raising=False)
+    found = open_nvidia(name, allow_clock_control=True, time_source=server.time(), launcher=lambda _: server.launcher())
+    yield found
+    found.clocks.release()
 
 
 @pytest.fixture
@@ -47,7 +65,7 @@ def tasks(name):
 def test_it_says_which_it_is(device, name):
     identity = device.identity
     assert identity.name == name and identity.model and identity.unique_id and identity.driver and identity.label
-    assert identity.origin == ("measured" if name.startswith("recorded") else "simulated")
+    assert identity.origin == ("simulated" if name.startswith("sim") else "measured")
 
 
 def test_states_rise_and_can_be_asked_for(device):

@@ -8,9 +8,11 @@ import typer
 
 from wastenot.cli import (
     calibrate_verb,
+    doctor_verb,
     plan_verbs,
     refine_verb,
     reproduce_verb,
+    reset_verb,
     run_verb,
     study_verbs,
     sweep_verb,
@@ -37,6 +39,8 @@ app = typer.Typer(
 )
 app.command("run")(run_verb.run)
 app.command("reproduce")(reproduce_verb.reproduce)
+app.command("doctor")(doctor_verb.doctor)
+app.command("reset")(reset_verb.reset)
 app.command("import")(study_verbs.import_)
 app.command("show")(study_verbs.show)
 app.command("export")(study_verbs.export)

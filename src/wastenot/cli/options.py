@@ -57,7 +57,6 @@ ToleranceOption = Annotated[
 ]
 PriceOption = Annotated[float, typer.Option("--price-per-kwh", metavar="P", help="Price of electricity for a kWh.")]
 CurrencyOption = Annotated[str, typer.Option("--currency", metavar="C", help="What that price is in.")]
-DeviceOption = Annotated[str, typer.Option("--device", metavar="D", help="sim:NAME, sim:FILE.toml or recorded:STUDY.")]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of a simulated GPU's noise.")]
 OriginOption = Annotated[
     Origin, typer.Option("--origin", help="Where the numbers come from; shown wherever they are shown.")

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from wastenot.cli.options import DeviceOption, JsonOption, SeedOption, StudyOption, WorkloadOption
+from wastenot.cli.device_options import AllowOption, DeviceOption, RestoreOption, open_target
+from wastenot.cli.options import JsonOption, SeedOption, StudyOption, WorkloadOption
 from wastenot.cli.sweep_verb import described_outcome, parse_time
 
 
@@ -27,13 +28,14 @@ def refine(
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="TIME", help="Device time to spend, such as 90s, 45m or 2h.")
     ] = None,
+    allow_clock_control: AllowOption = False,
+    restore_clocks: RestoreOption = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Measure the finalists of every kernel again, and the clocks around them; then plan anew."""
     from wastenot.cli.output import as_values, print_json, say
     from wastenot.cli.progress import shown_progress
-    from wastenot.devices.open import open_device
     from wastenot.errors import BadInputError
     from wastenot.measurement.tasks import units_of_sweep
     from wastenot.planning.objective import Objective
@@ -49,7 +51,7 @@ def refine(
         raise BadInputError(f"--around {around}: must be a number of MHz, 0 for none")
     sweep = open_study(study).read(workload)
     plan = make_plan(sweep, Objective("waste", max_slowdown))
-    target = open_device(device, seed=seed, workload=sweep.workload if device.startswith("recorded:") else None)
+    target = open_target(device, seed=seed, workload=sweep.workload, allow=allow_clock_control, restore=restore_clocks)
     kept = open_study(study) if into is None else open_study(into, create=True)
     candidates = find_finalists(sweep, plan, finalists)
     if around:

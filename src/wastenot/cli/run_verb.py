@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from wastenot.cli.device_options import AllowOption, DeviceOption, RestoreOption, open_target
 from wastenot.cli.options import (
     AttentionOption,
     BatchOption,
@@ -27,9 +28,7 @@ from wastenot.cli.sweep_verb import described_outcome
 
 def run(
     workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="A model such as gpt3-xl.")],
-    device: Annotated[
-        str, typer.Option("--device", metavar="D", help="sim:NAME, sim:FILE.toml or recorded:STUDY.")
-    ] = "sim:rtx-3080-ti",
+    device: DeviceOption = "sim:rtx-3080-ti",
     max_slowdown: Annotated[float, typer.Option("--max-slowdown", metavar="X", help="Slowdown allowed; 0.02 is 2 %.")] = 0.0,
     confidence: ConfidenceOption = None,
     core_step: Annotated[float, typer.Option("--core-step", metavar="MHZ", help="Between core clocks.")] = 210.0,
@@ -48,6 +47,8 @@ def run(
     optimizer: OptimizerOption = "none",
     price_per_kwh: PriceOption = 0.15,
     currency: CurrencyOption = "USD",
+    allow_clock_control: AllowOption = False,
+    restore_clocks: RestoreOption = None,
     seed: SeedOption = 0,
 ) -> None:
     """Sweep a workload, plan it, compare, validate the plan, and write a report. Goes on where it was broken off."""
@@ -56,9 +57,8 @@ def run(
     from wastenot.cli.plan_verbs import checked_price
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.validate_verb import described_validation
-    from wastenot.devices.open import open_device
     from wastenot.measurement.grid import Grid
-    from wastenot.measurement.sweep import check_measures, measure_sweep
+    from wastenot.measurement.sweep import check_measures, measure_sweep, settable
     from wastenot.measurement.tasks import find_units
     from wastenot.planning.comparison import compare
     from wastenot.planning.objective import Objective
@@ -72,9 +72,9 @@ def run(
     goal = Objective("waste", max_slowdown, confidence=confidence)
     shape = chosen_shape(phase, batch, sequence, tensor_parallel, sequence_parallel, dtype, attention, optimizer)
     units = find_units(workload, device, shape)
-    target = open_device(device, seed=seed, workload=units.workload if device.startswith("recorded:") else None)
+    target = open_target(device, seed=seed, workload=units.workload, allow=allow_clock_control, restore=restore_clocks)
     check_measures(target)
-    settings = Grid(core_step).settings(target.clocks.states())
+    settings = settable(target, Grid(core_step).settings(target.clocks.states()))
     folder = made_folder(out or Path(f"wastenot-{units.workload}"))
     kept = open_study(folder / "study.db", create=True)
     with shown_progress("sweep") as progress:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from wastenot.cli.device_options import AllowOption, DeviceOption, RestoreOption, open_target
 from wastenot.cli.options import (
     AttentionOption,
     BatchOption,
-    DeviceOption,
     DtypeOption,
     GranularityOption,
     JsonOption,
@@ -26,8 +26,10 @@ from wastenot.cli.options import (
 
 if TYPE_CHECKING:
     from wastenot.measurement.sweep import SweepOutcome
+    from wastenot.setting import Setting
 
 Search = Literal["grid", "model"]
+Clocks = Literal["grid", "auto"]
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -38,6 +40,11 @@ def sweep(
     ],
     device: DeviceOption,
     study: StudyOption,
+    clocks: Annotated[
+        Clocks,
+        typer.Option("--clocks", help="grid: auto and settings; auto: the driver's own alone, nothing is set."),
+    ] = "grid",
+    rounds: Annotated[int, typer.Option("--rounds", metavar="N", help="How often --clocks auto measures everything.")] = 1,
     core_step: Annotated[
         float | None, typer.Option("--core-step", metavar="MHZ", help="Between core clocks, from the highest down.")
     ] = None,
@@ -69,26 +76,29 @@ def sweep(
     dtype: DtypeOption = "bf16",
     attention: AttentionOption = "unfused",
     optimizer: OptimizerOption = "none",
+    allow_clock_control: AllowOption = False,
+    restore_clocks: RestoreOption = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Measure every kernel of a workload at auto and at many settings, into a study. Goes on where it was broken off."""
     from wastenot.cli.output import as_values, print_json, say
     from wastenot.cli.progress import shown_progress
-    from wastenot.devices.open import open_device
     from wastenot.measurement.energy import Method
     from wastenot.measurement.grid import Grid
-    from wastenot.measurement.sweep import check_measures, measure_sweep
+    from wastenot.measurement.sweep import BASELINE_ROUNDS, check_measures, measure_sweep, settable
     from wastenot.measurement.tasks import find_units
     from wastenot.study.store import open_study
 
     shape = chosen_shape(phase, batch, sequence, tensor_parallel, sequence_parallel, dtype, attention, optimizer)
     units = find_units(workload, device, shape, granularity)
-    target = open_device(device, seed=seed, workload=units.workload if device.startswith("recorded:") else None)
+    target = open_target(device, seed=seed, workload=units.workload, allow=allow_clock_control, restore=restore_clocks)
     check_measures(target)
-    settings = Grid(core_step, parse_clocks("--core", core), parse_clocks("--memory", memory)).settings(
-        target.clocks.states()
-    )
+    if clocks == "auto":
+        settings: tuple[Setting, ...] = ()
+    else:
+        grid = Grid(core_step, parse_clocks("--core", core), parse_clocks("--memory", memory))
+        settings = settable(target, grid.settings(target.clocks.states()))
     method = Method(checked_seconds("--warm-up", warm_up), checked_seconds("--window", window), relative_error)
     budget_s = None if budget is None else parse_time(budget)
     kept = open_study(study, create=True)
@@ -99,7 +109,10 @@ def sweep(
             outcome = search_sweep(target, units, kept, settings, share=share, max_slowdown=max_slowdown, method=method,
                                    progress=progress, budget_s=budget_s)  # fmt: skip
         else:
-            outcome = measure_sweep(target, units, kept, settings, method=method, progress=progress, budget_s=budget_s)
+            outcome = measure_sweep(
+                target, units, kept, settings, method=method, progress=progress, budget_s=budget_s,
+                rounds=rounds if clocks == "auto" else BASELINE_ROUNDS,
+            )  # fmt: skip
     if as_json:
         print_json({"study": str(study), "workload": units.workload, "device": target.identity.label,
                     "origin": target.identity.origin} | as_values(outcome))  # fmt: skip

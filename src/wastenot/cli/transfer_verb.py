@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli.options import DeviceOption, JsonOption, SeedOption
+from wastenot.cli.device_options import AllowOption, DeviceOption, RestoreOption, open_target
+from wastenot.cli.options import JsonOption, SeedOption
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,6 +32,8 @@ def transfer(
     figures: Annotated[
         Path | None, typer.Option("--figures", metavar="DIR", help="Write the figure as SVG, PDF and PNG.")
     ] = None,
+    allow_clock_control: AllowOption = False,
+    restore_clocks: RestoreOption = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
@@ -39,7 +42,6 @@ def transfer(
 
     from wastenot.cli.output import as_values, console, print_json, say
     from wastenot.cli.progress import shown_progress
-    from wastenot.devices.open import open_device
     from wastenot.errors import BadInputError
     from wastenot.measurement.tasks import units_of
     from wastenot.planning.plan import read_plan
@@ -63,7 +65,7 @@ def transfer(
         ]
         name, title, axis = "transfer-parallel", "The plan at other tensor-parallel degrees", "tensor-parallel degree"
     targets = [units_of(build_workload(model, each)) for each in shapes]
-    target = open_device(device, seed=seed)
+    target = open_target(device, seed=seed, workload="", allow=allow_clock_control, restore=restore_clocks)
     with shown_progress("transfer") as progress:
         found = measure_transfer(target, made, targets, repeats=repeats, progress=progress)
     if figures is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli.device_options import AllowOption, RestoreOption, open_target
 from wastenot.cli.options import JsonOption, OutOption, SeedOption, StudyOption, WorkloadOption
 
 if TYPE_CHECKING:
@@ -24,13 +25,14 @@ def validate(
     ] = None,
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Of the plan and of auto, at least 2.")] = 10,
     out: OutOption = None,
+    allow_clock_control: AllowOption = False,
+    restore_clocks: RestoreOption = None,
     seed: SeedOption = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a plan and auto in turn, and set what they give beside what was predicted."""
     from wastenot.cli.output import console, print_json, say
     from wastenot.cli.progress import shown_progress
-    from wastenot.devices.open import open_device
     from wastenot.measurement.tasks import units_of_sweep
     from wastenot.planning.plan import read_plan
     from wastenot.study.store import open_study
@@ -39,7 +41,7 @@ def validate(
     made = read_plan(plan)
     sweep = open_study(study).read(workload or made.workload)
     name = device or sweep.device
-    target = open_device(name, seed=seed, workload=sweep.workload if name.startswith("recorded:") else None)
+    target = open_target(name, seed=seed, workload=sweep.workload, allow=allow_clock_control, restore=restore_clocks)
     with shown_progress("validation") as progress:
         checked = measure_again(target, made, units_of_sweep(sweep), repeats=repeats, progress=progress)
     if out is not None:

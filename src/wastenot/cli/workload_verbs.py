@@ -96,6 +96,7 @@ def _kernel_values(kernel: KernelSpec, roofline: Roofline | None) -> dict[str, A
 
     values: dict[str, Any] = as_values(kernel)
     values["pass"] = values.pop("pass_name")
+    del values["call"], values["element_bytes"]  # nothing captured here, and the data type is the shape's
     return values | {
         "flops_per_byte": kernel.intensity,
         "bound": None if roofline is None else roofline.bound(kernel),

@@ -1,4 +1,4 @@
-"""Devices by name: ``sim:rtx-3080-ti``, ``sim:my-gpu.toml``, ``recorded:my.db``."""
+"""Devices by name: ``sim:rtx-3080-ti``, ``sim:my-gpu.toml``, ``recorded:my.db``, ``nvidia:0``."""
 
 from __future__ import annotations
 
@@ -9,27 +9,44 @@ from wastenot.errors import BadInputError
 from wastenot.suggest import suggestion
 
 if TYPE_CHECKING:
+    from wastenot.devices.nvidia.journal import Restore
+    from wastenot.devices.protocol import Device
     from wastenot.devices.simulated.device import SimulatedDevice
     from wastenot.devices.simulated.preset import Preset
 
 SIMULATOR_VERSION = "simulator 1"
-_KINDS = ("sim", "recorded")
+_KINDS = ("sim", "recorded", "nvidia")
 
 
-def open_device(name: str, *, seed: int = 0, wall_time: bool = False, workload: str | None = None) -> SimulatedDevice:
+def open_device(
+    name: str,
+    *,
+    seed: int = 0,
+    wall_time: bool = False,
+    workload: str | None = None,
+    allow_clock_control: bool = False,
+    restore: Restore | None = None,
+) -> Device:
     """The device of a name.
 
     Args:
-        name: ``sim:PRESET``, ``sim:FILE.toml`` or ``recorded:STUDY``.
+        name: ``sim:PRESET``, ``sim:FILE.toml``, ``recorded:STUDY``, ``nvidia:INDEX`` or ``nvidia:UUID``.
         seed: of a simulated device's noise and sensors.
         wall_time: let a simulated device live in real time, to share it with other programs.
         workload: of a recording's study, where that has several.
+        allow_clock_control: let the clocks of a real GPU be changed.
+        restore: ranges of locked clocks that a real GPU goes back to.
 
     Raises:
         BadInputError: there is no such device; says what there is.
         StudyError: a recording's study cannot be read.
+        DeviceError: a real GPU does not answer.
     """
     kind, _, what = name.partition(":")
+    if kind == "nvidia" and what:
+        from wastenot.devices.nvidia.device import open_nvidia
+
+        return open_nvidia(name, allow_clock_control=allow_clock_control, restore=restore)
     if kind == "recorded" and what:
         from wastenot.devices.recorded import recorded_device
         from wastenot.study.store import open_study
@@ -39,7 +56,7 @@ def open_device(name: str, *, seed: int = 0, wall_time: bool = False, workload: 
         from wastenot.devices.simulated.preset import find_preset
 
         return simulated_device(find_preset(what), name, seed=seed, wall_time=wall_time)
-    forms = "sim:NAME, sim:FILE.toml or recorded:STUDY"
+    forms = "sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX"
     if kind in _KINDS:
         raise BadInputError(f"device '{name}': name what follows the colon: {forms}")
     raise BadInputError(f"device '{name}': there is no kind '{kind}'; {suggestion(kind, _KINDS)}; write {forms}")

@@ -51,6 +51,7 @@ class Identity:
         unique_id: that no other card has; of a simulated one its preset and seed.
         driver: version of the driver, or of the simulator.
         origin: of the numbers it gives.
+        unique_name: whether ``name`` means this very card everywhere; the first GPU of a machine is not that of another.
     """
 
     name: str
@@ -58,11 +59,12 @@ class Identity:
     unique_id: str
     driver: str
     origin: Origin
+    unique_name: bool = True
 
     @property
     def label(self) -> str:
         """What studies and plans call the device: numbers of two cards are never mixed."""
-        return self.name
+        return self.name if self.unique_name else f"{self.model} {self.unique_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +122,20 @@ class Sensors(Protocol):
         """The device's latest reading of its power."""
         ...
 
+    def memory_power_w(self) -> float | None:
+        """The latest reading of its memory's power, which may average over a second."""
+        ...
+
     def clocks(self) -> InEffect:
         """The device's latest reading of its clocks."""
         ...
 
     def temperature_c(self) -> float | None:
         """Temperature of the GPU."""
+        ...
+
+    def processes(self) -> int | None:
+        """How many processes use the device."""
         ...
 
     def throttled_s(self) -> float | None:
@@ -155,6 +165,11 @@ class Run(Protocol):
     @property
     def completed(self) -> int:
         """Whole calls since the first mark that have ended by now."""
+        ...
+
+    @property
+    def how(self) -> str:
+        """The way the task is run, where that is worth saying: ``cuda graph of 40 calls over 3 buffers``."""
         ...
 
     @property

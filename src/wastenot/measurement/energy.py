@@ -58,6 +58,8 @@ class Measurement:
         temperature_c: mean of begin and end.
         window_s: for how long it was measured.
         throttled_share: share of that time in which a limit held the clocks down; ``None`` where unknown.
+        memory_power_w: mean of what the device tells of its memory's power; ``None`` where it does not.
+        how: the way the task was run, where that is worth saying.
         stopped: why the measurement ended.
         flags: what a reader should know, such as ``clocks not reached``.
     """
@@ -73,6 +75,8 @@ class Measurement:
     temperature_c: float | None
     window_s: float
     throttled_share: float | None
+    memory_power_w: float | None
+    how: str
     stopped: str
     flags: tuple[str, ...]
 
@@ -113,6 +117,8 @@ class _Observed:
     in_effect: InEffect
     temperatures_c: tuple[float | None, float | None]
     throttled_s: float | None
+    memory_power_w: float | None
+    shared: bool
 
 
 def _observe(device: Device, run: Run, method: Method) -> _Observed:
@@ -124,12 +130,14 @@ def _observe(device: Device, run: Run, method: Method) -> _Observed:
     temperature, throttled = sensors.temperature_c(), sensors.throttled_s()
     lap_s = max(method.window_s / _LAPS, 1e-3)
     clocks: list[InEffect] = []
+    memory_w: list[float | None] = []
     laps, reason = 0, None
     while reason is None:
         meter.lap(lap_s)
         run.mark()
         laps += 1
         clocks.append(sensors.clocks())
+        memory_w.append(sensors.memory_power_w())
         mean = meter.mean()
         progress = Progress(device.time.now_s() - began_s, mean.error_w / mean.power_w if mean.power_w else math.inf)
         enough = laps >= _LEAST_LAPS and (run.completed > 0 or progress.seconds > _LONGEST_CALL_S)
@@ -143,6 +151,8 @@ def _observe(device: Device, run: Run, method: Method) -> _Observed:
         InEffect(_median([c.core_mhz for c in clocks]), _median([c.memory_mhz for c in clocks])),
         (temperature, sensors.temperature_c()),
         None if throttled is None or now_throttled is None else now_throttled - throttled,
+        _mean(memory_w[len(memory_w) // 3 :]),  # it may average over a second: not what was before
+        (sensors.processes() or 0) > 1,
     )
 
 
@@ -168,6 +178,8 @@ def _conclude(task: Task, setting: Setting, run: Run, observed: _Observed) -> Me
         temperature_c=None if begin_c is None or end_c is None else 0.5 * (begin_c + end_c),
         window_s=observed.window_s,
         throttled_share=share,
+        memory_power_w=observed.memory_power_w,
+        how=run.how,
         stopped=observed.stopped,
         flags=_flags(setting, observed, share),
     )
@@ -178,6 +190,8 @@ def _flags(setting: Setting, observed: _Observed, throttled_share: float | None)
     core, memory = observed.in_effect.core_mhz, observed.in_effect.memory_mhz
     if setting.core_mhz is not None and core is not None and core < setting.core_mhz - _CLOCK_MISSED_MHZ:
         found.append("core clock not reached")
+    if setting.core_mhz is not None and core is not None and core > setting.core_mhz + _CLOCK_MISSED_MHZ:
+        found.append("core clock above what was asked for")
     if setting.memory_mhz is not None and memory is not None and abs(memory - setting.memory_mhz) > _CLOCK_MISSED_MHZ:
         found.append("memory clock not reached")
     if throttled_share:
@@ -185,12 +199,19 @@ def _flags(setting: Setting, observed: _Observed, throttled_share: float | None)
     begin_c, end_c = observed.temperatures_c
     if begin_c is not None and end_c is not None and abs(end_c - begin_c) >= _DRIFT_C:
         found.append("temperature drifted")
+    if observed.shared:
+        found.append("another process used the GPU")
     return tuple(found)
 
 
 def _median(values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.median(known)) if known else None
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
 def warm_up(device: Device, tasks: Sequence[Task], *, at_least_s: float = 25.0, at_most_s: float = 300.0) -> None:

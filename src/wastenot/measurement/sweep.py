@@ -11,7 +11,7 @@ from itertools import groupby
 import numpy as np
 
 from wastenot.devices.protocol import Device, Task
-from wastenot.errors import CannotRunError, ClocksRefusedError, DeviceError
+from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
 from wastenot.measurement.energy import Measurement, Method, hottest_first, measure, warm_up
 from wastenot.measurement.progress import Progress, Silent
 from wastenot.measurement.tasks import Units
@@ -69,7 +69,7 @@ class SweepOutcome:
         self.out_of_time |= other.out_of_time
 
 
-def sweep_points(kernels: Sequence[int], settings: Sequence[Setting]) -> list[Point]:
+def sweep_points(kernels: Sequence[int], settings: Sequence[Setting], rounds: int = BASELINE_ROUNDS) -> list[Point]:
     """All points of a sweep: the baselines, half of the settings, the baselines, the other half, the baselines.
 
     Around the last baselines some points come once more, at another temperature than before: high clocks while the GPU is
@@ -79,7 +79,10 @@ def sweep_points(kernels: Sequence[int], settings: Sequence[Setting]) -> list[Po
     Args:
         kernels: indices of kernels in the order to take them at each setting.
         settings: besides auto, in the order to take them.
+        rounds: how often to take the baselines where there are no other settings.
     """
+    if not settings:
+        return [Point(kernel, AUTO, repeat) for repeat in range(rounds) for kernel in kernels]
     baselines = [[Point(kernel, AUTO, repeat) for kernel in kernels] for repeat in range(BASELINE_ROUNDS)]
     half = (len(settings) + 1) // 2
     first, second = (
@@ -180,6 +183,7 @@ def measure_sweep(
     method: Method | None = None,
     progress: Progress | None = None,
     budget_s: float | None = None,
+    rounds: int = BASELINE_ROUNDS,
 ) -> SweepOutcome:
     """Measure everything at auto and at every setting, into a study.
 
@@ -194,18 +198,21 @@ def measure_sweep(
         method: how to measure.
         progress: who is told.
         budget_s: device time after which no further point is begun.
+        rounds: how often to measure everything where there are no settings besides auto.
 
     Raises:
-        BadInputError: the study is of another device, or the workload of other kernels.
+        BadInputError: no rounds; the study is of another device, or the workload of other kernels.
         StudyError: the study cannot be written; what was measured before is kept.
         DeviceError: the device does not measure.
     """
+    if rounds < 1:
+        raise BadInputError(f"--rounds {rounds}: must be at least 1")
     progress = progress or Silent()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
     can_run = device.launcher.can_run
     points = [
         point
-        for point in sweep_points(hottest_first(units.tasks), settings)
+        for point in sweep_points(hottest_first(units.tasks), settings, rounds)
         if can_run(units.tasks[point.kernel], point.setting)
     ]
     with recording(device, units, study) as recorder:
@@ -241,6 +248,8 @@ def as_trial(found: Measurement) -> Trial:
         temperature_c=found.temperature_c,
         window_s=found.window_s,
         throttled_share=found.throttled_share,
+        memory_power_w=found.memory_power_w,
+        how=found.how,
         stopped=found.stopped,
         flags=found.flags,
     )
@@ -268,3 +277,28 @@ def check_measures(device: Device) -> None:
     """
     if device.sensors.energy_j() is None and device.sensors.power_w() is None:
         raise DeviceError(f"{device.identity.name}: neither energy nor power can be read; nothing could be measured")
+
+
+def settable(device: Device, settings: Sequence[Setting]) -> tuple[Setting, ...]:
+    """The settings that a device takes: all of them, or with its own memory clock where that cannot be set.
+
+    Raises:
+        ClocksRefusedError: it has no clocks to set, or they may not be touched.
+    """
+    if not settings:
+        raise ClocksRefusedError(f"{device.identity.name}: tells no clocks to set; measure at its own: --clocks auto")
+    try:
+        device.clocks.request(settings[0])
+        return tuple(settings)
+    except ClocksRefusedError as error:
+        highest = max(setting.memory_mhz or 0.0 for setting in settings)
+        core_only = tuple(
+            Setting(setting.core_mhz, None, setting.power_limit_w) for setting in settings if setting.memory_mhz == highest
+        )
+        try:
+            device.clocks.request(core_only[0])
+        except (ClocksRefusedError, IndexError):
+            raise ClocksRefusedError(f"{error}; measure at the driver's own clocks: --clocks auto") from error
+        return core_only
+    finally:
+        device.clocks.release()

@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, insert, inspect, select, update
 
 from wastenot.setting import Setting
-from wastenot.study.schema import imports, measurements, trials
+from wastenot.study.schema import imports, kernels, measurements, trial_notes, trials
+
+_NUMBERS = (
+    "time_s", "energy_j", "time_se_s", "energy_se_j", "effective_core_mhz", "effective_memory_mhz", "calls", "temperature_c",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,8 @@ class Trial:
         temperature_c: of the GPU.
         window_s: for how long it was measured.
         throttled_share: share of that time in which a limit held the clocks down.
+        memory_power_w: of the memory alone.
+        how: the way the kernel was run.
         stopped: why the measurement ended.
         flags: what a reader should know.
     """
@@ -46,6 +52,8 @@ class Trial:
     temperature_c: float | None
     window_s: float
     throttled_share: float | None
+    memory_power_w: float | None
+    how: str
     stopped: str
     flags: tuple[str, ...]
 
@@ -101,9 +109,50 @@ class Recorder:
             "stopped": trial.stopped,
             "flags": "; ".join(trial.flags),
         }
+        notes = {"memory_power_w": trial.memory_power_w, "how": trial.how}
         with self._transaction() as connection:
             connection.execute(insert(measurements), key | row)
             connection.execute(insert(trials), key | about)
+            connection.execute(insert(trial_notes), key | notes)
             connection.execute(update(imports).where(imports.c.id == self._import_id).values(rows=self._rows + 1))
         self._rows += 1
         self.done[trial.kernel, setting] += 1
+
+
+def read_trials(connection: Connection, workload_id: int) -> tuple[Trial, ...]:
+    """The trials of a workload, in the order they were made."""
+    about = [trials.c.window_s, trials.c.throttled_share, trials.c.stopped, trials.c.flags]
+    same = (trials.c.import_id == measurements.c.import_id) & (trials.c.position == measurements.c.position)
+    whole = measurements.join(kernels, kernels.c.id == measurements.c.kernel_id).join(trials, same)
+    noted = inspect(connection).has_table(trial_notes.name)  # studies of before the table have none
+    if noted:
+        noted_same = (trial_notes.c.import_id == trials.c.import_id) & (trial_notes.c.position == trials.c.position)
+        whole = whole.join(trial_notes, noted_same, isouter=True)
+        about += [trial_notes.c.memory_power_w, trial_notes.c.how]
+    numbers = [measurements.c[name] for name in _NUMBERS]
+    asked = [measurements.c.core_mhz, measurements.c.memory_mhz, measurements.c.power_limit_w]
+    query = (
+        select(kernels.c.name, *asked, *numbers, *about)
+        .select_from(whole)
+        .where(kernels.c.workload_id == workload_id)
+        .order_by(measurements.c.import_id, measurements.c.position)
+    )
+    found = []
+    for name, core, memory, limit, *rest in connection.execute(query).tuples():
+        values = dict(zip(_NUMBERS, rest, strict=False))
+        window_s, throttled, stopped, flags, *notes = rest[len(_NUMBERS) :]
+        memory_power_w, how = notes if notes else (None, "")
+        found.append(
+            Trial(
+                kernel=name,
+                setting=Setting(core, memory, limit),
+                **values,
+                window_s=window_s,
+                throttled_share=throttled,
+                memory_power_w=memory_power_w,
+                how=how or "",
+                stopped=stopped,
+                flags=tuple(flags.split("; ")) if flags else (),
+            )
+        )
+    return tuple(found)

@@ -88,3 +88,14 @@ trials = Table(
     Column("flags", Text, nullable=False),
     sqlite_with_rowid=False,
 )
+
+# What else was seen on the way.
+trial_notes = Table(
+    "wastenot_trial_notes",
+    metadata,
+    Column("import_id", ForeignKey(imports.c.id), primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("memory_power_w", Double),
+    Column("how", Text, nullable=False),
+    sqlite_with_rowid=False,
+)

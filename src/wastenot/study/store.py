@@ -21,7 +21,7 @@ from wastenot.study.check import check_sweep
 from wastenot.study.columns import shown
 from wastenot.study.database import Database, connect
 from wastenot.study.faults import DAMAGED
-from wastenot.study.recorder import Recorder
+from wastenot.study.recorder import Recorder, Trial, read_trials
 from wastenot.study.summary import ImportSummary, StudySummary, imports_of, summarise_workloads
 from wastenot.study.sweep import Kernel, Sweep
 
@@ -190,6 +190,20 @@ class Study:
             except (BadInputError, ValueError, TypeError, IndexError) as error:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
         return sweep
+
+    def trials(self, workload: str | None = None) -> tuple[Trial, ...]:
+        """Measurements that wastenot made itself, and how each came about, in the order they were made.
+
+        Raises:
+            BadInputError: there is no such workload, or there are several and none is named.
+            StudyError: the study holds nothing yet or cannot be read.
+        """
+        with self._database.reading() as connection:
+            _filled(records.read_header(connection, str(self)), str(self))
+            name = _choose(workload, records.workload_names(connection), str(self))
+            workload_id = records.workload_id(connection, name)
+            assert workload_id is not None
+            return read_trials(connection, workload_id)
 
     def summary(self) -> StudySummary:
         """What the study holds, in brief.

@@ -7,7 +7,7 @@ from typing import Unpack
 
 from wastenot.errors import BadInputError
 from wastenot.workloads.gpt3 import gpt3_kernels
-from wastenot.workloads.kernel import Workload
+from wastenot.workloads.kernel import DTYPE_BYTES, Workload
 from wastenot.workloads.llama import llama_kernels
 from wastenot.workloads.models import MODELS, Model, find_model
 from wastenot.workloads.shape import Shape, ShapeOptions, default_batch, name_of, parse_name
@@ -46,7 +46,9 @@ def build_workload(name: str, shape: Shape | None = None, **options: Unpack[Shap
     chosen = build_shape(**options) if shape is None else replace(shape, **options)
     chosen.check(model)
     kernels = (gpt3_kernels if model.family == "gpt3" else llama_kernels)(Sizes(model, chosen))
-    return Workload(name_of(model, chosen), kernels, _description(model, chosen))
+    element_bytes = DTYPE_BYTES[chosen.dtype]
+    typed = tuple(replace(kernel, element_bytes=element_bytes) for kernel in kernels)
+    return Workload(name_of(model, chosen), typed, _description(model, chosen))
 
 
 def workload_named(name: str) -> Workload:

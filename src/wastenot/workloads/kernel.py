@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from wastenot.errors import BadInputError
+from wastenot.workloads.call import Call
 
 Op = Literal[
     "gemm", "attention", "attention_backward", "softmax", "layernorm", "rmsnorm", "elementwise", "permute", "reduce",
@@ -32,6 +33,8 @@ class KernelSpec:
         block: the loop it belongs to, ``layer`` for a transformer layer.
         count: how often it runs in an iteration.
         place: its place in the order of execution, from 1; 0 before it has one.
+        call: the captured operation that it is; ``None`` of a kernel by formula.
+        element_bytes: of the data type it computes in; 0 where it does not say.
     """
 
     name: str
@@ -45,6 +48,8 @@ class KernelSpec:
     block: str | None
     count: int
     place: int = 0
+    call: Call | None = None
+    element_bytes: int = 0
 
     @property
     def bytes_moved(self) -> float:

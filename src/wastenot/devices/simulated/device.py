@@ -117,6 +117,11 @@ class SimulatedRun:
         return max(0, math.floor(self._engine.progress()) - math.ceil(self._marks[0]))
 
     @property
+    def how(self) -> str:
+        """Nothing to say."""
+        return ""
+
+    @property
     def laps(self) -> tuple[Lap, ...]:
         """Laps between marks."""
         if self._laps is None:

@@ -35,6 +35,10 @@ class SimulatedSensors:
         """The power gauge."""
         return None if self._power is None else self._power.read()
 
+    def memory_power_w(self) -> float | None:
+        """Not simulated."""
+        return None
+
     def clocks(self) -> InEffect:
         """Clocks as last sampled; those of an idle GPU are not told."""
         engine = self._engine
@@ -49,6 +53,10 @@ class SimulatedSensors:
         """Temperature in whole degrees, as real GPUs tell it."""
         self._engine.advance(0.0)
         return float(round(self._engine.temperature_c))
+
+    def processes(self) -> int | None:
+        """A simulated device is used by whoever made it."""
+        return 1
 
     def throttled_s(self) -> float | None:
         """Time for which a limit held the clocks down."""

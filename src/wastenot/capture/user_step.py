@@ -1,0 +1,115 @@
+"""A user's training step, named as ``FILE.py:FUNCTION``: found, and run so that what goes wrong is one clear line."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+from wastenot.errors import BadInputError, WastenotError
+from wastenot.suggest import suggestion
+
+
+def load_step(target: str) -> Callable[[], object]:
+    """The function that runs one step.
+
+    The file is imported as a module, with its folder in front of the import path; what it prints goes to stderr.
+
+    Args:
+        target: ``FILE.py:FUNCTION``; the function takes no arguments.
+
+    Returns:
+        The function; what it raises comes out as :class:`BadInputError`.
+
+    Raises:
+        BadInputError: there is no such file or function, or the file cannot be imported.
+    """
+    name, colon, function = target.rpartition(":")
+    if not colon or not name or not function:
+        raise BadInputError(f"'{target}': name a file and the function in it that runs one step: train.py:step")
+    path = Path(name)
+    if not path.is_file():
+        raise BadInputError(f"{name}: no such file; name one: train.py:step")
+    with user_code(target, path, "importing it"):
+        module = _import(path)
+    found = getattr(module, function, None)
+    if not callable(found):
+        known = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise BadInputError(f"{name}: has no function '{function}'; {suggestion(function, known)}")
+
+    def step() -> object:
+        with user_code(target, path, "running it"):
+            return found()
+
+    return step
+
+
+@contextlib.contextmanager
+def user_code(target: str, path: Path, doing: str) -> Iterator[None]:
+    """Run someone's code: its prints go to stderr, and what it raises becomes one line that names the place.
+
+    Raises:
+        BadInputError: the code raised something.
+    """
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except (KeyboardInterrupt, WastenotError):
+        raise
+    except BaseException as error:
+        where = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path.resolve()]
+        line = f" at {path}:{where[-1].lineno}" if where else ""
+        if isinstance(error, SyntaxError) and error.lineno is not None:
+            line = f" at {error.filename}:{error.lineno}"
+        words = str(error).strip().splitlines() or [""]
+        raise BadInputError(f"{target}: {doing} raised {type(error).__name__}{line}: {words[0]}") from error
+
+
+@contextlib.contextmanager
+def default_device(name: str | None) -> Iterator[None]:
+    """Make tensors on a device while the context is open, unless code says where.
+
+    Args:
+        name: such as ``cuda:0`` or ``cpu``; ``None`` changes nothing.
+
+    Raises:
+        BadInputError: PyTorch has no such device.
+    """
+    if name is None:
+        yield
+        return
+    import torch
+
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        words = str(error).strip().splitlines() or [""]
+        raise BadInputError(f"--device {name}: PyTorch cannot use it: {words[0]}") from error
+    before = torch.get_default_device()
+    torch.set_default_device(device)
+    try:
+        yield
+    finally:
+        torch.set_default_device(None if before.type == "cpu" else before)
+
+
+def _import(path: Path) -> ModuleType:
+    resolved = path.resolve()
+    name = resolved.stem if resolved.stem.isidentifier() and resolved.stem not in sys.modules else "captured_step"
+    spec = importlib.util.spec_from_file_location(name, resolved)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(resolved.parent))
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module

@@ -1,0 +1,199 @@
+"""A workload as a JSON file (schema ``wastenot.workload/1``), captured operations with all it takes to run them again."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from wastenot.errors import BadInputError
+from wastenot.files import write_text
+from wastenot.json_lines import line_of
+from wastenot.workloads.call import Call
+from wastenot.workloads.kernel import KernelSpec, Op, Workload
+
+SCHEMA: Final = "wastenot.workload/1"
+
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Size = Annotated[int, Field(ge=0)]
+Name = Annotated[str, Field(min_length=1)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
+
+
+class _Tensor(_Part):
+    shape: list[Size]
+    strides: list[Size]
+    offset: Size
+    dtype: Name
+    storage: Size
+    host: Literal[True] | None = None
+    values: dict[str, Any]
+
+    @model_validator(mode="after")
+    def _same_dimensions(self) -> Self:
+        if len(self.shape) != len(self.strides):
+            raise ValueError(f"{len(self.shape)} sizes and {len(self.strides)} strides")
+        return self
+
+
+class _Opaque(_Part):
+    opaque: Name
+
+
+class _Arguments(_Part):
+    args: list[Any]
+    kwargs: dict[str, Any]
+    tensors: list[_Tensor | _Opaque]
+    storages: list[Size]
+    matmul_precision: Literal["high", "medium"] | None = None
+
+    @model_validator(mode="after")
+    def _known_storages(self) -> Self:
+        for place, tensor in enumerate(self.tensors):
+            if isinstance(tensor, _Tensor) and tensor.storage >= len(self.storages):
+                raise ValueError(f"tensor {place} lies in storage {tensor.storage}; there are {len(self.storages)}")
+        for place in _tensors_named(self.args) + _tensors_named(list(self.kwargs.values())):
+            if not isinstance(place, int) or not 0 <= place < len(self.tensors):
+                raise ValueError(f"an argument is tensor {place!r}; there are {len(self.tensors)}")
+        return self
+
+
+class _Call(_Part):
+    op: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.\w+){1,2}$")]
+    arguments: _Arguments
+
+
+class _Kernel(_Part):
+    name: Name
+    label: str
+    op: Op
+    shape: list[Size]
+    flops: Amount
+    bytes_read: Amount
+    bytes_written: Amount
+    pass_name: Annotated[Name, Field(alias="pass")]
+    block: str | None
+    count: Annotated[int, Field(ge=1)]
+    element_bytes: Size
+    call: _Call | None
+
+
+class _File(_Part):
+    schema_: Literal["wastenot.workload/1"] = Field(alias="schema")
+    name: Name
+    description: str
+    kernels: Annotated[list[_Kernel], Field(min_length=1)]
+
+
+def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
+    """Write a workload to a JSON file, one kernel a line; a reader never sees half of it.
+
+    Args:
+        workload: captured, or by formula.
+        path: the file to make or replace.
+
+    Raises:
+        BadInputError: the file cannot be written.
+    """
+    head = {"schema": SCHEMA, "name": workload.name, "description": workload.description}
+    lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}," for key, value in head.items()]
+    kernels = ",\n".join(f"    {_json(_kernel_values(kernel))}" for kernel in workload.kernels)
+    write_text(path, "\n".join(["{", *lines, '  "kernels": [', kernels, "  ]", "}", ""]))
+
+
+def read_workload(path: str | os.PathLike[str]) -> Workload:
+    """Read a workload that :func:`write_workload` wrote.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        BadInputError: it cannot be read or is not such a file; names the line and the field.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        raise BadInputError(f"{path}: cannot be read: {reason}; make one with 'wastenot capture'") from error
+
+    def refuse(field: tuple[int | str, ...], what: str) -> BadInputError:
+        name = ".".join(map(str, field)) or "document"
+        return BadInputError(f"{path}:{line_of(text, field)}: {name}: {what}; make it anew with 'wastenot capture'")
+
+    try:
+        document = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"{path}:{getattr(error, 'lineno', 1)}: not a workload: not JSON ({error})") from error
+    if not isinstance(document, dict):
+        raise refuse((), "is not a JSON object")
+    if document.get("schema") != SCHEMA:
+        raise refuse(("schema",), f"is {document.get('schema')!r}, where this version reads {SCHEMA!r}")
+    try:
+        read = _File.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise refuse(first["loc"], str(first["msg"])) from error
+    kernels = zip(read.kernels, document["kernels"], strict=True)
+    try:
+        return Workload(read.name, tuple(_spec(kernel, raw["call"]) for kernel, raw in kernels), read.description)
+    except BadInputError as error:
+        raise refuse(("kernels",), str(error)) from error
+
+
+def _spec(kernel: _Kernel, call: dict[str, Any] | None) -> KernelSpec:
+    return KernelSpec(
+        name=kernel.name,
+        label=kernel.label,
+        op=kernel.op,
+        shape=tuple(kernel.shape),
+        flops=kernel.flops,
+        bytes_read=kernel.bytes_read,
+        bytes_written=kernel.bytes_written,
+        pass_name=kernel.pass_name,
+        block=kernel.block,
+        count=kernel.count,
+        call=None if call is None else Call(call["op"], _json(call["arguments"])),
+        element_bytes=kernel.element_bytes,
+    )
+
+
+def _kernel_values(kernel: KernelSpec) -> dict[str, Any]:
+    call = kernel.call
+    return {
+        "name": kernel.name,
+        "label": kernel.label,
+        "op": kernel.op,
+        "shape": list(kernel.shape),
+        "flops": kernel.flops,
+        "bytes_read": kernel.bytes_read,
+        "bytes_written": kernel.bytes_written,
+        "pass": kernel.pass_name,
+        "block": kernel.block,
+        "count": kernel.count,
+        "element_bytes": kernel.element_bytes,
+        "call": None if call is None else {"op": call.op, "arguments": json.loads(call.arguments)},
+    }
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
+def _tensors_named(values: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, list):
+            found += _tensors_named(value)
+        elif isinstance(value, dict) and "tensor" in value:
+            found.append(value["tensor"])
+    return found
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number that a workload can hold")

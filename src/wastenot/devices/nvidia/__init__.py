@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: sensors, clocks that are always given back, and kernels that run."""

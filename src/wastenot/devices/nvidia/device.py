@@ -1,0 +1,127 @@
+"""``nvidia:0``: an NVIDIA GPU behind the protocol."""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from wastenot.devices.nvidia.clocks import NvidiaClocks, recover
+from wastenot.devices.nvidia.journal import Restore, stale
+from wastenot.devices.nvidia.nvml import Nvml, NvmlError, forbidden, text_of
+from wastenot.devices.nvidia.sensors import NvidiaSensors
+from wastenot.devices.protocol import Identity, Launcher, TimeSource
+from wastenot.errors import BadInputError, DeviceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class WallTime:
+    """The machine's time."""
+
+    def now_s(self) -> float:
+        """Seconds since some moment."""
+        return time.perf_counter()
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)
+
+
+class NvidiaDevice:
+    """One GPU.
+
+    Args:
+        nvml: to ask.
+        handle: of the GPU.
+        name: as the user names it.
+        restore: ranges of locked clocks to go back to.
+        time_source: that the GPU lives in.
+        launcher: makes what runs tasks on the GPU of a UUID; by default PyTorch's, imported when it is first used.
+    """
+
+    def __init__(
+        self,
+        nvml: Nvml,
+        handle: Any,
+        name: str,
+        *,
+        restore: Restore | None = None,
+        time_source: TimeSource | None = None,
+        launcher: Callable[[str], Launcher] | None = None,
+    ) -> None:
+        self.nvml, self.handle = nvml, handle
+        uuid = text_of(nvml.call("nvmlDeviceGetUUID", handle))
+        model = text_of(nvml.call("nvmlDeviceGetName", handle))
+        driver = text_of(nvml.call("nvmlSystemGetDriverVersion"))
+        self.identity = Identity(name, model, uuid, f"driver {driver}", "measured", unique_name=False)
+        self.time: TimeSource = time_source or WallTime()
+        self.sensors = NvidiaSensors(nvml, handle)
+        self.clocks = NvidiaClocks(nvml, handle, uuid, restore)
+        self._launcher = launcher or _torch_launcher
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        """What runs tasks on it."""
+        return self._launcher(self.identity.unique_id)
+
+
+def open_nvidia(
+    name: str, *, allow_clock_control: bool = False, restore: Restore | None = None, **parts: Any
+) -> NvidiaDevice:
+    """The GPU of a name. What a dead process left changed, of any GPU, is put right first.
+
+    Args:
+        name: ``nvidia:INDEX``, in NVML's order, or ``nvidia:UUID``.
+        allow_clock_control: let clocks be changed.
+        restore: ranges of locked clocks to go back to.
+        parts: other time or launcher than the usual, see :class:`NvidiaDevice`.
+
+    Raises:
+        BadInputError: there is no such GPU.
+        MissingExtraError: nvidia-ml-py is not installed.
+        DeviceError: there is no driver, or the GPU is cut into MIG slices.
+    """
+    put_right()
+    nvml = Nvml(allow_changes=allow_clock_control)
+    return NvidiaDevice(nvml, _handle(nvml, name), name, restore=restore, **parts)
+
+
+def put_right() -> int:
+    """Put right what dead processes left changed, unless that is forbidden; says of how many GPUs.
+
+    Raises:
+        NvmlError: it could not be done.
+    """
+    if not stale() or forbidden() is not None:
+        return 0
+    return len(recover(Nvml(allow_changes=True)))
+
+
+def nvidia_names(nvml: Nvml) -> tuple[str, ...]:
+    """Names of all GPUs."""
+    return tuple(f"nvidia:{index}" for index in range(int(nvml.call("nvmlDeviceGetCount"))))
+
+
+def _handle(nvml: Nvml, name: str) -> Any:
+    which = name.partition(":")[2]
+    by_index = which.isascii() and which.isdigit()
+    try:
+        if by_index:
+            handle = nvml.call("nvmlDeviceGetHandleByIndex", int(which))
+        else:
+            handle = nvml.call("nvmlDeviceGetHandleByUUID", which)
+    except NvmlError as error:
+        names = ", ".join(nvidia_names(nvml)) or "none"
+        raise BadInputError(f"device '{name}': there is no such GPU ({error}); there are: {names}") from error
+    mode = nvml.try_call("nvmlDeviceGetMigMode", handle)
+    if mode is not None and mode[0] == nvml.library.NVML_DEVICE_MIG_ENABLE:
+        raise DeviceError(f"{name}: is cut into MIG slices, whose power NVIDIA does not tell apart; use a whole GPU")
+    return handle
+
+
+def _torch_launcher(uuid: str) -> Launcher:
+    from wastenot.devices.torch_launcher import TorchLauncher, torch_device
+
+    return TorchLauncher(torch_device(uuid))

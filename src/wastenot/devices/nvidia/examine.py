@@ -1,0 +1,92 @@
+"""What an NVIDIA GPU is and has, for a person who wants to know what can be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wastenot.devices.nvidia.nvml import Nvml, text_of
+
+_ARCHITECTURES = {
+    2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing", 7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell",
+}  # fmt: skip
+# Window that the instantaneous power averages over, published by Yang et al. (GPU_Power_Benchmark, commit 4b5c944).
+_PUBLISHED_WINDOW_S = {"Volta": 0.01, "Pascal": 0.01, "Turing": 0.1, "Ampere": 0.1, "Ada": 0.1, "Hopper": 0.025}
+_NO_MEMORY_LOCK = ("Hopper",)
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """One GPU.
+
+    Attributes:
+        name: that wastenot knows it by.
+        model: of the vendor.
+        uuid: of the card.
+        architecture: name of it; ``None`` where unknown.
+        mig: whether it is cut into slices; ``None`` where it has no such mode.
+        persistence: whether the driver stays loaded without users.
+        memory_bytes: of the card.
+        power_limit_w: in force.
+        power_limits_w: least and greatest there may be.
+        clocks: of each memory clock the lowest and highest core clock and how many, MHz.
+        memory_clock_settable: ``None`` where it has to be tried.
+        published_window_s: that its power reading averages over, as others measured on its architecture.
+        torch_index: number that PyTorch knows it by; ``None`` where it does not see it.
+    """
+
+    name: str
+    model: str
+    uuid: str
+    architecture: str | None
+    mig: bool | None
+    persistence: bool | None
+    memory_bytes: int | None
+    power_limit_w: float | None
+    power_limits_w: tuple[float, float] | None
+    clocks: Mapping[float, tuple[float, float, int]]
+    memory_clock_settable: bool | None
+    published_window_s: float | None
+    torch_index: int | None
+
+
+def examine(nvml: Nvml, name: str, handle: Any, torch_indices: Mapping[str, int]) -> Examined:
+    """Look at one GPU; nothing is changed.
+
+    Args:
+        nvml: to ask.
+        name: that wastenot knows it by.
+        handle: of the GPU.
+        torch_indices: PyTorch's number of each GPU it sees, by UUID.
+    """
+    ask = nvml.try_call
+    uuid = text_of(nvml.call("nvmlDeviceGetUUID", handle))
+    architecture = _ARCHITECTURES.get(ask("nvmlDeviceGetArchitecture", handle) or -1)
+    mig, memory = ask("nvmlDeviceGetMigMode", handle), ask("nvmlDeviceGetMemoryInfo", handle)
+    limit, limits = (
+        ask("nvmlDeviceGetPowerManagementLimit", handle),
+        ask("nvmlDeviceGetPowerManagementLimitConstraints", handle),
+    )
+    persistence = ask("nvmlDeviceGetPersistenceMode", handle)
+    clocks = {}
+    for state in ask("nvmlDeviceGetSupportedMemoryClocks", handle) or ():
+        cores = ask("nvmlDeviceGetSupportedGraphicsClocks", handle, state)
+        if cores:
+            clocks[float(state)] = (float(min(cores)), float(max(cores)), len(cores))
+    settable = False if len(clocks) < 2 else (None if architecture in _NO_MEMORY_LOCK or architecture is None else True)
+    return Examined(
+        name=name,
+        model=text_of(nvml.call("nvmlDeviceGetName", handle)),
+        uuid=uuid,
+        architecture=architecture,
+        mig=None if mig is None else mig[0] == nvml.library.NVML_DEVICE_MIG_ENABLE,
+        persistence=None if persistence is None else bool(persistence),
+        memory_bytes=None if memory is None else int(memory.total),
+        power_limit_w=None if limit is None else 1e-3 * limit,
+        power_limits_w=None if limits is None else (1e-3 * limits[0], 1e-3 * limits[1]),
+        clocks=clocks,
+        memory_clock_settable=settable,
+        published_window_s=_PUBLISHED_WINDOW_S.get(architecture or ""),
+        torch_index=torch_indices.get(uuid.removeprefix("GPU-")),
+    )

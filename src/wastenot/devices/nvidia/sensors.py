@@ -1,0 +1,78 @@
+"""Sensors of an NVIDIA GPU. What it does not tell is ``None``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wastenot.devices.nvidia.nvml import Nvml
+from wastenot.devices.protocol import InEffect
+
+_MEMORY_SCOPE = 2  # NVML_POWER_SCOPE_MEMORY
+
+# Cumulative counters, in ns, of what holds clocks down against the will of who set them.
+_HELD_DOWN = (
+    "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP",
+    "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN",
+    "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN",
+    "NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN",
+)
+
+
+class NvidiaSensors:
+    """What an NVIDIA GPU tells of itself, in SI units.
+
+    Args:
+        nvml: to ask.
+        handle: of the GPU.
+    """
+
+    def __init__(self, nvml: Nvml, handle: Any) -> None:
+        self._nvml, self._handle = nvml, handle
+        library = nvml.library
+        self._instant = getattr(library, "NVML_FI_DEV_POWER_INSTANT", 186)
+        self._average = getattr(library, "NVML_FI_DEV_POWER_AVERAGE", 185)
+        self._held_down = [getattr(library, name) for name in _HELD_DOWN if hasattr(library, name)]
+        self._has_instant = nvml.field(handle, self._instant) is not None
+
+    def energy_j(self) -> float | None:
+        """The energy counter: slow to change, slow to read."""
+        return self._scaled("nvmlDeviceGetTotalEnergyConsumption", 1e-3)
+
+    def power_w(self) -> float | None:
+        """Instantaneous power where the GPU tells it, else the older reading, which may average over a second."""
+        if self._has_instant:
+            found = self._nvml.field(self._handle, self._instant)
+            return None if found is None else 1e-3 * found
+        return self._scaled("nvmlDeviceGetPowerUsage", 1e-3)
+
+    def memory_power_w(self) -> float | None:
+        """Memory's power, averaged over a second (Hopper and later)."""
+        found = self._nvml.field(self._handle, self._average, _MEMORY_SCOPE)
+        return None if found is None else 1e-3 * found
+
+    def clocks(self) -> InEffect:
+        """Clocks of multiprocessors and memory."""
+        library = self._nvml.library
+        return InEffect(
+            self._scaled("nvmlDeviceGetClockInfo", 1.0, library.NVML_CLOCK_SM),
+            self._scaled("nvmlDeviceGetClockInfo", 1.0, library.NVML_CLOCK_MEM),
+        )
+
+    def temperature_c(self) -> float | None:
+        """Of the GPU."""
+        return self._scaled("nvmlDeviceGetTemperature", 1.0, self._nvml.library.NVML_TEMPERATURE_GPU)
+
+    def throttled_s(self) -> float | None:
+        """For how long power or heat have held clocks down, all reasons added; ``None`` where no counter is told."""
+        told = [self._nvml.field(self._handle, field) for field in self._held_down]
+        known = [value for value in told if value is not None]
+        return 1e-9 * sum(known) if known else None
+
+    def processes(self) -> int | None:
+        """How many processes compute on the GPU; ``None`` where that is not told."""
+        found = self._nvml.try_call("nvmlDeviceGetComputeRunningProcesses", self._handle)
+        return None if found is None else len(found)
+
+    def _scaled(self, function: str, factor: float, *arguments: object) -> float | None:
+        found = self._nvml.try_call(function, self._handle, *arguments)
+        return None if found is None else factor * float(found)

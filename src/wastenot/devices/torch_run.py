@@ -1,0 +1,204 @@
+"""Tasks that run back to back: queued on a GPU ahead of time, or at once on the host.
+
+host     feed        feed              feed
+queue    [▮▮▮▮▮▮▮▮▮▮]                             about 0.2 s of work, in launches of about 20 ms
+GPU      ▮│▮│▮│▮│▮│▮│▮│▮│▮│▮│▮│▮│▮│▮│▮│▮│▮         │ an event after each launch
+marks        ↑              ↑                     the last launch that had ended; laps lie between their events
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+
+from wastenot.devices.protocol import Lap
+from wastenot.errors import DeviceError
+
+_AHEAD_S = 0.2  # of work in the queue
+_LEAST_AHEAD = 2  # launches in the queue
+_LONGEST_FEED_S = 0.05
+_HOST_FEED_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What is queued at once.
+
+    Attributes:
+        run: queues it on the current stream.
+        calls: of the task in it.
+        seconds: that it takes on the GPU.
+        how: a line that says what it is.
+    """
+
+    run: Callable[[], None]
+    calls: int
+    seconds: float
+    how: str
+
+
+class GpuRun:
+    """A task that runs on a GPU.
+
+    Args:
+        launch: what is queued again and again.
+        stream: to queue on.
+        notes: how its kernels run.
+
+    Attributes:
+        how: a line that says how it runs, such as ``cuda graph of 64 calls over 4 buffers; compiled``.
+        call_s: what one call took when it was tried.
+    """
+
+    def __init__(self, launch: Launch, stream: torch.cuda.Stream, notes: tuple[str, ...]) -> None:
+        self.how = "; ".join((launch.how, *notes))
+        self.call_s = launch.seconds / launch.calls
+        self._launch: Launch | None = launch
+        self._calls = launch.calls
+        self._stream = stream
+        self._depth = max(_LEAST_AHEAD, round(_AHEAD_S / max(launch.seconds, 1e-6)))
+        self._pending: deque[torch.cuda.Event] = deque()
+        self._spare: list[torch.cuda.Event] = []
+        self._marks: list[tuple[int, torch.cuda.Event]] = []
+        self._laps: tuple[Lap, ...] = ()
+        self._finished = 0
+        self._last = self._record()
+
+    def feed(self) -> None:
+        """Fill the queue; never waits for the GPU.
+
+        Raises:
+            DeviceError: the GPU failed.
+        """
+        began = time.perf_counter()
+        try:
+            self._look()
+            while self._launch is not None and len(self._pending) < self._depth:
+                with torch.cuda.stream(self._stream):
+                    self._launch.run()
+                self._pending.append(self._record())
+                if time.perf_counter() - began > _LONGEST_FEED_S:
+                    return
+        except RuntimeError as error:
+            raise _failed(error) from None
+
+    def mark(self) -> None:
+        """Begin a lap at the end of the last launch that has ended."""
+        self._look()
+        self._marks.append((self._finished, self._last))
+
+    @property
+    def completed(self) -> int:
+        """Whole calls since the first mark that are known to have ended."""
+        self._look()
+        return (self._finished - self._marks[0][0]) * self._calls if self._marks else 0
+
+    @property
+    def laps(self) -> tuple[Lap, ...]:
+        """Laps with whole calls, once the run has ended."""
+        return self._laps
+
+    def close(self) -> None:
+        """Wait for what is queued, then let go of everything but the laps.
+
+        Raises:
+            DeviceError: the GPU failed meanwhile.
+        """
+        try:
+            self._stream.synchronize()
+            self._look()
+            self._laps = tuple(
+                Lap((last - first) * self._calls, begin.elapsed_time(end) * 1e-3)
+                for (first, begin), (last, end) in pairwise(self._marks)
+                if last > first
+            )
+        except RuntimeError as error:
+            raise _failed(error) from None
+        finally:
+            self._launch = None
+            self._pending.clear()
+            self._spare.clear()
+
+    def _look(self) -> None:
+        """Take launches that have ended off the queue."""
+        while self._pending and self._pending[0].query():  # type: ignore[no-untyped-call]
+            if not self._marks or self._marks[-1][1] is not self._last:
+                self._spare.append(self._last)
+            self._last = self._pending.popleft()
+            self._finished += 1
+
+    def _record(self) -> torch.cuda.Event:
+        event = self._spare.pop() if self._spare else new_event()
+        event.record(self._stream)
+        return event
+
+
+def _failed(error: RuntimeError) -> DeviceError:
+    return DeviceError(f"the GPU failed while it ran: {str(error).splitlines()[0]}")
+
+
+def new_event() -> torch.cuda.Event:
+    """An event that knows its time."""
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
+class HostRun:
+    """A task that runs on the host while it is fed; a lap's time is that spent in its calls.
+
+    Args:
+        call: runs the task once.
+        notes: how its kernels run.
+
+    Attributes:
+        how: a line that says how it runs.
+    """
+
+    def __init__(self, call: Callable[[], None], notes: tuple[str, ...]) -> None:
+        self.how = "; ".join(("eager: on the CPU", *notes))
+        self._call: Callable[[], None] | None = call
+        self._calls = 0
+        self._busy_s = 0.0
+        self._marks: list[tuple[int, float]] = []
+        self._ended = False
+
+    @property
+    def call_s(self) -> float:
+        """Mean time of a call so far."""
+        return self._busy_s / self._calls if self._calls else 0.0
+
+    def feed(self) -> None:
+        """Run calls for about 20 ms, at least one."""
+        began = now = time.perf_counter()
+        while self._call is not None:
+            self._call()
+            self._calls += 1
+            now = time.perf_counter()
+            if now - began >= _HOST_FEED_S:
+                break
+        self._busy_s += now - began
+
+    def mark(self) -> None:
+        """Begin a lap here."""
+        self._marks.append((self._calls, self._busy_s))
+
+    @property
+    def completed(self) -> int:
+        """Whole calls since the first mark."""
+        return self._calls - self._marks[0][0] if self._marks else 0
+
+    @property
+    def laps(self) -> tuple[Lap, ...]:
+        """Laps with whole calls, once the run has ended."""
+        if not self._ended:
+            return ()
+        return tuple(Lap(last - first, end - begin) for (first, begin), (last, end) in pairwise(self._marks) if last > first)
+
+    def close(self) -> None:
+        """Let go of everything but the laps."""
+        self._call = None
+        self._ended = True

@@ -1,0 +1,87 @@
+"""How fast a sensor is: what a read costs, and how often the reading is a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from wastenot.devices.protocol import Device, TimeSource
+
+_READS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SensorSpeed:
+    """What was seen of one sensor.
+
+    Attributes:
+        name: of the sensor.
+        there: whether it can be read.
+        value: as last read; ``None`` where it cannot be.
+        unit: of the value.
+        read_s: median cost of a read.
+        slowest_read_s: the dearest of them.
+        period_s: between new readings, median; ``None`` where too few came to tell.
+    """
+
+    name: str
+    there: bool
+    value: float | None
+    unit: str
+    read_s: float | None
+    slowest_read_s: float | None
+    period_s: float | None
+
+
+def probe_sensors(device: Device, seconds: float = 1.5) -> tuple[SensorSpeed, ...]:
+    """Look at every sensor of a device for a while. Readings that stand still, as at idle, tell no period.
+
+    Args:
+        device: to look at.
+        seconds: for each sensor.
+    """
+    sensors = device.sensors
+    readers: tuple[tuple[str, str, Callable[[], float | None]], ...] = (
+        ("energy counter", "J", sensors.energy_j),
+        ("power", "W", sensors.power_w),
+        ("memory power", "W", sensors.memory_power_w),
+        ("core clock", "MHz", lambda: sensors.clocks().core_mhz),
+        ("memory clock", "MHz", lambda: sensors.clocks().memory_mhz),
+        ("temperature", "°C", sensors.temperature_c),
+        ("throttled time", "s", sensors.throttled_s),
+    )
+    return tuple(probe(name, unit, read, device.time, seconds) for name, unit, read in readers)
+
+
+def probe(name: str, unit: str, read: Callable[[], float | None], time: TimeSource, seconds: float) -> SensorSpeed:
+    """Read one sensor over and over.
+
+    Args:
+        name: of the sensor.
+        unit: of its values.
+        read: reads it.
+        time: of the device.
+        seconds: for which new readings are waited for.
+    """
+    last = read()
+    if last is None:
+        return SensorSpeed(name, False, None, unit, None, None, None)
+    costs: list[float] = []
+    changes: list[float] = []
+    before = began = time.now_s()
+    while before - began < seconds:
+        value = read()
+        now = time.now_s()
+        if len(costs) < _READS:
+            costs.append(now - before)
+        if value is not None and value != last:
+            changes.append(now)
+            last = value
+        if now - before < 1e-4:
+            time.sleep(2e-4)  # a read that costs nothing would fill the processor
+        before = time.now_s()
+    gaps = [later - earlier for earlier, later in pairwise(changes)]
+    period = median(gaps) if len(gaps) >= 3 else None
+    return SensorSpeed(name, True, last, unit, median(costs), max(costs), period)

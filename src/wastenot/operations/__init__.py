@@ -1,0 +1,1 @@
+"""Kernels as PyTorch operations that run: those by formula, and those captured from a model."""

@@ -1,0 +1,65 @@
+"""Rows looked up in tables, and gradients summed into them.
+
+A formula knows how many rows of the tables are touched, not how many there are: tables are as long as that, and each of
+their rows is touched about equally often.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding as torch_embedding
+
+from wastenot.operations.ready import Buffers, Ready, several, usual_part
+from wastenot.workloads.kernel import KernelSpec
+
+_TOKEN = 4  # bytes
+_POSITIONS = 1024  # usual, where tokens fill their table and nothing else says how many positions there are
+
+
+def embedding(kernel: KernelSpec, make: Buffers) -> Ready:
+    """Rows by token."""
+    rows, width = kernel.shape
+    touched = _table_rows(kernel, make)
+    return Ready(torch_embedding, (make.indices(rows, touched, cover=True), make.normal(touched, width)))
+
+
+def embedding_with_positions(kernel: KernelSpec, make: Buffers) -> Ready:
+    """Rows by token plus rows by position."""
+    rows, width = kernel.shape
+    touched = _table_rows(kernel, make)
+    positions = touched - rows if touched > rows else usual_part(rows, _POSITIONS)
+    tokens = touched - positions
+    table, places = make.normal(tokens, width), make.normal(positions, width)
+    return several(look_up_with_positions, make.indices(rows, tokens, cover=True), table, places, parts=2)
+
+
+def embedding_backward(kernel: KernelSpec, make: Buffers) -> Ready:
+    """Gradient of the token table; PyTorch sorts the tokens first. It is made anew, not added to the one that is there."""
+    rows, width = kernel.shape
+    touched = max(1, round(kernel.bytes_written / (make.dtype.itemsize * width)))
+    arguments = (make.normal(rows, width), make.indices(rows, touched, cover=True), touched, -1, False)
+    return Ready(torch.ops.aten.embedding_dense_backward, arguments, "one operation of several kernels")
+
+
+def positions_backward(kernel: KernelSpec, make: Buffers) -> Ready:
+    """Gradient of the position table, added to the one that is there."""
+    rows, width = kernel.shape
+    positions = max(1, round(kernel.bytes_written / (make.dtype.itemsize * width)))
+    return several(add_by_position, make.normal(positions, width), make.normal(rows, width), parts=2)
+
+
+def look_up_with_positions(tokens: Tensor, table: Tensor, places: Tensor) -> Tensor:
+    """Rows of ``table`` by token, those of ``places`` added in turn."""
+    found = torch_embedding(tokens, table).view(-1, *places.shape)
+    return (found + places).view(-1, places.shape[-1])
+
+
+def add_by_position(total: Tensor, grad: Tensor) -> Tensor:
+    """Sum over sequences, added to ``total``: (positions, width)."""
+    return (total.float() + grad.view(-1, *total.shape).float().sum(0)).to(total.dtype)
+
+
+def _table_rows(kernel: KernelSpec, make: Buffers) -> int:
+    rows, width = kernel.shape
+    return max(1, round((kernel.bytes_read - _TOKEN * rows) / (make.dtype.itemsize * width)))

@@ -1,0 +1,203 @@
+"""What is not known of a GPU whose clocks were never set, as ranges with their sources, and draws from them.
+
+A draw is a whole GPU (the parameters of the model in :mod:`wastenot.devices.simulated.model`) and the habits of kernels
+on it. Each number's range is cut into as many equal parts as there are draws, and each part is met once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from scipy.special import ndtri
+
+from wastenot.devices.simulated.model import DeviceParameters
+from wastenot.devices.simulated.preset import Preset
+from wastenot.frontier.points import FloatArray
+
+Knowledge = Literal["any", "preset"]
+"""``any``: the GPU is like some GPU of the last years; ``preset``: it is about as the preset says."""
+
+KNOWLEDGES: tuple[Knowledge, ...] = get_args(Knowledge)
+
+Group = Literal["voltage", "power", "memory power", "time"]
+GROUPS: tuple[Group, ...] = get_args(Group)
+
+_VOLTAGE_POINTS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What one number may be.
+
+    Attributes:
+        group: of numbers that the same further measurement would tell.
+        low: least.
+        high: greatest.
+        logarithmic: whether its logarithm is even over the range, else itself.
+        spread: standard deviation of its logarithm around a preset's own value.
+        source: where the range comes from.
+    """
+
+    group: Group
+    low: float
+    high: float
+    logarithmic: bool
+    spread: float
+    source: str
+
+    def at(self, place: FloatArray, centre: float | None = None) -> FloatArray:
+        """Numbers at places from 0 to 1 of the range, or around a centre."""
+        if centre is not None and centre > 0.0:
+            return np.asarray(centre * np.exp(self.spread * ndtri(place)))
+        if self.logarithmic:
+            return np.asarray(self.low * (self.high / self.low) ** place)
+        return self.low + (self.high - self.low) * place
+
+
+_CARDS = "spans the cards that we fitted (RTX 3080 Ti, V100, GTX 980) and published fits, widened"
+_KERNELS = "spans the kernels fitted on these cards; assumed"
+
+RANGES: dict[str, Range] = {
+    # Voltage over the core clock: flat to the knee, then rising by a power of the distance from it.
+    "knee": Range("voltage", 0.45, 0.80, False, 0.05, "published knees at 64 to 75 % of the highest clock, widened"),
+    "rise": Range("voltage", 0.15, 0.65, False, 0.20, "highest over lowest voltage 1.2 to 1.6 in fits of V100, RTX cards"),
+    "bend": Range("voltage", 1.0, 2.2, False, 0.10, "linear on V100 and RTX A4000, bent upwards on the RTX 3080 Ti"),
+    # Power, as shares of the power limit.
+    "base": Range("power", 0.06, 0.30, False, 0.15, _CARDS),
+    "leakage": Range("power", 0.002, 0.03, True, 0.5, _CARDS),
+    "clock": Range("power", 0.015, 0.08, True, 0.4, _CARDS),
+    # Memory.
+    "memory_full": Range("memory power", 0.10, 0.38, False, 0.2, "18 % (H200, measured), 27 and 30 % (fitted) at full bandwidth"),
+    "memory_idle": Range("memory power", 0.8, 1.0, False, 0.1, "of the least memory power recorded; the rest is traffic"),
+    "state_base": Range("memory power", 0.3, 0.8, False, 0.1, "part of base power that goes with the memory clock: 0.57 to 0.69"),
+    "state_byte": Range("memory power", 0.85, 1.15, False, 0.1, "energy per byte in the next lower state: 0.92 to 0.97"),
+    "state_time": Range("time", 0.93, 1.10, False, 0.03, "time per byte beyond the clock's in the next lower state: 0.96, 0.97"),
+    # Time.
+    "core_bandwidth": Range("time", 0.15, 0.85, False, 0.15, "0.20 (RTX 3080 Ti) to 0.66 (V100)"),
+    "sharpness": Range("time", 8.0, 50.0, True, 0.2, "10 to 51"),
+    "overlap": Range("time", 8.0, 22.0, True, 0.15, "13.8 and 14.7 fitted; a sum of powers, 1 is no overlap"),
+    "reached_bandwidth": Range("time", 0.82, 0.97, False, 0.04, "of the datasheet's, where bandwidth bounds; 0.92 on our H200"),
+    "reached_flops": Range("time", 0.72, 0.98, False, 0.06, "of the datasheet's, where arithmetic bounds; 0.93 on our H200"),
+    "reread": Range("time", 1.0, 4.0, True, 0.3, "bytes that a GEMM reads again with a small cache; 1 on our H200"),
+    "core_bound": Range("time", 0.1, 0.9, False, 0.3, "odds that neither FLOPs nor bytes tell what bounds; " + _KERNELS),
+    "latency_bound": Range("time", 0.02, 0.4, False, 0.3, _KERNELS),
+    "beside": Range("time", 0.4, 4.0, True, 0.3, "how near the limits that do not bound come; " + _KERNELS),
+    "latency_core": Range("time", 0.2, 0.9, False, 0.2, "part of a chain of accesses that the core clock sets; " + _KERNELS),
+    "fixed_s": Range("time", 1e-6, 4e-6, True, 0.3, "launch and tail of a call, some microseconds"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class GpuDraw:
+    """One GPU that could be the one observed.
+
+    Attributes:
+        device: its parameters, without a power limit: that is each kernel's own.
+        numbers: what was drawn, by the name in :data:`RANGES`.
+        seed: of what is drawn for single kernels.
+    """
+
+    device: DeviceParameters
+    numbers: Mapping[str, float]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the observation says of the GPU as a whole.
+
+    Attributes:
+        power_limit_w: in force.
+        least_power_w: of the kernel that draws least.
+        least_memory_w: least memory power recorded; ``None`` where none was.
+        highest_mhz: core clock that the card runs at with nothing in the way.
+    """
+
+    power_limit_w: float
+    least_power_w: float
+    least_memory_w: float | None
+    highest_mhz: float
+
+
+def draw_gpus(preset: Preset, bounds: Bounds, knowledge: Knowledge, draws: int, seed: int) -> Iterator[GpuDraw]:
+    """GPUs that could be the one observed.
+
+    Args:
+        preset: gives clocks, and with ``knowledge`` of ``preset`` what everything else lies around.
+        bounds: what the observation says.
+        knowledge: how far the preset is believed.
+        draws: how many.
+        seed: of chance.
+    """
+    rng = np.random.default_rng([seed, 8])
+    centres = _centres(preset) if knowledge == "preset" else {}
+    columns = {
+        name: prior.at((rng.permutation(draws) + rng.uniform(0.02, 0.98, draws)) / draws, centres.get(name))
+        for name, prior in RANGES.items()
+    }
+    for draw in range(draws):
+        numbers = {name: float(column[draw]) for name, column in columns.items()}
+        device = _device(preset, bounds, numbers, knowledge)
+        yield GpuDraw(device, numbers, seed * 1_000_003 + draw)
+
+
+def _centres(preset: Preset) -> dict[str, float]:
+    """A preset's own values of what it says about a GPU; what it says about kernels is left to the ranges."""
+    own, limit = preset.parameters, preset.parameters.power_limit_w or preset.power_limits_w[1]
+    found = {
+        "rise": 1.0,
+        "base": own.base_w[-1] / limit,
+        "leakage": own.leakage_w / limit,
+        "core_bandwidth": own.core_bandwidth,
+        "sharpness": own.core_bandwidth_sharpness,
+        "overlap": own.overlap_exponent,
+    }
+    if preset.ops:
+        traits = preset.ops["default"]
+        found["clock"] = traits.clock_w / limit
+        found["memory_full"] = traits.byte_j * traits.bytes_per_s / limit
+    return found
+
+
+def _device(preset: Preset, bounds: Bounds, numbers: dict[str, float], knowledge: Knowledge) -> DeviceParameters:
+    own, clocks = preset.parameters, preset.clocks
+    highest, lowest = bounds.highest_mhz, clocks.core_from_mhz
+    if knowledge == "preset":
+        stretch = numbers["knee"] / 0.625  # the middle of the range: the curve's clocks are off by a few per cent
+        stretch = 1.0 + 0.25 * (stretch - 1.0)
+        at = tuple(clock * stretch for clock in own.voltage_clocks_mhz)
+        voltage = tuple(1.0 + (ratio - 1.0) * numbers["rise"] for ratio in own.voltage_ratio)
+    else:
+        knee = max(numbers["knee"] * highest, lowest * 1.01)
+        steps = np.linspace(0.0, 1.0, _VOLTAGE_POINTS)
+        at = (min(lowest, 0.5 * knee), *(knee + steps * (highest - knee)).tolist())
+        voltage = (1.0, *(1.0 + numbers["rise"] * steps ** numbers["bend"]).tolist())
+    base = numbers["base"] * bounds.power_limit_w
+    if bounds.least_memory_w is not None:  # idle memory is known: what is to be drawn is the rest of the board
+        base = bounds.least_memory_w * numbers["memory_idle"] + 0.4 * base
+    base = min(base, 0.9 * bounds.least_power_w)
+    # All of base and leakage is there in the kernel that draws least, which runs at up to the highest voltage.
+    most = (0.97 * bounds.least_power_w - base) / max(voltage[-1] ** 3 - 1.0, 1e-6)
+    leakage = min(numbers["leakage"] * bounds.power_limit_w, most)
+    states = clocks.memory_mhz
+    below = [1.0 - state / states[-1] for state in states]
+    far = [min(share / 0.4, 1.0) for share in below]  # how much of the first lower state's deviation applies
+    return DeviceParameters(
+        reference_core_mhz=highest,
+        reference_memory_mhz=states[-1],
+        memory_states_mhz=states,
+        bandwidth_factor=tuple(numbers["state_time"] ** share for share in far),
+        core_bandwidth=numbers["core_bandwidth"],
+        core_bandwidth_sharpness=numbers["sharpness"],
+        overlap_exponent=numbers["overlap"],
+        core_floor_mhz=0.95 * lowest,
+        voltage_clocks_mhz=at,
+        voltage_ratio=voltage,
+        base_w=tuple(base * (1.0 - numbers["state_base"] * share) for share in below),
+        leakage_w=leakage,
+        byte_energy_factor=tuple(numbers["state_byte"] ** share for share in far),
+        power_limit_w=None,
+    )

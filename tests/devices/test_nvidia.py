@@ -1,0 +1,331 @@
+"""NVIDIA GPUs, on a stand-in for NVML: what is read, what is refused, and that clocks are always given back."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from benchmarks import kill_runs
+from tests.stand_in.fixtures import start_stand_in
+from wastenot.devices.nvidia import journal
+from wastenot.devices.nvidia.device import open_nvidia
+from wastenot.devices.nvidia.nvml import GpuLostError, Nvml, NvmlError, ReadOnlyError
+from wastenot.devices.open import open_device
+from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
+from wastenot.measurement.energy import Method, measure
+from wastenot.measurement.sweep import settable
+from wastenot.measurement.tasks import find_units
+from wastenot.setting import AUTO, Setting
+
+
+@pytest.fixture(scope="module")
+def server():
+    with start_stand_in("h200", gpus=2, memory_lock=True) as server:
+        yield server
+
+
+@pytest.fixture
+def stand_in(server, monkeypatch, tmp_path):
+    server.control.reset()
+    server.control.clear_faults()
+    server.use(monkeypatch)
+    monkeypatch.setenv("WASTENOT_STATE", str(tmp_path / "state"))
+    monkeypatch.delenv("WASTENOT_READ_ONLY", raising=False)
+    return server
+
+
+@pytest.fixture
+def device(stand_in):
+    device = controlled(stand_in)
+    yield device
+    stand_in.control.clear_faults()
+    device.clocks.release()
+
+
+def controlled(stand_in, **options):
+    return open_nvidia(
+        "nvidia:0", allow_clock_control=True, time_source=stand_in.time(), launcher=lambda _: stand_in.launcher(), **options
+    )
+
+
+def locks(stand_in, index=0):
+    state = stand_in.control.state(index)
+    return state.locked_core_mhz, state.locked_memory_mhz, state.power_limit_w
+
+
+CLEAN = (None, None, 700.0)
+TASK = find_units("gpt3-xl", "sim:h200").tasks[2]
+
+
+# ---- reading ----------------------------------------------------------------------------------------------------
+
+
+def test_numbers_of_two_cards_have_two_labels(stand_in):
+    first, second = (open_device(f"nvidia:{index}").identity for index in (0, 1))
+    assert first.label != second.label and first.unique_id in first.label and first.model in first.label
+    assert open_device(f"nvidia:{second.unique_id}").identity.label == second.label
+
+
+def test_sensors_speak_si_units(stand_in, device):
+    with device.launcher.start(TASK):
+        device.time.sleep(3.0)
+        truth, sensors = stand_in.control.state(0), device.sensors
+        assert sensors.energy_j() == pytest.approx(truth.energy_j, rel=0.1)
+        assert sensors.power_w() == pytest.approx(700.0, rel=0.1)
+        assert sensors.memory_power_w() is None or 20.0 < sensors.memory_power_w() < 400.0
+        assert sensors.clocks().core_mhz == pytest.approx(truth.in_effect_mhz[0], abs=20.0)
+        assert sensors.temperature_c() == pytest.approx(truth.temperature_c, abs=1.0)
+        assert sensors.throttled_s() == pytest.approx(truth.throttled_s, abs=0.2)
+
+
+@pytest.mark.parametrize("name", ["energy_j", "power_w", "memory_power_w", "temperature_c", "throttled_s", "processes"])
+def test_a_sensor_that_cannot_be_read_is_absent(stand_in, device, name):
+    stand_in.control.fault("nvmlDeviceGet*", "NOT_SUPPORTED")
+    assert getattr(device.sensors, name)() is None
+
+
+def test_a_lost_gpu_is_not_an_absent_value(stand_in, device):
+    stand_in.control.gpu_lost(0)
+    with pytest.raises(GpuLostError, match="no longer answers"):
+        device.sensors.power_w()
+
+
+@pytest.mark.parametrize("name", ["nvidia:7", "nvidia:GPU-none", "nvidia:-1", "nvidia:x"])
+def test_a_gpu_that_is_not_there_is_named_with_those_that_are(stand_in, name):
+    with pytest.raises(BadInputError, match="nvidia:0, nvidia:1"):
+        open_device(name)
+
+
+def test_slices_are_refused(stand_in):
+    stand_in.control.mig(True)
+    try:
+        with pytest.raises(DeviceError, match="MIG"):
+            open_device("nvidia:0")
+    finally:
+        stand_in.control.mig(False)
+
+
+def test_without_a_driver_one_line_says_so(stand_in):
+    stand_in.control.fault("nvmlInit", "DRIVER_NOT_LOADED")
+    with pytest.raises(NvmlError, match="no NVIDIA driver"):
+        open_device("nvidia:0")
+
+
+def test_another_process_on_the_gpu_is_said(stand_in, device):
+    quick = Method(0.5, 1.0)
+    assert "another process used the GPU" not in measure(device, TASK, AUTO, quick).flags
+    stand_in.control.foreign_process(1, 2**30)
+    stand_in.control.foreign_process(2, 2**30)
+    assert "another process used the GPU" in measure(device, TASK, AUTO, quick).flags
+
+
+# ---- the guard --------------------------------------------------------------------------------------------------
+
+
+def setters(library):
+    return [name for name in vars(library) if name.startswith(("nvmlDeviceSet", "nvmlDeviceReset", "nvmlDeviceClear"))]
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_nothing_that_changes_a_gpu_gets_through_when_it_is_forbidden(stand_in, monkeypatch, allowed):
+    monkeypatch.setenv("WASTENOT_READ_ONLY", "1")
+    nvml = Nvml(allow_changes=allowed)
+    assert len(setters(nvml.library)) > 30
+    for name in setters(nvml.library):
+        with pytest.raises(ReadOnlyError):
+            nvml.call(name, None)
+    assert stand_in.control.state(0).setters == ()
+
+
+def test_clocks_stay_as_they_are_unless_they_may_be_touched(stand_in, monkeypatch):
+    device = open_device("nvidia:0")
+    with pytest.raises(ClocksRefusedError, match="--allow-clock-control"):
+        device.clocks.request(Setting(1500.0, 3201.0))
+    monkeypatch.setenv("WASTENOT_READ_ONLY", "1")
+    with pytest.raises(ClocksRefusedError, match="WASTENOT_READ_ONLY=1"):
+        controlled(stand_in).clocks.request(Setting(1500.0, 3201.0))
+    device.clocks.request(AUTO)
+    device.clocks.release()
+    assert stand_in.control.state(0).setters == () and journal.journals() == ()
+
+
+# ---- clocks -----------------------------------------------------------------------------------------------------
+
+
+def test_a_setting_is_a_ceiling_and_all_of_it_comes_back(stand_in, device):
+    device.clocks.request(Setting(1500.0, 2201.0, 500.0))
+    assert locks(stand_in) == ((345, 1500), (2201, 2201), 500.0)
+    assert len(journal.journals()) == 1
+    device.clocks.request(Setting(1200.0))
+    assert locks(stand_in) == ((345, 1200), None, 700.0)
+    device.clocks.release()
+    assert locks(stand_in) == CLEAN and journal.journals() == ()
+
+
+def test_locked_clocks_that_were_named_come_back(stand_in):
+    device = controlled(stand_in, restore=journal.Restore((345.0, 1605.0)))
+    device.clocks.request(Setting(1500.0, 2201.0))
+    device.clocks.release()
+    assert locks(stand_in) == ((345, 1605), None, 700.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [("NO_PERMISSION", "CAP_SYS_ADMIN|SYS_ADMIN"), ("NOT_SUPPORTED", "does not support"), ("UNKNOWN", "Unknown")],
+)
+@pytest.mark.parametrize("function", ["nvmlDeviceSetGpuLockedClocks", "nvmlDeviceSetMemoryLockedClocks"])
+def test_a_refusal_leaves_nothing_behind(stand_in, device, function, error, text):
+    stand_in.control.fault(function, error)
+    with pytest.raises(DeviceError, match=text):
+        device.clocks.request(Setting(1500.0, 2201.0))
+    assert locks(stand_in) == CLEAN and journal.journals() == ()
+
+
+def test_clocks_that_take_effect_although_the_driver_says_no_come_back(stand_in, device):
+    stand_in.control.fault("nvmlDeviceSetGpuLockedClocks", "UNKNOWN", takes_effect=True, times=1)
+    with pytest.raises(NvmlError):
+        device.clocks.request(Setting(1500.0))
+    assert locks(stand_in) == CLEAN and journal.journals() == ()
+
+
+def test_memory_clocks_that_cannot_be_set_are_left_out_of_a_sweep(stand_in, device):
+    stand_in.control.fault("nvmlDeviceSetMemoryLockedClocks", "NOT_SUPPORTED")
+    wanted = [Setting(1500.0, 3201.0), Setting(1200.0, 3201.0), Setting(1500.0, 2201.0)]
+    assert settable(device, wanted) == (Setting(1500.0), Setting(1200.0))
+    assert locks(stand_in) == CLEAN
+
+
+def test_a_clock_that_never_arrives_is_flagged(stand_in, device):
+    stand_in.control.clock_never_arrives()
+    cool = find_units("gpt3-xl", "sim:h200").tasks[0]
+    found = measure(device, cool, Setting(900.0, 3201.0), Method(0.5, 1.0))
+    assert found.in_effect.core_mhz > 1000.0 and "core clock above what was asked for" in found.flags
+
+
+def test_a_second_lease_of_the_same_gpu_is_refused(stand_in, device):
+    device.clocks.request(Setting(1500.0))
+    with pytest.raises(DeviceError, match="has the clocks of this GPU"):
+        controlled(stand_in).clocks.request(Setting(1200.0))
+    assert locks(stand_in)[0] == (345, 1500)
+
+
+def test_a_lost_gpu_keeps_its_journal_until_it_can_be_put_right(stand_in, device):
+    device.clocks.request(Setting(1500.0))
+    stand_in.control.gpu_lost(0)
+    with pytest.raises(GpuLostError):
+        device.clocks.release()
+    assert len(journal.journals()) == 1
+    stand_in.control.clear_faults()
+    device.clocks.release()
+    assert locks(stand_in) == CLEAN and journal.journals() == ()
+
+
+# ---- however it ends --------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import os, sys, time
+from wastenot.devices.nvidia.device import open_nvidia
+from wastenot.setting import Setting
+device = open_nvidia("nvidia:0", allow_clock_control=True)
+device.clocks.request(Setting(1500.0, 2201.0, 500.0))
+print("changed", flush=True)
+{end}
+"""
+ENDS = {
+    "the end of the program": ("", None, 0),
+    "an exception": ("raise ValueError('x')", None, 1),
+    "sys.exit": ("sys.exit(3)", None, 3),
+    "Ctrl-C": ("time.sleep(60)", signal.SIGINT, None),
+    "SIGTERM": ("time.sleep(60)", signal.SIGTERM, 128 + signal.SIGTERM),
+    "SIGHUP": ("time.sleep(60)", signal.SIGHUP, 128 + signal.SIGHUP),
+    "a fork that ends": ("if os.fork() == 0: sys.exit(0)\nos.wait(); time.sleep(0.1)", None, 0),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_clocks_are_given_back_at(stand_in, tmp_path, how):
+    end, number, code = ENDS[how]
+    environment = stand_in.environment(WASTENOT_STATE=str(tmp_path))
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(end=end)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert program.stdout.readline() == b"changed\n"
+    if number is not None:
+        assert locks(stand_in) == ((345, 1500), (2201, 2201), 500.0)
+        program.send_signal(number)
+    left = program.wait(timeout=30)
+    assert code is None or left == code
+    assert locks(stand_in) == CLEAN
+    assert list(tmp_path.glob("*.json*")) == []
+
+
+def test_after_sigkill_the_next_command_puts_it_right(stand_in, tmp_path, monkeypatch):
+    monkeypatch.setenv("WASTENOT_STATE", str(tmp_path))
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(end="time.sleep(60)")], env=stand_in.environment(), stdout=subprocess.PIPE
+    )
+    assert program.stdout.readline() == b"changed\n"
+    program.kill()
+    program.wait()
+    assert locks(stand_in) != CLEAN
+    monkeypatch.setenv("WASTENOT_READ_ONLY", "1")  # forbidden: it is said, not done
+    open_device("nvidia:0")
+    assert locks(stand_in) != CLEAN and len(journal.stale()) == 1
+    monkeypatch.delenv("WASTENOT_READ_ONLY")
+    open_device("nvidia:0")
+    assert locks(stand_in) == CLEAN and journal.journals() == ()
+
+
+def test_a_thousand_kills_leave_nothing_behind():
+    counts = kill_runs.main(1000)
+    assert counts["kills"] == 1000 and counts["left_after_the_next_command"] == 0
+    assert counts["left_clocks_changed"] > 200  # or nothing was tried
+
+
+# ---- verbs ------------------------------------------------------------------------------------------------------
+
+
+def wastenot(stand_in, tmp_path, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "wastenot", *arguments], check=False,
+        env=stand_in.environment(WASTENOT_STATE=str(tmp_path)), capture_output=True, text=True, cwd=tmp_path, timeout=120,
+    )  # fmt: skip
+
+
+def test_doctor_says_what_can_be_done(stand_in, tmp_path):
+    found = json.loads(wastenot(stand_in, tmp_path, "doctor", "--json", "--seconds", "0.2").stdout)
+    assert [gpu["name"] for gpu in found["gpus"]] == ["nvidia:0", "nvidia:1"] and found["problem"] is None
+    assert found["gpus"][0]["clocks"]["3201.0"] == [345.0, 1980.0, 110]
+    told = wastenot(stand_in, tmp_path, "doctor", "--seconds", "0.1").stdout
+    assert "energy counter" in told and "inferred" in told
+
+
+def test_reset_puts_right_and_doctor_tells_before(stand_in, tmp_path):
+    kill = PROGRAM.format(end="os.kill(os.getpid(), 9)")
+    subprocess.run(
+        [sys.executable, "-c", kill],
+        check=False,
+        env=stand_in.environment(WASTENOT_STATE=str(tmp_path)),
+        stdout=subprocess.DEVNULL,
+    )
+    assert "left changed" in wastenot(stand_in, tmp_path, "doctor", "--seconds", "0.1").stdout
+    assert locks(stand_in) != CLEAN
+    done = wastenot(stand_in, tmp_path, "reset")
+    assert done.returncode == 0 and "as before" in done.stderr and locks(stand_in) == CLEAN
+    assert "nothing was left changed" in wastenot(stand_in, tmp_path, "reset").stderr
+
+
+def test_a_sweep_of_settings_is_refused_at_once_without_permission(stand_in, tmp_path):
+    began = time.monotonic()
+    done = wastenot(stand_in, tmp_path, "sweep", "gpt3-xl", "--device", "nvidia:0", "--study", "s.db")
+    assert done.returncode == 2 and "--allow-clock-control" in done.stderr and "--clocks auto" in done.stderr
+    assert time.monotonic() - began < 20 and not (tmp_path / "s.db").exists()
+
+
+def test_a_task_without_a_gpu_for_it_is_one_clear_line(stand_in, tmp_path):
+    done = wastenot(stand_in, tmp_path, "sweep", "gpt3-xl", "--device", "nvidia:0", "--clocks", "auto", "--study", "s.db")
+    assert done.returncode == 2 and done.stderr.startswith("error:") and "torch" in done.stderr.lower()
+    assert issubclass(CannotRunError, DeviceError)

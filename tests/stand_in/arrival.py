@@ -1,0 +1,27 @@
+"""When clocks that were asked for arrive on a stand-in GPU."""
+
+from __future__ import annotations
+
+from wastenot.devices.simulated.preset_parts import Switching
+from wastenot.setting import Setting
+
+
+class Arrival:
+    """Switching latency that can be made endless.
+
+    Args:
+        model: of the latency otherwise.
+
+    Attributes:
+        jitter: as the model's.
+        never: whether clocks never arrive.
+    """
+
+    def __init__(self, model: Switching) -> None:
+        self.jitter = model.jitter
+        self.never = False
+        self._model = model
+
+    def latency_s(self, before: Setting, after: Setting) -> float:
+        """Mean latency of a change."""
+        return float("inf") if self.never else self._model.latency_s(before, after)

@@ -1,0 +1,47 @@
+"""What NVML tells of a board besides what a preset simulates; from NVIDIA's tables, and of the H200 as read from one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+VOLTA, AMPERE, HOPPER = 5, 7, 9  # NVML_DEVICE_ARCH_*
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A kind of board.
+
+    Attributes:
+        architecture: NVML_DEVICE_ARCH_*.
+        compute_capability: major and minor.
+        memory_bytes: of device memory.
+        pci_device_id: device and vendor.
+        memory_lock: whether its memory clock can be locked while it runs.
+        idle_memory: place of the idle memory clock among the states: 0 lowest, -1 highest.
+    """
+
+    architecture: int
+    compute_capability: tuple[int, int]
+    memory_bytes: int
+    pci_device_id: int
+    memory_lock: bool = True
+    idle_memory: int = 0
+
+    @property
+    def averages_power(self) -> bool:
+        """Whether the power usage is a mean over a second: Ampere (GA100 apart) and newer."""
+        return self.architecture >= AMPERE
+
+    @property
+    def has_memory_power(self) -> bool:
+        """Whether the memory's own power is told; seen on Hopper."""
+        return self.architecture == HOPPER
+
+
+BOARDS = {
+    "h200": Board(HOPPER, (9, 0), 143_771 << 20, 0x233510DE, memory_lock=False, idle_memory=-1),
+    "rtx-3080-ti": Board(AMPERE, (8, 6), 12 << 30, 0x220810DE),
+    "rtx-a4000": Board(AMPERE, (8, 6), 16 << 30, 0x24B010DE),
+    "v100": Board(VOLTA, (7, 0), 32 << 30, 0x1DB510DE, memory_lock=False, idle_memory=-1),
+}
+UNKNOWN_BOARD = Board(AMPERE, (8, 6), 12 << 30, 0x220810DE)
