@@ -6,6 +6,8 @@ import sys
 
 from benchmarks import (
     bench_calibration,
+    bench_forecast,
+    bench_h200,
     bench_import,
     bench_measurement,
     bench_noise,
@@ -28,6 +30,8 @@ BENCHMARKS = {
     "noise": bench_noise,
     "promise": bench_promise,
     "search": bench_search,
+    "h200": bench_h200,
+    "forecast": bench_forecast,
     "run": bench_run,
 }
 

@@ -89,7 +89,7 @@ def fit_ops(operations: tuple[Measured, ...], device: DeviceParameters) -> dict[
     Classes with fewer operations than traits lean on a first guess.
     """
     fitted = {}
-    for op in dict.fromkeys(CLASS_OF.values()):
+    for op in dict.fromkeys(operation.kernel.op for operation in operations):
         members = [operation for operation in operations if operation.kernel.op == op]
         fitted[op] = _fit_class(members, device, _guess(op))
     gemm = fitted["gemm"]

@@ -17,8 +17,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from wastenot.capture.session import Captured, capture
+    from wastenot.capture.workload_file import read_workload, write_workload
     from wastenot.errors import BadInputError, InfeasibleError, MissingExtraError, StudyError, WastenotError
     from wastenot.frontier.algebra import Frontier, choice, either, repeat, sequence
+    from wastenot.measurement.window import measure
     from wastenot.planning.comparison import compare, whole_frontier
     from wastenot.planning.difference import difference
     from wastenot.planning.objective import Objective
@@ -30,10 +33,12 @@ if TYPE_CHECKING:
     from wastenot.study.sweep import Kernel, Sweep
     from wastenot.study.sweep_file import read_sweep, write_sweep
     from wastenot.tuning.calibration.calibrate import calibrate_sweep
+    from wastenot.tuning.forecast import forecast
 
 __all__ = [
     "AUTO",
     "BadInputError",
+    "Captured",
     "Frontier",
     "InfeasibleError",
     "Kernel",
@@ -46,25 +51,33 @@ __all__ = [
     "Sweep",
     "WastenotError",
     "calibrate_sweep",
+    "capture",
     "choice",
     "compare",
     "difference",
     "either",
     "export_sweep",
+    "forecast",
     "import_sweep",
+    "measure",
     "open_study",
     "plan",
     "read_plan",
     "read_sweep",
+    "read_workload",
     "repeat",
     "sequence",
     "whole_frontier",
     "write_sweep",
+    "write_workload",
 ]
 
 _HOME = {
+    "capture.session": ("Captured", "capture"),
+    "capture.workload_file": ("read_workload", "write_workload"),
     "errors": ("BadInputError", "InfeasibleError", "MissingExtraError", "StudyError", "WastenotError"),
     "frontier.algebra": ("Frontier", "choice", "either", "repeat", "sequence"),
+    "measurement.window": ("measure",),
     "planning.comparison": ("compare", "whole_frontier"),
     "planning.difference": ("difference",),
     "planning.objective": ("Objective",),
@@ -76,6 +89,7 @@ _HOME = {
     "study.sweep": ("Kernel", "Sweep"),
     "study.sweep_file": ("read_sweep", "write_sweep"),
     "tuning.calibration.calibrate": ("calibrate_sweep",),
+    "tuning.forecast": ("forecast",),
 }
 _MODULE_OF = {name: f"wastenot.{module}" for module, names in _HOME.items() for name in names}
 

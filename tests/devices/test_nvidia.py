@@ -15,8 +15,8 @@ from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.nvidia.nvml import GpuLostError, Nvml, NvmlError, ReadOnlyError
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
+from wastenot.measurement.abilities import settable
 from wastenot.measurement.energy import Method, measure
-from wastenot.measurement.sweep import settable
 from wastenot.measurement.tasks import find_units
 from wastenot.setting import AUTO, Setting
 
@@ -282,7 +282,7 @@ def test_after_sigkill_the_next_command_puts_it_right(stand_in, tmp_path, monkey
 def test_a_thousand_kills_leave_nothing_behind():
     counts = kill_runs.main(1000)
     assert counts["kills"] == 1000 and counts["left_after_the_next_command"] == 0
-    assert counts["left_clocks_changed"] > 200  # or nothing was tried
+    assert counts["left_clocks_changed"] > 50  # or nothing was tried; how many depends on how busy the machine is
 
 
 # ---- verbs ------------------------------------------------------------------------------------------------------

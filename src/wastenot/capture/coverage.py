@@ -120,6 +120,9 @@ def attribute(
 ) -> Coverage:
     """Divide time between captured operations and the rest.
 
+    An operation in place counts as captured where its twin was that makes a new tensor: autograd adds gradients up in place
+    unless somebody else, as a recorder does, holds them.
+
     Args:
         operations: all that ran on the host, in any order.
         spent: the time to explain.
@@ -132,7 +135,7 @@ def attribute(
     for item in spent:
         total += item.time_us
         place = item.launcher
-        while place is not None and operations[place].name not in captured:
+        while place is not None and not captured & {operations[place].name, operations[place].name.removesuffix("_")}:
             place = around[place]
         if place is not None:
             explained += item.time_us

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from types import TracebackType
 from typing import Any, Literal
 
@@ -46,6 +47,16 @@ class Passes:
             self._after_backward = False
             return "forward"
         return "optimizer" if self._after_backward else "forward"
+
+    @staticmethod
+    def seeds_backward() -> bool:
+        """Whether ``ones_like`` that runs now is the gradient that a backward pass begins with."""
+        frame = inspect.currentframe()
+        while frame is not None:
+            if frame.f_code.co_name == "_make_grads" and frame.f_globals.get("__name__") == "torch.autograd":
+                return True
+            frame = frame.f_back
+        return False
 
     def _step_begins(self, *_: Any) -> None:
         self._steps += 1

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch._ops import HigherOrderOperator
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from wastenot.capture.passes import Passes
 from wastenot.capture.work import Described, base_name, describe
@@ -26,7 +26,8 @@ _QUESTIONS = ("prim", "prims", "profiler", "prepacked")  # what Python asks of t
 _ASKED = ("sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "size", "stride", "numel", "dim", "storage_offset",
           "is_contiguous", "sym_is_contiguous", "is_strides_like_format", "is_non_overlapping_and_dense")  # fmt: skip
 _ALLOCATES = ("empty", "new_empty", "resize", "set", "record_stream", "_resize_output")
-_READS_BACK = ("_local_scalar_dense", "equal", "is_nonzero", "item")
+_READS_BACK = ("equal", "is_nonzero", "item")
+_COPIES_BACK = "_local_scalar_dense"  # of one element, which a GPU copies to the host
 
 
 @dataclass(slots=True)
@@ -77,13 +78,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._run(func, args, named)
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        name, reason = base_name(func), _why_left_out(func)
+        name, reason = base_name(func), _why_left_out(func, args)
         if reason is not None:
             out = func(*args, **kwargs)
             self._leave_out(reason, func)
             return out
         signature = sign(args, kwargs)
         pass_name = self.passes.current()
+        if name == "ones_like" and self.passes.seeds_backward():
+            pass_name = "backward"
         key = (pass_name, _full_name(func), signature.key)
         with self._lock:
             known = self._found.get(key)
@@ -111,7 +114,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         precision = torch.get_float32_matmul_precision()
         if precision != "highest" and any(tensor.dtype == torch.float32 for tensor in signature.tensors):
             signature.arguments["matmul_precision"] = precision
-        return signature.with_values(name, args)
+        with _disable_current_modes():  # what reads the values is nobody's operation
+            return signature.with_values(name, args)
 
     def _leave_out(self, reason: str, func: Any) -> None:
         with self._lock:
@@ -183,13 +187,13 @@ def _full_name(func: Any) -> str:
     return f"{func.namespace}.{func.__name__}" if isinstance(func, HigherOrderOperator) else str(func)
 
 
-def _why_left_out(func: Any) -> str | None:
+def _why_left_out(func: Any, args: tuple[Any, ...]) -> str | None:
     if isinstance(func, HigherOrderOperator):
         return None
     if func.is_view:
         return VIEWS
     name = base_name(func)
-    if func.namespace == "aten" and name in _READS_BACK:
+    if func.namespace == "aten" and (name in _READS_BACK or (name == _COPIES_BACK and args[0].device.type == "cpu")):
         return READ_BACK
     return VIEWS if func.namespace == "aten" and name.startswith(_ALLOCATES) else None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
-from wastenot.operations.captured_values import collapsed
-from wastenot.operations.signature import extent, flat_tensors, storage_of, why_opaque
+from wastenot.operations.signature import extent, flat_tensors, storage_of
 
 _LOOKED_UP = {"embedding": 0, "index": 0, "_unsafe_index": 0, "index_select": 0, "gather": 0, "nll_loss_forward": 0}
 _PARTLY_WRITTEN = ("index_put", "_index_put_impl", "scatter", "index_add", "index_copy", "index_fill")
@@ -37,9 +37,7 @@ def moved_bytes(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
     brought = sum(_touched(tensor) for value in args[1:] for tensor in flat_tensors(value))
     for place, (argument, value) in enumerate([*zip(names, args, strict=False), *kwargs.items()]):
         for tensor in flat_tensors(value):
-            if why_opaque(tensor) is not None:
-                continue
-            inputs.add(storage_of(tensor))
+            inputs.add(_memory_of(tensor))
             most = _touched(tensor)
             if argument in writes:
                 if name.startswith(_PARTLY_WRITTEN):
@@ -52,7 +50,7 @@ def moved_bytes(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
                 most = min(most, max(outputs, indices * tensor.itemsize))
             read.add(tensor, most)
     for tensor in flat_tensors(out):
-        if why_opaque(tensor) is None and storage_of(tensor) not in inputs:
+        if _memory_of(tensor) not in inputs:
             written.add(tensor, _touched(tensor))
     return read.bytes, written.bytes
 
@@ -65,18 +63,28 @@ class _Sum:
         self.bytes = 0.0
 
     def add(self, tensor: torch.Tensor, count: float) -> None:
-        place = (storage_of(tensor), int(tensor.storage_offset()), tuple(tensor.shape), tuple(tensor.stride()))
+        view = (int(tensor.storage_offset()), tuple(tensor.shape), tuple(tensor.stride())) if _strided(tensor) else ()
+        place = (_memory_of(tensor), *view)
         if place not in self._seen:
             self._seen.add(place)
             self.bytes += count
 
 
 def _touched(tensor: torch.Tensor) -> int:
-    if why_opaque(tensor) is not None:
-        return 0
-    alone = collapsed(tensor)
-    reach = extent(tuple(map(int, alone.shape)), tuple(map(int, alone.stride())))
-    return min(int(alone.numel()), reach) * int(tensor.itemsize)
+    if not _strided(tensor):
+        return int(tensor._nnz() if hasattr(tensor, "_nnz") and tensor.is_sparse else tensor.numel()) * int(tensor.itemsize)
+    sizes = [(int(size), int(stride)) for size, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+    own = [(size, stride) for size, stride in sizes if stride != 0 or size == 0]  # broadcast ones are read once
+    reach = extent(tuple(size for size, _ in own), tuple(stride for _, stride in own))
+    return min(math.prod(size for size, _ in own), reach) * int(tensor.itemsize)
+
+
+def _strided(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not tensor.is_nested
+
+
+def _memory_of(tensor: torch.Tensor) -> int:
+    return storage_of(tensor) if _strided(tensor) else -id(tensor)
 
 
 def _argument_names(func: Any) -> list[str]:

@@ -94,6 +94,9 @@ class _File(_Part):
 def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
     """Write a workload to a JSON file, one kernel a line; a reader never sees half of it.
 
+    Of captured operations it holds the index values that they ran with, such as the numbers of the tokens of a batch; no
+    weights and no activations.
+
     Args:
         workload: captured, or by formula.
         path: the file to make or replace.

@@ -109,8 +109,8 @@ def _described(captured: Captured, covered: Coverage | None) -> RenderableType:
     workload = captured.workload
     left = sum(times for ops in captured.left_out.values() for times in ops.values())
     lines = [
-        f"{workload.calls:,} calls of {len(workload.kernels):,} kernels: {workload.flops / 1e12:,.3f} TFLOP, "
-        f"{workload.bytes_moved / 1e9:,.3f} GB",
+        f"{workload.calls:,} calls of {len(workload.kernels):,} kernels: {workload.flops / 1e9:,.4g} GFLOP, "
+        f"{workload.bytes_moved / 1e6:,.4g} MB",
         f"{captured.seen:,} operations seen, {left:,} left out:",
         *(f"  {sum(ops.values()):,} {reason}" for reason, ops in captured.left_out.items()),
         *(f"note: {note}" for note in captured.notes),
@@ -135,9 +135,9 @@ def _table(workload: Workload) -> RenderableType:
             table.add_row(
                 Text(f"  {kernel.name}"),
                 f"{kernel.count:,}",
-                f"{kernel.flops / 1e9:,.3f}",
+                f"{kernel.flops / 1e9:,.4g}",
                 _share(kernel.count * kernel.flops, flops),
-                f"{kernel.bytes_moved / 1e6:,.3f}",
+                f"{kernel.bytes_moved / 1e6:,.4g}",
                 _share(kernel.count * kernel.bytes_moved, moved),
             )
     return table

@@ -88,15 +88,15 @@ def _about(gpu: Examined, rights: Rights) -> list[str]:
     if gpu.mig:
         return ["MIG is on: power and clocks of a slice cannot be told apart; wastenot needs the whole GPU"]
     for memory, (low, high, number) in sorted(gpu.clocks.items()):
-        lines.append(f"clocks          memory {memory:g} MHz with core {low:g} to {high:g} MHz ({number} clocks)")
+        lines.append(f"clocks           memory {memory:g} MHz with core {low:g} to {high:g} MHz ({number} clocks)")
     if gpu.power_limit_w is not None and gpu.power_limits_w is not None:
         lines.append(
-            f"power limit     {gpu.power_limit_w:g} W, may be {gpu.power_limits_w[0]:g} to {gpu.power_limits_w[1]:g} W"
+            f"power limit      {gpu.power_limit_w:g} W, may be {gpu.power_limits_w[0]:g} to {gpu.power_limits_w[1]:g} W"
         )
     seen = "PyTorch does not see it" if gpu.torch_index is None else f"cuda:{gpu.torch_index}"
-    lines.append(f"in PyTorch      {seen}")
+    lines.append(f"in PyTorch       {seen}")
     for what, can in (("core clock", bool(gpu.clocks)), ("memory clock", gpu.memory_clock_settable), ("power limit", True)):
-        lines.append(f"set {what:<12}{_may(can, rights)}")
+        lines.append(f"set {what:<13}{_may(can, rights)}")
     return lines
 
 
@@ -112,7 +112,7 @@ def _may(can: bool | None, rights: Rights) -> str:
 
 
 def _about_sensor(sensor: SensorSpeed, gpu: Examined) -> str:
-    label = f"{sensor.name:<16}"
+    label = f"{sensor.name:<17}"
     if not sensor.there or sensor.value is None or sensor.read_s is None or sensor.slowest_read_s is None:
         return f"{label}not told by this GPU"
     period = "did not change" if sensor.period_s is None else f"new each {1e3 * sensor.period_s:.3g} ms"

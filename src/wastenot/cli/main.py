@@ -8,7 +8,10 @@ import typer
 
 from wastenot.cli import (
     calibrate_verb,
+    capture_verb,
     doctor_verb,
+    forecast_verb,
+    monitor_verb,
     plan_verbs,
     refine_verb,
     reproduce_verb,
@@ -44,10 +47,15 @@ app.command("reset")(reset_verb.reset)
 app.command("import")(study_verbs.import_)
 app.command("show")(study_verbs.show)
 app.command("export")(study_verbs.export)
+app.command("capture")(capture_verb.capture)
+app.command("monitor", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(
+    monitor_verb.monitor
+)
 app.command("sweep")(sweep_verb.sweep)
 app.command("refine")(refine_verb.refine)
 app.command("validate")(validate_verb.validate)
 app.command("transfer")(transfer_verb.transfer)
+app.command("forecast")(forecast_verb.forecast)
 app.command("calibrate")(calibrate_verb.calibrate)
 app.command("plan")(plan_verbs.plan)
 app.command("frontier")(plan_verbs.frontier)

@@ -57,8 +57,9 @@ def run(
     from wastenot.cli.plan_verbs import checked_price
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.validate_verb import described_validation
+    from wastenot.measurement.abilities import check_measures, settable
     from wastenot.measurement.grid import Grid
-    from wastenot.measurement.sweep import check_measures, measure_sweep, settable
+    from wastenot.measurement.sweep import measure_sweep
     from wastenot.measurement.tasks import find_units
     from wastenot.planning.comparison import compare
     from wastenot.planning.objective import Objective

@@ -84,9 +84,10 @@ def sweep(
     """Measure every kernel of a workload at auto and at many settings, into a study. Goes on where it was broken off."""
     from wastenot.cli.output import as_values, print_json, say
     from wastenot.cli.progress import shown_progress
+    from wastenot.measurement.abilities import check_measures, settable
     from wastenot.measurement.energy import Method
     from wastenot.measurement.grid import Grid
-    from wastenot.measurement.sweep import BASELINE_ROUNDS, check_measures, measure_sweep, settable
+    from wastenot.measurement.sweep import BASELINE_ROUNDS, measure_sweep
     from wastenot.measurement.tasks import find_units
     from wastenot.study.store import open_study
 

@@ -27,6 +27,8 @@ from wastenot.workloads.kernel import KernelSpec
 class Task:
     """What is run back to back: kernels one after another, each so many times. One call is all of it once.
 
+    Kernels of one block that run equally often take turns, layer by layer, as in the model.
+
     Attributes:
         name: of the kernel, the pass or the iteration.
         steps: (kernel, how often) in order.

@@ -60,11 +60,14 @@ class TorchLauncher:
             CannotRunError: a kernel has no operation, or the device lacks the memory.
             DeviceError: the device failed.
         """
+        from wastenot.devices.torch_run import GpuRun
         from wastenot.operations.by_formula import release_memory
 
         run = self._begin(task)
         try:
             run.feed()
+            if isinstance(run, GpuRun):
+                run.feed_from_a_thread()
             yield run
         finally:
             try:

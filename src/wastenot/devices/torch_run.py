@@ -8,6 +8,7 @@ marks        ↑              ↑                     the last launch that had e
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -23,6 +24,7 @@ _AHEAD_S = 0.2  # of work in the queue
 _LEAST_AHEAD = 2  # launches in the queue
 _LONGEST_FEED_S = 0.05
 _HOST_FEED_S = 0.02
+_FEEDER_PAUSE_S = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,35 +70,68 @@ class GpuRun:
         self._laps: tuple[Lap, ...] = ()
         self._finished = 0
         self._last = self._record()
+        self._lock = threading.Lock()  # of the queue; not held while something is launched, which may take long
+        self._feeder: threading.Thread | None = None
+        self._error: DeviceError | None = None
+
+    def feed_from_a_thread(self) -> None:
+        """Keep the queue filled from a thread of its own until the run ends.
+
+        Launching waits where the driver's own queue is full, of about a thousand kernels; who reads sensors must not.
+        """
+        self._feeder = threading.Thread(target=self._feed_on, name="wastenot-feeder", daemon=True)
+        self._feeder.start()
 
     def feed(self) -> None:
-        """Fill the queue; never waits for the GPU.
+        """Fill the queue, where no thread does.
 
         Raises:
             DeviceError: the GPU failed.
         """
+        if self._error is not None:
+            raise self._error
+        if self._feeder is None:
+            self._fill(_LONGEST_FEED_S)
+
+    def _feed_on(self) -> None:
+        while self._launch is not None:
+            try:
+                self._fill(_FEEDER_PAUSE_S)
+            except DeviceError as error:
+                self._error = error
+                return
+            time.sleep(_FEEDER_PAUSE_S)
+
+    def _fill(self, longest_s: float) -> None:
         began = time.perf_counter()
         try:
-            self._look()
-            while self._launch is not None and len(self._pending) < self._depth:
+            while True:
+                with self._lock:
+                    self._look()
+                    launch = self._launch
+                    if launch is None or len(self._pending) >= self._depth:
+                        return
                 with torch.cuda.stream(self._stream):
-                    self._launch.run()
-                self._pending.append(self._record())
-                if time.perf_counter() - began > _LONGEST_FEED_S:
+                    launch.run()
+                with self._lock:
+                    self._pending.append(self._record())
+                if time.perf_counter() - began > longest_s:
                     return
         except RuntimeError as error:
             raise _failed(error) from None
 
     def mark(self) -> None:
         """Begin a lap at the end of the last launch that has ended."""
-        self._look()
-        self._marks.append((self._finished, self._last))
+        with self._lock:
+            self._look()
+            self._marks.append((self._finished, self._last))
 
     @property
     def completed(self) -> int:
         """Whole calls since the first mark that are known to have ended."""
-        self._look()
-        return (self._finished - self._marks[0][0]) * self._calls if self._marks else 0
+        with self._lock:
+            self._look()
+            return (self._finished - self._marks[0][0]) * self._calls if self._marks else 0
 
     @property
     def laps(self) -> tuple[Lap, ...]:
@@ -109,6 +144,9 @@ class GpuRun:
         Raises:
             DeviceError: the GPU failed meanwhile.
         """
+        self._launch = None
+        if self._feeder is not None:
+            self._feeder.join()
         try:
             self._stream.synchronize()
             self._look()
@@ -120,7 +158,6 @@ class GpuRun:
         except RuntimeError as error:
             raise _failed(error) from None
         finally:
-            self._launch = None
             self._pending.clear()
             self._spare.clear()
 

@@ -1,5 +1,6 @@
-"""A step of the energy counter that a window's edge cuts in two: how much of its energy lies on either side, and how well that
-is known. The formulas are those of :mod:`wastenot.measurement.window_energy`.
+"""A step of the energy counter that a window's edge cuts in two: what lies on either side, and how well that is known.
+
+The formulas are those of :mod:`wastenot.measurement.window_energy`.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class CutStep:
             # The place of the change is as uncertain as the step's moments, and the window's edges may be near it.
             variance += (self.right_w - self.left_w) ** 2 * widths2 / 24.0 + (_SUDDEN * (plain - whole * share)) ** 2
         variance += self.length_s**2 * share * (1.0 - share) * self.varies_w**2
-        # All that stands out may be the window's own, or no more of it than its share.
+        # All that stands out may be the window's own, or no more of it than the window's share.
         all_of_it = min(max(plain + self.stands_out_w * (1.0 - share) * self.length_s, 0.0), whole)
         half = 0.5 * (all_of_it - plain)
         return plain + half, variance + half**2

@@ -11,10 +11,11 @@ import numpy as np
 from wastenot.devices.protocol import Device, InEffect, Run, Task
 from wastenot.errors import DeviceError
 from wastenot.measurement.power_meter import pass_time, power_meter
+from wastenot.measurement.scatter import error_of_mean
 from wastenot.measurement.stopping import Progress, RelativeErrorReached, StoppingCriterion, TimeLimit, first_reason
 from wastenot.setting import Setting
 
-_LAPS = 20  # in a whole window
+_LAPS = 30  # in a whole window
 _LEAST_LAPS = 5
 _CLOCK_MISSED_MHZ = 20.0  # a core clock so far below what was asked for has not arrived
 _DRIFT_C = 3.0
@@ -161,7 +162,7 @@ def _conclude(task: Task, setting: Setting, run: Run, observed: _Observed) -> Me
     seconds = np.array([lap.seconds for lap in run.laps])
     time = float(seconds.sum() / calls.sum())
     each = seconds / calls
-    error = float(np.std(each, ddof=1) / math.sqrt(len(each))) if len(each) > 1 else 0.0
+    error = error_of_mean(each) if len(each) > 1 else 0.0
     energy = observed.power_w * time
     relative = math.hypot(observed.power_se_w / observed.power_w, error / time)
     share = None if observed.throttled_s is None else min(1.0, observed.throttled_s / observed.window_s)

@@ -3,8 +3,8 @@
     host   ──a──────────b────────────e──────────────────────────r──a'──►     begin, end: events are put on the stream
     GPU    ──A───────────────B───────────────────E─────────────────A'──►     and happen when the GPU comes to them
 
-Anchors A are events on a stream of their own, which is empty, so that they happen as soon as they are asked for: host and GPU
-then agree to the time that the asking takes. One is made once, another when results are read; moments between them are
+Anchors A are events on a stream of their own, which is empty, so that they happen as soon as they are asked for: host and
+GPU then agree to the time that the asking takes. One is made once, another when results are read; moments between them are
 interpolated, so that clocks which drift apart do no harm.
 """
 

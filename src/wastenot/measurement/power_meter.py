@@ -19,10 +19,10 @@ import numpy as np
 
 from wastenot.devices.protocol import Device
 from wastenot.errors import DeviceError
+from wastenot.measurement.scatter import error_of_mean
 
 _LONGEST_STEP_S = 2.0  # a counter that stands still for longer while the GPU works does not count
 _APPROACH_S = 0.002  # between reads while a step is awaited
-_HIDDEN = 0.8  # of the standard error of a variance: noise that laps of jittering length may hide
 _AHEAD = 0.06  # share of the period before an expected step at which the waiting for it begins
 
 
@@ -90,8 +90,8 @@ class CounterMeter:
     def mean(self) -> MeanPower:
         """Mean power from the first step to the last.
 
-        The error has two parts: that of the moments of the first and the last step, and that of readings that scatter
-        from lap to lap by more than the moments of their steps explain.
+        The error has two parts: that of the moments of the first and the last step, and that of power that changes from
+        lap to lap.
         """
         moments = np.array([edge.moment_s for edge in self._edges])
         energies = np.array([edge.energy_j for edge in self._edges])
@@ -101,15 +101,8 @@ class CounterMeter:
         edge_variance = power**2 * (timing[0] ** 2 + timing[-1] ** 2) / whole_s**2
         if len(moments) < 4:
             return MeanPower(power, math.inf, whole_s)
-        lap_s = np.diff(moments)
-        scatter = np.diff(energies) / lap_s - power
-        expected = power**2 * (timing[1:] ** 2 + timing[:-1] ** 2) / lap_s**2
-        free = len(lap_s) - 1
-        seen = float(np.sum(scatter**2 * lap_s)) / free
-        excess = seen - float(np.sum(expected * lap_s)) / free
-        # From few laps the scatter is not well known: Student's t, and never less than what it could hide.
-        excess = max(excess * (free + 1) / max(free - 3, 1), _HIDDEN * math.sqrt(2.0 / free) * seen)
-        return MeanPower(power, math.sqrt(edge_variance + excess / whole_s), whole_s)
+        lap_w = np.diff(energies) / np.diff(moments)
+        return MeanPower(power, math.hypot(math.sqrt(edge_variance), error_of_mean(lap_w)), whole_s)
 
     def _next_edge(self) -> Edge:
         """Read until the counter moves."""

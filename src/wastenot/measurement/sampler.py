@@ -6,8 +6,8 @@ import atexit
 import threading
 import time
 import weakref
-from os import register_at_fork
 from collections.abc import Callable, Iterable
+from os import register_at_fork
 from typing import Protocol
 
 from wastenot.devices.protocol import Device
@@ -40,14 +40,17 @@ class Sampler:
 
     Attributes:
         now_s: that clock.
-        open: windows that are open or whose results have not been worked out.
+        open: windows that are open or whose results have not been worked out, by their :func:`id`. A plain dictionary:
+            to add to it takes no lock and no call, and to list it cannot be interrupted.
+        awake: whether sensors are followed at present.
         forked: whether this is a copy in a child of the process that it runs in, and so does not run.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.perf_counter) -> None:
         self.now_s = now_s
         self.forked = False
-        self.open: weakref.WeakSet[Open] = weakref.WeakSet()
+        self.open: dict[int, weakref.ref[Open]] = {}
+        self.awake = False
         self._followers: dict[str, StepFollower] = {}
         self._lock = threading.Lock()
         self._wanted = threading.Event()
@@ -72,10 +75,10 @@ class Sampler:
         return tuple(found)
 
     def wake(self) -> None:
-        """Have the sensors followed; cheap where they are."""
-        if not self._wanted.is_set():
-            self._wanted_s = self.now_s()
-            self._wanted.set()
+        """Have the sensors followed."""
+        self._wanted_s = self.now_s()
+        self.awake = True
+        self._wanted.set()
 
     def stop(self) -> None:
         """End the thread."""
@@ -125,18 +128,22 @@ class Sampler:
             self._wanted_s = now
         elif now - self._wanted_s > _LINGER_S:
             self._wanted.clear()
+            self.awake = False
             if self._needed(now):  # one was opened just now, and saw that it need not wake anybody
-                self._wanted.set()
+                self.wake()
 
     def _needed(self, now: float) -> bool:
         return any(window.end_s is None or window.end_s > now - _SETTLED_S for window in self._windows())
 
     def _windows(self) -> list[Open]:
-        while True:
-            try:
-                return list(self.open)
-            except RuntimeError:  # one was opened meanwhile
-                continue
+        found = []
+        for key, reference in list(self.open.items()):
+            window = reference()
+            if window is not None:
+                found.append(window)
+            elif self.open.get(key) is reference:  # not one that has come to lie where it lay
+                self.open.pop(key, None)
+        return found
 
 
 _of_process: list[Sampler] = []

@@ -40,6 +40,9 @@ class StepFollower:
         device: to follow.
         now_s: host clock that moments are on.
 
+    A device whose counter tells of a time ``energy_delay_s`` ago says so by an attribute of that name of its sensors; steps
+    are logged for the moment that they tell of.
+
     Attributes:
         log: what was seen.
         lock: held while sensors are read. A simulated device must not be touched by two threads at once: who starts tasks on
@@ -56,6 +59,7 @@ class StepFollower:
         self.memory_gauge = False
         self.due_s = 0.0
         self._now_s = now_s
+        self._delay_s = float(getattr(device.sensors, "energy_delay_s", 0.0))
         self._phase = random.Random(device.identity.unique_id)
         self._processes: int | None = None
         self._processes_s = -math.inf
@@ -138,7 +142,7 @@ class StepFollower:
             self._early_s *= 0.8
         moment = 0.5 * (low + high)
         if moment > last:
-            self.log.add_steps((moment, high - low, after[1]))
+            self.log.add_steps((moment - self._delay_s, high - low, after[1]))
             self._seen.append((number + passed, moment))
             first_number, first = self._seen[0]
             self._period_s = (moment - first) / (number + passed - first_number)
@@ -156,9 +160,10 @@ class StepFollower:
             self.due_s = self._now_s() + self._gap_s
             return
         # The step before the first was not seen, but what the counter stood at was, and steps come at equal distances.
-        earlier = (first - period, 2.0 * first_width + width, before_j)
+        at = first - self._delay_s
+        earlier = (at - period, 2.0 * first_width + width, before_j)
         last = self.log.last_step_s()
-        known = ((first, first_width, standing_j), (moment, width, energy_j))
+        known = ((at, first_width, standing_j), (at + period, width, energy_j))
         self.log.add_steps(*((earlier, *known) if last is None or last < earlier[0] else known))
         self._period_s = period
         self._last_width_s = width
@@ -182,7 +187,5 @@ class StepFollower:
         self.memory_gauge = memory_power is not None
         self._sampled_s = moment
         self.log.add_sample(
-            Sample(
-                moment, power, memory_power, clocks.core_mhz, clocks.memory_mhz, temperature, throttled, self._processes
-            )
+            Sample(moment, power, memory_power, clocks.core_mhz, clocks.memory_mhz, temperature, throttled, self._processes)
         )

@@ -11,7 +11,7 @@ from itertools import groupby
 import numpy as np
 
 from wastenot.devices.protocol import Device, Task
-from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
+from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError
 from wastenot.measurement.energy import Measurement, Method, hottest_first, measure, warm_up
 from wastenot.measurement.progress import Progress, Silent
 from wastenot.measurement.tasks import Units
@@ -158,10 +158,11 @@ def run_points(
                 try:
                     found = measure(device, task, setting, method)
                 except (ClocksRefusedError, CannotRunError) as error:
-                    if setting.is_auto:
+                    if setting.is_auto and isinstance(error, ClocksRefusedError):
                         raise
                     reason = type(error).__name__
                     outcome.skipped[reason] = outcome.skipped.get(reason, 0) + 1
+                    progress.say(f"'{task.name}' at {setting} cannot be measured: {error}")
                     progress.step(f"{task.name} at {setting}: not measured")
                     continue
                 recorder.append(as_trial(found))
@@ -267,38 +268,3 @@ def _watch(
         if abs(now - was) > max(_DRIFT * was, _DRIFT_ERRORS * error):
             outcome.drifted.append(found.task)
             progress.say(f"drift: {what} of '{found.task}' at auto changed by {now / was - 1:+.1%} since the first round")
-
-
-def check_measures(device: Device) -> None:
-    """Refuse a device that tells neither energy nor power.
-
-    Raises:
-        DeviceError: it does not.
-    """
-    if device.sensors.energy_j() is None and device.sensors.power_w() is None:
-        raise DeviceError(f"{device.identity.name}: neither energy nor power can be read; nothing could be measured")
-
-
-def settable(device: Device, settings: Sequence[Setting]) -> tuple[Setting, ...]:
-    """The settings that a device takes: all of them, or with its own memory clock where that cannot be set.
-
-    Raises:
-        ClocksRefusedError: it has no clocks to set, or they may not be touched.
-    """
-    if not settings:
-        raise ClocksRefusedError(f"{device.identity.name}: tells no clocks to set; measure at its own: --clocks auto")
-    try:
-        device.clocks.request(settings[0])
-        return tuple(settings)
-    except ClocksRefusedError as error:
-        highest = max(setting.memory_mhz or 0.0 for setting in settings)
-        core_only = tuple(
-            Setting(setting.core_mhz, None, setting.power_limit_w) for setting in settings if setting.memory_mhz == highest
-        )
-        try:
-            device.clocks.request(core_only[0])
-        except (ClocksRefusedError, IndexError):
-            raise ClocksRefusedError(f"{error}; measure at the driver's own clocks: --clocks auto") from error
-        return core_only
-    finally:
-        device.clocks.release()

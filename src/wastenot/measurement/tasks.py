@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from wastenot.capture.workload_file import read_workload
 from wastenot.devices.protocol import Task
 from wastenot.errors import BadInputError
 from wastenot.planning.objective import Granularity
@@ -66,7 +67,8 @@ def find_units(name: str, device: str, shape: Shape | None = None, granularity: 
     """What a name means on a device.
 
     Args:
-        name: of a model such as ``gpt3-xl``; of a workload in a recording; or a study, whose kernels are meant.
+        name: of a model such as ``gpt3-xl``; of a workload in a recording; a captured workload's file, which ends in
+            ``.json``; or a study, whose kernels are meant.
         device: name of the device; ``recorded:`` ones know their own workloads only.
         shape: how a model is run.
         granularity: what of a model is measured as one.
@@ -78,6 +80,8 @@ def find_units(name: str, device: str, shape: Shape | None = None, granularity: 
     kind, _, recording = device.partition(":")
     if kind == "recorded":
         return units_of_sweep(open_study(recording).read(None if Path(name).exists() else name))
+    if name.endswith(".json"):
+        return units_of(read_workload(name), granularity)
     if Path(name).exists():
         return units_of_sweep(open_study(name).read())
     return units_of(build_workload(name, shape), granularity)

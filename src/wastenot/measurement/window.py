@@ -4,9 +4,12 @@
         train_step()                             def step(batch): ...
     print(m.energy_j, "±", m.energy_se_j)        step.results[-1].energy_j
 
-The begin and the end of a window only take the time. The energy counter, which is slow to read and moves ten times a second, is
-followed by a thread of its own (:mod:`wastenot.measurement.sampler`); what a window used is worked out from the log of that when
-it is asked for (:mod:`wastenot.measurement.window_energy` says how, and where the standard error comes from).
+The begin and the end of a window only take the time. The energy counter, which is slow to read and moves ten times a
+second, is followed by a thread of its own (:mod:`wastenot.measurement.sampler`); what a window used is worked out from
+the log of that when it is asked for (:mod:`wastenot.measurement.window_energy` says how, with its standard error).
+
+A simulated device is not made for two threads: whoever runs tasks on one while it is measured holds
+``meter.followers[i].lock`` meanwhile.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TypeVar, cast
+from weakref import ref
 
 from wastenot.devices.protocol import Device
 from wastenot.errors import DeviceError
@@ -41,8 +45,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Window:
-    """A stretch of time, and what GPUs used in it. Reading results waits until they are known: about two of the counter's steps
-    after the end (0.2 s), half a second more where the memory's power is told.
+    """A stretch of time, and what GPUs used in it.
+
+    Reading results waits until they are known: about two of the counter's steps after the end (0.2 s), half a second
+    where the memory's power is told.
 
     Args:
         meter: that it belongs to.
@@ -59,9 +65,11 @@ class Window:
         self._marks: tuple[Any, ...] = ()
         self._ends: tuple[Any, ...] = ()
         self.begin_s = _now_s()
-        if not meter.sampler.forked:
-            meter.sampler.open.add(self)
-            meter.sampler.wake()
+        sampler = meter.sampler
+        if not sampler.forked:
+            sampler.open[id(self)] = ref(self)
+            if not sampler.awake:
+                sampler.wake()
         if meter.gpu_clocks:
             self._marks = tuple(clock and clock.mark() for clock in meter.gpu_clocks)
         self.begin_s = _now_s()
@@ -96,7 +104,7 @@ class Window:
             if self.end_s is None:
                 raise DeviceError(f"window '{self.name}' has not ended: read it after the with block, or so_far() in it")
             self._result = self._concluded(self.end_s, timeout_s)
-            self._meter.sampler.open.discard(self)
+            self._meter.sampler.open.pop(id(self), None)
         return self._result
 
     def so_far(self) -> WindowResult | None:
@@ -170,7 +178,7 @@ class Meter:
         return Window(self, name or self.name or "window")
 
     def __enter__(self) -> Window:
-        window = self.begin()
+        window = Window(self, self.name or "window")
         _entered.set((*_entered.get(), window))
         return window
 
@@ -178,6 +186,11 @@ class Meter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         entered = _entered.get()
+        if entered and entered[-1]._meter is self:
+            entered[-1].end()
+            _entered.set(entered[:-1])
+            return
+        # Left in another order than entered, as generators may.
         for place in range(len(entered) - 1, -1, -1):
             if entered[place]._meter is self:
                 entered[place].end()

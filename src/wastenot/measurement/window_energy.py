@@ -32,8 +32,8 @@ The standard error is the root of the sum of
 The counter's own gain (a few per cent on known cards) is not in it: that is the same for all windows of a card.
 
 A window that holds no whole step lies in one step or two, and these are taken as one. If they stand out from the steps
-around, the window's share of what stands out is unknown: between x's share and all of it. The middle is given, and half
-of the difference is its standard error.
+around, how much of what stands out is the window's is unknown: between its share of the time and all. The middle is given,
+and half of the difference is its standard error, with what the sensor's noise, at its bound, could hide.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ _NOISE_SHARE, _NOISE_W = 0.01, 3.0  # scatter beyond this is the load's, not the
 _QUARTILE = 0.4506  # lower quartile of |a − b| of two normal numbers, in standard deviations of one
 _TRIMMED = 1.2  # makes up for part of what the smaller half of differences is smaller by
 _EFFICIENCY = 0.37  # of a lower quartile against a standard deviation
+_HIDES = 0.5  # share of a step's noise that may hide what a shorter window used
 _FEW = 20  # steps that tell of the sensor's noise
 
 
@@ -116,7 +117,7 @@ def window_energy(
         step = log.cut(log.first, log.last)
         x, z = step.place(begin_s), step.place(end_s)
         energy, variance = step.between_j(x, z)
-        variance += (log.noise_w * step.length_s * (z - x)) ** 2
+        variance += (_noise_bound(step.power_w) * step.length_s * max(z - x, _HIDES)) ** 2
     else:
         energy = float(steps.energy_j[log.last] - steps.energy_j[log.first])
         variance = log.noise_w**2 * float(np.sum(log.lengths_s[log.first + 1 : log.last] ** 2))
@@ -156,7 +157,7 @@ class _Log:
         highest = len(powers) - 1
         first = min(max(int(np.searchsorted(moments, begin_s, side="right")) - 1, 0), highest)
         last = min(max(int(np.searchsorted(moments, end_s, side="left")) - 1, first), highest)
-        # A step whose moments are off has its power off: that is seen as scatter, and is neither the load's nor the sensor's.
+        # A step whose moments are off has its power off: that is scatter which is neither the load's nor the sensor's.
         off = float(np.median(steps.width_s)) / math.sqrt(6.0) / float(np.median(lengths))
         timing_w = off * float(np.median(powers[first : last + 1]))
         noise_w = _sensor_noise(powers, first, last, timing_w)
@@ -205,7 +206,11 @@ def _sensor_noise(powers: Array, first: int, last: int, timing_w: float) -> floa
     # Its variance may be wrong by this share; half of that is never taken to be nothing.
     unsure = math.sqrt(2.0 / (_EFFICIENCY * (len(near) - 1)))
     own = math.sqrt(max(least**2 - timing_w**2, min(0.5 * unsure, 1.0) * least**2))
-    return min(own, max(_NOISE_SHARE * float(np.mean(near)), _NOISE_W))
+    return min(own, _noise_bound(float(np.mean(near))))
+
+
+def _noise_bound(power_w: float) -> float:
+    return max(_NOISE_SHARE * power_w, _NOISE_W)
 
 
 def _beyond(moments: Array, powers: Array, begin_s: float, end_s: float, flags: list[str]) -> tuple[float, float]:

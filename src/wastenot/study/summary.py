@@ -110,8 +110,8 @@ def _summarise(connection: Connection, workload_id: int, name: str) -> WorkloadS
     ).all()
     history = imports_of(connection, workload_id)
     time_s, energy_j = (
-        fsum(row.times * fsum(run[which] for run in baseline[row.id]) / len(baseline[row.id]) for row in members)
-        for which in (0, 1)
+        fsum(row.times * fsum(run[which] for run in baseline[row.id]) / max(1, len(baseline[row.id])) for row in members)
+        for which in (0, 1)  # a sweep under way has not come to all of them yet
     )
     return WorkloadSummary(
         name=name,

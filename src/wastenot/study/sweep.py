@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,6 +79,20 @@ class Sweep:
     def setting(self, row: int) -> Setting:
         """The requested setting of one row."""
         return Setting(_known(self.core_mhz[row]), _known(self.memory_mhz[row]), _known(self.power_limit_w[row]))
+
+
+def in_order_of_execution(sweep: Sweep) -> Sweep:
+    """The sweep itself where its kernels appear first in order of execution, else its rows by kernel."""
+    _, first = np.unique(sweep.kernel_index, return_index=True)
+    if bool((np.diff(first) > 0).all()):
+        return sweep
+    order = np.argsort(sweep.kernel_index, kind="stable")
+    columns = {
+        column.name: getattr(sweep, column.name)[order]
+        for column in fields(sweep)
+        if isinstance(getattr(sweep, column.name), np.ndarray)
+    }
+    return replace(sweep, **columns)
 
 
 def _known(value: float) -> float | None:

@@ -10,7 +10,7 @@ from wastenot.files import write_atomically
 from wastenot.origin import Origin
 from wastenot.study.assemble import assemble
 from wastenot.study.check import check_sweep
-from wastenot.study.sweep import Sweep
+from wastenot.study.sweep import Sweep, in_order_of_execution
 
 UNKNOWN_DEVICE = "unknown"
 
@@ -75,7 +75,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 
 def write_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
-    """Write a sweep file; reading it gives the same rows.
+    """Write a sweep file; reading it gives the same rows, in order of execution where they were not.
 
     Args:
         sweep: what to write.
@@ -87,6 +87,7 @@ def write_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
         MissingExtraError: it is to be a Parquet file and Polars is not installed.
     """
     check_sweep(sweep)
+    sweep = in_order_of_execution(sweep)
     if _is_parquet(path):
         from wastenot.study.parquet_file import render_parquet
 

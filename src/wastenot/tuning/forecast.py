@@ -19,126 +19,29 @@ from wastenot.errors import BadInputError
 from wastenot.frontier.exact import exact_sum
 from wastenot.frontier.knapsack import Knapsack
 from wastenot.frontier.points import FloatArray, Groups
-from wastenot.origin import Origin
-from wastenot.setting import AUTO, Setting
+from wastenot.setting import AUTO
 from wastenot.study.store import Study
 from wastenot.tuning.forecast_kernels import Choices, choices, costs, draw_kernels
 from wastenot.tuning.forecast_observed import Observed, observe
 from wastenot.tuning.forecast_prior import GROUPS, KNOWLEDGES, RANGES, GpuDraw, Knowledge, draw_gpus
+from wastenot.tuning.forecast_result import SCHEMA, Forecast, KernelForecast, Spread, Unknown
 
-SCHEMA = "wastenot.forecast/1"
 DRAWS = 200
 _LEAST_DRAWS = 40  # of which one is the 2.5 % quantile
 _GAP = 1e-5  # of a plan's energy: far below what the draws differ by
 _SAVES = 1e-4  # least saving that counts as one
+_SAME_TIME = 1e-6  # relative difference to auto that no measurement tells: counts as none
+
+_SLOW_SWITCH_S = 0.5  # to another memory clock: nothing to do between kernels
 
 NARROWED_BY = {
-    "voltage": "a sweep of core clocks of one kernel that arithmetic bounds, or --knowledge preset with a preset of this card",
+    "voltage": "a sweep of core clocks of one kernel that arithmetic bounds, or --knowledge preset with its preset",
     "power": "idle power with the memory awake, and kernels that draw little, at two core clocks",
     "memory power": "a sensor of memory power, or a sweep of memory clocks",
+    "auto": "the same core clock once left to the driver and once locked",
     "time": "FLOPs and bytes of every kernel (a workload by formula), or a sweep of core clocks of a few kernels",
 }
 """For each group of unknowns, what would tell them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A number over all draws.
-
-    Attributes:
-        median: half of the draws are below.
-        central_80: between a tenth and nine tenths of them.
-        central_95: between 2.5 and 97.5 % of them.
-    """
-
-    median: float
-    central_80: tuple[float, float]
-    central_95: tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True)
-class KernelForecast:
-    """The clocks that plans choose for a kernel.
-
-    Attributes:
-        kernel: its name.
-        count: how often it runs in an iteration.
-        setting: that most draws choose; auto stands for leaving it alone.
-        chosen_share: of the draws that choose just this setting.
-        core_mhz: core clock in effect over the draws.
-        memory_mhz: memory clock that most draws choose.
-        memory_share: of the draws that choose it.
-        energy_change: of one call against auto.
-        time_change: likewise.
-    """
-
-    kernel: str
-    count: int
-    setting: Setting
-    chosen_share: float
-    core_mhz: Spread
-    memory_mhz: float
-    memory_share: float
-    energy_change: Spread
-    time_change: Spread
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """Where the width of the forecast comes from.
-
-    Attributes:
-        what: the unknowns.
-        share: of the variance of the energy change that they explain by themselves.
-        narrowed_by: what would tell them.
-    """
-
-    what: str
-    share: float
-    narrowed_by: str
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """What kernel-level clocks would give within a slowdown, as far as observations at auto can tell.
-
-    Attributes:
-        schema: of the document.
-        origin: always ``forecast``.
-        observed_origin: of the study's rows: measured or simulated.
-        device: that the study is of.
-        gpu: preset that gave clocks, power limit and peaks.
-        workload: that was observed.
-        knowledge: whether the GPU is taken to be like any, or about as the preset says.
-        max_slowdown: allowed to the whole iteration.
-        draws: how many GPUs were drawn.
-        auto_time_s: of an iteration, observed.
-        auto_energy_j: likewise.
-        energy_change: of a plan against auto.
-        time_change: likewise.
-        saves_share: of the draws in which a plan saves anything (more than 0.01 %).
-        unknowns: where the width comes from, the most important first.
-        notes: what a reader should know.
-        kernels: in order of execution.
-    """
-
-    schema: str
-    origin: Origin
-    observed_origin: Origin
-    device: str
-    gpu: str
-    workload: str
-    knowledge: Knowledge
-    max_slowdown: float
-    draws: int
-    auto_time_s: float
-    auto_energy_j: float
-    energy_change: Spread
-    time_change: Spread
-    saves_share: float
-    unknowns: tuple[Unknown, ...]
-    notes: tuple[str, ...]
-    kernels: tuple[KernelForecast, ...]
 
 
 def forecast(
@@ -149,6 +52,7 @@ def forecast(
     max_slowdown: float = 0.0,
     knowledge: Knowledge = "any",
     core_step_mhz: float | None = None,
+    core_only: bool = False,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Forecast:
@@ -161,6 +65,7 @@ def forecast(
         max_slowdown: allowed to the whole iteration, at least 0.
         knowledge: whether voltage, power and memory of the GPU are like any GPU's, or about as ``gpu`` says.
         core_step_mhz: between the core clocks to choose from; ``None`` for about 32 of them.
+        core_only: leave the memory clock alone, as where it cannot be set or not from kernel to kernel.
         draws: how many GPUs to draw, at least 40.
         seed: of the draws.
 
@@ -169,13 +74,15 @@ def forecast(
         StudyError: the study cannot be read.
     """
     if not (math.isfinite(max_slowdown) and max_slowdown >= 0.0):
-        raise BadInputError(f"--max-slowdown {max_slowdown:g}: a forecast needs a number of at least 0, such as 0.02 for 2 %")
+        raise BadInputError(f"--max-slowdown {max_slowdown:g}: must be a number of at least 0, such as 0.02 for 2 %")
     if draws < _LEAST_DRAWS:
         raise BadInputError(f"--draws {draws}: must be at least {_LEAST_DRAWS}")
     if knowledge not in KNOWLEDGES:
         raise BadInputError(f"--knowledge {knowledge}: choose one of {', '.join(KNOWLEDGES)}")
     observed, preset, notes = observe(study, workload, gpu)
-    offered = choices(preset, core_step_mhz)
+    offered = choices(preset, core_step_mhz, core_only=core_only)
+    if not core_only and preset.switching.memory_s >= _SLOW_SWITCH_S:
+        notes = (*notes, f"{preset.name} takes its memory clock over only when set up anew: compare with --core-only")
     highest = max(preset.clocks.boost_mhz, float(np.nanmax(np.append(observed.core_mhz, 0.0))))
     drawn = list(draw_gpus(preset, observed.bounds(highest), knowledge, draws, seed))
     plans = [_plan(observed, offered, each, max_slowdown) for each in drawn]
@@ -192,6 +99,7 @@ def forecast(
         workload=observed.workload,
         knowledge=knowledge,
         max_slowdown=max_slowdown,
+        core_only=core_only,
         draws=draws,
         auto_time_s=auto_time,
         auto_energy_j=auto_energy,
@@ -229,6 +137,8 @@ def _plan(observed: Observed, offered: Choices, gpu: GpuDraw, max_slowdown: floa
 def best_options(time_s: FloatArray, energy_j: FloatArray, counts: list[int], max_slowdown: float) -> NDArray[np.intp]:
     """The option of each kernel in the plan of least energy within a slowdown, global scope.
 
+    Times that differ from auto's by less than a millionth count as auto's.
+
     Args:
         time_s: of one call, shape (kernels, options); option 0 is auto.
         energy_j: same shape.
@@ -236,8 +146,10 @@ def best_options(time_s: FloatArray, energy_j: FloatArray, counts: list[int], ma
         max_slowdown: allowed to the sum.
     """
     count = np.array(counts, dtype=float)[:, None]
+    auto_s = time_s[:, :1]
+    time_s = np.where(np.abs(time_s / auto_s - 1.0) < _SAME_TIME, auto_s, time_s)
     groups = Groups((time_s * count).ravel(), (energy_j * count).ravel(), np.arange(len(time_s) + 1) * time_s.shape[1])
-    auto = exact_sum((1, value) for value in (time_s[:, :1] * count).ravel().tolist())
+    auto = exact_sum((1, value) for value in (auto_s * count).ravel().tolist())
     found = Knapsack(groups).least_energy(auto * (1 + Fraction(max_slowdown)), _GAP)
     return np.asarray(found.options - groups.start[:-1], dtype=np.intp)
 
@@ -291,5 +203,5 @@ def _unknowns(drawn: list[GpuDraw], change: FloatArray) -> tuple[Unknown, ...]:
 
 
 def _ranks(values: FloatArray) -> FloatArray:
-    ranks = np.argsort(np.argsort(values)).astype(float)
-    return ranks - ranks.mean()
+    ranks = np.argsort(np.argsort(values)).astype(np.float64)
+    return np.asarray(ranks - ranks.mean(), dtype=np.float64)

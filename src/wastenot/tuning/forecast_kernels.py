@@ -17,9 +17,11 @@ from wastenot.tuning.forecast_observed import Observed
 from wastenot.tuning.forecast_prior import GpuDraw
 
 _SAME_OPERATION = 0.8  # correlation of what is drawn for kernels of one operation
-_BISECTIONS = 18
+_BISECTIONS = 32
 _KEPT_FOR_WORK = 0.03  # least share of power that instructions take: no kernel is memory traffic alone
-_WIDEST_FIXED = 0.97  # most of a call's time that launch and tail may be
+_WIDEST_FIXED = 0.97  # most of a call's time that follows no clock
+_DOUBT_AT_KNOWN_CLOCK = 0.4  # what auto costs beyond locked clocks, where its clock is known and so only its swing is not
+_UNSCALED_BY_FORMULA = 0.2  # of that share, for large kernels of LLMs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,13 +39,14 @@ class Choices:
     memory_mhz: FloatArray
 
 
-def choices(preset: Preset, core_step_mhz: float | None = None, clocks: int = 32) -> Choices:
+def choices(preset: Preset, core_step_mhz: float | None = None, *, core_only: bool = False, clocks: int = 32) -> Choices:
     """A grid of the clocks of a GPU.
 
     Args:
         preset: the GPU.
         core_step_mhz: between core clocks, from the highest down; ``None`` for about ``clocks`` of them.
-        clocks: see there.
+        core_only: leave the memory clock at its highest.
+        clocks: see above.
 
     Raises:
         BadInputError: the step is not positive.
@@ -53,13 +56,12 @@ def choices(preset: Preset, core_step_mhz: float | None = None, clocks: int = 32
     if core_step_mhz is None:
         steps = max(1, round((cores[-1] - cores[0]) / table.core_step_mhz / clocks))
         core_step_mhz = steps * table.core_step_mhz
-    asked = Grid(core_step_mhz).settings(dict.fromkeys(table.memory_mhz, tuple(cores)))
+    memories = table.memory_mhz[-1:] if core_only else table.memory_mhz
+    asked = Grid(core_step_mhz).settings(dict.fromkeys(memories, tuple(cores)))
     found = []
     for setting in sorted(asked, key=lambda each: (each.memory_mhz or 0.0, each.core_mhz or 0.0)):
         assert setting.core_mhz is not None and setting.memory_mhz is not None
-        moved = any(
-            setting.memory_mhz == pair.memory_mhz and setting.core_mhz > pair.core_above_mhz for pair in table.moved
-        )
+        moved = any(setting.memory_mhz == pair.memory_mhz and setting.core_mhz > pair.core_above_mhz for pair in table.moved)
         if not moved:  # what arrives as another setting is that other one
             found.append(setting)
     core = np.array([setting.core_mhz for setting in found], dtype=float)
@@ -69,7 +71,7 @@ def choices(preset: Preset, core_step_mhz: float | None = None, clocks: int = 32
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DrawnKernels:
-    """Kernels that cost at auto what was observed.
+    """Kernels that cost at auto's clocks what was observed, less what the driver's own clocks cost.
 
     Attributes:
         parameters: arrays of shape (kernels, 1).
@@ -85,16 +87,26 @@ class DrawnKernels:
 
 
 def draw_kernels(observed: Observed, gpu: GpuDraw) -> DrawnKernels:
-    """Draw what is not known of the kernels, given a GPU and what was observed."""
+    """Draw what is not known of the kernels, given a GPU and what was observed.
+
+    What they would cost with the clocks of auto locked is drawn first: the driver's own clocks may cost more.
+    """
     rng = np.random.default_rng(gpu.seed)
     device, numbers = gpu.device, gpu.numbers
     core_mhz = _clocks_at_auto(observed, device, rng)
     x = model.core_ratio(device, core_mhz)
     count = len(observed.time_s)
-    core, memory, latency, traffic = _limits(observed, gpu, rng)
-    fixed_s = np.minimum(numbers["fixed_s"], _WIDEST_FIXED * observed.time_s)
+    doubt = np.where(np.isnan(observed.core_mhz), 1.0, _DOUBT_AT_KNOWN_CLOCK) * (numbers["auto_costs"] > 0.0)
+    lost_time, lost_power = (
+        1.0 - numbers[name] * doubt * 2.0 * _alike(observed, rng) for name in ("auto_time", "auto_power")
+    )
+    locked = replace(observed, time_s=observed.time_s * lost_time, power_w=observed.power_w * lost_power)
+    core, memory, latency, traffic = _limits(locked, gpu, rng)
+    unscaled = numbers["unscaled"] * np.where(np.isfinite(observed.arithmetic), _UNSCALED_BY_FORMULA, 1.0)
+    unscaled = unscaled * _alike(observed, rng) ** 1.5 + numbers["fixed_s"] / locked.time_s
+    fixed_s = np.minimum(unscaled, _WIDEST_FIXED) * locked.time_s
     together = model.smooth_maximum(device.overlap_exponent, core, memory, latency)
-    scale = (observed.time_s - fixed_s) / together
+    scale = (locked.time_s - fixed_s) / together
     slower = device.reference_memory_mhz / observed.memory_mhz
     dram = slower * model.by_memory_state(device, observed.memory_mhz, device.bandwidth_factor)
     byte_time = model.smooth_maximum(device.core_bandwidth_sharpness, dram, device.core_bandwidth / x)
@@ -109,9 +121,9 @@ def draw_kernels(observed: Observed, gpu: GpuDraw) -> DrawnKernels:
         work_j=0.0,
         memory_j=0.0,
     )
-    kernels = _with_power(observed, gpu, time_only, core_mhz, traffic, rng)
+    kernels = _with_power(locked, gpu, time_only, core_mhz, traffic, rng)
     columns = {name: np.asarray(getattr(kernels, name))[:, None] for name in KernelParameters.__slots__}
-    limit = np.where(observed.held, observed.power_w, np.maximum(observed.power_limit_w, observed.power_w))
+    limit = np.where(observed.held, locked.power_w, np.maximum(observed.power_limit_w, observed.power_w))
     ceiling = np.where(observed.held, device.reference_core_mhz, core_mhz)
     return DrawnKernels(KernelParameters(**columns), core_mhz, limit, ceiling)
 
@@ -137,7 +149,7 @@ def _limits(
     traffic = np.clip(np.where(known, observed.traffic, 0.0) * again / numbers["reached_bandwidth"], 0.0, 1.0)
     arithmetic = np.clip(np.where(known, observed.arithmetic, 0.0) / numbers["reached_flops"], 0.0, 1.0)
     seen = _traffic_from_power(observed)
-    traffic = np.where(known | np.isnan(seen), traffic, np.clip(seen / numbers["reached_bandwidth"], 0.0, 1.0))
+    traffic = np.where(known | np.isnan(seen), traffic, seen * numbers["reached_bandwidth"])
     told = known | np.isfinite(seen)
     beside = numbers["beside"]
     core = arithmetic + (1.0 - arithmetic) * _alike(observed, rng) ** beside

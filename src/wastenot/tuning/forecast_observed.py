@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wastenot.devices.simulated.preset import Preset, find_preset, preset_names
-from wastenot.errors import BadInputError
+from wastenot.errors import BadInputError, StudyError
 from wastenot.frontier.points import FloatArray
 from wastenot.measurement.tasks import units_of_sweep
 from wastenot.origin import Origin
 from wastenot.study.store import Study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.tuning.forecast_prior import Bounds
-from wastenot.workloads.bound import DTYPE_BYTES, GPUS, find_roofline
+from wastenot.workloads.bound import GPUS, find_roofline
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.shape import parse_name
 
 _HELD = 0.5  # share of the time in which a limit held the clocks, from which on they count as held
 _AT_LIMIT = 0.975  # of the power limit, where nothing else tells
 _CAPPED_FOR_LIMIT = 3  # kernels that must agree before their power is taken for the limit
-_VENDOR_WORDS = frozenset(("nvidia", "geforce", "tesla", "quadro", "(pcie)", "(sxm2)"))
+_FAMILY_WORDS = frozenset(("nvidia", "geforce", "tesla", "quadro", "rtx", "pcie", "sxm2"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +44,7 @@ class Observed:
         held: whether the power limit holds the clock down.
         arithmetic: time that its FLOPs need at the datasheet's peak and the clock in effect, as a share of its time.
         traffic: the same of its bytes and the bandwidth.
+        power_limit_w: in force.
     """
 
     workload: str
@@ -86,8 +88,8 @@ def choose_gpu(label: str, name: str | None) -> Preset:
     if label.removeprefix("sim:") in preset_names():
         return find_preset(label.removeprefix("sim:"))
     presets = [find_preset(known) for known in preset_names()]
-    said = set(label.lower().split())
-    fitting = [preset for preset in presets if set(preset.model.lower().split()) - _VENDOR_WORDS <= said]
+    said = _words(label)
+    fitting = [preset for preset in presets if _words(preset.model) - _FAMILY_WORDS <= said]
     if not fitting:
         known = ", ".join(f"{preset.name} ({preset.model})" for preset in presets)
         raise BadInputError(
@@ -95,6 +97,10 @@ def choose_gpu(label: str, name: str | None) -> Preset:
             f"--gpu NAME|FILE.toml. There are: {known}"
         )
     return max(fitting, key=lambda preset: len(preset.model))
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall("[a-z0-9]+", text.lower()))
 
 
 def observe(study: Study, workload: str | None, preset: Preset | None = None) -> tuple[Observed, Preset, tuple[str, ...]]:
@@ -112,15 +118,12 @@ def observe(study: Study, workload: str | None, preset: Preset | None = None) ->
         BadInputError: a kernel has no row at auto, or the GPU is not known.
         StudyError: the study cannot be read.
     """
-    sweep = study.read(workload)
+    sweep = _read(study, workload)
     gpu = choose_gpu(sweep.device, None) if preset is None else preset
     auto = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
     without = sorted(set(range(len(sweep.kernels))) - set(sweep.kernel_index[auto].tolist()))
     if without:
-        raise BadInputError(
-            f"{study}: workload '{sweep.workload}': kernel '{sweep.kernels[without[0]].name}' has no row at auto; "
-            "measure it at the driver's own clocks: wastenot sweep --clocks auto"
-        )
+        raise BadInputError(_no_auto(study, sweep.kernels[without[0]].name))
     place = sweep.kernel_index[auto]
     time, energy = _means(place, sweep.time_s[auto]), _means(place, sweep.energy_j[auto])
     core, memory = _means(place, sweep.effective_core_mhz[auto]), _means(place, sweep.effective_memory_mhz[auto])
@@ -148,6 +151,26 @@ def observe(study: Study, workload: str | None, preset: Preset | None = None) ->
         held=np.asarray(held, dtype=np.bool_), arithmetic=arithmetic, traffic=traffic, power_limit_w=float(limit),
     )  # fmt: skip
     return observed, gpu, tuple(notes)
+
+
+def _read(study: Study, workload: str | None) -> Sweep:
+    """The workload; where what was measured of it lacks auto, says so."""
+    try:
+        return study.read(workload)
+    except StudyError as error:
+        trials = study.trials(workload)
+        at_auto = {trial.kernel for trial in trials if trial.setting.is_auto}
+        without = next((trial.kernel for trial in trials if trial.kernel not in at_auto), None)
+        if without is None:
+            raise
+        raise BadInputError(_no_auto(study, without)) from error
+
+
+def _no_auto(study: Study, kernel: str) -> str:
+    return (
+        f"{study}: kernel '{kernel}' has no row at auto, and a forecast uses no other; "
+        "measure it at the driver's own clocks: wastenot sweep --clocks auto"
+    )
 
 
 def _means(place: NDArray[np.int64], values: FloatArray) -> FloatArray:
@@ -193,10 +216,8 @@ def _peak(gpu: Preset, spec: KernelSpec, workload: str) -> float:
     if gpu.name in GPUS:
         dtype = "fp32"
         if matrix and spec.bytes_moved > 0:
-            _, shape = parse_name(workload)
-            dtype = shape.dtype
-        if dtype in DTYPE_BYTES:
-            return find_roofline(gpu.name, dtype).peak_flops
+            dtype = parse_name(workload)[1].dtype
+        return find_roofline(gpu.name, dtype).peak_flops
     if gpu.ops:
         return gpu.ops.get("gemm" if matrix else "default", gpu.ops["default"]).flops_per_s
     return float("inf")

@@ -22,7 +22,7 @@ Knowledge = Literal["any", "preset"]
 
 KNOWLEDGES: tuple[Knowledge, ...] = get_args(Knowledge)
 
-Group = Literal["voltage", "power", "memory power", "time"]
+Group = Literal["voltage", "power", "memory power", "time", "auto"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 
 _VOLTAGE_POINTS = 9
@@ -66,27 +66,32 @@ RANGES: dict[str, Range] = {
     "rise": Range("voltage", 0.15, 0.65, False, 0.20, "highest over lowest voltage 1.2 to 1.6 in fits of V100, RTX cards"),
     "bend": Range("voltage", 1.0, 2.2, False, 0.10, "linear on V100 and RTX A4000, bent upwards on the RTX 3080 Ti"),
     # Power, as shares of the power limit.
-    "base": Range("power", 0.06, 0.30, False, 0.15, _CARDS),
+    "base": Range("power", 0.06, 0.34, False, 0.15, _CARDS),
     "leakage": Range("power", 0.002, 0.03, True, 0.5, _CARDS),
     "clock": Range("power", 0.015, 0.08, True, 0.4, _CARDS),
     # Memory.
-    "memory_full": Range("memory power", 0.10, 0.38, False, 0.2, "18 % (H200, measured), 27 and 30 % (fitted) at full bandwidth"),
+    "memory_full": Range("memory power", 0.10, 0.38, False, 0.2, "at full bandwidth: 18 % (H200), 24 to 30 % fitted"),
     "memory_idle": Range("memory power", 0.8, 1.0, False, 0.1, "of the least memory power recorded; the rest is traffic"),
-    "state_base": Range("memory power", 0.3, 0.8, False, 0.1, "part of base power that goes with the memory clock: 0.57 to 0.69"),
+    "state_base": Range("memory power", 0.3, 0.8, False, 0.1, "part of base power that follows its clock: 0.6 to 0.7"),
     "state_byte": Range("memory power", 0.85, 1.15, False, 0.1, "energy per byte in the next lower state: 0.92 to 0.97"),
-    "state_time": Range("time", 0.93, 1.10, False, 0.03, "time per byte beyond the clock's in the next lower state: 0.96, 0.97"),
+    "state_time": Range("time", 0.93, 1.10, False, 0.03, "time per byte beyond the clock's in the next lower state: 0.96"),
     # Time.
     "core_bandwidth": Range("time", 0.15, 0.85, False, 0.15, "0.20 (RTX 3080 Ti) to 0.66 (V100)"),
-    "sharpness": Range("time", 8.0, 50.0, True, 0.2, "10 to 51"),
-    "overlap": Range("time", 8.0, 22.0, True, 0.15, "13.8 and 14.7 fitted; a sum of powers, 1 is no overlap"),
-    "reached_bandwidth": Range("time", 0.82, 0.97, False, 0.04, "of the datasheet's, where bandwidth bounds; 0.92 on our H200"),
-    "reached_flops": Range("time", 0.72, 0.98, False, 0.06, "of the datasheet's, where arithmetic bounds; 0.93 on our H200"),
-    "reread": Range("time", 1.0, 4.0, True, 0.3, "bytes that a GEMM reads again with a small cache; 1 on our H200"),
+    "sharpness": Range("time", 8.0, 50.0, True, 0.2, "10 to 51 fitted"),
+    "overlap": Range("time", 8.0, 22.0, True, 0.15, "11 to 17 fitted; 1 is no overlap"),
+    "reached_bandwidth": Range("time", 0.82, 0.97, False, 0.04, "of the datasheet's, where it bounds; 0.92 on an H200"),
+    "reached_flops": Range("time", 0.72, 0.98, False, 0.06, "of the datasheet's, where arithmetic bounds; 0.93 on an H200"),
+    "reread": Range("time", 1.0, 4.0, True, 0.3, "bytes that a GEMM reads again with a small cache; 1 on an H200"),
     "core_bound": Range("time", 0.1, 0.9, False, 0.3, "odds that neither FLOPs nor bytes tell what bounds; " + _KERNELS),
     "latency_bound": Range("time", 0.02, 0.4, False, 0.3, _KERNELS),
     "beside": Range("time", 0.4, 4.0, True, 0.3, "how near the limits that do not bound come; " + _KERNELS),
     "latency_core": Range("time", 0.2, 0.9, False, 0.2, "part of a chain of accesses that the core clock sets; " + _KERNELS),
+    "unscaled": Range("time", 0.0, 0.9, False, 0.5, "time that follows no clock: up to 0.9 in fits of short kernels"),
     "fixed_s": Range("time", 1e-6, 4e-6, True, 0.3, "launch and tail of a call, some microseconds"),
+    # What the driver's own clocks cost beyond the same ones locked: nothing in half of the draws.
+    "auto_costs": Range("auto", -1.0, 1.0, False, 0.0, "whether they do, where above 0; no study of two cards tells"),
+    "auto_time": Range("auto", 0.0, 0.03, False, 0.0, "1.6 % in the one sweep that tells (RTX 3080 Ti), doubled"),
+    "auto_power": Range("auto", 0.0, 0.08, False, 0.0, "4 % in that sweep, doubled; a clock that swings by 5 % costs 1 %"),
 }  # fmt: skip
 
 
@@ -148,6 +153,7 @@ def _centres(preset: Preset) -> dict[str, float]:
     """A preset's own values of what it says about a GPU; what it says about kernels is left to the ranges."""
     own, limit = preset.parameters, preset.parameters.power_limit_w or preset.power_limits_w[1]
     found = {
+        "knee": 1.0,  # factors here: of the curve's clocks, and of its rise above 1
         "rise": 1.0,
         "base": own.base_w[-1] / limit,
         "leakage": own.leakage_w / limit,
@@ -166,9 +172,7 @@ def _device(preset: Preset, bounds: Bounds, numbers: dict[str, float], knowledge
     own, clocks = preset.parameters, preset.clocks
     highest, lowest = bounds.highest_mhz, clocks.core_from_mhz
     if knowledge == "preset":
-        stretch = numbers["knee"] / 0.625  # the middle of the range: the curve's clocks are off by a few per cent
-        stretch = 1.0 + 0.25 * (stretch - 1.0)
-        at = tuple(clock * stretch for clock in own.voltage_clocks_mhz)
+        at = tuple(clock * numbers["knee"] for clock in own.voltage_clocks_mhz)
         voltage = tuple(1.0 + (ratio - 1.0) * numbers["rise"] for ratio in own.voltage_ratio)
     else:
         knee = max(numbers["knee"] * highest, lowest * 1.01)

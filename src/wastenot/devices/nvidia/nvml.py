@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -110,13 +111,19 @@ class Nvml:
 
     def field(self, handle: object, field: int, scope: int = 0) -> float | None:
         """The value of one field; ``None`` where the GPU does not tell it."""
-        found = self.try_call("nvmlDeviceGetFieldValues", handle, [(field, scope)])
-        if not found or found[0].nvmlReturn != 0:
-            return None
-        value = found[0].value
-        kinds = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-        kind = found[0].valueType
-        return float(getattr(value, kinds[kind])) if 0 <= kind < len(kinds) else None
+        return self.fields(handle, [field], scope)[0]
+
+    def fields(self, handle: object, wanted: Sequence[int], scope: int = 0) -> tuple[float | None, ...]:
+        """Values of several fields, asked for together; ``None`` for each that the GPU does not tell."""
+        found = self.try_call("nvmlDeviceGetFieldValues", handle, [(field, scope) for field in wanted])
+        return (None,) * len(wanted) if found is None else tuple(map(_value_of, found))
+
+
+def _value_of(field: Any) -> float | None:
+    kinds = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+    if field.nvmlReturn != 0 or not 0 <= field.valueType < len(kinds):
+        return None
+    return float(getattr(field.value, kinds[field.valueType]))
 
 
 def text_of(value: str | bytes) -> str:

@@ -64,8 +64,7 @@ class NvidiaSensors:
 
     def throttled_s(self) -> float | None:
         """For how long power or heat have held clocks down, all reasons added; ``None`` where no counter is told."""
-        told = [self._nvml.field(self._handle, field) for field in self._held_down]
-        known = [value for value in told if value is not None]
+        known = [value for value in self._nvml.fields(self._handle, self._held_down) if value is not None]
         return 1e-9 * sum(known) if known else None
 
     def processes(self) -> int | None:

@@ -1,0 +1,192 @@
+"""``wastenot monitor`` as a user runs it, on simulated GPUs and on the stand-in for NVML."""
+
+import csv
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+
+from tests.stand_in.fixtures import start_stand_in
+
+SIM = "sim:h200"
+ON = ("--device", SIM, "--")
+CATCHES = """
+import signal, sys, time
+def caught(number, _):
+    print("caught", number, flush=True)
+    sys.exit(7)
+signal.signal(signal.SIGTERM, caught)
+signal.signal(signal.SIGINT, caught)
+print("ready", flush=True)
+time.sleep(30)
+"""
+
+
+def python(code):
+    return (sys.executable, "-c", code)
+
+
+def test_the_program_has_its_streams_and_its_exit_code(wastenot):
+    ran = wastenot("monitor", *ON, *python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"))
+    assert ran.code == 3
+    assert ran.out == "out\n"
+    assert ran.err.startswith("err\n")
+    for part in ("J ±", "kWh", "USD at 0.15 USD", "NVIDIA H200", "mean power", "(simulated)", "throttled"):
+        assert part in ran.err, part
+
+
+def test_it_reads_what_is_typed(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "wastenot", "monitor", *ON, *python("print(input()[::-1])")],
+        input="abc\n", capture_output=True, text=True, check=False, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert done.stdout == "cba\n"
+
+
+def test_energy_is_that_of_the_time(wastenot):
+    ran = wastenot(
+        "monitor", "--json", "--price-per-kwh", "0.3", "--currency", "EUR", *ON, *python("import time; time.sleep(2)")
+    )
+    found = json.loads(ran.out)
+    assert found["schema"] == "wastenot.monitor/1" and found["exit_code"] == 0 and found["origin"] == "simulated"
+    assert found["command"][0] == sys.executable
+    assert 2.0 <= found["time_s"] < 4.0
+    assert abs(found["energy_j"] - 77.0 * found["time_s"]) < 5.0 * found["energy_se_j"] + 0.03 * found["energy_j"]
+    assert 0.0 < found["energy_se_j"] < 0.1 * found["energy_j"]
+    assert found["price"] == {"per_kwh": 0.3, "currency": "EUR", "cost": pytest.approx(found["energy_j"] / 3.6e6 * 0.3)}
+    assert found["memory_energy_j"] is None
+    [gpu] = found["gpus"]
+    assert gpu["device"] == SIM and gpu["energy_j"] == found["energy_j"]
+
+
+def test_json_has_stdout_to_itself(wastenot):
+    ran = wastenot("monitor", "--json", *ON, *python("print('mine')"))
+    assert json.loads(ran.out)["exit_code"] == 0
+    assert ran.err == "mine\n"
+
+
+def test_two_devices_and_a_csv(wastenot):
+    ran = wastenot("monitor", "--device", f"{SIM},sim:v100", "--csv", "log.csv", "--interval", "0.4",
+                   "--", *python("import time; time.sleep(2)"))  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert "sim:v100 (" in ran.err and f"{SIM} (" in ran.err
+    with (wastenot.folder / "log.csv").open() as table:
+        rows = list(csv.DictReader(table))
+    assert len(rows) >= 6 and {row["device"] for row in rows} == {SIM, "sim:v100"}
+    for name, power in ((SIM, 77.0), ("sim:v100", 33.0)):
+        own = [row for row in rows if row["device"] == name]
+        assert [float(row["time_s"]) for row in own] == sorted(float(row["time_s"]) for row in own)
+        assert [float(row["energy_j"]) for row in own] == sorted(float(row["energy_j"]) for row in own)
+        assert all(float(row["power_w"]) == pytest.approx(power, rel=0.2) for row in own[1:])
+        assert own[0]["core_mhz"] == ""  # an idle simulated GPU tells no clocks
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_are_passed_on_and_the_result_is_still_told(number, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wastenot", "monitor", "--json", *ON, *python(CATCHES)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, start_new_session=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    assert process.stderr.readline() == "ready\n"
+    time.sleep(0.3)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 7 and f"caught {number}" in err
+    assert json.loads(out)["exit_code"] == 7 and json.loads(out)["energy_j"] > 0.0
+
+
+def test_a_program_that_a_signal_ends_is_told_as_shells_do(wastenot):
+    assert wastenot("monitor", *ON, *python("import os; os.kill(os.getpid(), 9)")).code == 128 + 9
+
+
+def in_terminal(*arguments, rows=24, keys=None):
+    """Run it in a terminal of its own; returns what was shown, and the exit code."""
+    child, screen = pty.fork()
+    if child == 0:
+        os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+        os.execv(sys.executable, [sys.executable, "-m", "wastenot", *arguments])
+    fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", rows, 100, 0, 0))
+    shown = b""
+    while True:
+        try:
+            part = os.read(screen, 4096)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+        if keys and b"ready" in shown:
+            time.sleep(0.5)
+            os.write(screen, keys)
+            keys = None
+    return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+SLOWLY = "import time\nfor i in range(5): print('step', i, flush=True); time.sleep(0.4)"
+
+
+def test_in_a_terminal_lines_stay_at_the_bottom_and_go():
+    shown, code = in_terminal("monitor", "--interval", "0.3", *ON, *python(SLOWLY))
+    assert code == 0
+    assert "\x1b[1;23r" in shown  # one row is kept from the program
+    live = [part for part in shown.split("\x1b[24;1H") if "J in" in part]
+    assert len(live) >= 3 and all(SIM in part for part in live)
+    assert shown.rindex("\x1b[r") > shown.rindex("J in")  # given back before the summary
+    assert "J ±" in shown[shown.rindex("\x1b[r") :]
+
+
+@pytest.mark.parametrize("arguments", [("--quiet",), ()])
+def test_nothing_live_where_it_is_not_wanted_or_has_no_room(arguments):
+    shown, code = in_terminal("monitor", *arguments, "--interval", "0.3", *ON, *python(SLOWLY), rows=24 if arguments else 4)
+    assert code == 0 and "J in" not in shown and "J ±" in shown
+
+
+def test_ctrl_c_reaches_the_program_once():
+    shown, code = in_terminal("monitor", *ON, *python(CATCHES), keys=b"\x03")
+    assert code == 7
+    assert shown.count("caught 2") == 1 and "J ±" in shown
+
+
+def test_bad_input_is_one_line_before_anything_runs(wastenot):
+    touch = python("open('ran', 'w')")
+    assert "cannot be run" in wastenot.refuse("monitor", *ON, "no-such-program")
+    assert "interval" in wastenot.refuse("monitor", "--interval", "0", *ON, *touch)
+    assert "there is no kind" in wastenot.refuse("monitor", "--device", "tpu:0", "--", *touch)
+    assert "--csv" in wastenot.refuse("monitor", "--csv", "no/such/folder.csv", *ON, *touch)
+    assert "price" in wastenot.refuse("monitor", "--price-per-kwh", "-1", *ON, *touch)
+    assert "COMMAND" in wastenot.refuse("monitor", "--device", SIM)
+    assert not (wastenot.folder / "ran").exists()
+
+
+def test_without_a_gpu_that_may_be_used_it_says_so_and_starts_nothing(wastenot):
+    hidden = {"CUDA_VISIBLE_DEVICES": ""}
+    ran = wastenot("monitor", "--", *python("open('ran', 'w')"), **hidden)
+    assert (ran.code, ran.out) == (2, "") and ran.err.count("\n") == 1 and ran.err.startswith("error: ")
+    assert not (wastenot.folder / "ran").exists()
+
+
+def test_on_the_stand_in_for_nvml_all_gpus_are_measured(wastenot):
+    with start_stand_in("h200", gpus=2, wall=True) as stand_in:
+        environment = {key: value for key, value in stand_in.environment().items() if os.environ.get(key) != value}
+        environment["CUDA_VISIBLE_DEVICES"] = "1,0"
+        done = subprocess.run(
+            [sys.executable, "-m", "wastenot", "monitor", "--json", "--", *python("import time; time.sleep(2)")],
+            env=os.environ | environment, capture_output=True, text=True, check=False, cwd=wastenot.folder,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [gpu["device"] for gpu in found["gpus"]] == ["nvidia:1", "nvidia:0"]
+    assert found["origin"] == "measured"  # as far as the program can know
+    for gpu in found["gpus"]:
+        assert gpu["energy_j"] == pytest.approx(78.0 * gpu["time_s"], rel=0.1)
+        assert gpu["memory_energy_j"] is not None and gpu["core_mhz"] is not None

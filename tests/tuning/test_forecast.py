@@ -1,0 +1,370 @@
+"""Forecasts from auto alone: that they hold the truth, give back what was observed, and say what they are."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import typer
+
+from benchmarks.bench_forecast import auto_rows, auto_study, holds, true_changes
+from wastenot.cli.forecast_verb import forecast as verb
+from wastenot.devices.open import open_device
+from wastenot.devices.protocol import Task
+from wastenot.devices.simulated import model
+from wastenot.devices.simulated.preset import find_preset
+from wastenot.devices.simulated.preset_writer import preset_toml
+from wastenot.errors import BadInputError, StudyError
+from wastenot.frontier.exact import exact_sum
+from wastenot.measurement.tasks import find_units, units_by_name
+from wastenot.setting import AUTO, Setting
+from wastenot.study.recorder import Trial
+from wastenot.study.store import open_study
+from wastenot.study.sweep import Kernel
+from wastenot.study.sweep_file import read_sweep
+from wastenot.tuning.forecast import best_options, forecast
+from wastenot.tuning.forecast_kernels import choices, costs, draw_kernels
+from wastenot.tuning.forecast_observed import choose_gpu, observe
+from wastenot.tuning.forecast_prior import RANGES, draw_gpus
+
+FEW = 60
+
+
+@pytest.fixture(scope="module")
+def h200(tmp_path_factory):
+    return auto_study("h200", "gpt3-small", 3, tmp_path_factory.mktemp("auto") / "h200.db")
+
+
+@pytest.fixture(scope="module")
+def found(h200):
+    return forecast(h200, draws=FEW)
+
+
+def width(forecast_):
+    return forecast_.energy_change.central_95[1] - forecast_.energy_change.central_95[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("knowledge", ["any", "preset"])
+def test_the_interval_holds_the_truth_of_every_preset(tmp_path, knowledge):
+    """In at least nine cases of ten, and no wider than 25 points."""
+    held = []
+    for preset in ("rtx-3080-ti", "rtx-a4000", "h200", "v100"):
+        for workload, core_only in (("gpt3-xl", False), ("llama-1b", True)):
+            study = auto_study(preset, workload, 5, tmp_path / f"{preset}-{workload}.db")
+            changes = true_changes(preset, workload, (0.0, 0.02), core_only=core_only)
+            for bound, change in zip((0.0, 0.02), changes, strict=True):
+                made = forecast(study, max_slowdown=bound, knowledge=knowledge, core_only=core_only, seed=5)
+                held.append(holds(made.energy_change.central_95, change))
+                assert width(made) < 0.25
+    assert np.mean(held) >= 0.9, held
+
+
+@pytest.mark.parametrize("bound", [0.0, 0.05])
+def test_the_interval_holds_the_truth(h200, bound):
+    (change,) = true_changes("h200", "gpt3-small", (bound,))
+    made = forecast(h200, max_slowdown=bound, draws=FEW)
+    low, high = made.energy_change.central_95
+    assert low <= change <= high and high - low < 0.25
+    assert made.time_change.central_95[1] <= bound + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("file", "gpu", "changes"),
+    [
+        ("rtx3080ti-polybench/sweep-share.csv", "RTX 3080 Ti", {0.0: -0.2524, 0.02: -0.2941, 0.1: -0.3795}),
+        ("rtx3080ti-polybench/sweep.csv", "RTX 3080 Ti", {0.0: -0.0878, 0.02: -0.1480, 0.1: -0.1627}),
+        ("gpu-dvfs/v100.csv", "Tesla V100-PCIE-16GB", {0.0: -0.0218, 0.02: -0.0642}),
+    ],
+)
+def test_measured_sweeps_of_which_it_sees_auto_alone(shared_data, tmp_path, file, gpu, changes):
+    """The best of the whole sweep is in the interval, though neither FLOPs nor clocks in effect are known."""
+    study = open_study(tmp_path / "auto.db", create=True)
+    study.add(auto_rows(read_sweep(shared_data / file), gpu), source=file)
+    for bound, change in changes.items():
+        made = forecast(study, max_slowdown=bound)
+        assert holds(made.energy_change.central_95, change), (bound, made.energy_change)
+        assert any("FLOPs and bytes" in note for note in made.notes)
+        assert any("clocks in effect are not recorded" in note for note in made.notes)
+        assert made.observed_origin == "measured" and made.origin == "forecast"
+
+
+def test_what_was_observed_comes_out_exactly(h200):
+    """Every draw gives back the time and power of each kernel at its clock, and holds back those that the limit held."""
+    observed, gpu, _ = observe(h200, None)
+    assert 20 < observed.held.sum() < len(observed.held)
+    offered = choices(gpu)
+    exact = 0
+    for draw in draw_gpus(gpu, observed.bounds(1980.0), "any", 40, 0):
+        kernels = draw_kernels(observed, draw)
+        memory = observed.memory_mhz[:, None]
+        time = model.time_s(draw.device, kernels.parameters, kernels.core_mhz[:, None], memory)[:, 0]
+        power = model.demanded_power_w(draw.device, kernels.parameters, kernels.core_mhz[:, None], memory)[:, 0]
+        for value in vars_of(kernels.parameters):
+            assert (value >= 0.0).all()
+        if draw.numbers["auto_costs"] <= 0.0:
+            exact += 1
+            assert time == pytest.approx(observed.time_s, rel=1e-9)
+            assert power == pytest.approx(observed.power_w, rel=1e-9)
+        else:
+            assert (time <= observed.time_s * (1 + 1e-9)).all() and (power <= observed.power_w * (1 + 1e-9)).all()
+            assert (time >= 0.9 * observed.time_s).all()
+        all_time, all_energy = costs(draw.device, kernels, offered)
+        top = (offered.memory_mhz == 3201.0) & (offered.core_mhz == offered.core_mhz.max())
+        assert all_time[:, top][:, 0] == pytest.approx(time, rel=1e-5)
+        assert (all_energy / all_time <= kernels.limit_w[:, None] * (1 + 1e-6)).all()
+    assert exact == 20
+
+
+def vars_of(parameters):
+    return [getattr(parameters, name) for name in type(parameters).__slots__]
+
+
+def test_draws_fill_the_stated_ranges(h200):
+    observed, gpu, _ = observe(h200, None)
+    drawn = list(draw_gpus(gpu, observed.bounds(1980.0), "any", FEW, 0))
+    for name, stated in RANGES.items():
+        numbers = np.array([draw.numbers[name] for draw in drawn])
+        assert stated.low <= numbers.min() and numbers.max() <= stated.high
+        places = np.log(numbers / stated.low) / np.log(stated.high / stated.low) if stated.logarithmic else (
+            (numbers - stated.low) / (stated.high - stated.low)
+        )  # fmt: skip
+        assert np.sort(np.floor(places * FEW)).tolist() == list(range(FEW))  # each part of the range once
+    for draw in drawn:  # what every kernel draws at least is not more than the one that draws least
+        leakage = draw.device.leakage_w * (draw.device.voltage_ratio[-1] ** 3 - 1)
+        assert draw.device.base_w[-1] + leakage <= 0.971 * observed.power_w.min()
+
+
+def test_like_any_gpu_uses_nothing_that_the_preset_says_of_voltage_and_power(h200, found):
+    gpu = find_preset("h200")
+    other = replace(gpu.parameters, voltage_ratio=(1.0, 1.0, 1.0, 1.0, 1.0, 1.01), base_w=(10.0, 11.0), leakage_w=0.1)
+    wrong = gpu.model_copy(update={"parameters": other})
+    assert forecast(h200, gpu=wrong, draws=FEW).energy_change == found.energy_change
+    flat, steep = (forecast(h200, gpu=card, draws=FEW, knowledge="preset", max_slowdown=0.05) for card in (wrong, gpu))
+    assert steep.energy_change.median < flat.energy_change.median - 0.02
+
+
+def test_the_preset_narrows(tmp_path):
+    study = auto_study("v100", "gpt3-small", 3, tmp_path / "v100.db")
+    like_any, like_preset = (forecast(study, knowledge=known, max_slowdown=0.05) for known in ("any", "preset"))
+    assert width(like_preset) < 0.85 * width(like_any)
+    assert like_any.unknowns[0].what == "voltage" and like_any.unknowns[0].share > 0.4
+
+
+def test_a_sensor_of_memory_power_is_believed(h200, tmp_path):
+    """Told the true memory power of the simulated card, the forecast knows more, and still holds the truth."""
+    gpu, units = find_preset("h200"), find_units("gpt3-small", "sim:h200")
+    specs = {task.name: task.steps[0][0] for task in units.tasks}
+    told = open_study(tmp_path / "told.db", create=True)
+    with told.recording(units.kernels, workload="gpt3-small", device="sim:h200", origin="simulated", source="x") as recorder:
+        for trial in h200.trials():
+            spec = specs[trial.kernel]
+            byte_j = gpu.ops.get(spec.op, gpu.ops["default"]).byte_j
+            recorder.append(replace(trial, memory_power_w=100.0 + spec.bytes_moved * byte_j / trial.time_s))
+    observed, _, _ = observe(told, None)
+    for draw in draw_gpus(gpu, observed.bounds(1980.0), "any", 40, 0):
+        if draw.numbers["auto_costs"] <= 0.0:
+            memory_w = np.asarray(draw_kernels(observed, draw).parameters.memory_j)[:, 0] / observed.time_s
+            idle_w = draw.numbers["memory_idle"] * observed.memory_power_w.min()
+            assert (memory_w <= observed.memory_power_w - idle_w + 1e-9).all()
+            large = np.array([kernel.name.endswith("gemm") for kernel in units.kernels])
+            assert memory_w[large] == pytest.approx((observed.memory_power_w - idle_w)[large], rel=0.2)
+    (change,) = true_changes("h200", "gpt3-small", (0.05,))
+    before, after = forecast(h200, max_slowdown=0.05), forecast(told, max_slowdown=0.05)
+    assert holds(after.energy_change.central_95, change)
+    share_before, share_after = (
+        next(unknown.share for unknown in made.unknowns if unknown.what == "memory power") for made in (before, after)
+    )
+    assert share_after < 0.7 * share_before
+
+
+def test_more_slowdown_saves_more_and_fewer_clocks_save_less(h200, found):
+    relaxed, core_only = forecast(h200, draws=FEW, max_slowdown=0.05), forecast(h200, draws=FEW, core_only=True)
+    assert relaxed.energy_change.median < found.energy_change.median < core_only.energy_change.median <= 0.0
+    assert all(row.memory_mhz == 3201.0 for row in core_only.kernels)
+    assert any("--core-only" in note for note in found.notes) and not core_only.notes
+
+
+def test_the_same_seed_gives_the_same_and_another_nearly(h200, found):
+    assert forecast(h200, draws=FEW) == found
+    whole, other = forecast(h200), forecast(h200, seed=7)
+    assert other != whole
+    assert other.energy_change.median == pytest.approx(whole.energy_change.median, abs=0.02)
+    assert other.energy_change.central_80 == pytest.approx(whole.energy_change.central_80, abs=0.03)
+
+
+def test_what_it_says_of_itself(h200, found):
+    assert (found.schema, found.origin, found.observed_origin) == ("wastenot.forecast/1", "forecast", "simulated")
+    assert (found.gpu, found.workload, found.device) == ("h200", "gpt3-small", "sim:h200")
+    sweep = h200.read()
+    counts = np.array([sweep.kernels[index].count for index in sweep.kernel_index])
+    repeats = np.bincount(sweep.kernel_index)[sweep.kernel_index]
+    assert found.auto_time_s == pytest.approx(float((sweep.time_s * counts / repeats).sum()), rel=1e-3)
+    for spread in (found.energy_change, found.time_change):
+        values = (spread.central_95[0], spread.central_80[0], spread.median, spread.central_80[1], spread.central_95[1])
+        assert list(values) == sorted(values)
+    assert 0.0 <= found.saves_share <= 1.0
+    shares = [unknown.share for unknown in found.unknowns]
+    assert shares == sorted(shares, reverse=True) and len(shares) == 5 and all(0.0 <= share <= 1.0 for share in shares)
+    for row in found.kernels:
+        assert 1 / FEW <= row.chosen_share <= 1.0 and row.memory_mhz in (2201.0, 3201.0)
+        assert row.setting == AUTO or row.setting in choices(find_preset("h200")).settings
+    # The kernels' changes, weighted, are the iteration's: the medians only roughly, so that the sign must agree.
+    assert sum(row.energy_change.median < 0 for row in found.kernels) > len(found.kernels) / 2
+
+
+def test_plans_keep_the_budget_and_are_best():
+    rng = np.random.default_rng(4)
+    time, energy = rng.uniform(1, 2, (4, 6)), rng.uniform(1, 2, (4, 6))
+    counts = [1, 3, 2, 5]
+    chosen = best_options(time, energy, counts, 0.1)
+    budget = 1.1 * float(exact_sum((count, row[0]) for count, row in zip(counts, time.tolist(), strict=True)))
+    best = np.inf
+    for options in np.ndindex(6, 6, 6, 6):
+        rows = np.arange(4), np.array(options)
+        if counts @ time[rows] <= budget:
+            best = min(best, float(counts @ energy[rows]))
+    rows = np.arange(4), chosen
+    assert counts @ time[rows] <= budget and counts @ energy[rows] == pytest.approx(best, rel=2e-5)
+
+
+def test_a_time_that_no_clock_could_tell_from_autos_counts_as_the_same():
+    time = np.array([[1.0, 1.0 + 1e-8, 1.1]])
+    energy = np.array([[1.0, 0.8, 0.5]])
+    assert best_options(time, energy, [1], 0.0).tolist() == [1]
+    assert best_options(np.array([[1.0, 1.0 + 1e-4, 1.1]]), energy, [1], 0.0).tolist() == [0]
+
+
+def test_clocks_that_arrive_as_others_are_not_offered():
+    offered = choices(find_preset("rtx-3080-ti"), 105.0)
+    assert all(core <= 420.0 for core, memory in zip(offered.core_mhz, offered.memory_mhz, strict=True) if memory == 405.0)
+    assert offered.core_mhz.max() == 1965.0 and set(offered.memory_mhz) == {405.0, 810.0, 5001.0, 9251.0, 9501.0}
+
+
+def test_a_power_limit_that_was_lowered_is_noticed(h200, tmp_path):
+    lowered = open_study(tmp_path / "lowered.db", create=True)
+    sweep = h200.read()
+    power = np.minimum(sweep.energy_j / sweep.time_s, 550.0)
+    lowered.add(replace(sweep, energy_j=power * sweep.time_s), source="x")
+    observed, _, notes = observe(lowered, None)
+    assert observed.power_limit_w == 700.0 and not observed.held.any() and not notes  # nothing says that it was held
+    with_trials = open_study(tmp_path / "trials.db", create=True)
+    units = find_units("gpt3-small", "sim:h200")
+    with with_trials.recording(
+        units.kernels, workload="gpt3-small", device="sim:h200", origin="simulated", source="x"
+    ) as recorder:
+        for trial in h200.trials():
+            recorder.append(replace(trial, energy_j=min(trial.energy_j, 550.0 * trial.time_s)))
+    observed, _, notes = observe(with_trials, None)
+    assert observed.power_limit_w == pytest.approx(550.0, rel=0.01)
+    assert any("held at 550 W" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("NVIDIA H200 GPU-1a2b", "h200"),
+        ("NVIDIA GeForce RTX 3080 Ti", "rtx-3080-ti"),
+        ("RTX A4000", "rtx-a4000"),
+        ("Tesla V100-PCIE-16GB", "v100"),
+        ("sim:v100", "v100"),
+    ],
+)
+def test_the_gpu_is_found_by_the_studys_device(label, name):
+    assert choose_gpu(label, None).name == name
+
+
+@pytest.mark.parametrize("label", ["NVIDIA GH200 480GB", "RTX 3080", "unknown", "", "AMD Instinct MI300X"])
+def test_a_device_that_is_none_of_the_presets(label):
+    with pytest.raises(BadInputError, match="--gpu") as refusal:
+        choose_gpu(label, None)
+    assert "h200 (NVIDIA H200)" in str(refusal.value) and "v100" in str(refusal.value)
+
+
+def test_a_gpu_of_ones_own(h200, tmp_path, found):
+    file = tmp_path / "mine.toml"
+    file.write_text(preset_toml(find_preset("h200").model_copy(update={"name": "mine"})))
+    made = forecast(h200, gpu=choose_gpu("", str(file)), draws=FEW)
+    assert made.gpu == "mine"
+    assert made.energy_change.median == pytest.approx(found.energy_change.median, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ({"max_slowdown": -0.01}, "--max-slowdown -0.01"),
+        ({"max_slowdown": float("nan")}, "--max-slowdown nan"),
+        ({"draws": 5}, "--draws 5"),
+        ({"knowledge": "all"}, "--knowledge all"),
+        ({"core_step_mhz": -15.0}, "--core-step -15"),
+        ({"workload": "gpt3-xl"}, "there is no 'gpt3-xl'"),
+    ],
+)
+def test_bad_words(h200, words, says):
+    with pytest.raises(BadInputError, match=says) as refusal:
+        forecast(h200, **words)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_study_without_auto(tmp_path):
+    study = open_study(tmp_path / "none.db", create=True)
+    with pytest.raises(StudyError, match="there is no study"):
+        forecast(study)
+    locked = Trial(
+        "a", Setting(1200.0, 3201.0), 1.0, 500.0, 0.01, 5.0, 1200.0, 3201.0, 10, 60.0, 5.0, 0.0, None, "", "window", ()
+    )
+    with study.recording(
+        units_by_name("mine", [Kernel("a", 1)]).kernels, workload="mine", device="NVIDIA H200", origin="measured", source="x"
+    ) as recorder:
+        recorder.append(locked)
+    with pytest.raises(BadInputError, match=r"'a' has no row at auto.*--clocks auto") as refusal:
+        forecast(study)
+    assert "\n" not in str(refusal.value)
+
+
+def test_rows_at_other_clocks_change_nothing(h200, tmp_path, found):
+    both = open_study(tmp_path / "both.db", create=True)
+    units, device = find_units("gpt3-small", "sim:h200"), open_device("sim:h200")
+    with both.recording(units.kernels, workload="gpt3-small", device="sim:h200", origin="simulated", source="x") as recorder:
+        for trial in h200.trials():
+            recorder.append(trial)
+        slow = Setting(1005.0, 3201.0)
+        for task in units.tasks:
+            point = device.truth(Task(task.name, task.steps), slow)
+            sample = h200.trials()[0]
+            recorder.append(
+                replace(sample, kernel=task.name, setting=slow, time_s=point.time_s, energy_j=point.time_s * point.power_w)
+            )
+    assert forecast(both, draws=FEW).energy_change == found.energy_change
+
+
+class TestVerb:
+    """``wastenot forecast``."""
+
+    @pytest.fixture
+    def run(self, h200):
+        app = typer.Typer()
+        app.command("forecast")(verb)
+        return lambda *words: app(["--study", str(h200), "--draws", str(FEW), *words], standalone_mode=False)
+
+    def test_a_person_is_told_that_it_is_a_forecast(self, run, capsys):
+        run()
+        text = capsys.readouterr().out
+        assert text.startswith("FORECAST for gpt3-small on sim:h200") and "forecast by kernel" in text
+        assert "95 %:" in text and "what would narrow it" in text and "qkv_gemm" in text
+
+    def test_json_and_file_are_the_same_document(self, run, capsys, tmp_path, found):
+        run("--json", "--out", str(tmp_path / "f.json"))
+        shown = json.loads(capsys.readouterr().out)
+        assert shown == json.loads((tmp_path / "f.json").read_text())
+        assert shown["schema"] == "wastenot.forecast/1" and shown["origin"] == "forecast"
+        assert shown["energy_change"]["median"] == found.energy_change.median
+        assert [row["kernel"] for row in shown["kernels"]] == [row.kernel for row in found.kernels]
+
+    def test_unknown_gpus_and_negative_slowdowns(self, run):
+        with pytest.raises(BadInputError, match="did you mean 'h200'"):
+            run("--gpu", "h20")
+        with pytest.raises(BadInputError, match=r"--max-slowdown -0\.5"):
+            run("--max-slowdown", "-0.5")
