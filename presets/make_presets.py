@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from presets import cards, h200
+from presets import cards, h200, mi300x
 from presets.cards import NOISE, Card
 from presets.ops import Population, ops_of, population_of
 from wastenot.devices.simulated.model import DeviceParameters
@@ -33,7 +33,8 @@ def main() -> None:
     """Write them all."""
     ti = calibrate_sweep(_sweep("rtx3080ti-polybench/sweep.csv"), name="rtx-3080-ti", power_limit_w=350.0)
     v100 = calibrate_sweep(_sweep("gpu-dvfs/v100.csv"), name="v100")
-    for preset in (rtx_3080_ti(ti), rtx_a4000(ti), v100_preset(v100), h200_preset()):
+    fitted = (rtx_3080_ti(ti), rtx_a4000(ti), v100_preset(v100), h200_preset())
+    for preset in (*fitted, mi300x.mi300x_preset(provenance(mi300x.MI300X))):
         text = f"# Made by presets/make_presets.py; see [provenance] and docs/calibration.md.\n{preset_toml(preset)}"
         write_text(PRESETS / f"{preset.name}.toml", text)
         print(preset.name, {name: f"{value.flop_j:.3g}" for name, value in preset.ops.items()}, flush=True)

@@ -6,6 +6,7 @@ import math
 import time as wall
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from wastenot.devices.protocol import Identity, Lap, Run, Task
 from wastenot.devices.simulated.engine import Engine
@@ -13,6 +14,9 @@ from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.devices.simulated.sensors import SimulatedSensors
 from wastenot.errors import DeviceError
 from wastenot.setting import AUTO, Setting
+
+if TYPE_CHECKING:
+    from wastenot.devices.simulated.instrument import SimulatedInstrument
 
 
 class SimulatedDevice:
@@ -33,6 +37,22 @@ class SimulatedDevice:
         self.clocks = SimulatedClocks(engine)
         self.launcher = SimulatedLauncher(engine)
         self._reference_c = reference_c
+        self._instrument: SimulatedInstrument | None = None
+
+    def instrument(self) -> SimulatedInstrument:
+        """What profiles power inside kernels.
+
+        Raises:
+            DeviceError: it has no power sensor, lives by wall time, or replays a recording.
+        """
+        from wastenot.devices.simulated.instrument import SimulatedInstrument
+        from wastenot.devices.simulated.model_physics import ModelPhysics
+
+        if not isinstance(self.engine.physics, ModelPhysics):
+            raise DeviceError(f"{self.identity.name}: a recording has no executions; profile on sim:NAME or nvidia:INDEX")
+        if self._instrument is None:
+            self._instrument = SimulatedInstrument(self.identity, self.engine, self.engine.physics)
+        return self._instrument
 
     def truth(self, task: Task, setting: Setting, temperature_c: float | None = None) -> OperatingPoint:
         """What a task takes at a setting, exactly: no noise, no sensor. For tests to compare with.

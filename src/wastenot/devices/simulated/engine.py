@@ -20,6 +20,7 @@ import numpy as np
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.physics import OperatingPoint, Physics
 from wastenot.devices.simulated.preset_parts import Noise, Switching, Thermal
+from wastenot.frontier.points import FloatArray
 from wastenot.setting import AUTO, Setting
 
 _STEP_S = 0.5  # longest time for which the temperature is taken as constant
@@ -114,6 +115,27 @@ class Engine:
         self._running = _Running(task, time_factor, power_factor, [self.now_s], [0.0])
         self._look()
 
+    def play(self, moment_s: FloatArray, energy_j: FloatArray) -> None:
+        """Let time pass in which power went as is told.
+
+        Args:
+            moment_s: from now, rising from 0; shape (moments,).
+            energy_j: used up to each, from 0; shape (moments,).
+        """
+        self.advance(0.0)
+        mean_w = float(energy_j[-1] / moment_s[-1])
+        self._moments_s += (self.now_s + moment_s[1:]).tolist()
+        self._energies_j += (self._energies_j[-1] + energy_j[1:]).tolist()
+        self.now_s += float(moment_s[-1])
+        self.temperature_c = self._thermal.after(self.temperature_c, mean_w, float(moment_s[-1]))
+        self._forget()
+        self._look()
+
+    @property
+    def setting(self) -> Setting:
+        """In effect by now."""
+        return self._in_effect
+
     @property
     def on_wall_time(self) -> bool:
         """Whether time passes by itself."""
@@ -185,6 +207,10 @@ class Engine:
             if self._point.throttled:
                 self.throttled_s += seconds
         self.temperature_c = self._thermal.after(self.temperature_c, self._power_w, seconds)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop what no sensor looks back at."""
         if len(self._moments_s) > 4096:
             keep = bisect_right(self._moments_s, self.now_s - _REMEMBERED_S) - 1
             if keep > 0:

@@ -9,6 +9,7 @@ import numpy as np
 
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
+from wastenot.devices.simulated.dynamics import Parts, Steady
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
 from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.devices.simulated.preset import OpTraits, Preset
@@ -102,6 +103,20 @@ class ModelPhysics:
     def idle_power_w(self, setting: Setting, temperature_c: float) -> float:
         """Power with nothing running."""
         return self.preset.idle_w
+
+    def steady(self, kernel: KernelSpec, setting: Setting, temperature_c: float) -> Steady:
+        """One kernel back to back, its power by what draws it.
+
+        Raises:
+            CannotRunError: nothing is known of the kernel.
+        """
+        point = self.operating_point(Task.of_kernel(kernel), setting, temperature_c)
+        device, parameters = self.preset.parameters, self._parameters(kernel)
+        memory_mhz = np.asarray(point.memory_mhz)
+        bytes_j = np.asarray(parameters.memory_j) * model.by_memory_state(device, memory_mhz, device.byte_energy_factor)
+        memory_w = float(bytes_j) / point.time_s
+        base_w = float(model.by_memory_state(device, memory_mhz, device.base_w))
+        return Steady(kernel.op, point.time_s, Parts(base_w, point.power_w - base_w - memory_w, memory_w))
 
     def _limit_w(self, setting: Setting, temperature_c: float) -> float:
         limit = (

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from wastenot.devices.simulated.dynamics import Dynamics
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
 from wastenot.devices.simulated.parameter_check import check_parameters
 from wastenot.devices.simulated.preset_parts import (
@@ -138,6 +139,7 @@ class Preset(Part):
         kernels: kernels known by name, as fitted to measurements.
         ops: for kernels known by formula only; ``default`` for operations not listed.
         thermal, switching, noise, sensors: see there.
+        dynamics: power within and between executions; what is not told of it is assumed.
     """
 
     schema_: Literal["wastenot.gpu/1"] = Field(alias="schema")
@@ -154,6 +156,7 @@ class Preset(Part):
     switching: Switching
     noise: Noise
     sensors: SensorModels
+    dynamics: Dynamics = Dynamics()
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

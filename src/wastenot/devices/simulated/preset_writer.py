@@ -17,6 +17,7 @@ def preset_toml(preset: Preset) -> str:
     document = preset.model_dump(by_alias=True, exclude_none=True)
     if not document["clocks"]["moved"]:
         del document["clocks"]["moved"]
+    document["dynamics"] = preset.dynamics.model_dump(exclude_defaults=True)
     return "\n".join(_table(document, ())) + "\n"
 
 

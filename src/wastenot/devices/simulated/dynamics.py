@@ -1,0 +1,330 @@
+"""How power moves within and between executions on a simulated GPU: everything that steady means leave out.
+
+Power above idle follows what is asked for with two lags, a fast one (voltage regulators, on-chip capacity) and a slow one
+(clocks and voltage guard bands that the firmware moves):
+
+    demand    ▁▁█▇▆│█▇▆│█▇▆│█▇▆│▁▁▁▁      an execution's shape, scaled to its power in steady state
+    power     ▁▁▄▆▆│▇▇▇│▇▇▇│█▇▇│▅▂▁▁      (1 - slow_share) · fast lag + slow_share · slow lag
+
+On top of that, as FinGraV (Singhania et al., §§III, V) saw them: first executions take longer; runs differ a little in
+time, some by much; a heavy kernel's first burst draws more until the firmware answers, which then holds it lower for a
+while; a light kernel after a heavy one draws more than by itself. In steady state the mean is exactly that of the
+operating point, since lags keep means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from wastenot.devices.simulated.preset_parts import GaugeModel, NotNegative, Part, Positive
+from wastenot.frontier.points import FloatArray, IndexArray
+
+SEGMENTS = 32
+"""Stretches of constant demand that an execution is made of."""
+
+_TAIL_SEGMENTS = 64
+_TAIL_LAGS = 8.0  # slow lags after which power is taken to be idle
+
+
+class Firmware(Part):
+    """What firmware does about heavy kernels.
+
+    Attributes:
+        heavy_w: steady power of a kernel from which it acts.
+        boost: share by which power above idle exceeds the steady one until the firmware answers.
+        reaction_s: until it answers, from the first heavy execution.
+        drop: share by which it then holds power lower.
+        recover_s: time constant with which that ends.
+    """
+
+    heavy_w: Positive
+    boost: NotNegative
+    reaction_s: NotNegative
+    drop: Annotated[float, Field(ge=0, lt=1)]
+    recover_s: Positive
+
+
+class Shape(Part):
+    """How power above idle is spread over an execution, each at equally spaced moments of it; scaled to a mean of 1.
+
+    Attributes:
+        core: of arithmetic and on-chip traffic.
+        memory: of device memory.
+    """
+
+    core: Annotated[tuple[NotNegative, ...], Field(min_length=2)]
+    memory: Annotated[tuple[NotNegative, ...], Field(min_length=2)]
+
+    @model_validator(mode="after")
+    def _not_nothing(self) -> Self:
+        if not (sum(self.core) > 0 and sum(self.memory) > 0):
+            raise ValueError("a shape must not be 0 everywhere")
+        return self
+
+
+class Component(Part):
+    """A component's share of each part of the power; see :class:`Parts`."""
+
+    base: NotNegative
+    core: NotNegative
+    memory: NotNegative
+
+
+class GpuClockModel(Part):
+    """The GPU's own clock against the host's: gpu = offset + (1 + drift) · host, and what reading it costs.
+
+    Attributes:
+        offset_s: at the host's moment 0.
+        drift_ppm: by which it runs faster, in millionths.
+        read_s: least time of a round trip.
+        read_jitter_s: mean of what comes on top, exponentially spread, half of it on either way.
+        resolution_s: of its readings.
+    """
+
+    offset_s: float = 0.0
+    drift_ppm: Annotated[float, Field(gt=-1e5, lt=1e5)] = 0.0
+    read_s: NotNegative = 0.0
+    read_jitter_s: NotNegative = 0.0
+    resolution_s: NotNegative = 0.0
+
+    def at(self, host_s: FloatArray | float) -> FloatArray:
+        """What it says at moments of the host's clock."""
+        found = self.offset_s + (1.0 + 1e-6 * self.drift_ppm) * np.asarray(host_s, dtype=float)
+        return np.asarray(np.floor(found / self.resolution_s) * self.resolution_s if self.resolution_s else found)
+
+
+class Dynamics(Part):
+    """Everything about executions that steady means leave out.
+
+    Attributes:
+        fast_s, slow_s: the two lags' time constants.
+        slow_share: share of power that follows the slow one.
+        warm_up: shares by which the first executions of a kernel in a run take longer.
+        jitter: standard deviation of the logarithm of an execution's time.
+        run_jitter: the same of what all executions of a run have in common.
+        outlier_chance: that a run is slower.
+        outlier_slower: by which share.
+        afterglow_share: of the power by which the kernel before was heavier, that a lighter one draws on top of its own.
+        afterglow_s: time constant with which that ends.
+        firmware: what it does; ``None`` for nothing.
+        shapes: by operation; ``default`` for the others.
+        components: by name; none for a GPU that tells of its total only.
+        logger: a channel for total power that is logged with the GPU's own stamps; ``None`` where the power gauge is polled.
+        memory: the gauge of memory power, where there is one.
+        gpu_clock: the GPU's own.
+    """
+
+    fast_s: Positive = 20e-6
+    slow_s: Positive = 1e-3
+    slow_share: Annotated[float, Field(ge=0, le=1)] = 0.3
+    warm_up: tuple[NotNegative, ...] = (0.30, 0.12, 0.05)
+    jitter: NotNegative = 0.002
+    run_jitter: NotNegative = 0.004
+    outlier_chance: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    outlier_slower: NotNegative = 0.12
+    afterglow_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    afterglow_s: Positive = 1e-3
+    firmware: Firmware | None = None
+    shapes: dict[str, Shape] = Field(default_factory=lambda: {"default": DEFAULT_SHAPE})
+    components: dict[str, Component] = Field(default_factory=dict)
+    logger: GaugeModel | None = None
+    memory: GaugeModel | None = None
+    gpu_clock: GpuClockModel = GpuClockModel(
+        offset_s=1234.5, drift_ppm=20.0, read_s=8e-6, read_jitter_s=3e-6, resolution_s=1e-6
+    )
+
+    @model_validator(mode="after")
+    def _default_shape(self) -> Self:
+        if "default" not in self.shapes:
+            raise ValueError("shapes: 'default' is missing")
+        return self
+
+    def shape_of(self, op: str) -> Shape:
+        """The shape of an operation."""
+        return self.shapes.get(op, self.shapes["default"])
+
+    def quiet(self) -> Dynamics:
+        """The same with no chance in it."""
+        return self.model_copy(update={"jitter": 0.0, "run_jitter": 0.0, "outlier_chance": 0.0})
+
+
+DEFAULT_SHAPE = Shape(core=(0.75, 1.0, 1.1, 1.1, 1.05, 0.95, 0.7), memory=(1.2, 1.05, 1.0, 1.0, 1.0, 0.95, 0.9))
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A power by what draws it, in watts.
+
+    Attributes:
+        base: board, idle chip and memory.
+        core: arithmetic, on-chip traffic, clock tree, leakage.
+        memory: traffic of device memory.
+    """
+
+    base: float
+    core: float
+    memory: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.base + self.core + self.memory
+
+    def as_array(self) -> FloatArray:
+        """Shape (3,)."""
+        return np.array([self.base, self.core, self.memory])
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """One kernel back to back in steady state: its operation, time of an execution, and power."""
+
+    op: str
+    time_s: float
+    parts: Parts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Power of a run as it truly was, from its first execution on.
+
+    Attributes:
+        kernel: which kernel each execution was; shape (executions,).
+        begin_s, end_s: of each, from the first one's begin; shape (executions,).
+        moment_s: bounds of stretches of constant power; shape (stretches + 1,).
+        energy_j: used since the first moment by base, core and memory; shape (stretches + 1, 3).
+    """
+
+    kernel: IndexArray
+    begin_s: FloatArray
+    end_s: FloatArray
+    moment_s: FloatArray
+    energy_j: FloatArray
+
+    def mean_w(self, begin_s: FloatArray, end_s: FloatArray, idle_w: FloatArray) -> FloatArray:
+        """Mean power by part over windows; outside the trace the GPU idles. Shapes (windows,), result (windows, 3)."""
+        span = np.asarray(end_s - begin_s, dtype=float)[:, None]
+        return np.asarray((self._energy_at(end_s, idle_w) - self._energy_at(begin_s, idle_w)) / span)
+
+    def _energy_at(self, moment_s: FloatArray, idle_w: FloatArray) -> FloatArray:
+        inside = np.stack([np.interp(moment_s, self.moment_s, self.energy_j[:, part]) for part in range(3)], axis=1)
+        outside = np.minimum(moment_s - self.moment_s[0], 0.0) + np.maximum(moment_s - self.moment_s[-1], 0.0)
+        return np.asarray(inside + outside[:, None] * idle_w)
+
+
+def trace(
+    dynamics: Dynamics,
+    kernels: Sequence[Steady],
+    order: Sequence[int],
+    idle: Parts,
+    rng: np.random.Generator | None = None,
+) -> Trace:
+    """Run executions from rest.
+
+    Args:
+        dynamics: of the GPU.
+        kernels: that are run.
+        order: of each execution, which kernel it is.
+        idle: power at rest.
+        rng: chance; ``None`` for none.
+    """
+    run_factor, jitters = 1.0, np.zeros(len(order))
+    if rng is not None:
+        run_factor = math.exp(dynamics.run_jitter * float(rng.standard_normal()))
+        if rng.uniform() < dynamics.outlier_chance:
+            run_factor *= 1.0 + dynamics.outlier_slower * float(rng.uniform(0.7, 1.3))
+        jitters = dynamics.jitter * rng.standard_normal(len(order))
+    shapes = [_demand(dynamics.shape_of(kernel.op)) for kernel in kernels]
+    above = [kernel.parts.as_array() - idle.as_array() for kernel in kernels]
+    total = [float(part.sum()) for part in above]
+    idle_w = idle.as_array()
+    done = [0] * len(kernels)
+    lags = np.array([dynamics.fast_s, dynamics.slow_s])
+    shares = np.array([1.0 - dynamics.slow_share, dynamics.slow_share])
+    state = np.zeros((2, 3))  # power above idle that follows each lag, by part
+    now, energy = 0.0, np.zeros(3)
+    heavy_since: float | None = None
+    glow_w, glow_since = 0.0, 0.0
+    begins, ends = np.empty(len(order)), np.empty(len(order))
+    moments, energies = [np.zeros(1)], [np.zeros((1, 3))]
+    before: int | None = None
+    for place, index in enumerate(order):
+        kernel = kernels[index]
+        slower = dynamics.warm_up[done[index]] if done[index] < len(dynamics.warm_up) else 0.0
+        factor = run_factor * (1.0 + slower) * math.exp(float(jitters[place]))
+        seconds = kernel.time_s * factor
+        step_s = seconds / SEGMENTS
+        middle = now + (np.arange(SEGMENTS) + 0.5) * step_s
+        demand = shapes[index] * above[index] / factor
+        if dynamics.firmware is not None:
+            heavy = kernel.parts.total >= dynamics.firmware.heavy_w
+            if heavy:
+                heavy_since = now if heavy_since is None else heavy_since
+                demand = demand * _held(dynamics.firmware, middle - heavy_since)[:, None]
+        if dynamics.afterglow_share and before is not None and before != index:
+            glow_w = dynamics.afterglow_share * max(total[before] - total[index], 0.0)
+            glow_since = now
+        if glow_w:
+            left = glow_w * np.exp(-(middle - glow_since) / dynamics.afterglow_s)
+            demand = demand + left[:, None] * (above[index] / total[index])
+        decay = np.exp(-step_s / lags)
+        used = np.zeros((SEGMENTS, 3))
+        for lag in range(2):
+            after = _lagged(decay[lag], demand, state[lag])
+            start = np.vstack([state[lag][None, :], after[:-1]])
+            used += shares[lag] * (demand * step_s + (start - demand) * lags[lag] * (1.0 - decay[lag]))
+            state[lag] = after[-1]
+        begins[place], ends[place] = now, now + seconds
+        moments.append(now + np.arange(1, SEGMENTS + 1) * step_s)
+        energies.append(energy + np.cumsum(used + idle_w * step_s, axis=0))
+        energy = energies[-1][-1]
+        now += seconds
+        done[index] += 1
+        before = index
+    tail = np.linspace(0.0, 1.0, _TAIL_SEGMENTS + 1)[1:] ** 2 * _TAIL_LAGS * float(lags.max())
+    left = sum(
+        shares[lag] * state[lag] * (lags[lag] * -np.expm1(-tail / lags[lag]))[:, None] for lag in range(2)
+    ) + tail[:, None] * idle_w
+    moments.append(now + tail)
+    energies.append(energy + left)
+    return Trace(np.array(order), begins, ends, np.concatenate(moments), np.concatenate(energies))
+
+
+def _held(firmware: Firmware, since_s: FloatArray) -> FloatArray:
+    """Power above idle that the firmware leaves a heavy kernel, relative to the steady one."""
+    held = 1.0 - firmware.drop * np.exp(-(since_s - firmware.reaction_s) / firmware.recover_s)
+    return np.asarray(np.where(since_s < firmware.reaction_s, 1.0 + firmware.boost, held))
+
+
+def _lagged(decay: float, demand: FloatArray, start: FloatArray) -> FloatArray:
+    """A lag's value at the end of each of some stretches of equal length; shapes (stretches, parts)."""
+    powers = decay ** np.arange(1, len(demand) + 1)
+    mixed = np.tril(decay ** np.clip(np.subtract.outer(np.arange(len(demand)), np.arange(len(demand))), 0, None))
+    return np.asarray((1.0 - decay) * (mixed @ demand) + powers[:, None] * start)
+
+
+def _demand(shape: Shape) -> FloatArray:
+    """Demand relative to its mean over an execution, by part; shape (segments, 3)."""
+    return _sampled(shape.core, shape.memory)
+
+
+@lru_cache(maxsize=64)
+def _sampled(core: tuple[float, ...], memory: tuple[float, ...]) -> FloatArray:
+    at = (np.arange(SEGMENTS) + 0.5) / SEGMENTS
+    columns = [np.ones(SEGMENTS)]
+    for values in (core, memory):
+        column = np.interp(at, np.linspace(0.0, 1.0, len(values)), values)
+        columns.append(column / column.mean())
+    return np.stack(columns, axis=1)
+
+
+def component_matrix(components: Mapping[str, Component]) -> FloatArray:
+    """Weights of base, core and memory in each component; shape (components, 3)."""
+    return np.array([[one.base, one.core, one.memory] for one in components.values()])

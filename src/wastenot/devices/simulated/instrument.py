@@ -1,0 +1,207 @@
+"""The instrument of a simulated GPU: runs bursts as their trace truly goes, and logs power as its sensors would."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.devices.fine_grain import TOTAL, Burst, Channel, Clock, Readings, RoundTrip, Run
+from wastenot.devices.protocol import Identity
+from wastenot.devices.simulated.dynamics import Dynamics, Parts, Steady, Trace, component_matrix, trace
+from wastenot.devices.simulated.engine import Engine
+from wastenot.devices.simulated.model_physics import ModelPhysics
+from wastenot.devices.simulated.preset_parts import GaugeModel
+from wastenot.errors import DeviceError
+from wastenot.frontier.points import FloatArray
+from wastenot.workloads.kernel import KernelSpec
+
+MEMORY = "memory"
+_POLL_S = 0.5e-3  # between looks at a gauge that has to be polled
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Execution:
+    """One execution as it truly is.
+
+    Attributes:
+        time_s: that it takes.
+        mean_w: mean power by channel.
+        power_w: by channel, at equally spaced stretches of it; shape (stretches,).
+    """
+
+    time_s: float
+    mean_w: Mapping[str, float]
+    power_w: Mapping[str, FloatArray]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Log:
+    """A channel: what it reads of base, core and memory, its sensor, and where in its period it looks."""
+
+    name: str
+    weights: FloatArray
+    model: GaugeModel
+    phase_s: float
+
+
+class SimulatedInstrument:
+    """Runs bursts on a simulated GPU.
+
+    Args:
+        identity: of the device.
+        engine: its clockwork.
+        physics: what kernels take.
+
+    Raises:
+        DeviceError: the device has no power sensor, or lives by wall time.
+    """
+
+    def __init__(self, identity: Identity, engine: Engine, physics: ModelPhysics) -> None:
+        preset = physics.preset
+        gauge = preset.sensors.power if preset.dynamics.logger is None else preset.dynamics.logger
+        if gauge is None:
+            raise DeviceError(f"{identity.name}: it has no power sensor; power inside kernels cannot be seen on it")
+        if engine.on_wall_time:
+            raise DeviceError(f"{identity.name}: executions one by one are simulated by virtual time only")
+        self.identity = identity
+        self._engine, self._physics, self._dynamics = engine, physics, preset.dynamics
+        self._rng = np.random.default_rng([engine.seed, 78])
+        self._logs = [self._log(TOTAL, np.ones(3), gauge)]
+        if preset.dynamics.memory is not None:
+            self._logs.append(self._log(MEMORY, np.array([0.0, 0.0, 1.0]), preset.dynamics.memory))
+        if preset.dynamics.components:
+            for name, weights in zip(
+                preset.dynamics.components, component_matrix(preset.dynamics.components), strict=True
+            ):
+                self._logs.append(self._log(name, weights, gauge))
+
+    def _log(self, name: str, weights: FloatArray, model: GaugeModel) -> _Log:
+        same = [log for log in getattr(self, "_logs", []) if log.model is model]
+        phase = same[0].phase_s if same else float(self._rng.uniform(0.0, model.period_s))
+        return _Log(name, weights, model, phase)
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """As the preset has them."""
+        return tuple(
+            Channel(log.name, log.model.period_s, log.model.window_s, log.model.delay_s, log.model.gain, log.model.noise_w,
+                    "preset") for log in self._logs
+        )  # fmt: skip
+
+    @property
+    def executions_by(self) -> Clock:
+        """A GPU with a logger of its own is told of by the host, another one tells by itself when its work began."""
+        return "host" if self._dynamics.logger is not None else "gpu"
+
+    @property
+    def readings_by(self) -> Clock:
+        """The other clock."""
+        return "gpu" if self._dynamics.logger is not None else "host"
+
+    @property
+    def resolution_s(self) -> float:
+        """Of the GPU's clock; that of the host is finer."""
+        return self._dynamics.gpu_clock.resolution_s
+
+    def now_s(self) -> float:
+        """Virtual time."""
+        self._engine.advance(0.0)
+        return self._engine.now_s
+
+    def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
+        """Read the GPU's clock."""
+        model, found = self._dynamics.gpu_clock, []
+        for _ in range(times):
+            there, back = 0.5 * model.read_s + self._rng.exponential(0.5 * model.read_jitter_s, 2) if model.read_s else (0, 0)
+            before = self.now_s()
+            self._engine.advance(float(there))
+            seen = float(model.at(self._engine.now_s))
+            self._engine.advance(float(back))
+            found.append(RoundTrip(before, seen, self._engine.now_s))
+        return tuple(found)
+
+    @contextmanager
+    def prepare(self, burst: Burst) -> Iterator[SimulatedBench]:
+        """A burst is ready at once."""
+        for kernel in burst.kernels:
+            self._steady(kernel)
+        yield SimulatedBench(self, burst)
+
+    def truth(self, burst: Burst) -> tuple[Execution, ...]:
+        """Every execution of a burst without chance, at the temperature and clocks of now: for tests to compare with."""
+        told = self._trace(burst, None)
+        matrix = np.stack([log.weights for log in self._logs])
+        found = []
+        for place in range(len(told.begin_s)):
+            begin, end = float(told.begin_s[place]), float(told.end_s[place])
+            bounds = np.linspace(begin, end, 33)
+            each = told.mean_w(bounds[:-1], bounds[1:], self._idle().as_array()) @ matrix.T
+            names = [log.name for log in self._logs]
+            found.append(
+                Execution(
+                    end - begin,
+                    dict(zip(names, each.mean(axis=0).tolist(), strict=True)),
+                    {name: each[:, column] for column, name in enumerate(names)},
+                )
+            )
+        return tuple(found)
+
+    def idle_w(self) -> float:
+        """Power at rest."""
+        return self._idle().total
+
+    # ---- for the bench ---------------------------------------------------------------------------------------
+
+    def run(self, burst: Burst, rest_s: float) -> Run:
+        """Run a burst once."""
+        before = self.round_trips(5)
+        self._engine.advance(rest_s)
+        told = self._trace(burst, self._rng)
+        began_s = self._engine.now_s
+        self._engine.play(told.moment_s, told.energy_j.sum(axis=1))
+        lasting = max(
+            log.model.period_s + log.model.window_s + log.model.delay_s for log in self._logs if log.name != MEMORY
+        )
+        self._engine.advance(max(float(told.end_s[-1]) + lasting - float(told.moment_s[-1]), 0.0))
+        until_s = self._engine.now_s
+        readings = {log.name: self._readings(log, told, began_s, began_s - rest_s, until_s) for log in self._logs}
+        begin_s, end_s = began_s + told.begin_s, began_s + told.end_s
+        if self.executions_by == "gpu":
+            begin_s, end_s = self._dynamics.gpu_clock.at(begin_s), self._dynamics.gpu_clock.at(end_s)
+        return Run(told.kernel, begin_s, end_s, readings, before + self.round_trips(5))
+
+    def _readings(self, log: _Log, told: Trace, began_s: float, from_s: float, until_s: float) -> Readings:
+        model = log.model
+        first = math.ceil((from_s - log.phase_s) / model.period_s)
+        last = math.floor((until_s - log.phase_s) / model.period_s)
+        stamp_s = log.phase_s + np.arange(first, last + 1) * model.period_s
+        end_s = stamp_s - model.delay_s - began_s
+        mean = told.mean_w(end_s - model.window_s, end_s, self._idle().as_array()) @ log.weights
+        power = model.gain * mean + model.noise_w * self._rng.standard_normal(len(mean))
+        if self.readings_by == "gpu":
+            return Readings(self._dynamics.gpu_clock.at(stamp_s), power)
+        return Readings(stamp_s + self._rng.uniform(0.0, _POLL_S, len(stamp_s)), power)
+
+    def _trace(self, burst: Burst, rng: np.random.Generator | None) -> Trace:
+        return trace(self._dynamics, [self._steady(kernel) for kernel in burst.kernels], burst.order, self._idle(), rng)
+
+    def _steady(self, kernel: KernelSpec) -> Steady:
+        return self._physics.steady(kernel, self._engine.setting, self._engine.temperature_c)
+
+    def _idle(self) -> Parts:
+        return Parts(self._physics.idle_power_w(self._engine.setting, self._engine.temperature_c), 0.0, 0.0)
+
+
+class SimulatedBench:
+    """A burst on a simulated GPU."""
+
+    def __init__(self, instrument: SimulatedInstrument, burst: Burst) -> None:
+        self._instrument, self._burst = instrument, burst
+
+    def run(self, rest_s: float) -> Run:
+        """Run it once."""
+        return self._instrument.run(self._burst, rest_s)
