@@ -1,0 +1,281 @@
+"""Power over executions and over the time inside them, from readings that are each a mean over a window.
+
+Every reading is a sum over what is unknown: idle power, a level that moves from execution to execution, a shape that
+executions share, the fall after the last one.
+
+    power(execution e, at share u of it) = idle + level(e + u) + Σ_j shape_j · cos(π j u)
+
+    window      ├──────────────────────┤                  a reading: the mean of what it covers
+    run      ___│▁▄▆│▇▇▆│▇▇▆│▇▇▆│▇▇▆│▃▁___               (stitching, where the window is far shorter than an execution;
+                                                           deconvolution, where it is longer)
+
+That is linear, so that with normal priors (levels change less and less, by the logarithm of the execution's number;
+shapes are smooth) the power and its error band follow in closed form. How much levels and shapes vary, and how noisy
+readings are, is what makes the readings most likely (MacKay, Neural Computation 4, 1992, the evidence).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import minimize
+
+from wastenot.devices.fine_grain import Channel
+from wastenot.frontier.points import FloatArray
+from wastenot.measurement.fingrav.collect import TimedRun
+
+CELLS = 24
+"""Stretches that a unit is cut into."""
+
+_SHAPES = 10
+_SMOOTHNESS = 3.0  # exponent with which the prior variance of shape_j falls
+# Of the level: fine where power rises from idle and the shape is not yet what it will be, then ever coarser.
+_FIRST_KNOTS = (*np.arange(0.0, 1.0, 0.1), *np.arange(1.0, 4.0, 0.25), *np.arange(4.0, 8.5, 0.5))
+_GROWTH = 1.08
+# Moments after the last execution between which its fall is told; idle from the last of them on.
+_TAIL_S = np.array([0.0, 1e-5, 3e-5, 6e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.5e-3, 3e-3, 6e-3, 1.2e-2, 3e-2])
+_TAIL_CELLS = 5  # between two of them
+_BROAD_W = 1e3  # standard deviation of what nothing is known of
+_SHORTEST_WINDOW_S = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Basis:
+    """Columns of what is unknown: idle, the tail, then of each kernel its levels and shapes.
+
+    Attributes:
+        knots: of each kernel's level, in units; shape (knots,).
+        first: column of each kernel's first level.
+        columns: altogether.
+    """
+
+    knots: tuple[FloatArray, ...]
+    first: tuple[int, ...]
+    columns: int
+
+    @classmethod
+    def of(cls, units: Sequence[int]) -> _Basis:
+        """For kernels with so many units each in a run."""
+        knots, first = [], []
+        column = len(_TAIL_S)
+        for number in units:
+            places = [place for place in _FIRST_KNOTS if place <= number]
+            while places[-1] < number:
+                places.append(min(places[-1] * _GROWTH, float(number)))
+            knots.append(np.array(places))
+            first.append(column)
+            column += len(places) + _SHAPES
+        return cls(tuple(knots), tuple(first), column)
+
+    def rows(self, kernel: int, unit: FloatArray) -> FloatArray:
+        """Power inside units: values of all columns; ``unit`` is the unit's number and the share of it that is done."""
+        knots, first = self.knots[kernel], self.first[kernel]
+        rows = np.zeros((len(unit), self.columns))
+        rows[:, 0] = 1.0
+        at = np.clip(unit, knots[0], knots[-1])
+        left = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, len(knots) - 2)
+        share = (at - knots[left]) / (knots[left + 1] - knots[left])
+        here = np.arange(len(unit))
+        rows[here, first + left] = 1.0 - share
+        rows[here, first + left + 1] += share
+        order = np.arange(1, _SHAPES + 1)
+        inside = np.pi * np.outer(unit - np.floor(unit), order)
+        rows[:, first + len(knots) : first + len(knots) + _SHAPES] = np.cos(inside)
+        return rows
+
+    def precision(self, level_w: float, shape_w: float) -> FloatArray:
+        """Of the prior."""
+        found = np.zeros((self.columns, self.columns))
+        found[0, 0] = _BROAD_W**-2
+        tail = np.arange(1, len(_TAIL_S))
+        found[tail, tail] = _BROAD_W**-2
+        for knots, first in zip(self.knots, self.first, strict=True):
+            steps = np.diff(np.eye(len(knots)), axis=0)
+            weights = 1.0 / (level_w**2 * np.diff(np.log1p(knots)))
+            block = slice(first, first + len(knots))
+            found[block, block] += steps.T @ (weights[:, None] * steps)
+            found[first, first] += _BROAD_W**-2
+            shapes = np.arange(first + len(knots), first + len(knots) + _SHAPES)
+            found[shapes, shapes] = np.arange(1, _SHAPES + 1) ** _SMOOTHNESS / shape_w**2
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Band:
+    """Power and how well it is known; arrays of one shape.
+
+    Attributes:
+        power_w: expected.
+        error_w: its standard error.
+    """
+
+    power_w: FloatArray
+    error_w: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Surface:
+    """What is known of one channel's power in a burst.
+
+    Attributes:
+        noise_w: standard deviation of a reading around it.
+        readings: that it rests on.
+    """
+
+    noise_w: float
+    readings: int
+    _basis: _Basis
+    _mean: FloatArray
+    _covariance: FloatArray
+    _own: int
+
+    def inside(self, unit: int, points: int = CELLS) -> Band:
+        """Power inside a unit of the profiled kernel, at the middles of equal stretches of it."""
+        return self._band(self._basis.rows(self._own, unit + (np.arange(points) + 0.5) / points))
+
+    def mean(self, first: int, last: int) -> Band:
+        """Mean power of each of the units from ``first`` to before ``last``; shape (units,)."""
+        at = np.arange(first, last)[:, None] + (np.arange(CELLS) + 0.5) / CELLS
+        rows = self._basis.rows(self._own, at.ravel())
+        return self._band(rows.reshape(last - first, CELLS, -1).mean(axis=1))
+
+    def change(self, first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
+        """Mean power of units ``second`` less that of units ``first`` (from, to before), and its standard error."""
+        rows = [
+            self._basis.rows(self._own, (np.arange(a, b)[:, None] + (np.arange(CELLS) + 0.5) / CELLS).ravel()).mean(axis=0)
+            for a, b in (first, second)
+        ]
+        band = self._band((rows[1] - rows[0])[None, :])
+        return float(band.power_w[0]), float(band.error_w[0])
+
+    @property
+    def idle_w(self) -> float:
+        """Power at rest."""
+        return float(self._mean[0])
+
+    def _band(self, rows: FloatArray) -> Band:
+        variance = np.einsum("ij,jk,ik->i", rows, self._covariance, rows)
+        return Band(np.asarray(rows @ self._mean), np.sqrt(np.maximum(variance, 0.0)))
+
+
+def fit_surface(
+    runs: Sequence[TimedRun], channel: Channel, *, kernels: int, own: int, group: int = 1, windows: bool = True
+) -> Surface:
+    """Fit the power of a burst to the readings of its runs.
+
+    Args:
+        runs: of one burst, by one clock.
+        channel: whose readings; its window, delay and gain are taken as told.
+        kernels: in the burst.
+        own: the profiled one.
+        group: executions in a unit of the profiled one.
+        windows: whether readings are taken as means over their windows; if not, as power at the moment they came.
+    """
+    numbers = [
+        max(int(np.count_nonzero(run.kernel == kernel)) // (group if kernel == own else 1) for run in runs)
+        for kernel in range(kernels)
+    ]
+    basis = _Basis.of([max(number, 1) for number in numbers])
+    rows, power = [], []
+    for run in runs:
+        found = _readings_of(run, channel, basis, own, group, windows)
+        rows.append(found[0])
+        power.append(found[1])
+    design, seen = np.concatenate(rows), np.concatenate(power) / channel.gain
+    return _posterior(design, seen, basis, own, channel.noise_w)
+
+
+def _readings_of(
+    run: TimedRun, channel: Channel, basis: _Basis, own: int, group: int, windows: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Rows and values of the readings of one run that say something of it."""
+    readings = run.readings[channel.name]
+    window = max(channel.window_s, _SHORTEST_WINDOW_S) if windows else _SHORTEST_WINDOW_S
+    end = readings.moment_s - (channel.delay_s if windows else 0.0)
+    begin = end - window
+    told = (end > -2.0 * (channel.period_s + window)) & (begin < run.end_s[-1] + window)
+    bounds, values = _timeline(run, basis, own, group)
+    length = np.diff(bounds)
+    sums = np.vstack([np.zeros(basis.columns), np.cumsum(values * length[:, None], axis=0)])
+
+    def until(moment_s: FloatArray) -> FloatArray:
+        cell = np.clip(np.searchsorted(bounds, moment_s, side="right") - 1, 0, len(length) - 1)
+        inside = np.clip(moment_s, bounds[0], bounds[-1]) - bounds[cell]
+        found = sums[cell] + inside[:, None] * values[cell]
+        found[:, 0] += np.minimum(moment_s - bounds[0], 0.0) + np.maximum(moment_s - bounds[-1], 0.0)
+        return np.asarray(found)
+
+    return (until(end[told]) - until(begin[told])) / window, readings.power_w[told]
+
+
+def _timeline(run: TimedRun, basis: _Basis, own: int, group: int) -> tuple[FloatArray, FloatArray]:
+    """Bounds of stretches of a run, its tail included, and the columns' values in each."""
+    ends = np.append(run.begin_s[1:], run.end_s[-1])
+    bounds, values = [], []
+    occurrence = np.zeros(len(run.kernel))
+    for kernel in np.unique(run.kernel):
+        ours = run.kernel == kernel
+        occurrence[ours] = np.arange(np.count_nonzero(ours))
+    for kernel in np.unique(run.kernel):
+        cells = max(2, CELLS // group) if kernel == own else CELLS
+        ours = np.flatnonzero(run.kernel == kernel)
+        inside = (np.arange(cells) + 0.5) / cells
+        start = run.begin_s[ours][:, None] + np.arange(cells) / cells * (ends - run.begin_s)[ours][:, None]
+        unit = (occurrence[ours][:, None] + inside) / (group if kernel == own else 1)
+        bounds.append(start.ravel())
+        values.append(basis.rows(int(kernel), unit.ravel()))
+    order = np.argsort(np.concatenate(bounds), kind="stable")
+    tail_s, tail = _tail(basis.columns)
+    return np.concatenate([np.concatenate(bounds)[order], run.end_s[-1] + tail_s]), np.vstack(
+        [np.concatenate(values)[order], tail]
+    )
+
+
+def _tail(columns: int) -> tuple[FloatArray, FloatArray]:
+    """Bounds of stretches after the last execution, and the columns' values in each: straight lines between moments."""
+    number = len(_TAIL_S) - 1
+    bounds = np.interp(np.arange(number * _TAIL_CELLS + 1) / _TAIL_CELLS, np.arange(number + 1), _TAIL_S)
+    place = (np.arange(number * _TAIL_CELLS) + 0.5) / _TAIL_CELLS
+    left, share = place.astype(np.intp), place - np.floor(place)
+    values = np.zeros((len(place), columns))
+    values[:, 0] = 1.0
+    values[np.arange(len(place)), 1 + left] = 1.0 - share
+    further = left + 1 < number  # the last moment is idle
+    values[np.flatnonzero(further), 2 + left[further]] = share[further]
+    return bounds, values
+
+
+def _posterior(design: FloatArray, seen: FloatArray, basis: _Basis, own: int, noise_w: float | None) -> Surface:
+    """The most likely hyperparameters, and what follows from them."""
+    gram, right, square = design.T @ design, design.T @ seen, float(seen @ seen)
+    spread = max(float(np.std(seen)), 1.0)
+
+    def parts(log: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+        noise, level, shape = np.exp(log)
+        prior = basis.precision(float(level), float(shape))
+        return float(noise), prior, gram / noise**2 + prior
+
+    def less_likely(log: FloatArray) -> float:
+        if np.any(np.abs(log) > 15.0):
+            return 1e12
+        noise, prior, precision = parts(log)
+        try:
+            factor = cho_factor(precision, lower=True)
+            before = np.linalg.slogdet(prior)[1]
+        except np.linalg.LinAlgError:
+            return 1e12
+        mean = cho_solve(factor, right) / noise**2
+        fit = square / noise**2 - float(right @ mean) / noise**2
+        after = 2.0 * float(np.sum(np.log(np.diag(factor[0]))))
+        # A weak belief that the channel is as noisy as is said of it keeps few readings from being taken as exact.
+        believed = 0.0 if noise_w is None else (np.log(noise / max(noise_w, 1e-3)) / 1.5) ** 2
+        return len(seen) * 2.0 * float(log[0]) + fit + after - before + believed
+
+    start = np.log([noise_w or 0.1 * spread, 0.5 * spread, 0.2 * spread])
+    found = minimize(less_likely, start, method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 400})
+    noise, _, precision = parts(found.x)
+    covariance = np.linalg.inv(precision)
+    return Surface(noise, len(seen), basis, covariance @ right / noise**2, covariance, own)
