@@ -18,6 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Annotated, Self
 
 import numpy as np
@@ -30,6 +31,7 @@ SEGMENTS = 32
 """Stretches of constant demand that an execution is made of."""
 
 _TAIL_SEGMENTS = 64
+_LONGEST_EXPONENT = 200.0  # over which a lag's solution is summed at once
 _TAIL_LAGS = 8.0  # slow lags after which power is taken to be idle
 
 
@@ -235,79 +237,102 @@ def trace(
         idle: power at rest.
         rng: chance; ``None`` for none.
     """
-    run_factor, jitters = 1.0, np.zeros(len(order))
-    if rng is not None:
-        run_factor = math.exp(dynamics.run_jitter * float(rng.standard_normal()))
-        if rng.uniform() < dynamics.outlier_chance:
-            run_factor *= 1.0 + dynamics.outlier_slower * float(rng.uniform(0.7, 1.3))
-        jitters = dynamics.jitter * rng.standard_normal(len(order))
-    shapes = [_demand(dynamics.shape_of(kernel.op)) for kernel in kernels]
-    above = [kernel.parts.as_array() - idle.as_array() for kernel in kernels]
-    total = [float(part.sum()) for part in above]
+    number = len(order)
+    kernel_of = np.asarray(order, dtype=np.intp)
+    factor = _times(dynamics, kernel_of, rng)
+    seconds = np.array([kernel.time_s for kernel in kernels])[kernel_of] * factor
+    ends = np.cumsum(seconds)
+    begins = ends - seconds
+    step_s = np.repeat(seconds / SEGMENTS, SEGMENTS)
+    middle = (begins[:, None] + (np.arange(SEGMENTS) + 0.5) / SEGMENTS * seconds[:, None]).ravel()
     idle_w = idle.as_array()
-    done = [0] * len(kernels)
-    lags = np.array([dynamics.fast_s, dynamics.slow_s])
-    shares = np.array([1.0 - dynamics.slow_share, dynamics.slow_share])
-    state = np.zeros((2, 3))  # power above idle that follows each lag, by part
-    now, energy = 0.0, np.zeros(3)
-    heavy_since: float | None = None
-    glow_w, glow_since = 0.0, 0.0
-    begins, ends = np.empty(len(order)), np.empty(len(order))
-    moments, energies = [np.zeros(1)], [np.zeros((1, 3))]
-    before: int | None = None
-    for place, index in enumerate(order):
-        kernel = kernels[index]
-        slower = dynamics.warm_up[done[index]] if done[index] < len(dynamics.warm_up) else 0.0
-        factor = run_factor * (1.0 + slower) * math.exp(float(jitters[place]))
-        seconds = kernel.time_s * factor
-        step_s = seconds / SEGMENTS
-        middle = now + (np.arange(SEGMENTS) + 0.5) * step_s
-        demand = shapes[index] * above[index] / factor
-        if dynamics.firmware is not None:
-            heavy = kernel.parts.total >= dynamics.firmware.heavy_w
-            if heavy:
-                heavy_since = now if heavy_since is None else heavy_since
-                demand = demand * _held(dynamics.firmware, middle - heavy_since)[:, None]
-        if dynamics.afterglow_share and before is not None and before != index:
-            glow_w = dynamics.afterglow_share * max(total[before] - total[index], 0.0)
-            glow_since = now
-        if glow_w:
-            left = glow_w * np.exp(-(middle - glow_since) / dynamics.afterglow_s)
-            demand = demand + left[:, None] * (above[index] / total[index])
-        decay = np.exp(-step_s / lags)
-        used = np.zeros((SEGMENTS, 3))
-        for lag in range(2):
-            after = _lagged(decay[lag], demand, state[lag])
-            start = np.vstack([state[lag][None, :], after[:-1]])
-            used += shares[lag] * (demand * step_s + (start - demand) * lags[lag] * (1.0 - decay[lag]))
-            state[lag] = after[-1]
-        begins[place], ends[place] = now, now + seconds
-        moments.append(now + np.arange(1, SEGMENTS + 1) * step_s)
-        energies.append(energy + np.cumsum(used + idle_w * step_s, axis=0))
-        energy = energies[-1][-1]
-        now += seconds
-        done[index] += 1
-        before = index
-    tail = np.linspace(0.0, 1.0, _TAIL_SEGMENTS + 1)[1:] ** 2 * _TAIL_LAGS * float(lags.max())
-    left = sum(
-        shares[lag] * state[lag] * (lags[lag] * -np.expm1(-tail / lags[lag]))[:, None] for lag in range(2)
-    ) + tail[:, None] * idle_w
-    moments.append(now + tail)
-    energies.append(energy + left)
-    return Trace(np.array(order), begins, ends, np.concatenate(moments), np.concatenate(energies))
+    above = np.array([kernel.parts.as_array() - idle_w for kernel in kernels])
+    shapes = np.array([_demand(dynamics.shape_of(kernel.op)) for kernel in kernels])
+    demand = ((shapes * above[:, None, :])[kernel_of] / factor[:, None, None]).reshape(number * SEGMENTS, 3)
+    if dynamics.firmware is not None:
+        heavy = np.array([kernel.parts.total >= dynamics.firmware.heavy_w for kernel in kernels])[kernel_of]
+        if heavy.any():
+            held = _held(dynamics.firmware, middle - begins[np.argmax(heavy)])
+            demand *= np.where(np.repeat(heavy, SEGMENTS), held, 1.0)[:, None]
+    if dynamics.afterglow_share:
+        demand += _afterglow(dynamics, kernel_of, begins, middle, above)
+    used, state = _lags(dynamics, demand, step_s)
+    tail_s = np.linspace(0.0, 1.0, _TAIL_SEGMENTS + 1)[1:] ** 2 * _TAIL_LAGS * max(dynamics.fast_s, dynamics.slow_s)
+    fall = sum(
+        share * state[lag] * (-lag_s * np.expm1(-tail_s / lag_s))[:, None]
+        for lag, (lag_s, share) in enumerate(_lag_parts(dynamics))
+    )
+    moment_s = np.concatenate([[0.0], np.cumsum(step_s), ends[-1] + tail_s])
+    energy = np.vstack([np.zeros(3), np.cumsum(used, axis=0)])
+    energy_j = np.vstack([energy, energy[-1] + fall]) + moment_s[:, None] * idle_w
+    return Trace(kernel_of, begins, ends, moment_s, energy_j)
+
+
+def _times(dynamics: Dynamics, kernel_of: IndexArray, rng: np.random.Generator | None) -> FloatArray:
+    """Times of executions relative to those in steady state."""
+    slower = np.zeros(len(kernel_of))
+    for kernel in np.unique(kernel_of):
+        ours = np.flatnonzero(kernel_of == kernel)[: len(dynamics.warm_up)]
+        slower[ours] = dynamics.warm_up[: len(ours)]
+    factor = 1.0 + slower
+    if rng is None:
+        return factor
+    run = math.exp(dynamics.run_jitter * float(rng.standard_normal()))
+    if rng.uniform() < dynamics.outlier_chance:
+        run *= 1.0 + dynamics.outlier_slower * float(rng.uniform(0.7, 1.3))
+    return np.asarray(factor * run * np.exp(dynamics.jitter * rng.standard_normal(len(kernel_of))))
+
+
+def _afterglow(
+    dynamics: Dynamics, kernel_of: IndexArray, begins: FloatArray, middle: FloatArray, above: FloatArray
+) -> FloatArray:
+    """What light kernels draw on top of their own after heavy ones; shape (segments, parts)."""
+    total = above.sum(axis=1)
+    changes = [*(np.flatnonzero(np.diff(kernel_of)) + 1).tolist(), len(kernel_of)]
+    found = np.zeros((len(middle), 3))
+    for first, last in pairwise(changes):
+        kernel = kernel_of[first]
+        glow_w = dynamics.afterglow_share * max(total[kernel_of[first - 1]] - total[kernel], 0.0)
+        part = slice(first * SEGMENTS, last * SEGMENTS)
+        left = glow_w * np.exp(-(middle[part] - begins[first]) / dynamics.afterglow_s)
+        found[part] = left[:, None] * (above[kernel] / total[kernel])
+    return found
+
+
+def _lag_parts(dynamics: Dynamics) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Time constant and share of either lag."""
+    return (dynamics.fast_s, 1.0 - dynamics.slow_share), (dynamics.slow_s, dynamics.slow_share)
+
+
+def _lags(dynamics: Dynamics, demand: FloatArray, step_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Energy above idle of each segment (segments, parts), and what either lag stands at in the end (lags, parts).
+
+    x' = (demand - x) / lag has the solution x(t) = exp(-t / lag) · (x(0) + Σ (exp(t_end / lag) - exp(t_begin / lag)) ·
+    demand), summed in stretches short enough for the exponentials.
+    """
+    used, states = np.zeros_like(demand), np.zeros((2, 3))
+    for lag, (lag_s, share) in enumerate(_lag_parts(dynamics)):
+        clock = np.concatenate([[0.0], np.cumsum(step_s / lag_s)])
+        first, state = 0, np.zeros(3)
+        while first < len(step_s):
+            last = max(int(np.searchsorted(clock, clock[first] + _LONGEST_EXPONENT)) - 1, first + 1)
+            since = np.minimum(clock[first : last + 1] - clock[first], 2.0 * _LONGEST_EXPONENT)
+            grown = np.exp(since)
+            after = (state + np.cumsum(np.diff(grown)[:, None] * demand[first:last], axis=0)) / grown[1:, None]
+            before = np.vstack([state, after[:-1]])
+            kept = -np.expm1(-np.diff(since))[:, None]
+            used[first:last] += share * (
+                demand[first:last] * step_s[first:last, None] + lag_s * kept * (before - demand[first:last])
+            )
+            first, state = last, after[-1]
+        states[lag] = state
+    return used, states
 
 
 def _held(firmware: Firmware, since_s: FloatArray) -> FloatArray:
     """Power above idle that the firmware leaves a heavy kernel, relative to the steady one."""
     held = 1.0 - firmware.drop * np.exp(-(since_s - firmware.reaction_s) / firmware.recover_s)
     return np.asarray(np.where(since_s < firmware.reaction_s, 1.0 + firmware.boost, held))
-
-
-def _lagged(decay: float, demand: FloatArray, start: FloatArray) -> FloatArray:
-    """A lag's value at the end of each of some stretches of equal length; shapes (stretches, parts)."""
-    powers = decay ** np.arange(1, len(demand) + 1)
-    mixed = np.tril(decay ** np.clip(np.subtract.outer(np.arange(len(demand)), np.arange(len(demand))), 0, None))
-    return np.asarray((1.0 - decay) * (mixed @ demand) + powers[:, None] * start)
 
 
 def _demand(shape: Shape) -> FloatArray:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wastenot.devices.fine_grain import Bench, Burst, Instrument, Readings, Run
+from wastenot.devices.fine_grain import Bench, Burst, Clock, Instrument, Readings, Run
 from wastenot.frontier.points import FloatArray, IndexArray
 from wastenot.measurement.fingrav.clocks import ClockFit, fit_clocks
+from wastenot.measurement.fingrav.stamps import on_grid
 
 Progress = Callable[[str, int, int], None]
 """Told what is done, how many runs of it are, and how many there will be."""
@@ -43,12 +44,14 @@ class TimedRun:
     Attributes:
         kernel: which kernel each execution was; shape (executions,).
         begin_s, end_s: of each; shape (executions,).
+        zero_s: the first execution's begin on the host's clock.
         readings: by channel.
     """
 
     kernel: IndexArray
     begin_s: FloatArray
     end_s: FloatArray
+    zero_s: float
     readings: Mapping[str, Readings]
 
 
@@ -76,20 +79,49 @@ def by_host(runs: Sequence[Run], instrument: Instrument, fit: ClockFit | None) -
         fit: of the clocks. ``None`` leaves them apart, as who does not synchronise would: each run's first reading is
             taken to be of the moment that its first execution began.
     """
-    return [_one_by_host(run, instrument, fit) for run in runs]
+    timed = [_one_by_host(run, instrument, fit) for run in runs]
+    if fit is None or instrument.readings_by == "gpu":
+        return timed
+    return _regular(timed, instrument)
 
 
 def _one_by_host(run: Run, instrument: Instrument, fit: ClockFit | None) -> TimedRun:
-    def told(moment_s: FloatArray, by: str) -> FloatArray:
-        return moment_s if fit is None or by == "host" else fit.host(moment_s)
-
-    begin, end = told(run.begin_s, instrument.executions_by), told(run.end_s, instrument.executions_by)
+    begin, end = _told(run.begin_s, instrument.executions_by, fit), _told(run.end_s, instrument.executions_by, fit)
     zero = float(begin[0])
     readings = {}
     for name, one in run.readings.items():
-        moment = told(one.moment_s, instrument.readings_by)
-        if fit is None and instrument.readings_by != instrument.executions_by and len(moment):
-            inside = int(np.argmax(np.asarray(one.power_w) > 0.5 * (one.power_w.min() + one.power_w.max())))
-            moment = moment - moment[inside] + zero
+        moment = _told(one.moment_s, instrument.readings_by, fit)
+        if fit is None and len(moment):
+            moment = moment - moment[_first_busy(one)] + zero
         readings[name] = Readings(moment - zero, one.power_w)
-    return TimedRun(run.kernel, begin - zero, end - zero, readings)
+    return TimedRun(run.kernel, begin - zero, end - zero, zero, readings)
+
+
+def _told(moment_s: FloatArray, by: Clock, fit: ClockFit | None) -> FloatArray:
+    return moment_s if fit is None or by == "host" else fit.host(moment_s)
+
+
+def _first_busy(readings: Readings) -> int:
+    """The first reading that looks like work."""
+    return int(np.argmax(readings.power_w > 0.5 * (readings.power_w.min() + readings.power_w.max())))
+
+
+def _regular(runs: list[TimedRun], instrument: Instrument) -> list[TimedRun]:
+    """The runs with polled readings stamped as regularly as their sensors update."""
+    found = {}
+    for channel in instrument.channels:
+        moments = [run.zero_s + run.readings[channel.name].moment_s for run in runs]
+        order = np.concatenate(moments)
+        if np.all(np.diff(order) > 0.0):
+            bounds = np.cumsum([len(moment) for moment in moments])[:-1]
+            found[channel.name] = np.split(on_grid(order, channel.period_s), bounds)
+    return [
+        replace(
+            run,
+            readings={
+                name: Readings(found[name][place] - run.zero_s, one.power_w) if name in found else one
+                for name, one in run.readings.items()
+            },
+        )
+        for place, run in enumerate(runs)
+    ]
