@@ -34,7 +34,7 @@ def main(out: str, seconds: float = 6.0) -> None:
             while device.time.now_s() - began < seconds:
                 meter.lap(0.1)
                 run.mark()
-        edges = [(edge.moment_s, edge.width_s, edge.energy_j) for edge in meter._edges]
+        edges = [(edge.moment_s, edge.width_s, edge.energy_j) for edge in meter.edges]
         found[name] = {"edges": edges, "laps": [(lap.calls, lap.seconds) for lap in run.laps], "how": run.how}
         print(name, len(edges), run.how, flush=True)
     with open(out, "w") as stream:

@@ -159,6 +159,28 @@ def test_inference_mode_is_captured_as_what_it_runs():
     assert [kernel.name for kernel in captured.workload.kernels] == ["forward_addmm_2x4x8"]
 
 
+@pytest.mark.parametrize("gradients", [True, False])
+def test_what_a_device_runs_as_one_is_one_although_others_could_make_it_up(gradients):
+    x, gradient = torch.randn(4, 8, requires_grad=True), torch.randn(4, 8)
+    with torch.set_grad_enabled(gradients), capture() as captured:
+        torch.ops.aten.silu_backward(gradient, x.detach())
+    assert [kernel.call.op for kernel in captured.workload.kernels] == ["aten.silu_backward.default"]
+    with Watch() as watch, capture() as captured:
+        functional.silu(x).backward(gradient)
+    backward = [kernel for kernel in captured.workload.kernels if kernel.label.startswith("silu_backward")]
+    assert [(kernel.op, kernel.bytes_read, kernel.bytes_written) for kernel in backward] == [("elementwise", 256, 128)]
+    assert captured.seen == len(watch.ran)
+    (run,) = prepare_call(backward[0].call, "cpu", 1)
+    assert shapes_of(run()) == [(4, 8)]
+
+
+def test_what_a_device_does_not_run_as_one_is_what_makes_it_up():
+    x, gradient = torch.randn(4, 8), torch.randn(4, 8)
+    with FakeTensorMode() as mode, torch.inference_mode(), capture() as captured:
+        functional.linear(mode.from_tensor(x), mode.from_tensor(gradient))
+    assert [kernel.label for kernel in captured.workload.kernels] == ["mm"]
+
+
 @pytest.mark.parametrize("capture_outside", [True, False])
 def test_fake_tensors_are_enough(capture_outside):
     modes = (capture(), FakeTensorMode()) if capture_outside else (FakeTensorMode(), capture())

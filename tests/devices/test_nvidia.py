@@ -275,8 +275,12 @@ def test_after_sigkill_the_next_command_puts_it_right(stand_in, tmp_path, monkey
     open_device("nvidia:0")
     assert locks(stand_in) != CLEAN and len(journal.stale()) == 1
     monkeypatch.delenv("WASTENOT_READ_ONLY")
+    library = Nvml().library
+    start, starts = library.nvmlInit, []
+    monkeypatch.setattr(library, "nvmlInit", lambda: starts.append(start()))
     open_device("nvidia:0")
     assert locks(stand_in) == CLEAN and journal.journals() == ()
+    assert len(starts) == 1
 
 
 def test_a_thousand_kills_leave_nothing_behind():

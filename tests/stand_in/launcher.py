@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.stand_in.wire import Client
-from wastenot.devices.protocol import Lap, Run, Task
-from wastenot.errors import DeviceError
+from wastenot.devices.protocol import Run, Task
+from wastenot.devices.simulated.device import LapsAtEnd
 from wastenot.setting import Setting
 
 
-class StandInRun:
+class StandInRun(LapsAtEnd):
     """A task that runs on the server."""
 
     def __init__(self, client: Client, number: int) -> None:
         self._client, self._number = client, number
-        self._laps: tuple[Lap, ...] | None = None
 
     def feed(self) -> None:
         """The stand-in is never short of work."""
@@ -37,18 +36,6 @@ class StandInRun:
             return sum(lap.calls for lap in self._laps)
         done: int = self._client.request("completed", self._number)
         return done
-
-    @property
-    def how(self) -> str:
-        """Nothing to say."""
-        return ""
-
-    @property
-    def laps(self) -> tuple[Lap, ...]:
-        """Laps between marks."""
-        if self._laps is None:
-            raise DeviceError("laps are known when the run has ended")
-        return self._laps
 
 
 class StandInLauncher:

@@ -71,10 +71,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not isinstance(func, HigherOrderOperator):
             if func.namespace in _QUESTIONS or base_name(func) in _ASKED:
                 return func(*args, **named)
-            with self:
-                whole = func.decompose(*args, **named)
-            if whole is not NotImplemented:
-                return whole
+            if not _has_own_kernel(func, (*args, *named.values())):
+                with self:
+                    whole = func.decompose(*args, **named)
+                if whole is not NotImplemented:
+                    return whole
         return self._run(func, args, named)
 
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -185,6 +186,13 @@ def _unique(name: str, taken: set[str]) -> str:
 
 def _full_name(func: Any) -> str:
     return f"{func.namespace}.{func.__name__}" if isinstance(func, HigherOrderOperator) else str(func)
+
+
+def _has_own_kernel(func: Any, values: tuple[Any, ...]) -> bool:
+    """Whether the device runs an operation as one, though others could make it up, such as ``silu_backward``."""
+    devices = {tensor.device.type for tensor in flat_tensors(values)}
+    keys = (torch._C._dispatch_key_for_device(device) for device in devices)
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key) for key in keys)
 
 
 def _why_left_out(func: Any, args: tuple[Any, ...]) -> str | None:

@@ -37,7 +37,7 @@ def refine(
     from wastenot.cli.output import as_values, print_json, say
     from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
-    from wastenot.measurement.tasks import units_of_sweep
+    from wastenot.measurement.tasks import units_in_study
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import plan as make_plan
     from wastenot.study.store import open_study
@@ -49,17 +49,18 @@ def refine(
         raise BadInputError(f"--finalists {finalists}: must be at least 1")
     if not 0.0 <= around < float("inf"):
         raise BadInputError(f"--around {around}: must be a number of MHz, 0 for none")
-    sweep = open_study(study).read(workload)
+    source = open_study(study)
+    sweep = source.read(workload)
     plan = make_plan(sweep, Objective("waste", max_slowdown))
     target = open_target(device, seed=seed, workload=sweep.workload, allow=allow_clock_control, restore=restore_clocks)
-    kept = open_study(study) if into is None else open_study(into, create=True)
+    kept = source if into is None else open_study(into, create=True)
     candidates = find_finalists(sweep, plan, finalists)
     if around:
         states = target.clocks.states()
         for row in plan.assignments:
             near = settings_around(row.setting, states, around)
             candidates[row.kernel] = tuple(dict.fromkeys((*candidates[row.kernel], *near)))
-    units = units_of_sweep(sweep)
+    units = units_in_study(source, sweep)
     with shown_progress(f"refining {sweep.workload}") as progress:
         outcome = measure_again(
             target, units, kept, candidates, repeats=repeats, progress=progress,

@@ -33,17 +33,18 @@ def validate(
     """Measure a plan and auto in turn, and set what they give beside what was predicted."""
     from wastenot.cli.output import console, print_json, say
     from wastenot.cli.progress import shown_progress
-    from wastenot.measurement.tasks import units_of_sweep
+    from wastenot.measurement.tasks import units_in_study
     from wastenot.planning.plan import read_plan
     from wastenot.study.store import open_study
     from wastenot.tuning.validate import validate as measure_again
 
     made = read_plan(plan)
-    sweep = open_study(study).read(workload or made.workload)
+    source = open_study(study)
+    sweep = source.read(workload or made.workload)
     name = device or sweep.device
     target = open_target(name, seed=seed, workload=sweep.workload, allow=allow_clock_control, restore=restore_clocks)
     with shown_progress("validation") as progress:
-        checked = measure_again(target, made, units_of_sweep(sweep), repeats=repeats, progress=progress)
+        checked = measure_again(target, made, units_in_study(source, sweep), repeats=repeats, progress=progress)
     if out is not None:
         checked.write(out)
         say(f"{out}: plan with its validation written")

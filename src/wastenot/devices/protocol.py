@@ -42,6 +42,11 @@ class Task:
         """One kernel by itself; one call is one call of the kernel."""
         return cls(kernel.name, ((kernel, 1),))
 
+    @property
+    def is_kernel(self) -> bool:
+        """Whether one call of it is one call of the kernel of its name."""
+        return len(self.steps) == 1 and self.steps[0][0].name == self.name and self.steps[0][1] == 1
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, median
 
 import numpy as np
 
@@ -149,10 +150,10 @@ def _observe(device: Device, run: Run, method: Method) -> _Observed:
         mean.error_w,
         mean.seconds,
         reason,
-        InEffect(_median([c.core_mhz for c in clocks]), _median([c.memory_mhz for c in clocks])),
+        InEffect(*(_of_known(median, [getattr(seen, name) for seen in clocks]) for name in ("core_mhz", "memory_mhz"))),
         (temperature, sensors.temperature_c()),
         None if throttled is None or now_throttled is None else now_throttled - throttled,
-        _mean(memory_w[len(memory_w) // 3 :]),  # it may average over a second: not what was before
+        _of_known(fmean, memory_w[len(memory_w) // 3 :]),  # it may average over a second: not what was before
         (sensors.processes() or 0) > 1,
     )
 
@@ -205,14 +206,9 @@ def _flags(setting: Setting, observed: _Observed, throttled_share: float | None)
     return tuple(found)
 
 
-def _median(values: list[float | None]) -> float | None:
+def _of_known(average: Callable[[list[float]], float], values: list[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
+    return float(average(known)) if known else None
 
 
 def warm_up(device: Device, tasks: Sequence[Task], *, at_least_s: float = 25.0, at_most_s: float = 300.0) -> None:

@@ -87,6 +87,11 @@ class CounterMeter:
             self._period_s = (edge.moment_s - last.moment_s) / passed
         self._edges.append(edge)
 
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """The steps at which laps began and ended."""
+        return tuple(self._edges)
+
     def mean(self) -> MeanPower:
         """Mean power from the first step to the last.
 

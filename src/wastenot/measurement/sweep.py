@@ -231,6 +231,7 @@ def recording(device: Device, units: Units, study: Study) -> AbstractContextMana
         device=identity.label,
         origin=identity.origin,
         source=f"sweep on {identity.name}",
+        specs=[task.steps[0][0] for task in units.tasks if task.is_kernel],
     )
 
 

@@ -10,7 +10,7 @@ from wastenot.capture.workload_file import read_workload
 from wastenot.devices.protocol import Task
 from wastenot.errors import BadInputError
 from wastenot.planning.objective import Granularity
-from wastenot.study.store import open_study
+from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.workloads.build import build_workload, workload_named
 from wastenot.workloads.kernel import KernelSpec, Workload
@@ -79,16 +79,34 @@ def find_units(name: str, device: str, shape: Shape | None = None, granularity: 
     """
     kind, _, recording = device.partition(":")
     if kind == "recorded":
-        return units_of_sweep(open_study(recording).read(None if Path(name).exists() else name))
+        recorded = open_study(recording)
+        return units_in_study(recorded, recorded.read(None if Path(name).exists() else name))
     if name.endswith(".json"):
         return units_of(read_workload(name), granularity)
     if Path(name).exists():
-        return units_of_sweep(open_study(name).read())
+        study = open_study(name)
+        return units_in_study(study, study.read())
     return units_of(build_workload(name, shape), granularity)
 
 
-def units_of_sweep(sweep: Sweep) -> Units:
-    """The kernels of a sweep, to be measured again: by formula where the workload's name says how they are run."""
+def units_in_study(study: Study, sweep: Sweep) -> Units:
+    """The kernels of a sweep, to be measured again.
+
+    What they compute is known by formula where the workload's name says how they are run, or as the study keeps it of
+    captured ones.
+
+    Args:
+        study: that the sweep was read from.
+        sweep: of it.
+
+    Raises:
+        StudyError: the study cannot be read.
+    """
+    captured = study.captured(sweep.workload)
+    if captured:
+        named = units_by_name(sweep.workload, sweep.kernels)
+        tasks = (Task.of_kernel(captured.get(task.name, task.steps[0][0])) for task in named.tasks)
+        return Units(sweep.workload, sweep.kernels, tuple(tasks))
     try:
         workload = workload_named(sweep.workload)
     except BadInputError:

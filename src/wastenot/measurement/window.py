@@ -19,6 +19,7 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
+from dataclasses import fields
 from types import TracebackType
 from typing import Any, TypeVar, cast
 from weakref import ref
@@ -141,14 +142,18 @@ class Window:
     def _unknown(self, follower: StepFollower) -> GpuWindow:
         end = self.begin_s if self.end_s is None else self.end_s
         who = follower.device.identity
-        nothing = (None,) * 8
-        return GpuWindow(who.name, who.unique_id, who.model, who.origin, end - self.begin_s, *nothing, flags=(FORKED,))
+        return GpuWindow(
+            device=who.name, unique_id=who.unique_id, model=who.model, origin=who.origin, time_s=end - self.begin_s,
+            energy_j=None, energy_se_j=None, mean_power_w=None, memory_energy_j=None, core_mhz=None, memory_mhz=None,
+            temperature_c=None, throttled_share=None, flags=(FORKED,),
+        )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
         """Every attribute of the result: ``energy_j``, ``energy_se_j``, ``time_s``, ``gpus``, …."""
-        if name in WindowResult.__slots__:
+        known = [field.name for field in fields(WindowResult)]
+        if name in known:
             return getattr(self.result(), name)
-        raise AttributeError(f"a window has no '{name}'; it has {', '.join(WindowResult.__slots__)}")
+        raise AttributeError(f"a window has no '{name}'; it has {', '.join(known)}")
 
     def __repr__(self) -> str:
         state = "open" if self.end_s is None else "ended" if self._result is None else repr(self._result)

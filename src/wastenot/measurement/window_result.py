@@ -24,16 +24,13 @@ _GAUGE_AVERAGES = 0.5  # readings of the gauge see a part of a step: so much of 
 _NORMAL_MEDIAN = 0.6745  # median of |z| of a normal number
 
 
-@dataclass(frozen=True, slots=True)
-class GpuWindow:
-    """One GPU over a window.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowNumbers:
+    """What a window says, of one GPU or of several together: sums of energy and power, means of the rest.
 
     Attributes:
-        device: its name.
-        unique_id: of the card.
-        model: of it.
         origin: of the numbers.
-        time_s: of the window; by the GPU's own events where these bracket it.
+        time_s: of the window; of one GPU by its own events where these bracket it.
         energy_j: used; ``None`` where it cannot be read.
         energy_se_j: its standard error, the window's edges included.
         mean_power_w: energy by time.
@@ -42,58 +39,48 @@ class GpuWindow:
         memory_mhz: mean of the clock.
         temperature_c: mean.
         throttled_share: of the time, in which power or heat held the clocks down.
-        flags: what a reader should know.
+        flags: what a reader should know; of several GPUs each with the GPU's name.
+    """
+
+    origin: Origin
+    time_s: float
+    energy_j: float | None
+    energy_se_j: float | None
+    mean_power_w: float | None
+    memory_energy_j: float | None
+    core_mhz: float | None
+    memory_mhz: float | None
+    temperature_c: float | None
+    throttled_share: float | None
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuWindow(WindowNumbers):
+    """One GPU over a window.
+
+    Attributes:
+        device: its name.
+        unique_id: of the card.
+        model: of it.
     """
 
     device: str
     unique_id: str
     model: str
-    origin: Origin
-    time_s: float
-    energy_j: float | None
-    energy_se_j: float | None
-    mean_power_w: float | None
-    memory_energy_j: float | None
-    core_mhz: float | None
-    memory_mhz: float | None
-    temperature_c: float | None
-    throttled_share: float | None
-    flags: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WindowResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowResult(WindowNumbers):
     """A window over all of its GPUs together, and each of them. What one of them does not tell is ``None`` for all.
 
     Attributes:
         name: of the window.
-        origin: of the numbers.
-        time_s: of the window.
-        energy_j: sum.
-        energy_se_j: of the sum.
-        mean_power_w: of all GPUs together.
-        memory_energy_j: sum.
-        core_mhz: mean over GPUs.
-        memory_mhz: mean over GPUs.
-        temperature_c: mean over GPUs.
-        throttled_share: mean over GPUs.
         gpus: each of them.
-        flags: those of the GPUs, with their names where there are several.
     """
 
     name: str
-    origin: Origin
-    time_s: float
-    energy_j: float | None
-    energy_se_j: float | None
-    mean_power_w: float | None
-    memory_energy_j: float | None
-    core_mhz: float | None
-    memory_mhz: float | None
-    temperature_c: float | None
-    throttled_share: float | None
     gpus: tuple[GpuWindow, ...]
-    flags: tuple[str, ...]
 
     @classmethod
     def of(cls, name: str, time_s: float, gpus: tuple[GpuWindow, ...]) -> WindowResult:

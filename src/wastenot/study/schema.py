@@ -53,6 +53,22 @@ kernels = Table(
     UniqueConstraint("workload_id", "position"),
 )
 
+# What captured kernels compute and how to run them again; of workloads by formula the name tells it.
+captured = Table(
+    "wastenot_captured",
+    metadata,
+    Column("kernel_id", ForeignKey(kernels.c.id), primary_key=True, autoincrement=False),
+    Column("label", Text, nullable=False),
+    Column("op", String(32), nullable=False),
+    Column("shape", Text, nullable=False),
+    Column("flops", Double, nullable=False),
+    Column("bytes_read", Double, nullable=False),
+    Column("bytes_written", Double, nullable=False),
+    Column("element_bytes", Integer, nullable=False),
+    Column("operation", Text, nullable=False),
+    Column("arguments", Text, nullable=False),
+)
+
 imports = Table(
     "wastenot_imports",
     metadata,

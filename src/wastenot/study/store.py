@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -17,6 +17,7 @@ from wastenot.origin import Origin
 from wastenot.study import records, schema
 from wastenot.study.address import parse_address
 from wastenot.study.bulk import insert_rows, select_rows
+from wastenot.study.captured import read_captured, store_captured
 from wastenot.study.check import check_sweep
 from wastenot.study.columns import shown
 from wastenot.study.database import Database, connect
@@ -24,6 +25,7 @@ from wastenot.study.faults import DAMAGED
 from wastenot.study.recorder import Recorder, Trial, read_trials
 from wastenot.study.summary import ImportSummary, StudySummary, imports_of, summarise_workloads
 from wastenot.study.sweep import Kernel, Sweep
+from wastenot.workloads.kernel import KernelSpec
 
 
 def open_study(where: str | os.PathLike[str], *, create: bool = False, busy_timeout_s: float = 5.0) -> Study:
@@ -100,7 +102,14 @@ class Study:
 
     @contextmanager
     def recording(
-        self, kernels: tuple[Kernel, ...], *, workload: str, device: str, origin: Origin, source: str
+        self,
+        kernels: tuple[Kernel, ...],
+        *,
+        workload: str,
+        device: str,
+        origin: Origin,
+        source: str,
+        specs: Sequence[KernelSpec] = (),
     ) -> Iterator[Recorder]:
         """Keep measurements of a workload one by one as they are made; what is there already is gone on with.
 
@@ -110,6 +119,7 @@ class Study:
             device: that measures.
             origin: of the numbers.
             source: what makes them.
+            specs: what the kernels compute. Of captured ones it is kept, with the index values that they ran with.
 
         Raises:
             BadInputError: the study is of another device, or the workload of other kernels or another origin.
@@ -128,6 +138,8 @@ class Study:
                 _check_origin(imports_of(connection, workload_id), workload, origin, str(self))
             members = tuple(kernels)
             ids = records.store_kernels(connection, members, workload, workload_id)
+            kernel_ids = dict(zip((kernel.name for kernel in members), ids.tolist(), strict=True))
+            store_captured(connection, {spec.name: spec for spec in specs}, kernel_ids)
             import_id = records.inserted_id(
                 connection,
                 schema.imports,
@@ -140,7 +152,7 @@ class Study:
             )
             done = records.settings_done(connection, workload_id)
         with self._database.keeping() as transaction:
-            yield Recorder(transaction, import_id, dict(zip((k.name for k in members), ids.tolist(), strict=True)), done)
+            yield Recorder(transaction, import_id, kernel_ids, done)
 
     def workloads(self) -> tuple[str, ...]:
         """The names of the workloads, in order of their first import; none where the study holds nothing yet.
@@ -204,6 +216,22 @@ class Study:
             workload_id = records.workload_id(connection, name)
             assert workload_id is not None
             return read_trials(connection, workload_id)
+
+    def captured(self, workload: str) -> dict[str, KernelSpec]:
+        """What the captured kernels of a workload compute, by name; nothing of kernels by formula and imported ones.
+
+        Raises:
+            BadInputError: there is no such workload.
+            StudyError: the study holds nothing yet or cannot be read.
+        """
+        with self._database.reading() as connection:
+            _filled(records.read_header(connection, str(self)), str(self))
+            workload_id = records.workload_id(connection, _choose(workload, records.workload_names(connection), str(self)))
+            assert workload_id is not None
+            try:
+                return read_captured(connection, workload_id)
+            except (ValueError, TypeError, AttributeError) as error:
+                raise StudyError(f"{self}: {DAMAGED} ({error})") from error
 
     def summary(self) -> StudySummary:
         """What the study holds, in brief.

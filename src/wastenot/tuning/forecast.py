@@ -39,7 +39,7 @@ NARROWED_BY = {
     "power": "idle power with the memory awake, and kernels that draw little, at two core clocks",
     "memory power": "a sensor of memory power, or a sweep of memory clocks",
     "auto": "the same core clock once left to the driver and once locked",
-    "time": "FLOPs and bytes of every kernel (a workload by formula), or a sweep of core clocks of a few kernels",
+    "time": "FLOPs and bytes of every kernel (by formula or captured), or a sweep of core clocks of a few kernels",
 }
 """For each group of unknowns, what would tell them."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -11,13 +12,13 @@ from numpy.typing import NDArray
 from wastenot.devices.simulated.preset import Preset, find_preset, preset_names
 from wastenot.errors import BadInputError, StudyError
 from wastenot.frontier.points import FloatArray
-from wastenot.measurement.tasks import units_of_sweep
+from wastenot.measurement.tasks import Units, units_in_study
 from wastenot.origin import Origin
 from wastenot.study.store import Study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.tuning.forecast_prior import Bounds
 from wastenot.workloads.bound import GPUS, find_roofline
-from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
 from wastenot.workloads.shape import parse_name
 
 _HELD = 0.5  # share of the time in which a limit held the clocks, from which on they count as held
@@ -141,7 +142,7 @@ def observe(study: Study, workload: str | None, preset: Preset | None = None) ->
         notes.append(f"core clocks in effect are not recorded for {int(np.isnan(core).sum())} kernels: drawn as well")
     states = np.asarray(gpu.clocks.memory_mhz)
     nearest = states[np.abs(np.where(np.isnan(memory), states[-1], memory)[:, None] - states).argmin(axis=1)]
-    operations, arithmetic, traffic = _shares(sweep, gpu, time, core)
+    operations, arithmetic, traffic = _shares(units_in_study(study, sweep), gpu, time, core)
     unknown = int(np.isnan(traffic).sum())
     if unknown:
         notes.append(f"FLOPs and bytes of {unknown} of {len(time)} kernels are not known: what bounds them is drawn")
@@ -196,13 +197,13 @@ def _from_trials(study: Study, sweep: Sweep) -> tuple[FloatArray, FloatArray]:
 
 
 def _shares(
-    sweep: Sweep, gpu: Preset, time_s: FloatArray, core_mhz: FloatArray
+    units: Units, gpu: Preset, time_s: FloatArray, core_mhz: FloatArray
 ) -> tuple[tuple[str, ...], FloatArray, FloatArray]:
     """What each kernel computes, and its FLOPs and bytes as shares of what the GPU could do in its time."""
-    specs = [task.steps[0][0] for task in units_of_sweep(sweep).tasks]
+    specs = [task.steps[0][0] for task in units.tasks]
     known = np.array([spec.bytes_moved > 0 for spec in specs])
     highest = gpu.clocks.boost_mhz
-    flops_s = np.array([spec.flops / _peak(gpu, spec, sweep.workload) for spec in specs])
+    flops_s = np.array([spec.flops / _peak(gpu, spec, units.workload) for spec in specs])
     bytes_s = np.array([spec.bytes_moved / _bandwidth(gpu) for spec in specs])
     slower = highest / np.where(np.isnan(core_mhz), highest, core_mhz)
     arithmetic = np.where(known, flops_s * slower / time_s, np.nan)
@@ -216,11 +217,19 @@ def _peak(gpu: Preset, spec: KernelSpec, workload: str) -> float:
     if gpu.name in GPUS:
         dtype = "fp32"
         if matrix and spec.bytes_moved > 0:
-            dtype = parse_name(workload)[1].dtype
+            dtype = parse_name(workload)[1].dtype if spec.call is None else _dtype(spec)
         return find_roofline(gpu.name, dtype).peak_flops
     if gpu.ops:
         return gpu.ops.get("gemm" if matrix else "default", gpu.ops["default"]).flops_per_s
     return float("inf")
+
+
+def _dtype(captured: KernelSpec) -> str:
+    """The data type that a captured matrix product computes in."""
+    assert captured.call is not None
+    if captured.element_bytes == DTYPE_BYTES["fp32"] and json.loads(captured.call.arguments).get("matmul_precision"):
+        return "tf32"
+    return next((name for name in ("bf16", "fp8") if DTYPE_BYTES[name] == captured.element_bytes), "fp32")
 
 
 def _bandwidth(gpu: Preset) -> float:

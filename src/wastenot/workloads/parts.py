@@ -76,7 +76,8 @@ class Parts:
     def softmax_backward(self, rows: int, width: int, *, used: float = 1.0) -> Work:
         """Gradient of a softmax from its output and the output's gradient, in the latter's place.
 
-        Four FLOPs an element of the ``used`` share; the rest is set to zero.
+        Four FLOPs an element of the ``used`` share; the rest is not read but set to zero, as llm.c does: the matrix products
+        that follow read all of it.
         """
         size = self.element_bytes * rows * width
         return Work("softmax", (rows, width), 4.0 * rows * width * used, 2 * size * used, size)

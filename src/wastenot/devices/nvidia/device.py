@@ -83,20 +83,23 @@ def open_nvidia(
         MissingExtraError: nvidia-ml-py is not installed.
         DeviceError: there is no driver, or the GPU is cut into MIG slices.
     """
-    put_right()
     nvml = Nvml(allow_changes=allow_clock_control)
+    put_right(nvml)
     return NvidiaDevice(nvml, _handle(nvml, name), name, restore=restore, **parts)
 
 
-def put_right() -> int:
+def put_right(nvml: Nvml) -> int:
     """Put right what dead processes left changed, unless that is forbidden; says of how many GPUs.
+
+    Args:
+        nvml: to use, whether or not it allows changes: what is put right was allowed to them.
 
     Raises:
         NvmlError: it could not be done.
     """
     if not stale() or forbidden() is not None:
         return 0
-    return len(recover(Nvml(allow_changes=True)))
+    return len(recover(nvml.allowing_changes()))
 
 
 def nvidia_names(nvml: Nvml) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from copy import copy
 from types import ModuleType
 from typing import Any
 
@@ -58,6 +59,12 @@ class Nvml:
         self.library: Any = _library()
         self.allow_changes = allow_changes
         self.call("nvmlInit")
+
+    def allowing_changes(self) -> Nvml:
+        """The same NVML, started once, with changes allowed; the environment may still forbid them."""
+        allowed = copy(self)
+        allowed.allow_changes = True
+        return allowed
 
     def close(self) -> None:
         """Done with NVML."""

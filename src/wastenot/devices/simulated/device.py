@@ -107,13 +107,30 @@ class SimulatedClocks:
         self._engine.request(AUTO)
 
 
-class SimulatedRun:
+class LapsAtEnd:
+    """A run whose laps are known when it has ended; whoever ends it sets ``_laps``."""
+
+    _laps: tuple[Lap, ...] | None = None
+
+    @property
+    def how(self) -> str:
+        """Nothing to say."""
+        return ""
+
+    @property
+    def laps(self) -> tuple[Lap, ...]:
+        """Laps between marks."""
+        if self._laps is None:
+            raise DeviceError("laps are known when the run has ended")
+        return self._laps
+
+
+class SimulatedRun(LapsAtEnd):
     """A task running on the engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._marks: list[float] = []
-        self._laps: tuple[Lap, ...] | None = None
 
     def feed(self) -> None:
         """A simulated GPU is never short of work; by wall time, it catches up."""
@@ -135,18 +152,6 @@ class SimulatedRun:
         if not self._marks or self._laps is not None:
             return 0 if self._laps is None else sum(lap.calls for lap in self._laps)
         return max(0, math.floor(self._engine.progress()) - math.ceil(self._marks[0]))
-
-    @property
-    def how(self) -> str:
-        """Nothing to say."""
-        return ""
-
-    @property
-    def laps(self) -> tuple[Lap, ...]:
-        """Laps between marks."""
-        if self._laps is None:
-            raise DeviceError("laps are known when the run has ended")
-        return self._laps
 
 
 class SimulatedLauncher:

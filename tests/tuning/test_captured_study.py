@@ -1,0 +1,93 @@
+"""A study of a captured workload knows what its kernels compute: forecasts and whoever measures again find it there."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sqlalchemy import create_engine, text
+
+from wastenot.devices.open import open_device
+from wastenot.errors import StudyError
+from wastenot.measurement.energy import Method, hottest_first
+from wastenot.measurement.sweep import measure_sweep
+from wastenot.measurement.tasks import find_units, units_in_study, units_of
+from wastenot.study.store import open_study
+from wastenot.tuning.forecast_observed import observe
+from wastenot.workloads.call import Call
+from wastenot.workloads.kernel import KernelSpec, Workload
+
+ARGUMENTS = json.dumps({"args": [], "kwargs": {}, "tensors": [], "storages": []})
+
+
+def kernel(name, op, flops, moved, element_bytes=2, arguments=ARGUMENTS):
+    call = Call(f"aten.{name}.default", arguments)
+    return KernelSpec(
+        name, name.upper(), op, (1, 8, 4, 2), flops, moved, moved / 2, "forward", None, 3, 0, call, element_bytes
+    )
+
+
+WORKLOAD = Workload("step-mine", (kernel("gelu", "elementwise", 1e7, 1e8), kernel("mm", "gemm", 6e11, 6e8)), "captured")
+
+
+def swept(path, workload=WORKLOAD, granularity="kernel"):
+    study = open_study(path, create=True)
+    device = open_device("sim:h200", seed=1)
+    measure_sweep(device, units_of(workload, granularity), study, [], method=Method(0.2, 1.0), rounds=1)
+    return study
+
+
+@pytest.fixture
+def study(tmp_path):
+    return swept(tmp_path / "s.db")
+
+
+def test_what_was_captured_comes_back_whole(study, tmp_path):
+    assert tuple(study.captured("step-mine").values()) == WORKLOAD.kernels
+    units = find_units(str(tmp_path / "s.db"), "sim:h200")
+    assert [task.steps[0][0] for task in units.tasks] == list(WORKLOAD.kernels)
+    assert units.kernels == units_of(WORKLOAD).kernels
+    assert hottest_first(units.tasks) == [1, 0]
+    swept(tmp_path / "s.db")  # what is there is not kept twice
+    assert tuple(study.captured("step-mine").values()) == WORKLOAD.kernels
+
+
+def test_a_forecast_knows_flops_and_bytes(study):
+    observed, _, notes = observe(study, None)
+    assert observed.operations == ("elementwise", "gemm")
+    assert np.isfinite(observed.traffic).all() and observed.arithmetic[1] > 0.5 > observed.arithmetic[0]
+    assert not any("FLOPs" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("element_bytes", "precision", "tflops"), [(2, None, 989.4), (4, None, 66.9), (4, "high", 494.7), (1, None, 1978.9)]
+)
+def test_the_peak_is_that_of_the_data_type_captured(tmp_path, element_bytes, precision, tflops):
+    arguments = json.loads(ARGUMENTS) | ({"matmul_precision": precision} if precision else {})
+    product = kernel("mm", "gemm", 1e9, 6e8, element_bytes, json.dumps(arguments))
+    observed, gpu, _ = observe(swept(tmp_path / "s.db", replace(WORKLOAD, kernels=(product,))), None)
+    slower = gpu.clocks.boost_mhz / observed.core_mhz[0]
+    assert observed.arithmetic[0] * observed.time_s[0] / slower == pytest.approx(1e9 / (tflops * 1e12), rel=0.01)
+
+
+def test_by_formula_or_as_a_whole_nothing_is_kept(tmp_path):
+    study = swept(tmp_path / "s.db", granularity="pass")
+    assert study.captured("step-mine-by-pass") == {}
+    assert units_in_study(study, study.read()).tasks[0].steps[0][0].bytes_moved == 0
+
+
+def test_a_study_of_before_has_no_such_table(study, tmp_path):
+    with create_engine(f"sqlite:///{tmp_path / 's.db'}").begin() as connection:
+        connection.execute(text("DROP TABLE wastenot_captured"))
+    assert study.captured("step-mine") == {}
+    assert any("FLOPs and bytes of 2 of 2" in note for note in observe(study, None)[2])
+    swept(tmp_path / "s.db")
+    assert tuple(study.captured("step-mine").values()) == WORKLOAD.kernels
+
+
+@pytest.mark.parametrize("damage", ["op = 'magic'", "shape = '8xmany'"])
+def test_damage_is_said(study, tmp_path, damage):
+    with create_engine(f"sqlite:///{tmp_path / 's.db'}").begin() as connection:
+        connection.execute(text(f"UPDATE wastenot_captured SET {damage}"))
+    with pytest.raises(StudyError, match="is damaged"):
+        study.captured("step-mine")
