@@ -24,7 +24,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from wastenot.devices.fine_grain import Channel
-from wastenot.frontier.points import FloatArray
+from wastenot.frontier.points import FloatArray, IndexArray
 from wastenot.measurement.fingrav.collect import TimedRun
 
 CELLS = 24
@@ -38,6 +38,7 @@ _GROWTH = 1.08
 # Moments after the last execution between which its fall is told; idle from the last of them on.
 _TAIL_S = np.array([0.0, 1e-5, 3e-5, 6e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.5e-3, 3e-3, 6e-3, 1.2e-2, 3e-2])
 _TAIL_CELLS = 5  # between two of them
+_SHAPE_SHARE, _SHAPE_DOUBT = 0.1, 0.7  # belief in shapes: about a tenth of the range of readings, give or take half
 _BROAD_W = 1e3  # standard deviation of what nothing is known of
 _SHORTEST_WINDOW_S = 1e-6
 
@@ -197,47 +198,82 @@ def _readings_of(
     end = readings.moment_s - (channel.delay_s if windows else 0.0)
     begin = end - window
     told = (end > -2.0 * (channel.period_s + window)) & (begin < run.end_s[-1] + window)
-    bounds, values = _timeline(run, basis, own, group)
-    length = np.diff(bounds)
-    sums = np.vstack([np.zeros(basis.columns), np.cumsum(values * length[:, None], axis=0)])
+    line = _timeline(run, own, group)
+    # Only stretches that a window covers are looked at: of a long run most are not.
+    first = np.searchsorted(line.bounds_s, begin[told], side="right") - 1
+    last = np.searchsorted(line.bounds_s, end[told], side="right") - 1
+    covered = np.zeros(len(line.bounds_s) + 1)
+    np.add.at(covered, np.clip(first, 0, None), 1.0)
+    np.add.at(covered, np.clip(last, 0, None) + 1, -1.0)
+    looked = np.flatnonzero(np.cumsum(covered)[: len(line.unit)] > 0)
+    values = line.rows(looked, basis)
+    place = np.zeros(len(line.unit), dtype=np.intp)
+    place[looked] = np.arange(len(looked))
+    length = np.diff(line.bounds_s)
+    sums = np.vstack([np.zeros(basis.columns), np.cumsum(values * length[looked][:, None], axis=0)])
 
     def until(moment_s: FloatArray) -> FloatArray:
-        cell = np.clip(np.searchsorted(bounds, moment_s, side="right") - 1, 0, len(length) - 1)
-        inside = np.clip(moment_s, bounds[0], bounds[-1]) - bounds[cell]
-        found = sums[cell] + inside[:, None] * values[cell]
-        found[:, 0] += np.minimum(moment_s - bounds[0], 0.0) + np.maximum(moment_s - bounds[-1], 0.0)
+        cell = np.clip(np.searchsorted(line.bounds_s, moment_s, side="right") - 1, 0, len(length) - 1)
+        inside = np.clip(moment_s, line.bounds_s[0], line.bounds_s[-1]) - line.bounds_s[cell]
+        found = sums[place[cell]] + inside[:, None] * values[place[cell]]
+        found[:, 0] += np.minimum(moment_s - line.bounds_s[0], 0.0) + np.maximum(moment_s - line.bounds_s[-1], 0.0)
         return np.asarray(found)
 
+    if not len(looked):
+        idle = np.zeros((int(told.sum()), basis.columns))
+        idle[:, 0] = 1.0
+        return idle, readings.power_w[told]
     return (until(end[told]) - until(begin[told])) / window, readings.power_w[told]
 
 
-def _timeline(run: TimedRun, basis: _Basis, own: int, group: int) -> tuple[FloatArray, FloatArray]:
-    """Bounds of stretches of a run, its tail included, and the columns' values in each."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Timeline:
+    """A run cut into stretches, its tail included.
+
+    Attributes:
+        bounds_s: of the stretches; shape (stretches + 1,).
+        kernel: that runs in each, -1 after the last execution; shape (stretches,).
+        unit: number of the unit and share of it at each one's middle; in the tail, the stretch's number.
+    """
+
+    bounds_s: FloatArray
+    kernel: IndexArray
+    unit: FloatArray
+
+    def rows(self, stretches: IndexArray, basis: _Basis) -> FloatArray:
+        """The columns' values in some stretches."""
+        found = np.zeros((len(stretches), basis.columns))
+        for kernel in np.unique(self.kernel[stretches]):
+            ours = self.kernel[stretches] == kernel
+            unit = self.unit[stretches[ours]]
+            found[ours] = _tail(basis.columns)[unit.astype(np.intp)] if kernel < 0 else basis.rows(int(kernel), unit)
+        return found
+
+
+def _timeline(run: TimedRun, own: int, group: int) -> _Timeline:
     ends = np.append(run.begin_s[1:], run.end_s[-1])
-    bounds, values = [], []
-    occurrence = np.zeros(len(run.kernel))
+    bounds, kernels, units = [], [], []
     for kernel in np.unique(run.kernel):
-        ours = run.kernel == kernel
-        occurrence[ours] = np.arange(np.count_nonzero(ours))
-    for kernel in np.unique(run.kernel):
-        cells = max(2, CELLS // group) if kernel == own else CELLS
+        each = group if kernel == own else 1
+        cells = max(2, CELLS // each)
         ours = np.flatnonzero(run.kernel == kernel)
         inside = (np.arange(cells) + 0.5) / cells
-        start = run.begin_s[ours][:, None] + np.arange(cells) / cells * (ends - run.begin_s)[ours][:, None]
-        unit = (occurrence[ours][:, None] + inside) / (group if kernel == own else 1)
-        bounds.append(start.ravel())
-        values.append(basis.rows(int(kernel), unit.ravel()))
+        bounds.append((run.begin_s[ours][:, None] + np.arange(cells) / cells * (ends - run.begin_s)[ours][:, None]).ravel())
+        units.append(((np.arange(len(ours))[:, None] + inside) / each).ravel())
+        kernels.append(np.full(len(ours) * cells, kernel))
     order = np.argsort(np.concatenate(bounds), kind="stable")
-    tail_s, tail = _tail(basis.columns)
-    return np.concatenate([np.concatenate(bounds)[order], run.end_s[-1] + tail_s]), np.vstack(
-        [np.concatenate(values)[order], tail]
+    stretches = _TAIL_CELLS * (len(_TAIL_S) - 1)
+    tail_s = np.interp(np.arange(stretches + 1) / _TAIL_CELLS, np.arange(len(_TAIL_S)), _TAIL_S)
+    return _Timeline(
+        np.concatenate([np.concatenate(bounds)[order], run.end_s[-1] + tail_s]),
+        np.concatenate([np.concatenate(kernels)[order], np.full(stretches, -1)]),
+        np.concatenate([np.concatenate(units)[order], np.arange(float(stretches))]),
     )
 
 
-def _tail(columns: int) -> tuple[FloatArray, FloatArray]:
-    """Bounds of stretches after the last execution, and the columns' values in each: straight lines between moments."""
+def _tail(columns: int) -> FloatArray:
+    """The columns' values in each stretch after the last execution: straight lines between moments."""
     number = len(_TAIL_S) - 1
-    bounds = np.interp(np.arange(number * _TAIL_CELLS + 1) / _TAIL_CELLS, np.arange(number + 1), _TAIL_S)
     place = (np.arange(number * _TAIL_CELLS) + 0.5) / _TAIL_CELLS
     left, share = place.astype(np.intp), place - np.floor(place)
     values = np.zeros((len(place), columns))
@@ -245,13 +281,14 @@ def _tail(columns: int) -> tuple[FloatArray, FloatArray]:
     values[np.arange(len(place)), 1 + left] = 1.0 - share
     further = left + 1 < number  # the last moment is idle
     values[np.flatnonzero(further), 2 + left[further]] = share[further]
-    return bounds, values
+    return values
 
 
 def _posterior(design: FloatArray, seen: FloatArray, basis: _Basis, own: int, noise_w: float | None) -> Surface:
     """The most likely hyperparameters, and what follows from them."""
     gram, right, square = design.T @ design, design.T @ seen, float(seen @ seen)
-    spread = max(float(np.std(seen)), 1.0)
+    spread = max(float(np.ptp(seen)), 1.0)
+    shape_belief = float(np.log(_SHAPE_SHARE * spread))
 
     def parts(log: FloatArray) -> tuple[float, FloatArray, FloatArray]:
         noise, level, shape = np.exp(log)
@@ -272,9 +309,10 @@ def _posterior(design: FloatArray, seen: FloatArray, basis: _Basis, own: int, no
         after = 2.0 * float(np.sum(np.log(np.diag(factor[0]))))
         # A weak belief that the channel is as noisy as is said of it keeps few readings from being taken as exact.
         believed = 0.0 if noise_w is None else (np.log(noise / max(noise_w, 1e-3)) / 1.5) ** 2
+        believed += ((float(log[2]) - shape_belief) / _SHAPE_DOUBT) ** 2
         return len(seen) * 2.0 * float(log[0]) + fit + after - before + believed
 
-    start = np.log([noise_w or 0.1 * spread, 0.5 * spread, 0.2 * spread])
+    start = np.array([np.log(noise_w or 0.1 * spread), np.log(0.5 * spread), shape_belief])
     found = minimize(less_likely, start, method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 400})
     noise, _, precision = parts(found.x)
     covariance = np.linalg.inv(precision)
