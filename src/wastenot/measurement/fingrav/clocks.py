@@ -55,7 +55,7 @@ def fit_clocks(trips: Iterable[RoundTrip], *, drift: bool = True) -> ClockFit:
     Raises:
         DeviceError: they cannot be told together: too few round trips, or a clock that stands still or goes back.
     """
-    given = list(trips)
+    given = sorted(trips, key=lambda trip: trip.before_s)
     before = np.array([trip.before_s for trip in given])
     gpu = np.array([trip.gpu_s for trip in given])
     after = np.array([trip.after_s for trip in given])

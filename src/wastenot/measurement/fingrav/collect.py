@@ -9,7 +9,7 @@ import numpy as np
 
 from wastenot.devices.fine_grain import Bench, Burst, Clock, Instrument, Readings, Run
 from wastenot.frontier.points import FloatArray, IndexArray
-from wastenot.measurement.fingrav.clocks import ClockFit, fit_clocks
+from wastenot.measurement.fingrav.clocks import ClockFit
 from wastenot.measurement.fingrav.stamps import on_grid
 
 Progress = Callable[[str, int, int], None]
@@ -27,14 +27,6 @@ class Collected:
 
     burst: Burst
     runs: list[Run] = field(default_factory=list)
-
-    def clocks(self, *, drift: bool = True) -> ClockFit:
-        """Host and GPU clock, from the round trips of all runs.
-
-        Raises:
-            DeviceError: they cannot be told together.
-        """
-        return fit_clocks((trip for run in self.runs for trip in run.round_trips), drift=drift)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,15 +103,15 @@ def _regular(runs: list[TimedRun], instrument: Instrument) -> list[TimedRun]:
     found = {}
     for channel in instrument.channels:
         moments = [run.zero_s + run.readings[channel.name].moment_s for run in runs]
-        order = np.concatenate(moments)
-        if np.all(np.diff(order) > 0.0):
-            bounds = np.cumsum([len(moment) for moment in moments])[:-1]
-            found[channel.name] = np.split(on_grid(order, channel.period_s), bounds)
+        every = np.concatenate(moments)
+        order = np.argsort(every, kind="stable")
+        every[order] = on_grid(every[order], channel.period_s)
+        found[channel.name] = np.split(every, np.cumsum([len(moment) for moment in moments])[:-1])
     return [
         replace(
             run,
             readings={
-                name: Readings(found[name][place] - run.zero_s, one.power_w) if name in found else one
+                name: Readings(found[name][place] - run.zero_s, one.power_w)
                 for name, one in run.readings.items()
             },
         )

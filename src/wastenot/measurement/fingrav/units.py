@@ -27,24 +27,19 @@ class Units:
         """Time of each."""
         return np.asarray(self.end_s - self.begin_s)
 
-    def of_runs(self, runs: Sequence[int] | FloatArray) -> Units:
-        """Those of some runs."""
-        chosen = np.asarray(runs, dtype=np.intp)
-        return Units(self.begin_s[chosen], self.end_s[chosen])
 
-
-def units_of(runs: Sequence[TimedRun], kernel: int, group: int) -> Units:
-    """The units of runs of one burst.
+def units_of(runs: Sequence[TimedRun], kernel: int, group: int, units: int) -> Units:
+    """The first units of runs.
 
     Args:
-        runs: of it.
-        kernel: index of the profiled one in the burst.
-        group: executions in a unit; what is left over at the end is left out.
+        runs: each of so many units at least.
+        kernel: index of the profiled one among those of a run.
+        group: executions in a unit.
+        units: of each run.
     """
     begins, ends = [], []
     for run in runs:
-        ours = np.flatnonzero(run.kernel == kernel)
-        whole = len(ours) // group * group
-        begins.append(run.begin_s[ours[:whole:group]])
-        ends.append(run.end_s[ours[group - 1 : whole : group]])
+        ours = np.flatnonzero(run.kernel == kernel)[: units * group]
+        begins.append(run.begin_s[ours[::group]])
+        ends.append(run.end_s[ours[group - 1 :: group]])
     return Units(np.array(begins), np.array(ends))

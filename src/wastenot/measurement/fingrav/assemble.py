@@ -1,0 +1,165 @@
+"""From collected runs to a profile: golden runs, surfaces, states. FinGraV's steps 5, 6 and 8."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from wastenot.devices.fine_grain import TOTAL, Channel
+from wastenot.frontier.points import FloatArray, IndexArray
+from wastenot.measurement.fingrav.collect import TimedRun
+from wastenot.measurement.fingrav.golden import fullest_bin
+from wastenot.measurement.fingrav.material import Material
+from wastenot.measurement.fingrav.result import ChannelFound, Clocks, Inside, Logged, Profile, State
+from wastenot.measurement.fingrav.surface import CELLS, Surface, fit_surface
+from wastenot.measurement.fingrav.units import Units, units_of
+
+LEVEL_WINDOW_S = 0.3
+"""A channel that averages over more tells of levels in steady state only; it is never drawn in time."""
+
+_RESOLVED = 0.06  # of the range from idle to peak, that the shape's error may be at most
+_TREND_DEGREE = 4  # FinGraV §V-B
+_KEPT_LEVELS = 400
+
+
+def assembled(material: Material) -> Profile:
+    """The profile of some runs."""
+    units = units_of(material.runs, material.own, material.group, material.units)
+    golden = golden_runs(units, [unit for _, unit in material.states], material)
+    golden_runs_timed = [material.runs[place] for place in golden]
+    logged, interest = _logged(material, units, golden)
+    surfaces = {
+        channel.name: fit_surface(
+            golden_runs_timed, channel, kernels=material.kernels, own=material.own, group=material.group
+        )
+        for channel in material.channels
+        if channel.window_s < LEVEL_WINDOW_S
+    }
+    notes = list(material.notes)
+    states = []
+    for name, unit in material.states:
+        channels = {}
+        for index, channel in enumerate(material.channels):
+            chosen = interest & (logged.channel == index) & (logged.unit == unit + 1)
+            if channel.name in surfaces:
+                channels[channel.name] = _inside(surfaces[channel.name], material.units, unit, logged, chosen)
+            else:
+                level = _level(golden_runs_timed, channel, material, unit)
+                if level is not None:
+                    channels[channel.name] = level
+        states.append(State(name, unit + 1, float(np.median(units.time_s[golden, unit])), channels))
+        if not channels[TOTAL].resolved:
+            notes.append(
+                f"{name}: the sensor does not resolve the kernel in the time allowed: its mean and a band are given, no shape"
+            )
+    found = tuple(_channel_found(channel, surfaces.get(channel.name), material.units) for channel in material.channels)
+    fit = material.clocks
+    return Profile(
+        kernel=material.kernel,
+        before=material.before,
+        device=material.identity.label,
+        model=material.identity.model,
+        driver=material.identity.driver,
+        origin=material.identity.origin,
+        group=material.group,
+        runs=len(material.runs),
+        golden_runs=len(golden),
+        margin=material.guidance.margin,
+        bin_rank=material.bin_rank,
+        readings_wanted=material.guidance.readings(states[-1].time_s),
+        unit_begin_s=np.median(units.begin_s[golden], axis=0),
+        unit_time_s=np.median(units.time_s[golden], axis=0),
+        execution_time_s=units.time_s[:, material.states[-1][1]],
+        states=tuple(states),
+        channels=found,
+        logged=logged,
+        clocks=Clocks(1e6 * fit.drift, fit.delay_s, fit.error_s),
+        counter=None,
+        complete=material.complete,
+        notes=tuple(notes),
+    )
+
+
+def golden_runs(units: Units, states: Sequence[int], material: Material) -> IndexArray:
+    """Runs whose units of interest are in the fullest bins of their times."""
+    found = np.arange(len(units.begin_s))
+    for unit in dict.fromkeys(states):
+        chosen = fullest_bin(units.time_s[:, unit], material.guidance.margin, material.bin_rank)
+        found = np.intersect1d(found, chosen)
+    return found
+
+
+def _inside(surface: Surface, units: int, unit: int, logged: Logged, chosen: FloatArray) -> Inside:
+    band, mean = surface.inside(unit), surface.mean(unit, unit + 1)
+    peak = float(surface.mean(0, units).power_w.max())
+    resolved = bool(np.sqrt(np.mean(band.error_w**2)) <= _RESOLVED * max(peak - surface.idle_w, 1.0))
+    share, power = logged.share[chosen], logged.power_w[chosen]
+    trend: tuple[float, ...] = ()
+    if len(share) > 2 * _TREND_DEGREE:
+        trend = tuple(np.polynomial.Polynomial.fit(share, power, _TREND_DEGREE, domain=[0, 1], window=[0, 1]).coef.tolist())
+    return Inside(
+        float(mean.power_w[0]),
+        float(mean.error_w[0]),
+        (np.arange(CELLS) + 0.5) / CELLS,
+        band.power_w if resolved else np.full(CELLS, float(mean.power_w[0])),
+        band.error_w,
+        trend,
+        int(np.count_nonzero(chosen)),
+        resolved,
+    )
+
+
+def _level(runs: Sequence[TimedRun], channel: Channel, material: Material, unit: int) -> Inside | None:
+    """Mean of readings whose windows lie in steady state altogether; ``None`` where there is none."""
+    power = []
+    for run in runs:
+        ours = np.flatnonzero(run.kernel == material.own)
+        settled_s = run.begin_s[ours[min((unit + 1) * material.group, len(ours) - 1)]]
+        readings = run.readings[channel.name]
+        end_s = readings.moment_s - channel.delay_s
+        power.append(readings.power_w[(end_s - channel.window_s >= settled_s) & (end_s <= run.end_s[-1])])
+    seen = np.concatenate(power) / channel.gain
+    if not len(seen):
+        return None
+    error = float(seen.std() / np.sqrt(max(len(seen) * channel.period_s / channel.window_s, 1.0)))
+    none = np.empty(0)
+    return Inside(float(seen.mean()), error, none, none, none, (), len(seen), False)
+
+
+def _channel_found(channel: Channel, surface: Surface | None, units: int) -> ChannelFound:
+    if surface is None:
+        return ChannelFound(channel, float("nan"), float("nan"), np.empty(0), np.empty(0))
+    levels = surface.mean(0, min(units, _KEPT_LEVELS))
+    return ChannelFound(channel, surface.idle_w, surface.noise_w, levels.power_w, levels.error_w)
+
+
+def _logged(material: Material, units: Units, golden: IndexArray) -> tuple[Logged, FloatArray]:
+    """All readings in rows, and which of them are golden and inside a unit."""
+    rows: list[FloatArray] = []
+    for place, (run, apart) in enumerate(zip(material.runs, material.unsynchronised, strict=True)):
+        for index, channel in enumerate(material.channels):
+            readings = run.readings[channel.name]
+            middle = readings.moment_s - channel.delay_s - 0.5 * channel.window_s
+            number = np.searchsorted(units.begin_s[place], middle, side="right") - 1
+            clipped = np.clip(number, 0, None)
+            share = (middle - units.begin_s[place][clipped]) / units.time_s[place][clipped]
+            inside = (number >= 0) & (share < 1.0)
+            rows.append(
+                np.stack(
+                    [
+                        np.full(len(middle), index),
+                        np.full(len(middle), place),
+                        np.full(len(middle), place in golden),
+                        middle,
+                        apart.readings[channel.name].moment_s,
+                        np.where(inside, number + 1, 0),
+                        np.where(inside, share, 0.0),
+                        readings.power_w,
+                    ]
+                )
+            )
+    table = np.concatenate(rows, axis=1)
+    whole = [table[row].astype(np.intp) for row in (0, 1, 2, 5)]
+    logged = Logged(whole[0], whole[1], whole[2], table[3], table[4], whole[3], table[6], table[7])
+    return logged, (logged.golden == 1) & (logged.unit > 0)

@@ -1,0 +1,52 @@
+"""What a session of profiling has collected and decided, before anything is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wastenot.devices.fine_grain import Channel
+from wastenot.devices.protocol import Identity
+from wastenot.measurement.fingrav.clocks import ClockFit
+from wastenot.measurement.fingrav.collect import TimedRun
+from wastenot.measurement.fingrav.guidance import Guidance
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Material:
+    """Runs and what they are to be taken as.
+
+    Attributes:
+        identity: of the device.
+        kernel: profiled.
+        before: what ran before it, for a person.
+        own: its index among the kernels of a run.
+        kernels: in a run.
+        runs: by the host's clock.
+        unsynchronised: the same, as who does not synchronise would take them.
+        channels: as they are taken to be, total first.
+        clocks: how they were told together.
+        guidance: what was called for.
+        bin_rank: of the bin that counts.
+        group: executions in a unit.
+        units: in a run that was made for the profile; long runs in steady state have more.
+        states: (name, unit from 0) that the profile is about.
+        notes: what a reader should know.
+        complete: whether everything asked for was reached.
+    """
+
+    identity: Identity
+    kernel: str
+    before: str
+    own: int
+    kernels: int
+    runs: tuple[TimedRun, ...]
+    unsynchronised: tuple[TimedRun, ...]
+    channels: tuple[Channel, ...]
+    clocks: ClockFit
+    guidance: Guidance
+    bin_rank: int
+    group: int
+    units: int
+    states: tuple[tuple[str, int], ...]
+    notes: tuple[str, ...]
+    complete: bool

@@ -1,0 +1,334 @@
+"""The eight steps of FinGraV (Singhania et al., §IV-B), one after another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wastenot.devices.fine_grain import Bench, Burst, Channel, Instrument, instrument_of
+from wastenot.devices.protocol import Device
+from wastenot.errors import DeviceError
+from wastenot.measurement.fingrav.assemble import assembled
+from wastenot.measurement.fingrav.clocks import ClockFit, fit_clocks
+from wastenot.measurement.fingrav.collect import Collected, TimedRun, by_host, collect
+from wastenot.measurement.fingrav.counter import check_by_counter
+from wastenot.measurement.fingrav.golden import fullest_bin
+from wastenot.measurement.fingrav.guidance import Guidance, executions_in_unit, guidance_for
+from wastenot.measurement.fingrav.material import Material
+from wastenot.measurement.fingrav.phase import Rests
+from wastenot.measurement.fingrav.result import Profile
+from wastenot.measurement.fingrav.settle import (
+    FIRST_UNITS,
+    is_flat,
+    is_known,
+    movement,
+    steady_execution,
+    steady_power,
+)
+from wastenot.measurement.fingrav.surface import Surface, fit_surface
+from wastenot.measurement.fingrav.units import units_of
+from wastenot.measurement.progress import Progress, Silent
+from wastenot.workloads.kernel import KernelSpec
+
+_TIMED = 8  # executions that the first look is at
+_LOOKS = 4
+_PROBES = 50  # runs after which power is looked at while SSP is sought
+_MOST_PROBES = 6  # times as many, before a movement counts as known
+_SETTLING_UNITS = 6  # beyond SSE that are run at least, so that there is a plateau
+_MORE_RUNS = 3.0  # times the guidance's runs, at most
+_LEAST_GOLDEN = 10
+_SENSOR_UNITS = 25  # units in a window that a sensor can just about tell apart
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to profile.
+
+    Attributes:
+        runs: instead of the guidance's.
+        margin: of the bins, instead of the guidance's.
+        bin_rank: 1 for the fullest bin of outliers, 2 for the next.
+        units: executions (or groups) in a run; instead of the search for SSP.
+        budget_s: of device time, where a sensor's averaging makes readings dear.
+        longest_run_s: after which the search for SSP gives up.
+        rest_s: least time at rest before a run.
+        check: compare with the energy counter in the end.
+        seed: of rests.
+    """
+
+    runs: int | None = None
+    margin: float | None = None
+    bin_rank: int = 0
+    units: int | None = None
+    budget_s: float = 180.0
+    longest_run_s: float = 1.0
+    rest_s: float = 0.01
+    check: bool = True
+    seed: int = 0
+
+
+def profile_kernel(
+    device: Device,
+    kernel: KernelSpec,
+    *,
+    before: Sequence[tuple[KernelSpec, int]] = (),
+    alternate: bool = False,
+    options: Options | None = None,
+    channels: Sequence[Channel] = (),
+    progress: Progress | None = None,
+) -> Profile:
+    """Profile the power of a kernel inside its executions.
+
+    Args:
+        device: to run it on; it needs an instrument.
+        kernel: to profile.
+        before: executions of other kernels that come first in each run; the kernel then runs once, in their wake.
+        alternate: repeat ``before`` and the kernel in turn until power is steady, and profile the last of them.
+        options: how.
+        channels: what is known of the sensors, such as from ``wastenot sensor``; by name, instead of the device's word.
+        progress: is told of every run.
+
+    Raises:
+        DeviceError: no power sensor, clocks that cannot be told together, or the device failed before anything was found.
+        CannotRunError: the kernel cannot be run, or is too short for the clock.
+    """
+    instrument = instrument_of(device)
+    known = {channel.name: channel for channel in channels}
+    session = _Session(
+        instrument, kernel, tuple(before), alternate, options or Options(),
+        tuple(known.get(channel.name, channel) for channel in instrument.channels), progress or Silent(),
+    )  # fmt: skip
+    found = assembled(session.profile())
+    if session.options.check and not before and found.complete and device.sensors.energy_j() is not None:
+        found = replace(found, counter=check_by_counter(device, instrument, kernel, found))
+    return found
+
+
+class _Session:
+    """One profile in the making."""
+
+    def __init__(
+        self,
+        instrument: Instrument,
+        kernel: KernelSpec,
+        before: tuple[tuple[KernelSpec, int], ...],
+        alternate: bool,
+        options: Options,
+        channels: tuple[Channel, ...],
+        progress: Progress,
+    ) -> None:
+        self.instrument, self.kernel, self.before, self.options = instrument, kernel, before, options
+        self.alternate = alternate
+        self.channels, self.total = channels, channels[0]
+        self.progress = progress
+        aligned = instrument.readings_by == "host"
+        self.rests = Rests(self.total, options.rest_s, aligned, np.random.default_rng([options.seed, 41]))
+        self.began_s = instrument.now_s()
+        self.notes: list[str] = []
+        self.complete = True
+        self.group = 1
+        self.collected: list[Collected] = []
+        self.planned = self.done = 0
+
+    # ---- the steps -------------------------------------------------------------------------------------------
+
+    def profile(self) -> Material:
+        """All of them but the last."""
+        execution_s = self._time_it()
+        self.group = 1 if self.alternate else self._group(execution_s)
+        unit_s = execution_s * self.group
+        guidance = guidance_for(unit_s, self.options.runs, self.options.margin)
+        context = bool(self.before) and not self.alternate
+        units, sse, ssp = (1, 0, 0) if context else (self.options.units or 0, 0, (self.options.units or 1) - 1)
+        try:
+            if not units:
+                units, sse, ssp = self._seek(unit_s, guidance)
+            kept = self._runs(ssp + 1, guidance, unit_s, context)
+        except (DeviceError, KeyboardInterrupt) as error:
+            kept = [one for one in self.collected[1:] if one.runs]
+            if sum(len(one.runs) for one in kept) < _LEAST_GOLDEN:
+                raise
+            self._fall_short(f"stopped early: {error}" if str(error) else "stopped early: interrupted")
+            ssp = min(ssp or units, *(len(one.burst.order) // self.group - 1 for one in kept))
+        if context or self.alternate:
+            states: tuple[tuple[str, int], ...] = (("in context", ssp),)
+        else:
+            sse = sse or min(self._sse(kept, ssp + 1, guidance), ssp)
+            states = (("SSE", sse), ("SSP", ssp))
+        return self._material(guidance, kept, ssp + 1, states)
+
+    def _sse(self, kept: Sequence[Collected], units: int, guidance: Guidance) -> int:
+        runs = by_host([run for one in kept for run in one.runs], self.instrument, self._clocks())
+        return steady_execution(units_of(runs, self._own(kept[0]), self.group, units).time_s, guidance.margin)
+
+    def _time_it(self) -> float:
+        """Step 1: the time of an execution, from the last of a few."""
+        timed = Collected(self._burst(_TIMED))
+        self._collect(timed, _LOOKS)
+        self.collected.append(timed)
+        self._clocks()
+        ours = len(timed.burst.kernels) - 1
+        return float(np.median([(run.end_s - run.begin_s)[run.kernel == ours][-1] for run in timed.runs]))
+
+    def _group(self, execution_s: float) -> int:
+        """Executions in a unit: enough for the clock, and for a sensor that averages to tell units apart."""
+        group = executions_in_unit(execution_s, self.instrument.resolution_s)
+        sensor = math.ceil(self.total.window_s / _SENSOR_UNITS / execution_s) if self.averaging(execution_s) else 1
+        if sensor > group:
+            self.notes.append(
+                f"{sensor} executions in a row are one unit: the sensor averages over {1e3 * self.total.window_s:g} ms"
+            )
+        return max(group, sensor)
+
+    def averaging(self, unit_s: float) -> bool:
+        """Whether readings stand for more than a part of a unit."""
+        return self.total.window_s > unit_s
+
+    def _seek(self, unit_s: float, guidance: Guidance) -> tuple[int, int, int]:
+        """Step 3: units in a run, and which of them are SSE and SSP; by doubling, then halving."""
+        units = FIRST_UNITS
+        # Each run is to have readings in it, and what a sensor averages over is to be filled.
+        filled_s = self.total.window_s if self.averaging(unit_s) else 2.0 * self.total.period_s
+        units = max(units, math.ceil(filled_s / unit_s))
+        while True:
+            probe = Collected(self._burst(units * self.group))
+            self.collected.append(probe)
+            with self.instrument.prepare(probe.burst) as bench:
+                for _ in range(_MOST_PROBES):
+                    self._collect(probe, _PROBES, bench)
+                    surface, timed = self._surface(probe, units, guidance)
+                    moved, error = movement(surface, units)
+                    if is_known(error) or (moved - error > 1.0) or self._spent(0.4):
+                        break
+            sse = steady_execution(units_of(timed, self._own(probe), self.group, units).time_s, guidance.margin)
+            if is_flat(moved) and units >= sse + _SETTLING_UNITS:
+                return units, sse, steady_power(surface, units, sse)
+            if 2 * units * unit_s > self.options.longest_run_s or self._spent(0.4):
+                self._fall_short(
+                    f"power still moved after {units} executions ({1e3 * units * unit_s:.3g} ms); the last one is taken as SSP"
+                )
+                return units, sse, units - 1
+            units *= 2
+
+    def _runs(self, units: int, guidance: Guidance, unit_s: float, context: bool) -> list[Collected]:
+        """Steps 4 to 7: the runs of the guidance, and more where readings of interest are too few."""
+        main = next((one for one in self.collected if one.burst == self._burst(units * self.group)), None)
+        if main is None:
+            main = Collected(self._burst(units * self.group))
+            self.collected.append(main)
+        averaging = self.averaging(unit_s)
+        wanted = guidance.readings(unit_s)
+        with self.instrument.prepare(main.burst) as bench:
+            self._collect(main, max(guidance.runs - len(main.runs), 0), bench, share=0.6 if averaging else 1.0)
+            limit = _MORE_RUNS * guidance.runs
+            while not averaging and len(main.runs) < limit:
+                short = wanted - self._readings_of_interest(main, guidance, units - 1)
+                if short <= 0:
+                    break
+                self._collect(main, int(min(max(short * 4, 20), limit - len(main.runs))), bench)
+            else:
+                if not averaging:
+                    self._fall_short(f"too few readings of interest after {len(main.runs)} runs: {wanted} are asked for")
+        kept = [one for one in self.collected if one.burst.steps[0][1] >= units * self.group or one is main]
+        if averaging and not context:
+            kept.append(self._trains(unit_s))
+        return kept
+
+    def _trains(self, unit_s: float) -> Collected:
+        """Long runs in steady state, where every reading tells of it."""
+        length_s = min(max(0.6, 3.0 * self.total.window_s), 2.0)
+        train = Collected(self._burst(max(math.ceil(length_s / unit_s), 2) * self.group))
+        self.collected.append(train)
+        with self.instrument.prepare(train.burst) as bench:
+            while not self._spent(1.0):
+                self._collect(train, 1, bench, anyhow=True)
+        return train
+
+    # ---- what they need --------------------------------------------------------------------------------------
+
+    def _burst(self, executions: int) -> Burst:
+        if self.alternate:
+            return Burst((*self.before, (self.kernel, 1)) * executions)
+        if self.before:
+            return Burst((*self.before, (self.kernel, self.group)))
+        return Burst(((self.kernel, executions),))
+
+    def _own(self, collected: Collected) -> int:
+        return collected.burst.kernels.index(self.kernel)
+
+    def _collect(
+        self, into: Collected, runs: int, bench: Bench | None = None, *, share: float = 1.0, anyhow: bool = False
+    ) -> None:
+        if bench is None:
+            with self.instrument.prepare(into.burst) as ready:
+                self._collect(into, runs, ready, share=share, anyhow=anyhow)
+            return
+        self.planned = max(self.planned, self.done + runs)
+        self.progress.begin(self.planned, self.done)
+
+        def step() -> None:
+            self.done += 1
+            self.progress.step(f"{self.kernel.name}: {len(into.burst.order)} executions a run")
+
+        for _ in range(runs):
+            if into.runs and not anyhow and self._spent(share):
+                return
+            span_s = float(into.runs[-1].end_s[-1] - into.runs[-1].begin_s[0]) if into.runs else 0.0
+            collect(bench, into, 1, lambda: self.rests.rest_s(self.instrument.now_s(), into.runs, span_s), step)
+
+    def _spent(self, share: float) -> bool:
+        """Whether so much of the time allowed is over."""
+        return self.instrument.now_s() - self.began_s > share * self.options.budget_s
+
+    def _clocks(self) -> ClockFit:
+        return fit_clocks(trip for one in self.collected for run in one.runs for trip in run.round_trips)
+
+    def _surface(self, probe: Collected, units: int, guidance: Guidance) -> tuple[Surface, list[TimedRun]]:
+        timed = by_host(probe.runs, self.instrument, self._clocks())
+        own = self._own(probe)
+        last = units_of(timed, own, self.group, units).time_s[:, -1]
+        chosen = [timed[place] for place in fullest_bin(last, guidance.margin, self.options.bin_rank)]
+        kernels = len(probe.burst.kernels)
+        return fit_surface(chosen, self.total, kernels=kernels, own=own, group=self.group), chosen
+
+    def _readings_of_interest(self, main: Collected, guidance: Guidance, unit: int) -> int:
+        """Step 6: how many readings fall into a unit, in golden runs."""
+        timed = by_host(main.runs, self.instrument, self._clocks())
+        units = units_of(timed, self._own(main), self.group, unit + 1)
+        found = 0
+        for place in fullest_bin(units.time_s[:, unit], guidance.margin, self.options.bin_rank):
+            middle = timed[place].readings[self.total.name].moment_s - self.total.delay_s - 0.5 * self.total.window_s
+            inside = (middle >= units.begin_s[place, unit]) & (middle < units.end_s[place, unit])
+            found += int(np.count_nonzero(inside))
+        return found
+
+    def _fall_short(self, note: str) -> None:
+        self.complete = False
+        self.notes.append(note)
+
+    def _material(
+        self, guidance: Guidance, kept: Sequence[Collected], units: int, states: tuple[tuple[str, int], ...]
+    ) -> Material:
+        fit = self._clocks()
+        runs = [run for one in kept for run in one.runs]
+        return Material(
+            identity=self.instrument.identity,
+            kernel=self.kernel.name,
+            before=", ".join(f"{times} × {kernel.name}" for kernel, times in self.before),
+            own=self._own(kept[0]),
+            kernels=len(kept[0].burst.kernels),
+            runs=tuple(by_host(runs, self.instrument, fit)),
+            unsynchronised=tuple(by_host(runs, self.instrument, None)),
+            channels=self.channels,
+            clocks=fit,
+            guidance=guidance,
+            bin_rank=self.options.bin_rank,
+            group=self.group,
+            units=units,
+            states=states,
+            notes=tuple(self.notes),
+            complete=self.complete,
+        )

@@ -1,0 +1,75 @@
+"""From which execution on time is steady (SSE), and from which power is (SSP). FinGraV's step 3.
+
+    time    █▆▅▄▄▄▄▄▄▄▄▄▄      SSE: the first execution after which times get no better
+    power   ▂▃▅▆▆▇▇▇████▇      SSP: the first from which on power stays within a margin of where it ends
+               └SSE    └SSP
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wastenot.frontier.points import FloatArray
+from wastenot.measurement.fingrav.surface import Surface
+
+SSP_MARGIN = 0.02
+"""Share of the steady power that the power of an SSP execution is within, from it on."""
+
+FIRST_UNITS = 4
+"""Executions that the search begins with (FinGraV §IV-B, step 3)."""
+
+_FLAT = 0.25  # of that margin, that power may still move by between the third and the last quarter of a run
+_KNOWN = 0.15  # of that margin, that this has to be known to
+
+
+def steady_execution(time_s: FloatArray, margin: float) -> int:
+    """The first unit after which times get no better: no later median is lower by more than half the margin.
+
+    Args:
+        time_s: of each unit in each run; shape (runs, units).
+        margin: of the bins, as a share.
+    """
+    typical = np.median(time_s, axis=0)
+    best = float(np.median(typical[len(typical) // 2 :]))
+    slow = np.flatnonzero(typical > best * (1.0 + 0.5 * margin))
+    return min(int(slow[-1]) + 1 if len(slow) else 0, len(typical) - 1)
+
+
+def movement(surface: Surface, units: int) -> tuple[float, float]:
+    """By how much power moves from the third to the last quarter of a run, and the standard error, in margins."""
+    quarter = max(units // 4, 1)
+    change, error = surface.change((units - 2 * quarter, units - quarter), (units - quarter, units))
+    allowed = SSP_MARGIN * _plateau_w(surface, units)
+    return abs(change) / allowed, error / allowed
+
+
+def is_known(error: float) -> bool:
+    """Whether a movement is known well enough to go by."""
+    return error <= _KNOWN
+
+
+def is_flat(moved: float) -> bool:
+    """Whether a movement is as good as none."""
+    return moved <= _FLAT
+
+
+def steady_power(surface: Surface, units: int, first: int) -> int:
+    """The first unit from which on mean power stays within the margin of where it ends, by halving.
+
+    Args:
+        surface: of runs whose power was flat in the end.
+        units: of a run.
+        first: SSE, before which no SSP is.
+    """
+    far = np.abs(surface.mean(0, units).power_w - _plateau_w(surface, units)) > SSP_MARGIN * _plateau_w(surface, units)
+    settled = ~np.logical_or.accumulate(far[::-1])[::-1]
+    low, high = first, units - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if settled[middle] else (middle + 1, high)
+    return low
+
+
+def _plateau_w(surface: Surface, units: int) -> float:
+    quarter = max(units // 4, 1)
+    return float(surface.mean(units - quarter, units).power_w.mean())
