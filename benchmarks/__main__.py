@@ -6,6 +6,7 @@ import sys
 
 from benchmarks import (
     bench_calibration,
+    bench_coverage,
     bench_forecast,
     bench_h200,
     bench_import,
@@ -29,6 +30,7 @@ BENCHMARKS = {
     "measurement": bench_measurement,
     "noise": bench_noise,
     "promise": bench_promise,
+    "coverage": bench_coverage,
     "search": bench_search,
     "h200": bench_h200,
     "forecast": bench_forecast,

@@ -74,6 +74,10 @@ class Belief:
         square = factor**2
         return Belief(self.mean, square * self.variance, square * self.with_baseline, factor * self.common)
 
+    def with_common(self, loadings: FloatArray) -> Belief:
+        """The same with further errors that all kernels have in common, as shares of the mean; shape (rows, errors)."""
+        return replace(self, common=np.concatenate([self.common, self.mean[:, None] * loadings], axis=1))
+
     def scaled(self, factor: float) -> Belief:
         """The same in another unit."""
         square = factor**2
@@ -116,7 +120,8 @@ def beliefs(sweep: Sweep, costs: Costs) -> Beliefs | None:
     """
     row = rows_of_readings(sweep)
     repeats = np.bincount(row, minlength=len(costs.kernel))
-    sweep = at_one_temperature(sweep)
+    levelled = at_one_temperature(sweep)
+    sweep = levelled.sweep
     time_error, energy_error = sweep.time_se_s / sweep.time_s, sweep.energy_se_j / sweep.energy_j
     power_variance = np.maximum(energy_error**2 - time_error**2, 0.0)  # energy is measured as power times time
     time = _logarithm(np.log(sweep.time_s), time_error**2, row, repeats)
@@ -137,8 +142,9 @@ def beliefs(sweep: Sweep, costs: Costs) -> Beliefs | None:
     else:
         return None
     time_belief = log_time.exponential(first)
-    power_belief = power_belief.scaled(float(np.exp(log_power.value.mean())))
-    return Beliefs(time_belief, time_belief.times(power_belief, first))
+    energy_belief = time_belief.times(power_belief.scaled(float(np.exp(log_power.value.mean()))), first)
+    time_errors, power_errors = (_means(each, row, repeats) for each in (levelled.time_errors, levelled.power_errors))
+    return Beliefs(time_belief.with_common(time_errors), energy_belief.with_common(time_errors + power_errors))
 
 
 def _logarithm(value: FloatArray, stated: FloatArray, row: IndexArray, repeats: IndexArray) -> _Measured:
@@ -151,6 +157,11 @@ def _logarithm(value: FloatArray, stated: FloatArray, row: IndexArray, repeats: 
     scatter = float(((value - mean[row]) ** 2).sum())
     expected = float(told @ (repeats - 1))
     return _Measured(mean, (told + max(0.0, scatter - expected) / freedom) / repeats, np.ones(len(mean)), False, True)
+
+
+def _means(loadings: FloatArray, row: IndexArray, repeats: IndexArray) -> FloatArray:
+    """Loadings of each row from those of its readings, shape (rows, errors)."""
+    return np.column_stack([np.bincount(row, column) / repeats for column in loadings.T])
 
 
 def _as_measured(measured: _Measured, first: IndexArray) -> Belief:
