@@ -11,7 +11,7 @@ import numpy as np
 
 from wastenot.devices.fine_grain import TOTAL, Burst, Channel, Clock, Readings, RoundTrip, Run
 from wastenot.devices.protocol import Identity
-from wastenot.devices.simulated.dynamics import Dynamics, Parts, Steady, Trace, component_matrix, trace
+from wastenot.devices.simulated.dynamics import Parts, Steady, Trace, component_matrix, trace
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset_parts import GaugeModel
@@ -74,9 +74,7 @@ class SimulatedInstrument:
         if preset.dynamics.memory is not None:
             self._logs.append(self._log(MEMORY, np.array([0.0, 0.0, 1.0]), preset.dynamics.memory))
         if preset.dynamics.components:
-            for name, weights in zip(
-                preset.dynamics.components, component_matrix(preset.dynamics.components), strict=True
-            ):
+            for name, weights in zip(preset.dynamics.components, component_matrix(preset.dynamics.components), strict=True):
                 self._logs.append(self._log(name, weights, gauge))
 
     def _log(self, name: str, weights: FloatArray, model: GaugeModel) -> _Log:
@@ -116,7 +114,9 @@ class SimulatedInstrument:
         """Read the GPU's clock."""
         model, found = self._dynamics.gpu_clock, []
         for _ in range(times):
-            there, back = 0.5 * model.read_s + self._rng.exponential(0.5 * model.read_jitter_s, 2) if model.read_s else (0, 0)
+            there, back = (
+                0.5 * model.read_s + self._rng.exponential(0.5 * model.read_jitter_s, 2) if model.read_s else (0, 0)
+            )
             before = self.now_s()
             self._engine.advance(float(there))
             seen = float(model.at(self._engine.now_s))

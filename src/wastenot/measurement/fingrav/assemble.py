@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,13 +13,15 @@ from wastenot.measurement.fingrav.collect import TimedRun
 from wastenot.measurement.fingrav.golden import fullest_bin
 from wastenot.measurement.fingrav.material import Material
 from wastenot.measurement.fingrav.result import ChannelFound, Clocks, Inside, Logged, Profile, State
-from wastenot.measurement.fingrav.surface import CELLS, Surface, fit_surface
+from wastenot.measurement.fingrav.surface import Surface, fit_surface
 from wastenot.measurement.fingrav.units import Units, units_of
 
 LEVEL_WINDOW_S = 0.3
 """A channel that averages over more tells of levels in steady state only; it is never drawn in time."""
 
-_RESOLVED = 0.06  # of the range from idle to peak, that the shape's error may be at most
+RESOLVED = 0.06
+"""Share of the range from idle to peak, that a shape's error may be for it to be shown."""
+
 _TREND_DEGREE = 4  # FinGraV §V-B
 _KEPT_LEVELS = 400
 
@@ -90,10 +93,15 @@ def golden_runs(units: Units, states: Sequence[int], material: Material) -> Inde
     return found
 
 
+def shape_error(surface: Surface, units: int, unit: int) -> float:
+    """Root mean square of the power's standard errors inside a unit, as a share of the range from idle to peak."""
+    peak_w = float(surface.mean(0, units).power_w.max())
+    return float(np.sqrt(np.mean(surface.inside(unit).error_w ** 2))) / max(peak_w - surface.idle_w, 1.0)
+
+
 def _inside(surface: Surface, units: int, unit: int, logged: Logged, chosen: FloatArray) -> Inside:
     band, mean = surface.inside(unit), surface.mean(unit, unit + 1)
-    peak = float(surface.mean(0, units).power_w.max())
-    resolved = bool(np.sqrt(np.mean(band.error_w**2)) <= _RESOLVED * max(peak - surface.idle_w, 1.0))
+    resolved = shape_error(surface, units, unit) <= RESOLVED
     share, power = logged.share[chosen], logged.power_w[chosen]
     trend: tuple[float, ...] = ()
     if len(share) > 2 * _TREND_DEGREE:
@@ -101,8 +109,8 @@ def _inside(surface: Surface, units: int, unit: int, logged: Logged, chosen: Flo
     return Inside(
         float(mean.power_w[0]),
         float(mean.error_w[0]),
-        (np.arange(CELLS) + 0.5) / CELLS,
-        band.power_w if resolved else np.full(CELLS, float(mean.power_w[0])),
+        (np.arange(surface.points) + 0.5) / surface.points,
+        band.power_w if resolved else np.full(surface.points, float(mean.power_w[0])),
         band.error_w,
         trend,
         int(np.count_nonzero(chosen)),
@@ -129,9 +137,9 @@ def _level(runs: Sequence[TimedRun], channel: Channel, material: Material, unit:
 
 def _channel_found(channel: Channel, surface: Surface | None, units: int) -> ChannelFound:
     if surface is None:
-        return ChannelFound(channel, float("nan"), float("nan"), np.empty(0), np.empty(0))
+        return ChannelFound(channel, math.nan, math.nan, math.nan, np.empty(0), np.empty(0))
     levels = surface.mean(0, min(units, _KEPT_LEVELS))
-    return ChannelFound(channel, surface.idle_w, surface.noise_w, levels.power_w, levels.error_w)
+    return ChannelFound(channel, surface.idle_w, surface.noise_w, surface.steady_w, levels.power_w, levels.error_w)
 
 
 def _logged(material: Material, units: Units, golden: IndexArray) -> tuple[Logged, FloatArray]:

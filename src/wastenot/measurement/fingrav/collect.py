@@ -110,10 +110,7 @@ def _regular(runs: list[TimedRun], instrument: Instrument) -> list[TimedRun]:
     return [
         replace(
             run,
-            readings={
-                name: Readings(found[name][place] - run.zero_s, one.power_w)
-                for name, one in run.readings.items()
-            },
+            readings={name: Readings(found[name][place] - run.zero_s, one.power_w) for name, one in run.readings.items()},
         )
         for place, run in enumerate(runs)
     ]

@@ -9,23 +9,36 @@ import numpy as np
 from wastenot.devices.fine_grain import TOTAL, Burst, Instrument
 from wastenot.devices.protocol import Device
 from wastenot.errors import DeviceError
-from wastenot.measurement.fingrav.collect import by_host
 from wastenot.measurement.fingrav.clocks import fit_clocks
+from wastenot.measurement.fingrav.collect import by_host
 from wastenot.measurement.fingrav.result import CounterCheck, Profile
 from wastenot.measurement.fingrav.units import units_of
 from wastenot.workloads.kernel import KernelSpec
 
 _RUN_S = 3.0
+_TRIES = 5
 _POLL_S = 1e-3
 _LONGEST_STEP_S = 2.0
 
 
-def check_by_counter(device: Device, instrument: Instrument, kernel: KernelSpec, profile: Profile) -> CounterCheck:
+def check_by_counter(device: Device, instrument: Instrument, kernel: KernelSpec, profile: Profile) -> CounterCheck | None:
     """Run the kernel for a while between two steps of the counter, and add up what the profile says of it.
+
+    Returns:
+        What both say; ``None`` if no run's executions were of the profile's bin.
 
     Raises:
         DeviceError: the counter stands still or cannot be read.
     """
+    for _ in range(_TRIES):
+        found = _one_run(device, instrument, kernel, profile)
+        if found is not None:
+            return found
+    return None
+
+
+def _one_run(device: Device, instrument: Instrument, kernel: KernelSpec, profile: Profile) -> CounterCheck | None:
+    """One run; ``None`` if its executions are not of the profile's bin."""
     executions = math.ceil(_RUN_S / profile.states[-1].time_s) * profile.group
     burst = Burst(((kernel, executions),))
     with instrument.prepare(burst) as bench:
@@ -35,9 +48,11 @@ def check_by_counter(device: Device, instrument: Instrument, kernel: KernelSpec,
     trips = (*run.round_trips, *instrument.round_trips(5))
     timed = by_host([run], instrument, fit_clocks(trips))[0]
     units = units_of([timed], 0, profile.group, executions // profile.group)
+    if abs(float(np.median(units.time_s)) / profile.states[-1].time_s - 1.0) > profile.margin:
+        return None
     total = next(found for found in profile.channels if found.channel.name == TOTAL)
-    level = np.full(units.time_s.shape[1], profile.states[-1].channels[TOTAL].mean_w)
-    first = min(len(total.mean_w), profile.states[-1].unit - 1, len(level))
+    level = np.full(units.time_s.shape[1], total.steady_w)
+    first = min(len(total.mean_w), len(level))
     level[:first] = total.mean_w[:first]
     busy_s = float(timed.end_s[-1])
     spacing = np.append(units.begin_s[0, 1:], busy_s) - units.begin_s[0]

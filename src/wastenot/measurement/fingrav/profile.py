@@ -11,7 +11,7 @@ import numpy as np
 from wastenot.devices.fine_grain import Bench, Burst, Channel, Instrument, instrument_of
 from wastenot.devices.protocol import Device
 from wastenot.errors import DeviceError
-from wastenot.measurement.fingrav.assemble import assembled
+from wastenot.measurement.fingrav.assemble import RESOLVED, assembled, shape_error
 from wastenot.measurement.fingrav.clocks import ClockFit, fit_clocks
 from wastenot.measurement.fingrav.collect import Collected, TimedRun, by_host, collect
 from wastenot.measurement.fingrav.counter import check_by_counter
@@ -22,8 +22,8 @@ from wastenot.measurement.fingrav.phase import Rests
 from wastenot.measurement.fingrav.result import Profile
 from wastenot.measurement.fingrav.settle import (
     FIRST_UNITS,
-    is_flat,
-    is_known,
+    OF_MEANS,
+    OF_SAMPLES,
     movement,
     steady_execution,
     steady_power,
@@ -40,7 +40,12 @@ _MOST_PROBES = 6  # times as many, before a movement counts as known
 _SETTLING_UNITS = 6  # beyond SSE that are run at least, so that there is a plateau
 _MORE_RUNS = 3.0  # times the guidance's runs, at most
 _LEAST_GOLDEN = 10
+_TRAINS = 20  # long runs after which the shape is looked at
 _SENSOR_UNITS = 25  # units in a window that a sensor can just about tell apart
+_SEEKING = 0.5  # of the time allowed, after which the search for SSP ends
+_SHORT_RUNS = 0.3  # of it, for runs from rest where a sensor averages
+_TRAIN_S = 0.6  # of the first long runs
+_KNOWN = 0.5  # of what makes a shape worth showing, at which no more is measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class Options:
     bin_rank: int = 0
     units: int | None = None
     budget_s: float = 180.0
-    longest_run_s: float = 1.0
+    longest_run_s: float = 2.0
     rest_s: float = 0.01
     check: bool = True
     seed: int = 0
@@ -144,9 +149,12 @@ class _Session:
         context = bool(self.before) and not self.alternate
         units, sse, ssp = (1, 0, 0) if context else (self.options.units or 0, 0, (self.options.units or 1) - 1)
         try:
-            if not units:
-                units, sse, ssp = self._seek(unit_s, guidance)
-            kept = self._runs(ssp + 1, guidance, unit_s, context)
+            if self.averaging(unit_s) and not context:
+                kept, units, sse, ssp = self._averaged(unit_s, guidance)
+            else:
+                if not units:
+                    units, sse, ssp = self._seek(unit_s, guidance)
+                kept = self._runs(ssp + 1, guidance, unit_s, context)
         except (DeviceError, KeyboardInterrupt) as error:
             kept = [one for one in self.collected[1:] if one.runs]
             if sum(len(one.runs) for one in kept) < _LEAST_GOLDEN:
@@ -176,7 +184,9 @@ class _Session:
     def _group(self, execution_s: float) -> int:
         """Executions in a unit: enough for the clock, and for a sensor that averages to tell units apart."""
         group = executions_in_unit(execution_s, self.instrument.resolution_s)
-        sensor = math.ceil(self.total.window_s / _SENSOR_UNITS / execution_s) if self.averaging(execution_s) else 1
+        sensor = (
+            math.ceil(self.total.window_s / _SENSOR_UNITS / execution_s * (1 - 1e-9)) if self.averaging(execution_s) else 1
+        )
         if sensor > group:
             self.notes.append(
                 f"{sensor} executions in a row are one unit: the sensor averages over {1e3 * self.total.window_s:g} ms"
@@ -190,23 +200,21 @@ class _Session:
     def _seek(self, unit_s: float, guidance: Guidance) -> tuple[int, int, int]:
         """Step 3: units in a run, and which of them are SSE and SSP; by doubling, then halving."""
         units = FIRST_UNITS
-        # Each run is to have readings in it, and what a sensor averages over is to be filled.
-        filled_s = self.total.window_s if self.averaging(unit_s) else 2.0 * self.total.period_s
-        units = max(units, math.ceil(filled_s / unit_s))
+        units = max(units, math.ceil(2.0 * self.total.period_s / unit_s))  # each run is to have readings in it
         while True:
             probe = Collected(self._burst(units * self.group))
             self.collected.append(probe)
             with self.instrument.prepare(probe.burst) as bench:
                 for _ in range(_MOST_PROBES):
                     self._collect(probe, _PROBES, bench)
-                    surface, timed = self._surface(probe, units, guidance)
+                    surface, timed = self._surface([probe], units, guidance)
                     moved, error = movement(surface, units)
-                    if is_known(error) or (moved - error > 1.0) or self._spent(0.4):
+                    if error <= OF_SAMPLES.known or moved - error > 1.0 or self._spent(_SEEKING):
                         break
             sse = steady_execution(units_of(timed, self._own(probe), self.group, units).time_s, guidance.margin)
-            if is_flat(moved) and units >= sse + _SETTLING_UNITS:
+            if moved <= OF_SAMPLES.moved and units >= sse + _SETTLING_UNITS:
                 return units, sse, steady_power(surface, units, sse)
-            if 2 * units * unit_s > self.options.longest_run_s or self._spent(0.4):
+            if 2 * units * unit_s > self.options.longest_run_s or self._spent(_SEEKING):
                 self._fall_short(
                     f"power still moved after {units} executions ({1e3 * units * unit_s:.3g} ms); the last one is taken as SSP"
                 )
@@ -215,37 +223,61 @@ class _Session:
 
     def _runs(self, units: int, guidance: Guidance, unit_s: float, context: bool) -> list[Collected]:
         """Steps 4 to 7: the runs of the guidance, and more where readings of interest are too few."""
-        main = next((one for one in self.collected if one.burst == self._burst(units * self.group)), None)
+        burst = self._burst(units * self.group)
+        main = next((one for one in self.collected[1:] if one.burst == burst), None)
         if main is None:
-            main = Collected(self._burst(units * self.group))
+            main = Collected(burst)
             self.collected.append(main)
-        averaging = self.averaging(unit_s)
-        wanted = guidance.readings(unit_s)
-        with self.instrument.prepare(main.burst) as bench:
-            self._collect(main, max(guidance.runs - len(main.runs), 0), bench, share=0.6 if averaging else 1.0)
-            limit = _MORE_RUNS * guidance.runs
-            while not averaging and len(main.runs) < limit:
-                short = wanted - self._readings_of_interest(main, guidance, units - 1)
-                if short <= 0:
-                    break
-                self._collect(main, int(min(max(short * 4, 20), limit - len(main.runs))), bench)
-            else:
-                if not averaging:
-                    self._fall_short(f"too few readings of interest after {len(main.runs)} runs: {wanted} are asked for")
-        kept = [one for one in self.collected if one.burst.steps[0][1] >= units * self.group or one is main]
-        if averaging and not context:
-            kept.append(self._trains(unit_s))
-        return kept
+        wanted = 0 if self.averaging(unit_s) else guidance.readings(unit_s)
+        limit = round(_MORE_RUNS * guidance.runs)
+        with self.instrument.prepare(burst) as bench:
+            self._collect(main, max(guidance.runs - len(main.runs), 0), bench)
+            while (short := wanted - self._readings_of_interest(main, guidance, units - 1)) > 0 and len(main.runs) < limit:
+                self._collect(main, min(max(4 * short, 20), limit - len(main.runs)), bench)
+        if short > 0:
+            self._fall_short(f"too few readings of interest after {len(main.runs)} runs: {wanted} are asked for")
+        return [one for one in self.collected[1:] if len(one.burst.order) >= len(burst.order)]
 
-    def _trains(self, unit_s: float) -> Collected:
-        """Long runs in steady state, where every reading tells of it."""
-        length_s = min(max(0.6, 3.0 * self.total.window_s), 2.0)
-        train = Collected(self._burst(max(math.ceil(length_s / unit_s), 2) * self.group))
-        self.collected.append(train)
-        with self.instrument.prepare(train.burst) as bench:
-            while not self._spent(1.0):
-                self._collect(train, 1, bench, anyhow=True)
-        return train
+    def _averaged(self, unit_s: float, guidance: Guidance) -> tuple[list[Collected], int, int, int]:
+        """Steps 3 to 7 with a sensor that averages over many units: short runs from rest, long ones in steady state.
+
+        Short runs are as long as a window, so that its edges lie at random places of them. In long ones every reading tells
+        of the steady power; they are doubled until it no longer moves, and repeated until the shape is known.
+        """
+        units = self.options.units or max(math.ceil(self.total.window_s / unit_s), FIRST_UNITS)
+        short = Collected(self._burst(units * self.group))
+        self.collected.append(short)
+        self._collect(short, guidance.runs, share=_SHORT_RUNS)
+        length_s = max(_TRAIN_S, 3.0 * self.total.window_s)
+        while True:
+            train = Collected(self._burst(max(math.ceil(length_s / unit_s), 2 * units) * self.group))
+            self.collected.append(train)
+            kept = [short, train]
+            with self.instrument.prepare(train.burst) as bench:
+                moved, error = self._repeat(kept, units, unit_s, guidance, bench)
+            if moved - error <= OF_MEANS.moved or 2.0 * length_s > self.options.longest_run_s or self._spent(1.0):
+                break
+            length_s *= 2.0
+        if moved - error > OF_MEANS.moved:
+            self._fall_short(f"power still moved after {length_s:.3g} s of executions")
+        surface, timed = self._surface(kept, units, guidance)
+        sse = steady_execution(units_of(timed, self._own(short), self.group, units).time_s, guidance.margin)
+        ssp = steady_power(surface, surface.units, sse)
+        return kept if ssp < units else [train], max(units, ssp + 1), sse, ssp
+
+    def _repeat(
+        self, kept: list[Collected], units: int, unit_s: float, guidance: Guidance, bench: Bench
+    ) -> tuple[float, float]:
+        """Repeat the last of these until the shape is known, power is seen to move still, or the time is over."""
+        while True:
+            self._collect(kept[-1], _TRAINS, bench, share=1.0)
+            surface, _ = self._surface(kept, units, guidance)
+            moved, error = movement(surface, surface.units)
+            moves = moved - error > OF_MEANS.moved
+            # What is inside a group is beyond the sensor, however long it looks.
+            known = self.group > 1 or shape_error(surface, units, units - 1) <= _KNOWN * RESOLVED
+            if moves or known or self._spent(1.0):
+                return moved, error
 
     # ---- what they need --------------------------------------------------------------------------------------
 
@@ -259,12 +291,10 @@ class _Session:
     def _own(self, collected: Collected) -> int:
         return collected.burst.kernels.index(self.kernel)
 
-    def _collect(
-        self, into: Collected, runs: int, bench: Bench | None = None, *, share: float = 1.0, anyhow: bool = False
-    ) -> None:
+    def _collect(self, into: Collected, runs: int, bench: Bench | None = None, *, share: float = 1.0) -> None:
         if bench is None:
             with self.instrument.prepare(into.burst) as ready:
-                self._collect(into, runs, ready, share=share, anyhow=anyhow)
+                self._collect(into, runs, ready, share=share)
             return
         self.planned = max(self.planned, self.done + runs)
         self.progress.begin(self.planned, self.done)
@@ -274,7 +304,7 @@ class _Session:
             self.progress.step(f"{self.kernel.name}: {len(into.burst.order)} executions a run")
 
         for _ in range(runs):
-            if into.runs and not anyhow and self._spent(share):
+            if into.runs and self._spent(share):
                 return
             span_s = float(into.runs[-1].end_s[-1] - into.runs[-1].begin_s[0]) if into.runs else 0.0
             collect(bench, into, 1, lambda: self.rests.rest_s(self.instrument.now_s(), into.runs, span_s), step)
@@ -286,12 +316,13 @@ class _Session:
     def _clocks(self) -> ClockFit:
         return fit_clocks(trip for one in self.collected for run in one.runs for trip in run.round_trips)
 
-    def _surface(self, probe: Collected, units: int, guidance: Guidance) -> tuple[Surface, list[TimedRun]]:
-        timed = by_host(probe.runs, self.instrument, self._clocks())
-        own = self._own(probe)
+    def _surface(self, kept: Sequence[Collected], units: int, guidance: Guidance) -> tuple[Surface, list[TimedRun]]:
+        """Power by the golden ones of some runs, and these runs."""
+        timed = by_host([run for one in kept for run in one.runs], self.instrument, self._clocks())
+        own = self._own(kept[0])
         last = units_of(timed, own, self.group, units).time_s[:, -1]
         chosen = [timed[place] for place in fullest_bin(last, guidance.margin, self.options.bin_rank)]
-        kernels = len(probe.burst.kernels)
+        kernels = len(kept[0].burst.kernels)
         return fit_surface(chosen, self.total, kernels=kernels, own=own, group=self.group), chosen
 
     def _readings_of_interest(self, main: Collected, guidance: Guidance, unit: int) -> int:

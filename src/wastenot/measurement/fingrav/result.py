@@ -68,11 +68,13 @@ class ChannelFound:
         noise_w: standard deviation of a reading around what was found.
         mean_w: of each unit of a run; shape (units,).
         error_w: standard error of each.
+        steady_w: mean power that units end up at, in the longest runs.
     """
 
     channel: Channel
     idle_w: float
     noise_w: float
+    steady_w: float
     mean_w: FloatArray
     error_w: FloatArray
 

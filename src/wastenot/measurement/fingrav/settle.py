@@ -1,11 +1,13 @@
 """From which execution on time is steady (SSE), and from which power is (SSP). FinGraV's step 3.
 
-    time    █▆▅▄▄▄▄▄▄▄▄▄▄      SSE: the first execution after which times get no better
-    power   ▂▃▅▆▆▇▇▇████▇      SSP: the first from which on power stays within a margin of where it ends
-               └SSE    └SSP
+time    █▆▅▄▄▄▄▄▄▄▄▄▄      SSE: the first execution after which times get no better
+power   ▂▃▅▆▆▇▇▇████▇      SSP: the first from which on power stays within a margin of where it ends
+└SSE    └SSP
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,8 +20,23 @@ SSP_MARGIN = 0.02
 FIRST_UNITS = 4
 """Executions that the search begins with (FinGraV §IV-B, step 3)."""
 
-_FLAT = 0.25  # of that margin, that power may still move by between the third and the last quarter of a run
-_KNOWN = 0.15  # of that margin, that this has to be known to
+
+@dataclass(frozen=True, slots=True)
+class Flatness:
+    """When power counts as flat: how far it may move from the third to the last quarter of a run, in margins.
+
+    Attributes:
+        moved: at most.
+        known: to which standard error this has to be known.
+    """
+
+    moved: float
+    known: float
+
+
+OF_SAMPLES = Flatness(0.25, 0.15)
+OF_MEANS = Flatness(0.6, 0.35)
+"""For sensors that average over many units, whose readings say less of each; long runs tell of the steady power besides."""
 
 
 def steady_execution(time_s: FloatArray, margin: float) -> int:
@@ -41,16 +58,6 @@ def movement(surface: Surface, units: int) -> tuple[float, float]:
     change, error = surface.change((units - 2 * quarter, units - quarter), (units - quarter, units))
     allowed = SSP_MARGIN * _plateau_w(surface, units)
     return abs(change) / allowed, error / allowed
-
-
-def is_known(error: float) -> bool:
-    """Whether a movement is known well enough to go by."""
-    return error <= _KNOWN
-
-
-def is_flat(moved: float) -> bool:
-    """Whether a movement is as good as none."""
-    return moved <= _FLAT
 
 
 def steady_power(surface: Surface, units: int, first: int) -> int:

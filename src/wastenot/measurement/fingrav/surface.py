@@ -3,7 +3,7 @@
 Every reading is a sum over what is unknown: idle power, a level that moves from execution to execution, a shape that
 executions share, the fall after the last one.
 
-    power(execution e, at share u of it) = idle + level(e + u) + Σ_j shape_j · cos(π j u)
+    power(unit e, at share u of it) = idle + level(e + u) + Σ_j shape_j · cos(π j v),  v: share of the execution that is done
 
     window      ├──────────────────────┤                  a reading: the mean of what it covers
     run      ___│▁▄▆│▇▇▆│▇▇▆│▇▇▆│▇▇▆│▃▁___               (stitching, where the window is far shorter than an execution;
@@ -30,6 +30,8 @@ from wastenot.measurement.fingrav.collect import TimedRun
 CELLS = 24
 """Stretches that a unit is cut into."""
 
+_LEAST_CELLS = 4  # of an execution
+
 _SHAPES = 10
 _SMOOTHNESS = 3.0  # exponent with which the prior variance of shape_j falls
 # Of the level: fine where power rises from idle and the shape is not yet what it will be, then ever coarser.
@@ -49,17 +51,19 @@ class _Basis:
 
     Attributes:
         knots: of each kernel's level, in units; shape (knots,).
+        group: executions in a unit of each kernel.
         first: column of each kernel's first level.
         columns: altogether.
     """
 
     knots: tuple[FloatArray, ...]
+    group: tuple[int, ...]
     first: tuple[int, ...]
     columns: int
 
     @classmethod
-    def of(cls, units: Sequence[int]) -> _Basis:
-        """For kernels with so many units each in a run."""
+    def of(cls, units: Sequence[int], group: Sequence[int]) -> _Basis:
+        """For kernels with so many units each in a run, of so many executions each."""
         knots, first = [], []
         column = len(_TAIL_S)
         for number in units:
@@ -69,7 +73,7 @@ class _Basis:
             knots.append(np.array(places))
             first.append(column)
             column += len(places) + _SHAPES
-        return cls(tuple(knots), tuple(first), column)
+        return cls(tuple(knots), tuple(group), tuple(first), column)
 
     def rows(self, kernel: int, unit: FloatArray) -> FloatArray:
         """Power inside units: values of all columns; ``unit`` is the unit's number and the share of it that is done."""
@@ -83,7 +87,8 @@ class _Basis:
         rows[here, first + left] = 1.0 - share
         rows[here, first + left + 1] += share
         order = np.arange(1, _SHAPES + 1)
-        inside = np.pi * np.outer(unit - np.floor(unit), order)
+        execution = unit * self.group[kernel]
+        inside = np.pi * np.outer(execution - np.floor(execution), order)
         rows[:, first + len(knots) : first + len(knots) + _SHAPES] = np.cos(inside)
         return rows
 
@@ -133,29 +138,43 @@ class Surface:
     _covariance: FloatArray
     _own: int
 
-    def inside(self, unit: int, points: int = CELLS) -> Band:
+    @property
+    def points(self) -> int:
+        """Stretches that a unit is told at: so many in each of its executions."""
+        group = self._basis.group[self._own]
+        return group * max(CELLS // group, _LEAST_CELLS)
+
+    def inside(self, unit: int) -> Band:
         """Power inside a unit of the profiled kernel, at the middles of equal stretches of it."""
-        return self._band(self._basis.rows(self._own, unit + (np.arange(points) + 0.5) / points))
+        return self._band(self._basis.rows(self._own, unit + (np.arange(self.points) + 0.5) / self.points))
 
     def mean(self, first: int, last: int) -> Band:
         """Mean power of each of the units from ``first`` to before ``last``; shape (units,)."""
-        at = np.arange(first, last)[:, None] + (np.arange(CELLS) + 0.5) / CELLS
-        rows = self._basis.rows(self._own, at.ravel())
-        return self._band(rows.reshape(last - first, CELLS, -1).mean(axis=1))
+        return self._band(np.stack([self._mean_row(unit, unit + 1) for unit in range(first, last)]))
 
     def change(self, first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
         """Mean power of units ``second`` less that of units ``first`` (from, to before), and its standard error."""
-        rows = [
-            self._basis.rows(self._own, (np.arange(a, b)[:, None] + (np.arange(CELLS) + 0.5) / CELLS).ravel()).mean(axis=0)
-            for a, b in (first, second)
-        ]
-        band = self._band((rows[1] - rows[0])[None, :])
+        band = self._band((self._mean_row(*second) - self._mean_row(*first))[None, :])
         return float(band.power_w[0]), float(band.error_w[0])
 
     @property
     def idle_w(self) -> float:
         """Power at rest."""
         return float(self._mean[0])
+
+    @property
+    def units(self) -> int:
+        """Units in the longest run."""
+        return int(self._basis.knots[self._own][-1])
+
+    @property
+    def steady_w(self) -> float:
+        """Mean power of the last eighth of the longest run."""
+        return float(self._mean_row(self.units - max(self.units // 8, 1), self.units) @ self._mean)
+
+    def _mean_row(self, first: int, last: int) -> FloatArray:
+        at = first + (last - first) * (np.arange((last - first) * self.points) + 0.5) / ((last - first) * self.points)
+        return np.asarray(self._basis.rows(self._own, at).mean(axis=0))
 
     def _band(self, rows: FloatArray) -> Band:
         variance = np.einsum("ij,jk,ik->i", rows, self._covariance, rows)
@@ -175,11 +194,9 @@ def fit_surface(
         group: executions in a unit of the profiled one.
         windows: whether readings are taken as means over their windows; if not, as power at the moment they came.
     """
-    numbers = [
-        max(int(np.count_nonzero(run.kernel == kernel)) // (group if kernel == own else 1) for run in runs)
-        for kernel in range(kernels)
-    ]
-    basis = _Basis.of([max(number, 1) for number in numbers])
+    groups = [group if kernel == own else 1 for kernel in range(kernels)]
+    executions = [max(int(np.count_nonzero(run.kernel == kernel)) for run in runs) for kernel in range(kernels)]
+    basis = _Basis.of([max(number // each, 1) for number, each in zip(executions, groups, strict=True)], groups)
     rows, power = [], []
     for run in runs:
         found = _readings_of(run, channel, basis, own, group, windows)
@@ -255,7 +272,7 @@ def _timeline(run: TimedRun, own: int, group: int) -> _Timeline:
     bounds, kernels, units = [], [], []
     for kernel in np.unique(run.kernel):
         each = group if kernel == own else 1
-        cells = max(2, CELLS // each)
+        cells = max(CELLS // each, _LEAST_CELLS)
         ours = np.flatnonzero(run.kernel == kernel)
         inside = (np.arange(cells) + 0.5) / cells
         bounds.append((run.begin_s[ours][:, None] + np.arange(cells) / cells * (ends - run.begin_s)[ours][:, None]).ravel())
