@@ -10,6 +10,7 @@ import typer
 from wastenot.cli.options import (
     ConfidenceOption,
     CurrencyOption,
+    EnergiesOption,
     ExponentOption,
     GranularityOption,
     JsonOption,
@@ -26,18 +27,20 @@ from wastenot.planning.objective import Objective, parse_bounds
 
 if TYPE_CHECKING:
     from wastenot.report.totals import Price
+    from wastenot.study.state import State
     from wastenot.study.sweep import Sweep
 
 
-def _sweep(study: str, workload: str | None) -> Sweep:
+def _sweep(study: str, workload: str | None, energies: State | None) -> Sweep:
     from wastenot.study.store import open_study
 
-    return open_study(study).read(workload)
+    return open_study(study).read(workload, energies)
 
 
 def plan(
     study: StudyOption,
     workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
     objective: ObjectiveOption = "waste",
     max_slowdown: SlowdownOption = None,
     edp_exponent: ExponentOption = 1.0,
@@ -56,7 +59,7 @@ def plan(
 
     price = checked_price(price_per_kwh, currency)
     found = make_plan(
-        _sweep(study, workload),
+        _sweep(study, workload, energies),
         Objective(objective, max_slowdown, edp_exponent, confidence),
         granularity=granularity,
         scope=scope,
@@ -90,6 +93,7 @@ def checked_price(per_kwh: float, currency: str) -> Price:
 def frontier(
     study: StudyOption,
     workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
     bounds: Annotated[
         str, typer.Option("--bounds", metavar="X,X,...", help="Slowdowns to solve exactly, 0.02 being 2 %.")
     ] = "0,0.01,0.02,0.05,0.1",
@@ -104,7 +108,7 @@ def frontier(
     from wastenot.planning.comparison import whole_frontier
 
     found = whole_frontier(
-        _sweep(study, workload),
+        _sweep(study, workload, energies),
         parse_bounds(bounds),
         granularity=granularity,
         clock_tolerance_mhz=clock_tolerance,
@@ -126,6 +130,7 @@ def frontier(
 def compare(
     study: StudyOption,
     workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
     bounds: Annotated[
         str, typer.Option("--bounds", metavar="X,X,...", help="Relaxed bounds to show besides the strict one.")
     ] = "0.01,0.02,0.05,0.1",
@@ -136,7 +141,9 @@ def compare(
     from wastenot.cli.output import as_values, console, print_json
     from wastenot.planning.comparison import compare as make_comparison
 
-    found = make_comparison(_sweep(study, workload), bounds=parse_bounds(bounds), clock_tolerance_mhz=clock_tolerance)
+    found = make_comparison(
+        _sweep(study, workload, energies), bounds=parse_bounds(bounds), clock_tolerance_mhz=clock_tolerance
+    )
     if as_json:
         print_json(as_values(found))
     else:
@@ -168,6 +175,7 @@ def report(
     study: StudyOption,
     out: Annotated[Path, typer.Option("--out", metavar="FILE.html", help="The page to write.")],
     workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
     objective: ObjectiveOption = "waste",
     max_slowdown: SlowdownOption = None,
     edp_exponent: ExponentOption = 1.0,
@@ -188,7 +196,7 @@ def report(
     from wastenot.report.page import write_report
 
     price = checked_price(price_per_kwh, currency)
-    sweep = _sweep(study, workload)
+    sweep = _sweep(study, workload, energies)
     goal = Objective(objective, max_slowdown, edp_exponent, confidence)
     made = make_plan(sweep, goal, granularity=granularity, scope=scope, clock_tolerance_mhz=clock_tolerance)
     data = collect(sweep, made)
