@@ -26,6 +26,8 @@ from wastenot.cli.options import (
 from wastenot.planning.objective import Objective, parse_bounds
 
 if TYPE_CHECKING:
+    from wastenot.planning.context import ContextChange
+    from wastenot.planning.plan import Plan
     from wastenot.report.totals import Price
     from wastenot.study.state import State
     from wastenot.study.sweep import Sweep
@@ -74,6 +76,19 @@ def plan(
         from wastenot.cli.plan_text import described_plan
 
         console().print(described_plan(found, price))
+
+
+def _context(study: str, sweep: Sweep, made: Plan) -> ContextChange | None:
+    """What energies in context change, where the study has them of the same clocks."""
+    from wastenot.errors import BadInputError, InfeasibleError
+    from wastenot.planning.context import context_change, plan_likewise
+
+    try:
+        alone, within = (_sweep(study, sweep.workload, state) for state in ("ssp", "context"))
+        plans = (made if each.workload == sweep.workload else plan_likewise(each, made) for each in (alone, within))
+        return context_change(alone, within, *plans)
+    except (BadInputError, InfeasibleError):
+        return None
 
 
 def checked_price(per_kwh: float, currency: str) -> Price:
@@ -155,20 +170,32 @@ def compare(
 def diff(
     first: Annotated[Path, typer.Argument(metavar="A.json", help="A plan.")],
     second: Annotated[Path, typer.Argument(metavar="B.json", help="Another plan.")],
+    study: Annotated[
+        str | None,
+        typer.Option("--study", metavar="FILE|URL", help="Set both into the state of B, such as in context, by this study."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What two plans do differently."""
+    """What two plans do differently; with a study also what the state of their energies changes."""
     from wastenot.cli.output import as_values, console, print_json
     from wastenot.planning.difference import difference
     from wastenot.planning.plan import read_plan
 
-    found = difference(read_plan(first), read_plan(second))
+    plans = read_plan(first), read_plan(second)
+    found = difference(*plans)
+    change = None
+    if study is not None:
+        from wastenot.planning.context import context_change
+
+        change = context_change(*(_sweep(study, plan.workload, None) for plan in plans), *plans)
     if as_json:
-        print_json(as_values(found))
+        print_json(as_values(found) | ({} if change is None else {"context": as_values(change)}))
     else:
-        from wastenot.cli.plan_text import described_difference
+        from wastenot.cli.plan_text import described_change, described_difference
 
         console().print(described_difference(found, str(first), str(second)))
+        if change is not None:
+            console().print(described_change(change))
 
 
 def report(
@@ -199,7 +226,7 @@ def report(
     sweep = _sweep(study, workload, energies)
     goal = Objective(objective, max_slowdown, edp_exponent, confidence)
     made = make_plan(sweep, goal, granularity=granularity, scope=scope, clock_tolerance_mhz=clock_tolerance)
-    data = collect(sweep, made)
+    data = collect(sweep, made, _context(study, sweep, made))
     write_report(data, out, price_per_kwh=price.per_kwh, currency=price.currency)
     say(f"{out}: report written")
     if figures is not None:

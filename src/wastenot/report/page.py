@@ -12,6 +12,7 @@ from typing import Any
 
 from wastenot.errors import BadInputError
 from wastenot.files import write_text
+from wastenot.report.context_table import context_table
 from wastenot.report.data import ReportData
 from wastenot.report.extras import load
 from wastenot.report.figures import draw, vega_lite_version
@@ -77,6 +78,7 @@ def render_page(data: ReportData, price: Price | None, made_at: datetime) -> str
         tables=[
             _for_page("kernels", kernel_table(plan, MOST_TABLE_ROWS)),
             _for_page("comparison", comparison_table(data.comparison)),
+            *([] if data.context is None else [_for_page("context", context_table(data.context))]),
         ],
         made_on=f"{made_at:%Y-%m-%d %H:%M} {made_at.tzname() or ''}".rstrip(),
         version=_version(),
