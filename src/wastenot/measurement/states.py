@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from wastenot.devices.fine_grain import instrument_of
 from wastenot.devices.protocol import Device, Task
 from wastenot.errors import BadInputError
 from wastenot.measurement.energy import Measurement, Method, measure
@@ -53,6 +54,10 @@ def measurer(device: Device, units: Units, method: Method, keep_alone: KeepAlone
             return found.within
 
         return in_context
+    if state == "sse":
+        from wastenot.measurement.at_sse import measure_at_sse
+
+        return lambda kernel, setting: measure_at_sse(device, tasks[kernel], setting, method)
     return lambda kernel, setting: measure(device, tasks[kernel], setting, method)
 
 
@@ -67,14 +72,20 @@ def can_measure(device: Device, units: Units, kernel: int, setting: Setting) -> 
     return before.name == task.name or device.launcher.can_run(loop_of(before, task), setting)
 
 
-def check_in_context(device: Device, units: Units) -> None:
-    """Refuse to measure in context on a recording: of kernels one after another it could give the sum of each alone only.
+def check_state(device: Device, units: Units) -> None:
+    """Refuse a state that the device cannot be measured in.
 
     Raises:
-        BadInputError: as said.
+        BadInputError: in context on a recording, which could give but the sum of kernels alone; SSE of several kernels.
+        DeviceError: SSE without an instrument.
     """
-    if parted(units.workload)[1] == "context" and device.identity.name.startswith("recorded:"):
+    state = parted(units.workload)[1]
+    name = device.identity.name
+    if state == "context" and name.startswith("recorded:"):
         raise BadInputError(
-            f"--in-context: {device.identity.name} knows kernels alone, not one after another; "
-            "measure on sim:NAME or nvidia:INDEX"
+            f"--in-context: {name} knows kernels alone, not one after another; measure on sim:NAME or nvidia:INDEX"
         )
+    if state == "sse":
+        instrument_of(device)
+        if not all(task.is_kernel for task in units.tasks):
+            raise BadInputError("--at sse: a profile is of one kernel: --granularity kernel")

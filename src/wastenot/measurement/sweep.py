@@ -14,7 +14,7 @@ from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError
 from wastenot.measurement.energy import Measurement, Method, hottest_first, warm_up
 from wastenot.measurement.progress import Progress, Silent
-from wastenot.measurement.states import KeepAlone, can_measure, check_in_context, in_state, measurer
+from wastenot.measurement.states import KeepAlone, can_measure, check_state, in_state, measurer
 from wastenot.measurement.tasks import Units
 from wastenot.setting import AUTO, Setting
 from wastenot.study.recorder import Recorder, Trial
@@ -207,8 +207,8 @@ def measure_sweep(
         rounds: how often to measure everything where there are no settings besides auto.
 
     Raises:
-        BadInputError: no rounds; in context, on a recording; the study is of another device, or the workload of other
-            kernels.
+        BadInputError: no rounds; a state that the device cannot be measured in; the study is of another device, or the
+            workload of other kernels.
         StudyError: the study cannot be written; what was measured before is kept.
         DeviceError: the device does not measure.
     """
@@ -216,12 +216,8 @@ def measure_sweep(
         raise BadInputError(f"--rounds {rounds}: must be at least 1")
     progress = progress or Silent()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
-    check_in_context(device, units)
-    points = [
-        point
-        for point in sweep_points(hottest_first(units.tasks), settings, rounds)
-        if can_measure(device, units, point.kernel, point.setting)
-    ]
+    check_state(device, units)
+    points = [point for point in _points(units, settings, rounds) if can_measure(device, units, point.kernel, point.setting)]
     with ExitStack() as stack:
         recorder = stack.enter_context(recording(device, units, study))
         keep_alone = None
@@ -233,6 +229,14 @@ def measure_sweep(
             device, units, recorder, points,
             method=method or Method(), progress=progress, ends_s=ends_s, keep_alone=keep_alone,
         )  # fmt: skip
+
+
+def _points(units: Units, settings: Sequence[Setting], rounds: int) -> list[Point]:
+    """Profiles repeat what they look at hundreds of times: each is made once."""
+    kernels = hottest_first(units.tasks)
+    if parted(units.workload)[1] == "sse":
+        return [Point(kernel, setting) for setting in (AUTO, *settings) for kernel in kernels]
+    return sweep_points(kernels, settings, rounds)
 
 
 def _keeping_alone(alone: Recorder, in_context: Recorder) -> KeepAlone:

@@ -14,7 +14,7 @@ from wastenot.errors import BadInputError
 from wastenot.frontier.points import FloatArray
 from wastenot.measurement.energy import Method, hottest_first, warm_up
 from wastenot.measurement.progress import Progress, Silent
-from wastenot.measurement.states import check_in_context, measurer
+from wastenot.measurement.states import check_state, measurer
 from wastenot.measurement.tasks import Units
 from wastenot.setting import AUTO, Setting
 
@@ -108,7 +108,7 @@ def compare_with_auto(
         raise BadInputError(f"--repeats {repeats}: at least 2, or nothing is known of the error")
     progress, method = progress or Silent(), method or Method()
     totals = np.zeros((4, repeats))
-    check_in_context(device, units)
+    check_state(device, units)
     measure_at = measurer(device, units, method)
     try:
         for repeat in range(repeats):
