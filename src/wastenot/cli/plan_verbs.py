@@ -84,9 +84,9 @@ def _context(study: str, sweep: Sweep, made: Plan) -> ContextChange | None:
     from wastenot.planning.context import context_change, plan_likewise
 
     try:
-        alone, within = (_sweep(study, sweep.workload, state) for state in ("ssp", "context"))
-        plans = (made if each.workload == sweep.workload else plan_likewise(each, made) for each in (alone, within))
-        return context_change(alone, within, *plans)
+        alone, within = _sweep(study, sweep.workload, "ssp"), _sweep(study, sweep.workload, "context")
+        first, second = (made if each.workload == sweep.workload else plan_likewise(each, made) for each in (alone, within))
+        return context_change(alone, within, first, second)
     except (BadInputError, InfeasibleError):
         return None
 
@@ -187,7 +187,8 @@ def diff(
     if study is not None:
         from wastenot.planning.context import context_change
 
-        change = context_change(*(_sweep(study, plan.workload, None) for plan in plans), *plans)
+        ours, theirs = (_sweep(study, plan.workload, None) for plan in plans)
+        change = context_change(ours, theirs, *plans)
     if as_json:
         print_json(as_values(found) | ({} if change is None else {"context": as_values(change)}))
     else:

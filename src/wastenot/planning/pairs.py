@@ -6,10 +6,10 @@ they take no less than
 
     T = max(t₁, t₂, (E₁ + E₂ - S (t₁ + t₂)) / (L - S), (F₁ + F₂) / peak FLOP/s, (B₁ + B₂) / peak bytes/s)
 
-and the energy saved is no more than S (t₁ + t₂ - T). L is the power limit, S the power shared: what is drawn once
-however much runs. Any kernel draws at least S, so the least power of any kernel at auto is an upper bound for it, and the
-saving grows with S. It is a bound, not a forecast: real kernels get in each other's way in caches and schedulers, and which
-of them may run at once the workload's data dependencies say, which a workload does not hold.
+and the energy saved at the clocks they have is no more than S (t₁ + t₂ - T). L is the power limit, S the power shared: what
+is drawn once however much runs. Any kernel draws at least S, so the least power of any kernel at auto is an upper bound for
+it, and the saving grows with S. It is a bound, not a forecast: real kernels get in each other's way in caches and
+schedulers, and which of them may run at once the workload's data dependencies say, which a workload does not hold.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def complementary_pairs(
     )
     shared_w = float(power_w.min())
     heavy = [[one for one in kernels if one.stress == what] for what in ("compute", "memory")]
-    found = [_pair(*two, limit_w, shared_w, specs, roofline) for two in product(*heavy)]
+    found = [_pair(compute, memory, limit_w, shared_w, specs, roofline) for compute, memory in product(*heavy)]
     found.sort(key=lambda pair: -pair.iteration_j)
     return Pairs(limit_w, shared_w, told_by, kernels, tuple(found))
 
