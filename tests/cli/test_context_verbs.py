@@ -7,7 +7,7 @@ import pytest
 from tests.cli.test_verbs import assert_as_agreed
 
 SWEEP = ["sweep", "gpt3-small", "--device", "sim:mi300x", "--study", "s.db", "--core", "1300", "--warm-up", "0.2",
-         "--window", "0.5", "--seed", "3"]  # fmt: skip
+         "--window", "0.2", "--seed", "3"]  # fmt: skip
 
 # kernel, count, core, memory, time, energy, pass, block; in context the light one costs more after the heavy one
 HEAD = "kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass,block,time_se_s,energy_se_j\n"
@@ -60,12 +60,12 @@ def test_diff_with_a_study_says_what_context_changes(both):
     assert "3 of 4 kernels have an energy in context that differs" in text and "Energy, in context" in text
 
 
-def test_the_report_has_a_section_where_there_are_energies_in_context(both, study):
+def test_the_report_has_a_section_where_there_are_energies_in_context(both):
     assert both("report", "--study", "my.db", "--workload", "tiny@context", "--out", "r.html").code == 0
     assert "Where the kernel before changes the plan" in (both.folder / "r.html").read_text(encoding="utf-8")
 
 
-def test_pairs_as_agreed(both):
+def test_pairs_that_cannot_be_told_are_refused(both):
     refused = both.refuse("pairs", "--study", "my.db", "--workload", "tiny")
     assert "name the card whose peaks count" in refused
     assert "--power-limit" in both.refuse("pairs", "--study", "my.db", "--workload", "tiny", "--power-limit", "-3")

@@ -190,7 +190,11 @@ def diff(
         ours, theirs = (_sweep(study, plan.workload, None) for plan in plans)
         change = context_change(ours, theirs, *plans)
     if as_json:
-        print_json(as_values(found) | ({} if change is None else {"context": as_values(change)}))
+        document = as_values(found)
+        if change is not None:
+            names = {"differing": [one.kernel for one in change.differing], "moved": [one.kernel for one in change.moved]}
+            document["states"] = as_values(change) | names | {"energy_j": change.energy_j}
+        print_json(document)
     else:
         from wastenot.cli.plan_text import described_change, described_difference
 
