@@ -14,8 +14,10 @@ from wastenot.measurement.sweep import measure_sweep
 from wastenot.measurement.tasks import Units, find_units
 from wastenot.planning.planner import plan
 from wastenot.setting import AUTO, Setting
+from wastenot.study.recorder import Recorder
 from wastenot.study.state import labelled, parted
 from wastenot.study.store import open_study
+from wastenot.tuning.validate import validate
 
 DEVICE = "sim:mi300x"
 LOW = Setting(1300.0, 1300.0)
@@ -129,6 +131,35 @@ def test_what_a_sweep_alone_has_is_not_measured_into_it_again(tmp_path):
     before = len(study.read("part"))
     measure_sweep(device, in_state(PART, "context"), study, (), method=QUICK)
     assert len(study.read("part")) == before == len(study.read(state="context"))
+
+
+def test_what_is_broken_off_between_alone_and_in_context_is_kept_once(swept, tmp_path, monkeypatch):
+    device, units, _, outcome = swept
+    study = open_study(tmp_path / "s.db", create=True)
+    append, made = Recorder.append, []
+
+    def broken(self, trial):
+        made.append(trial)
+        if len(made) == 6:  # of the third point, alone is kept, in context not
+            raise KeyboardInterrupt
+        append(self, trial)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "append", broken)
+        with pytest.raises(KeyboardInterrupt):
+            measure_sweep(device, units, study, (LOW,), method=QUICK)
+    assert device.engine.requested == AUTO  # given back
+    rest = measure_sweep(device, units, study, (LOW,), method=QUICK)
+    assert (rest.found, rest.measured) == (2, outcome.measured - 2)
+    assert len(study.read("part")) == len(study.read(state="context")) == outcome.measured
+
+
+def test_a_plan_in_context_is_validated_in_context(swept):
+    device, units, study, _ = swept
+    made = plan(study.read(state="context"))
+    checked = validate(device, made, units, repeats=2, method=QUICK).validation
+    assert checked is not None
+    assert np.mean(checked.baseline_energy_j) == pytest.approx(made.baseline.energy_j, rel=0.01)
 
 
 def test_a_recording_cannot_run_loops(swept, tmp_path):
