@@ -71,6 +71,9 @@ class Shape(Part):
         return self
 
 
+DEFAULT_SHAPE = Shape(core=(0.75, 1.0, 1.1, 1.1, 1.05, 0.95, 0.7), memory=(1.2, 1.05, 1.0, 1.0, 1.0, 0.95, 0.9))
+
+
 class Component(Part):
     """A component's share of each part of the power; see :class:`Parts`."""
 
@@ -155,9 +158,6 @@ class Dynamics(Part):
     def quiet(self) -> Dynamics:
         """The same with no chance in it."""
         return self.model_copy(update={"jitter": 0.0, "run_jitter": 0.0, "outlier_chance": 0.0})
-
-
-DEFAULT_SHAPE = Shape(core=(0.75, 1.0, 1.1, 1.1, 1.05, 0.95, 0.7), memory=(1.2, 1.05, 1.0, 1.0, 1.0, 0.95, 0.9))
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,8 +178,8 @@ class SimulatedInstrument:
         model = log.model
         first = math.ceil((from_s - log.phase_s) / model.period_s)
         last = math.floor((until_s - log.phase_s) / model.period_s)
-        stamp_s = log.phase_s + np.arange(first, last + 1) * model.period_s
-        end_s = stamp_s - model.delay_s - began_s
+        stamp_s: FloatArray = np.asarray(log.phase_s + np.arange(first, last + 1) * model.period_s, dtype=float)
+        end_s: FloatArray = stamp_s - model.delay_s - began_s
         mean = told.mean_w(end_s - model.window_s, end_s, self._idle().as_array()) @ log.weights
         power = model.gain * mean + model.noise_w * self._rng.standard_normal(len(mean))
         if self.readings_by == "gpu":

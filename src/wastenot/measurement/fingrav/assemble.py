@@ -54,7 +54,7 @@ def assembled(material: Material) -> Profile:
         states.append(State(name, unit + 1, float(np.median(units.time_s[golden, unit])), channels))
         if not channels[TOTAL].resolved:
             notes.append(
-                f"{name}: the sensor does not resolve the kernel in the time allowed: its mean and a band are given, no shape"
+                f"{name}: the sensor does not resolve the kernel in the time allowed: a mean and a band are given, no shape"
             )
     found = tuple(_channel_found(channel, surfaces.get(channel.name), material.units) for channel in material.channels)
     fit = material.clocks
