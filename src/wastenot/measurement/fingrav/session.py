@@ -9,7 +9,7 @@ import numpy as np
 
 from wastenot.devices.fine_grain import Bench, Burst, Channel, Instrument
 from wastenot.errors import DeviceError
-from wastenot.measurement.fingrav.assemble import RESOLVED, shape_error
+from wastenot.measurement.fingrav.assemble import LEAST_GOLDEN, RESOLVED, shape_error
 from wastenot.measurement.fingrav.clocks import ClockFit, fit_clocks
 from wastenot.measurement.fingrav.collect import Collected, TimedRun, by_host
 from wastenot.measurement.fingrav.golden import fullest_bin
@@ -36,7 +36,6 @@ _PROBES = 50  # runs after which power is looked at while SSP is sought
 _MOST_PROBES = 6  # times as many, before a movement counts as known
 _SETTLING_UNITS = 6  # beyond SSE that are run at least, so that there is a plateau
 _MORE_RUNS = 3.0  # times the guidance's runs, at most
-_LEAST_GOLDEN = 10
 _TRAINS = 20  # long runs after which the shape is looked at
 _SENSOR_UNITS = 25  # units in a window that a sensor can just about tell apart
 _SEEKING = 0.5  # of the time allowed, after which the search for SSP ends
@@ -90,7 +89,7 @@ class Session:
                 kept = self._runs(ssp + 1, guidance, unit_s, context)
         except (DeviceError, KeyboardInterrupt) as error:
             kept = [one for one in self.collected[1:] if one.runs]
-            if sum(len(one.runs) for one in kept) < _LEAST_GOLDEN:
+            if sum(len(one.runs) for one in kept) < LEAST_GOLDEN:
                 raise
             self._fall_short(f"stopped early: {error}" if str(error) else "stopped early: interrupted")
             ssp = min(ssp or units, *(len(one.burst.order) // self.group - 1 for one in kept))
@@ -251,7 +250,7 @@ class Session:
         timed = by_host([run for one in kept for run in one.runs], self.instrument, self._clocks())
         own = self._own(kept[0])
         last = units_of(timed, own, self.group, units).time_s[:, -1]
-        chosen = [timed[place] for place in fullest_bin(last, guidance.margin, self.options.bin_rank)]
+        chosen = [timed[place] for place in fullest_bin(last, guidance.margin, self.options.bin_rank)] or timed
         kernels = len(kept[0].burst.kernels)
         return fit_surface(chosen, self.total, kernels=kernels, own=own, group=self.group), chosen
 
