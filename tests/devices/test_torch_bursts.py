@@ -119,6 +119,11 @@ def clock(gpu):
     return EventClock(FakeEvent, gpu, gpu.perf_counter)
 
 
+def ran(burst):
+    assert burst.run()
+    return burst.stamps()
+
+
 def ready(gpu, calls, order, **more):
     return TorchBurst([gpu.call(*call) for call in calls], order, gpu, clock(gpu), "gemm", **more)
 
@@ -157,24 +162,24 @@ def test_executions_are_back_to_back_and_each_stamped(gpu):
     burst = ready(gpu, [(1e-3, 1e-5), (2e-3, 1e-5)], (0, 0, 1, 0))
     gpu.now += 0.5
     before = gpu.now
-    begin_s, end_s = burst.run()
+    begin_s, end_s = ran(burst)
     assert end_s - begin_s == pytest.approx([1e-3, 1e-3, 2e-3, 1e-3], abs=1e-7)
     assert np.array_equal(begin_s[1:], end_s[:-1])
-    assert gpu.now - before < 0.012 and burst.how == "one by one"  # a gate of a millisecond, and looks
+    assert gpu.now - before < 0.015 and burst.how == "one by one"  # a gate of a millisecond, and looks
 
 
 def test_a_gate_covers_the_queueing_of_what_fits(gpu):
     burst = ready(gpu, [(1e-6, 1e-4)], (0,) * 300)  # 30 ms to queue, 0.3 ms to run
     gpu.idle_s = 0.0
     gpu.now = gpu.ends
-    begin_s, end_s = burst.run()
+    begin_s, end_s = ran(burst)
     assert gpu.idle_s < 1e-3 and (end_s - begin_s).max() < 2e-6
 
 
 def test_a_long_train_is_fed_and_never_more_than_the_driver_holds(gpu):
     burst = ready(gpu, [(1e-4, 1e-5)], (0,) * 5000)
     gpu.most_waiting, gpu.idle_s = 0, 0.0
-    begin_s, end_s = burst.run()
+    begin_s, end_s = ran(burst)
     assert len(end_s) == 5000 and end_s - begin_s == pytest.approx(np.full(5000, 1e-4), abs=1e-7)
     assert gpu.most_waiting <= torch_bursts.MOST_QUEUED + 1 and FakeGraph.made == 0
 
@@ -183,8 +188,22 @@ def test_executions_too_short_for_the_host_go_in_graphs(gpu):
     burst = ready(gpu, [(8e-6, 1e-5)], (0,) * 1230)
     assert burst.how == "cuda graphs of 100 executions" and FakeGraph.made == 13
     for _ in range(2):  # events in graphs keep what they said last time until they are run
-        begin_s, end_s = burst.run()
+        begin_s, end_s = ran(burst)
         assert len(end_s) == 1230 and end_s - begin_s == pytest.approx(np.full(1230, 8e-6), abs=1e-7)
+
+
+def test_no_more_is_queued_than_the_driver_takes(gpu):
+    places = 250  # that the driver's queue has: who queues more waits until the GPU has come so far
+
+    def call():
+        gpu.queue(1e-4, 1e-5)
+        if len(gpu.waiting) > places:
+            gpu.now = max(gpu.now, gpu.waiting[-places])
+
+    burst = TorchBurst([call], (0,) * 1000, gpu, clock(gpu), "gemm")
+    assert burst._ahead == 200
+    begin_s, end_s = ran(burst)
+    assert end_s - begin_s == pytest.approx(np.full(1000, 1e-4), abs=1e-7) and len(gpu.waiting) <= places
 
 
 def test_without_graphs_a_host_too_slow_is_told_of(gpu, monkeypatch):
@@ -204,9 +223,9 @@ def test_a_gate_that_opens_too_early_is_not_taken_and_the_next_is_longer(gpu):
     gate_s = burst._gate_s
     queue, slow = gpu.queue, [5e-3, 0.0]  # first the gate, then the first call
     gpu.queue = lambda gpu_s, host_s=0.0: queue(gpu_s, host_s + (slow.pop() if slow else 0.0))
-    assert burst.run() is None and burst._gate_s == 2 * gate_s
+    assert not burst.run() and burst._gate_s == 2 * gate_s
     gpu.queue = queue
-    assert burst.run() is not None
+    assert burst.run()
 
 
 def test_what_waits_for_the_gpu_cannot_be_queued_ahead(gpu):
@@ -263,7 +282,7 @@ def test_kernels_are_made_once_and_functions_take_their_place(bursts, gpu, monke
     monkeypatch.setattr(torch_bursts, "prepare", prepare)
     burst = burst_of(kernel("mine"), 4, [(kernel("gemm"), 2), (kernel("gemv"), 1), (kernel("gemm"), 1)])
     with bursts.prepare(burst, {"mine": gpu.call(2e-3, 1e-5)}) as prepared:
-        begin_s, end_s = prepared.run()
+        begin_s, end_s = ran(prepared)
     assert made == [("gemm", 1), ("gemv", 1)]
     assert end_s - begin_s == pytest.approx([1e-3] * 4 + [2e-3] * 4, abs=1e-7)
 
@@ -272,7 +291,7 @@ def test_round_trips_and_runs_tell_one_time(bursts, gpu):
     trip = bursts.round_trips(3)[-1]
     with bursts.prepare(burst_of(kernel(), 2), {"fn": gpu.call(1e-3, 1e-5)}) as prepared:
         before = gpu.now
-        begin_s, end_s = prepared.run()
+        begin_s, end_s = ran(prepared)
         offset = trip.after_s - trip.gpu_s
         assert before < begin_s[0] + offset < end_s[-1] + offset <= gpu.now
 

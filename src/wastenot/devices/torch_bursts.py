@@ -29,15 +29,19 @@ from wastenot.operations.by_formula import out_of_memory, release_memory
 from wastenot.operations.prepare import Prepared, prepare
 
 MOST_QUEUED = 400
-"""Executions that wait on the GPU; each takes two places, its own and its event's, of the driver's about 1,000."""
+"""Executions that wait on the GPU; each takes two places, its own and its event's, of the driver's about 1,000.
+
+Of kernels with many arguments fewer fit, on an H200 some 200 products of 4096² matrices; that is found out by trying.
+"""
 
 _IN_GRAPH = 100  # executions
 _WARM = 3  # executions of each kernel, before it is timed
 _TIMED = 5
-_KEEPS_UP = 1.3  # the GPU takes so many times as long as the host, or more: the host can keep up
-_GATE_S = 1e-3  # that a gate is at least
+_KEEPS_UP = 2.5  # the GPU takes so many times as long as the host, or more: the host can keep up, polling beside it
+_GATE_S = 2e-3  # that a gate is at least
+_SLACK = 3.0  # times as long as queueing takes when all is warm
 _LONGEST_GATE_S = 0.25
-_TRIES = 8
+_TRIES = 12
 _GATE_CYCLES = 4_000_000  # of the one that is timed
 _LOOK_S = 1e-4
 _DRY_SHARE = 0.01  # of what is queued after the gate, that may have come too late
@@ -130,7 +134,9 @@ class TorchBursts:
                 for index in range(torch.cuda.device_count()):
                     torch.cuda.synchronize(index)
                 gradients = any(kernel.name in calls for kernel in burst.kernels)
-                return TorchBurst(ready, burst.order, self._stream, self._clock, names, gradients=gradients)
+                together = any(kernel.op == "collective" for kernel in burst.kernels)
+                others = [index for index in range(torch.cuda.device_count()) if together and index != self._device.index]
+                return TorchBurst(ready, burst.order, self._stream, self._clock, names, others=others, gradients=gradients)
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise DeviceError(f"{names}: failed on {self._device}: {str(error).strip().splitlines()[0]}") from None
@@ -147,6 +153,8 @@ class TorchBurst:
         stream: to queue on.
         clock: of the GPU.
         names: of the kernels, for messages.
+        others: numbers of GPUs that take part, which are kept from starting as well: what waits there for this GPU's part
+            looks to this one like load.
         gradients: whether calls may need them, as functions of a user may.
         most_queued: executions that may wait on the GPU.
         graphs: whether executions are queued as graphs; ``None`` where they are too many and too short to do without.
@@ -166,12 +174,13 @@ class TorchBurst:
         clock: EventClock,
         names: str,
         *,
+        others: Sequence[int] = (),
         gradients: bool = False,
         most_queued: int = MOST_QUEUED,
         graphs: bool | None = None,
     ) -> None:
         self._stream, self._clock, self._names = stream, clock, names
-        self._gradients = gradients
+        self._others, self._gradients = tuple(others), gradients
         self._begin = new_event()
         self._late = 0
         self._ahead = 0
@@ -185,16 +194,16 @@ class TorchBurst:
             slow = sum(gpu_s[which] for which in order) < _KEEPS_UP * sum(host_s[which] for which in order)
             if graphs or (graphs is None and lasting and slow):
                 self._capture(calls, order)
-            self._ahead = max(1, most_queued // self._pieces[0].executions)
-            self._gate_s = max(_GATE_S, 2.0 * queue_s)
+            self._ahead = min(max(1, most_queued // self._pieces[0].executions), len(self._pieces))
+            self._gate_s = max(_GATE_S, _SLACK * queue_s)
             self._settle()
 
-    def run(self) -> tuple[FloatArray, FloatArray] | None:
+    def run(self) -> bool:
         """Run the burst once and wait for its end.
 
         Returns:
-            Begin and end of each execution on the GPU's clock, shape (executions,); ``None`` where the gate opened before
-            as much was queued as should be, so that executions were not back to back. The next gate is longer.
+            Whether as much was queued before the gate opened as should be. If not, executions were not back to back; the
+            next gate is longer.
 
         Raises:
             DeviceError: the GPU failed, or the host could not keep up.
@@ -202,20 +211,29 @@ class TorchBurst:
         try:
             with self._on_stream():
                 in_time = self._queue(len(self._pieces))
+                if not in_time:
+                    self._stream.synchronize()
+                    return False
                 while not self._pieces[-1].fence.query():
                     time.sleep(_LOOK_S)
-                if not in_time:
-                    return None
-                self._check_late()
-                ends = (end for piece in self._pieces for end in piece.ends)
-                moments = self._clock.moments([self._begin, *ends])
         except RuntimeError as error:
             raise gpu_failed(error) from None
+        self._check_late()
+        return True
+
+    def stamps(self) -> tuple[FloatArray, FloatArray]:
+        """Begin and end of each execution of the last run on the GPU's clock, shape (executions,)."""
+        ends = (end for piece in self._pieces for end in piece.ends)
+        moments = self._clock.moments([self._begin, *ends])
         return moments[:-1], moments[1:]
 
     def _queue(self, pieces: int) -> bool:
         """Queue the first pieces behind a gate; says whether it was still closed when the last that fits was queued."""
-        torch.cuda._sleep(round(self._gate_s * self._cycles_a_second))  # type: ignore[no-untyped-call]
+        cycles = round(self._gate_s * self._cycles_a_second)
+        for index in self._others:
+            with torch.cuda.device(index):
+                torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
+        torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
         self._begin.record(self._stream)
         head = min(self._ahead, pieces)
         for piece in self._pieces[:head]:
@@ -240,18 +258,27 @@ class TorchBurst:
             )
 
     def _settle(self) -> None:
-        """Lengthen the gate until what fits behind it is queued in time; it is a warm-up as well."""
-        for _ in range(_TRIES):
-            in_time = self._queue(min(self._ahead, len(self._pieces)))
+        """Find a gate long enough to queue what the driver's queue holds behind it; that is a warm-up as well."""
+        a_piece_s = self._gate_s / self._ahead
+        for attempt in range(1, _TRIES + 1):
+            in_time = self._queue(self._ahead)
             self._stream.synchronize()
             if in_time:
                 break
+            if attempt % 2 == 0:  # a longer gate did not help: the queue is full, and opens only as the gate does
+                self._ahead = max(1, self._ahead // 2)
+                self._gate_s = max(_GATE_S, a_piece_s * self._ahead)
         else:
             raise CannotRunError(
                 f"{self._names}: cannot be queued ahead of the GPU; does it wait for it, as .item() and .cpu() do?"
             )
-        for piece in self._pieces[self._ahead :]:  # events are made when they are first recorded, which takes time
-            piece.fence.record(self._stream)
+        # Events are made when they are first recorded, and graphs are copied to the GPU when they are first run; that takes
+        # time, and the driver tells nothing of the sensors meanwhile.
+        for piece in self._pieces[self._ahead :]:
+            if piece.executions > 1:
+                piece.run()
+            else:
+                piece.fence.record(self._stream)
         self._stream.synchronize()
 
     def _capture(self, calls: Sequence[Prepared], order: Sequence[int]) -> None:

@@ -24,14 +24,18 @@ MEMORY_CHANNEL = "memory"
 _ROUND_TRIPS = 5  # before a run, and after it
 _TRIES = 3  # of a run
 _LATE_S = 0.01  # that a reading may come later than its sensor's period has it
-_UNKNOWN = PublishedSensor(0.1, 0.025, "assumed, as on Hopper")  # of architectures that nothing was published of
+_UNKNOWN = PublishedSensor(0.1, 0.025, 0.01, "assumed, as on Hopper")  # of architectures that nothing was published of
 
 
 class ReadyBurst(Protocol):
     """A burst made ready on a GPU."""
 
-    def run(self) -> tuple[FloatArray, FloatArray] | None:
-        """Begin and end of each execution; ``None`` where they were not back to back, and it is worth another try."""
+    def run(self) -> bool:
+        """Run it and wait for its end; says whether executions were back to back, if not it is worth another try."""
+        ...
+
+    def stamps(self) -> tuple[FloatArray, FloatArray]:
+        """Begin and end of each execution of the last run."""
         ...
 
 
@@ -90,7 +94,9 @@ class NvidiaInstrument:
         names = [(TOTAL, published)]
         if sensors.memory_power_w() is not None:
             names.append((MEMORY_CHANNEL, MEMORY))
-        self.channels = tuple(Channel(name, each.period_s, each.window_s, source=each.source) for name, each in names)
+        self.channels = tuple(
+            Channel(name, each.period_s, each.window_s, each.delay_s, source=each.source) for name, each in names
+        )
         self._poller = PowerPoller(sensors.powers_w if len(names) > 1 else lambda: (sensors.power_w(),), now_s)
 
     @property
@@ -139,15 +145,15 @@ class NvidiaInstrument:
             before = self.round_trips(_ROUND_TRIPS)
             with self._poller.following():
                 self._sleep(rest_s)
-                stamps = ready.run()
-                if stamps is not None:
+                in_time = ready.run()
+                if in_time:
                     self._sleep(total.period_s + total.window_s + total.delay_s + _LATE_S)
-            if stamps is None:
+            if not in_time:
                 continue
             logs = self._poller.readings()
             readings = {channel.name: log for channel, log in zip(self.channels, logs, strict=True)}
             after = self.round_trips(_ROUND_TRIPS)
-            return Run(np.array(burst.order, dtype=np.intp), *stamps, readings, before + after)
+            return Run(np.array(burst.order, dtype=np.intp), *ready.stamps(), readings, before + after)
         raise DeviceError(
             f"{self.identity.name}: the host was too slow to queue executions ahead of the GPU, {_TRIES} times in a row; "
             "is it busy with something else?"

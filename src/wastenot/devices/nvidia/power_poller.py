@@ -4,12 +4,13 @@
     looks    . . . .│. . . . . . . . .│. . . . . . . . .│. .     each about 0.15 ms
     log             v1                v2                v3       when a value was first seen to have changed
 
-A new value that equals the one before cannot be told from an old one, and is left out; so is what was there at the first
-look, since nobody knows when it came.
+A new value that equals the one before cannot be told from an old one, and is left out. So is one of which nobody knows when
+it came: what was there at the first look, or came while the driver kept a look waiting.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,8 @@ from wastenot.devices.fine_grain import Readings
 from wastenot.errors import WastenotError
 
 _PAUSE_S = 1e-4  # between looks; what the system makes of it is about half as much again
+_BLIND_S = 2e-3  # since the look before, after which a new value may have come long ago
+_SWITCH_S = 1e-4  # that another thread may keep Python to itself while this one wants to look; 5 ms usually
 
 
 class PowerPoller:
@@ -40,6 +43,7 @@ class PowerPoller:
     ) -> None:
         self._read, self._now_s, self._pause_s = read, now_s, pause_s
         self._last: list[float | None] = []
+        self._looked_s = 0.0
         self._log: list[list[tuple[float, float]]] = []
         self._stopped = threading.Event()
         self._error: WastenotError | None = None
@@ -55,20 +59,25 @@ class PowerPoller:
         self._last, self._log, self._error, self.looks = [], [], None, 0
         self._stopped.clear()
         thread = threading.Thread(target=self._follow, name="wastenot-power-poller", daemon=True)
+        usual_s = sys.getswitchinterval()
+        sys.setswitchinterval(min(usual_s, _SWITCH_S))
         thread.start()
         try:
             yield
         finally:
             self._stopped.set()
             thread.join()
+            sys.setswitchinterval(usual_s)
         if self._error is not None:
             raise self._error
 
     def look(self) -> None:
         """Read once, and log what has changed."""
-        before = self._now_s()
+        before_s = self._now_s()
         values = self._read()
-        moment = 0.5 * (before + self._now_s())
+        after_s = self._now_s()
+        known = before_s - self._looked_s < _BLIND_S and after_s - before_s < _BLIND_S
+        self._looked_s = before_s
         self.looks += 1
         if not self._last:
             self._last, self._log = list(values), [[] for _ in values]
@@ -76,8 +85,8 @@ class PowerPoller:
         for place, value in enumerate(values):
             if value is None or value == self._last[place]:
                 continue
-            if self._last[place] is not None:
-                self._log[place].append((moment, value))
+            if known and self._last[place] is not None:
+                self._log[place].append((0.5 * (before_s + after_s), value))
             self._last[place] = value
 
     def readings(self) -> tuple[Readings, ...]:
