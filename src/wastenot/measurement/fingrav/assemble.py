@@ -47,7 +47,7 @@ def assembled(material: Material) -> Profile:
             golden_runs_timed, channel, kernels=material.kernels, own=material.own, group=material.group
         )
         for channel in material.channels
-        if channel.window_s < LEVEL_WINDOW_S
+        if channel.span_s < LEVEL_WINDOW_S
     }
     states = []
     for name, unit in material.states:
@@ -135,11 +135,11 @@ def _level(runs: Sequence[TimedRun], channel: Channel, material: Material, unit:
         settled_s = run.begin_s[ours[min((unit + 1) * material.group, len(ours) - 1)]]
         readings = run.readings[channel.name]
         end_s = readings.moment_s - channel.delay_s
-        power.append(readings.power_w[(end_s - channel.window_s >= settled_s) & (end_s <= run.end_s[-1])])
+        power.append(readings.power_w[(end_s - channel.reach_s >= settled_s) & (end_s <= run.end_s[-1])])
     seen = np.concatenate(power) / channel.gain
     if not len(seen):
         return None
-    error = float(seen.std() / np.sqrt(max(len(seen) * channel.period_s / channel.window_s, 1.0)))
+    error = float(seen.std() / np.sqrt(max(len(seen) * channel.period_s / channel.span_s, 1.0)))
     none = np.empty(0)
     return Inside(float(seen.mean()), error, none, none, none, (), len(seen), False)
 
@@ -157,7 +157,7 @@ def _logged(material: Material, units: Units, golden: IndexArray) -> tuple[Logge
     for place, (run, apart) in enumerate(zip(material.runs, material.unsynchronised, strict=True)):
         for index, channel in enumerate(material.channels):
             readings = run.readings[channel.name]
-            middle = readings.moment_s - channel.delay_s - 0.5 * channel.window_s
+            middle = readings.moment_s - channel.delay_s - 0.5 * channel.span_s
             number = np.searchsorted(units.begin_s[place], middle, side="right") - 1
             clipped = np.clip(number, 0, None)
             share = (middle - units.begin_s[place][clipped]) / units.time_s[place][clipped]

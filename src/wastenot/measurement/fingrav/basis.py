@@ -76,21 +76,34 @@ class Basis:
         rows[:, first + len(knots) : first + len(knots) + _SHAPES] = np.cos(inside)
         return rows
 
-    def precision(self, level_w: float, shape_w: float) -> FloatArray:
-        """Of the prior."""
+    def precision(self, level_w: float, shape_w: float, settling: float) -> FloatArray:
+        """Of the prior.
+
+        Args:
+            level_w: by which the level changes from the first unit to the next ones.
+            shape_w: by which power varies inside executions.
+            settling: exponent with which changes of the level fall off over units: 1 by the logarithm, more for faster.
+        """
         found = np.zeros((self.columns, self.columns))
         found[0, 0] = _BROAD_W**-2
         tail = np.arange(1, len(TAIL_S))
         found[tail, tail] = _BROAD_W**-2
         for knots, first in zip(self.knots, self.first, strict=True):
             steps = np.diff(np.eye(len(knots)), axis=0)
-            weights = 1.0 / (level_w**2 * np.diff(np.log1p(knots)))
+            weights = 1.0 / (level_w**2 * np.diff(_settled(knots, settling)))
             block = slice(first, first + len(knots))
             found[block, block] += steps.T @ (weights[:, None] * steps)
             found[first, first] += _BROAD_W**-2
             shapes = np.arange(first + len(knots), first + len(knots) + _SHAPES)
             found[shapes, shapes] = np.arange(1, _SHAPES + 1) ** _SMOOTHNESS / shape_w**2
         return found
+
+
+def _settled(knots: FloatArray, settling: float) -> FloatArray:
+    """The integral of (1 + x)^-settling up to each knot."""
+    if settling == 1.0:
+        return np.asarray(np.log1p(knots))
+    return np.asarray(-np.expm1((1.0 - settling) * np.log1p(knots)) / (settling - 1.0))
 
 
 def tail_rows(columns: int) -> FloatArray:

@@ -19,6 +19,8 @@ def rows_of_readings(
 ) -> tuple[FloatArray, FloatArray]:
     """Rows and values of the readings of one run that say something of it."""
     readings = run.readings[channel.name]
+    if channel.lag_s and windows:
+        return _rows_of_lags(run, channel, basis, own, group)
     window = max(channel.window_s, _SHORTEST_WINDOW_S) if windows else _SHORTEST_WINDOW_S
     end = readings.moment_s - (channel.delay_s if windows else 0.0)
     begin = end - window
@@ -49,6 +51,24 @@ def rows_of_readings(
         idle[:, 0] = 1.0
         return idle, readings.power_w[told]
     return (until(end[told]) - until(begin[told])) / window, readings.power_w[told]
+
+
+def _rows_of_lags(run: TimedRun, channel: Channel, basis: Basis, own: int, group: int) -> tuple[FloatArray, FloatArray]:
+    """The same for readings that are first-order lags of power: the past counts by exp(-age / lag)."""
+    readings = run.readings[channel.name]
+    end = readings.moment_s - channel.delay_s
+    told = (end > -2.0 * channel.period_s) & (end < run.end_s[-1] + channel.reach_s)
+    line = timeline_of(run, own, group)
+    rows = np.zeros((int(told.sum()), basis.columns))
+    for place, moment in enumerate(end[told].tolist()):
+        first = max(int(np.searchsorted(line.bounds_s, moment - channel.reach_s, side="right")) - 1, 0)
+        last = int(np.searchsorted(line.bounds_s, moment, side="left"))
+        bounds = np.minimum(line.bounds_s[first : last + 1], moment)
+        weights = np.diff(np.exp((bounds - moment) / channel.lag_s))
+        if len(weights):
+            rows[place] = weights @ line.rows(np.arange(first, first + len(weights)), basis)
+        rows[place, 0] = 1.0  # idle is below everything, before the run and after it too
+    return rows, readings.power_w[told]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

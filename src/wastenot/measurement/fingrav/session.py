@@ -17,6 +17,7 @@ from wastenot.measurement.fingrav.guidance import Guidance, executions_in_unit, 
 from wastenot.measurement.fingrav.material import Material
 from wastenot.measurement.fingrav.options import Options
 from wastenot.measurement.fingrav.phase import Rests
+from wastenot.measurement.fingrav.response import fit_response
 from wastenot.measurement.fingrav.settle import (
     FIRST_UNITS,
     OF_MEANS,
@@ -62,8 +63,8 @@ class Session:
         self.alternate = alternate
         self.channels, self.total = channels, channels[0]
         self.progress = progress
-        aligned = instrument.readings_by == "host"
-        self.rests = Rests(self.total, options.rest_s, aligned, np.random.default_rng([options.seed, 41]))
+        self.rng = np.random.default_rng([options.seed, 41])
+        self.rests = self._rests()
         self.began_s = instrument.now_s()
         self.notes: list[str] = []
         self.complete = True
@@ -118,17 +119,17 @@ class Session:
         """Executions in a unit: enough for the clock, and for a sensor that averages to tell units apart."""
         group = executions_in_unit(execution_s, self.instrument.resolution_s)
         sensor = (
-            math.ceil(self.total.window_s / _SENSOR_UNITS / execution_s * (1 - 1e-9)) if self.averaging(execution_s) else 1
+            math.ceil(self.total.span_s / _SENSOR_UNITS / execution_s * (1 - 1e-9)) if self.averaging(execution_s) else 1
         )
         if sensor > group:
             self.notes.append(
-                f"{sensor} executions in a row are one unit: the sensor averages over {1e3 * self.total.window_s:g} ms"
+                f"{sensor} executions in a row are one unit: readings stand for about {1e3 * self.total.span_s:g} ms"
             )
         return max(group, sensor)
 
     def averaging(self, unit_s: float) -> bool:
         """Whether readings stand for more than a part of a unit."""
-        return self.total.window_s > unit_s
+        return self.total.span_s > unit_s
 
     def _seek(self, unit_s: float, guidance: Guidance) -> tuple[int, int, int]:
         """Step 3: units in a run, and which of them are SSE and SSP; by doubling, then halving."""
@@ -176,10 +177,12 @@ class Session:
         every reading tells of the steady power; they are doubled until it no longer moves. Of both kinds more are made, of
         the one that is worse known, until the shape is known or the time is over.
         """
-        units = self.options.units or max(math.ceil(self.total.window_s / unit_s), FIRST_UNITS)
+        units = self.options.units or max(math.ceil(self.total.span_s / unit_s), FIRST_UNITS)
         short = self._begun(units)
         self._collect(short, guidance.runs, share=_SHORT_RUNS)
-        length_s = max(_TRAIN_S, 3.0 * self.total.window_s)
+        if self.total.delay_error_s:
+            self._learn_response(short, units, guidance)
+        length_s = max(_TRAIN_S, 3.0 * self.total.span_s)
         while True:
             train = self._begun(max(math.ceil(length_s / unit_s), 2 * units))
             self._collect(train, _TRAINS)
@@ -203,11 +206,25 @@ class Session:
         ssp = steady_power(surface, surface.units, sse)
         return kept if ssp < units else [train], max(units, ssp + 1), sse, ssp
 
+    def _learn_response(self, short: Collected, units: int, guidance: Guidance) -> None:
+        """Where the sensor's delay is not known well enough, take it from the runs themselves."""
+        _, timed = self._surface([short], units, guidance)
+        own, kernels = self._own(short), len(short.burst.kernels)
+        found = fit_response(timed, self.total, kernels=kernels, own=own, group=self.group)
+        self.channels = tuple(found if channel is self.total else channel for channel in self.channels)
+        self.total = found
+        self.rests = self._rests()
+        width = f"a lag of {1e3 * found.lag_s:.3g} ms" if found.lag_s else f"a mean over {1e3 * found.window_s:.3g} ms"
+        self.notes.append(f"readings taken as {width}, {1e3 * found.delay_s:.3g} ms late, as these runs tell")
+
     def _begun(self, units: int) -> Collected:
         """A place for runs of so many units."""
         collected = Collected(self._burst(units * self.group))
         self.collected.append(collected)
         return collected
+
+    def _rests(self) -> Rests:
+        return Rests(self.total, self.options.rest_s, self.instrument.readings_by == "host", self.rng)
 
     # ---- what they need --------------------------------------------------------------------------------------
 
@@ -258,7 +275,7 @@ class Session:
         units = units_of(timed, self._own(main), self.group, unit + 1)
         found = 0
         for place in fullest_bin(units.time_s[:, unit], guidance.margin, self.options.bin_rank):
-            middle = timed[place].readings[self.total.name].moment_s - self.total.delay_s - 0.5 * self.total.window_s
+            middle = timed[place].readings[self.total.name].moment_s - self.total.delay_s - 0.5 * self.total.span_s
             inside = (middle >= units.begin_s[place, unit]) & (middle < units.end_s[place, unit])
             found += int(np.count_nonzero(inside))
         return found
