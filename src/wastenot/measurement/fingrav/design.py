@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wastenot.devices.fine_grain import Channel
 from wastenot.frontier.points import FloatArray, IndexArray
@@ -24,7 +25,7 @@ def rows_of_readings(
     window = max(channel.window_s, _SHORTEST_WINDOW_S) if windows else _SHORTEST_WINDOW_S
     end = readings.moment_s - (channel.delay_s if windows else 0.0)
     begin = end - window
-    told = (end > -2.0 * (channel.period_s + window)) & (begin < run.end_s[-1] + window)
+    told = _told(run, channel)
     line = timeline_of(run, own, group)
     # Only stretches that a window covers are looked at: of a long run most are not.
     first = np.searchsorted(line.bounds_s, begin[told], side="right") - 1
@@ -53,11 +54,17 @@ def rows_of_readings(
     return (until(end[told]) - until(begin[told])) / window, readings.power_w[told]
 
 
+def _told(run: TimedRun, channel: Channel) -> NDArray[np.bool_]:
+    """Readings that say something of a run, whatever window and delay they are taken to have."""
+    moment = run.readings[channel.name].moment_s
+    return np.asarray((moment > -2.0 * channel.period_s) & (moment < run.end_s[-1] + 3.0 * channel.period_s))
+
+
 def _rows_of_lags(run: TimedRun, channel: Channel, basis: Basis, own: int, group: int) -> tuple[FloatArray, FloatArray]:
     """The same for readings that are first-order lags of power: the past counts by exp(-age / lag)."""
     readings = run.readings[channel.name]
     end = readings.moment_s - channel.delay_s
-    told = (end > -2.0 * channel.period_s) & (end < run.end_s[-1] + channel.reach_s)
+    told = _told(run, channel)
     line = timeline_of(run, own, group)
     rows = np.zeros((int(told.sum()), basis.columns))
     for place, moment in enumerate(end[told].tolist()):

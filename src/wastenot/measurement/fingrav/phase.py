@@ -28,7 +28,8 @@ class Rests:
     """
 
     def __init__(self, channel: Channel, least_s: float, aligned: bool, rng: np.random.Generator) -> None:
-        self._channel, self._least_s, self._aligned, self._rng = channel, least_s, aligned, rng
+        self._channel, self._aligned, self._rng = channel, aligned, rng
+        self._least_s = max(least_s, channel.reach_s)  # what ran before must have left the readings
 
     def rest_s(self, now_s: float, runs: Sequence[Run]) -> float:
         """Time to rest before the next run.

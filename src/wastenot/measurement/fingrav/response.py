@@ -18,7 +18,7 @@ from wastenot.frontier.points import FloatArray
 from wastenot.measurement.fingrav.collect import TimedRun
 from wastenot.measurement.fingrav.surface import fit_surface
 
-_MOST_RUNS = 150  # that are looked at; more say little more and take longer
+_MOST_RUNS = 400  # that are looked at; more say little more and take longer
 _GRID = (-1.0, -0.5, 0.0, 0.5, 1.0)  # of the delay's error, that are tried first
 _WIDTH_DOUBT = 0.04  # of the logarithm of the time constant or window, which cards of a model have in common
 

@@ -166,8 +166,7 @@ class _Evidence:
         def less(log: FloatArray) -> float:
             return self.less(log, settling)
 
-        options = {"xatol": 0.02, "fatol": 0.05, "maxiter": 400}
-        found = minimize(less, start, method="Nelder-Mead", options=options)
+        found = minimize(less, start, method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 400})
         return float(found.fun), np.asarray(found.x, dtype=float)
 
     def less(self, log: FloatArray, settling: float) -> float:
