@@ -15,6 +15,7 @@ from benchmarks import (
     bench_run,
     bench_scale,
     bench_search,
+    bench_sensor,
     bench_solver,
     bench_startup,
 )
@@ -30,6 +31,7 @@ BENCHMARKS = {
     "noise": bench_noise,
     "promise": bench_promise,
     "search": bench_search,
+    "sensor": bench_sensor,
     "h200": bench_h200,
     "forecast": bench_forecast,
     "run": bench_run,

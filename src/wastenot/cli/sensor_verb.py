@@ -19,7 +19,9 @@ def sensor(
     kernel: Annotated[
         str, typer.Option("--kernel", metavar="K", help="The load: a steady, heavy kernel such as gemm:4096.")
     ] = "gemm:4096",
-    budget: Annotated[str, typer.Option("--budget", metavar="TIME", help="Device time to spend at most, such as 60s.")] = "60s",
+    budget: Annotated[
+        str, typer.Option("--budget", metavar="TIME", help="Device time to spend at most, such as 60s.")
+    ] = "60s",
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.json", help="Write what was found, for profiles to take.")
     ] = None,

@@ -19,7 +19,6 @@ import numpy as np
 
 from wastenot.devices.fine_grain import Instrument
 from wastenot.errors import BadInputError
-from wastenot.frontier.points import IndexArray
 from wastenot.measurement.fingrav.clocks import ClockFit
 from wastenot.measurement.progress import Progress, Silent
 from wastenot.measurement.sensor_aim import Aim
@@ -97,6 +96,8 @@ def identify_sensors(
     name = instrument.channels[0].name
     found: dict[str, _Found] = {}
     for share in _CHECKS:
+        if share < 1.0 and name in found and found[name].fine:
+            continue  # it takes what there is
         _more(rhythm, name, rng, began_s + share * budget_s, step_s, tell, found.get(name))
         found[name] = _look(rhythm, name, step_s, rng)
         if found[name].precise or len(rhythm.runs) >= _MOST_RUNS:
@@ -111,7 +112,12 @@ def identify_sensors(
 
 
 def _more(
-    rhythm: Rhythm, channel: str, rng: np.random.Generator, until_s: float, step_s: float, tell: _Teller,
+    rhythm: Rhythm,
+    channel: str,
+    rng: np.random.Generator,
+    until_s: float,
+    step_s: float,
+    tell: _Teller,
     known: _Found | None,
 ) -> None:
     """More bursts, of lengths and with rests that suit what is known of the channel by now."""
@@ -121,7 +127,11 @@ def _more(
     if period_s <= _FEW * execution_s and scale_s < _FEW_DEEP_S:
         length = max(_FEW_BURST, math.ceil(3.0 * scale_s / execution_s))
         low, high = (share * max(period_s, 0.5 * scale_s) for share in _FEW_REST)
-        rest_s: Callable[[], float] = lambda: float(rng.uniform(low, high))
+
+        def by_chance_s() -> float:
+            return float(rng.uniform(low, high))
+
+        rest_s: Callable[[], float] = by_chance_s
         if known is not None and known.fit is not None and known.fine and known.updates is not None:
             length = len(rhythm.runs[-1].begin_s)
             load = rhythm.load(known.clocks)
@@ -151,8 +161,8 @@ def _edges(rhythm: Rhythm, channel: str) -> tuple[Edges, Updates | None, ClockFi
     updates = find_updates(moment, power, polled=rhythm.instrument.readings_by == "host")
     if updates is not None:
         moment, power, run = updates.moment_s, updates.power_w, run[updates.place]
-    length: IndexArray = np.array([len(one.begin_s) for one in rhythm.runs], dtype=np.intp)
-    return Edges(Seen.of(moment, power, load), run, load, length), updates, clocks
+    pace_s = np.array([np.median(one.end_s - one.begin_s) for one in rhythm.runs])
+    return Edges(Seen.of(moment, power, load), run, load, pace_s), updates, clocks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,12 +180,15 @@ class _Found:
     def precise(self) -> bool:
         """Whether more of the same would not be worth the time."""
         fit = self.fit
-        return fit is not None and not self.fine and fit.window_se_s < _PRECISE * fit.sensing.window_s and fit.delay_se_s < _PRECISE_S
+        return (
+            fit is not None
+            and not self.fine
+            and fit.window_se_s < _PRECISE * fit.sensing.window_s
+            and fit.delay_se_s < _PRECISE_S
+        )
 
 
-def _look(
-    rhythm: Rhythm, channel: str, step_s: float, rng: np.random.Generator, like: _Found | None = None
-) -> _Found:
+def _look(rhythm: Rhythm, channel: str, step_s: float, rng: np.random.Generator, like: _Found | None = None) -> _Found:
     """What is known of a channel by now; one that is logged with another is taken to look at the same time to begin with."""
     edges, updates, clocks = _edges(rhythm, channel)
     readings = len(edges.seen.moment_s)
@@ -196,13 +209,16 @@ def _look(
 def _told(channel: str, found: _Found, runs: int, spent_s: float) -> SensorIdentity:
     notes = [GAIN_NOTE]
     updates, fit = found.updates, found.fit
-    period = (None, None) if updates is None else (updates.period_s, updates.period_se_s)
+    period: tuple[float | None, float | None] = (None, None) if updates is None else (updates.period_s, updates.period_se_s)
     window: tuple[float | None, float | None] = (None, None)
-    delay, levels = window, window
+    delay: tuple[float | None, float | None] = (None, None)
+    levels: tuple[float | None, float | None] = (None, None)
     if updates is not None and not updates.regular:
         notes.append("it keeps no regular time: delays vary by as much as its stamps do")
     if fit is None:
-        notes.append(f"window and delay are not determined: {found.readings} readings in {spent_s:.0f} s; give it a larger budget")
+        notes.append(
+            f"window and delay are not determined: {found.readings} readings in {spent_s:.0f} s; give it a larger budget"
+        )
     elif fit.busy_w - fit.idle_w < _FOLLOWS * max(found.noise_w[0] or 0.0, 1e-9) / math.sqrt(found.readings):
         notes.append("window and delay are not determined: the channel does not follow the load")
     else:
@@ -213,7 +229,11 @@ def _told(channel: str, found: _Found, runs: int, spent_s: float) -> SensorIdent
             delay = (max(sensing.delay_s, 0.0), math.hypot(fit.delay_se_s, found.clocks.error_s))
         else:
             most_s = sensing.window_s + 2.0 * fit.window_se_s
-            notes.append(f"window and delay are not determined: the window is likely below {most_s:.2g} s; give it a larger budget")
+            about = f"the window is likely below {most_s:.2g} s; " if math.isfinite(most_s) else ""
+            notes.append(f"window and delay are not determined: {about}give it a larger budget")
         if not found.fine:
             notes.append("delay holds what power itself lags by within 0.1 ms: a sensor this slow cannot tell them apart")
-    return SensorIdentity(channel, *period, *window, *delay, *found.noise_w, *levels, runs, spent_s, tuple(notes))
+    return SensorIdentity(
+        channel, period[0], period[1], window[0], window[1], delay[0], delay[1], found.noise_w[0], found.noise_w[1],
+        levels[0], levels[1], runs, spent_s, tuple(notes),
+    )  # fmt: skip

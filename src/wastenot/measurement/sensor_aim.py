@@ -1,11 +1,11 @@
-"""Rests that let an edge of the next burst fall where a reading will see it.
+r"""Rests that let an edge of the next burst fall where a reading will see it.
 
 A window much shorter than the period sees few edges by chance. Where the sensor keeps a grid and bursts begin about when
 they are asked to, a rest can be chosen so that the next reading's window lies about an edge.
 
     readings        •           •           •           •           •
     windows         ▭           ▭           ▭           ▭           ▭
-    burst       ___________________________/▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔\\____        in turn its begin and its end are aimed at one
+    burst       ___________________________/▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔\____        in turn its begin and its end are aimed at one
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ class Aim:
             self._late_s = [*self._late_s, begin - self._planned_s[-1]][-_RECENT:]
         late = float(np.median(self._late_s)) if self._late_s else 0.0
         rest = float(self.rng.uniform(*self.rest_s))
-        after = self.rng.uniform(-_BEFORE * self.sensing.window_s, _AFTER * self.sensing.window_s + _LAGS * self.sensing.fast_s)
+        after = self.rng.uniform(
+            -_BEFORE * self.sensing.window_s, _AFTER * self.sensing.window_s + _LAGS * self.sensing.fast_s
+        )
         edge = now + rest + late + (self.length_s if len(self._planned_s) % 2 else 0.0)
         seen = edge + self.sensing.delay_s + float(after)
         rest += (self.grid_s - seen) % self.period_s
         self._planned_s.append(now + rest)
         return rest
-

@@ -8,6 +8,7 @@ kinks; that is what tells the right one, however fast or slow the power itself f
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,10 +26,11 @@ _SEARCHED = 600  # readings of a search
 _KNOTS = 8  # of a shape, in an execution
 _OTHER_KNOTS = (8, 11, 14)
 _SMOOTHED = 9  # readings that an onset is looked for in the means of
-_STEPS = (48, 40)  # windows and delays of a search
-_ALIKE = 0.03  # share by which bursts with as many executions may differ in time; others are left out near edges
+_WINDOWS, _MIDDLES = 24, 400  # that a search looks at to begin with
+_ALIKE = 0.03  # share by which a burst's executions may be slower or faster than most
 _SLOW_S = 1e-3
 _SLOW_SHARE = 0.3
+_SAME = 0.1  # logarithms by which windows differ, under which two fits are the same
 _RIVAL = 1.25  # times what the best leaves of readings, that another may leave at first
 _SMALLER = (1.0, 0.5, 0.25, 0.12, 0.06, 0.03)  # windows that a fine fit starts from, times the rough one
 
@@ -41,13 +43,13 @@ class Edges:
         seen: the readings.
         run: which each is of.
         load: bursts.
-        length: executions of each burst, shape (bursts,).
+        pace_s: usual time of an execution in each burst, shape (bursts,).
     """
 
     seen: Seen
     run: IndexArray
     load: Load
-    length: IndexArray
+    pace_s: FloatArray
 
     @property
     def after_begin_s(self) -> FloatArray:
@@ -78,12 +80,15 @@ class Edges:
         near = np.minimum(np.minimum(np.abs(self.after_begin_s), np.abs(self.after_end_s)), np.abs(self.before_next_s))
         chosen = _some(near < longest_s + period_s, _SEARCHED, rng)
         seen = self.seen.only(chosen)
-        windows, delays = np.geomspace(0.002 * period_s, longest_s, _STEPS[0]), np.linspace(0.0, longest_s, _STEPS[1])
-        for _ in range(3):
-            found = search(seen, self.load, windows, delays)
-            factor, step = (windows[1] / windows[0]) ** 1.2, 1.2 * (delays[1] - delays[0])
-            windows = np.geomspace(found.window_s / factor, found.window_s * factor, 11)
-            delays = np.linspace(max(found.delay_s - step, 0.0), found.delay_s + step, 11)
+        # The middle of the window is told far better than its bounds: fine steps of it, and windows around it.
+        windows = np.geomspace(0.002 * period_s, longest_s, _WINDOWS)
+        step_s = max(0.25 * period_s, longest_s / _MIDDLES)
+        found = search(seen, self.load, windows, np.arange(0.0, longest_s, step_s))
+        for factor in (8.0, 4.0, 2.0, 1.5, 1.2):
+            middle_s = found.delay_s + 0.5 * found.window_s
+            windows = np.geomspace(found.window_s / factor, found.window_s * factor, 13)
+            found = search(seen, self.load, windows, middle_s + 1.5 * step_s * np.linspace(-1.0, 1.0, 13))
+            step_s /= 3.0
         return found
 
     def fitted(self, rough: Sensing, noise_w: float, rng: np.random.Generator, near: Sensing | None = None) -> SensorFit:
@@ -95,7 +100,11 @@ class Edges:
         start = replace(rough, delay_s=self._onset_s(rough))
         starts = [self._fine(start, share * rough.window_s, noise_w, rng, _MOST // 2, 1) for share in _SMALLER]
         starts.sort(key=_left_w)
-        rivals = [fit for fit in starts if _left_w(fit) < _RIVAL * _left_w(starts[0])]
+        rivals: list[SensorFit] = []
+        for fit in starts:
+            apart = [abs(math.log(fit.sensing.window_s / rival.sensing.window_s)) > _SAME for rival in rivals]
+            if all(apart) and _left_w(fit) < _RIVAL * _left_w(starts[0]):
+                rivals.append(fit)
         # They saw different readings and shapes; rivals are judged by the same.
         widest_s = max(fit.sensing.window_s for fit in rivals)
         judged = [self._fine(fit.sensing, widest_s, noise_w, rng, _MOST // 2, 2, fit.sensing.window_s) for fit in rivals]
@@ -138,12 +147,20 @@ class Edges:
         start = Sensing(rough.window_s, rough.delay_s, 1e-7, max(_SLOW_S, 0.02 * rough.window_s), _SLOW_SHARE)
         reach_s = 1.5 * (rough.window_s + rough.delay_s) + 10.0 * start.slow_s
         near = np.minimum(np.abs(self.after_end_s), np.minimum(np.abs(self.after_begin_s), self.before_next_s)) < reach_s
-        chosen = np.union1d(_some(near, _MOST, rng), _some(~near, _MOST // 4, rng))
+        alike = self._alike()
+        chosen = np.union1d(_some(near & alike, _MOST, rng), _some(~near & alike, _MOST // 4, rng))
         return fit_sensing(self.seen.only(chosen), self.run[chosen], self.load, start, knots, fast=False, noise_w=noise_w)
 
     def _fine(
-        self, rough: Sensing, window_s: float, noise_w: float, rng: np.random.Generator, most: int, rounds: int = 3,
-        from_s: float | None = None, knots: int = _KNOTS,
+        self,
+        rough: Sensing,
+        window_s: float,
+        noise_w: float,
+        rng: np.random.Generator,
+        most: int,
+        rounds: int = 3,
+        from_s: float | None = None,
+        knots: int = _KNOTS,
     ) -> SensorFit:
         """From a window of ``from_s``, with readings and shapes as a window of ``window_s`` calls for."""
         each_s = self.load.execution_s
@@ -156,7 +173,7 @@ class Edges:
         falling = (falling_s - 1.2 * window_s > -last * each_s) & (self.after_begin_s > 0.0)
         steep = falling & (falling_s < max(3.0 * window_s, 0.5 * each_s))
         tail = (falling & ~steep) | ((self.before_next_s < each_s) & ~rising)
-        alike = self._alike()[np.maximum(self.seen.burst, 0)]
+        alike = self._alike()
         chosen = np.union1d(_some((rising | steep) & alike, most, rng), _some(tail & alike, most // 4, rng))
         known = rough.slow_s > 0.0
         start = Sensing(
@@ -171,13 +188,10 @@ class Edges:
         )
 
     def _alike(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """Bursts that took as long as most with as many executions did."""
-        each = (self.load.end_s - self.load.begin_s) / self.length
-        usual = np.ones(len(each))
-        for length in np.unique(self.length):
-            ours = self.length == length
-            usual[ours] = np.median(each[ours])
-        return np.asarray(np.abs(each / usual - 1.0) < _ALIKE)
+        """Readings whose last two bursts were as fast as most: slower ones draw less, which is not the sensor's doing."""
+        alike = np.abs(self.pace_s / np.median(self.pace_s) - 1.0) < _ALIKE
+        last = np.maximum(self.seen.burst, 0)
+        return np.asarray(alike[last] & alike[np.maximum(last - 1, 0)])
 
 
 def _left_w(fit: SensorFit) -> float:

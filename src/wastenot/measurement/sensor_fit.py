@@ -47,25 +47,40 @@ class SensorFit:
     left_w: FloatArray
 
 
-def search(seen: Seen, load: Load, windows_s: FloatArray, delays_s: FloatArray) -> Sensing:
-    """The window and delay of a grid that explain the readings best, by a load that comes and goes at once."""
+def search(seen: Seen, load: Load, windows_s: FloatArray, middles_s: FloatArray) -> Sensing:
+    """The window and delay of a grid that explain the readings best, by a load that comes and goes at once.
+
+    Args:
+        seen: readings.
+        load: that they saw.
+        windows_s: to look at.
+        middles_s: times from a window's middle to the reading's stamp, to look at.
+    """
     edges = np.stack([load.begin_s, load.end_s], axis=1).ravel()
     worked = np.concatenate([[0.0], np.cumsum(np.diff(edges) * (np.arange(len(edges) - 1) % 2 == 0))])
     power = seen.power_w - seen.power_w.mean()
     most, best = -np.inf, (float(windows_s[0]), 0.0)
-    for delay in delays_s:
-        until = np.interp(seen.moment_s - delay, edges, worked)
+    for middle in middles_s:
         for window in windows_s:
+            delay = max(float(middle) - 0.5 * float(window), 0.0)
+            until = np.interp(seen.moment_s - delay, edges, worked)
             share = (until - np.interp(seen.moment_s - delay - window, edges, worked)) / window
             share -= share.mean()
-            explained = float(share @ power) ** 2 / max(float(share @ share), 1e-300)
+            explained = float(share @ power) ** 2 / max(float(share @ share), 1e-12)
             if explained > most:
-                most, best = explained, (float(window), float(delay))
+                most, best = explained, (float(window), delay)
     return Sensing(*best, 0.0, 0.0, 0.0)
 
 
 def fit_sensing(
-    seen: Seen, run: IndexArray, load: Load, start: Sensing, knots: Knots, *, fast: bool, noise_w: float,
+    seen: Seen,
+    run: IndexArray,
+    load: Load,
+    start: Sensing,
+    knots: Knots,
+    *,
+    fast: bool,
+    noise_w: float,
     rounds: int = 3,
 ) -> SensorFit:
     """Fit everything.
@@ -110,29 +125,45 @@ def fit_sensing(
     def residuals(told: FloatArray) -> FloatArray:
         return np.concatenate([solved(told)[1], (told - guess) / doubt])
 
+    steps = np.full(len(guess), _DIFFERENCE_STEP)
     weight, noise, told = np.ones(len(seen.power_w)), noise_w, guess
     for _ in range(rounds):
-        found = least_squares(residuals, told, x_scale=_SCALES, diff_step=_DIFFERENCE_STEP, max_nfev=15 if rounds == 1 else 40)
+        found = least_squares(residuals, told, x_scale=_SCALES, diff_step=steps, max_nfev=15 if rounds == 1 else 40)
         told = found.x
         values, left = solved(told)
         unweighted = left[: len(weight)] * noise / weight
         noise = max(1.4826 * float(np.median(np.abs(unweighted - np.median(unweighted)))), 1e-3 * noise_w)
         weight = np.sqrt(np.minimum(1.0, _HUBER * noise / np.maximum(np.abs(unweighted), 1e-12)))
-    jacobian, left = found.jac, residuals(told)
-    bread = np.linalg.pinv(jacobian.T @ jacobian)
-    scores = jacobian[: len(run)] * left[: len(run), None]
-    groups = np.unique(run, return_inverse=True)[1]
-    by_run = np.zeros((int(groups.max()) + 1, len(told)))
-    np.add.at(by_run, groups, scores)
-    meat = by_run.T @ by_run * (len(by_run) / max(len(by_run) - 1, 1))
-    beliefs = jacobian[len(left) - len(told) :]
-    covariance = bread @ (meat + beliefs.T @ beliefs) @ bread
+    variance = _variances(np.asarray(found.jac, dtype=float), residuals(told), run)
     sensing = sensing_of(told)
+    # A window that ran away in the last round is not known, whatever the scatter says.
+    if abs(float(told[0] - guess[0])) > 0.95 * _FARTHEST:
+        variance[0] = np.inf
     return SensorFit(
         sensing,
-        sensing.window_s * float(np.sqrt(covariance[0, 0])),
-        scale_s * float(np.sqrt(covariance[1, 1])),
+        sensing.window_s * float(np.sqrt(variance[0])),
+        scale_s * float(np.sqrt(variance[1])),
         float(values[0]),
         float(values[0] + values[1]),
         unweighted,
     )
+
+
+def _variances(jacobian: FloatArray, left: FloatArray, run: IndexArray) -> FloatArray:
+    """Of each unknown; the larger of what scatter says and what it says run by run, which few runs make too small.
+
+    Args:
+        jacobian: shape (readings + more, unknowns); the last rows are beliefs, one for each unknown.
+        left: residuals, shape (readings + more,).
+        run: of each reading.
+    """
+    unknowns = jacobian.shape[1]
+    bread = np.linalg.pinv(jacobian.T @ jacobian)
+    groups = np.unique(run, return_inverse=True)[1]
+    by_run = np.zeros((int(groups.max()) + 1, unknowns))
+    np.add.at(by_run, groups, jacobian[: len(run)] * left[: len(run), None])
+    meat = by_run.T @ by_run * (len(by_run) / max(len(by_run) - 1, 1))
+    beliefs = jacobian[len(left) - unknowns :]
+    runwise = np.diag(bread @ (meat + beliefs.T @ beliefs) @ bread)
+    scatter = max(float(left[: len(run)] @ left[: len(run)]) / max(len(run) - unknowns, 1), 1.0)
+    return np.asarray(np.maximum(runwise, scatter * np.diag(bread)))

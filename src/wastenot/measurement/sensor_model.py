@@ -115,7 +115,9 @@ def columns_of(seen: Seen, load: Load, sensing: Sensing, knots: Knots) -> FloatA
     return found / sensing.window_s
 
 
-def _energy(after_begin: FloatArray, after_end: FloatArray, execution_s: float, sensing: Sensing, knots: Knots) -> FloatArray:
+def _energy(
+    after_begin: FloatArray, after_end: FloatArray, execution_s: float, sensing: Sensing, knots: Knots
+) -> FloatArray:
     """Energy up to moments, of a power of 1 W and of each difference."""
     found = [(_step(after_begin, sensing) - _step(after_end, sensing))[:, None]]
     if len(knots.rise_s) > 1:
@@ -134,7 +136,7 @@ def _hats(x: FloatArray, knots: FloatArray, sensing: Sensing) -> FloatArray:
     x = np.minimum(x, knots[-1] + _LAGS_OVER * max(sensing.fast_s, sensing.slow_s))
     found = np.zeros((len(x), len(knots)))
     near = np.flatnonzero(x > knots[0])
-    ramps = np.stack([_ramp(x[near] - knot, sensing) for knot in knots], axis=1)
+    ramps = _ramp(x[near, None] - knots, sensing)
     slopes = (ramps[:, :-1] - ramps[:, 1:]) / np.diff(knots)  # rises by 1 from a knot to the next, and stays there
     found[near, 0] = _step(x[near] - knots[0], sensing)
     found[near, 1:] = slopes
