@@ -17,6 +17,7 @@ from benchmarks import (
     bench_run,
     bench_scale,
     bench_search,
+    bench_sensor,
     bench_solver,
     bench_startup,
 )
@@ -34,6 +35,7 @@ BENCHMARKS = {
     "promise": bench_promise,
     "coverage": bench_coverage,
     "search": bench_search,
+    "sensor": bench_sensor,
     "h200": bench_h200,
     "forecast": bench_forecast,
     "run": bench_run,

@@ -18,6 +18,7 @@ from wastenot.cli import (
     reproduce_verb,
     reset_verb,
     run_verb,
+    sensor_verb,
     study_verbs,
     sweep_verb,
     transfer_verb,
@@ -44,6 +45,7 @@ app = typer.Typer(
 app.command("run")(run_verb.run)
 app.command("reproduce")(reproduce_verb.reproduce)
 app.command("doctor")(doctor_verb.doctor)
+app.command("sensor")(sensor_verb.sensor)
 app.command("reset")(reset_verb.reset)
 app.command("import")(study_verbs.import_)
 app.command("show")(study_verbs.show)

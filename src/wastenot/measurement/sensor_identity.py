@@ -1,0 +1,175 @@
+"""How a power sensor makes its readings, as identified from rhythmic load, and its file.
+
+Gain is not among it: load tells when a sensor looks, not how much a watt is to it; that takes an external meter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from wastenot.devices.fine_grain import Channel
+from wastenot.errors import BadInputError
+from wastenot.files import write_text
+
+SCHEMA = "wastenot.sensors/1"
+SOURCE = "identified by wastenot sensor"
+
+GAIN_NOTE = "gain cannot be told from load alone: compare with an external meter; readings are taken as they are"
+
+
+@dataclass(frozen=True, slots=True)
+class SensorIdentity:
+    """What is known of one power channel; ``None`` where it could not be determined.
+
+    Attributes:
+        channel: ``total``, or that of a component.
+        period_s, period_se_s: between updates, and its standard error.
+        window_s, window_se_s: that a reading is the mean over.
+        delay_s, delay_se_s: from the window's end to the stamp.
+        noise_idle_w, noise_busy_w: standard deviation of a reading at rest, and under load.
+        idle_w, busy_w: what it reads at rest, and under steady load.
+        runs: bursts that this rests on.
+        seconds: of the device's time that they took.
+        notes: what could not be told, and why.
+    """
+
+    channel: str
+    period_s: float | None
+    period_se_s: float | None
+    window_s: float | None
+    window_se_s: float | None
+    delay_s: float | None
+    delay_se_s: float | None
+    noise_idle_w: float | None
+    noise_busy_w: float | None
+    idle_w: float | None
+    busy_w: float | None
+    runs: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def determined(self) -> bool:
+        """Whether period, window and delay are known."""
+        return None not in (self.period_s, self.window_s, self.delay_s)
+
+    def as_channel(self) -> Channel:
+        """For profiles to take; its gain is 1.
+
+        Raises:
+            BadInputError: it is not determined.
+        """
+        if self.period_s is None or self.window_s is None or self.delay_s is None:
+            why = "; ".join(note for note in self.notes if note != GAIN_NOTE) or "too few readings changed"
+            raise BadInputError(f"channel '{self.channel}': its window is not determined: {why}")
+        noise = max((one for one in (self.noise_idle_w, self.noise_busy_w) if one is not None), default=None)
+        return Channel(self.channel, self.period_s, self.window_s, self.delay_s, 1.0, noise, SOURCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Sensors:
+    """The channels of one device.
+
+    Attributes:
+        device: its name, such as ``nvidia:0``.
+        model: of the GPU.
+        kernel: that was the load.
+        channels: in the device's order.
+    """
+
+    device: str
+    model: str
+    kernel: str
+    channels: tuple[SensorIdentity, ...]
+
+    def channel(self, name: str) -> Channel:
+        """A determined channel by name.
+
+        Raises:
+            BadInputError: there is none, or it is not determined.
+        """
+        for one in self.channels:
+            if one.channel == name:
+                return one.as_channel()
+        raise BadInputError(f"channel '{name}': not among {', '.join(one.channel for one in self.channels)}")
+
+
+def sensors_document(sensors: Sensors) -> dict[str, Any]:
+    """The same as JSON values."""
+    return {"schema": SCHEMA} | asdict(sensors)
+
+
+def write_sensors(sensors: Sensors, path: str | os.PathLike[str]) -> None:
+    """Write the file that profiles take.
+
+    Raises:
+        BadInputError: it cannot be written.
+    """
+    write_text(path, json.dumps(sensors_document(sensors), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_sensors(path: str | os.PathLike[str]) -> Sensors:
+    """Read such a file.
+
+    Raises:
+        BadInputError: it is not there, not one of these, or a value is missing or impossible; names the field.
+    """
+    try:
+        document = json.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path}: not JSON: {error}; make it with wastenot sensor --out") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise BadInputError(f"{path}: schema: must be '{SCHEMA}'; make it with wastenot sensor --out")
+    try:
+        found = _File.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise BadInputError(f"{path}: {_field(first['loc'])}: {first['msg']}; mend it, or make the file anew") from error
+    channels = tuple(SensorIdentity(**one.model_dump()) for one in found.channels)
+    return Sensors(found.device, found.model, found.kernel, channels)
+
+
+def _field(place: Sequence[int | str]) -> str:
+    return ".".join(map(str, place)) or "file"
+
+
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+
+class _Channel(_Part):
+    channel: Annotated[str, Field(min_length=1)]
+    period_s: _Positive | None
+    period_se_s: _NotNegative | None
+    window_s: _Positive | None
+    window_se_s: _NotNegative | None
+    delay_s: _NotNegative | None
+    delay_se_s: _NotNegative | None
+    noise_idle_w: _NotNegative | None
+    noise_busy_w: _NotNegative | None
+    idle_w: _NotNegative | None
+    busy_w: _NotNegative | None
+    runs: Annotated[int, Field(ge=0)]
+    seconds: _NotNegative
+    notes: tuple[str, ...] = ()
+
+
+class _File(_Part):
+    schema_: Annotated[str, Field(alias="schema")]
+    device: str
+    model: str
+    kernel: str
+    channels: Annotated[tuple[_Channel, ...], Field(min_length=1)]

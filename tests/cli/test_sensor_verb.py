@@ -1,0 +1,55 @@
+"""wastenot sensor: how sensors make their readings, to a person, as JSON and as a file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from wastenot.devices.simulated.preset import find_preset
+from wastenot.devices.simulated.preset_writer import preset_toml
+from wastenot.measurement.sensor_identity import read_sensors
+
+
+def test_a_file_that_profiles_take_and_json(wastenot):
+    ran = wastenot("sensor", "--device", "sim:rtx-3080-ti", "--budget", "40s", "--out", "sensors.json", "--json")
+    assert ran.code == 0, ran
+    document = json.loads(ran.out)
+    assert list(document) == ["schema", "device", "model", "kernel", "channels"]
+    assert (document["schema"], document["device"]) == ("wastenot.sensors/1", "sim:rtx-3080-ti")
+    (total,) = document["channels"]
+    assert list(total) == [
+        "channel", "period_s", "period_se_s", "window_s", "window_se_s", "delay_s", "delay_se_s", "noise_idle_w",
+        "noise_busy_w", "idle_w", "busy_w", "runs", "seconds", "notes",
+    ]  # fmt: skip
+    assert total["window_s"] == pytest.approx(0.1, rel=0.1)
+    found = read_sensors(wastenot.folder / "sensors.json")
+    assert found.channel("total").source == "identified by wastenot sensor"
+    assert found.channels[0].window_s == total["window_s"]
+
+
+def test_a_line_for_each_channel(wastenot):
+    ran = wastenot("sensor", "--device", "sim:v100", "--budget", "20s")
+    assert ran.code == 0, ran
+    (line,) = ran.out.splitlines()
+    assert line.startswith("total") and "new each 20" in line and "under load" in line
+    assert "gain cannot be told" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--device", "sim:h2000"], "h200"),
+        (["--device", "sim:h200", "--budget", "much"], "--budget"),
+        (["--device", "sim:h200", "--budget", "1s"], "at least"),
+        (["--device", "sim:h200", "--kernel", "gem:4096"], "gemm"),
+        (["--device", "sim:bare.toml"], "no power sensor"),
+        ([], "--device"),
+    ],
+)
+def test_refusals(wastenot, arguments, says):
+    preset = find_preset("h200")
+    bare = preset.model_copy(update={"sensors": preset.sensors.model_copy(update={"power": None})})
+    (wastenot.folder / "bare.toml").write_text(preset_toml(bare))
+    assert says in wastenot.refuse("sensor", *arguments, "--out", "no.json")
+    assert not (wastenot.folder / "no.json").exists()
