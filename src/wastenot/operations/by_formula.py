@@ -45,9 +45,9 @@ _OPERATIONS: tuple[tuple[str, str, Operation], ...] = (
     ("permute", "unpermute*", elementwise.permute),
     ("reduce", "*_reduce", reductions.sum_of_partials),
     ("reduce", "*_dbias", reductions.column_sums),
+    ("reduce", "wpe_backward", embeddings.positions_backward),
     ("embedding", "wte_wpe", embeddings.embedding_with_positions),
-    ("embedding", "wpe_backward", embeddings.positions_backward),
-    ("embedding", "*_backward", embeddings.embedding_backward),
+    ("embedding_backward", "*", embeddings.embedding_backward),
     ("embedding", "embedding", embeddings.embedding),
     ("optimizer", "adamw*", optimizers.adamw),
 )
