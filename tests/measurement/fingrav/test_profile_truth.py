@@ -24,8 +24,8 @@ from wastenot.measurement.fingrav.units import units_of
 def test_logger_of_1_ms(name: str, seed: int) -> None:
     """25 µs to 5 ms: at most 3 % of the range from idle to peak; SSE and SSP found."""
     device, spec = gpu("mi300x", seed), kernel(name)
-    profile = profile_kernel(device, spec, options=Options(seed=seed))
     truth = Truth.of(device, spec)
+    profile = profile_kernel(device, spec, options=Options(seed=seed))
     assert profile.complete
     assert profile.group == 1
     for state in ("SSE", "SSP"):
@@ -53,8 +53,8 @@ def test_groups_of_short_executions(name: str, group: int) -> None:
 def test_sensor_that_averages_over_25_ms(name: str, seed: int) -> None:
     """1 to 5 ms with the H200's sensor: at most 6 %, and the naive profile is far from it."""
     device, spec = gpu("h200", seed), kernel(name)
-    profile = profile_kernel(device, spec, options=Options(seed=seed))
     truth = Truth.of(device, spec)
+    profile = profile_kernel(device, spec, options=Options(seed=seed))
     for state in ("SSE", "SSP"):
         assert profile.state(state).channels["total"].resolved
         assert truth.error(profile, state) < 0.06
@@ -89,8 +89,8 @@ def test_shorter_ones_are_groups_with_a_mean_and_a_band() -> None:
 @pytest.mark.parametrize("name", ["gemm:4096", "gemm:8192"])
 def test_steady_execution_and_steady_power(dynamics: dict[str, object], kind: str, name: str) -> None:
     device, spec = gpu("mi300x", 5, **dynamics), kernel(name)
-    profile = profile_kernel(device, spec, options=Options(seed=5))
     truth = Truth.of(device, spec)
+    profile = profile_kernel(device, spec, options=Options(seed=5))
     if kind == "falling":
         assert truth.mean_w.max() > 1.05 * truth.mean_w[-1]
     assert abs(profile.state("SSE").unit - truth.sse) <= 1

@@ -19,6 +19,9 @@ from wastenot.measurement.fingrav.units import Units, units_of
 LEVEL_WINDOW_S = 0.3
 """A channel that averages over more tells of levels in steady state only; it is never drawn in time."""
 
+LEAST_GOLDEN = 10
+"""Golden runs without which a profile is not complete."""
+
 RESOLVED = 0.06
 """Share of the range from idle to peak, that a shape's error may be for it to be shown."""
 
@@ -30,6 +33,13 @@ def assembled(material: Material) -> Profile:
     """The profile of some runs."""
     units = units_of(material.runs, material.own, material.group, material.units)
     golden = golden_runs(units, [unit for _, unit in material.states], material)
+    notes = list(material.notes)
+    complete = material.complete and len(golden) >= LEAST_GOLDEN
+    if len(golden) < LEAST_GOLDEN:
+        notes.append(f"only {len(golden)} of {len(material.runs)} runs are golden, {LEAST_GOLDEN} are needed at least")
+    if not len(golden):
+        golden = np.arange(len(material.runs))
+        notes.append("no run's executions all fall into the bin: what is shown is of all runs")
     golden_runs_timed = [material.runs[place] for place in golden]
     logged, interest = _logged(material, units, golden)
     surfaces = {
@@ -39,7 +49,6 @@ def assembled(material: Material) -> Profile:
         for channel in material.channels
         if channel.window_s < LEVEL_WINDOW_S
     }
-    notes = list(material.notes)
     states = []
     for name, unit in material.states:
         channels = {}
@@ -79,7 +88,7 @@ def assembled(material: Material) -> Profile:
         logged=logged,
         clocks=Clocks(1e6 * fit.drift, fit.delay_s, fit.error_s),
         counter=None,
-        complete=material.complete,
+        complete=complete,
         notes=tuple(notes),
     )
 

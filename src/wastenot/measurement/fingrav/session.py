@@ -9,7 +9,7 @@ import numpy as np
 
 from wastenot.devices.fine_grain import Bench, Burst, Channel, Instrument
 from wastenot.errors import DeviceError
-from wastenot.measurement.fingrav.assemble import RESOLVED, shape_error
+from wastenot.measurement.fingrav.assemble import LEAST_GOLDEN, RESOLVED, shape_error
 from wastenot.measurement.fingrav.clocks import ClockFit, fit_clocks
 from wastenot.measurement.fingrav.collect import Collected, TimedRun, by_host
 from wastenot.measurement.fingrav.golden import fullest_bin
@@ -36,8 +36,8 @@ _PROBES = 50  # runs after which power is looked at while SSP is sought
 _MOST_PROBES = 6  # times as many, before a movement counts as known
 _SETTLING_UNITS = 6  # beyond SSE that are run at least, so that there is a plateau
 _MORE_RUNS = 3.0  # times the guidance's runs, at most
-_LEAST_GOLDEN = 10
-_TRAINS = 20  # long runs after which the shape is looked at
+_TRAINS, _SHORTS = 20, 60  # long and short runs after which the shape is looked at
+_WORSE = 1.2  # times as badly known as SSP, from which SSE is worth more short runs
 _SENSOR_UNITS = 25  # units in a window that a sensor can just about tell apart
 _SEEKING = 0.5  # of the time allowed, after which the search for SSP ends
 _SHORT_RUNS = 0.3  # of it, for runs from rest where a sensor averages
@@ -90,7 +90,7 @@ class Session:
                 kept = self._runs(ssp + 1, guidance, unit_s, context)
         except (DeviceError, KeyboardInterrupt) as error:
             kept = [one for one in self.collected[1:] if one.runs]
-            if sum(len(one.runs) for one in kept) < _LEAST_GOLDEN:
+            if sum(len(one.runs) for one in kept) < LEAST_GOLDEN:
                 raise
             self._fall_short(f"stopped early: {error}" if str(error) else "stopped early: interrupted")
             ssp = min(ssp or units, *(len(one.burst.order) // self.group - 1 for one in kept))
@@ -135,8 +135,7 @@ class Session:
         units = FIRST_UNITS
         units = max(units, math.ceil(2.0 * self.total.period_s / unit_s))  # each run is to have readings in it
         while True:
-            probe = Collected(self._burst(units * self.group))
-            self.collected.append(probe)
+            probe = self._begun(units)
             with self.instrument.prepare(probe.burst) as bench:
                 for _ in range(_MOST_PROBES):
                     self._collect(probe, _PROBES, bench)
@@ -159,8 +158,7 @@ class Session:
         burst = self._burst(units * self.group)
         main = next((one for one in self.collected[1:] if one.burst == burst), None)
         if main is None:
-            main = Collected(burst)
-            self.collected.append(main)
+            main = self._begun(units)
         wanted = 0 if self.averaging(unit_s) else guidance.readings(unit_s)
         limit = round(_MORE_RUNS * guidance.runs)
         with self.instrument.prepare(burst) as bench:
@@ -174,43 +172,42 @@ class Session:
     def _averaged(self, unit_s: float, guidance: Guidance) -> tuple[list[Collected], int, int, int]:
         """Steps 3 to 7 with a sensor that averages over many units: short runs from rest, long ones in steady state.
 
-        Short runs are as long as a window, so that its edges lie at random places of them. In long ones every reading tells
-        of the steady power; they are doubled until it no longer moves, and repeated until the shape is known.
+        Short runs are as long as a window, so that its edges lie at random places of them; they tell of SSE. In long ones
+        every reading tells of the steady power; they are doubled until it no longer moves. Of both kinds more are made, of
+        the one that is worse known, until the shape is known or the time is over.
         """
         units = self.options.units or max(math.ceil(self.total.window_s / unit_s), FIRST_UNITS)
-        short = Collected(self._burst(units * self.group))
-        self.collected.append(short)
+        short = self._begun(units)
         self._collect(short, guidance.runs, share=_SHORT_RUNS)
         length_s = max(_TRAIN_S, 3.0 * self.total.window_s)
         while True:
-            train = Collected(self._burst(max(math.ceil(length_s / unit_s), 2 * units) * self.group))
-            self.collected.append(train)
+            train = self._begun(max(math.ceil(length_s / unit_s), 2 * units))
+            self._collect(train, _TRAINS)
             kept = [short, train]
-            with self.instrument.prepare(train.burst) as bench:
-                moved, error = self._repeat(kept, units, unit_s, guidance, bench)
-            if moved - error <= OF_MEANS.moved or 2.0 * length_s > self.options.longest_run_s or self._spent(1.0):
+            surface, timed = self._surface(kept, units, guidance)
+            moved, error = movement(surface, surface.units)
+            still = moved - error <= OF_MEANS.moved
+            if still or 2.0 * length_s > self.options.longest_run_s or self._spent(1.0):
                 break
             length_s *= 2.0
-        if moved - error > OF_MEANS.moved:
+        if not still:
             self._fall_short(f"power still moved after {length_s:.3g} s of executions")
-        surface, timed = self._surface(kept, units, guidance)
         sse = steady_execution(units_of(timed, self._own(short), self.group, units).time_s, guidance.margin)
+        # What is inside a group is beyond the sensor, however long it looks.
+        while self.group == 1 and not self._spent(1.0):
+            early, late = shape_error(surface, units, sse), shape_error(surface, units, units - 1)
+            if max(early, late) <= _KNOWN * RESOLVED:
+                break
+            self._collect(*((short, _SHORTS) if early > _WORSE * late else (train, _TRAINS)))
+            surface, _ = self._surface(kept, units, guidance)
         ssp = steady_power(surface, surface.units, sse)
         return kept if ssp < units else [train], max(units, ssp + 1), sse, ssp
 
-    def _repeat(
-        self, kept: list[Collected], units: int, unit_s: float, guidance: Guidance, bench: Bench
-    ) -> tuple[float, float]:
-        """Repeat the last of these until the shape is known, power is seen to move still, or the time is over."""
-        while True:
-            self._collect(kept[-1], _TRAINS, bench, share=1.0)
-            surface, _ = self._surface(kept, units, guidance)
-            moved, error = movement(surface, surface.units)
-            moves = moved - error > OF_MEANS.moved
-            # What is inside a group is beyond the sensor, however long it looks.
-            known = self.group > 1 or shape_error(surface, units, units - 1) <= _KNOWN * RESOLVED
-            if moves or known or self._spent(1.0):
-                return moved, error
+    def _begun(self, units: int) -> Collected:
+        """A place for runs of so many units."""
+        collected = Collected(self._burst(units * self.group))
+        self.collected.append(collected)
+        return collected
 
     # ---- what they need --------------------------------------------------------------------------------------
 
@@ -251,7 +248,7 @@ class Session:
         timed = by_host([run for one in kept for run in one.runs], self.instrument, self._clocks())
         own = self._own(kept[0])
         last = units_of(timed, own, self.group, units).time_s[:, -1]
-        chosen = [timed[place] for place in fullest_bin(last, guidance.margin, self.options.bin_rank)]
+        chosen = [timed[place] for place in fullest_bin(last, guidance.margin, self.options.bin_rank)] or timed
         kernels = len(kept[0].burst.kernels)
         return fit_surface(chosen, self.total, kernels=kernels, own=own, group=self.group), chosen
 
