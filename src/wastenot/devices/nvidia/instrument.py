@@ -95,7 +95,16 @@ class NvidiaInstrument:
         if sensors.memory_power_w() is not None:
             names.append((MEMORY_CHANNEL, MEMORY))
         self.channels = tuple(
-            Channel(name, each.period_s, each.window_s, each.delay_s, source=each.source) for name, each in names
+            Channel(
+                name,
+                each.period_s,
+                each.window_s,
+                each.delay_s,
+                source=each.source,
+                lag_s=each.lag_s,
+                delay_error_s=each.delay_error_s,
+            )
+            for name, each in names
         )
         self._poller = PowerPoller(sensors.powers_w if len(names) > 1 else lambda: (sensors.power_w(),), now_s)
 
@@ -147,7 +156,7 @@ class NvidiaInstrument:
                 self._sleep(rest_s)
                 in_time = ready.run()
                 if in_time:
-                    self._sleep(total.period_s + total.window_s + total.delay_s + _LATE_S)
+                    self._sleep(total.period_s + total.delay_s + _LATE_S)
             if not in_time:
                 continue
             logs = self._poller.readings()

@@ -24,12 +24,16 @@ class PublishedSensor:
         window_s: that a value is the mean over.
         delay_s: from the window's end until the value can be read; 0 where it was not looked for.
         source: who says so.
+        lag_s: time constant of the first-order lag that a value is, in place of a mean; 0 for a mean.
+        delay_error_s: by which the delay may be off.
     """
 
     period_s: float
     window_s: float
     delay_s: float = 0.0
     source: str = "published"
+    lag_s: float = 0.0
+    delay_error_s: float = 0.0
 
 
 MEMORY = PublishedSensor(0.1, 1.0)
@@ -41,9 +45,9 @@ _INSTANT = {
     "Turing": PublishedSensor(0.1, 0.1),
     "Ampere": PublishedSensor(0.1, 0.1),
     "Ada": PublishedSensor(0.1, 0.1),
-    # Three H200s answered bursts of 4 to 56 ms as first-order lags of 12 to 13 ms do, after 6, 10 and 16 ms: on the whole
-    # as late as means over 25 ms that are read 6, 10 and 15 ms after.
-    "Hopper": PublishedSensor(0.1, 0.025, 0.01, "window published; delay as measured on three H200, give or take 5 ms"),
+    # Published as a mean over 25 ms; three H200s answered bursts of 4 to 56 ms as first-order lags of 12 to 13 ms do (2 to
+    # 11 W left over, against 20 to 56 W of the best mean), after 6, 10 and 16 ms.
+    "Hopper": PublishedSensor(0.1, 0.025, 0.01, "lag and delay as measured on three H200", 0.0125, 0.006),
 }
 # The big Ampere chip is another one than that of cards for graphics, under the same number.
 _BIG_AMPERE = ("A100", "A800", "A30")

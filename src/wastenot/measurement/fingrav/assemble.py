@@ -31,7 +31,8 @@ _KEPT_LEVELS = 400
 
 def assembled(material: Material) -> Profile:
     """The profile of some runs."""
-    units = units_of(material.runs, material.own, material.group, material.units)
+    each = 1 if material.merged else material.group
+    units = units_of(material.runs, material.own, each, material.units)
     golden = golden_runs(units, [unit for _, unit in material.states], material)
     notes = list(material.notes)
     complete = material.complete and len(golden) >= LEAST_GOLDEN
@@ -44,10 +45,10 @@ def assembled(material: Material) -> Profile:
     logged, interest = _logged(material, units, golden)
     surfaces = {
         channel.name: fit_surface(
-            golden_runs_timed, channel, kernels=material.kernels, own=material.own, group=material.group
+            golden_runs_timed, channel, kernels=material.kernels, own=material.own, group=each, shaped=not material.merged
         )
         for channel in material.channels
-        if channel.window_s < LEVEL_WINDOW_S
+        if channel.span_s < LEVEL_WINDOW_S
     }
     states = []
     for name, unit in material.states:
@@ -110,7 +111,7 @@ def shape_error(surface: Surface, units: int, unit: int) -> float:
 
 def _inside(surface: Surface, units: int, unit: int, logged: Logged, chosen: FloatArray) -> Inside:
     band, mean = surface.inside(unit), surface.mean(unit, unit + 1)
-    resolved = shape_error(surface, units, unit) <= RESOLVED
+    resolved = shape_error(surface, units, unit) <= RESOLVED and surface.shaped
     share, power = logged.share[chosen], logged.power_w[chosen]
     trend: tuple[float, ...] = ()
     if len(share) > 2 * _TREND_DEGREE:
@@ -132,14 +133,14 @@ def _level(runs: Sequence[TimedRun], channel: Channel, material: Material, unit:
     power = []
     for run in runs:
         ours = np.flatnonzero(run.kernel == material.own)
-        settled_s = run.begin_s[ours[min((unit + 1) * material.group, len(ours) - 1)]]
+        settled_s = run.begin_s[ours[min((unit + 1) * (1 if material.merged else material.group), len(ours) - 1)]]
         readings = run.readings[channel.name]
         end_s = readings.moment_s - channel.delay_s
-        power.append(readings.power_w[(end_s - channel.window_s >= settled_s) & (end_s <= run.end_s[-1])])
+        power.append(readings.power_w[(end_s - channel.reach_s >= settled_s) & (end_s <= run.end_s[-1])])
     seen = np.concatenate(power) / channel.gain
     if not len(seen):
         return None
-    error = float(seen.std() / np.sqrt(max(len(seen) * channel.period_s / channel.window_s, 1.0)))
+    error = float(seen.std() / np.sqrt(max(len(seen) * channel.period_s / channel.span_s, 1.0)))
     none = np.empty(0)
     return Inside(float(seen.mean()), error, none, none, none, (), len(seen), False)
 
@@ -157,7 +158,7 @@ def _logged(material: Material, units: Units, golden: IndexArray) -> tuple[Logge
     for place, (run, apart) in enumerate(zip(material.runs, material.unsynchronised, strict=True)):
         for index, channel in enumerate(material.channels):
             readings = run.readings[channel.name]
-            middle = readings.moment_s - channel.delay_s - 0.5 * channel.window_s
+            middle = readings.moment_s - channel.delay_s - 0.5 * channel.span_s
             number = np.searchsorted(units.begin_s[place], middle, side="right") - 1
             clipped = np.clip(number, 0, None)
             share = (middle - units.begin_s[place][clipped]) / units.time_s[place][clipped]

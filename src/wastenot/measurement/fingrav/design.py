@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wastenot.devices.fine_grain import Channel
 from wastenot.frontier.points import FloatArray, IndexArray
@@ -19,10 +20,12 @@ def rows_of_readings(
 ) -> tuple[FloatArray, FloatArray]:
     """Rows and values of the readings of one run that say something of it."""
     readings = run.readings[channel.name]
+    if channel.lag_s and windows:
+        return _rows_of_lags(run, channel, basis, own, group)
     window = max(channel.window_s, _SHORTEST_WINDOW_S) if windows else _SHORTEST_WINDOW_S
     end = readings.moment_s - (channel.delay_s if windows else 0.0)
     begin = end - window
-    told = (end > -2.0 * (channel.period_s + window)) & (begin < run.end_s[-1] + window)
+    told = _told(run, channel)
     line = timeline_of(run, own, group)
     # Only stretches that a window covers are looked at: of a long run most are not.
     first = np.searchsorted(line.bounds_s, begin[told], side="right") - 1
@@ -49,6 +52,30 @@ def rows_of_readings(
         idle[:, 0] = 1.0
         return idle, readings.power_w[told]
     return (until(end[told]) - until(begin[told])) / window, readings.power_w[told]
+
+
+def _told(run: TimedRun, channel: Channel) -> NDArray[np.bool_]:
+    """Readings that say something of a run, whatever window and delay they are taken to have."""
+    moment = run.readings[channel.name].moment_s
+    return np.asarray((moment > -2.0 * channel.period_s) & (moment < run.end_s[-1] + 3.0 * channel.period_s))
+
+
+def _rows_of_lags(run: TimedRun, channel: Channel, basis: Basis, own: int, group: int) -> tuple[FloatArray, FloatArray]:
+    """The same for readings that are first-order lags of power: the past counts by exp(-age / lag)."""
+    readings = run.readings[channel.name]
+    end = readings.moment_s - channel.delay_s
+    told = _told(run, channel)
+    line = timeline_of(run, own, group)
+    rows = np.zeros((int(told.sum()), basis.columns))
+    for place, moment in enumerate(end[told].tolist()):
+        first = max(int(np.searchsorted(line.bounds_s, moment - channel.reach_s, side="right")) - 1, 0)
+        last = int(np.searchsorted(line.bounds_s, moment, side="left"))
+        bounds = np.minimum(line.bounds_s[first : last + 1], moment)
+        weights = np.diff(np.exp((bounds - moment) / channel.lag_s))
+        if len(weights):
+            rows[place] = weights @ line.rows(np.arange(first, first + len(weights)), basis)
+        rows[place, 0] = 1.0  # idle is below everything, before the run and after it too
+    return rows, readings.power_w[told]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,7 +28,8 @@ class Rests:
     """
 
     def __init__(self, channel: Channel, least_s: float, aligned: bool, rng: np.random.Generator) -> None:
-        self._channel, self._least_s, self._aligned, self._rng = channel, least_s, aligned, rng
+        self._channel, self._aligned, self._rng = channel, aligned, rng
+        self._least_s = max(least_s, channel.reach_s)  # what ran before must have left the readings
 
     def rest_s(self, now_s: float, runs: Sequence[Run]) -> float:
         """Time to rest before the next run.
@@ -43,7 +44,7 @@ class Rests:
         if not self._aligned or not len(readings) or span_s > channel.period_s:
             return self._least_s + float(self._rng.uniform(0.0, channel.period_s))
         # Of the window's end from the run's begin; the stamp comes a delay later.
-        wanted_s = float(self._rng.uniform(0.0, span_s + channel.window_s)) + channel.delay_s
+        wanted_s = float(self._rng.uniform(0.0, span_s + min(channel.reach_s, 2.0 * channel.span_s))) + channel.delay_s
         last_s = float(readings[-1])
         periods = np.ceil((now_s + self._least_s + wanted_s - last_s) / channel.period_s)
         return float(last_s + periods * channel.period_s - wanted_s - now_s)

@@ -29,6 +29,10 @@ from wastenot.measurement.fingrav.basis import CELLS, LEAST_CELLS, Basis
 from wastenot.measurement.fingrav.collect import TimedRun
 from wastenot.measurement.fingrav.design import rows_of_readings
 
+_NEVER = 1e12
+_SETTLINGS = (1.0, 1.7, 2.5)  # how fast power settles over executions; the likeliest is taken
+_NOISE_DOUBT = 1.5
+_LEVEL_SHARE, _LEVEL_DOUBT = 0.5, 0.7  # belief in changes of the level: about half the range of readings
 _SHAPE_SHARE, _SHAPE_DOUBT = 0.1, 0.7  # belief in shapes: about a tenth of the range of readings, give or take half
 
 
@@ -52,10 +56,12 @@ class Surface:
     Attributes:
         noise_w: standard deviation of a reading around it.
         readings: that it rests on.
+        unlikeliness: twice the negative logarithm of the evidence, to compare fits to the same readings.
     """
 
     noise_w: float
     readings: int
+    unlikeliness: float
     _basis: Basis
     _mean: FloatArray
     _covariance: FloatArray
@@ -86,6 +92,11 @@ class Surface:
         return float(self._mean[0])
 
     @property
+    def shaped(self) -> bool:
+        """Whether power is told inside executions."""
+        return self._basis.shapes > 0
+
+    @property
     def units(self) -> int:
         """Units in the longest run."""
         return int(self._basis.knots[self._own][-1])
@@ -105,7 +116,14 @@ class Surface:
 
 
 def fit_surface(
-    runs: Sequence[TimedRun], channel: Channel, *, kernels: int, own: int, group: int = 1, windows: bool = True
+    runs: Sequence[TimedRun],
+    channel: Channel,
+    *,
+    kernels: int,
+    own: int,
+    group: int = 1,
+    shaped: bool = True,
+    windows: bool = True,
 ) -> Surface:
     """Fit the power of a burst to the readings of its runs.
 
@@ -115,11 +133,14 @@ def fit_surface(
         kernels: in the burst.
         own: the profiled one.
         group: executions in a unit of the profiled one.
+        shaped: whether power varies inside executions; if not, only from unit to unit.
         windows: whether readings are taken as means over their windows; if not, as power at the moment they came.
     """
     groups = [group if kernel == own else 1 for kernel in range(kernels)]
     executions = [max(int(np.count_nonzero(run.kernel == kernel)) for run in runs) for kernel in range(kernels)]
-    basis = Basis.of([max(number // each, 1) for number, each in zip(executions, groups, strict=True)], groups)
+    basis = Basis.of(
+        [max(number // each, 1) for number, each in zip(executions, groups, strict=True)], groups, shaped=shaped
+    )
     rows, power = [], []
     for run in runs:
         found = rows_of_readings(run, channel, basis, own, group, windows)
@@ -129,36 +150,72 @@ def fit_surface(
     return _posterior(design, seen, basis, own, channel.noise_w)
 
 
-def _posterior(design: FloatArray, seen: FloatArray, basis: Basis, own: int, noise_w: float | None) -> Surface:
-    """The most likely hyperparameters, and what follows from them."""
-    gram, right, square = design.T @ design, design.T @ seen, float(seen @ seen)
-    spread = max(float(np.ptp(seen)), 1.0)
-    shape_belief = float(np.log(_SHAPE_SHARE * spread))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Evidence:
+    """How likely readings are, by how noisy they are and how much levels and shapes vary.
 
-    def parts(log: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-        noise, level, shape = np.exp(log)
-        prior = basis.precision(float(level), float(shape))
-        return float(noise), prior, gram / noise**2 + prior
+    Attributes:
+        basis: of the unknowns.
+        gram, right, square: the readings' normal equations.
+        readings: how many.
+        noise_w: that is said of the channel; ``None`` for nothing.
+        range_w: of the readings, by which beliefs in levels and shapes are scaled.
+    """
 
-    def less_likely(log: FloatArray) -> float:
+    basis: Basis
+    gram: FloatArray
+    right: FloatArray
+    square: float
+    readings: int
+    noise_w: float | None
+    range_w: float
+
+    def precision(self, log: FloatArray, settling: float) -> tuple[FloatArray, FloatArray]:
+        """Of the prior, and after the readings, at logarithms of noise, level and shape."""
+        noise, level, shape = np.exp(log).tolist()
+        prior = self.basis.precision(level, shape, settling)
+        return prior, self.gram / noise**2 + prior
+
+    def likeliest(self, start: FloatArray, settling: float) -> tuple[float, FloatArray]:
+        """The least of :meth:`less` and where it is."""
+
+        def less(log: FloatArray) -> float:
+            return self.less(log, settling)
+
+        found = minimize(less, start, method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 400})
+        return float(found.fun), np.asarray(found.x, dtype=float)
+
+    def less(self, log: FloatArray, settling: float) -> float:
+        """Twice the negative logarithm of the evidence, but for a constant."""
         if np.any(np.abs(log) > 15.0):
-            return 1e12
-        noise, prior, precision = parts(log)
+            return _NEVER
+        prior, precision = self.precision(log, settling)
         try:
             factor = cho_factor(precision, lower=True)
-            before = np.linalg.slogdet(prior)[1]
         except np.linalg.LinAlgError:
-            return 1e12
-        mean = cho_solve(factor, right) / noise**2
-        fit = square / noise**2 - float(right @ mean) / noise**2
-        after = 2.0 * float(np.sum(np.log(np.diag(factor[0]))))
+            return _NEVER
+        noise = float(np.exp(log[0]))
+        fit = (self.square - float(self.right @ cho_solve(factor, self.right)) / noise**2) / noise**2
+        widths = 2.0 * float(np.sum(np.log(np.diag(factor[0])))) - float(np.linalg.slogdet(prior)[1])
         # A weak belief that the channel is as noisy as is said of it keeps few readings from being taken as exact.
-        believed = 0.0 if noise_w is None else (np.log(noise / max(noise_w, 1e-3)) / 1.5) ** 2
-        believed += ((float(log[2]) - shape_belief) / _SHAPE_DOUBT) ** 2
-        return float(len(seen) * 2.0 * float(log[0]) + fit + after - before + believed)
+        believed = 0.0 if self.noise_w is None else (float(log[0] - np.log(max(self.noise_w, 1e-3))) / _NOISE_DOUBT) ** 2
+        believed += (float(log[2] - np.log(_SHAPE_SHARE * self.range_w)) / _SHAPE_DOUBT) ** 2
+        believed += (float(log[1] - np.log(_LEVEL_SHARE * self.range_w)) / _LEVEL_DOUBT) ** 2
+        return self.readings * 2.0 * float(log[0]) + fit + widths + believed
 
-    start = np.array([np.log(noise_w or 0.1 * spread), np.log(0.5 * spread), shape_belief])
-    found = minimize(less_likely, start, method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 400})
-    noise, _, precision = parts(found.x)
-    covariance: FloatArray = np.asarray(np.linalg.inv(precision), dtype=float)
-    return Surface(noise, len(seen), basis, covariance @ right / noise**2, covariance, own)
+
+def _posterior(design: FloatArray, seen: FloatArray, basis: Basis, own: int, noise_w: float | None) -> Surface:
+    """The most likely hyperparameters, and what follows from them."""
+    spread = max(float(np.ptp(seen)), 1.0)
+    gram, right = design.T @ design, design.T @ seen
+    evidence = _Evidence(basis, gram, right, float(seen @ seen), len(seen), noise_w, spread)
+    start = np.log([noise_w or 0.1 * spread, _LEVEL_SHARE * spread, _SHAPE_SHARE * spread])
+    best: tuple[float, FloatArray, float] | None = None
+    for settling in _SETTLINGS:
+        unlikeliness, start = evidence.likeliest(start, settling)
+        if best is None or unlikeliness < best[0]:
+            best = (unlikeliness, start, settling)
+    assert best is not None
+    noise = float(np.exp(best[1][0]))
+    covariance: FloatArray = np.asarray(np.linalg.inv(evidence.precision(best[1], best[2])[1]), dtype=float)
+    return Surface(noise, len(seen), best[0], basis, covariance @ right / noise**2, covariance, own)
