@@ -1,11 +1,11 @@
-"""The H200: fitted to twelve operations at its own clocks (h200-auto/ops-auto.csv), the voltage curve assumed.
+"""The H200: fitted to the kernels of GPT-3 XL and Llama 8B at its own clocks (data/h200), the voltage curve assumed.
 
-Its clocks were never set, so each operation is one point: what a lower clock would do is the model's word, not data's.
+Its clocks were never set, so each kernel is one point: what a lower clock would do is the model's word, not data's.
 """
 
 from __future__ import annotations
 
-import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,28 +13,39 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from presets.cards import ATTENTION_EFFICIENCY, H200, PLAIN_EFFICIENCY, sensors, switching
+from presets.cards import ATTENTION_EFFICIENCY, H200, sensors, switching
+from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.model import DeviceParameters
-from wastenot.devices.simulated.model_physics import from_formula
-from wastenot.devices.simulated.preset import ClockTable, OpTraits
+from wastenot.devices.simulated.model_physics import ModelPhysics, from_formula
+from wastenot.devices.simulated.preset import ClockTable, OpTraits, Preset
 from wastenot.devices.simulated.preset_parts import SensorModels, Switching, Thermal
+from wastenot.setting import AUTO
+from wastenot.study.sweep_file import read_sweep
+from wastenot.workloads.build import workload_named
 from wastenot.workloads.kernel import KernelSpec
 
+Array = NDArray[np.float64]
+
 IDLE_W, IDLE_MEMORY_W = 79.0, 46.0
-AWAKE_MEMORY_W, MEMORY_J_PER_BYTE = 100.0, 26.6e-12
+AWAKE_MEMORY_W, MEMORY_J_PER_BYTE = 82.0, 26.6e-12  # medians over the seven sweeps of lines through their kernels
 _KNEE_MHZ, _SLOPE_PER_GHZ = 1185.0, 0.55
 
-CLASS_OF = {
-    "qkv": "gemm", "scores": "gemm", "av": "gemm", "proj": "gemm", "fc": "gemm", "fcproj": "gemm", "dw_fc": "gemm",
-    "softmax": "softmax", "gelu": "elementwise", "residual": "elementwise", "layernorm": "layernorm",
-    "biasgrad": "reduce",
-}  # fmt: skip
+DATA = Path(__file__).parents[1] / "data" / "h200"
+SWEEPS: tuple[tuple[str, str], ...] = (
+    ("gpt3-xl-4", "gpt3-xl"),
+    ("llama-8b-training", "llama-8b-batch4-flash"),
+    ("llama-8b-prefill", "llama-8b-prefill-flash"),
+    ("llama-8b-decode", "llama-8b-decode-flash"),
+)
+"""Sweeps that the preset is fitted to, each with its workload: the kernels as they are now, each once."""
+
+_WARM_C = 57.0  # the median of these sweeps
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One operation at auto.
+    """One kernel at auto.
 
     Attributes:
         kernel: by formula.
@@ -49,16 +60,21 @@ class Measured:
     core_mhz: float
 
 
-def read_operations(path: Path) -> tuple[Measured, ...]:
-    """The measured operations; bytes of the bias gradient are halved: it reads its input once and writes a row."""
-    found = []
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            moved = float(row["bytes"]) * (0.5 if row["op"] == "biasgrad" else 1.0)
-            op = CLASS_OF[row["op"]]
-            kernel = KernelSpec(row["op"], row["op"], op, (), float(row["flops"]), moved, 0.0, "forward", None, 1)
-            found.append(Measured(kernel, float(row["time_us"]) * 1e-6, float(row["power_w"]), float(row["sm_mhz"])))
-    return tuple(found)
+def read_measured(name: str, workload: str) -> tuple[Measured, ...]:
+    """The kernels of a sweep in data/h200, by formula, with what was measured; in order of execution."""
+    sweep = read_sweep(DATA / f"{name}.csv")
+    specs = {kernel.name: kernel for kernel in workload_named(workload).kernels}
+    power = sweep.energy_j / sweep.time_s
+    found = {
+        sweep.kernels[kernel].name: Measured(specs[sweep.kernels[kernel].name], *map(float, values))
+        for kernel, *values in zip(sweep.kernel_index, sweep.time_s, power, sweep.effective_core_mhz, strict=True)
+    }
+    return tuple(found[name] for name in specs)
+
+
+def read_all() -> tuple[Measured, ...]:
+    """The kernels of every sweep that the preset is fitted to."""
+    return tuple(one for name, workload in SWEEPS for one in read_measured(name, workload))
 
 
 def parameters() -> DeviceParameters:
@@ -83,50 +99,107 @@ def parameters() -> DeviceParameters:
     )
 
 
-def fit_ops(operations: tuple[Measured, ...], device: DeviceParameters) -> dict[str, OpTraits]:
+def fit_ops(operations: Sequence[Measured], device: DeviceParameters) -> dict[str, OpTraits]:
     """Traits of each class of operations, fitted to their times and powers at the clocks that they ran at.
 
-    Classes with fewer operations than traits lean on a first guess.
+    What streaming classes have in common is fitted first, then each class leans on it, the less the more of its kernels
+    were measured. Fused attention leans on matrix products, backward on forward.
     """
-    fitted = {}
-    for op in dict.fromkeys(operation.kernel.op for operation in operations):
-        members = [operation for operation in operations if operation.kernel.op == op]
-        fitted[op] = _fit_class(members, device, _guess(op))
-    gemm = fitted["gemm"]
-    for op, share in zip(("attention", "attention_backward"), ATTENTION_EFFICIENCY, strict=True):
-        fitted[op] = gemm.model_copy(update={"flops_per_s": share * H200.tensor_tflops * 1e12})
-    fitted["rmsnorm"] = fitted["layernorm"]
+    members: dict[str, list[Measured]] = {}
+    for one in operations:
+        members.setdefault(one.kernel.op, []).append(one)
+    common = _fit([one for op in _STREAMING for one in members.get(op, ())], device, _STREAMING_GUESS, _DOUBT)
+    fitted = {
+        op: _fit(ones, device, common, _DOUBT if op in _STREAMING else _LARGE_DOUBT)
+        for op, ones in members.items()
+        if op not in _MATRIX
+    }
+    guess = _GEMM_GUESS
+    rates = (guess.flops_per_s, _ATTENTION_FLOPS_PER_S, None)
+    for op, flops_per_s in zip(_MATRIX, rates, strict=True):
+        rate = _BACKWARD_OVER_FORWARD * guess.flops_per_s if flops_per_s is None else flops_per_s
+        leaning_on = guess.model_copy(update={"flops_per_s": rate})
+        doubt = _GEMM_DOUBT if op == "gemm" else _ATTENTION_DOUBT
+        guess = fitted[op] = _fit(members[op], device, leaning_on, doubt) if op in members else leaning_on
+    fitted.setdefault("rmsnorm", fitted["layernorm"])
     return {"default": fitted["elementwise"]} | fitted
 
 
-def _guess(op: str) -> OpTraits:
-    gemm = op == "gemm"
-    return OpTraits(
-        flops_per_s=880e12 if gemm else PLAIN_EFFICIENCY * H200.fp32_tflops * 1e12,
-        bytes_per_s=4.4e12,
-        issue_bytes_per_s=12e12 if gemm else 6e12,
-        fixed_s=2e-6,
-        clock_w=26.0,
-        flop_j=0.4e-12 if gemm else 3e-12,
-        issue_byte_j=40e-12,
-        byte_j=MEMORY_J_PER_BYTE,
-    )
+_MATRIX = ("gemm", "attention", "attention_backward")  # each leans on the one before it
+_STREAMING = ("softmax", "layernorm", "rmsnorm", "elementwise", "reduce", "embedding")
+_MULTIPROCESSORS, _BYTES_A_CLOCK = 132, 64  # what a Hopper multiprocessor takes from the L2 at most
+_ATTENTION_FLOPS_PER_S = 0.35 * H200.tensor_tflops * 1e12  # FlashAttention-2 on Hopper: FlashAttention-3 paper, abstract
+_BACKWARD_OVER_FORWARD = ATTENTION_EFFICIENCY[1] / ATTENTION_EFFICIENCY[0]
+
+_FITTED = ("flops_per_s", "bytes_per_s", "issue_bytes_per_s", "flop_j", "issue_byte_j", "clock_w", "fixed_s")
+# First guesses, and the standard deviation of the logarithm of each fitted one, in this order.
+_STREAMING_GUESS = OpTraits(
+    flops_per_s=8e12,
+    bytes_per_s=4.4e12,
+    issue_bytes_per_s=_MULTIPROCESSORS * _BYTES_A_CLOCK * 1.98e9,
+    fixed_s=2e-6,
+    clock_w=26.0,
+    flop_j=6e-12,
+    issue_byte_j=40e-12,
+    byte_j=MEMORY_J_PER_BYTE,
+)
+_DOUBT = np.array([1.0, 0.1, 0.3, 1.0, 0.3, 0.5, 0.5])
+_LARGE_DOUBT = np.array([3.0, 0.1, 1.5, 3.0, 0.5, 0.5, 0.5])  # accesses that are scattered, or sums one after another
+_GEMM_GUESS = _STREAMING_GUESS.model_copy(update={"flops_per_s": 880e12, "issue_bytes_per_s": 12e12, "flop_j": 0.4e-12})
+_GEMM_DOUBT = np.array([0.3, 0.1, 0.7, 0.7, 0.7, 0.3, 0.5])
+_ATTENTION_DOUBT = np.array([0.9, 0.1, 0.7, 0.7, 0.7, 0.3, 0.5])
+_SCATTER, _OUTLYING = 0.03, 3.0  # how far the model is off by, in logarithms; from how many times that it counts less
+_STARTS = [(flops, issue) for flops in (0.0, -1.5, -4.5) for issue in (0.0, -1.0)]  # a limit far off is not felt from afar
 
 
-_FITTED = ("flops_per_s", "bytes_per_s", "issue_bytes_per_s", "flop_j", "issue_byte_j")
-_DOUBT = np.array([0.3, 0.05, 0.7, 0.7, 0.7])  # standard deviation of the logarithm of each first guess
-
-
-def _fit_class(members: list[Measured], device: DeviceParameters, guess: OpTraits) -> OpTraits:
-    def traits(logarithms: NDArray[np.float64]) -> OpTraits:
+def _fit(members: Sequence[Measured], device: DeviceParameters, guess: OpTraits, doubt: Array) -> OpTraits:
+    def traits(logarithms: Array) -> OpTraits:
         values = {name: getattr(guess, name) * float(np.exp(log)) for name, log in zip(_FITTED, logarithms, strict=True)}
         return guess.model_copy(update=values)
 
-    def residuals(logarithms: NDArray[np.float64]) -> NDArray[np.float64]:
-        ratios = [np.log(predicted_over_measured(device, traits(logarithms), one)) for one in members]
-        return np.concatenate([np.ravel(ratios) / 0.01, logarithms / _DOUBT])
+    def residuals(logarithms: Array) -> Array:
+        chosen = traits(logarithms)
+        ratios = np.ravel([predicted_over_measured(device, chosen, one) for one in members])
+        off = np.log(ratios) / (_SCATTER * _OUTLYING)
+        robust = _OUTLYING * np.sign(off) * np.sqrt(2.0 * (np.sqrt(1.0 + off**2) - 1.0))
+        return np.concatenate([robust, logarithms / doubt])
 
-    return traits(least_squares(residuals, np.zeros(len(_FITTED))).x)
+    starts = [np.array([flops, 0.0, issue, 0.0, 0.0, 0.0, 0.0]) for flops, issue in _STARTS]
+    return traits(min((least_squares(residuals, start) for start in starts), key=lambda found: float(found.cost)).x)
+
+
+@dataclass(frozen=True, slots=True)
+class Off:
+    """Predicted at auto, where the model chooses the clock too, against measured: relative errors."""
+
+    measured: Measured
+    time: float
+    power: float
+
+
+def errors_at_auto(preset: Preset, operations: Sequence[Measured]) -> list[Off]:
+    """How a preset's operations by formula run at auto, beside what was measured."""
+    physics = ModelPhysics(preset)
+    found = []
+    for one in operations:
+        point = physics.operating_point(Task.of_kernel(one.kernel), AUTO, _WARM_C)
+        found.append(Off(one, point.time_s / one.time_s - 1.0, point.power_w / one.power_w - 1.0))
+    return found
+
+
+def errors_of_held_out(preset: Preset, operations: Sequence[Measured]) -> list[Off]:
+    """Errors of each kernel where only every other kernel of each operation, itself not among them, was fitted to."""
+    found = []
+    for half in (0, 1):
+        fitted_to: list[Measured] = []
+        rest: list[Measured] = []
+        for op in dict.fromkeys(one.kernel.op for one in operations):
+            members = [one for one in operations if one.kernel.op == op]
+            fitted_to += members[half::2]
+            rest += members[1 - half :: 2]
+        ops = fit_ops(fitted_to, preset.parameters)
+        found += errors_at_auto(preset.model_copy(update={"ops": ops}), rest)
+    return found
 
 
 def predicted_over_measured(device: DeviceParameters, traits: OpTraits, one: Measured) -> tuple[float, float]:

@@ -1,4 +1,6 @@
-"""Writes the presets that come with wastenot: python -m presets.make_presets, with ../shared/data beside the checkout.
+"""Writes the presets that come with wastenot: python -m presets.make_presets [NAME ...], by default all.
+
+rtx-3080-ti, rtx-a4000 and v100 need ../shared/data beside the checkout, the others nothing else.
 
 The files hold parameters and where they come from, never the data. None is fitted to a result of the kernel-level DVFS
 paper.
@@ -6,8 +8,11 @@ paper.
 
 from __future__ import annotations
 
+import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -29,15 +34,25 @@ PRESETS = ROOT / "src" / "wastenot" / "devices" / "simulated" / "presets"
 SCHEMA = "wastenot.gpu/1"
 
 
-def main() -> None:
-    """Write them all."""
-    ti = calibrate_sweep(_sweep("rtx3080ti-polybench/sweep.csv"), name="rtx-3080-ti", power_limit_w=350.0)
-    v100 = calibrate_sweep(_sweep("gpu-dvfs/v100.csv"), name="v100")
-    fitted = (rtx_3080_ti(ti), rtx_a4000(ti), v100_preset(v100), h200_preset())
-    for preset in (*fitted, mi300x.mi300x_preset(provenance(mi300x.MI300X))):
+def main(*names: str) -> None:
+    """Write those named, or all."""
+    makers: dict[str, Callable[[], Preset]] = {
+        "rtx-3080-ti": lambda: rtx_3080_ti(_ti()),
+        "rtx-a4000": lambda: rtx_a4000(_ti()),
+        "v100": lambda: v100_preset(calibrate_sweep(_sweep("gpu-dvfs/v100.csv"), name="v100")),
+        "h200": h200_preset,
+        "mi300x": lambda: mi300x.mi300x_preset(provenance(mi300x.MI300X)),
+    }
+    for name in names or makers:
+        preset = makers[name]()
         text = f"# Made by presets/make_presets.py; see [provenance] and docs/calibration.md.\n{preset_toml(preset)}"
         write_text(PRESETS / f"{preset.name}.toml", text)
         print(preset.name, {name: f"{value.flop_j:.3g}" for name, value in preset.ops.items()}, flush=True)
+
+
+@cache
+def _ti() -> CalibratedGpu:
+    return calibrate_sweep(_sweep("rtx3080ti-polybench/sweep.csv"), name="rtx-3080-ti", power_limit_w=350.0)
 
 
 def _sweep(name: str) -> Sweep:
@@ -160,36 +175,34 @@ def v100_preset(found: CalibratedGpu) -> Preset:
 
 
 def h200_preset() -> Preset:
-    """Our own card, from twelve operations at its own clocks."""
+    """Our own card, from kernels at its own clocks."""
     card, device = cards.H200, h200.parameters()
-    operations = h200.read_operations(DATA / "h200-auto" / "ops-auto.csv")
-    ops = h200.fit_ops(operations, device)
-    pairs = [h200.predicted_over_measured(device, ops[one.kernel.op], one) for one in operations]
-    time, power = np.abs(np.array(pairs) - 1.0).T
+    operations = h200.read_all()
     thermal, switching, sensors = h200.surroundings()
-    return Preset(
+    preset = Preset(
         schema=SCHEMA,
         name=card.name,
         model=card.model,
-        provenance=provenance(
-            card,
-            count=len(operations),
-            time_median=np.median(time),
-            time_most=time.max(),
-            power_median=np.median(power),
-            power_most=power.max(),
-        ),
+        provenance={},
         clocks=h200.clocks(),
         power_limits_w=card.limits_w,
         idle_w=card.idle_w,
         parameters=device,
-        ops=ops,
+        ops=h200.fit_ops(operations, device),
         thermal=thermal,
         switching=switching,
         noise=NOISE,
         sensors=sensors,
     )
+    seen, held_out = (of(preset, operations) for of in (h200.errors_at_auto, h200.errors_of_held_out))
+    numbers = {
+        f"{which}_{what}_{name}": statistic(np.abs([getattr(off, what) for off in errors]))
+        for which, errors in (("seen", seen), ("held", held_out))
+        for what in ("time", "power")
+        for name, statistic in (("median", np.median), ("mean", np.mean), ("most", np.max))
+    }
+    return preset.model_copy(update={"provenance": provenance(card, count=len(operations), **numbers)})
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -61,7 +61,7 @@ class SimulatedLoad:
         from wastenot.measurement.tasks import find_units
 
         self._device, self._lock = device, lock
-        self._task = find_units("gpt3-xl", "sim:h200").tasks[1]
+        self._task = find_units("gpt3-xl", "sim:h200").tasks[2]  # a matrix product
         self._launched: Any = None
         self.done = 0
 

@@ -25,6 +25,7 @@ _BY_WORD: tuple[tuple[Op, tuple[str, ...]], ...] = (
     ("layernorm", ("layer_norm", "group_norm", "batch_norm")),
     ("softmax", ("softmax",)),
     ("optimizer", ("_fused_adam", "_fused_sgd", "_fused_adagrad", "_foreach_")),
+    ("embedding_backward", ("embedding_dense_backward", "embedding_backward")),
     ("embedding", ("embedding", "index", "gather", "scatter", "take", "masked_select")),
 )
 _PERMUTING = {
@@ -43,6 +44,7 @@ _ELEMENTWISE = {
 }  # fmt: skip
 _FLOPS_PER_ELEMENT: dict[Op, tuple[float, float]] = {  # forward, backward; as the kernels by formula count them
     "layernorm": (8.0, 14.0), "rmsnorm": (4.0, 10.0), "softmax": (5.0, 4.0), "embedding": (0.0, 1.0),
+    "embedding_backward": (1.0, 1.0),
     "permute": (0.0, 0.0), "reduce": (1.0, 1.0), "elementwise": (1.0, 1.0),
 }  # fmt: skip
 _FUSED_STEP_FLOPS = 12.0
@@ -117,7 +119,7 @@ def _shape(op: Op, name: str, args: tuple[Any, ...], out: Any, tensors: list[tor
             return query[0] * query[1], key[0] * key[1], query[2], key[2], query[3]
     if op == "optimizer":
         return (max((_elements(flat_tensors(value)) for value in args), default=0),)
-    if op == "embedding" and isinstance(out, torch.Tensor):
+    if op in ("embedding", "embedding_backward") and isinstance(out, torch.Tensor):
         return tuple(int(size) for size in out.shape)
     largest = max(tensors, key=lambda tensor: tensor.numel(), default=None)
     return () if largest is None else tuple(int(size) for size in largest.shape)
@@ -145,7 +147,8 @@ def _flops(func: Any, name: str, op: Op, args: tuple[Any, ...], kwargs: dict[str
         elements = max((_elements(flat_tensors(value)) for value in args), default=0)
         return elements * (_FUSED_STEP_FLOPS if name.startswith("_fused") else 1.0)
     forward, backward = _FLOPS_PER_ELEMENT.get(op, (0.0, 0.0))
-    elements = _elements(flat_tensors(out)[:1]) if op == "embedding" else largest
+    told_by = {"embedding": out, "embedding_backward": args}.get(op)  # rows found, and rows to be summed
+    elements = largest if told_by is None else _elements(flat_tensors(told_by)[:1])
     return float(elements) * (backward if "backward" in name else forward)
 
 

@@ -11,7 +11,7 @@ from wastenot.workloads.call import Call
 
 Op = Literal[
     "gemm", "attention", "attention_backward", "softmax", "layernorm", "rmsnorm", "elementwise", "permute", "reduce",
-    "embedding", "optimizer", "collective", "other",
+    "embedding", "embedding_backward", "optimizer", "collective", "other",
 ]  # fmt: skip
 
 DTYPE_BYTES: dict[str, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}

@@ -123,10 +123,14 @@ class Parts:
         return Work("embedding", (rows, width), float((tables - 1) * rows * width), read, size * rows)
 
     def embedding_backward(self, rows: int, width: int, touched: int, *, looked_up: bool = True) -> Work:
-        """Gradients summed into the ``touched`` rows of a table; ``looked_up`` by token, or else by position."""
+        """Gradients summed into the ``touched`` rows of a table; ``looked_up`` by token, or else by position.
+
+        By position each row of the table is the sum of the same row of each sequence, which is a plain reduction.
+        """
         size = self.element_bytes * width
         read = size * (rows + touched) + (_TOKEN * rows if looked_up else 0)
-        return Work("embedding", (rows, width), float(rows * width), read, size * touched)
+        op: Op = "embedding_backward" if looked_up else "reduce"
+        return Work(op, (rows, width), float(rows * width), read, size * touched)
 
     def cross_entropy(self, rows: int, vocabulary: int) -> Work:
         """Softmax, loss and gradient of the logits in one kernel, the gradient in the logits' place."""
