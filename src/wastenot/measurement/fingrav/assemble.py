@@ -45,7 +45,13 @@ def assembled(material: Material) -> Profile:
     logged, interest = _logged(material, units, golden)
     surfaces = {
         channel.name: fit_surface(
-            golden_runs_timed, channel, kernels=material.kernels, own=material.own, group=each, shaped=not material.merged
+            golden_runs_timed,
+            channel,
+            kinds=[material.kinds[place] for place in golden],
+            kernels=material.kernels,
+            own=material.own,
+            group=each,
+            shaped=not material.merged,
         )
         for channel in material.channels
         if channel.span_s < LEVEL_WINDOW_S
@@ -61,7 +67,7 @@ def assembled(material: Material) -> Profile:
                 level = _level(golden_runs_timed, channel, material, unit)
                 if level is not None:
                     channels[channel.name] = level
-        states.append(State(name, unit + 1, float(np.median(units.time_s[golden, unit])), channels))
+        states.append(State(name, unit + 1, float(np.nanmedian(units.time_s[golden, unit])), channels))
         if not channels[TOTAL].resolved:
             notes.append(
                 f"{name}: the sensor does not resolve the kernel in the time allowed: a mean and a band are given, no shape"
@@ -81,8 +87,8 @@ def assembled(material: Material) -> Profile:
         margin=material.guidance.margin,
         bin_rank=material.bin_rank,
         readings_wanted=material.guidance.readings(states[-1].time_s),
-        unit_begin_s=np.median(units.begin_s[golden], axis=0),
-        unit_time_s=np.median(units.time_s[golden], axis=0),
+        unit_begin_s=np.nanmedian(units.begin_s[golden], axis=0),
+        unit_time_s=np.nanmedian(units.time_s[golden], axis=0),
         execution_time_s=units.time_s[:, material.states[-1][1]],
         states=tuple(states),
         channels=found,
@@ -95,12 +101,16 @@ def assembled(material: Material) -> Profile:
 
 
 def golden_runs(units: Units, states: Sequence[int], material: Material) -> IndexArray:
-    """Runs whose units of interest are in the fullest bins of their times."""
-    found = np.arange(len(units.begin_s))
+    """Runs whose units of interest, those that they have, are in the fullest bins of their times."""
+    golden = np.ones(len(units.begin_s), dtype=bool)
+    has = np.zeros(len(units.begin_s), dtype=bool)
     for unit in dict.fromkeys(states):
-        chosen = fullest_bin(units.time_s[:, unit], material.guidance.margin, material.bin_rank)
-        found = np.intersect1d(found, chosen)
-    return found
+        time_s = units.time_s[:, unit]
+        there = np.flatnonzero(~np.isnan(time_s))
+        chosen = there[fullest_bin(time_s[there], material.guidance.margin, material.bin_rank)]
+        golden &= np.isnan(time_s) | np.isin(np.arange(len(time_s)), chosen)
+        has[there] = True
+    return np.flatnonzero(golden & has)
 
 
 def shape_error(surface: Surface, units: int, unit: int) -> float:
@@ -162,6 +172,7 @@ def _logged(material: Material, units: Units, golden: IndexArray) -> tuple[Logge
             number = np.searchsorted(units.begin_s[place], middle, side="right") - 1
             clipped = np.clip(number, 0, None)
             share = (middle - units.begin_s[place][clipped]) / units.time_s[place][clipped]
+            share = np.where(np.isnan(share), 1.0, share)
             inside = (number >= 0) & (share < 1.0)
             rows.append(
                 np.stack(

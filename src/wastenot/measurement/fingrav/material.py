@@ -22,6 +22,7 @@ class Material:
         own: its index among the kernels of a run.
         kernels: in a run.
         runs: by the host's clock.
+        kinds: of each run, a number; what readings scatter by is told for each kind by itself.
         unsynchronised: the same, as who does not synchronise would take them.
         channels: as they are taken to be, total first.
         clocks: how they were told together.
@@ -41,6 +42,7 @@ class Material:
     own: int
     kernels: int
     runs: tuple[TimedRun, ...]
+    kinds: tuple[int, ...]
     unsynchronised: tuple[TimedRun, ...]
     channels: tuple[Channel, ...]
     clocks: ClockFit

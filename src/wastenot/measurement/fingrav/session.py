@@ -207,7 +207,7 @@ class Session:
             self._collect(*((short, _SHORTS) if early > _WORSE * late else (train, _TRAINS)))
             surface, _ = self._surface(kept, units, guidance)
         ssp = steady_power(surface, surface.units, sse)
-        return kept if ssp < units else [train], max(units, ssp + 1), sse, ssp
+        return kept, max(units, ssp + 1), sse, ssp
 
     def _learn_response(self, short: Collected, units: int, guidance: Guidance) -> None:
         """Where the sensor's delay is not known well enough, take it from the runs themselves."""
@@ -274,13 +274,19 @@ class Session:
         return fit_clocks(trip for one in self.collected for run in one.runs for trip in run.round_trips)
 
     def _surface(self, kept: Sequence[Collected], units: int, guidance: Guidance) -> tuple[Surface, list[TimedRun]]:
-        """Power by the golden ones of some runs, and these runs."""
-        timed = self._timed([run for one in kept for run in one.runs], self._own(kept[0]))
-        own = self._own(kept[0])
-        last = units_of(timed, own, self._each, units).time_s[:, -1]
-        chosen = [timed[place] for place in fullest_bin(last, guidance.margin, self.options.bin_rank)] or timed
+        """Power by the golden ones of some runs, each element of ``kept`` a kind of its own, and these runs."""
+        own, kinds, chosen = self._own(kept[0]), [], []
+        for kind, one in enumerate(kept):
+            timed = self._timed(one.runs, own)
+            last = units_of(timed, own, self._each, units).time_s[:, -1]
+            golden = [timed[place] for place in fullest_bin(last, guidance.margin, self.options.bin_rank)] or timed
+            chosen += golden
+            kinds += [kind] * len(golden)
         kernels = len(kept[0].burst.kernels)
-        return fit_surface(chosen, self.total, kernels=kernels, own=own, group=self._each, shaped=not self.merge), chosen
+        surface = fit_surface(
+            chosen, self.total, kernels=kernels, own=own, group=self._each, kinds=kinds, shaped=not self.merge
+        )
+        return surface, chosen
 
     def _readings_of_interest(self, main: Collected, guidance: Guidance, unit: int) -> int:
         """Step 6: how many readings fall into a unit, in golden runs."""
@@ -301,6 +307,7 @@ class Session:
         self, guidance: Guidance, kept: Sequence[Collected], units: int, states: tuple[tuple[str, int], ...]
     ) -> Material:
         fit, own = self._clocks(), self._own(kept[0])
+        apart = any(len(one.burst.order) > 2 * units * self.group for one in kept)  # long runs scatter by more
         runs = [run for one in kept for run in one.runs]
         return Material(
             identity=self.instrument.identity,
@@ -309,6 +316,7 @@ class Session:
             own=own,
             kernels=len(kept[0].burst.kernels),
             runs=tuple(self._timed(runs, own)),
+            kinds=tuple(kind if apart else 0 for kind, one in enumerate(kept) for _ in one.runs),
             unsynchronised=tuple(by_host(runs, self.instrument, None)),
             channels=self.channels,
             clocks=fit,

@@ -54,12 +54,12 @@ class Surface:
     """What is known of one channel's power in a burst.
 
     Attributes:
-        noise_w: standard deviation of a reading around it.
+        noises_w: standard deviation of a reading around it, for each kind of runs.
         readings: that it rests on.
         unlikeliness: twice the negative logarithm of the evidence, to compare fits to the same readings.
     """
 
-    noise_w: float
+    noises_w: tuple[float, ...]
     readings: int
     unlikeliness: float
     _basis: Basis
@@ -92,6 +92,11 @@ class Surface:
         return float(self._mean[0])
 
     @property
+    def noise_w(self) -> float:
+        """Standard deviation of a reading around it, in runs from rest."""
+        return self.noises_w[0]
+
+    @property
     def shaped(self) -> bool:
         """Whether power is told inside executions."""
         return self._basis.shapes > 0
@@ -122,6 +127,7 @@ def fit_surface(
     kernels: int,
     own: int,
     group: int = 1,
+    kinds: Sequence[int] = (),
     shaped: bool = True,
     windows: bool = True,
 ) -> Surface:
@@ -133,6 +139,7 @@ def fit_surface(
         kernels: in the burst.
         own: the profiled one.
         group: executions in a unit of the profiled one.
+        kinds: of each run, a number; readings scatter in each kind of runs by its own amount. One kind by default.
         shaped: whether power varies inside executions; if not, only from unit to unit.
         windows: whether readings are taken as means over their windows; if not, as power at the moment they came.
     """
@@ -141,81 +148,100 @@ def fit_surface(
     basis = Basis.of(
         [max(number // each, 1) for number, each in zip(executions, groups, strict=True)], groups, shaped=shaped
     )
-    rows, power = [], []
-    for run in runs:
-        found = rows_of_readings(run, channel, basis, own, group, windows)
-        rows.append(found[0])
-        power.append(found[1])
-    design, seen = np.concatenate(rows), np.concatenate(power) / channel.gain
-    return _posterior(design, seen, basis, own, channel.noise_w)
+    found = [rows_of_readings(run, channel, basis, own, group, windows) for run in runs]
+    sums = []
+    for kind in sorted(set(kinds or [0])):
+        chosen = [one for one, its in zip(found, kinds or [0] * len(runs), strict=True) if its == kind]
+        design, seen = np.concatenate([one[0] for one in chosen]), np.concatenate([one[1] for one in chosen]) / channel.gain
+        sums.append(_Sums(design.T @ design, design.T @ seen, float(seen @ seen), len(seen)))
+    power = np.concatenate([one[1] for one in found])
+    return _posterior(sums, basis, own, channel.noise_w, max(float(np.ptp(power)), 1.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sums:
+    """Normal equations of the readings of one kind of runs."""
+
+    gram: FloatArray
+    right: FloatArray
+    square: float
+    readings: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Evidence:
     """How likely readings are, by how noisy they are and how much levels and shapes vary.
 
+    Places are logarithms: of the noise of each kind of runs, then of how much levels and shapes vary.
+
     Attributes:
         basis: of the unknowns.
-        gram, right, square: the readings' normal equations.
-        readings: how many.
+        sums: of each kind of runs.
         noise_w: that is said of the channel; ``None`` for nothing.
         range_w: of the readings, by which beliefs in levels and shapes are scaled.
     """
 
     basis: Basis
-    gram: FloatArray
-    right: FloatArray
-    square: float
-    readings: int
+    sums: Sequence[_Sums]
     noise_w: float | None
     range_w: float
 
-    def precision(self, log: FloatArray, settling: float) -> tuple[FloatArray, FloatArray]:
-        """Of the prior, and after the readings, at logarithms of noise, level and shape."""
-        noise, level, shape = np.exp(log).tolist()
-        prior = self.basis.precision(level, shape, settling)
-        return prior, self.gram / noise**2 + prior
+    @property
+    def start(self) -> FloatArray:
+        """Where to begin looking."""
+        noise = self.noise_w or 0.1 * self.range_w
+        return np.log([*[noise] * len(self.sums), _LEVEL_SHARE * self.range_w, _SHAPE_SHARE * self.range_w])
 
     def likeliest(self, start: FloatArray, settling: float) -> tuple[float, FloatArray]:
         """The least of :meth:`less` and where it is."""
 
-        def less(log: FloatArray) -> float:
-            return self.less(log, settling)
+        def less(place: FloatArray) -> float:
+            return self.less(place, settling)
 
-        found = minimize(less, start, method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 400})
+        found = minimize(less, start, method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 600})
         return float(found.fun), np.asarray(found.x, dtype=float)
 
-    def less(self, log: FloatArray, settling: float) -> float:
+    def normal(self, place: FloatArray, settling: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Precision of the prior, precision after the readings, and the right-hand side."""
+        prior = self.basis.precision(float(np.exp(place[-2])), float(np.exp(place[-1])), settling)
+        weights = np.exp(-2.0 * place[:-2])
+        after = prior + sum(weight * one.gram for weight, one in zip(weights, self.sums, strict=True))
+        right = np.sum([weight * one.right for weight, one in zip(weights, self.sums, strict=True)], axis=0)
+        return prior, after, np.asarray(right)
+
+    def less(self, place: FloatArray, settling: float) -> float:
         """Twice the negative logarithm of the evidence, but for a constant."""
-        if np.any(np.abs(log) > 15.0):
+        if np.any(np.abs(place) > 15.0):
             return _NEVER
-        prior, precision = self.precision(log, settling)
+        prior, after, right = self.normal(place, settling)
         try:
-            factor = cho_factor(precision, lower=True)
+            factor = cho_factor(after, lower=True)
         except np.linalg.LinAlgError:
             return _NEVER
-        noise = float(np.exp(log[0]))
-        fit = (self.square - float(self.right @ cho_solve(factor, self.right)) / noise**2) / noise**2
-        widths = 2.0 * float(np.sum(np.log(np.diag(factor[0])))) - float(np.linalg.slogdet(prior)[1])
-        # A weak belief that the channel is as noisy as is said of it keeps few readings from being taken as exact.
-        believed = 0.0 if self.noise_w is None else (float(log[0] - np.log(max(self.noise_w, 1e-3))) / _NOISE_DOUBT) ** 2
-        believed += (float(log[2] - np.log(_SHAPE_SHARE * self.range_w)) / _SHAPE_DOUBT) ** 2
-        believed += (float(log[1] - np.log(_LEVEL_SHARE * self.range_w)) / _LEVEL_DOUBT) ** 2
-        return self.readings * 2.0 * float(log[0]) + fit + widths + believed
+        found = 2.0 * float(np.sum(np.log(np.diag(factor[0])))) - float(np.linalg.slogdet(prior)[1])
+        found -= float(right @ cho_solve(factor, right))
+        for log, one in zip(place[:-2], self.sums, strict=True):
+            found += 2.0 * one.readings * float(log) + one.square * float(np.exp(-2.0 * log))
+            if self.noise_w is not None:
+                # A weak belief that the channel is as noisy as is said of it keeps few readings from being taken as exact.
+                found += (float(log - np.log(max(self.noise_w, 1e-3))) / _NOISE_DOUBT) ** 2
+        found += (float(place[-1] - np.log(_SHAPE_SHARE * self.range_w)) / _SHAPE_DOUBT) ** 2
+        found += (float(place[-2] - np.log(_LEVEL_SHARE * self.range_w)) / _LEVEL_DOUBT) ** 2
+        return found
 
 
-def _posterior(design: FloatArray, seen: FloatArray, basis: Basis, own: int, noise_w: float | None) -> Surface:
+def _posterior(sums: Sequence[_Sums], basis: Basis, own: int, noise_w: float | None, range_w: float) -> Surface:
     """The most likely hyperparameters, and what follows from them."""
-    spread = max(float(np.ptp(seen)), 1.0)
-    gram, right = design.T @ design, design.T @ seen
-    evidence = _Evidence(basis, gram, right, float(seen @ seen), len(seen), noise_w, spread)
-    start = np.log([noise_w or 0.1 * spread, _LEVEL_SHARE * spread, _SHAPE_SHARE * spread])
+    evidence = _Evidence(basis, sums, noise_w, range_w)
+    start = evidence.start
     best: tuple[float, FloatArray, float] | None = None
     for settling in _SETTLINGS:
         unlikeliness, start = evidence.likeliest(start, settling)
         if best is None or unlikeliness < best[0]:
             best = (unlikeliness, start, settling)
     assert best is not None
-    noise = float(np.exp(best[1][0]))
-    covariance: FloatArray = np.asarray(np.linalg.inv(evidence.precision(best[1], best[2])[1]), dtype=float)
-    return Surface(noise, len(seen), best[0], basis, covariance @ right / noise**2, covariance, own)
+    noise = tuple(np.exp(best[1][:-2]).tolist())
+    _, after, right = evidence.normal(best[1], best[2])
+    covariance: FloatArray = np.asarray(np.linalg.inv(after), dtype=float)
+    readings = sum(one.readings for one in sums)
+    return Surface(noise, readings, best[0], basis, covariance @ right, covariance, own)

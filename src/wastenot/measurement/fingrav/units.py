@@ -13,7 +13,7 @@ from wastenot.measurement.fingrav.collect import TimedRun
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Units:
-    """Units of the profiled kernel in each of several runs; arrays of shape (runs, units).
+    """Units of the profiled kernel in each of several runs; arrays of shape (runs, units), NaN where a run has fewer.
 
     Attributes:
         begin_s, end_s: from the first execution's begin to the last one's end.
@@ -45,14 +45,15 @@ def units_of(runs: Sequence[TimedRun], kernel: int, group: int, units: int) -> U
     """The first units of runs.
 
     Args:
-        runs: each of so many units at least.
+        runs: of which some may have fewer units.
         kernel: index of the profiled one among those of a run.
         group: executions in a unit.
         units: of each run.
     """
-    begins, ends = [], []
-    for run in runs:
-        ours = np.flatnonzero(run.kernel == kernel)[: units * group]
-        begins.append(run.begin_s[ours[::group]])
-        ends.append(run.end_s[ours[group - 1 :: group]])
-    return Units(np.array(begins), np.array(ends))
+    begins, ends = np.full((len(runs), units), np.nan), np.full((len(runs), units), np.nan)
+    for place, run in enumerate(runs):
+        ours = np.flatnonzero(run.kernel == kernel)
+        whole = ours[: min(len(ours) // group, units) * group]
+        begins[place, : len(whole) // group] = run.begin_s[whole[::group]]
+        ends[place, : len(whole) // group] = run.end_s[whole[group - 1 :: group]]
+    return Units(begins, ends)
