@@ -16,7 +16,8 @@ from wastenot.setting import AUTO, Setting
 from wastenot.workloads.build import build_workload
 
 TOY = (Path(__file__).parents[1] / "toy.toml").read_text()
-NAMES = ["h200", "rtx-3080-ti", "rtx-a4000", "v100"]
+CARDS = ["h200", "rtx-3080-ti", "rtx-a4000", "v100"]
+NAMES = sorted([*CARDS, "mi300x"])
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_every_preset_is_physically_sane(name):
         assert (times[-1] <= times[0] * 1.06).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CARDS)
 def test_a_large_gemm_runs_at_the_power_limit_and_streams_near_the_highest_clock(name):
     device, preset = open_device(f"sim:{name}"), find_preset(name)
     kernels = {kernel.name: kernel for kernel in build_workload("gpt3-xl").kernels}

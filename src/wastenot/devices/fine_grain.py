@@ -57,6 +57,8 @@ class Channel:
         period_s: between new readings.
         window_s: that a reading is the mean over.
         delay_s: from the window's end to the reading's stamp.
+        lag_s: time constant of the first-order lag that a reading is, in place of a mean; 0 for a mean.
+        delay_error_s: by which the delay may be off; 0 where it is known.
         gain: it reads this times the truth; 1 where that is not known.
         noise_w: standard deviation of a reading; ``None`` where it is not known.
         source: who says so, such as ``identified by wastenot sensor`` or ``published``.
@@ -69,6 +71,18 @@ class Channel:
     gain: float = 1.0
     noise_w: float | None = None
     source: str = ""
+    lag_s: float = 0.0
+    delay_error_s: float = 0.0
+
+    @property
+    def span_s(self) -> float:
+        """Time that a reading stands for, by and large."""
+        return 2.0 * self.lag_s or self.window_s
+
+    @property
+    def reach_s(self) -> float:
+        """How far back a reading tells of anything."""
+        return 8.0 * self.lag_s or self.window_s
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -118,7 +118,7 @@ class GpuRun:
                 if time.perf_counter() - began > longest_s:
                     return
         except RuntimeError as error:
-            raise _failed(error) from None
+            raise gpu_failed(error) from None
 
     def mark(self) -> None:
         """Begin a lap at the end of the last launch that has ended."""
@@ -156,7 +156,7 @@ class GpuRun:
                 if last > first
             )
         except RuntimeError as error:
-            raise _failed(error) from None
+            raise gpu_failed(error) from None
         finally:
             self._pending.clear()
             self._spare.clear()
@@ -175,7 +175,8 @@ class GpuRun:
         return event
 
 
-def _failed(error: RuntimeError) -> DeviceError:
+def gpu_failed(error: RuntimeError) -> DeviceError:
+    """What is said where the GPU fails under something that runs."""
     return DeviceError(f"the GPU failed while it ran: {str(error).splitlines()[0]}")
 
 

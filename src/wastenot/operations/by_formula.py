@@ -15,7 +15,17 @@ from typing import Any
 import torch
 
 from wastenot.errors import CannotRunError
-from wastenot.operations import attention, elementwise, embeddings, gemms, norms, optimizers, reductions, softmaxes
+from wastenot.operations import (
+    attention,
+    collectives,
+    elementwise,
+    embeddings,
+    gemms,
+    norms,
+    optimizers,
+    reductions,
+    softmaxes,
+)
 from wastenot.operations.ready import Buffers, Ready
 from wastenot.workloads.kernel import KernelSpec
 
@@ -50,6 +60,7 @@ _OPERATIONS: tuple[tuple[str, str, Operation], ...] = (
     ("embedding", "*_backward", embeddings.embedding_backward),
     ("embedding", "embedding", embeddings.embedding),
     ("optimizer", "adamw*", optimizers.adamw),
+    ("collective", "*", collectives.collective),
 )
 _DTYPES = {0: torch.bfloat16, 1: torch.float8_e4m3fn, 2: torch.bfloat16, 4: torch.float32}
 _RECOMPILES = 256  # one for each shape of a workload; PyTorch's own limit, 8, takes them for a mistake

@@ -52,6 +52,7 @@ class Buffers:
     def __init__(self, device: str, dtype: torch.dtype, seed: int) -> None:
         self.device = torch.device(device)
         self.dtype = dtype
+        self.seed = seed
         self._generator = torch.Generator(self.device).manual_seed(seed)
 
     @property

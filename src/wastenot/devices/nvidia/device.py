@@ -16,6 +16,8 @@ from wastenot.errors import BadInputError, DeviceError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from wastenot.devices.nvidia.instrument import Bursts, NvidiaInstrument
+
 
 class WallTime:
     """The machine's time."""
@@ -39,6 +41,7 @@ class NvidiaDevice:
         restore: ranges of locked clocks to go back to.
         time_source: that the GPU lives in.
         launcher: makes what runs tasks on the GPU of a UUID; by default PyTorch's, imported when it is first used.
+        bursts: makes what runs bursts on the GPU of a UUID, likewise.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class NvidiaDevice:
         restore: Restore | None = None,
         time_source: TimeSource | None = None,
         launcher: Callable[[str], Launcher] | None = None,
+        bursts: Callable[[str], Bursts] | None = None,
     ) -> None:
         self.nvml, self.handle = nvml, handle
         uuid = text_of(nvml.call("nvmlDeviceGetUUID", handle))
@@ -60,11 +64,27 @@ class NvidiaDevice:
         self.sensors = NvidiaSensors(nvml, handle)
         self.clocks = NvidiaClocks(nvml, handle, uuid, restore)
         self._launcher = launcher or _torch_launcher
+        self._bursts = bursts or _torch_bursts
 
     @cached_property
     def launcher(self) -> Launcher:
         """What runs tasks on it."""
         return self._launcher(self.identity.unique_id)
+
+    def instrument(self) -> NvidiaInstrument:
+        """What profiles power inside kernels.
+
+        Raises:
+            DeviceError: the GPU tells nothing of its power, PyTorch is missing, or does not see the GPU.
+        """
+        return self._instrument
+
+    @cached_property
+    def _instrument(self) -> NvidiaInstrument:
+        from wastenot.devices.nvidia.instrument import NvidiaInstrument
+
+        bursts = self._bursts(self.identity.unique_id)
+        return NvidiaInstrument(self.identity, self.nvml, self.handle, bursts, self.time.now_s, self.time.sleep)
 
 
 def open_nvidia(
@@ -128,3 +148,10 @@ def _torch_launcher(uuid: str) -> Launcher:
     from wastenot.devices.torch_launcher import TorchLauncher, torch_device
 
     return TorchLauncher(torch_device(uuid))
+
+
+def _torch_bursts(uuid: str) -> Bursts:
+    from wastenot.devices.torch_bursts import TorchBursts
+    from wastenot.devices.torch_launcher import torch_device
+
+    return TorchBursts(torch_device(uuid))

@@ -7,12 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from wastenot.devices.nvidia.nvml import Nvml, text_of
+from wastenot.devices.nvidia.published import ARCHITECTURES, power_sensor
 
-_ARCHITECTURES = {
-    2: "Kepler", 3: "Maxwell", 4: "Pascal", 5: "Volta", 6: "Turing", 7: "Ampere", 8: "Ada", 9: "Hopper", 10: "Blackwell",
-}  # fmt: skip
-# Window that the instantaneous power averages over, published by Yang et al. (GPU_Power_Benchmark, commit 4b5c944).
-_PUBLISHED_WINDOW_S = {"Volta": 0.01, "Pascal": 0.01, "Turing": 0.1, "Ampere": 0.1, "Ada": 0.1, "Hopper": 0.025}
 _NO_MEMORY_LOCK = ("Hopper",)
 
 
@@ -61,8 +57,8 @@ def examine(nvml: Nvml, name: str, handle: Any, torch_indices: Mapping[str, int]
         torch_indices: PyTorch's number of each GPU it sees, by UUID.
     """
     ask = nvml.try_call
-    uuid = text_of(nvml.call("nvmlDeviceGetUUID", handle))
-    architecture = _ARCHITECTURES.get(ask("nvmlDeviceGetArchitecture", handle) or -1)
+    uuid, model = text_of(nvml.call("nvmlDeviceGetUUID", handle)), text_of(nvml.call("nvmlDeviceGetName", handle))
+    architecture = ARCHITECTURES.get(ask("nvmlDeviceGetArchitecture", handle) or -1)
     mig, memory = ask("nvmlDeviceGetMigMode", handle), ask("nvmlDeviceGetMemoryInfo", handle)
     limit, limits = (
         ask("nvmlDeviceGetPowerManagementLimit", handle),
@@ -74,10 +70,11 @@ def examine(nvml: Nvml, name: str, handle: Any, torch_indices: Mapping[str, int]
         cores = ask("nvmlDeviceGetSupportedGraphicsClocks", handle, state)
         if cores:
             clocks[float(state)] = (float(min(cores)), float(max(cores)), len(cores))
+    sensor = power_sensor(architecture, model)
     settable = False if len(clocks) < 2 else (None if architecture in _NO_MEMORY_LOCK or architecture is None else True)
     return Examined(
         name=name,
-        model=text_of(nvml.call("nvmlDeviceGetName", handle)),
+        model=model,
         uuid=uuid,
         architecture=architecture,
         mig=None if mig is None else mig[0] == nvml.library.NVML_DEVICE_MIG_ENABLE,
@@ -87,6 +84,6 @@ def examine(nvml: Nvml, name: str, handle: Any, torch_indices: Mapping[str, int]
         power_limits_w=None if limits is None else (1e-3 * limits[0], 1e-3 * limits[1]),
         clocks=clocks,
         memory_clock_settable=settable,
-        published_window_s=_PUBLISHED_WINDOW_S.get(architecture or ""),
+        published_window_s=None if sensor is None else sensor.window_s,
         torch_index=torch_indices.get(uuid.removeprefix("GPU-")),
     )

@@ -122,7 +122,11 @@ class Nvml:
 
     def fields(self, handle: object, wanted: Sequence[int], scope: int = 0) -> tuple[float | None, ...]:
         """Values of several fields, asked for together; ``None`` for each that the GPU does not tell."""
-        found = self.try_call("nvmlDeviceGetFieldValues", handle, [(field, scope) for field in wanted])
+        return self.scoped_fields(handle, [(field, scope) for field in wanted])
+
+    def scoped_fields(self, handle: object, wanted: Sequence[tuple[int, int]]) -> tuple[float | None, ...]:
+        """Values of several (field, scope), asked for together; ``None`` for each that the GPU does not tell."""
+        found = self.try_call("nvmlDeviceGetFieldValues", handle, wanted)
         return (None,) * len(wanted) if found is None else tuple(map(_value_of, found))
 
 

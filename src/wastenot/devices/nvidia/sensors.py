@@ -24,6 +24,9 @@ class NvidiaSensors:
     Args:
         nvml: to ask.
         handle: of the GPU.
+
+    Attributes:
+        has_instant: whether the GPU tells its instantaneous power.
     """
 
     def __init__(self, nvml: Nvml, handle: Any) -> None:
@@ -32,7 +35,7 @@ class NvidiaSensors:
         self._instant = getattr(library, "NVML_FI_DEV_POWER_INSTANT", 186)
         self._average = getattr(library, "NVML_FI_DEV_POWER_AVERAGE", 185)
         self._held_down = [getattr(library, name) for name in _HELD_DOWN if hasattr(library, name)]
-        self._has_instant = nvml.field(handle, self._instant) is not None
+        self.has_instant = nvml.field(handle, self._instant) is not None
 
     def energy_j(self) -> float | None:
         """The energy counter: slow to change, slow to read."""
@@ -40,7 +43,7 @@ class NvidiaSensors:
 
     def power_w(self) -> float | None:
         """Instantaneous power where the GPU tells it, else the older reading, which may average over a second."""
-        if self._has_instant:
+        if self.has_instant:
             found = self._nvml.field(self._handle, self._instant)
             return None if found is None else 1e-3 * found
         return self._scaled("nvmlDeviceGetPowerUsage", 1e-3)
@@ -49,6 +52,13 @@ class NvidiaSensors:
         """Memory's power, averaged over a second (Hopper and later)."""
         found = self._nvml.field(self._handle, self._average, _MEMORY_SCOPE)
         return None if found is None else 1e-3 * found
+
+    def powers_w(self) -> tuple[float | None, ...]:
+        """Both of these, asked for together where the GPU can."""
+        if not self.has_instant:
+            return self.power_w(), self.memory_power_w()
+        found = self._nvml.scoped_fields(self._handle, ((self._instant, 0), (self._average, _MEMORY_SCOPE)))
+        return tuple(None if value is None else 1e-3 * value for value in found)
 
     def clocks(self) -> InEffect:
         """Clocks of multiprocessors and memory."""

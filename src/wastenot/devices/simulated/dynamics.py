@@ -31,6 +31,7 @@ SEGMENTS = 32
 """Stretches of constant demand that an execution is made of."""
 
 _TAIL_SEGMENTS = 64
+_LAG_REACH = 12.0  # time constants that a sensor's lag looks back
 _LONGEST_EXPONENT = 200.0  # over which a lag's solution is summed at once
 _TAIL_LAGS = 8.0  # slow lags after which power is taken to be idle
 
@@ -69,6 +70,9 @@ class Shape(Part):
         if not (sum(self.core) > 0 and sum(self.memory) > 0):
             raise ValueError("a shape must not be 0 everywhere")
         return self
+
+
+DEFAULT_SHAPE = Shape(core=(0.75, 1.0, 1.1, 1.1, 1.05, 0.95, 0.7), memory=(1.2, 1.05, 1.0, 1.0, 1.0, 0.95, 0.9))
 
 
 class Component(Part):
@@ -157,9 +161,6 @@ class Dynamics(Part):
         return self.model_copy(update={"jitter": 0.0, "run_jitter": 0.0, "outlier_chance": 0.0})
 
 
-DEFAULT_SHAPE = Shape(core=(0.75, 1.0, 1.1, 1.1, 1.05, 0.95, 0.7), memory=(1.2, 1.05, 1.0, 1.0, 1.0, 0.95, 0.9))
-
-
 @dataclass(frozen=True, slots=True)
 class Parts:
     """A power by what draws it, in watts.
@@ -214,6 +215,17 @@ class Trace:
         """Mean power by part over windows; outside the trace the GPU idles. Shapes (windows,), result (windows, 3)."""
         span = np.asarray(end_s - begin_s, dtype=float)[:, None]
         return np.asarray((self._energy_at(end_s, idle_w) - self._energy_at(begin_s, idle_w)) / span)
+
+    def lagged_w(self, end_s: FloatArray, lag_s: float, idle_w: FloatArray) -> FloatArray:
+        """A first-order lag of power by part, at some moments; outside the trace the GPU idles. Result (moments, 3)."""
+        above_w = np.diff(self.energy_j, axis=0) / np.diff(self.moment_s)[:, None] - idle_w
+        found = np.empty((len(end_s), 3))
+        for place, end in enumerate(np.asarray(end_s, dtype=float).tolist()):
+            first, last = np.searchsorted(self.moment_s, [end - _LAG_REACH * lag_s, end])
+            bounds = np.minimum(self.moment_s[max(first - 1, 0) : last + 1], end)
+            weights = np.diff(np.exp((bounds - end) / lag_s))
+            found[place] = idle_w + weights @ above_w[max(first - 1, 0) : max(first - 1, 0) + len(weights)]
+        return found
 
     def _energy_at(self, moment_s: FloatArray, idle_w: FloatArray) -> FloatArray:
         inside = np.stack([np.interp(moment_s, self.moment_s, self.energy_j[:, part]) for part in range(3)], axis=1)

@@ -211,7 +211,7 @@ class Engine:
 
     def _forget(self) -> None:
         """Drop what no sensor looks back at."""
-        if len(self._moments_s) > 4096:
+        if len(self._moments_s) > 4096 and self._moments_s[2048] < self.now_s - _REMEMBERED_S:
             keep = bisect_right(self._moments_s, self.now_s - _REMEMBERED_S) - 1
             if keep > 0:
                 del self._moments_s[:keep], self._energies_j[:keep]

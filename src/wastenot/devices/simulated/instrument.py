@@ -87,7 +87,7 @@ class SimulatedInstrument:
         """As the preset has them."""
         return tuple(
             Channel(log.name, log.model.period_s, log.model.window_s, log.model.delay_s, log.model.gain, log.model.noise_w,
-                    "preset") for log in self._logs
+                    "preset", log.model.lag_s) for log in self._logs
         )  # fmt: skip
 
     @property
@@ -164,7 +164,9 @@ class SimulatedInstrument:
         began_s = self._engine.now_s
         self._engine.play(told.moment_s, told.energy_j.sum(axis=1))
         lasting = max(
-            log.model.period_s + log.model.window_s + log.model.delay_s for log in self._logs if log.name != MEMORY
+            log.model.period_s + max(log.model.window_s, 4.0 * log.model.lag_s) + log.model.delay_s
+            for log in self._logs
+            if log.name != MEMORY
         )
         self._engine.advance(max(float(told.end_s[-1]) + lasting - float(told.moment_s[-1]), 0.0))
         until_s = self._engine.now_s
@@ -178,9 +180,14 @@ class SimulatedInstrument:
         model = log.model
         first = math.ceil((from_s - log.phase_s) / model.period_s)
         last = math.floor((until_s - log.phase_s) / model.period_s)
-        stamp_s = log.phase_s + np.arange(first, last + 1) * model.period_s
-        end_s = stamp_s - model.delay_s - began_s
-        mean = told.mean_w(end_s - model.window_s, end_s, self._idle().as_array()) @ log.weights
+        stamp_s: FloatArray = np.asarray(log.phase_s + np.arange(first, last + 1) * model.period_s, dtype=float)
+        end_s: FloatArray = stamp_s - model.delay_s - began_s
+        idle_w = self._idle().as_array()
+        if model.lag_s:
+            parts_w = told.lagged_w(end_s, model.lag_s, idle_w)
+        else:
+            parts_w = told.mean_w(end_s - model.window_s, end_s, idle_w)
+        mean = parts_w @ log.weights
         power = model.gain * mean + model.noise_w * self._rng.standard_normal(len(mean))
         if self.readings_by == "gpu":
             return Readings(self._dynamics.gpu_clock.at(stamp_s), power)

@@ -108,10 +108,12 @@ class GaugeModel(Part):
         read_s: what a read costs.
         gain: it reads this times the truth.
         noise_w: standard deviation of a reading.
+        lag_s: time constant of the first-order lag that a reading is, in place of a mean over a window; 0 for a mean.
     """
 
     period_s: Positive
     window_s: Positive
+    lag_s: NotNegative = 0.0
     delay_s: NotNegative = 0.0
     read_s: NotNegative = 0.0
     gain: Positive = 1.0

@@ -19,6 +19,9 @@ from wastenot.measurement.fingrav.units import Units, units_of
 LEVEL_WINDOW_S = 0.3
 """A channel that averages over more tells of levels in steady state only; it is never drawn in time."""
 
+LEAST_GOLDEN = 10
+"""Golden runs without which a profile is not complete."""
+
 RESOLVED = 0.06
 """Share of the range from idle to peak, that a shape's error may be for it to be shown."""
 
@@ -30,6 +33,13 @@ def assembled(material: Material) -> Profile:
     """The profile of some runs."""
     units = units_of(material.runs, material.own, material.group, material.units)
     golden = golden_runs(units, [unit for _, unit in material.states], material)
+    notes = list(material.notes)
+    complete = material.complete and len(golden) >= LEAST_GOLDEN
+    if len(golden) < LEAST_GOLDEN:
+        notes.append(f"only {len(golden)} of {len(material.runs)} runs are golden, {LEAST_GOLDEN} are needed at least")
+    if not len(golden):
+        golden = np.arange(len(material.runs))
+        notes.append("no run's executions all fall into the bin: what is shown is of all runs")
     golden_runs_timed = [material.runs[place] for place in golden]
     logged, interest = _logged(material, units, golden)
     surfaces = {
@@ -37,9 +47,8 @@ def assembled(material: Material) -> Profile:
             golden_runs_timed, channel, kernels=material.kernels, own=material.own, group=material.group
         )
         for channel in material.channels
-        if channel.window_s < LEVEL_WINDOW_S
+        if channel.span_s < LEVEL_WINDOW_S
     }
-    notes = list(material.notes)
     states = []
     for name, unit in material.states:
         channels = {}
@@ -54,7 +63,7 @@ def assembled(material: Material) -> Profile:
         states.append(State(name, unit + 1, float(np.median(units.time_s[golden, unit])), channels))
         if not channels[TOTAL].resolved:
             notes.append(
-                f"{name}: the sensor does not resolve the kernel in the time allowed: its mean and a band are given, no shape"
+                f"{name}: the sensor does not resolve the kernel in the time allowed: a mean and a band are given, no shape"
             )
     found = tuple(_channel_found(channel, surfaces.get(channel.name), material.units) for channel in material.channels)
     fit = material.clocks
@@ -79,7 +88,7 @@ def assembled(material: Material) -> Profile:
         logged=logged,
         clocks=Clocks(1e6 * fit.drift, fit.delay_s, fit.error_s),
         counter=None,
-        complete=material.complete,
+        complete=complete,
         notes=tuple(notes),
     )
 
@@ -126,11 +135,11 @@ def _level(runs: Sequence[TimedRun], channel: Channel, material: Material, unit:
         settled_s = run.begin_s[ours[min((unit + 1) * material.group, len(ours) - 1)]]
         readings = run.readings[channel.name]
         end_s = readings.moment_s - channel.delay_s
-        power.append(readings.power_w[(end_s - channel.window_s >= settled_s) & (end_s <= run.end_s[-1])])
+        power.append(readings.power_w[(end_s - channel.reach_s >= settled_s) & (end_s <= run.end_s[-1])])
     seen = np.concatenate(power) / channel.gain
     if not len(seen):
         return None
-    error = float(seen.std() / np.sqrt(max(len(seen) * channel.period_s / channel.window_s, 1.0)))
+    error = float(seen.std() / np.sqrt(max(len(seen) * channel.period_s / channel.span_s, 1.0)))
     none = np.empty(0)
     return Inside(float(seen.mean()), error, none, none, none, (), len(seen), False)
 
@@ -148,7 +157,7 @@ def _logged(material: Material, units: Units, golden: IndexArray) -> tuple[Logge
     for place, (run, apart) in enumerate(zip(material.runs, material.unsynchronised, strict=True)):
         for index, channel in enumerate(material.channels):
             readings = run.readings[channel.name]
-            middle = readings.moment_s - channel.delay_s - 0.5 * channel.window_s
+            middle = readings.moment_s - channel.delay_s - 0.5 * channel.span_s
             number = np.searchsorted(units.begin_s[place], middle, side="right") - 1
             clipped = np.clip(number, 0, None)
             share = (middle - units.begin_s[place][clipped]) / units.time_s[place][clipped]

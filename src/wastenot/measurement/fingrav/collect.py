@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wastenot.devices.fine_grain import Bench, Burst, Clock, Instrument, Readings, Run
+from wastenot.devices.fine_grain import Burst, Clock, Instrument, Readings, Run
 from wastenot.frontier.points import FloatArray, IndexArray
 from wastenot.measurement.fingrav.clocks import ClockFit
 from wastenot.measurement.fingrav.stamps import on_grid
-
-Progress = Callable[[str, int, int], None]
-"""Told what is done, how many runs of it are, and how many there will be."""
 
 
 @dataclass(slots=True)
@@ -45,21 +42,6 @@ class TimedRun:
     end_s: FloatArray
     zero_s: float
     readings: Mapping[str, Readings]
-
-
-def collect(bench: Bench, into: Collected, runs: int, rest_s: Callable[[], float], progress: Callable[[], None]) -> None:
-    """Run a burst so often more.
-
-    Args:
-        bench: the burst, ready.
-        into: where the runs are kept; each as soon as it is there.
-        runs: how many.
-        rest_s: time to rest before each.
-        progress: called after each.
-    """
-    for _ in range(runs):
-        into.runs.append(bench.run(rest_s()))
-        progress()
 
 
 def by_host(runs: Sequence[Run], instrument: Instrument, fit: ClockFit | None) -> list[TimedRun]:

@@ -1,0 +1,74 @@
+"""Power profiles on simulated GPUs against their exact truth, over seeds: errors inside SSE and SSP, where these are found,
+and what the profile says against the energy counter. The naive profile is shown beside: no clocks told together, no bins,
+readings taken as power of the moment, a line of degree four through them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.verdict import Verdict
+from tests.measurement.fingrav.truth import Truth, gpu, kernel
+from wastenot.measurement.fingrav.profile import Options, profile_kernel
+from wastenot.measurement.fingrav.result import Inside, Profile
+
+SEEDS = range(20, 25)
+LOGGED = ("gemm:2048", "gemv:8192", "gemm:4096", "gemm:8192", "gemm:12288", "all-gather:512MB", "all-reduce:512MB")
+AVERAGED = ("gemm:7000", "gemm:8192", "gemm:12288")
+
+
+def main(verdict: Verdict) -> None:
+    for preset, names, asked in (("mi300x", LOGGED, 0.03), ("h200", AVERAGED, 0.06)):
+        worst, naive, late, early, counter, inside = [], [], [], [], [], []
+        for name in names:
+            errors, plain = [], []
+            for seed in SEEDS:
+                device, spec = gpu(preset, seed), kernel(name)
+                truth = Truth.of(device, spec)  # at the temperature that it begins with
+                profile = profile_kernel(device, spec, options=Options(seed=seed))
+                for state in ("SSE", "SSP"):
+                    errors.append(truth.error(profile, state))
+                    plain.append(truth.error_of(_naive(profile, state), profile.state(state).unit - 1, profile.group))
+                early.append(abs(profile.state("SSE").unit - truth.sse))
+                off = abs(profile.state("SSP").unit - truth.ssp)
+                late.append(off <= (1 if truth.ssp <= 8 else 0.25 * truth.ssp))
+                assert profile.counter is not None
+                counter.append(abs(profile.counter.difference))
+                inside.append(_held(truth, profile))
+            worst += errors
+            naive += plain
+            print(f"    {preset} {name}: error {np.mean(errors):.2%}, at most {max(errors):.2%}; naive {np.mean(plain):.1%}")
+        verdict.at_most(f"{preset}: RMS error over the range from idle to peak, the largest", max(worst), asked)
+        verdict.at_least(f"{preset}: the naive profile's error, mean, over ours", np.mean(naive) / np.mean(worst), 2.0)
+        verdict.at_most(f"{preset}: SSE off by, executions, the most", max(early), 1)
+        verdict.at_least(f"{preset}: SSP within one up to 8, within 25 % beyond, share", float(np.mean(late)), 1.0)
+        verdict.at_most(f"{preset}: profile against energy counter, the largest", max(counter), 0.02)
+        print(f"    {preset}: 95 % bands hold the true power at {np.mean(inside):.0%} of moments")
+
+
+def _naive(profile: Profile, state: str) -> Inside:
+    """A line of degree four through whatever would be taken to lie in the state's unit."""
+    found, logged = profile.state(state), profile.logged
+    begin = profile.unit_begin_s[found.unit - 1]
+    share = (logged.unsynchronised_s - begin) / found.time_s
+    chosen = (logged.channel == 0) & (share >= 0.0) & (share < 1.0)
+    total = found.channels["total"]
+    if len(np.unique(np.round(share[chosen], 2))) < 10:
+        nothing = np.full_like(total.power_w, logged.power_w[logged.channel == 0].mean())
+        return replace(total, power_w=nothing)
+    seen = logged.power_w[chosen]
+    line = np.polynomial.Polynomial.fit(share[chosen], seen, 4)
+    return replace(total, power_w=np.clip(line(total.share), seen.min(), seen.max()))
+
+
+def _held(truth: Truth, profile: Profile) -> float:
+    """Share of the moments inside SSP at which the stated 95 % band holds the truth."""
+    found = profile.state("SSP").channels["total"]
+    off = []
+    for place in range(len(found.share)):
+        one = replace(found, share=found.share[place : place + 1], power_w=found.power_w[place : place + 1])
+        unit = profile.state("SSP").unit - 1
+        off.append(truth.error_of(one, unit, profile.group) * truth.range_w <= 1.96 * found.error_w[place])
+    return float(np.mean(off))

@@ -1,0 +1,187 @@
+"""What an NVIDIA GPU profiles power inside kernels with: executions stamped by its events, power polled from NVML."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from copy import copy
+from typing import Any, Protocol
+
+import numpy as np
+
+from wastenot.devices.fine_grain import TOTAL, Burst, Channel, Clock, RoundTrip, Run
+from wastenot.devices.nvidia.nvml import Nvml
+from wastenot.devices.nvidia.power_poller import PowerPoller
+from wastenot.devices.nvidia.published import ARCHITECTURES, MEMORY, PublishedSensor, power_sensor
+from wastenot.devices.nvidia.sensors import NvidiaSensors
+from wastenot.devices.protocol import Identity
+from wastenot.errors import DeviceError
+from wastenot.frontier.points import FloatArray
+
+MEMORY_CHANNEL = "memory"
+
+_ROUND_TRIPS = 5  # before a run, and after it
+_TRIES = 3  # of a run
+_LATE_S = 0.01  # that a reading may come later than its sensor's period has it
+_UNKNOWN = PublishedSensor(0.1, 0.025, 0.01, "assumed, as on Hopper")  # of architectures that nothing was published of
+
+
+class ReadyBurst(Protocol):
+    """A burst made ready on a GPU."""
+
+    def run(self) -> bool:
+        """Run it and wait for its end; says whether executions were back to back, if not it is worth another try."""
+        ...
+
+    def stamps(self) -> tuple[FloatArray, FloatArray]:
+        """Begin and end of each execution of the last run."""
+        ...
+
+
+class Bursts(Protocol):
+    """What runs bursts: :class:`wastenot.devices.torch_bursts.TorchBursts`."""
+
+    @property
+    def resolution_s(self) -> float:
+        """Of the stamps."""
+        ...
+
+    def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
+        """Read the GPU's clock so often."""
+        ...
+
+    def prepare(self, burst: Burst, calls: Mapping[str, Callable[[], object]]) -> AbstractContextManager[ReadyBurst]:
+        """Make a burst ready."""
+        ...
+
+
+class NvidiaInstrument:
+    """Runs bursts on an NVIDIA GPU, and logs its power as its sensors tell it. Nothing of the GPU is changed.
+
+    Args:
+        identity: of the device.
+        nvml: to ask.
+        handle: of the GPU.
+        bursts: what runs bursts on it.
+        now_s: clock of the host.
+        sleep: lets time pass.
+
+    Raises:
+        DeviceError: the GPU tells nothing of its power.
+    """
+
+    executions_by: Clock = "gpu"
+    readings_by: Clock = "host"
+
+    def __init__(
+        self,
+        identity: Identity,
+        nvml: Nvml,
+        handle: Any,
+        bursts: Bursts,
+        now_s: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.identity = identity
+        self._bursts, self._now_s, self._sleep = bursts, now_s, sleep
+        self._calls: Mapping[str, Callable[[], object]] = {}
+        sensors = NvidiaSensors(nvml, handle)
+        if sensors.power_w() is None:
+            raise DeviceError(f"{identity.name}: it tells nothing of its power; power inside kernels cannot be seen on it")
+        architecture = ARCHITECTURES.get(nvml.try_call("nvmlDeviceGetArchitecture", handle) or -1)
+        published = power_sensor(architecture, identity.model, instant=sensors.has_instant) or _UNKNOWN
+        names = [(TOTAL, published)]
+        if sensors.memory_power_w() is not None:
+            names.append((MEMORY_CHANNEL, MEMORY))
+        self.channels = tuple(
+            Channel(
+                name,
+                each.period_s,
+                each.window_s,
+                each.delay_s,
+                source=each.source,
+                lag_s=each.lag_s,
+                delay_error_s=each.delay_error_s,
+            )
+            for name, each in names
+        )
+        self._poller = PowerPoller(sensors.powers_w if len(names) > 1 else lambda: (sensors.power_w(),), now_s)
+
+    @property
+    def resolution_s(self) -> float:
+        """Of the clock that executions are stamped by."""
+        return self._bursts.resolution_s
+
+    def now_s(self) -> float:
+        """The host's clock."""
+        return self._now_s()
+
+    def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
+        """Read the GPU's clock so often.
+
+        Raises:
+            DeviceError: the GPU failed.
+        """
+        return self._bursts.round_trips(times)
+
+    def with_callables(self, calls: Mapping[str, Callable[[], object]]) -> NvidiaInstrument:
+        """The same instrument, which runs functions in place of the kernels of their names.
+
+        Args:
+            calls: functions without arguments that queue work on PyTorch's current stream and do not wait for it. Their
+                data must be ready, and they are run again and again on the same.
+        """
+        other = copy(self)
+        other._calls = {**self._calls, **calls}
+        return other
+
+    @contextmanager
+    def prepare(self, burst: Burst) -> Iterator[NvidiaBench]:
+        """Make a burst ready, until the context is left.
+
+        Raises:
+            CannotRunError: the device does not have what a kernel needs.
+            DeviceError: the device failed.
+        """
+        with self._bursts.prepare(burst, self._calls) as ready:
+            yield NvidiaBench(self, burst, ready)
+
+    def run(self, burst: Burst, ready: ReadyBurst, rest_s: float) -> Run:
+        """Run a burst once; see :class:`NvidiaBench`."""
+        total = self.channels[0]
+        for _ in range(_TRIES):
+            before = self.round_trips(_ROUND_TRIPS)
+            with self._poller.following():
+                self._sleep(rest_s)
+                in_time = ready.run()
+                if in_time:
+                    self._sleep(total.period_s + max(total.window_s, 2.0 * total.span_s) + total.delay_s + _LATE_S)
+            if not in_time:
+                continue
+            logs = self._poller.readings()
+            readings = {channel.name: log for channel, log in zip(self.channels, logs, strict=True)}
+            after = self.round_trips(_ROUND_TRIPS)
+            return Run(np.array(burst.order, dtype=np.intp), *ready.stamps(), readings, before + after)
+        raise DeviceError(
+            f"{self.identity.name}: the host was too slow to queue executions ahead of the GPU, {_TRIES} times in a row; "
+            "is it busy with something else?"
+        )
+
+
+class NvidiaBench:
+    """A burst on an NVIDIA GPU."""
+
+    def __init__(self, instrument: NvidiaInstrument, burst: Burst, ready: ReadyBurst) -> None:
+        self._instrument, self._burst, self._ready = instrument, burst, ready
+
+    def run(self, rest_s: float) -> Run:
+        """Rest, run the burst once, and wait until readings that cover its end have come.
+
+        Args:
+            rest_s: with nothing to do before the first execution.
+
+        Raises:
+            DeviceError: the device failed, or the host is too busy.
+        """
+        return self._instrument.run(self._burst, self._ready, rest_s)

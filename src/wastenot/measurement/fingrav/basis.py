@@ -1,0 +1,119 @@
+"""What a burst's power is a sum of: columns of unknowns, their values at any place of it, and what is believed of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.frontier.points import FloatArray
+
+CELLS = 24
+"""Stretches that a unit is cut into."""
+
+LEAST_CELLS = 4
+"""Stretches that an execution is cut into at least."""
+
+TAIL_S = np.array([0.0, 1e-5, 3e-5, 6e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.5e-3, 3e-3, 6e-3, 1.2e-2, 3e-2])
+"""Moments after the last execution between which its fall is told, in straight lines; from the last of them on it idles."""
+
+TAIL_CELLS = 5
+"""Stretches between two of these moments."""
+
+_SHAPES = 10
+_SMOOTHNESS = 3.0  # exponent with which the prior variance of shape_j falls
+# Of the level: fine where power rises from idle and the shape is not yet what it will be, then ever coarser.
+_FIRST_KNOTS = (*np.arange(0.0, 1.0, 0.1), *np.arange(1.0, 4.0, 0.25), *np.arange(4.0, 8.5, 0.5))
+_GROWTH = 1.08
+_BROAD_W = 1e3  # standard deviation of what nothing is known of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Basis:
+    """Columns of what is unknown: idle, the tail, then of each kernel its levels and shapes.
+
+    Attributes:
+        knots: of each kernel's level, in units; shape (knots,).
+        group: executions in a unit of each kernel.
+        first: column of each kernel's first level.
+        columns: altogether.
+    """
+
+    knots: tuple[FloatArray, ...]
+    group: tuple[int, ...]
+    first: tuple[int, ...]
+    columns: int
+
+    @classmethod
+    def of(cls, units: Sequence[int], group: Sequence[int]) -> Basis:
+        """For kernels with so many units each in a run, of so many executions each."""
+        knots, first = [], []
+        column = len(TAIL_S)
+        for number in units:
+            places = [place for place in _FIRST_KNOTS if place <= number]
+            while places[-1] < number:
+                places.append(min(places[-1] * _GROWTH, float(number)))
+            knots.append(np.array(places))
+            first.append(column)
+            column += len(places) + _SHAPES
+        return cls(tuple(knots), tuple(group), tuple(first), column)
+
+    def rows(self, kernel: int, unit: FloatArray) -> FloatArray:
+        """Power inside units: values of all columns; ``unit`` is the unit's number and the share of it that is done."""
+        knots, first = self.knots[kernel], self.first[kernel]
+        rows = np.zeros((len(unit), self.columns))
+        rows[:, 0] = 1.0
+        at = np.clip(unit, knots[0], knots[-1])
+        left = np.clip(np.searchsorted(knots, at, side="right") - 1, 0, len(knots) - 2)
+        share = (at - knots[left]) / (knots[left + 1] - knots[left])
+        here = np.arange(len(unit))
+        rows[here, first + left] = 1.0 - share
+        rows[here, first + left + 1] += share
+        order = np.arange(1, _SHAPES + 1)
+        execution = unit * self.group[kernel]
+        inside = np.pi * np.outer(execution - np.floor(execution), order)
+        rows[:, first + len(knots) : first + len(knots) + _SHAPES] = np.cos(inside)
+        return rows
+
+    def precision(self, level_w: float, shape_w: float, settling: float) -> FloatArray:
+        """Of the prior.
+
+        Args:
+            level_w: by which the level changes from the first unit to the next ones.
+            shape_w: by which power varies inside executions.
+            settling: exponent with which changes of the level fall off over units: 1 by the logarithm, more for faster.
+        """
+        found = np.zeros((self.columns, self.columns))
+        found[0, 0] = _BROAD_W**-2
+        tail = np.arange(1, len(TAIL_S))
+        found[tail, tail] = _BROAD_W**-2
+        for knots, first in zip(self.knots, self.first, strict=True):
+            steps = np.diff(np.eye(len(knots)), axis=0)
+            weights = 1.0 / (level_w**2 * np.diff(_settled(knots, settling)))
+            block = slice(first, first + len(knots))
+            found[block, block] += steps.T @ (weights[:, None] * steps)
+            found[first, first] += _BROAD_W**-2
+            shapes = np.arange(first + len(knots), first + len(knots) + _SHAPES)
+            found[shapes, shapes] = np.arange(1, _SHAPES + 1) ** _SMOOTHNESS / shape_w**2
+        return found
+
+
+def _settled(knots: FloatArray, settling: float) -> FloatArray:
+    """The integral of (1 + x)^-settling up to each knot."""
+    if settling == 1.0:
+        return np.asarray(np.log1p(knots))
+    return np.asarray(-np.expm1((1.0 - settling) * np.log1p(knots)) / (settling - 1.0))
+
+
+def tail_rows(columns: int) -> FloatArray:
+    """The columns' values in each stretch after the last execution: straight lines between moments."""
+    number = len(TAIL_S) - 1
+    place = (np.arange(number * TAIL_CELLS) + 0.5) / TAIL_CELLS
+    left, share = place.astype(np.intp), place - np.floor(place)
+    values = np.zeros((len(place), columns))
+    values[:, 0] = 1.0
+    values[np.arange(len(place)), 1 + left] = 1.0 - share
+    further = left + 1 < number  # the last moment is idle
+    values[np.flatnonzero(further), 2 + left[further]] = share[further]
+    return values

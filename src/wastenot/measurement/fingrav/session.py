@@ -1,0 +1,309 @@
+"""Runs of a profile: how many, how long, and which of their executions it is about. FinGraV's steps 1 to 7."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from wastenot.devices.fine_grain import Bench, Burst, Channel, Instrument
+from wastenot.errors import DeviceError
+from wastenot.measurement.fingrav.assemble import LEAST_GOLDEN, RESOLVED, shape_error
+from wastenot.measurement.fingrav.clocks import ClockFit, fit_clocks
+from wastenot.measurement.fingrav.collect import Collected, TimedRun, by_host
+from wastenot.measurement.fingrav.golden import fullest_bin
+from wastenot.measurement.fingrav.guidance import Guidance, executions_in_unit, guidance_for
+from wastenot.measurement.fingrav.material import Material
+from wastenot.measurement.fingrav.options import Options
+from wastenot.measurement.fingrav.phase import Rests
+from wastenot.measurement.fingrav.response import fit_response
+from wastenot.measurement.fingrav.settle import (
+    FIRST_UNITS,
+    OF_MEANS,
+    OF_SAMPLES,
+    movement,
+    steady_execution,
+    steady_power,
+)
+from wastenot.measurement.fingrav.surface import Surface, fit_surface
+from wastenot.measurement.fingrav.units import units_of
+from wastenot.measurement.progress import Progress
+from wastenot.workloads.kernel import KernelSpec
+
+_TIMED = 8  # executions that the first look is at
+_LOOKS = 4
+_PROBES = 50  # runs after which power is looked at while SSP is sought
+_MOST_PROBES = 6  # times as many, before a movement counts as known
+_SETTLING_UNITS = 6  # beyond SSE that are run at least, so that there is a plateau
+_MORE_RUNS = 3.0  # times the guidance's runs, at most
+_TRAINS, _SHORTS = 20, 60  # long and short runs after which the shape is looked at
+_WORSE = 1.2  # times as badly known as SSP, from which SSE is worth more short runs
+_SENSOR_UNITS = 25  # units in a window that a sensor can just about tell apart
+_SEEKING = 0.5  # of the time allowed, after which the search for SSP ends
+_SHORT_RUNS = 0.3  # of it, for runs from rest where a sensor averages
+_TRAIN_S = 0.6  # of the first long runs
+_KNOWN = 0.5  # of what makes a shape worth showing, at which no more is measured
+
+
+class Session:
+    """One profile in the making."""
+
+    def __init__(
+        self,
+        instrument: Instrument,
+        kernel: KernelSpec,
+        before: tuple[tuple[KernelSpec, int], ...],
+        alternate: bool,
+        options: Options,
+        channels: tuple[Channel, ...],
+        progress: Progress,
+    ) -> None:
+        self.instrument, self.kernel, self.before, self.options = instrument, kernel, before, options
+        self.alternate = alternate
+        self.channels, self.total = channels, channels[0]
+        self.progress = progress
+        self.rng = np.random.default_rng([options.seed, 41])
+        self.rests = self._rests()
+        self.began_s = instrument.now_s()
+        self.notes: list[str] = []
+        self.complete = True
+        self.group = 1
+        self.collected: list[Collected] = []
+        self.planned = self.done = 0
+
+    # ---- the steps -------------------------------------------------------------------------------------------
+
+    def profile(self) -> Material:
+        """All of them but the last."""
+        execution_s = self._time_it()
+        self.group = 1 if self.alternate else self._group(execution_s)
+        unit_s = execution_s * self.group
+        guidance = guidance_for(unit_s, self.options.runs, self.options.margin)
+        context = bool(self.before) and not self.alternate
+        units, sse, ssp = (1, 0, 0) if context else (self.options.units or 0, 0, (self.options.units or 1) - 1)
+        try:
+            if self.averaging(unit_s) and not context:
+                kept, units, sse, ssp = self._averaged(unit_s, guidance)
+            else:
+                if not units:
+                    units, sse, ssp = self._seek(unit_s, guidance)
+                kept = self._runs(ssp + 1, guidance, unit_s, context)
+        except (DeviceError, KeyboardInterrupt) as error:
+            kept = [one for one in self.collected[1:] if one.runs]
+            if sum(len(one.runs) for one in kept) < LEAST_GOLDEN:
+                raise
+            self._fall_short(f"stopped early: {error}" if str(error) else "stopped early: interrupted")
+            ssp = min(ssp or units, *(len(one.burst.order) // self.group - 1 for one in kept))
+        if context or self.alternate:
+            states: tuple[tuple[str, int], ...] = (("in context", ssp),)
+        else:
+            sse = sse or min(self._sse(kept, ssp + 1, guidance), ssp)
+            states = (("SSE", sse), ("SSP", ssp))
+        return self._material(guidance, kept, ssp + 1, states)
+
+    def _sse(self, kept: Sequence[Collected], units: int, guidance: Guidance) -> int:
+        runs = by_host([run for one in kept for run in one.runs], self.instrument, self._clocks())
+        return steady_execution(units_of(runs, self._own(kept[0]), self.group, units).time_s, guidance.margin)
+
+    def _time_it(self) -> float:
+        """Step 1: the time of an execution, from the last of a few."""
+        timed = Collected(self._burst(_TIMED))
+        self._collect(timed, _LOOKS)
+        self.collected.append(timed)
+        self._clocks()
+        ours = len(timed.burst.kernels) - 1
+        return float(np.median([(run.end_s - run.begin_s)[run.kernel == ours][-1] for run in timed.runs]))
+
+    def _group(self, execution_s: float) -> int:
+        """Executions in a unit: enough for the clock, and for a sensor that averages to tell units apart."""
+        group = executions_in_unit(execution_s, self.instrument.resolution_s)
+        sensor = (
+            math.ceil(self.total.span_s / _SENSOR_UNITS / execution_s * (1 - 1e-9)) if self.averaging(execution_s) else 1
+        )
+        if sensor > group:
+            self.notes.append(
+                f"{sensor} executions in a row are one unit: readings stand for about {1e3 * self.total.span_s:g} ms"
+            )
+        return max(group, sensor)
+
+    def averaging(self, unit_s: float) -> bool:
+        """Whether readings stand for more than a part of a unit."""
+        return self.total.span_s > unit_s
+
+    def _seek(self, unit_s: float, guidance: Guidance) -> tuple[int, int, int]:
+        """Step 3: units in a run, and which of them are SSE and SSP; by doubling, then halving."""
+        units = FIRST_UNITS
+        units = max(units, math.ceil(2.0 * self.total.period_s / unit_s))  # each run is to have readings in it
+        while True:
+            probe = self._begun(units)
+            with self.instrument.prepare(probe.burst) as bench:
+                for _ in range(_MOST_PROBES):
+                    self._collect(probe, _PROBES, bench)
+                    surface, timed = self._surface([probe], units, guidance)
+                    moved, error = movement(surface, units)
+                    if error <= OF_SAMPLES.known or moved - error > 1.0 or self._spent(_SEEKING):
+                        break
+            sse = steady_execution(units_of(timed, self._own(probe), self.group, units).time_s, guidance.margin)
+            if moved <= OF_SAMPLES.moved and units >= sse + _SETTLING_UNITS:
+                return units, sse, steady_power(surface, units, sse)
+            if 2 * units * unit_s > self.options.longest_run_s or self._spent(_SEEKING):
+                self._fall_short(
+                    f"power still moved after {units} executions ({1e3 * units * unit_s:.3g} ms); the last is taken as SSP"
+                )
+                return units, sse, units - 1
+            units *= 2
+
+    def _runs(self, units: int, guidance: Guidance, unit_s: float, context: bool) -> list[Collected]:
+        """Steps 4 to 7: the runs of the guidance, and more where readings of interest are too few."""
+        burst = self._burst(units * self.group)
+        main = next((one for one in self.collected[1:] if one.burst == burst), None)
+        if main is None:
+            main = self._begun(units)
+        wanted = 0 if self.averaging(unit_s) else guidance.readings(unit_s)
+        limit = round(_MORE_RUNS * guidance.runs)
+        with self.instrument.prepare(burst) as bench:
+            self._collect(main, max(guidance.runs - len(main.runs), 0), bench)
+            while (short := wanted - self._readings_of_interest(main, guidance, units - 1)) > 0 and len(main.runs) < limit:
+                self._collect(main, min(max(4 * short, 20), limit - len(main.runs)), bench)
+        if short > 0:
+            self._fall_short(f"too few readings of interest after {len(main.runs)} runs: {wanted} are asked for")
+        return [one for one in self.collected[1:] if len(one.burst.order) >= len(burst.order)]
+
+    def _averaged(self, unit_s: float, guidance: Guidance) -> tuple[list[Collected], int, int, int]:
+        """Steps 3 to 7 with a sensor that averages over many units: short runs from rest, long ones in steady state.
+
+        Short runs are as long as a window, so that its edges lie at random places of them; they tell of SSE. In long ones
+        every reading tells of the steady power; they are doubled until it no longer moves. Of both kinds more are made, of
+        the one that is worse known, until the shape is known or the time is over.
+        """
+        units = self.options.units or max(math.ceil(self.total.span_s / unit_s), FIRST_UNITS)
+        short = self._begun(units)
+        self._collect(short, guidance.runs, share=_SHORT_RUNS)
+        if self.total.delay_error_s:
+            self._learn_response(short, units, guidance)
+        length_s = max(_TRAIN_S, 3.0 * self.total.span_s)
+        while True:
+            train = self._begun(max(math.ceil(length_s / unit_s), 2 * units))
+            self._collect(train, _TRAINS)
+            kept = [short, train]
+            surface, timed = self._surface(kept, units, guidance)
+            moved, error = movement(surface, surface.units)
+            still = moved - error <= OF_MEANS.moved
+            if still or 2.0 * length_s > self.options.longest_run_s or self._spent(1.0):
+                break
+            length_s *= 2.0
+        if not still:
+            self._fall_short(f"power still moved after {length_s:.3g} s of executions")
+        sse = steady_execution(units_of(timed, self._own(short), self.group, units).time_s, guidance.margin)
+        # What is inside a group is beyond the sensor, however long it looks.
+        while self.group == 1 and not self._spent(1.0):
+            early, late = shape_error(surface, units, sse), shape_error(surface, units, units - 1)
+            if max(early, late) <= _KNOWN * RESOLVED:
+                break
+            self._collect(*((short, _SHORTS) if early > _WORSE * late else (train, _TRAINS)))
+            surface, _ = self._surface(kept, units, guidance)
+        ssp = steady_power(surface, surface.units, sse)
+        return kept if ssp < units else [train], max(units, ssp + 1), sse, ssp
+
+    def _learn_response(self, short: Collected, units: int, guidance: Guidance) -> None:
+        """Where the sensor's delay is not known well enough, take it from the runs themselves."""
+        _, timed = self._surface([short], units, guidance)
+        own, kernels = self._own(short), len(short.burst.kernels)
+        found = fit_response(timed, self.total, kernels=kernels, own=own, group=self.group)
+        self.channels = tuple(found if channel is self.total else channel for channel in self.channels)
+        self.total = found
+        self.rests = self._rests()
+        width = f"a lag of {1e3 * found.lag_s:.3g} ms" if found.lag_s else f"a mean over {1e3 * found.window_s:.3g} ms"
+        self.notes.append(f"readings taken as {width}, {1e3 * found.delay_s:.3g} ms late, as these runs tell")
+
+    def _begun(self, units: int) -> Collected:
+        """A place for runs of so many units."""
+        collected = Collected(self._burst(units * self.group))
+        self.collected.append(collected)
+        return collected
+
+    def _rests(self) -> Rests:
+        return Rests(self.total, self.options.rest_s, self.instrument.readings_by == "host", self.rng)
+
+    # ---- what they need --------------------------------------------------------------------------------------
+
+    def _burst(self, executions: int) -> Burst:
+        if self.alternate:
+            return Burst((*self.before, (self.kernel, 1)) * executions)
+        if self.before:
+            return Burst((*self.before, (self.kernel, self.group)))
+        return Burst(((self.kernel, executions),))
+
+    def _own(self, collected: Collected) -> int:
+        return collected.burst.kernels.index(self.kernel)
+
+    def _collect(self, into: Collected, runs: int, bench: Bench | None = None, *, share: float = 1.0) -> None:
+        if bench is None:
+            with self.instrument.prepare(into.burst) as ready:
+                self._collect(into, runs, ready, share=share)
+            return
+        self.planned = max(self.planned, self.done + runs)
+        self.progress.begin(self.planned, self.done)
+
+        for _ in range(runs):
+            if into.runs and self._spent(share):
+                return
+            into.runs.append(bench.run(self.rests.rest_s(self.instrument.now_s(), into.runs)))
+            self.done += 1
+            self.progress.step(f"{self.kernel.name}: {len(into.burst.order)} executions a run")
+
+    def _spent(self, share: float) -> bool:
+        """Whether so much of the time allowed is over."""
+        return self.instrument.now_s() - self.began_s > share * self.options.budget_s
+
+    def _clocks(self) -> ClockFit:
+        return fit_clocks(trip for one in self.collected for run in one.runs for trip in run.round_trips)
+
+    def _surface(self, kept: Sequence[Collected], units: int, guidance: Guidance) -> tuple[Surface, list[TimedRun]]:
+        """Power by the golden ones of some runs, and these runs."""
+        timed = by_host([run for one in kept for run in one.runs], self.instrument, self._clocks())
+        own = self._own(kept[0])
+        last = units_of(timed, own, self.group, units).time_s[:, -1]
+        chosen = [timed[place] for place in fullest_bin(last, guidance.margin, self.options.bin_rank)] or timed
+        kernels = len(kept[0].burst.kernels)
+        return fit_surface(chosen, self.total, kernels=kernels, own=own, group=self.group), chosen
+
+    def _readings_of_interest(self, main: Collected, guidance: Guidance, unit: int) -> int:
+        """Step 6: how many readings fall into a unit, in golden runs."""
+        timed = by_host(main.runs, self.instrument, self._clocks())
+        units = units_of(timed, self._own(main), self.group, unit + 1)
+        found = 0
+        for place in fullest_bin(units.time_s[:, unit], guidance.margin, self.options.bin_rank):
+            middle = timed[place].readings[self.total.name].moment_s - self.total.delay_s - 0.5 * self.total.span_s
+            inside = (middle >= units.begin_s[place, unit]) & (middle < units.end_s[place, unit])
+            found += int(np.count_nonzero(inside))
+        return found
+
+    def _fall_short(self, note: str) -> None:
+        self.complete = False
+        self.notes.append(note)
+
+    def _material(
+        self, guidance: Guidance, kept: Sequence[Collected], units: int, states: tuple[tuple[str, int], ...]
+    ) -> Material:
+        fit = self._clocks()
+        runs = [run for one in kept for run in one.runs]
+        return Material(
+            identity=self.instrument.identity,
+            kernel=self.kernel.name,
+            before=", ".join(f"{times} × {kernel.name}" for kernel, times in self.before),
+            own=self._own(kept[0]),
+            kernels=len(kept[0].burst.kernels),
+            runs=tuple(by_host(runs, self.instrument, fit)),
+            unsynchronised=tuple(by_host(runs, self.instrument, None)),
+            channels=self.channels,
+            clocks=fit,
+            guidance=guidance,
+            bin_rank=self.options.bin_rank,
+            group=self.group,
+            units=units,
+            states=states,
+            notes=tuple(self.notes),
+            complete=self.complete,
+        )

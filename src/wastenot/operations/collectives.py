@@ -1,0 +1,59 @@
+"""Collectives over NCCL on all GPUs that this process sees, queued by the one process.
+
+Of the GPUs, one is looked at; the others' parts run on their own usual streams, and wait there until its part runs too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.cuda import nccl
+
+from wastenot.errors import CannotRunError
+from wastenot.operations.ready import Buffers, Ready
+from wastenot.workloads.kernel import KernelSpec
+
+_LEAST_GPUS = 2
+
+
+def collective(kernel: KernelSpec, make: Buffers) -> Ready:
+    """An all-reduce, or an all-gather, that leaves as many bytes on each GPU as the kernel's shape says.
+
+    Inputs are left as they are: sums of sums would soon be infinite, and infinite numbers take less power.
+
+    Raises:
+        CannotRunError: there are too few GPUs, or PyTorch lacks NCCL.
+    """
+    count = torch.cuda.device_count() if make.on_gpu else 0
+    if count < _LEAST_GPUS:
+        visible = f"{count or 'none'} is visible"
+        raise CannotRunError(f"{kernel.name}: a collective needs two or more GPUs; {visible}")
+    if not hasattr(torch._C, "_nccl_all_reduce"):
+        raise CannotRunError(f"{kernel.name}: this PyTorch was built without NCCL; install a build with it")
+    gathers = kernel.label == "all-gather"
+    elements = max(kernel.shape[0] // make.dtype.itemsize, 1)
+    part = max(elements // count, 1) if gathers else elements
+    # GPUs in PyTorch's order, the same for all collectives, so that NCCL's communicator is made once.
+    makers = [Buffers(f"cuda:{index}", make.dtype, make.seed + index) for index in range(count)]
+    inputs = tuple(each.normal(part) for each in makers)
+    outputs = tuple(each.empty(part * count if gathers else part) for each in makers)
+    how = f"NCCL, {count} GPUs, one process"
+    return Ready(_all_gather if gathers else _all_reduce, (inputs, outputs), how)
+
+
+def _all_reduce(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    _not_in_a_graph()
+    nccl.all_reduce(inputs, outputs)  # type: ignore[no-untyped-call]
+
+
+def _all_gather(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    _not_in_a_graph()
+    nccl.all_gather(inputs, outputs)
+
+
+def _not_in_a_graph() -> None:
+    """The other GPUs' streams are not captured: their parts would wait for one that never comes."""
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("collectives of one process are not captured")

@@ -1,0 +1,76 @@
+"""Simulated GPUs to profile, and what their executions truly are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wastenot.devices.fine_grain import burst_of
+from wastenot.devices.open import simulated_device
+from wastenot.devices.simulated.device import SimulatedDevice
+from wastenot.devices.simulated.instrument import SimulatedInstrument
+from wastenot.devices.simulated.preset import find_preset
+from wastenot.frontier.points import FloatArray
+from wastenot.measurement.fingrav.result import Inside, Profile
+from wastenot.measurement.fingrav.settle import SSP_MARGIN
+from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.primitives import primitive
+
+_EXECUTIONS = 1500
+
+
+def gpu(preset: str, seed: int = 0, **dynamics: Any) -> SimulatedDevice:
+    """A simulated GPU, some of its dynamics changed."""
+    found = find_preset(preset)
+    changed = found.model_copy(update={"dynamics": found.dynamics.model_copy(update=dynamics)})
+    return simulated_device(changed, f"sim:{preset}", seed=seed)
+
+
+def kernel(name: str) -> KernelSpec:
+    """A kernel by itself."""
+    return primitive(name)[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Truth:
+    """What a kernel's executions from rest truly are.
+
+    Attributes:
+        mean_w: of each execution.
+        sse, ssp: execution from which time, and power, is steady; from 1.
+        range_w: from idle to peak.
+    """
+
+    mean_w: FloatArray
+    sse: int
+    ssp: int
+    range_w: float
+    _inside: list[FloatArray]
+
+    @classmethod
+    def of(cls, device: SimulatedDevice, spec: KernelSpec) -> Truth:
+        """Without chance."""
+        instrument = device.instrument()
+        assert isinstance(instrument, SimulatedInstrument)
+        told = instrument.truth(burst_of(spec, _EXECUTIONS))
+        mean = np.array([execution.mean_w["total"] for execution in told])
+        time = np.array([execution.time_s for execution in told])
+        far = np.flatnonzero(np.abs(mean - mean[-1]) > SSP_MARGIN * mean[-1])
+        slow = np.flatnonzero(time > 1.001 * time[-1])
+        inside = [execution.power_w["total"] for execution in told]
+        sse = int(slow[-1]) + 2 if len(slow) else 1
+        ssp = max(int(far[-1]) + 2 if len(far) else 1, sse)
+        return cls(mean, sse, ssp, max(float(each.max()) for each in inside) - instrument.idle_w(), inside)
+
+    def error(self, profile: Profile, state: str) -> float:
+        """Root mean square error of a profile inside a state's unit, over the range from idle to peak."""
+        unit, found = profile.state(state).unit - 1, profile.state(state).channels["total"]
+        return self.error_of(found, unit, profile.group)
+
+    def error_of(self, found: Inside, unit: int, group: int) -> float:
+        """The same of what was found inside a unit, from 0, of some executions."""
+        true = np.concatenate(self._inside[unit * group : (unit + 1) * group])
+        at = np.interp(found.share, (np.arange(len(true)) + 0.5) / len(true), true)
+        return float(np.sqrt(np.mean((found.power_w - at) ** 2))) / self.range_w
