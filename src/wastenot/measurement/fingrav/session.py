@@ -164,7 +164,9 @@ class Session:
         limit = round(_MORE_RUNS * guidance.runs)
         with self.instrument.prepare(burst) as bench:
             self._collect(main, max(guidance.runs - len(main.runs), 0), bench)
-            while (short := wanted - self._readings_of_interest(main, guidance, units - 1)) > 0 and len(main.runs) < limit:
+            while (short := wanted - self._readings_of_interest(main, guidance, units - 1)) > 0:
+                if len(main.runs) >= limit or self._spent(1.0):
+                    break
                 self._collect(main, min(max(4 * short, 20), limit - len(main.runs)), bench)
         if short > 0:
             self._fall_short(f"too few readings of interest after {len(main.runs)} runs: {wanted} are asked for")
