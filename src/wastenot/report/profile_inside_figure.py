@@ -29,9 +29,9 @@ def inside_figure(profile: Profile) -> Figure:
         "they are the mean of. Line and band: power as found from all readings, those before and after too, and its error. "
     )
     total = profile.channels[0].channel
-    if total.window_s > profile.states[-1].time_s:
+    if total.span_s > profile.states[-1].time_s:
         note += (
-            f"Readings are means over {quantity(total.window_s, 's', 3)}, longer than the {unit_word(profile)}: they are no "
+            f"Readings are means over {quantity(total.span_s, 's', 3)}, longer than the {unit_word(profile)}: they are no "
             "power inside it, so they are left out. "
         )
     else:
@@ -111,7 +111,7 @@ def _panel(
 
 
 def _averaged(profile: Profile, state: State) -> bool:
-    return profile.channels[0].channel.window_s > state.time_s
+    return profile.channels[0].channel.span_s > state.time_s
 
 
 def _layers(

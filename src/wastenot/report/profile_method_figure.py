@@ -32,7 +32,7 @@ _LINE_POINTS = 80
 def method_figure(profile: Profile) -> Figure:
     """Three panels of total power: without and with each part of the method."""
     total = profile.channels[0].channel
-    averaged = total.window_s > float(profile.unit_time_s[-1])
+    averaged = total.span_s > float(profile.unit_time_s[-1])
     note = (
         "Left: where readings lie with the two clocks told together, and where they would lie if each run's first reading "
         "under load were taken for its beginning. Middle: readings of golden runs, and of all the others. Right: the line "

@@ -59,7 +59,7 @@ def specification_of(chart: Any | None) -> dict[str, Any] | None:
 def span_of(profile: Profile) -> tuple[float, float]:
     """Time that is drawn of a run: with some before and after, or what a sensor's window reaches."""
     end_s = float(profile.unit_begin_s[-1] + profile.unit_time_s[-1])
-    window_s = max((found.channel.window_s for found in profile.channels if len(found.mean_w)), default=0.0)
+    window_s = max((found.channel.span_s for found in profile.channels if len(found.mean_w)), default=0.0)
     before_s = max(_ROOM * end_s, 0.5 * window_s)
     return -before_s, end_s + before_s
 

@@ -44,7 +44,7 @@ def run_figure(profile: Profile) -> Figure:
         f"time is not in the bin. Steps: mean power of each {unit_word(profile)} as found, its standard error as a band. "
         "After the last one come rest, and executions of longer runs. "
     )
-    window_s = next(found.channel.window_s for found in profile.channels)
+    window_s = profile.channels[0].channel.span_s
     if window_s > float(profile.unit_time_s[-1]):
         note += (
             f"A reading is the mean over {quantity(window_s, 's', 3)}, longer than an execution: it lies below where the "
@@ -114,7 +114,7 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
             opacity=alt.Opacity(
                 "kind:N",
                 title=None,
-                scale=alt.Scale(type="ordinal", domain=kinds, range=[look["opacity"], 0.18, 1.0]),
+                scale=alt.Scale(type="ordinal", domain=kinds, range=[look["opacity"], 0.3, 1.0]),
             ),
             tooltip=[
                 alt.Tooltip("p:Q", title="W"),
@@ -157,7 +157,7 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
                 scale=alt.Scale(domain=parts, range=[color_of(name, names) for name in parts]),
                 legend=alt.Legend(orient="top", columnPadding=22, symbolOpacity=1, symbolSize=60),
             ),
-            opacity=alt.condition("datum.golden", alt.value(0.55), alt.value(0.1)),
+            opacity=alt.condition("datum.golden", alt.value(0.6), alt.value(0.2)),
             tooltip=[alt.Tooltip("name:N", title=" "), alt.Tooltip("p:Q", title="W"), alt.Tooltip("t:Q", title=unit.name)],
         )
     )

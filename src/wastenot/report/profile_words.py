@@ -105,7 +105,7 @@ def state_table(profile: Profile) -> Table:
     energies = [state.energy_j for state in states if TOTAL in state.channels]
     rows.append(_row("energy", [energy_words(state) for state in states], compared, _change(energies)))
     wanted = profile.readings_wanted
-    window_s = profile.channels[0].channel.window_s
+    window_s = profile.channels[0].channel.span_s
     readings = [_readings(state.channels.get(TOTAL), wanted, window_s > state.time_s) for state in states]
     rows.append(_row("readings of interest", readings, compared))
     return Table("Power and energy", tuple(columns), tuple(rows))
@@ -140,6 +140,8 @@ def sensor_words(profile: Profile) -> list[str]:
     for found in profile.channels:
         channel = found.channel
         window = f"mean over {quantity(channel.window_s, 's', 3)}" if channel.window_s else "moments"
+        if channel.lag_s:
+            window = f"lags by {quantity(channel.lag_s, 's', 3)}"
         source = f" ({channel.source})" if channel.source else ""
         alike.setdefault(f"{window}, new each {quantity(channel.period_s, 's', 3)}{source}", []).append(channel.name)
     return [f"{', '.join(names)}: {words}" for words, names in alike.items()]
@@ -156,7 +158,7 @@ def profiles_table(profiles: Sequence[Profile], *, relative: bool = False) -> Ta
     largest = {name: max(_means(profiles, name), default=math.nan) for name in names}
     several = len({profile.device for profile in profiles}) > 1
     unit = "%" if relative else "W"
-    columns = [Column("Kernel"), *([Column("Device")] if several else []), Column("State")]
+    columns = [Column("Kernel"), *([Column("Device")] if several else [])]
     columns += [Column(f"{name}, {unit}", numeric=True) for name in names]
     columns += [Column(title, numeric=True) for title in ("SSE → SSP", "Time", "Energy")]
     rows = []
@@ -168,11 +170,12 @@ def profiles_table(profiles: Sequence[Profile], *, relative: bool = False) -> Ta
             factor = 100.0 / largest[name] if relative else 1.0
             powers.append(ABSENT if found is None else _plus_minus(factor * found.mean_w, factor * found.mean_error_w))
         texts = (
-            subject(profile), *([f"{profile.device}, {profile.origin}"] if several else []), state.name, *powers,
+            subject(profile), *([f"{profile.device}, {profile.origin}"] if several else []), *powers,
             ABSENT if moved is None else change(moved, 1), quantity(state.time_s, "s"), energy_words(state),
         )  # fmt: skip
         rows.append(Row(None, texts, texts, None if profile.complete else f"{subject(profile)}: incomplete"))
-    return Table("Mean power, side by side", tuple(columns), tuple(rows))
+    note = "Of SSP, the steady state of a kernel by itself; after others: of one execution in their wake."
+    return Table("Mean power, side by side", tuple(columns), tuple(rows), note)
 
 
 def _means(profiles: Sequence[Profile], name: str) -> list[float]:

@@ -67,6 +67,8 @@ class _Channel(_Part):
     gain: Positive
     noise_w: AtLeastNothing | None
     source: str
+    lag_s: AtLeastNothing = 0.0
+    delay_error_s: AtLeastNothing = 0.0
 
 
 class _Found(_Part):
