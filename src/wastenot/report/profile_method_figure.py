@@ -139,14 +139,14 @@ class _Panel:
         alt = altair()
         domain = list(kinds)
         color = alt.Color(
-            "kind:N",
+            "kind:O",
             title=None,
             sort=domain,
             scale=alt.Scale(domain=domain, range=[kinds[kind][0] for kind in domain]),
             legend=alt.Legend(orient="top", columnPadding=12, symbolSize=60, offset=4),
         )
         opacity = alt.Opacity(
-            "kind:N",
+            "kind:O",
             title=None,
             sort=domain,
             scale=alt.Scale(type="ordinal", domain=domain, range=[kinds[kind][1] for kind in domain]),

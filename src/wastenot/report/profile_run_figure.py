@@ -106,13 +106,15 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
             x=x,
             y=y,
             color=alt.Color(
-                "kind:N",
+                "kind:O",
+                sort=kinds,
                 title=None,
                 scale=alt.Scale(domain=kinds, range=[BLUE, BLUE, FOUND_COLOR]),
                 legend=alt.Legend(orient="top", columnPadding=22, symbolSize=60, labelLimit=400),
             ),
             opacity=alt.Opacity(
-                "kind:N",
+                "kind:O",
+                sort=kinds,
                 title=None,
                 scale=alt.Scale(type="ordinal", domain=kinds, range=[look["opacity"], 0.3, 1.0]),
             ),
