@@ -16,6 +16,7 @@ STEP = 34  # height of a bar with the room around it, in pixels
 _NAME_WIDTH, ALL_WIDTH, _LINES_HEIGHT = 225, 700, 230
 LONGEST_NAME = 36
 _MOST_LINES = 8
+_LETTER, _WIDEST_NAME = 6.2, 330  # pixels
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +175,12 @@ def name_axis(labels: list[str]) -> Any:
     """An axis of rows by place, whose labels are looked up: names may repeat."""
     from wastenot.report.kernels_figure import expression
 
+    width = min(max(_NAME_WIDTH, round(_LETTER * max(map(len, labels)))), _WIDEST_NAME)
     return altair().Axis(
         labelExpr=f"{expression(labels)}[datum.value]",
-        labelLimit=_NAME_WIDTH,
-        minExtent=_NAME_WIDTH,
-        maxExtent=_NAME_WIDTH,
+        labelLimit=width,
+        minExtent=width,
+        maxExtent=width,
         ticks=False,
         domain=False,
         grid=False,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from wastenot.devices.fine_grain import TOTAL
+from wastenot.frontier.points import FloatArray
 from wastenot.measurement.fingrav.result import Profile
 from wastenot.report.figure import Figure, inline
 from wastenot.report.profile_marks import execution_marks, state_labels
@@ -29,6 +32,7 @@ _GOLDEN, _OTHER, _FITTED = "reading of a golden run", "reading of another run", 
 _TOTAL_TITLE, _PARTS_TITLE = "total power, W", "power of components, W"
 _MOST_BOUNDS = 70  # executions whose bounds are drawn
 _MOST_OF_PART = 800
+_WORDS = 0.16  # of the range of power, for words above it
 _NARROW = 130  # pixels that a label needs
 
 
@@ -87,7 +91,7 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
     logged = profile.logged
     power = logged.power_w[rows]
     golden = logged.golden[rows] == 1
-    y = alt.Y("p:Q", title=_TOTAL_TITLE, scale=alt.Scale(zero=False, padding=8))
+    y = alt.Y("p:Q", title=_TOTAL_TITLE, scale=alt.Scale(domain=_room_for_words(profile, power), nice=False))
     readings = [
         {
             "t": round(float(unit.factor * t), 5),
@@ -131,6 +135,17 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
     return alt.layer(*execution_marks(profile, unit), dots, *fitted, *state_labels(profile, unit)).properties(
         width=WIDTH, height=_TOTAL_HEIGHT
     )
+
+
+def _room_for_words(profile: Profile, power_w: FloatArray) -> list[float]:
+    """The ends of the axis of total power: the words at the top hide nothing."""
+    found = [
+        inside.power_w for state in profile.states if (inside := state.channels.get(TOTAL)) is not None and inside.resolved
+    ]
+    means = next(found.mean_w for found in profile.channels if found.channel.name == TOTAL)
+    every = np.concatenate([power_w, means, *found])
+    reach = float(np.ptp(every))
+    return [max(float(every.min()) - 0.06 * reach, 0.0), float(every.max()) + _WORDS * reach]
 
 
 def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]) -> Any:
