@@ -1,4 +1,8 @@
-"""Takes the README's picture of the report: python docs/make_images.py REPORT.html, with Chromium installed."""
+"""Makes the README's pictures.
+
+python docs/make_images.py REPORT.html            of the report; Chromium must be installed
+python docs/make_images.py --profile              of a power profile, on the simulated MI300X
+"""
 
 from __future__ import annotations
 
@@ -20,5 +24,20 @@ def main(report: str) -> None:
         subprocess.run([*command, Path(report).resolve().as_uri()], check=True, capture_output=True)
 
 
+def profile() -> None:
+    """Write docs/images/profile.png: power over a run of FinGraV's largest product."""
+    import wastenot as wn
+    from wastenot.report.figures import write_files
+    from wastenot.report.profile_run_figure import run_figure
+
+    found = wn.profile("gemm:8192", "sim:mi300x")
+    with tempfile.TemporaryDirectory() as folder:
+        picture = next(path for path in write_files([run_figure(found)], found.origin, folder) if path.suffix == ".png")
+        (Path(__file__).parent / "images" / "profile.png").write_bytes(picture.read_bytes())
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1:] == ["--profile"]:
+        profile()
+    else:
+        main(*sys.argv[1:])

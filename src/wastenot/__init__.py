@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from wastenot.capture.workload_file import read_workload, write_workload
     from wastenot.errors import BadInputError, InfeasibleError, MissingExtraError, StudyError, WastenotError
     from wastenot.frontier.algebra import Frontier, choice, either, repeat, sequence
+    from wastenot.measurement.fingrav.by_name import profile
+    from wastenot.measurement.fingrav.profile_file import read_profile, write_profile
+    from wastenot.measurement.fingrav.result import Profile
     from wastenot.measurement.window import measure
     from wastenot.planning.comparison import compare, whole_frontier
     from wastenot.planning.difference import difference
@@ -45,6 +48,7 @@ __all__ = [
     "MissingExtraError",
     "Objective",
     "Plan",
+    "Profile",
     "Setting",
     "Study",
     "StudyError",
@@ -62,12 +66,15 @@ __all__ = [
     "measure",
     "open_study",
     "plan",
+    "profile",
     "read_plan",
+    "read_profile",
     "read_sweep",
     "read_workload",
     "repeat",
     "sequence",
     "whole_frontier",
+    "write_profile",
     "write_sweep",
     "write_workload",
 ]
@@ -77,6 +84,9 @@ _HOME = {
     "capture.workload_file": ("read_workload", "write_workload"),
     "errors": ("BadInputError", "InfeasibleError", "MissingExtraError", "StudyError", "WastenotError"),
     "frontier.algebra": ("Frontier", "choice", "either", "repeat", "sequence"),
+    "measurement.fingrav.by_name": ("profile",),
+    "measurement.fingrav.profile_file": ("read_profile", "write_profile"),
+    "measurement.fingrav.result": ("Profile",),
     "measurement.window": ("measure",),
     "planning.comparison": ("compare", "whole_frontier"),
     "planning.difference": ("difference",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tempfile
@@ -55,6 +56,25 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
             stream.write(text)
 
     write_atomically(path, write)
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that could not be written later, before long work is done for it.
+
+    Args:
+        path: of the file; it is not touched.
+
+    Raises:
+        BadInputError: it is a folder, its folder is not there, or it may not be written.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise BadInputError(f"{target}: is a folder; name a file")
+    if not target.parent.is_dir():
+        raise BadInputError(f"{target}: cannot be written: there is no folder {target.parent}")
+    replaced = target if target.exists() and not target.is_file() else target.parent
+    if not os.access(replaced, os.W_OK):
+        raise BadInputError(f"{target}: cannot be written: {os.strerror(errno.EACCES)}")
 
 
 def _umask() -> int:

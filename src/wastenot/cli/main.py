@@ -14,6 +14,8 @@ from wastenot.cli import (
     monitor_verb,
     pairs_verb,
     plan_verbs,
+    profile_verb,
+    profiles_verb,
     refine_verb,
     reproduce_verb,
     reset_verb,
@@ -54,6 +56,8 @@ app.command("capture")(capture_verb.capture)
 app.command("monitor", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(
     monitor_verb.monitor
 )
+app.command("profile")(profile_verb.profile)
+app.command("profiles")(profiles_verb.profiles)
 app.command("sweep")(sweep_verb.sweep)
 app.command("refine")(refine_verb.refine)
 app.command("validate")(validate_verb.validate)

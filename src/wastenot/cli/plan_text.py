@@ -33,12 +33,12 @@ def described_plan(plan: Plan, price: Price) -> RenderableType:
     summary.add_column()
     for total in totals(plan, price):
         summary.add_row(Text(total.label), Text(total.value), Text(total.detail))
-    about = f"{goal_words(plan.objective)}, by {plan.granularity}, {plan.scope} scope"
+    what = f"{goal_words(plan.objective)}, by {plan.granularity}, {plan.scope} scope"
     notes = [Text(f"note: {warning}", style="yellow") for warning in warnings(plan)]
     state = parted(plan.workload)[1]
-    about += "" if state == "ssp" else f"; energies of {STATE_WORDS[state]}"
-    head = _about(plan.workload, plan.device, plan.origin, about)
-    return Group(head, "", _table(kernel_table(plan)), "", summary, "", *notes)
+    what += "" if state == "ssp" else f"; energies of {STATE_WORDS[state]}"
+    head = about(plan.workload, plan.device, plan.origin, what)
+    return Group(head, "", rich_table(kernel_table(plan)), "", summary, "", *notes)
 
 
 def described_frontier(found: WholeFrontier) -> RenderableType:
@@ -64,7 +64,7 @@ def described_frontier(found: WholeFrontier) -> RenderableType:
     impossible = [percent(bound) for bound in found.impossible_bounds]
     tail = [f"no plan keeps {', '.join(impossible)}; the least slowdown possible is {change(found.least_slowdown, 4)}"]
     return Group(
-        _about(found.workload, found.device, found.origin, f"frontier by {found.granularity}"),
+        about(found.workload, found.device, found.origin, f"frontier by {found.granularity}"),
         "",
         Text(f"the {len(found.hull)} plans that are best for some price of time", style="bold"),
         hull,
@@ -78,7 +78,7 @@ def described_frontier(found: WholeFrontier) -> RenderableType:
 def described_comparison(found: Comparison) -> RenderableType:
     """Table 2 of the paper."""
     return Group(
-        _about(found.workload, found.device, found.origin, "change against auto"), "", _table(comparison_table(found))
+        about(found.workload, found.device, found.origin, "change against auto"), "", rich_table(comparison_table(found))
     )
 
 
@@ -106,10 +106,11 @@ def described_difference(found: PlanDifference, first: str, second: str) -> Rend
 
 def described_change(found: ContextChange) -> RenderableType:
     """Where the state of the energies changes the plan."""
-    return Group("", _table(context_table(found)))
+    return Group("", rich_table(context_table(found)))
 
 
-def _about(workload: str, device: str, origin: str, what: str) -> Text:
+def about(workload: str, device: str, origin: str, what: str) -> Text:
+    """The line above a result: of what, on what, and where the numbers come from."""
     return Text.assemble((workload, "bold"), f" on {device}: {what} (numbers: {origin})")
 
 
@@ -120,7 +121,8 @@ def _columns(*headings: str) -> RichTable:
     return table
 
 
-def _table(table: Table) -> RenderableType:
+def rich_table(table: Table) -> RenderableType:
+    """A table as it is shown in a terminal."""
     shown = RichTable(box=None, pad_edge=False, header_style="bold")
     for column in table.columns:
         shown.add_column(column.title, justify="right" if column.numeric else "left", overflow="fold")

@@ -56,8 +56,12 @@ class _Lines:
         self._began_s = self._told_s = time.monotonic()
 
     def begin(self, steps: int, done: int = 0) -> None:
+        longer = self._steps > 0  # work that turns out longer has begun before
         self._steps, self._done, self._done_before = steps, done, done
-        self._began_s = self._told_s = time.monotonic()
+        self._began_s = time.monotonic()
+        if longer:
+            return
+        self._told_s = self._began_s
         if done:
             print(f"{self._title}: {done} of {steps} were done before", file=sys.stderr)
 

@@ -149,7 +149,7 @@ def _name_axis(values: list[dict[str, object]]) -> Any:
     alt = load("altair")
     names = [shortened(str(row["name"]), 34) for row in values]
     return alt.Axis(
-        labelExpr=f"{_expression(names)}[datum.value]",
+        labelExpr=f"{expression(names)}[datum.value]",
         labelLimit=_NAME_WIDTH,
         minExtent=_NAME_WIDTH,
         maxExtent=_NAME_WIDTH,
@@ -161,7 +161,7 @@ def _name_axis(values: list[dict[str, object]]) -> Any:
     )
 
 
-def _expression(names: list[str]) -> str:
+def expression(names: list[str]) -> str:
     """A list of strings in Vega's expression language; nothing in a name can end its string."""
     quoted = ("".join(f"\\u{unit:04x}" for unit in _utf16(name)) for name in names)
     return "[" + ",".join(f'"{name}"' for name in quoted) + "]"

@@ -34,7 +34,7 @@ def parse_parquet(content: bytes, name: str) -> Table:
     """
     if not content:
         raise BadInputError(f"{name}: row 1: the file is empty; write the columns {', '.join(REQUIRED)}")
-    pl = _polars()
+    pl = polars_or_refuse()
     if content[:4] != _MAGIC or content[-4:] != _MAGIC:
         raise BadInputError(f"{name}: header: this is not a whole Parquet file; name a CSV file .csv, or write it anew")
     try:
@@ -67,7 +67,7 @@ def render_parquet(sweep: Sweep) -> bytes:
     Raises:
         MissingExtraError: Polars is not installed.
     """
-    pl = _polars()
+    pl = polars_or_refuse()
     kernels = pl.DataFrame(
         {
             "kernel": [kernel.name for kernel in sweep.kernels],
@@ -87,7 +87,7 @@ def render_parquet(sweep: Sweep) -> bytes:
 
 
 def _labels(series: polars.Series, name: str) -> Labels:
-    pl = _polars()
+    pl = polars_or_refuse()
     if series.dtype not in (pl.String, pl.Categorical, pl.Enum, pl.Null):
         raise BadInputError(f"{name}: row 1: {series.name}: is {series.dtype}; must be text (String)")
     labels = Labels()
@@ -96,7 +96,7 @@ def _labels(series: polars.Series, name: str) -> Labels:
 
 
 def _numbers(series: polars.Series, name: str, faults: list[Fault]) -> FloatArray:
-    pl = _polars()
+    pl = polars_or_refuse()
     field = series.name
     if not (series.dtype.is_numeric() or series.dtype == pl.Null):
         raise BadInputError(f"{name}: row 1: {field}: is {series.dtype}; must be numbers (Float64 or Int64)")
@@ -113,7 +113,12 @@ def _numbers(series: polars.Series, name: str, faults: list[Fault]) -> FloatArra
     return np.asarray(values.fill_null(np.nan).to_numpy(), dtype=np.float64)
 
 
-def _polars() -> Any:
+def polars_or_refuse() -> Any:
+    """Polars.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
     try:
         import polars
     except ImportError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from wastenot.study.columns import shown
 from wastenot.study.faults import DAMAGED
 from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import UNKNOWN_DEVICE
+from wastenot.version import own_version
 
 _STUDY_ID = 1
 
@@ -89,7 +89,7 @@ def prepare(connection: Connection, label: str, device: str) -> str:
     schema.metadata.create_all(connection)
     if header is None:
         values = {"schema_version": schema.SCHEMA_VERSION, "device": device}
-        values |= {"created_by": f"wastenot {_own_version()}", "created_at": now()}
+        values |= {"created_by": f"wastenot {own_version()}", "created_at": now()}
         connection.execute(insert(schema.study).values(id=_STUDY_ID, **values))
         return device
     if device not in (header.device, UNKNOWN_DEVICE):
@@ -194,10 +194,3 @@ def inserted_id(connection: Connection, table: Table, **values: object) -> int:
 def now() -> str:
     """The time in UTC, to the second, as ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _own_version() -> str:
-    try:
-        return version("wastenot")
-    except PackageNotFoundError:
-        return "not installed"

@@ -57,7 +57,7 @@ def rows_of_readings(
 def _told(run: TimedRun, channel: Channel) -> NDArray[np.bool_]:
     """Readings that say something of a run, whatever window and delay they are taken to have."""
     moment = run.readings[channel.name].moment_s
-    return np.asarray((moment > -2.0 * channel.period_s) & (moment < run.end_s[-1] + 3.0 * channel.period_s))
+    return np.asarray((moment > -channel.period_s) & (moment < run.end_s[-1] + 3.0 * channel.period_s))
 
 
 def _rows_of_lags(run: TimedRun, channel: Channel, basis: Basis, own: int, group: int) -> tuple[FloatArray, FloatArray]:

@@ -167,7 +167,9 @@ class Session:
         limit = round(_MORE_RUNS * guidance.runs)
         with self.instrument.prepare(burst) as bench:
             self._collect(main, max(guidance.runs - len(main.runs), 0), bench)
-            while (short := wanted - self._readings_of_interest(main, guidance, units - 1)) > 0 and len(main.runs) < limit:
+            while (short := wanted - self._readings_of_interest(main, guidance, units - 1)) > 0:
+                if len(main.runs) >= limit or self._spent(1.0):
+                    break
                 self._collect(main, min(max(4 * short, 20), limit - len(main.runs)), bench)
         if short > 0:
             self._fall_short(f"too few readings of interest after {len(main.runs)} runs: {wanted} are asked for")
@@ -275,7 +277,9 @@ class Session:
 
     def _surface(self, kept: Sequence[Collected], units: int, guidance: Guidance) -> tuple[Surface, list[TimedRun]]:
         """Power by the golden ones of some runs, each element of ``kept`` a kind of its own, and these runs."""
-        own, kinds, chosen = self._own(kept[0]), [], []
+        own = self._own(kept[0])
+        kinds: list[int] = []
+        chosen: list[TimedRun] = []
         for kind, one in enumerate(kept):
             timed = self._timed(one.runs, own)
             last = units_of(timed, own, self._each, units).time_s[:, -1]

@@ -1,0 +1,142 @@
+"""``wastenot profile`` and ``wastenot profiles``, as a user runs them."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "COLUMNS": "120"}
+PROFILE = ["profile", "gemm:4096", "--device", "sim:mi300x"]
+
+
+@pytest.fixture
+def profiled(wastenot):
+    ran = wastenot(*PROFILE, "--out", "p.parquet", "--json")
+    assert ran.code == 0, ran.err
+    return wastenot, json.loads(ran.out)
+
+
+def test_profile_tells_what_it_found_and_that_it_is_simulated(wastenot):
+    began = time.monotonic()
+    ran = wastenot(*PROFILE)
+    assert time.monotonic() - began < 30.0
+    assert ran.code == 0, ran.err
+    for word in ("SSE", "SSP", "total", "XCD", "IOD", "HBM", "±", "golden", "ppm", "energy counter", "numbers: simulated"):
+        assert word in ran.out, word
+    assert "were done before" not in ran.err
+
+
+def test_json_is_one_document_and_the_file_says_the_same(profiled):
+    wastenot, document = profiled
+    assert document["schema"] == "wastenot.profile/1" and document["origin"] == "simulated" and document["complete"]
+    assert document["provenance"]["command"].endswith("--out p.parquet --json")
+    sse, ssp = document["states"]
+    assert (sse["name"], ssp["name"]) == ("SSE", "SSP") and ssp["unit"] > sse["unit"]
+    assert ssp["channels"]["total"]["mean_w"] > sse["channels"]["total"]["mean_w"]
+    again = json.loads(wastenot("profiles", "p.parquet", "--json").out)["profiles"][0]
+    assert again["states"] == document["states"] and again["clocks"] == document["clocks"]
+
+
+def test_profiles_sets_them_side_by_side(profiled):
+    wastenot, _ = profiled
+    after = wastenot("profile", "gemm:4096", "--device", "sim:mi300x", "--after", "gemv:4096x20", "--after", "gemm:2048",
+                     "--out", "after.parquet")  # fmt: skip
+    assert after.code == 0, after.err
+    assert "after 20 × gemv-4096, 1 × gemm-2048" in after.out and "in context" in after.out
+    ran = wastenot("profiles", "p.parquet", "after.parquet", "--relative", "--report", "both.html")
+    assert ran.code == 0, ran.err
+    assert "2 power profiles" in ran.out and "100.0 ±" in ran.out.replace("\xa0", " ")
+    page = (wastenot.folder / "both.html").read_text(encoding="utf-8")
+    assert "SIMULATED" in page.upper() and "profiles-contexts" in page
+
+
+def test_turns_are_told_from_what_comes_first(wastenot):
+    ran = wastenot("profile", "gemm:2048", "--device", "sim:mi300x", "--alternate", "gemm:4096", "--executions", "6",
+                   "--runs", "60", "--json")  # fmt: skip
+    assert json.loads(ran.out)["before"] == "1 × gemm-4096, in turn"
+
+
+def test_kernels_of_workloads_and_outliers(wastenot):
+    ran = wastenot("profile", "gpt3-small:softmax", "--device", "sim:mi300x", "--batch", "8", "--runs", "60", "--outliers",
+                   "1", "--budget", "20s", "--json")  # fmt: skip
+    document = json.loads(ran.out)
+    assert (document["kernel"], document["bin_rank"]) == ("softmax", 1)
+
+
+def test_interrupted_keeps_what_was_collected(wastenot):
+    command = [sys.executable, "-m", "wastenot", "profile", "gemm:256", "--device", "sim:mi300x", "--runs", "5000",
+               "--executions", "40", "--out", "cut.parquet"]  # fmt: skip
+    process = subprocess.Popen(command, cwd=wastenot.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=ENVIRONMENT)  # fmt: skip
+    time.sleep(6.0)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "INCOMPLETE" in out and "stopped early: interrupted" in out and "marked incomplete" in err
+    document = json.loads(wastenot("profiles", "cut.parquet", "--json").out)["profiles"][0]
+    assert not document["complete"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["gemmm:4096", "--device", "sim:mi300x"], "did you mean 'gemm'"),
+        (["gemm:0", "--device", "sim:mi300x"], "1 to 65536"),
+        (["gemm:4096x4", "--device", "sim:mi300x"], "leave the x4"),
+        (["gpt3-xl:softmaxx", "--device", "sim:mi300x"], "did you mean 'softmax'"),
+        (["gpt3-xxl:softmax", "--device", "sim:mi300x"], "did you mean 'gpt3-xl'"),
+        (["none.json:softmax", "--device", "sim:mi300x"], "none.json"),
+        (["gpt3-xl", "--device", "sim:mi300x"], "WORKLOAD:KERNEL"),
+        (["gemm:4096", "--device", "sim:mi300y"], "did you mean 'mi300x'"),
+        (["gemm:4096", "--device", "recorded:my.db"], "profile on sim:NAME or nvidia:INDEX"),
+        (["gemm:4096", "--device", "sim:mi300x", "--runs", "3"], "--runs 3"),
+        (["gemm:4096", "--device", "sim:mi300x", "--margin", "1.5"], "--margin 1.5"),
+        (["gemm:4096", "--device", "sim:mi300x", "--margin", "nan"], "--margin nan"),
+        (["gemm:4096", "--device", "sim:mi300x", "--outliers=-1"], "--outliers -1"),
+        (["gemm:4096", "--device", "sim:mi300x", "--executions", "0"], "--executions 0"),
+        (["gemm:4096", "--device", "sim:mi300x", "--budget", "soon"], "90s, 45m or 2h"),
+        (["gemm:4096", "--device", "sim:mi300x", "--seed=-1"], "--seed -1"),
+        (["gemm:4096", "--device", "sim:mi300x", "--after", "gemm:4096"], "cannot come before itself"),
+        (["gemm:4096", "--device", "sim:mi300x", "--after", "gemv:64", "--alternate", "gemv:64"], "one of them"),
+        (["gemm:4096", "--device", "sim:mi300x", "--after", "gemv:64x200000"], "100,000"),
+        (["gemm:4096", "--device", "sim:mi300x", "--out", "no/such/p.parquet"], "no/such"),
+        (["gemm:4096", "--device", "sim:mi300x", "--out", "p.json"], ".parquet"),
+        (["gemm:4096", "--device", "sim:mi300x", "--report", "no/such/p.html"], "no/such"),
+        (["gemm:4096", "--device", "sim:mi300x", "--figures", "sweep.csv"], "name a folder"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line_before_anything_is_measured(wastenot, arguments, says):
+    before = set(wastenot.folder.iterdir())
+    began = time.monotonic()
+    assert says in wastenot.refuse("profile", *arguments)
+    assert time.monotonic() - began < 10.0
+    assert set(wastenot.folder.iterdir()) == before
+
+
+def test_without_the_report_extra_it_measures_and_says_what_files_need(wastenot):
+    blocked = wastenot.folder / "blocked"
+    for module in ("polars", "altair", "vl_convert", "jinja2"):
+        (blocked / module).mkdir(parents=True)
+        (blocked / module / "__init__.py").write_text(f"raise ImportError('no {module}')")
+    code = f"import sys; sys.path.insert(0, {str(blocked)!r}); from wastenot.cli.main import main; main()"
+
+    def run(*arguments):
+        return subprocess.run([sys.executable, "-c", code, *PROFILE, *arguments], cwd=wastenot.folder, capture_output=True,
+                              text=True, check=False, env=ENVIRONMENT)  # fmt: skip
+
+    assert "SSP" in run("--runs", "40").stdout
+    for arguments in (["--out", "p.parquet"], ["--report", "p.html"], ["--figures", "figures"]):
+        ran = run(*arguments)
+        assert ran.returncode == 2 and ran.stdout == "", ran
+        assert re.search(r"error: .*pip install 'wastenot\[report\]'", ran.stderr)
+    assert not (wastenot.folder / "p.parquet").exists()
+
+
+def test_a_file_that_is_no_profile_is_refused(wastenot):
+    assert "Parquet" in wastenot.refuse("profiles", "sweep.csv")
+    assert "none.parquet" in wastenot.refuse("profiles", "none.parquet")
