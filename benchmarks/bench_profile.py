@@ -1,6 +1,7 @@
-"""Power profiles on simulated GPUs against their exact truth, over seeds: errors inside SSE and SSP, where these are found,
-and what the profile says against the energy counter. The naive profile is shown beside: no clocks told together, no bins,
-readings taken as power of the moment, a line of degree four through them.
+"""Power profiles on simulated GPUs against their exact truth, over seeds.
+
+Errors inside SSE and SSP, where these are found, and what profiles say against the energy counter. The naive profile is
+shown beside: no clocks told together, no bins, readings taken as power of the moment, a line of degree four through them.
 """
 
 from __future__ import annotations

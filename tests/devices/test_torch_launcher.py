@@ -14,7 +14,7 @@ import torch
 from wastenot.devices import torch_launcher, torch_run
 from wastenot.devices.protocol import Task
 from wastenot.devices.torch_launcher import TorchLauncher
-from wastenot.devices.torch_program import Program, copies_of, order_of
+from wastenot.devices.torch_program import Program, copies_of
 from wastenot.devices.torch_run import GpuRun, Launch
 from wastenot.errors import CannotRunError, DeviceError
 from wastenot.operations import ready
@@ -220,8 +220,8 @@ def test_calls_go_through_the_buffers_in_turn(monkeypatch):
 def test_kernels_of_a_layer_run_in_turn_and_others_one_by_one():
     layer = [kernel(name, block="layer", count=3) for name in ("gelu_a", "gelu_b")]
     steps = ((kernel("gelu_first"), 2), (layer[0], 3), (layer[1], 3), (kernel("gelu_last"), 1))
-    assert order_of(Task("iteration", steps)) == (0, 0, 1, 2, 1, 2, 1, 2, 3)
-    assert order_of(Task.of_kernel(layer[0])) == (0,)
+    assert Task("iteration", steps).order == (0, 0, 1, 2, 1, 2, 1, 2, 3)
+    assert Task.of_kernel(layer[0]).order == (0,)
 
 
 def test_notes_tell_what_is_not_one_operation():

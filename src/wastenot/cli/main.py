@@ -12,6 +12,7 @@ from wastenot.cli import (
     doctor_verb,
     forecast_verb,
     monitor_verb,
+    pairs_verb,
     plan_verbs,
     profile_verb,
     profiles_verb,
@@ -65,6 +66,7 @@ app.command("plan")(plan_verbs.plan)
 app.command("frontier")(plan_verbs.frontier)
 app.command("compare")(plan_verbs.compare)
 app.command("diff")(plan_verbs.diff)
+app.command("pairs")(pairs_verb.pairs)
 app.command("report")(plan_verbs.report)
 app.command("workloads")(workload_verbs.workloads)
 app.command("workload")(workload_verbs.workload)

@@ -9,6 +9,7 @@ import typer
 
 from wastenot.origin import Origin
 from wastenot.planning.objective import Granularity, ObjectiveKind, Scope
+from wastenot.study.state import State
 from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.shape import Attention, Optimizer, Phase, Shape, default_batch
 
@@ -17,6 +18,14 @@ StudyOption = Annotated[
 ]
 WorkloadOption = Annotated[
     str | None, typer.Option("--workload", metavar="NAME", help="Which workload; needed where a study has several.")
+]
+EnergiesOption = Annotated[
+    State | None,
+    typer.Option(
+        "--energies",
+        help="Of kernels back to back (ssp, the default), of their first execution at full speed (sse), or each after the "
+        "kernel before it (context).",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the result to this file.")]

@@ -31,9 +31,11 @@ def print_json(document: object) -> None:
 
 
 def as_values(value: object) -> Any:
-    """A dataclass, or anything made of them, as JSON values."""
+    """A dataclass or a part of a file, or anything made of them, as JSON values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: as_values(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True)
     if isinstance(value, (list, tuple)):
         return [as_values(item) for item in value]
     return value.isoformat() if isinstance(value, datetime) else value

@@ -9,14 +9,17 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from wastenot.report.context_table import context_table
 from wastenot.report.tables import Table, comparison_table, kernel_table
 from wastenot.report.totals import Price, goal_words, totals, warnings
 from wastenot.report.words import change, percent, quantity
+from wastenot.study.state import STATE_WORDS, parted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wastenot.planning.comparison import Comparison, WholeFrontier
+    from wastenot.planning.context import ContextChange
     from wastenot.planning.difference import PlanDifference
     from wastenot.planning.plan import Plan
     from wastenot.setting import Setting
@@ -32,6 +35,8 @@ def described_plan(plan: Plan, price: Price) -> RenderableType:
         summary.add_row(Text(total.label), Text(total.value), Text(total.detail))
     what = f"{goal_words(plan.objective)}, by {plan.granularity}, {plan.scope} scope"
     notes = [Text(f"note: {warning}", style="yellow") for warning in warnings(plan)]
+    state = parted(plan.workload)[1]
+    what += "" if state == "ssp" else f"; energies of {STATE_WORDS[state]}"
     head = about(plan.workload, plan.device, plan.origin, what)
     return Group(head, "", rich_table(kernel_table(plan)), "", summary, "", *notes)
 
@@ -97,6 +102,11 @@ def described_difference(found: PlanDifference, first: str, second: str) -> Rend
         f"{_signed(found.time_s, 's')} and {_signed(found.energy_j, 'J')} an iteration more than the first"
     )
     return Group(table, "", total) if found.kernels else Group("the plans do the same: " + total)
+
+
+def described_change(found: ContextChange) -> RenderableType:
+    """Where the state of the energies changes the plan."""
+    return Group("", rich_table(context_table(found)))
 
 
 def about(workload: str, device: str, origin: str, what: str) -> Text:

@@ -10,6 +10,7 @@ import typer
 from wastenot.cli.options import (
     ConfidenceOption,
     CurrencyOption,
+    EnergiesOption,
     ExponentOption,
     GranularityOption,
     JsonOption,
@@ -25,19 +26,23 @@ from wastenot.cli.options import (
 from wastenot.planning.objective import Objective, parse_bounds
 
 if TYPE_CHECKING:
+    from wastenot.planning.context import ContextChange
+    from wastenot.planning.plan import Plan
     from wastenot.report.totals import Price
+    from wastenot.study.state import State
     from wastenot.study.sweep import Sweep
 
 
-def _sweep(study: str, workload: str | None) -> Sweep:
+def _sweep(study: str, workload: str | None, energies: State | None) -> Sweep:
     from wastenot.study.store import open_study
 
-    return open_study(study).read(workload)
+    return open_study(study).read(workload, energies)
 
 
 def plan(
     study: StudyOption,
     workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
     objective: ObjectiveOption = "waste",
     max_slowdown: SlowdownOption = None,
     edp_exponent: ExponentOption = 1.0,
@@ -56,7 +61,7 @@ def plan(
 
     price = checked_price(price_per_kwh, currency)
     found = make_plan(
-        _sweep(study, workload),
+        _sweep(study, workload, energies),
         Objective(objective, max_slowdown, edp_exponent, confidence),
         granularity=granularity,
         scope=scope,
@@ -71,6 +76,19 @@ def plan(
         from wastenot.cli.plan_text import described_plan
 
         console().print(described_plan(found, price))
+
+
+def _context(study: str, sweep: Sweep, made: Plan) -> ContextChange | None:
+    """What energies in context change, where the study has them of the same clocks."""
+    from wastenot.errors import BadInputError, InfeasibleError
+    from wastenot.planning.context import context_change, plan_likewise
+
+    try:
+        alone, within = _sweep(study, sweep.workload, "ssp"), _sweep(study, sweep.workload, "context")
+        first, second = (made if each.workload == sweep.workload else plan_likewise(each, made) for each in (alone, within))
+        return context_change(alone, within, first, second)
+    except (BadInputError, InfeasibleError):
+        return None
 
 
 def checked_price(per_kwh: float, currency: str) -> Price:
@@ -90,6 +108,7 @@ def checked_price(per_kwh: float, currency: str) -> Price:
 def frontier(
     study: StudyOption,
     workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
     bounds: Annotated[
         str, typer.Option("--bounds", metavar="X,X,...", help="Slowdowns to solve exactly, 0.02 being 2 %.")
     ] = "0,0.01,0.02,0.05,0.1",
@@ -104,7 +123,7 @@ def frontier(
     from wastenot.planning.comparison import whole_frontier
 
     found = whole_frontier(
-        _sweep(study, workload),
+        _sweep(study, workload, energies),
         parse_bounds(bounds),
         granularity=granularity,
         clock_tolerance_mhz=clock_tolerance,
@@ -126,6 +145,7 @@ def frontier(
 def compare(
     study: StudyOption,
     workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
     bounds: Annotated[
         str, typer.Option("--bounds", metavar="X,X,...", help="Relaxed bounds to show besides the strict one.")
     ] = "0.01,0.02,0.05,0.1",
@@ -136,7 +156,9 @@ def compare(
     from wastenot.cli.output import as_values, console, print_json
     from wastenot.planning.comparison import compare as make_comparison
 
-    found = make_comparison(_sweep(study, workload), bounds=parse_bounds(bounds), clock_tolerance_mhz=clock_tolerance)
+    found = make_comparison(
+        _sweep(study, workload, energies), bounds=parse_bounds(bounds), clock_tolerance_mhz=clock_tolerance
+    )
     if as_json:
         print_json(as_values(found))
     else:
@@ -148,26 +170,44 @@ def compare(
 def diff(
     first: Annotated[Path, typer.Argument(metavar="A.json", help="A plan.")],
     second: Annotated[Path, typer.Argument(metavar="B.json", help="Another plan.")],
+    study: Annotated[
+        str | None,
+        typer.Option("--study", metavar="FILE|URL", help="Set both into the state of B, such as in context, by this study."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What two plans do differently."""
+    """What two plans do differently; with a study also what the state of their energies changes."""
     from wastenot.cli.output import as_values, console, print_json
     from wastenot.planning.difference import difference
     from wastenot.planning.plan import read_plan
 
-    found = difference(read_plan(first), read_plan(second))
+    plans = read_plan(first), read_plan(second)
+    found = difference(*plans)
+    change = None
+    if study is not None:
+        from wastenot.planning.context import context_change
+
+        ours, theirs = (_sweep(study, plan.workload, None) for plan in plans)
+        change = context_change(ours, theirs, *plans)
     if as_json:
-        print_json(as_values(found))
+        document = as_values(found)
+        if change is not None:
+            names = {"differing": [one.kernel for one in change.differing], "moved": [one.kernel for one in change.moved]}
+            document["states"] = as_values(change) | names | {"energy_j": change.energy_j}
+        print_json(document)
     else:
-        from wastenot.cli.plan_text import described_difference
+        from wastenot.cli.plan_text import described_change, described_difference
 
         console().print(described_difference(found, str(first), str(second)))
+        if change is not None:
+            console().print(described_change(change))
 
 
 def report(
     study: StudyOption,
     out: Annotated[Path, typer.Option("--out", metavar="FILE.html", help="The page to write.")],
     workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
     objective: ObjectiveOption = "waste",
     max_slowdown: SlowdownOption = None,
     edp_exponent: ExponentOption = 1.0,
@@ -188,10 +228,10 @@ def report(
     from wastenot.report.page import write_report
 
     price = checked_price(price_per_kwh, currency)
-    sweep = _sweep(study, workload)
+    sweep = _sweep(study, workload, energies)
     goal = Objective(objective, max_slowdown, edp_exponent, confidence)
     made = make_plan(sweep, goal, granularity=granularity, scope=scope, clock_tolerance_mhz=clock_tolerance)
-    data = collect(sweep, made)
+    data = collect(sweep, made, _context(study, sweep, made))
     write_report(data, out, price_per_kwh=price.per_kwh, currency=price.currency)
     say(f"{out}: report written")
     if figures is not None:

@@ -67,6 +67,15 @@ def sweep(
     relative_error: Annotated[
         float, typer.Option("--relative-error", metavar="X", help="Stop a point early at this error; 0.005 is 0.5 %.")
     ] = 0.0,
+    in_context: Annotated[
+        bool, typer.Option("--in-context", help="Measure each kernel after the one that runs before it, and alone.")
+    ] = False,
+    at: Annotated[
+        Literal["ssp", "sse"],
+        typer.Option(
+            "--at", help="ssp: back to back, in steady power; sse: the first execution at full speed, by a profile."
+        ),
+    ] = "ssp",
     granularity: GranularityOption = "kernel",
     phase: PhaseOption = "training",
     batch: BatchOption = None,
@@ -84,17 +93,25 @@ def sweep(
     """Measure every kernel of a workload at auto and at many settings, into a study. Goes on where it was broken off."""
     from wastenot.cli.output import as_values, print_json, say
     from wastenot.cli.progress import shown_progress
+    from wastenot.errors import BadInputError
     from wastenot.measurement.abilities import check_measures, settable
     from wastenot.measurement.energy import Method
     from wastenot.measurement.grid import Grid
+    from wastenot.measurement.states import check_state, in_state
     from wastenot.measurement.sweep import BASELINE_ROUNDS, measure_sweep
     from wastenot.measurement.tasks import find_units
     from wastenot.study.store import open_study
 
     shape = chosen_shape(phase, batch, sequence, tensor_parallel, sequence_parallel, dtype, attention, optimizer)
     units = find_units(workload, device, shape, granularity)
+    if in_context and at == "sse":
+        raise BadInputError("--in-context, --at sse: take one of them; in context is in steady power")
+    units = in_state(units, "context" if in_context else at)
+    if search == "model" and (in_context or at == "sse"):
+        raise BadInputError("--search model: looks for plans of kernels alone in steady power; measure the grid")
     target = open_target(device, seed=seed, workload=units.workload, allow=allow_clock_control, restore=restore_clocks)
     check_measures(target)
+    check_state(target, units)
     if clocks == "auto":
         settings: tuple[Setting, ...] = ()
     else:

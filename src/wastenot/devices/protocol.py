@@ -21,6 +21,7 @@ from typing import Protocol
 from wastenot.origin import Origin
 from wastenot.setting import Setting
 from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.order import Step, order_of_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class Task:
     def of_kernel(cls, kernel: KernelSpec) -> Task:
         """One kernel by itself; one call is one call of the kernel."""
         return cls(kernel.name, ((kernel, 1),))
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Indices of the steps in the order they run in a call."""
+        return order_of_steps([Step(times, kernel.block, kernel.pass_name) for kernel, times in self.steps])
 
     @property
     def is_kernel(self) -> bool:

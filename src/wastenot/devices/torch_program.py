@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import groupby
 
 from wastenot.devices.protocol import Task
 from wastenot.operations.prepare import prepare
@@ -31,7 +30,7 @@ class Program:
     """
 
     def __init__(self, task: Task, device: str, *, l2_bytes: int = 0, free_bytes: int = 0, seed: int = 0) -> None:
-        self._order = order_of(task)
+        self._order = task.order
         alone = len(self._order) == 1
         self._ready: list[list[Callable[[], object]]] = []
         for kernel, times in task.steps:
@@ -87,24 +86,6 @@ def copies_of(kernel: KernelSpec, l2_bytes: int, free_bytes: int, times: int | N
     if free_bytes:
         copies = min(copies, int(_SHARE_OF_MEMORY * free_bytes / kernel.bytes_moved))
     return max(1, min(copies, _MOST_COPIES if times is None else min(times, _MOST_COPIES)))
-
-
-def order_of(task: Task) -> tuple[int, ...]:
-    """Indices of the steps in the order they run.
-
-    Steps of one block that run equally often one after another, such as those of a transformer layer's forward pass, run
-    in turn, as they do in the model; others as often as they run, one by one.
-    """
-
-    def loop_of(index: int) -> tuple[object, ...]:
-        kernel, times = task.steps[index]
-        return (index,) if kernel.block is None else (kernel.block, kernel.pass_name, times)
-
-    order: list[int] = []
-    for _, group in groupby(range(len(task.steps)), loop_of):
-        members = list(group)
-        order += members * task.steps[members[0]][1]
-    return tuple(order)
 
 
 def _notes(task: Task, ready: Sequence[Sequence[Callable[[], object]]]) -> tuple[str, ...]:

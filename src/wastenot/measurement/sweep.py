@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
 
-from wastenot.devices.protocol import Device, Task
+from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError
-from wastenot.measurement.energy import Measurement, Method, hottest_first, measure, warm_up
+from wastenot.measurement.energy import Measurement, Method, hottest_first, warm_up
 from wastenot.measurement.progress import Progress, Silent
+from wastenot.measurement.states import KeepAlone, can_measure, check_state, in_state, measurer
 from wastenot.measurement.tasks import Units
 from wastenot.setting import AUTO, Setting
 from wastenot.study.recorder import Recorder, Trial
+from wastenot.study.state import parted
 from wastenot.study.store import Study
 
 BASELINE_ROUNDS = 3  # how often everything is measured at auto: before, in the middle, after
@@ -110,13 +112,14 @@ def _evenly(settings: Sequence[Setting]) -> list[Setting]:
 
 def run_points(
     device: Device,
-    tasks: Sequence[Task],
+    units: Units,
     recorder: Recorder,
     points: Sequence[Point],
     *,
     method: Method,
     progress: Progress,
     ends_s: float = math.inf,
+    keep_alone: KeepAlone | None = None,
 ) -> SweepOutcome:
     """Measure points one after another and keep each; those that the study has already are passed over.
 
@@ -124,18 +127,20 @@ def run_points(
 
     Args:
         device: to measure on.
-        tasks: what each kernel runs.
+        units: the kernels, under the name of the state to measure them in.
         recorder: of the study.
         points: to measure, in order.
         method: how.
         progress: who is told of every point; the caller has told it how many there are.
         ends_s: the device's time after which no further point is begun.
+        keep_alone: is told of kernels alone, where they are measured in context.
 
     Raises:
         StudyError: the study cannot be written; what was measured before is kept.
         DeviceError: the device no longer measures.
     """
     outcome = SweepOutcome()
+    tasks, measure_at = units.tasks, measurer(device, units, method, keep_alone)
     todo = [point for point in points if recorder.done[tasks[point.kernel].name, point.setting] <= point.repeat]
     outcome.found = len(points) - len(todo)
     baselines: dict[int, Measurement] = {}
@@ -156,7 +161,7 @@ def run_points(
                     return outcome
                 task = tasks[point.kernel]
                 try:
-                    found = measure(device, task, setting, method)
+                    found = measure_at(point.kernel, setting)
                 except (ClocksRefusedError, CannotRunError) as error:
                     if setting.is_auto and isinstance(error, ClocksRefusedError):
                         raise
@@ -186,10 +191,10 @@ def measure_sweep(
     budget_s: float | None = None,
     rounds: int = BASELINE_ROUNDS,
 ) -> SweepOutcome:
-    """Measure everything at auto and at every setting, into a study.
+    """Measure everything at auto and at every setting, into a study, in the state that the workload's name says.
 
-    A sweep that was broken off is gone on with: call it again in the same words. Clocks are given back to the driver
-    however it ends.
+    In context, what kernels are alone is found on the way; it is kept too. A sweep that was broken off is gone on with: call
+    it again in the same words. Clocks are given back to the driver however it ends.
 
     Args:
         device: to measure on.
@@ -202,7 +207,8 @@ def measure_sweep(
         rounds: how often to measure everything where there are no settings besides auto.
 
     Raises:
-        BadInputError: no rounds; the study is of another device, or the workload of other kernels.
+        BadInputError: no rounds; a state that the device cannot be measured in; the study is of another device, or the
+            workload of other kernels.
         StudyError: the study cannot be written; what was measured before is kept.
         DeviceError: the device does not measure.
     """
@@ -210,16 +216,38 @@ def measure_sweep(
         raise BadInputError(f"--rounds {rounds}: must be at least 1")
     progress = progress or Silent()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
-    can_run = device.launcher.can_run
-    points = [
-        point
-        for point in sweep_points(hottest_first(units.tasks), settings, rounds)
-        if can_run(units.tasks[point.kernel], point.setting)
-    ]
-    with recording(device, units, study) as recorder:
+    check_state(device, units)
+    points = [point for point in _points(units, settings, rounds) if can_measure(device, units, point.kernel, point.setting)]
+    with ExitStack() as stack:
+        recorder = stack.enter_context(recording(device, units, study))
+        keep_alone = None
+        if parted(units.workload)[1] == "context":
+            keep_alone = _keeping_alone(stack.enter_context(recording(device, in_state(units, "ssp"), study)), recorder)
         done = sum(recorder.done[units.tasks[point.kernel].name, point.setting] > point.repeat for point in points)
         progress.begin(len(points), done)
-        return run_points(device, units.tasks, recorder, points, method=method or Method(), progress=progress, ends_s=ends_s)
+        return run_points(
+            device, units, recorder, points,
+            method=method or Method(), progress=progress, ends_s=ends_s, keep_alone=keep_alone,
+        )  # fmt: skip
+
+
+def _points(units: Units, settings: Sequence[Setting], rounds: int) -> list[Point]:
+    """Profiles repeat what they look at hundreds of times: each is made once."""
+    kernels = hottest_first(units.tasks)
+    if parted(units.workload)[1] == "sse":
+        return [Point(kernel, setting) for setting in (AUTO, *settings) for kernel in kernels]
+    return sweep_points(kernels, settings, rounds)
+
+
+def _keeping_alone(alone: Recorder, in_context: Recorder) -> KeepAlone:
+    """Keeps what was found of kernels alone, as often as they are measured in context; a sweep of its own may be there."""
+
+    def keep(found: Measurement) -> None:
+        key = found.task, found.setting
+        if alone.done[key] <= in_context.done[key]:
+            alone.append(as_trial(found))
+
+    return keep
 
 
 def recording(device: Device, units: Units, study: Study) -> AbstractContextManager[Recorder]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wastenot.capture.workload_file import read_workload
 from wastenot.devices.protocol import Task
 from wastenot.errors import BadInputError
 from wastenot.planning.objective import Granularity
+from wastenot.study.state import parted
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.workloads.build import build_workload, workload_named
@@ -108,8 +109,8 @@ def units_in_study(study: Study, sweep: Sweep) -> Units:
         tasks = (Task.of_kernel(captured.get(task.name, task.steps[0][0])) for task in named.tasks)
         return Units(sweep.workload, sweep.kernels, tuple(tasks))
     try:
-        workload = workload_named(sweep.workload)
+        workload = workload_named(parted(sweep.workload)[0])
     except BadInputError:
         return units_by_name(sweep.workload, sweep.kernels)
-    by_formula = units_of(workload)
+    by_formula = replace(units_of(workload), workload=sweep.workload)
     return by_formula if by_formula.kernels == sweep.kernels else units_by_name(sweep.workload, sweep.kernels)

@@ -11,6 +11,7 @@ import numpy as np
 from wastenot.errors import BadInputError
 from wastenot.frontier.points import IndexArray
 from wastenot.planning.comparison import CURVE_BOUNDS, Comparison, CurvePoint, compare, relaxed_curve
+from wastenot.planning.context import ContextChange
 from wastenot.planning.objective import Granularity, Objective, Scope
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
@@ -104,6 +105,7 @@ class ReportData:
         coarse_maps_missing: why there are none, where that is so.
         kernel_maps: every setting of the kernels that the plan saves most energy in.
         shares: every kernel, in order of execution.
+        context: what energies in context change, where they were measured.
     """
 
     plan: Plan
@@ -113,15 +115,17 @@ class ReportData:
     coarse_maps_missing: str | None
     kernel_maps: tuple[SettingMap, ...]
     shares: tuple[KernelShare, ...]
+    context: ContextChange | None = None
 
 
-def collect(sweep: Sweep, plan: Plan | None = None) -> ReportData:
+def collect(sweep: Sweep, plan: Plan | None = None, context: ContextChange | None = None) -> ReportData:
     """Compute everything a report shows.
 
     Args:
         sweep: what the kernels cost.
         plan: the plan to report, made from this sweep; by default the one that saves most energy without any
             slowdown. Its clock tolerance is used throughout.
+        context: what energies in context change, where they were measured.
 
     Raises:
         BadInputError: the plan was made from another sweep.
@@ -151,6 +155,7 @@ def collect(sweep: Sweep, plan: Plan | None = None) -> ReportData:
         coarse_maps_missing=missing,
         kernel_maps=_maps(_most_saving(planner.units, shares), shares),
         shares=shares,
+        context=context,
     )
 
 

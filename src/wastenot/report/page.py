@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from wastenot.errors import BadInputError
 from wastenot.files import write_text
+from wastenot.report.context_table import context_table
 from wastenot.report.data import ReportData
 from wastenot.report.figures import draw
 from wastenot.report.shell import render
@@ -50,7 +51,11 @@ def render_page(data: ReportData, price: Price | None, made_at: datetime) -> str
         "page.html.j2",
         plan.origin,
         draw(data),
-        [("kernels", kernel_table(plan, MOST_TABLE_ROWS)), ("comparison", comparison_table(data.comparison))],
+        [
+            ("kernels", kernel_table(plan, MOST_TABLE_ROWS)),
+            ("comparison", comparison_table(data.comparison)),
+            *([] if data.context is None else [("context", context_table(data.context))]),
+        ],
         made_at,
         plan=plan,
         kernels=len(plan.assignments),

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from wastenot.study.columns import shown
 from wastenot.study.database import Database, connect
 from wastenot.study.faults import DAMAGED
 from wastenot.study.recorder import Recorder, Trial, read_trials
+from wastenot.study.state import State, choose_workload
 from wastenot.study.summary import ImportSummary, StudySummary, imports_of, summarise_workloads
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.workloads.kernel import KernelSpec
@@ -165,11 +165,12 @@ class Study:
                 return ()
             return records.workload_names(connection)
 
-    def read(self, workload: str | None = None) -> Sweep:
+    def read(self, workload: str | None = None, state: State | None = None) -> Sweep:
         """Fetch a workload.
 
         Args:
             workload: its name; may be left out where the study holds only one.
+            state: that its energies were taken in; by default the one that the name says, else steady power.
 
         Raises:
             BadInputError: there is no such workload, or there are several and none is named.
@@ -177,7 +178,7 @@ class Study:
         """
         with self._database.reading() as connection:
             header = _filled(records.read_header(connection, str(self)), str(self))
-            name = _choose(workload, records.workload_names(connection), str(self))
+            name = choose_workload(workload, state, records.workload_names(connection), str(self))
             workload_id = records.workload_id(connection, name)
             assert workload_id is not None
             ids, members = records.kernels_of(connection, workload_id)
@@ -212,7 +213,7 @@ class Study:
         """
         with self._database.reading() as connection:
             _filled(records.read_header(connection, str(self)), str(self))
-            name = _choose(workload, records.workload_names(connection), str(self))
+            name = choose_workload(workload, None, records.workload_names(connection), str(self))
             workload_id = records.workload_id(connection, name)
             assert workload_id is not None
             return read_trials(connection, workload_id)
@@ -226,7 +227,8 @@ class Study:
         """
         with self._database.reading() as connection:
             _filled(records.read_header(connection, str(self)), str(self))
-            workload_id = records.workload_id(connection, _choose(workload, records.workload_names(connection), str(self)))
+            name = choose_workload(workload, None, records.workload_names(connection), str(self))
+            workload_id = records.workload_id(connection, name)
             assert workload_id is not None
             try:
                 return read_captured(connection, workload_id)
@@ -260,19 +262,6 @@ def _filled(header: records.Header | None, label: str) -> records.Header:
     if header is None:
         raise StudyError(f"{label}: holds nothing yet; fill it: wastenot import SWEEP.csv --study {label}")
     return header
-
-
-def _choose(wanted: str | None, names: tuple[str, ...], label: str) -> str:
-    listed = ", ".join(map(shown, names))
-    if wanted is None:
-        if len(names) == 1:
-            return names[0]
-        raise BadInputError(f"{label}: workload: holds {len(names)}: {listed}; name one: --workload NAME")
-    if wanted in names:
-        return wanted
-    nearest = get_close_matches(wanted, names, n=1)
-    suggestion = f"did you mean {shown(nearest[0])}? " if nearest else ""
-    raise BadInputError(f"{label}: workload: there is no {shown(wanted)}; {suggestion}It holds {listed}")
 
 
 def _check_origin(history: tuple[ImportSummary, ...], workload: str, origin: Origin, label: str) -> None:

@@ -12,8 +12,9 @@ from scipy.stats import t as student_t
 from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
 from wastenot.frontier.points import FloatArray
-from wastenot.measurement.energy import Method, hottest_first, measure, warm_up
+from wastenot.measurement.energy import Method, hottest_first, warm_up
 from wastenot.measurement.progress import Progress, Silent
+from wastenot.measurement.states import check_state, measurer
 from wastenot.measurement.tasks import Units
 from wastenot.setting import AUTO, Setting
 
@@ -87,11 +88,13 @@ def compare_with_auto(
 ) -> InTurn:
     """Measure every kernel at its setting and at auto, one right after the other, several times over.
 
+    Kernels are measured in the state that the workload's name says.
+
     Clocks are given back to the driver however it ends.
 
     Args:
         device: to measure on.
-        units: what to measure.
+        units: what to measure, and in which state.
         settings: of each kernel by name.
         repeats: how often, at least 2.
         method: how to measure.
@@ -105,6 +108,8 @@ def compare_with_auto(
         raise BadInputError(f"--repeats {repeats}: at least 2, or nothing is known of the error")
     progress, method = progress or Silent(), method or Method()
     totals = np.zeros((4, repeats))
+    check_state(device, units)
+    measure_at = measurer(device, units, method)
     try:
         for repeat in range(repeats):
             warm_up(device, units.tasks)
@@ -112,7 +117,7 @@ def compare_with_auto(
                 kernel, task = units.kernels[index], units.tasks[index]
                 # The order is turned round each time: a trend then favours neither.
                 for at_auto in (repeat % 2 == 0, repeat % 2 == 1):
-                    found = measure(device, task, AUTO if at_auto else settings[kernel.name], method)
+                    found = measure_at(index, AUTO if at_auto else settings[kernel.name])
                     progress.step(f"{task.name} at {found.setting}")
                     row = 2 if at_auto else 0
                     totals[row, repeat] += kernel.count * found.time_s

@@ -67,7 +67,7 @@ def refine(
         before = {pair: recorder.done[units.tasks[pair[0]].name, pair[1]] for pair in wanted}
         points = [Point(*pair, before[pair] + turn) for turn in range(repeats) for pair in wanted]
         progress.begin(len(points))
-        return run_points(device, units.tasks, recorder, points, method=method or Method(), progress=progress, ends_s=ends_s)
+        return run_points(device, units, recorder, points, method=method or Method(), progress=progress, ends_s=ends_s)
 
 
 def finalists(sweep: Sweep, plan: Plan, per_kernel: int = 3) -> dict[str, tuple[Setting, ...]]:

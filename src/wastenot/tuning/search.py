@@ -105,7 +105,7 @@ def search_sweep(
     with recording(device, units, study) as recorder:
 
         def run(points: Sequence[Point]) -> bool:
-            outcome = run_points(device, units.tasks, recorder, points, method=method, progress=progress, ends_s=ends_s)
+            outcome = run_points(device, units, recorder, points, method=method, progress=progress, ends_s=ends_s)
             total.add(outcome)
             return not outcome.out_of_time
 

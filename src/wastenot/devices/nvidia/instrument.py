@@ -156,7 +156,7 @@ class NvidiaInstrument:
                 self._sleep(rest_s)
                 in_time = ready.run()
                 if in_time:
-                    self._sleep(total.period_s + max(total.window_s, 2.0 * total.span_s) + total.delay_s + _LATE_S)
+                    self._sleep(total.period_s + total.delay_s + _LATE_S)
             if not in_time:
                 continue
             logs = self._poller.readings()

@@ -295,6 +295,22 @@ def _times(dynamics: Dynamics, kernel_of: IndexArray, rng: np.random.Generator |
     return np.asarray(factor * run * np.exp(dynamics.jitter * rng.standard_normal(len(kernel_of))))
 
 
+def afterglow_j(dynamics: Dynamics, before_w: FloatArray, own_w: FloatArray, lasting_s: FloatArray) -> FloatArray:
+    """Energy that a kernel draws on top of its own in the wake of another one, in steady state, in closed form.
+
+    The power by which the kernel before was heavier, times the share, decays over the time for which the kernel runs;
+    lags move that energy, and change nothing of it. What a test compares with :func:`trace`.
+
+    Args:
+        dynamics: of the GPU.
+        before_w: steady power of the kernel before.
+        own_w: of the kernel itself.
+        lasting_s: for which it runs until the next kernel comes.
+    """
+    glow_w = dynamics.afterglow_share * np.maximum(before_w - own_w, 0.0)
+    return np.asarray(-glow_w * dynamics.afterglow_s * np.expm1(-lasting_s / dynamics.afterglow_s))
+
+
 def _afterglow(
     dynamics: Dynamics, kernel_of: IndexArray, begins: FloatArray, middle: FloatArray, above: FloatArray
 ) -> FloatArray:

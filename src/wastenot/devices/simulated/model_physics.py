@@ -9,7 +9,7 @@ import numpy as np
 
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
-from wastenot.devices.simulated.dynamics import Parts, Steady
+from wastenot.devices.simulated.dynamics import Parts, Steady, afterglow_j
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
 from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.devices.simulated.preset import OpTraits, Preset
@@ -18,6 +18,7 @@ from wastenot.frontier.points import FloatArray
 from wastenot.setting import Setting
 from wastenot.suggest import suggestion
 from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.order import stretches
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,12 +146,19 @@ class ModelPhysics:
         if key not in self._curves:
             time = np.zeros(len(self._core))
             energy = np.zeros(len(self._core))
+            each_s, each_w = [], []
             for kernel, calls in task.steps:
                 parameters = self._parameters(kernel)
                 each = model.time_s(self.preset.parameters, parameters, self._core, np.asarray(memory_mhz))
                 power = model.demanded_power_w(self.preset.parameters, parameters, self._core, np.asarray(memory_mhz))
                 time += calls * each
                 energy += calls * each * power
+                each_s.append(each)
+                each_w.append(power)
+            if self.preset.dynamics.afterglow_share and len(task.steps) > 1:
+                for before, own, lasting, times in stretches(task.order):
+                    glow = afterglow_j(self.preset.dynamics, each_w[before], each_w[own], lasting * each_s[own])
+                    energy += times * glow
             self._curves[key] = _Curve(time, energy / time)
         return self._curves[key]
 

@@ -31,7 +31,8 @@ _KEPT_LEVELS = 400
 
 def assembled(material: Material) -> Profile:
     """The profile of some runs."""
-    units = units_of(material.runs, material.own, material.group, material.units)
+    each = 1 if material.merged else material.group
+    units = units_of(material.runs, material.own, each, material.units)
     golden = golden_runs(units, [unit for _, unit in material.states], material)
     notes = list(material.notes)
     complete = material.complete and len(golden) >= LEAST_GOLDEN
@@ -44,7 +45,7 @@ def assembled(material: Material) -> Profile:
     logged, interest = _logged(material, units, golden)
     surfaces = {
         channel.name: fit_surface(
-            golden_runs_timed, channel, kernels=material.kernels, own=material.own, group=material.group
+            golden_runs_timed, channel, kernels=material.kernels, own=material.own, group=each, shaped=not material.merged
         )
         for channel in material.channels
         if channel.span_s < LEVEL_WINDOW_S
@@ -110,7 +111,7 @@ def shape_error(surface: Surface, units: int, unit: int) -> float:
 
 def _inside(surface: Surface, units: int, unit: int, logged: Logged, chosen: FloatArray) -> Inside:
     band, mean = surface.inside(unit), surface.mean(unit, unit + 1)
-    resolved = shape_error(surface, units, unit) <= RESOLVED
+    resolved = shape_error(surface, units, unit) <= RESOLVED and surface.shaped
     share, power = logged.share[chosen], logged.power_w[chosen]
     trend: tuple[float, ...] = ()
     if len(share) > 2 * _TREND_DEGREE:
@@ -132,7 +133,7 @@ def _level(runs: Sequence[TimedRun], channel: Channel, material: Material, unit:
     power = []
     for run in runs:
         ours = np.flatnonzero(run.kernel == material.own)
-        settled_s = run.begin_s[ours[min((unit + 1) * material.group, len(ours) - 1)]]
+        settled_s = run.begin_s[ours[min((unit + 1) * (1 if material.merged else material.group), len(ours) - 1)]]
         readings = run.readings[channel.name]
         end_s = readings.moment_s - channel.delay_s
         power.append(readings.power_w[(end_s - channel.reach_s >= settled_s) & (end_s <= run.end_s[-1])])

@@ -36,18 +36,21 @@ class Basis:
     Attributes:
         knots: of each kernel's level, in units; shape (knots,).
         group: executions in a unit of each kernel.
+        shapes: columns of each kernel's shape.
         first: column of each kernel's first level.
         columns: altogether.
     """
 
     knots: tuple[FloatArray, ...]
     group: tuple[int, ...]
+    shapes: int
     first: tuple[int, ...]
     columns: int
 
     @classmethod
-    def of(cls, units: Sequence[int], group: Sequence[int]) -> Basis:
-        """For kernels with so many units each in a run, of so many executions each."""
+    def of(cls, units: Sequence[int], group: Sequence[int], *, shaped: bool = True) -> Basis:
+        """For kernels with so many units each in a run, of so many executions each; with or without a shape."""
+        shapes = _SHAPES if shaped else 0
         knots, first = [], []
         column = len(TAIL_S)
         for number in units:
@@ -56,8 +59,8 @@ class Basis:
                 places.append(min(places[-1] * _GROWTH, float(number)))
             knots.append(np.array(places))
             first.append(column)
-            column += len(places) + _SHAPES
-        return cls(tuple(knots), tuple(group), tuple(first), column)
+            column += len(places) + shapes
+        return cls(tuple(knots), tuple(group), shapes, tuple(first), column)
 
     def rows(self, kernel: int, unit: FloatArray) -> FloatArray:
         """Power inside units: values of all columns; ``unit`` is the unit's number and the share of it that is done."""
@@ -70,10 +73,10 @@ class Basis:
         here = np.arange(len(unit))
         rows[here, first + left] = 1.0 - share
         rows[here, first + left + 1] += share
-        order = np.arange(1, _SHAPES + 1)
+        order = np.arange(1, self.shapes + 1)
         execution = unit * self.group[kernel]
         inside = np.pi * np.outer(execution - np.floor(execution), order)
-        rows[:, first + len(knots) : first + len(knots) + _SHAPES] = np.cos(inside)
+        rows[:, first + len(knots) : first + len(knots) + self.shapes] = np.cos(inside)
         return rows
 
     def precision(self, level_w: float, shape_w: float, settling: float) -> FloatArray:
@@ -94,8 +97,8 @@ class Basis:
             block = slice(first, first + len(knots))
             found[block, block] += steps.T @ (weights[:, None] * steps)
             found[first, first] += _BROAD_W**-2
-            shapes = np.arange(first + len(knots), first + len(knots) + _SHAPES)
-            found[shapes, shapes] = np.arange(1, _SHAPES + 1) ** _SMOOTHNESS / shape_w**2
+            shapes = np.arange(first + len(knots), first + len(knots) + self.shapes)
+            found[shapes, shapes] = np.arange(1, self.shapes + 1) ** _SMOOTHNESS / shape_w**2
         return found
 
 

@@ -28,6 +28,7 @@ class Material:
         guidance: what was called for.
         bin_rank: of the bin that counts.
         group: executions in a unit.
+        merged: whether units count as executions in the runs, since what is inside is beyond the sensor.
         units: in a run that was made for the profile; long runs in steady state have more.
         states: (name, unit from 0) that the profile is about.
         notes: what a reader should know.
@@ -46,6 +47,7 @@ class Material:
     guidance: Guidance
     bin_rank: int
     group: int
+    merged: bool
     units: int
     states: tuple[tuple[str, int], ...]
     notes: tuple[str, ...]

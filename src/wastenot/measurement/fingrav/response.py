@@ -23,7 +23,7 @@ _GRID = (-1.0, -0.5, 0.0, 0.5, 1.0)  # of the delay's error, that are tried firs
 _WIDTH_DOUBT = 0.04  # of the logarithm of the time constant or window, which cards of a model have in common
 
 
-def fit_response(runs: Sequence[TimedRun], channel: Channel, *, kernels: int, own: int, group: int) -> Channel:
+def fit_response(runs: Sequence[TimedRun], channel: Channel, *, kernels: int, own: int, group: int, shaped: bool) -> Channel:
     """The channel with the delay, and the time constant or window, that make its readings likeliest.
 
     Args:
@@ -32,6 +32,7 @@ def fit_response(runs: Sequence[TimedRun], channel: Channel, *, kernels: int, ow
         kernels: in a run.
         own: the profiled one.
         group: executions in a unit.
+        shaped: whether power is to vary inside executions.
     """
     looked = list(runs[:: max(len(runs) // _MOST_RUNS, 1)])
 
@@ -41,7 +42,7 @@ def fit_response(runs: Sequence[TimedRun], channel: Channel, *, kernels: int, ow
         return replace(channel, delay_s=delay_s, lag_s=channel.lag_s * stretch, window_s=channel.window_s * stretch)
 
     def unlikeliness(place: FloatArray) -> float:
-        surface = fit_surface(looked, at(place), kernels=kernels, own=own, group=group)
+        surface = fit_surface(looked, at(place), kernels=kernels, own=own, group=group, shaped=shaped)
         return surface.unlikeliness + float(place @ place)
 
     start = min(([delay, 0.0] for delay in _GRID), key=_of_list(unlikeliness))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wastenot.devices.fine_grain import Bench, Burst, Channel, Instrument
+from wastenot.devices.fine_grain import Bench, Burst, Channel, Instrument, Run
 from wastenot.errors import DeviceError
 from wastenot.measurement.fingrav.assemble import LEAST_GOLDEN, RESOLVED, shape_error
 from wastenot.measurement.fingrav.clocks import ClockFit, fit_clocks
@@ -27,7 +27,7 @@ from wastenot.measurement.fingrav.settle import (
     steady_power,
 )
 from wastenot.measurement.fingrav.surface import Surface, fit_surface
-from wastenot.measurement.fingrav.units import units_of
+from wastenot.measurement.fingrav.units import merged, units_of
 from wastenot.measurement.progress import Progress
 from wastenot.workloads.kernel import KernelSpec
 
@@ -41,7 +41,7 @@ _TRAINS, _SHORTS = 20, 60  # long and short runs after which the shape is looked
 _WORSE = 1.2  # times as badly known as SSP, from which SSE is worth more short runs
 _SENSOR_UNITS = 25  # units in a window that a sensor can just about tell apart
 _SEEKING = 0.5  # of the time allowed, after which the search for SSP ends
-_SHORT_RUNS = 0.3  # of it, for runs from rest where a sensor averages
+_SHORT_RUNS = 0.4  # of it, for runs from rest where a sensor averages
 _TRAIN_S = 0.6  # of the first long runs
 _KNOWN = 0.5  # of what makes a shape worth showing, at which no more is measured
 
@@ -69,6 +69,7 @@ class Session:
         self.notes: list[str] = []
         self.complete = True
         self.group = 1
+        self.merge = False
         self.collected: list[Collected] = []
         self.planned = self.done = 0
 
@@ -81,7 +82,8 @@ class Session:
         unit_s = execution_s * self.group
         guidance = guidance_for(unit_s, self.options.runs, self.options.margin)
         context = bool(self.before) and not self.alternate
-        units, sse, ssp = (1, 0, 0) if context else (self.options.units or 0, 0, (self.options.units or 1) - 1)
+        units = self.options.units or (1 if context else 0)
+        sse, ssp = 0, max(units, 1) - 1
         try:
             if self.averaging(unit_s) and not context:
                 kept, units, sse, ssp = self._averaged(unit_s, guidance)
@@ -96,15 +98,15 @@ class Session:
             self._fall_short(f"stopped early: {error}" if str(error) else "stopped early: interrupted")
             ssp = min(ssp or units, *(len(one.burst.order) // self.group - 1 for one in kept))
         if context or self.alternate:
-            states: tuple[tuple[str, int], ...] = (("in context", ssp),)
+            states: tuple[tuple[str, int], ...] = (("in context", 0 if context else ssp),)
         else:
             sse = sse or min(self._sse(kept, ssp + 1, guidance), ssp)
             states = (("SSE", sse), ("SSP", ssp))
         return self._material(guidance, kept, ssp + 1, states)
 
     def _sse(self, kept: Sequence[Collected], units: int, guidance: Guidance) -> int:
-        runs = by_host([run for one in kept for run in one.runs], self.instrument, self._clocks())
-        return steady_execution(units_of(runs, self._own(kept[0]), self.group, units).time_s, guidance.margin)
+        runs = self._timed([run for one in kept for run in one.runs], self._own(kept[0]))
+        return steady_execution(units_of(runs, self._own(kept[0]), self._each, units).time_s, guidance.margin)
 
     def _time_it(self) -> float:
         """Step 1: the time of an execution, from the last of a few."""
@@ -122,6 +124,7 @@ class Session:
             math.ceil(self.total.span_s / _SENSOR_UNITS / execution_s * (1 - 1e-9)) if self.averaging(execution_s) else 1
         )
         if sensor > group:
+            self.merge = True
             self.notes.append(
                 f"{sensor} executions in a row are one unit: readings stand for about {1e3 * self.total.span_s:g} ms"
             )
@@ -144,7 +147,7 @@ class Session:
                     moved, error = movement(surface, units)
                     if error <= OF_SAMPLES.known or moved - error > 1.0 or self._spent(_SEEKING):
                         break
-            sse = steady_execution(units_of(timed, self._own(probe), self.group, units).time_s, guidance.margin)
+            sse = steady_execution(units_of(timed, self._own(probe), self._each, units).time_s, guidance.margin)
             if moved <= OF_SAMPLES.moved and units >= sse + _SETTLING_UNITS:
                 return units, sse, steady_power(surface, units, sse)
             if 2 * units * unit_s > self.options.longest_run_s or self._spent(_SEEKING):
@@ -197,9 +200,9 @@ class Session:
             length_s *= 2.0
         if not still:
             self._fall_short(f"power still moved after {length_s:.3g} s of executions")
-        sse = steady_execution(units_of(timed, self._own(short), self.group, units).time_s, guidance.margin)
+        sse = steady_execution(units_of(timed, self._own(short), self._each, units).time_s, guidance.margin)
         # What is inside a group is beyond the sensor, however long it looks.
-        while self.group == 1 and not self._spent(1.0):
+        while not self.merge and not self._spent(1.0):
             early, late = shape_error(surface, units, sse), shape_error(surface, units, units - 1)
             if max(early, late) <= _KNOWN * RESOLVED:
                 break
@@ -212,7 +215,7 @@ class Session:
         """Where the sensor's delay is not known well enough, take it from the runs themselves."""
         _, timed = self._surface([short], units, guidance)
         own, kernels = self._own(short), len(short.burst.kernels)
-        found = fit_response(timed, self.total, kernels=kernels, own=own, group=self.group)
+        found = fit_response(timed, self.total, kernels=kernels, own=own, group=self._each, shaped=not self.merge)
         self.channels = tuple(found if channel is self.total else channel for channel in self.channels)
         self.total = found
         self.rests = self._rests()
@@ -234,7 +237,7 @@ class Session:
         if self.alternate:
             return Burst((*self.before, (self.kernel, 1)) * executions)
         if self.before:
-            return Burst((*self.before, (self.kernel, self.group)))
+            return Burst((*self.before, (self.kernel, executions)))
         return Burst(((self.kernel, executions),))
 
     def _own(self, collected: Collected) -> int:
@@ -259,22 +262,32 @@ class Session:
         """Whether so much of the time allowed is over."""
         return self.instrument.now_s() - self.began_s > share * self.options.budget_s
 
+    def _timed(self, runs: Sequence[Run], own: int) -> list[TimedRun]:
+        """Runs by the host's clock, each unit as one execution where the inside of executions is beyond the sensor."""
+        timed = by_host(runs, self.instrument, self._clocks())
+        return [merged(run, own, self.group) for run in timed] if self.merge else timed
+
+    @property
+    def _each(self) -> int:
+        """Executions in a unit, as runs have them."""
+        return 1 if self.merge else self.group
+
     def _clocks(self) -> ClockFit:
         return fit_clocks(trip for one in self.collected for run in one.runs for trip in run.round_trips)
 
     def _surface(self, kept: Sequence[Collected], units: int, guidance: Guidance) -> tuple[Surface, list[TimedRun]]:
         """Power by the golden ones of some runs, and these runs."""
-        timed = by_host([run for one in kept for run in one.runs], self.instrument, self._clocks())
+        timed = self._timed([run for one in kept for run in one.runs], self._own(kept[0]))
         own = self._own(kept[0])
-        last = units_of(timed, own, self.group, units).time_s[:, -1]
+        last = units_of(timed, own, self._each, units).time_s[:, -1]
         chosen = [timed[place] for place in fullest_bin(last, guidance.margin, self.options.bin_rank)] or timed
         kernels = len(kept[0].burst.kernels)
-        return fit_surface(chosen, self.total, kernels=kernels, own=own, group=self.group), chosen
+        return fit_surface(chosen, self.total, kernels=kernels, own=own, group=self._each, shaped=not self.merge), chosen
 
     def _readings_of_interest(self, main: Collected, guidance: Guidance, unit: int) -> int:
         """Step 6: how many readings fall into a unit, in golden runs."""
-        timed = by_host(main.runs, self.instrument, self._clocks())
-        units = units_of(timed, self._own(main), self.group, unit + 1)
+        timed = self._timed(main.runs, self._own(main))
+        units = units_of(timed, self._own(main), self._each, unit + 1)
         found = 0
         for place in fullest_bin(units.time_s[:, unit], guidance.margin, self.options.bin_rank):
             middle = timed[place].readings[self.total.name].moment_s - self.total.delay_s - 0.5 * self.total.span_s
@@ -289,21 +302,22 @@ class Session:
     def _material(
         self, guidance: Guidance, kept: Sequence[Collected], units: int, states: tuple[tuple[str, int], ...]
     ) -> Material:
-        fit = self._clocks()
+        fit, own = self._clocks(), self._own(kept[0])
         runs = [run for one in kept for run in one.runs]
         return Material(
             identity=self.instrument.identity,
             kernel=self.kernel.name,
             before=", ".join(f"{times} × {kernel.name}" for kernel, times in self.before),
-            own=self._own(kept[0]),
+            own=own,
             kernels=len(kept[0].burst.kernels),
-            runs=tuple(by_host(runs, self.instrument, fit)),
+            runs=tuple(self._timed(runs, own)),
             unsynchronised=tuple(by_host(runs, self.instrument, None)),
             channels=self.channels,
             clocks=fit,
             guidance=guidance,
             bin_rank=self.options.bin_rank,
             group=self.group,
+            merged=self.merge,
             units=units,
             states=states,
             notes=tuple(self.notes),

@@ -32,6 +32,7 @@ from wastenot.measurement.fingrav.design import rows_of_readings
 _NEVER = 1e12
 _SETTLINGS = (1.0, 1.7, 2.5)  # how fast power settles over executions; the likeliest is taken
 _NOISE_DOUBT = 1.5
+_LEVEL_SHARE, _LEVEL_DOUBT = 0.5, 0.7  # belief in changes of the level: about half the range of readings
 _SHAPE_SHARE, _SHAPE_DOUBT = 0.1, 0.7  # belief in shapes: about a tenth of the range of readings, give or take half
 
 
@@ -91,6 +92,11 @@ class Surface:
         return float(self._mean[0])
 
     @property
+    def shaped(self) -> bool:
+        """Whether power is told inside executions."""
+        return self._basis.shapes > 0
+
+    @property
     def units(self) -> int:
         """Units in the longest run."""
         return int(self._basis.knots[self._own][-1])
@@ -110,7 +116,14 @@ class Surface:
 
 
 def fit_surface(
-    runs: Sequence[TimedRun], channel: Channel, *, kernels: int, own: int, group: int = 1, windows: bool = True
+    runs: Sequence[TimedRun],
+    channel: Channel,
+    *,
+    kernels: int,
+    own: int,
+    group: int = 1,
+    shaped: bool = True,
+    windows: bool = True,
 ) -> Surface:
     """Fit the power of a burst to the readings of its runs.
 
@@ -120,11 +133,14 @@ def fit_surface(
         kernels: in the burst.
         own: the profiled one.
         group: executions in a unit of the profiled one.
+        shaped: whether power varies inside executions; if not, only from unit to unit.
         windows: whether readings are taken as means over their windows; if not, as power at the moment they came.
     """
     groups = [group if kernel == own else 1 for kernel in range(kernels)]
     executions = [max(int(np.count_nonzero(run.kernel == kernel)) for run in runs) for kernel in range(kernels)]
-    basis = Basis.of([max(number // each, 1) for number, each in zip(executions, groups, strict=True)], groups)
+    basis = Basis.of(
+        [max(number // each, 1) for number, each in zip(executions, groups, strict=True)], groups, shaped=shaped
+    )
     rows, power = [], []
     for run in runs:
         found = rows_of_readings(run, channel, basis, own, group, windows)
@@ -143,7 +159,7 @@ class _Evidence:
         gram, right, square: the readings' normal equations.
         readings: how many.
         noise_w: that is said of the channel; ``None`` for nothing.
-        shape_w: that is believed of shapes.
+        range_w: of the readings, by which beliefs in levels and shapes are scaled.
     """
 
     basis: Basis
@@ -152,7 +168,7 @@ class _Evidence:
     square: float
     readings: int
     noise_w: float | None
-    shape_w: float
+    range_w: float
 
     def precision(self, log: FloatArray, settling: float) -> tuple[FloatArray, FloatArray]:
         """Of the prior, and after the readings, at logarithms of noise, level and shape."""
@@ -183,7 +199,8 @@ class _Evidence:
         widths = 2.0 * float(np.sum(np.log(np.diag(factor[0])))) - float(np.linalg.slogdet(prior)[1])
         # A weak belief that the channel is as noisy as is said of it keeps few readings from being taken as exact.
         believed = 0.0 if self.noise_w is None else (float(log[0] - np.log(max(self.noise_w, 1e-3))) / _NOISE_DOUBT) ** 2
-        believed += (float(log[2] - np.log(self.shape_w)) / _SHAPE_DOUBT) ** 2
+        believed += (float(log[2] - np.log(_SHAPE_SHARE * self.range_w)) / _SHAPE_DOUBT) ** 2
+        believed += (float(log[1] - np.log(_LEVEL_SHARE * self.range_w)) / _LEVEL_DOUBT) ** 2
         return self.readings * 2.0 * float(log[0]) + fit + widths + believed
 
 
@@ -191,8 +208,8 @@ def _posterior(design: FloatArray, seen: FloatArray, basis: Basis, own: int, noi
     """The most likely hyperparameters, and what follows from them."""
     spread = max(float(np.ptp(seen)), 1.0)
     gram, right = design.T @ design, design.T @ seen
-    evidence = _Evidence(basis, gram, right, float(seen @ seen), len(seen), noise_w, _SHAPE_SHARE * spread)
-    start = np.log([noise_w or 0.1 * spread, 0.5 * spread, _SHAPE_SHARE * spread])
+    evidence = _Evidence(basis, gram, right, float(seen @ seen), len(seen), noise_w, spread)
+    start = np.log([noise_w or 0.1 * spread, _LEVEL_SHARE * spread, _SHAPE_SHARE * spread])
     best: tuple[float, FloatArray, float] | None = None
     for settling in _SETTLINGS:
         unlikeliness, start = evidence.likeliest(start, settling)

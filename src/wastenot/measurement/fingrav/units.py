@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +26,19 @@ class Units:
     def time_s(self) -> FloatArray:
         """Time of each."""
         return np.asarray(self.end_s - self.begin_s)
+
+
+def merged(run: TimedRun, kernel: int, group: int) -> TimedRun:
+    """A run whose units of the profiled kernel count as executions; what is left over at the end is left out."""
+    ours = np.flatnonzero(run.kernel == kernel)
+    whole = ours[: len(ours) // group * group]
+    first, last = whole[::group], whole[group - 1 :: group]
+    others = np.flatnonzero(run.kernel != kernel)
+    begin = np.concatenate([run.begin_s[others], run.begin_s[first]])
+    order = np.argsort(begin, kind="stable")
+    end = np.concatenate([run.end_s[others], run.end_s[last]])
+    which = np.concatenate([run.kernel[others], run.kernel[first]])
+    return replace(run, kernel=which[order], begin_s=begin[order], end_s=end[order])
 
 
 def units_of(runs: Sequence[TimedRun], kernel: int, group: int, units: int) -> Units:
