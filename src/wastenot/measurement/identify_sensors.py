@@ -99,7 +99,7 @@ def identify_sensors(
         if share < 1.0 and name in found and found[name].fine:
             continue  # it takes what there is
         _more(rhythm, name, rng, began_s + share * budget_s, step_s, tell, found.get(name))
-        found[name] = _look(rhythm, name, step_s, rng)
+        found[name] = _look(rhythm, name, step_s, rng, before=found.get(name))
         if found[name].precise or len(rhythm.runs) >= _MOST_RUNS:
             break
     spent_s = instrument.now_s() - began_s
@@ -188,8 +188,24 @@ class _Found:
         )
 
 
-def _look(rhythm: Rhythm, channel: str, step_s: float, rng: np.random.Generator, like: _Found | None = None) -> _Found:
-    """What is known of a channel by now; one that is logged with another is taken to look at the same time to begin with."""
+def _look(
+    rhythm: Rhythm,
+    channel: str,
+    step_s: float,
+    rng: np.random.Generator,
+    like: _Found | None = None,
+    before: _Found | None = None,
+) -> _Found:
+    """What is known of a channel by now.
+
+    Args:
+        rhythm: bursts so far.
+        channel: its name.
+        step_s: longest window and delay.
+        rng: to choose readings with.
+        like: another channel; where both are logged together, this one's sensor is taken to be like that one's at first.
+        before: the same channel, by fewer bursts.
+    """
     edges, updates, clocks = _edges(rhythm, channel)
     readings = len(edges.seen.moment_s)
     if updates is None or readings < _LEAST_READINGS:
@@ -199,7 +215,8 @@ def _look(rhythm: Rhythm, channel: str, step_s: float, rng: np.random.Generator,
     near = None
     if like is not None and like.updates is not None and np.array_equal(like.updates.moment_s, updates.moment_s):
         near = None if like.fit is None else like.fit.sensing
-    fit = edges.fitted(rough, max(idle_w or 0.0, 1e-3 * float(np.ptp(updates.power_w)), 1e-6), rng, near)
+    earlier = None if before is None or before.fit is None else before.fit.sensing
+    fit = edges.fitted(rough, max(idle_w or 0.0, 1e-3 * float(np.ptp(updates.power_w)), 1e-6), rng, near, earlier)
     idle_w = noise_of(edges, fit.sensing, rhythm.executions(clocks), busy=False)
     busy_w = noise_of(edges, fit.sensing, rhythm.executions(clocks), busy=True)
     fine = fit.sensing.window_s < FINE * edges.load.execution_s
@@ -232,7 +249,7 @@ def _told(channel: str, found: _Found, runs: int, spent_s: float) -> SensorIdent
             about = f"the window is likely below {most_s:.2g} s; " if math.isfinite(most_s) else ""
             notes.append(f"window and delay are not determined: {about}give it a larger budget")
         if not found.fine:
-            notes.append("delay holds what power itself lags by within 0.1 ms: a sensor this slow cannot tell them apart")
+            notes.append("delay may hold some of what power itself lags by: a sensor this slow cannot tell them apart")
     return SensorIdentity(
         channel, period[0], period[1], window[0], window[1], delay[0], delay[1], found.noise_w[0], found.noise_w[1],
         levels[0], levels[1], runs, spent_s, tuple(notes),

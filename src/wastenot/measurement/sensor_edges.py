@@ -91,14 +91,31 @@ class Edges:
             step_s /= 3.0
         return found
 
-    def fitted(self, rough: Sensing, noise_w: float, rng: np.random.Generator, near: Sensing | None = None) -> SensorFit:
-        """The best fit that starts from a rough one; or from a better one, where there is."""
+    def fitted(
+        self,
+        rough: Sensing,
+        noise_w: float,
+        rng: np.random.Generator,
+        near: Sensing | None = None,
+        before: Sensing | None = None,
+    ) -> SensorFit:
+        """The best fit that starts from a rough one.
+
+        Args:
+            rough: as by :meth:`rough`.
+            noise_w: of a reading, about.
+            rng: to choose readings with.
+            near: to start from alone, where that is sure to be near.
+            before: what fewer readings said; one more to start from.
+        """
         if near is not None and near.window_s < FINE * self.load.execution_s:
             return self._settled(near, noise_w, rng)
         if rough.window_s >= FINE * self.load.execution_s:
             return self._coarse(rough, noise_w, rng)
         start = replace(rough, delay_s=self._onset_s(rough))
         starts = [self._fine(start, share * rough.window_s, noise_w, rng, _MOST // 2, 1) for share in _SMALLER]
+        if before is not None and before.window_s < FINE * self.load.execution_s:
+            starts.append(self._fine(before, before.window_s, noise_w, rng, _MOST // 2, 1))
         starts.sort(key=_left_w)
         rivals: list[SensorFit] = []
         for fit in starts:
