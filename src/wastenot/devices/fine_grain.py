@@ -59,6 +59,8 @@ class Channel:
         delay_s: from the window's end to the reading's stamp.
         lag_s: time constant of the first-order lag that a reading is, in place of a mean; 0 for a mean.
         delay_error_s: by which the delay may be off; 0 where it is known.
+        delay_drift: by which the delay grows each second, as a share: a sensor's own clock runs beside that of its stamps.
+        delay_at_s: moment of the host's clock at which the delay is as told.
         gain: it reads this times the truth; 1 where that is not known.
         noise_w: standard deviation of a reading; ``None`` where it is not known.
         source: who says so, such as ``identified by wastenot sensor`` or ``published``.
@@ -73,6 +75,8 @@ class Channel:
     source: str = ""
     lag_s: float = 0.0
     delay_error_s: float = 0.0
+    delay_drift: float = 0.0
+    delay_at_s: float = 0.0
 
     @property
     def span_s(self) -> float:

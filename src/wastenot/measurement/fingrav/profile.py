@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from wastenot.devices.fine_grain import Channel, instrument_of
 from wastenot.devices.protocol import Device
+from wastenot.errors import DeviceError
 from wastenot.measurement.fingrav.assemble import assembled
 from wastenot.measurement.fingrav.counter import check_by_counter
 from wastenot.measurement.fingrav.options import Options
@@ -51,5 +52,9 @@ def profile_kernel(
     )  # fmt: skip
     found = assembled(session.profile())
     if session.options.check and not before and found.complete and device.sensors.energy_j() is not None:
-        found = replace(found, counter=check_by_counter(device, instrument, kernel, found))
+        try:
+            found = replace(found, counter=check_by_counter(device, instrument, kernel, found))
+        except (DeviceError, KeyboardInterrupt) as error:
+            note = f"not checked by the energy counter: {error or 'interrupted'}"
+            found = replace(found, notes=(*found.notes, note))
     return found

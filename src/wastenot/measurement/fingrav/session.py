@@ -96,7 +96,8 @@ class Session:
             if sum(len(one.runs) for one in kept) < LEAST_GOLDEN:
                 raise
             self._fall_short(f"stopped early: {error}" if str(error) else "stopped early: interrupted")
-            ssp = min(ssp or units, *(len(one.burst.order) // self.group - 1 for one in kept))
+            # The last unit that all runs have is the nearest to SSP that there is.
+            ssp = min(ssp or units or len(kept[-1].burst.order), *(len(one.burst.order) // self.group - 1 for one in kept))
         if context or self.alternate:
             states: tuple[tuple[str, int], ...] = (("in context", 0 if context else ssp),)
         else:
@@ -213,12 +214,17 @@ class Session:
 
     def _learn_response(self, short: Collected, units: int, guidance: Guidance) -> None:
         """Where the sensor's delay is not known well enough, take it from the runs themselves."""
-        _, timed = self._surface([short], units, guidance)
         own, kernels = self._own(short), len(short.burst.kernels)
-        found = fit_response(timed, self.total, kernels=kernels, own=own, group=self._each, shaped=not self.merge)
+        timed = self._timed(short.runs, own)
+        response = fit_response(timed, self.total, kernels=kernels, own=own, group=self._each, shaped=not self.merge)
+        found = response.channel
         self.channels = tuple(found if channel is self.total else channel for channel in self.channels)
         self.total = found
         self.rests = self._rests()
+        left = len(short.runs) - len(response.kept)
+        short.runs[:] = [short.runs[place] for place in response.kept]
+        if left:
+            self.notes.append(f"{left} runs left out, whose readings came later or earlier than those of the others")
         width = f"a lag of {1e3 * found.lag_s:.3g} ms" if found.lag_s else f"a mean over {1e3 * found.window_s:.3g} ms"
         self.notes.append(f"readings taken as {width}, {1e3 * found.delay_s:.3g} ms late, as these runs tell")
 

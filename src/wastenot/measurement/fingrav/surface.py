@@ -56,13 +56,14 @@ class Surface:
     Attributes:
         noises_w: standard deviation of a reading around it, for each kind of runs.
         readings: that it rests on.
+        basis: of what is unknown.
         unlikeliness: twice the negative logarithm of the evidence, to compare fits to the same readings.
     """
 
     noises_w: tuple[float, ...]
     readings: int
     unlikeliness: float
-    _basis: Basis
+    basis: Basis
     _mean: FloatArray
     _covariance: FloatArray
     _own: int
@@ -70,12 +71,12 @@ class Surface:
     @property
     def points(self) -> int:
         """Stretches that a unit is told at: so many in each of its executions."""
-        group = self._basis.group[self._own]
+        group = self.basis.group[self._own]
         return group * max(CELLS // group, LEAST_CELLS)
 
     def inside(self, unit: int) -> Band:
         """Power inside a unit of the profiled kernel, at the middles of equal stretches of it."""
-        return self._band(self._basis.rows(self._own, unit + (np.arange(self.points) + 0.5) / self.points))
+        return self._band(self.basis.rows(self._own, unit + (np.arange(self.points) + 0.5) / self.points))
 
     def mean(self, first: int, last: int) -> Band:
         """Mean power of each of the units from ``first`` to before ``last``; shape (units,)."""
@@ -85,6 +86,10 @@ class Surface:
         """Mean power of units ``second`` less that of units ``first`` (from, to before), and its standard error."""
         band = self._band((self._mean_row(*second) - self._mean_row(*first))[None, :])
         return float(band.power_w[0]), float(band.error_w[0])
+
+    def explained(self, rows: FloatArray) -> FloatArray:
+        """What readings should be, by how much of each unknown they cover."""
+        return np.asarray(rows @ self._mean)
 
     @property
     def idle_w(self) -> float:
@@ -99,12 +104,12 @@ class Surface:
     @property
     def shaped(self) -> bool:
         """Whether power is told inside executions."""
-        return self._basis.shapes > 0
+        return self.basis.shapes > 0
 
     @property
     def units(self) -> int:
         """Units in the longest run."""
-        return int(self._basis.knots[self._own][-1])
+        return int(self.basis.knots[self._own][-1])
 
     @property
     def steady_w(self) -> float:
@@ -113,7 +118,7 @@ class Surface:
 
     def _mean_row(self, first: int, last: int) -> FloatArray:
         at = first + (last - first) * (np.arange((last - first) * self.points) + 0.5) / ((last - first) * self.points)
-        return np.asarray(self._basis.rows(self._own, at).mean(axis=0))
+        return np.asarray(self.basis.rows(self._own, at).mean(axis=0))
 
     def _band(self, rows: FloatArray) -> Band:
         variance = np.einsum("ij,jk,ik->i", rows, self._covariance, rows)
