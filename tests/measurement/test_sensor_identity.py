@@ -9,7 +9,10 @@ import pytest
 
 from tests.measurement.sensor_helpers import LOAD, identified_total, sensed
 from wastenot.devices.fine_grain import Channel
+from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated import instrument as simulated_instrument
+from wastenot.devices.simulated.preset import find_preset
+from wastenot.devices.simulated.preset_parts import GaugeModel
 from wastenot.errors import BadInputError
 from wastenot.measurement.identify_sensors import identify_sensors
 from wastenot.measurement.sensor_identity import GAIN_NOTE, SensorIdentity, Sensors, read_sensors, write_sensors
@@ -86,6 +89,17 @@ def test_a_small_budget_is_kept_and_what_is_not_known_is_said():
         assert any("not determined" in note and "budget" in note for note in found.notes)
         with pytest.raises(BadInputError, match="total"):
             found.as_channel()
+
+
+def test_a_slow_channel_beside_a_fast_one_is_not_guessed_at():
+    preset = find_preset("h200")
+    memory = GaugeModel(period_s=0.1, window_s=1.0, noise_w=1.0)
+    preset = preset.model_copy(update={"dynamics": preset.dynamics.model_copy(update={"memory": memory})})
+    found = identify_sensors(simulated_device(preset, "sim:x", seed=1).instrument(), LOAD)
+    total, slow = found.channels
+    assert total.window_s == pytest.approx(0.025, rel=0.1)
+    assert slow.period_s == pytest.approx(0.1, rel=1e-4)
+    assert slow.window_s is None and any("not determined" in note for note in slow.notes)
 
 
 def test_budgets_that_are_none():

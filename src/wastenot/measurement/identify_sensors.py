@@ -43,6 +43,7 @@ _MOST_RUNS = 2500
 _CHECKS = (0.3, 0.6, 1.0)  # shares of the budget after which precision is looked at
 _PRECISE, _PRECISE_S = 0.015, 5e-4  # standard errors that are good enough: of the window as a share, of the delay
 _VAGUE = 0.25  # standard error of a window, as a share of it, from which it is not determined
+_BEYOND = 2.5  # usual bursts that window and delay may be as long as
 _LEAST_READINGS = 16
 _FOLLOWS = 5.0  # noises that load must lift a channel by
 _LIKE = 100  # bursts that the usual length is taken from
@@ -103,10 +104,11 @@ def identify_sensors(
         if found[name].precise or len(rhythm.runs) >= _MOST_RUNS:
             break
     spent_s = instrument.now_s() - began_s
+    burst_s = float(np.median([run.end_s[-1] - run.begin_s[0] for run in rhythm.runs]))
     channels = []
     for channel in instrument.channels:
         one = found.get(channel.name) or _look(rhythm, channel.name, step_s, rng, found[name])
-        channels.append(_told(channel.name, one, len(rhythm.runs), spent_s))
+        channels.append(_told(channel.name, one, len(rhythm.runs), spent_s, burst_s))
     identity = instrument.identity
     return Sensors(identity.name, identity.model, kernel.name, tuple(channels))
 
@@ -223,7 +225,7 @@ def _look(
     return _Found(updates, clocks, readings, (idle_w, busy_w), fit, fine)
 
 
-def _told(channel: str, found: _Found, runs: int, spent_s: float) -> SensorIdentity:
+def _told(channel: str, found: _Found, runs: int, spent_s: float, burst_s: float) -> SensorIdentity:
     notes = [GAIN_NOTE]
     updates, fit = found.updates, found.fit
     period: tuple[float | None, float | None] = (None, None) if updates is None else (updates.period_s, updates.period_se_s)
@@ -241,7 +243,13 @@ def _told(channel: str, found: _Found, runs: int, spent_s: float) -> SensorIdent
     else:
         levels = (max(fit.idle_w, 0.0), max(fit.busy_w, 0.0))
         sensing = fit.sensing
-        if fit.window_se_s < _VAGUE * sensing.window_s:
+        reach_s = sensing.window_s + sensing.delay_s
+        if reach_s > _BEYOND * burst_s:
+            notes.append(
+                f"window and delay are not determined: they are about {reach_s:.2g} s together, more than bursts made for "
+                "the first channel can tell"
+            )
+        elif fit.window_se_s < _VAGUE * sensing.window_s:
             window = (sensing.window_s, fit.window_se_s)
             delay = (max(sensing.delay_s, 0.0), math.hypot(fit.delay_se_s, found.clocks.error_s))
         else:
