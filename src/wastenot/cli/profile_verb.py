@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,9 @@ from wastenot.cli.options import (
     TensorParallelOption,
     chosen_shape,
 )
+
+if TYPE_CHECKING:
+    from wastenot.devices.fine_grain import Channel
 
 ReportOption = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page with all figures.")]
 FiguresOption = Annotated[
@@ -65,6 +68,9 @@ def profile(
     budget: Annotated[
         str, typer.Option("--budget", metavar="TIME", help="Device time after which no more is collected: 90s, 3m.")
     ] = "3m",
+    sensors: Annotated[
+        Path | None, typer.Option("--sensors", metavar="FILE.json", help="What wastenot sensor --out found of the device.")
+    ] = None,
     phase: PhaseOption = "training",
     batch: BatchOption = None,
     sequence: SequenceOption = 1024,
@@ -91,11 +97,16 @@ def profile(
     budget_s = parse_time(budget)
     shape = chosen_shape(phase, batch, sequence, tensor_parallel, sequence_parallel, dtype, attention, optimizer)
     check_places(out, report, figures)
+    channels: tuple[Channel, ...] = ()
+    if sensors is not None:
+        from wastenot.measurement.sensor_identity import read_sensors
+
+        channels = read_sensors(sensors).known(device)
     command = shlex.join(["wastenot", *sys.argv[1:]])
     with shown_progress(f"profile of {kernel}") as progress:
         found = make_profile(
             kernel, device, after=after or (), alternate=alternate or (), runs=runs, margin=margin, outliers=outliers,
-            executions=executions, budget_s=budget_s, channels=(), shape=shape, seed=seed, progress=progress,
+            executions=executions, budget_s=budget_s, channels=channels, shape=shape, seed=seed, progress=progress,
         )  # fmt: skip
     if out is not None:
         write_profile(found, out, command=command)

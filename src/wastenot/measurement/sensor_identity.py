@@ -100,6 +100,16 @@ class Sensors:
                 return one.as_channel()
         raise BadInputError(f"channel '{name}': not among {', '.join(one.channel for one in self.channels)}")
 
+    def known(self, device: str) -> tuple[Channel, ...]:
+        """The channels that are determined, for a profile on a device.
+
+        Raises:
+            BadInputError: they are of another device.
+        """
+        if device != self.device:
+            raise BadInputError(f"these sensors are of {self.device}, not of {device}: run wastenot sensor on {device}")
+        return tuple(one.as_channel() for one in self.channels if one.determined)
+
 
 def sensors_document(sensors: Sensors) -> dict[str, Any]:
     """The same as JSON values."""

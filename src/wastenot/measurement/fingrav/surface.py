@@ -82,6 +82,11 @@ class Surface:
         """Mean power of each of the units from ``first`` to before ``last``; shape (units,)."""
         return self._band(np.stack([self._mean_row(unit, unit + 1) for unit in range(first, last)]))
 
+    def range(self, first: int, last: int) -> tuple[float, float]:
+        """Mean power over the units from ``first`` to before ``last``, and its standard error."""
+        band = self._band(self._mean_row(first, last)[None, :])
+        return float(band.power_w[0]), float(band.error_w[0])
+
     def change(self, first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
         """Mean power of units ``second`` less that of units ``first`` (from, to before), and its standard error."""
         band = self._band((self._mean_row(*second) - self._mean_row(*first))[None, :])
