@@ -286,7 +286,7 @@ def test_after_sigkill_the_next_command_puts_it_right(stand_in, tmp_path, monkey
 def test_a_thousand_kills_leave_nothing_behind():
     counts = kill_runs.main(1000)
     assert counts["kills"] == 1000 and counts["left_after_the_next_command"] == 0
-    assert counts["left_clocks_changed"] > 50  # or nothing was tried; how many depends on how busy the machine is
+    assert counts["left_clocks_changed"] > 10  # or nothing was tried; how many depends on how busy the machine is
 
 
 # ---- verbs ------------------------------------------------------------------------------------------------------

@@ -198,7 +198,7 @@ def test_a_run_has_executions_readings_around_them_and_round_trips(stand_in, dev
     assert run.end_s - run.begin_s == pytest.approx(np.full(40, 1e-3)) and len(run.round_trips) == 10
     host = run.begin_s - OFFSET_S
     assert began + 0.25 < host[0] < began + 0.5 and all(trip.after_s >= trip.before_s for trip in run.round_trips)
-    assert run.round_trips[4].after_s < began + 0.25 and run.round_trips[5].before_s > run.end_s[-1] - OFFSET_S + 0.135
+    assert run.round_trips[4].after_s < began + 0.25 and run.round_trips[5].before_s > run.end_s[-1] - OFFSET_S + 0.11
     total = run.readings["total"]
     assert np.all(np.diff(total.moment_s) > 0.05) and began < total.moment_s[0] and total.moment_s[-1] < ended
     assert len(run.readings["memory"].moment_s) == 0  # the stand-in's memory at rest always draws the same

@@ -8,7 +8,7 @@ from wastenot.devices.simulated.preset import Preset
 
 _WINDOW_S = 1.0
 _IDLE_SHARE = 46.0 / 79.0  # H200: of the idle power
-_AWAKE_SHARE = 100.0 / 133.0  # H200: of the base power in the highest memory state
+_AWAKE_SHARE = 82.0 / 115.0  # H200: of the base power in the highest memory state
 
 
 class MemoryPower:

@@ -69,6 +69,8 @@ class _Channel(_Part):
     source: str
     lag_s: AtLeastNothing = 0.0
     delay_error_s: AtLeastNothing = 0.0
+    delay_drift: Number = 0.0
+    delay_at_s: Number = 0.0
 
 
 class _Found(_Part):
