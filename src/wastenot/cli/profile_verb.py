@@ -67,7 +67,7 @@ def profile(
     ] = None,
     budget: Annotated[
         str, typer.Option("--budget", metavar="TIME", help="Device time after which no more is collected: 90s, 3m.")
-    ] = "3m",
+    ] = "4m",
     sensors: Annotated[
         Path | None, typer.Option("--sensors", metavar="FILE.json", help="What wastenot sensor --out found of the device.")
     ] = None,

@@ -31,7 +31,7 @@ def profile(
     margin: float | None = None,
     outliers: int = 0,
     executions: int | None = None,
-    budget_s: float = 180.0,
+    budget_s: float = 240.0,
     channels: Sequence[Channel] = (),
     shape: Shape | None = None,
     seed: int = 0,

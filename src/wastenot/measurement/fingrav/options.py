@@ -25,7 +25,7 @@ class Options:
     margin: float | None = None
     bin_rank: int = 0
     units: int | None = None
-    budget_s: float = 180.0
+    budget_s: float = 240.0
     longest_run_s: float = 2.0
     rest_s: float = 0.01
     check: bool = True
