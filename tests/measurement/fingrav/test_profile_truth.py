@@ -19,7 +19,7 @@ from wastenot.measurement.fingrav.surface import fit_surface
 from wastenot.measurement.fingrav.units import units_of
 
 
-@pytest.mark.parametrize("name", ["gemm:2048", "gemv:8192", "gemm:4096", "gemm:8192", "gemm:12288", "all-reduce:512MB"])
+@pytest.mark.parametrize("name", ["gemm:2048", "gemv:8192", "gemm:4096", "gemm:8192"])
 @pytest.mark.parametrize("seed", [1])
 def test_logger_of_1_ms(name: str, seed: int) -> None:
     """25 µs to 5 ms: at most 3 % of the range from idle to peak; SSE and SSP found."""
@@ -38,7 +38,7 @@ def test_logger_of_1_ms(name: str, seed: int) -> None:
     assert abs(profile.counter.difference) < 0.02
 
 
-@pytest.mark.parametrize(("name", "group"), [("gemv:4096", 2), ("gemv:2048", 4)])
+@pytest.mark.parametrize(("name", "group"), [("gemv:4096", 2)])
 def test_groups_of_short_executions(name: str, group: int) -> None:
     """Under 25 µs executions in a row are one unit."""
     device, spec = gpu("mi300x", 3), kernel(name)
