@@ -18,6 +18,7 @@ from wastenot.devices.nvidia.published import power_sensor
 from wastenot.frontier.points import FloatArray
 from wastenot.measurement.fingrav.clocks import fit_clocks
 from wastenot.measurement.fingrav.collect import TimedRun, by_host
+from wastenot.measurement.fingrav.design import seen_until
 from wastenot.measurement.fingrav.response import fit_response
 from wastenot.measurement.fingrav.surface import Surface, fit_surface
 from wastenot.measurement.fingrav.units import units_of
@@ -133,11 +134,9 @@ def main() -> None:
         )
         for run in short.runs:
             readings = run.readings["total"]
-            moment = readings.moment_s - short.channel.delay_s
-            moment = moment - short.channel.delay_drift * (run.zero_s + readings.moment_s - short.channel.delay_at_s)
             rows += [
                 {"kernel": kernel, "what": "readings from rest", "ms": 1e3 * at, "W": power}
-                for at, power in zip(moment, readings.power_w, strict=True)
+                for at, power in zip(seen_until(run, short.channel), readings.power_w, strict=True)
                 if -0.01 < at < 0.06
             ]
     print("| kernel, after | power | an execution | alone, from rest |")

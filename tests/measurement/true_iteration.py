@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 
 from wastenot.devices.protocol import Task
-from wastenot.devices.simulated.dynamics import afterglow_j
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset import Preset
+from wastenot.devices.simulated.trace import afterglow_j
 from wastenot.setting import Setting
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import Step, order_of_steps, stretches

@@ -11,10 +11,11 @@ import numpy as np
 
 from wastenot.devices.fine_grain import TOTAL, Burst, Channel, Clock, Readings, RoundTrip, Run
 from wastenot.devices.protocol import Identity
-from wastenot.devices.simulated.dynamics import Parts, Steady, Trace, component_matrix, trace
+from wastenot.devices.simulated.dynamics import component_matrix
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset_parts import GaugeModel
+from wastenot.devices.simulated.trace import Parts, Steady, Trace, trace
 from wastenot.errors import DeviceError
 from wastenot.frontier.points import FloatArray
 from wastenot.workloads.kernel import KernelSpec

@@ -9,10 +9,10 @@ import numpy as np
 
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
-from wastenot.devices.simulated.dynamics import Parts, Steady, afterglow_j
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
 from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.devices.simulated.preset import OpTraits, Preset
+from wastenot.devices.simulated.trace import Parts, Steady, afterglow_j
 from wastenot.errors import CannotRunError, ClocksRefusedError
 from wastenot.frontier.points import FloatArray
 from wastenot.setting import Setting

@@ -10,6 +10,7 @@ import numpy as np
 from wastenot.devices.fine_grain import TOTAL, Channel
 from wastenot.frontier.points import FloatArray, IndexArray
 from wastenot.measurement.fingrav.collect import TimedRun
+from wastenot.measurement.fingrav.design import middle_of, seen_until
 from wastenot.measurement.fingrav.golden import fullest_bin
 from wastenot.measurement.fingrav.material import Material
 from wastenot.measurement.fingrav.result import ChannelFound, Clocks, Inside, Logged, Profile, State
@@ -145,7 +146,7 @@ def _level(runs: Sequence[TimedRun], channel: Channel, material: Material, unit:
         ours = np.flatnonzero(run.kernel == material.own)
         settled_s = run.begin_s[ours[min((unit + 1) * (1 if material.merged else material.group), len(ours) - 1)]]
         readings = run.readings[channel.name]
-        end_s = readings.moment_s - channel.delay_s
+        end_s = seen_until(run, channel)
         power.append(readings.power_w[(end_s - channel.reach_s >= settled_s) & (end_s <= run.end_s[-1])])
     seen = np.concatenate(power) / channel.gain
     if not len(seen):
@@ -168,7 +169,7 @@ def _logged(material: Material, units: Units, golden: IndexArray) -> tuple[Logge
     for place, (run, apart) in enumerate(zip(material.runs, material.unsynchronised, strict=True)):
         for index, channel in enumerate(material.channels):
             readings = run.readings[channel.name]
-            middle = readings.moment_s - channel.delay_s - 0.5 * channel.span_s
+            middle = middle_of(run, channel)
             number = np.searchsorted(units.begin_s[place], middle, side="right") - 1
             clipped = np.clip(number, 0, None)
             share = (middle - units.begin_s[place][clipped]) / units.time_s[place][clipped]

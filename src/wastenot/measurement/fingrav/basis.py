@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -109,6 +110,7 @@ def _settled(knots: FloatArray, settling: float) -> FloatArray:
     return np.asarray(-np.expm1((1.0 - settling) * np.log1p(knots)) / (settling - 1.0))
 
 
+@lru_cache(maxsize=8)
 def tail_rows(columns: int) -> FloatArray:
     """The columns' values in each stretch after the last execution: straight lines between moments."""
     number = len(TAIL_S) - 1

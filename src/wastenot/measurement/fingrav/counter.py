@@ -8,17 +8,15 @@ import numpy as np
 
 from wastenot.devices.fine_grain import TOTAL, Burst, Instrument
 from wastenot.devices.protocol import Device
-from wastenot.errors import DeviceError
 from wastenot.measurement.fingrav.clocks import fit_clocks
 from wastenot.measurement.fingrav.collect import by_host
 from wastenot.measurement.fingrav.result import CounterCheck, Profile
 from wastenot.measurement.fingrav.units import units_of
+from wastenot.measurement.power_meter import CounterMeter
 from wastenot.workloads.kernel import KernelSpec
 
 _RUN_S = 3.0
 _TRIES = 5
-_POLL_S = 1e-3
-_LONGEST_STEP_S = 2.0
 
 
 def check_by_counter(device: Device, instrument: Instrument, kernel: KernelSpec, profile: Profile) -> CounterCheck | None:
@@ -42,9 +40,11 @@ def _one_run(device: Device, instrument: Instrument, kernel: KernelSpec, profile
     executions = math.ceil(_RUN_S / profile.states[-1].time_s) * profile.group
     burst = Burst(((kernel, executions),))
     with instrument.prepare(burst) as bench:
-        begin_s, begin_j = _next_step(device, instrument)
+        meter = CounterMeter(device, lambda: None)
+        meter.begin()
         run = bench.run(0.0)
-        end_s, end_j = _next_step(device, instrument)
+        meter.lap(0.0)
+    counted = meter.mean()
     trips = (*run.round_trips, *instrument.round_trips(5))
     timed = by_host([run], instrument, fit_clocks(trips))[0]
     units = units_of([timed], 0, profile.group, executions // profile.group)
@@ -56,23 +56,5 @@ def _one_run(device: Device, instrument: Instrument, kernel: KernelSpec, profile
     level[:first] = total.mean_w[:first]
     busy_s = float(timed.end_s[-1])
     spacing = np.append(units.begin_s[0, 1:], busy_s) - units.begin_s[0]
-    expected_j = float(spacing @ level) + (end_s - begin_s - busy_s) * total.idle_w
-    seconds = end_s - begin_s
-    return CounterCheck((end_j - begin_j) / seconds, expected_j / seconds, seconds)
-
-
-def _next_step(device: Device, instrument: Instrument) -> tuple[float, float]:
-    """The next moment at which the counter steps, and what it says then."""
-    standing = device.sensors.energy_j()
-    given_up = instrument.now_s() + _LONGEST_STEP_S
-    before = instrument.now_s()
-    while standing is not None:
-        device.time.sleep(_POLL_S)
-        value = device.sensors.energy_j()
-        now = instrument.now_s()
-        if value is not None and value != standing:
-            return 0.5 * (before + now), value
-        if now > given_up:
-            break
-        before = now
-    raise DeviceError(f"{device.identity.name}: the energy counter cannot be read, or stands still")
+    expected_j = float(spacing @ level) + (counted.seconds - busy_s) * total.idle_w
+    return CounterCheck(counted.power_w, expected_j / counted.seconds, counted.seconds)

@@ -23,7 +23,7 @@ def rows_of_readings(
     if channel.lag_s and windows:
         return _rows_of_lags(run, channel, basis, own, group)
     window = max(channel.window_s, _SHORTEST_WINDOW_S) if windows else _SHORTEST_WINDOW_S
-    end = _seen_until(run, channel) if windows else readings.moment_s
+    end = seen_until(run, channel) if windows else readings.moment_s
     begin = end - window
     told = _told(run, channel)
     line = timeline_of(run, own, group)
@@ -54,10 +54,15 @@ def rows_of_readings(
     return (until(end[told]) - until(begin[told])) / window, readings.power_w[told]
 
 
-def _seen_until(run: TimedRun, channel: Channel) -> FloatArray:
+def seen_until(run: TimedRun, channel: Channel) -> FloatArray:
     """Moments up to which readings tell of power."""
     moment = run.readings[channel.name].moment_s
     return np.asarray(moment - channel.delay_s - channel.delay_drift * (run.zero_s + moment - channel.delay_at_s))
+
+
+def middle_of(run: TimedRun, channel: Channel) -> FloatArray:
+    """Middles of the time that readings stand for."""
+    return np.asarray(seen_until(run, channel) - 0.5 * channel.span_s)
 
 
 def _told(run: TimedRun, channel: Channel) -> NDArray[np.bool_]:
@@ -69,7 +74,7 @@ def _told(run: TimedRun, channel: Channel) -> NDArray[np.bool_]:
 def _rows_of_lags(run: TimedRun, channel: Channel, basis: Basis, own: int, group: int) -> tuple[FloatArray, FloatArray]:
     """The same for readings that are first-order lags of power: the past counts by exp(-age / lag)."""
     readings = run.readings[channel.name]
-    end = _seen_until(run, channel)
+    end = seen_until(run, channel)
     told = _told(run, channel)
     line = timeline_of(run, own, group)
     rows = np.zeros((int(told.sum()), basis.columns))

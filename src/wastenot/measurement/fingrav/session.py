@@ -7,29 +7,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wastenot.devices.fine_grain import Bench, Burst, Channel, Instrument, Run
 from wastenot.errors import DeviceError
 from wastenot.measurement.fingrav.assemble import LEAST_GOLDEN, RESOLVED, shape_error
-from wastenot.measurement.fingrav.clocks import ClockFit, fit_clocks
-from wastenot.measurement.fingrav.collect import Collected, TimedRun, by_host
-from wastenot.measurement.fingrav.golden import fullest_bin
+from wastenot.measurement.fingrav.collect import Collected, by_host
+from wastenot.measurement.fingrav.collecting import Collecting
 from wastenot.measurement.fingrav.guidance import Guidance, executions_in_unit, guidance_for
 from wastenot.measurement.fingrav.material import Material
-from wastenot.measurement.fingrav.options import Options
-from wastenot.measurement.fingrav.phase import Rests
 from wastenot.measurement.fingrav.response import fit_response
 from wastenot.measurement.fingrav.settle import (
     FIRST_UNITS,
-    OF_MEANS,
-    OF_SAMPLES,
+    FLAT,
+    FLAT_KNOWN,
+    FLAT_OF_MEANS,
     movement,
     steady_execution,
     steady_power,
 )
-from wastenot.measurement.fingrav.surface import Surface, fit_surface
-from wastenot.measurement.fingrav.units import merged, units_of
-from wastenot.measurement.progress import Progress
-from wastenot.workloads.kernel import KernelSpec
+from wastenot.measurement.fingrav.units import units_of
 
 _TIMED = 8  # executions that the first look is at
 _LOOKS = 4
@@ -46,34 +40,8 @@ _TRAIN_S = 0.6  # of the first long runs
 _KNOWN = 0.5  # of what makes a shape worth showing, at which no more is measured
 
 
-class Session:
+class Session(Collecting):
     """One profile in the making."""
-
-    def __init__(
-        self,
-        instrument: Instrument,
-        kernel: KernelSpec,
-        before: tuple[tuple[KernelSpec, int], ...],
-        alternate: bool,
-        options: Options,
-        channels: tuple[Channel, ...],
-        progress: Progress,
-    ) -> None:
-        self.instrument, self.kernel, self.before, self.options = instrument, kernel, before, options
-        self.alternate = alternate
-        self.channels, self.total = channels, channels[0]
-        self.progress = progress
-        self.rng = np.random.default_rng([options.seed, 41])
-        self.rests = self._rests()
-        self.began_s = instrument.now_s()
-        self.notes: list[str] = []
-        self.complete = True
-        self.group = 1
-        self.merge = False
-        self.collected: list[Collected] = []
-        self.planned = self.done = 0
-
-    # ---- the steps -------------------------------------------------------------------------------------------
 
     def profile(self) -> Material:
         """All of them but the last."""
@@ -83,7 +51,8 @@ class Session:
         guidance = guidance_for(unit_s, self.options.runs, self.options.margin)
         context = bool(self.before) and not self.alternate
         units = self.options.units or (1 if context else 0)
-        sse, ssp = 0, max(units, 1) - 1
+        sse: int | None = None
+        ssp = max(units, 1) - 1
         try:
             if self.averaging(unit_s) and not context:
                 kept, units, sse, ssp = self._averaged(unit_s, guidance)
@@ -101,7 +70,8 @@ class Session:
         if context or self.alternate:
             states: tuple[tuple[str, int], ...] = (("in context", 0 if context else ssp),)
         else:
-            sse = sse or min(self._sse(kept, ssp + 1, guidance), ssp)
+            if sse is None:
+                sse = min(self._sse(kept, ssp + 1, guidance), ssp)
             states = (("SSE", sse), ("SSP", ssp))
         return self._material(guidance, kept, ssp + 1, states)
 
@@ -146,10 +116,10 @@ class Session:
                     self._collect(probe, _PROBES, bench)
                     surface, timed = self._surface([probe], units, guidance)
                     moved, error = movement(surface, units)
-                    if error <= OF_SAMPLES.known or moved - error > 1.0 or self._spent(_SEEKING):
+                    if error <= FLAT_KNOWN or moved - error > 1.0 or self._spent(_SEEKING):
                         break
             sse = steady_execution(units_of(timed, self._own(probe), self._each, units).time_s, guidance.margin)
-            if moved <= OF_SAMPLES.moved and units >= sse + _SETTLING_UNITS:
+            if moved <= FLAT and units >= sse + _SETTLING_UNITS:
                 return units, sse, steady_power(surface, units, sse)
             if 2 * units * unit_s > self.options.longest_run_s or self._spent(_SEEKING):
                 self._fall_short(
@@ -195,7 +165,7 @@ class Session:
             kept = [short, train]
             surface, timed = self._surface(kept, units, guidance)
             moved, error = movement(surface, surface.units)
-            still = moved - error <= OF_MEANS.moved
+            still = moved - error <= FLAT_OF_MEANS
             if still or 2.0 * length_s > self.options.longest_run_s or self._spent(1.0):
                 break
             length_s *= 2.0
@@ -227,91 +197,6 @@ class Session:
             self.notes.append(f"{left} runs left out, whose readings came later or earlier than those of the others")
         width = f"a lag of {1e3 * found.lag_s:.3g} ms" if found.lag_s else f"a mean over {1e3 * found.window_s:.3g} ms"
         self.notes.append(f"readings taken as {width}, {1e3 * found.delay_s:.3g} ms late, as these runs tell")
-
-    def _begun(self, units: int) -> Collected:
-        """A place for runs of so many units."""
-        collected = Collected(self._burst(units * self.group))
-        self.collected.append(collected)
-        return collected
-
-    def _rests(self) -> Rests:
-        return Rests(self.total, self.options.rest_s, self.instrument.readings_by == "host", self.rng)
-
-    # ---- what they need --------------------------------------------------------------------------------------
-
-    def _burst(self, executions: int) -> Burst:
-        if self.alternate:
-            return Burst((*self.before, (self.kernel, 1)) * executions)
-        if self.before:
-            return Burst((*self.before, (self.kernel, executions)))
-        return Burst(((self.kernel, executions),))
-
-    def _own(self, collected: Collected) -> int:
-        return collected.burst.kernels.index(self.kernel)
-
-    def _collect(self, into: Collected, runs: int, bench: Bench | None = None, *, share: float = 1.0) -> None:
-        if bench is None:
-            with self.instrument.prepare(into.burst) as ready:
-                self._collect(into, runs, ready, share=share)
-            return
-        self.planned = max(self.planned, self.done + runs)
-        self.progress.begin(self.planned, self.done)
-
-        for _ in range(runs):
-            if into.runs and self._spent(share):
-                return
-            into.runs.append(bench.run(self.rests.rest_s(self.instrument.now_s(), into.runs)))
-            self.done += 1
-            self.progress.step(f"{self.kernel.name}: {len(into.burst.order)} executions a run")
-
-    def _spent(self, share: float) -> bool:
-        """Whether so much of the time allowed is over."""
-        return self.instrument.now_s() - self.began_s > share * self.options.budget_s
-
-    def _timed(self, runs: Sequence[Run], own: int) -> list[TimedRun]:
-        """Runs by the host's clock, each unit as one execution where the inside of executions is beyond the sensor."""
-        timed = by_host(runs, self.instrument, self._clocks())
-        return [merged(run, own, self.group) for run in timed] if self.merge else timed
-
-    @property
-    def _each(self) -> int:
-        """Executions in a unit, as runs have them."""
-        return 1 if self.merge else self.group
-
-    def _clocks(self) -> ClockFit:
-        return fit_clocks(trip for one in self.collected for run in one.runs for trip in run.round_trips)
-
-    def _surface(self, kept: Sequence[Collected], units: int, guidance: Guidance) -> tuple[Surface, list[TimedRun]]:
-        """Power by the golden ones of some runs, each element of ``kept`` a kind of its own, and these runs."""
-        own = self._own(kept[0])
-        kinds: list[int] = []
-        chosen: list[TimedRun] = []
-        for kind, one in enumerate(kept):
-            timed = self._timed(one.runs, own)
-            last = units_of(timed, own, self._each, units).time_s[:, -1]
-            golden = [timed[place] for place in fullest_bin(last, guidance.margin, self.options.bin_rank)] or timed
-            chosen += golden
-            kinds += [kind] * len(golden)
-        kernels = len(kept[0].burst.kernels)
-        surface = fit_surface(
-            chosen, self.total, kernels=kernels, own=own, group=self._each, kinds=kinds, shaped=not self.merge
-        )
-        return surface, chosen
-
-    def _readings_of_interest(self, main: Collected, guidance: Guidance, unit: int) -> int:
-        """Step 6: how many readings fall into a unit, in golden runs."""
-        timed = self._timed(main.runs, self._own(main))
-        units = units_of(timed, self._own(main), self._each, unit + 1)
-        found = 0
-        for place in fullest_bin(units.time_s[:, unit], guidance.margin, self.options.bin_rank):
-            middle = timed[place].readings[self.total.name].moment_s - self.total.delay_s - 0.5 * self.total.span_s
-            inside = (middle >= units.begin_s[place, unit]) & (middle < units.end_s[place, unit])
-            found += int(np.count_nonzero(inside))
-        return found
-
-    def _fall_short(self, note: str) -> None:
-        self.complete = False
-        self.notes.append(note)
 
     def _material(
         self, guidance: Guidance, kept: Sequence[Collected], units: int, states: tuple[tuple[str, int], ...]

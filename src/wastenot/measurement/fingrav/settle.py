@@ -1,13 +1,13 @@
 """From which execution on time is steady (SSE), and from which power is (SSP). FinGraV's step 3.
 
-time    █▆▅▄▄▄▄▄▄▄▄▄▄      SSE: the first execution after which times get no better
-power   ▂▃▅▆▆▇▇▇████▇      SSP: the first from which on power stays within a margin of where it ends
-└SSE    └SSP
+    time    █▆▅▄▄▄▄▄▄▄▄▄▄      SSE: the first execution after which times get no better
+    power   ▂▃▅▆▆▇▇▇████▇      SSP: the first from which on power stays within a margin of where it ends
+               └SSE └SSP
+
+Both are FinGraV's words (Singhania et al., §IV-A); the margins are ours, the paper gives none.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,22 +21,14 @@ FIRST_UNITS = 4
 """Executions that the search begins with (FinGraV §IV-B, step 3)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flatness:
-    """When power counts as flat: how far it may move from the third to the last quarter of a run, in margins.
+FLAT = 0.25
+"""Margins that power may move by from the third to the last quarter of a run, and count as flat."""
 
-    Attributes:
-        moved: at most.
-        known: to which standard error this has to be known.
-    """
+FLAT_KNOWN = 0.15
+"""Standard error, in margins, that such a movement has to be known to."""
 
-    moved: float
-    known: float
-
-
-OF_SAMPLES = Flatness(0.25, 0.15)
-OF_MEANS = Flatness(0.6, 0.35)
-"""For sensors that average over many units, whose readings say less of each; long runs tell of the steady power besides."""
+FLAT_OF_MEANS = 0.6
+"""The same as :data:`FLAT` for sensors that average over many units, whose readings say less of each."""
 
 
 def steady_execution(time_s: FloatArray, margin: float) -> int:
@@ -68,7 +60,8 @@ def steady_power(surface: Surface, units: int, first: int) -> int:
         units: of a run.
         first: SSE, before which no SSP is.
     """
-    far = np.abs(surface.mean(0, units).power_w - _plateau_w(surface, units)) > SSP_MARGIN * _plateau_w(surface, units)
+    plateau_w = _plateau_w(surface, units)
+    far = np.abs(surface.mean(0, units).power_w - plateau_w) > SSP_MARGIN * plateau_w
     settled = ~np.logical_or.accumulate(far[::-1])[::-1]
     low, high = first, units - 1
     while low < high:

@@ -1,0 +1,251 @@
+"""How power moves within and between executions on a simulated GPU: everything that steady means leave out.
+
+Power above idle follows what is asked for with two lags, a fast one (voltage regulators, on-chip capacity) and a slow one
+(clocks and voltage guard bands that the firmware moves):
+
+    demand    ▁▁█▇▆│█▇▆│█▇▆│█▇▆│▁▁▁▁      an execution's shape, scaled to its power in steady state
+    power     ▁▁▄▆▆│▇▇▇│▇▇▇│█▇▇│▅▂▁▁      (1 - slow_share) · fast lag + slow_share · slow lag
+
+On top of that, as FinGraV (Singhania et al., §§III, V) saw them: first executions take longer; runs differ a little in
+time, some by much; a heavy kernel's first burst draws more until the firmware answers, which then holds it lower for a
+while; a light kernel after a heavy one draws more than by itself. In steady state the mean is exactly that of the
+operating point, since lags keep means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from wastenot.devices.simulated.dynamics import Dynamics, Firmware, Shape
+from wastenot.frontier.points import FloatArray, IndexArray
+
+SEGMENTS = 32
+"""Stretches of constant demand that an execution is made of."""
+
+_TAIL_SEGMENTS = 64
+_LAG_REACH = 12.0  # time constants that a sensor's lag looks back
+_LONGEST_EXPONENT = 200.0  # over which a lag's solution is summed at once
+_TAIL_LAGS = 8.0  # slow lags after which power is taken to be idle
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A power by what draws it, in watts.
+
+    Attributes:
+        base: board, idle chip and memory.
+        core: arithmetic, on-chip traffic, clock tree, leakage.
+        memory: traffic of device memory.
+    """
+
+    base: float
+    core: float
+    memory: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.base + self.core + self.memory
+
+    def as_array(self) -> FloatArray:
+        """Shape (3,)."""
+        return np.array([self.base, self.core, self.memory])
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """One kernel back to back in steady state: its operation, time of an execution, and power."""
+
+    op: str
+    time_s: float
+    parts: Parts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Power of a run as it truly was, from its first execution on.
+
+    Attributes:
+        kernel: which kernel each execution was; shape (executions,).
+        begin_s, end_s: of each, from the first one's begin; shape (executions,).
+        moment_s: bounds of stretches of constant power; shape (stretches + 1,).
+        energy_j: used since the first moment by base, core and memory; shape (stretches + 1, 3).
+    """
+
+    kernel: IndexArray
+    begin_s: FloatArray
+    end_s: FloatArray
+    moment_s: FloatArray
+    energy_j: FloatArray
+
+    def mean_w(self, begin_s: FloatArray, end_s: FloatArray, idle_w: FloatArray) -> FloatArray:
+        """Mean power by part over windows; outside the trace the GPU idles. Shapes (windows,), result (windows, 3)."""
+        span = np.asarray(end_s - begin_s, dtype=float)[:, None]
+        return np.asarray((self._energy_at(end_s, idle_w) - self._energy_at(begin_s, idle_w)) / span)
+
+    def lagged_w(self, end_s: FloatArray, lag_s: float, idle_w: FloatArray) -> FloatArray:
+        """A first-order lag of power by part, at some moments; outside the trace the GPU idles. Result (moments, 3)."""
+        above_w = np.diff(self.energy_j, axis=0) / np.diff(self.moment_s)[:, None] - idle_w
+        found = np.empty((len(end_s), 3))
+        for place, end in enumerate(np.asarray(end_s, dtype=float).tolist()):
+            first, last = np.searchsorted(self.moment_s, [end - _LAG_REACH * lag_s, end])
+            bounds = np.minimum(self.moment_s[max(first - 1, 0) : last + 1], end)
+            weights = np.diff(np.exp((bounds - end) / lag_s))
+            found[place] = idle_w + weights @ above_w[max(first - 1, 0) : max(first - 1, 0) + len(weights)]
+        return found
+
+    def _energy_at(self, moment_s: FloatArray, idle_w: FloatArray) -> FloatArray:
+        inside = np.stack([np.interp(moment_s, self.moment_s, self.energy_j[:, part]) for part in range(3)], axis=1)
+        outside = np.minimum(moment_s - self.moment_s[0], 0.0) + np.maximum(moment_s - self.moment_s[-1], 0.0)
+        return np.asarray(inside + outside[:, None] * idle_w)
+
+
+def trace(
+    dynamics: Dynamics,
+    kernels: Sequence[Steady],
+    order: Sequence[int],
+    idle: Parts,
+    rng: np.random.Generator | None = None,
+) -> Trace:
+    """Run executions from rest.
+
+    Args:
+        dynamics: of the GPU.
+        kernels: that are run.
+        order: of each execution, which kernel it is.
+        idle: power at rest.
+        rng: chance; ``None`` for none.
+    """
+    number = len(order)
+    kernel_of = np.asarray(order, dtype=np.intp)
+    factor = _times(dynamics, kernel_of, rng)
+    seconds = np.array([kernel.time_s for kernel in kernels])[kernel_of] * factor
+    ends = np.cumsum(seconds)
+    begins = ends - seconds
+    step_s = np.repeat(seconds / SEGMENTS, SEGMENTS)
+    middle = (begins[:, None] + (np.arange(SEGMENTS) + 0.5) / SEGMENTS * seconds[:, None]).ravel()
+    idle_w = idle.as_array()
+    above = np.array([kernel.parts.as_array() - idle_w for kernel in kernels])
+    shapes = np.array([_demand(dynamics.shape_of(kernel.op)) for kernel in kernels])
+    demand = ((shapes * above[:, None, :])[kernel_of] / factor[:, None, None]).reshape(number * SEGMENTS, 3)
+    if dynamics.firmware is not None:
+        heavy = np.array([kernel.parts.total >= dynamics.firmware.heavy_w for kernel in kernels])[kernel_of]
+        if heavy.any():
+            held = _held(dynamics.firmware, middle - begins[np.argmax(heavy)])
+            demand *= np.where(np.repeat(heavy, SEGMENTS), held, 1.0)[:, None]
+    if dynamics.afterglow_share:
+        demand += _afterglow(dynamics, kernel_of, begins, middle, above)
+    used, state = _lags(dynamics, demand, step_s)
+    tail_s = np.linspace(0.0, 1.0, _TAIL_SEGMENTS + 1)[1:] ** 2 * _TAIL_LAGS * max(dynamics.fast_s, dynamics.slow_s)
+    fall = sum(
+        share * state[lag] * (-lag_s * np.expm1(-tail_s / lag_s))[:, None]
+        for lag, (lag_s, share) in enumerate(_lag_parts(dynamics))
+    )
+    moment_s = np.concatenate([[0.0], np.cumsum(step_s), ends[-1] + tail_s])
+    energy = np.vstack([np.zeros(3), np.cumsum(used, axis=0)])
+    energy_j = np.vstack([energy, energy[-1] + fall]) + moment_s[:, None] * idle_w
+    return Trace(kernel_of, begins, ends, moment_s, energy_j)
+
+
+def _times(dynamics: Dynamics, kernel_of: IndexArray, rng: np.random.Generator | None) -> FloatArray:
+    """Times of executions relative to those in steady state."""
+    slower = np.zeros(len(kernel_of))
+    for kernel in np.unique(kernel_of):
+        ours = np.flatnonzero(kernel_of == kernel)[: len(dynamics.warm_up)]
+        slower[ours] = dynamics.warm_up[: len(ours)]
+    factor = 1.0 + slower
+    if rng is None:
+        return factor
+    run = math.exp(dynamics.run_jitter * float(rng.standard_normal()))
+    if rng.uniform() < dynamics.outlier_chance:
+        run *= 1.0 + dynamics.outlier_slower * float(rng.uniform(0.7, 1.3))
+    return np.asarray(factor * run * np.exp(dynamics.jitter * rng.standard_normal(len(kernel_of))))
+
+
+def afterglow_j(dynamics: Dynamics, before_w: FloatArray, own_w: FloatArray, lasting_s: FloatArray) -> FloatArray:
+    """Energy that a kernel draws on top of its own in the wake of another one, in steady state, in closed form.
+
+    The power by which the kernel before was heavier, times the share, decays over the time for which the kernel runs;
+    lags move that energy, and change nothing of it. What a test compares with :func:`trace`.
+
+    Args:
+        dynamics: of the GPU.
+        before_w: steady power of the kernel before.
+        own_w: of the kernel itself.
+        lasting_s: for which it runs until the next kernel comes.
+    """
+    glow_w = dynamics.afterglow_share * np.maximum(before_w - own_w, 0.0)
+    return np.asarray(-glow_w * dynamics.afterglow_s * np.expm1(-lasting_s / dynamics.afterglow_s))
+
+
+def _afterglow(
+    dynamics: Dynamics, kernel_of: IndexArray, begins: FloatArray, middle: FloatArray, above: FloatArray
+) -> FloatArray:
+    """What light kernels draw on top of their own after heavy ones; shape (segments, parts)."""
+    total = above.sum(axis=1)
+    changes = [*(np.flatnonzero(np.diff(kernel_of)) + 1).tolist(), len(kernel_of)]
+    found = np.zeros((len(middle), 3))
+    for first, last in pairwise(changes):
+        kernel = kernel_of[first]
+        glow_w = dynamics.afterglow_share * max(total[kernel_of[first - 1]] - total[kernel], 0.0)
+        part = slice(first * SEGMENTS, last * SEGMENTS)
+        left = glow_w * np.exp(-(middle[part] - begins[first]) / dynamics.afterglow_s)
+        found[part] = left[:, None] * (above[kernel] / total[kernel])
+    return found
+
+
+def _lag_parts(dynamics: Dynamics) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Time constant and share of either lag."""
+    return (dynamics.fast_s, 1.0 - dynamics.slow_share), (dynamics.slow_s, dynamics.slow_share)
+
+
+def _lags(dynamics: Dynamics, demand: FloatArray, step_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Energy above idle of each segment (segments, parts), and what either lag stands at in the end (lags, parts).
+
+    x' = (demand - x) / lag has the solution x(t) = exp(-t / lag) · (x(0) + Σ (exp(t_end / lag) - exp(t_begin / lag)) ·
+    demand), summed in stretches short enough for the exponentials.
+    """
+    used, states = np.zeros_like(demand), np.zeros((2, 3))
+    for lag, (lag_s, share) in enumerate(_lag_parts(dynamics)):
+        clock = np.concatenate([[0.0], np.cumsum(step_s / lag_s)])
+        first, state = 0, np.zeros(3)
+        while first < len(step_s):
+            last = max(int(np.searchsorted(clock, clock[first] + _LONGEST_EXPONENT)) - 1, first + 1)
+            since = np.minimum(clock[first : last + 1] - clock[first], 2.0 * _LONGEST_EXPONENT)
+            grown = np.exp(since)
+            after = (state + np.cumsum(np.diff(grown)[:, None] * demand[first:last], axis=0)) / grown[1:, None]
+            before = np.vstack([state, after[:-1]])
+            kept = -np.expm1(-np.diff(since))[:, None]
+            used[first:last] += share * (
+                demand[first:last] * step_s[first:last, None] + lag_s * kept * (before - demand[first:last])
+            )
+            first, state = last, after[-1]
+        states[lag] = state
+    return used, states
+
+
+def _held(firmware: Firmware, since_s: FloatArray) -> FloatArray:
+    """Power above idle that the firmware leaves a heavy kernel, relative to the steady one."""
+    held = 1.0 - firmware.drop * np.exp(-(since_s - firmware.reaction_s) / firmware.recover_s)
+    return np.asarray(np.where(since_s < firmware.reaction_s, 1.0 + firmware.boost, held))
+
+
+def _demand(shape: Shape) -> FloatArray:
+    """Demand relative to its mean over an execution, by part; shape (segments, 3)."""
+    return _sampled(shape.core, shape.memory)
+
+
+@lru_cache(maxsize=64)
+def _sampled(core: tuple[float, ...], memory: tuple[float, ...]) -> FloatArray:
+    at = (np.arange(SEGMENTS) + 0.5) / SEGMENTS
+    columns = [np.ones(SEGMENTS)]
+    for values in (core, memory):
+        column = np.interp(at, np.linspace(0.0, 1.0, len(values)), values)
+        columns.append(column / column.mean())
+    return np.stack(columns, axis=1)
