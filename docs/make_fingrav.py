@@ -85,7 +85,7 @@ def explained(name: str, kernels: int = 1) -> Runs:
     """Short runs from rest, their sensor's delay found from themselves."""
     runs, group = timed(name)
     own = kernels - 1
-    found = fit_response(runs, _Stamps().channels[0], kernels=kernels, own=own, group=1, shaped=False)
+    found = fit_response(runs, _Stamps().channels[0], kernels=kernels, own=own, group=1)
     kept = [runs[place] for place in found.kept]
     surface = fit_surface(kept, found.channel, kernels=kernels, own=own, shaped=False)
     return Runs(kept, group, found.channel, surface, own, len(runs))

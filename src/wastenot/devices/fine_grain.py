@@ -61,6 +61,7 @@ class Channel:
         delay_error_s: by which the delay may be off; 0 where it is known.
         delay_drift: by which the delay grows each second, as a share: a sensor's own clock runs beside that of its stamps.
         delay_at_s: moment of the host's clock at which the delay is as told.
+        sample_s: between the sensor's samples, of which a reading is the latest: the delay drifts within it and jumps by it.
         gain: it reads this times the truth; 1 where that is not known.
         noise_w: standard deviation of a reading; ``None`` where it is not known.
         source: who says so, such as ``identified by wastenot sensor`` or ``published``.
@@ -77,6 +78,7 @@ class Channel:
     delay_error_s: float = 0.0
     delay_drift: float = 0.0
     delay_at_s: float = 0.0
+    sample_s: float = 0.0
 
     @property
     def span_s(self) -> float:
@@ -126,6 +128,7 @@ class Run:
         begin_s, end_s: of each execution, on the clock that the instrument stamps executions by.
         readings: by channel, from some time before the first execution to some after the last.
         round_trips: taken just before and just after.
+        late_s: by which readings came later than their channel's delay, as far as that was found out since.
     """
 
     kernel: IndexArray
@@ -133,6 +136,7 @@ class Run:
     end_s: FloatArray
     readings: Mapping[str, Readings]
     round_trips: tuple[RoundTrip, ...]
+    late_s: float = 0.0
 
 
 class Bench(Protocol):

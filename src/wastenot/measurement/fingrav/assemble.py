@@ -12,7 +12,7 @@ from wastenot.frontier.points import FloatArray, IndexArray
 from wastenot.measurement.fingrav.collect import TimedRun
 from wastenot.measurement.fingrav.design import middle_of, seen_until
 from wastenot.measurement.fingrav.golden import fullest_bin
-from wastenot.measurement.fingrav.material import Material
+from wastenot.measurement.fingrav.material import Material, Stretch
 from wastenot.measurement.fingrav.result import ChannelFound, Clocks, Inside, Logged, Profile, State
 from wastenot.measurement.fingrav.surface import Surface, fit_surface
 from wastenot.measurement.fingrav.units import Units, units_of
@@ -34,7 +34,7 @@ def assembled(material: Material) -> Profile:
     """The profile of some runs."""
     each = 1 if material.merged else material.group
     units = units_of(material.runs, material.own, each, material.units)
-    golden = golden_runs(units, [unit for _, unit in material.states], material)
+    golden = golden_runs(material, each)
     notes = list(material.notes)
     complete = material.complete and len(golden) >= LEAST_GOLDEN
     if len(golden) < LEAST_GOLDEN:
@@ -58,22 +58,24 @@ def assembled(material: Material) -> Profile:
         if channel.span_s < LEVEL_WINDOW_S
     }
     states = []
-    for name, unit in material.states:
+    for stretch in material.states:
         channels = {}
         for index, channel in enumerate(material.channels):
-            chosen = interest & (logged.channel == index) & (logged.unit == unit + 1)
+            chosen = interest & (logged.channel == index) & (logged.unit == stretch.first + 1)
             if channel.name in surfaces:
-                channels[channel.name] = _inside(surfaces[channel.name], material.units, unit, logged, chosen)
+                channels[channel.name] = _inside(surfaces[channel.name], material.units, stretch, logged, chosen)
             else:
-                level = _level(golden_runs_timed, channel, material, unit)
+                level = _level(golden_runs_timed, channel, material, stretch.first)
                 if level is not None:
                     channels[channel.name] = level
-        states.append(State(name, unit + 1, float(np.nanmedian(units.time_s[golden, unit])), channels))
+        time_s = float(np.nanmedian(_times(material, each, stretch)[golden]))
+        states.append(State(stretch.name, stretch.first + 1, time_s, channels))
         if not channels[TOTAL].resolved:
             notes.append(
-                f"{name}: the sensor does not resolve the kernel in the time allowed: a mean and a band are given, no shape"
+                f"{stretch.name}: the sensor does not resolve the kernel in the time allowed: "
+                "a mean and a band are given, no shape"
             )
-    found = tuple(_channel_found(channel, surfaces.get(channel.name), material.units) for channel in material.channels)
+    found = tuple(_channel_found(channel, surfaces.get(channel.name), material) for channel in material.channels)
     fit = material.clocks
     return Profile(
         kernel=material.kernel,
@@ -90,7 +92,7 @@ def assembled(material: Material) -> Profile:
         readings_wanted=material.guidance.readings(states[-1].time_s),
         unit_begin_s=np.nanmedian(units.begin_s[golden], axis=0),
         unit_time_s=np.nanmedian(units.time_s[golden], axis=0),
-        execution_time_s=units.time_s[:, material.states[-1][1]],
+        execution_time_s=_times(material, each, material.states[-1]),
         states=tuple(states),
         channels=found,
         logged=logged,
@@ -101,12 +103,12 @@ def assembled(material: Material) -> Profile:
     )
 
 
-def golden_runs(units: Units, states: Sequence[int], material: Material) -> IndexArray:
+def golden_runs(material: Material, each: int) -> IndexArray:
     """Runs whose units of interest, those that they have, are in the fullest bins of their times."""
-    golden = np.ones(len(units.begin_s), dtype=bool)
-    has = np.zeros(len(units.begin_s), dtype=bool)
-    for unit in dict.fromkeys(states):
-        time_s = units.time_s[:, unit]
+    golden = np.ones(len(material.runs), dtype=bool)
+    has = np.zeros(len(material.runs), dtype=bool)
+    for first, until in dict.fromkeys((stretch.first, stretch.until) for stretch in material.states):
+        time_s = _times(material, each, Stretch("", first, until))
         there = np.flatnonzero(~np.isnan(time_s))
         chosen = there[fullest_bin(time_s[there], material.guidance.margin, material.bin_rank)]
         golden &= np.isnan(time_s) | np.isin(np.arange(len(time_s)), chosen)
@@ -114,24 +116,31 @@ def golden_runs(units: Units, states: Sequence[int], material: Material) -> Inde
     return np.flatnonzero(golden & has)
 
 
-def shape_error(surface: Surface, units: int, unit: int) -> float:
-    """Root mean square of the power's standard errors inside a unit, as a share of the range from idle to peak."""
+def shape_error(surface: Surface, units: int, first: int, until: int) -> float:
+    """Root mean square of the power's standard errors inside units, as a share of the range from idle to peak."""
     peak_w = float(surface.mean(0, units).power_w.max())
-    return float(np.sqrt(np.mean(surface.inside(unit).error_w ** 2))) / max(peak_w - surface.idle_w, 1.0)
+    return float(np.sqrt(np.mean(surface.inside(first, until).error_w ** 2))) / max(peak_w - surface.idle_w, 1.0)
 
 
-def _inside(surface: Surface, units: int, unit: int, logged: Logged, chosen: FloatArray) -> Inside:
-    band, mean = surface.inside(unit), surface.mean(unit, unit + 1)
-    resolved = shape_error(surface, units, unit) <= RESOLVED and surface.shaped
+def _times(material: Material, each: int, stretch: Stretch) -> FloatArray:
+    """Time of a unit in each run, the median of a stretch; NaN where a run does not have all of it; shape (runs,)."""
+    time_s = units_of(material.runs, material.own, each, stretch.until).time_s[:, stretch.first :]
+    return np.asarray(np.median(time_s, axis=1))
+
+
+def _inside(surface: Surface, units: int, stretch: Stretch, logged: Logged, chosen: FloatArray) -> Inside:
+    first, until = stretch.first, stretch.until
+    band, (mean_w, mean_error_w) = surface.inside(first, until), surface.range(first, until)
+    resolved = shape_error(surface, units, first, until) <= RESOLVED and surface.shaped
     share, power = logged.share[chosen], logged.power_w[chosen]
     trend: tuple[float, ...] = ()
     if len(share) > 2 * _TREND_DEGREE:
         trend = tuple(np.polynomial.Polynomial.fit(share, power, _TREND_DEGREE, domain=[0, 1], window=[0, 1]).coef.tolist())
     return Inside(
-        float(mean.power_w[0]),
-        float(mean.error_w[0]),
+        mean_w,
+        mean_error_w,
         (np.arange(surface.points) + 0.5) / surface.points,
-        band.power_w if resolved else np.full(surface.points, float(mean.power_w[0])),
+        band.power_w if resolved else np.full(surface.points, mean_w),
         band.error_w,
         trend,
         int(np.count_nonzero(chosen)),
@@ -156,11 +165,12 @@ def _level(runs: Sequence[TimedRun], channel: Channel, material: Material, unit:
     return Inside(float(seen.mean()), error, none, none, none, (), len(seen), False)
 
 
-def _channel_found(channel: Channel, surface: Surface | None, units: int) -> ChannelFound:
+def _channel_found(channel: Channel, surface: Surface | None, material: Material) -> ChannelFound:
     if surface is None:
         return ChannelFound(channel, math.nan, math.nan, math.nan, np.empty(0), np.empty(0))
-    levels = surface.mean(0, min(units, _KEPT_LEVELS))
-    return ChannelFound(channel, surface.idle_w, surface.noise_w, surface.steady_w, levels.power_w, levels.error_w)
+    levels = surface.mean(0, min(material.units, _KEPT_LEVELS))
+    steady_w, _ = surface.range(min(material.states[-1].first, surface.units - 1), surface.units)
+    return ChannelFound(channel, surface.idle_w, surface.noise_w, steady_w, levels.power_w, levels.error_w)
 
 
 def _logged(material: Material, units: Units, golden: IndexArray) -> tuple[Logged, FloatArray]:

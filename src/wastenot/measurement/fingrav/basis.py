@@ -27,7 +27,10 @@ _SMOOTHNESS = 3.0  # exponent with which the prior variance of shape_j falls
 # Of the level: fine where power rises from idle and the shape is not yet what it will be, then ever coarser.
 _FIRST_KNOTS = (*np.arange(0.0, 1.0, 0.1), *np.arange(1.0, 4.0, 0.25), *np.arange(4.0, 8.5, 0.5))
 _GROWTH = 1.08
+_COARSE_KNOTS = (0.0, 0.2, 0.5, 1.0)
 _BROAD_W = 1e3  # standard deviation of what nothing is known of
+_FALL_S, _FALL_DOUBT = 3e-4, 0.5  # belief in how power falls after the last execution, and how far it may be off
+_FALLEN_S, _LEFT_W = 2e-3, 2.0  # the same of when it is down to idle, but for so much
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +43,7 @@ class Basis:
         shapes: columns of each kernel's shape.
         first: column of each kernel's first level.
         columns: altogether.
+        coarse: whether power comes and goes at once, and levels change slowly.
     """
 
     knots: tuple[FloatArray, ...]
@@ -47,21 +51,25 @@ class Basis:
     shapes: int
     first: tuple[int, ...]
     columns: int
+    coarse: bool
 
     @classmethod
-    def of(cls, units: Sequence[int], group: Sequence[int], *, shaped: bool = True) -> Basis:
+    def of(cls, units: Sequence[int], group: Sequence[int], *, shaped: bool = True, coarse: bool = False) -> Basis:
         """For kernels with so many units each in a run, of so many executions each; with or without a shape."""
         shapes = _SHAPES if shaped else 0
         knots, first = [], []
         column = len(TAIL_S)
         for number in units:
-            places = [place for place in _FIRST_KNOTS if place <= number]
+            if coarse:
+                places = [share * number for share in _COARSE_KNOTS]
+            else:
+                places = [place for place in _FIRST_KNOTS if place <= number]
             while places[-1] < number:
                 places.append(min(places[-1] * _GROWTH, float(number)))
             knots.append(np.array(places))
             first.append(column)
             column += len(places) + shapes
-        return cls(tuple(knots), tuple(group), shapes, tuple(first), column)
+        return cls(tuple(knots), tuple(group), shapes, tuple(first), column, coarse)
 
     def rows(self, kernel: int, unit: FloatArray) -> FloatArray:
         """Power inside units: values of all columns; ``unit`` is the unit's number and the share of it that is done."""
@@ -91,7 +99,13 @@ class Basis:
         found = np.zeros((self.columns, self.columns))
         found[0, 0] = _BROAD_W**-2
         tail = np.arange(1, len(TAIL_S))
-        found[tail, tail] = _BROAD_W**-2
+        # After the last execution power falls from where its level was; how fast is known no better than so.
+        last = self.first[-1] + len(self.knots[-1]) - 1
+        falls = np.zeros((len(tail), self.columns))
+        falls[np.arange(len(tail)), tail] = 1.0
+        falls[:, last] = -np.exp(-TAIL_S[:-1] / _FALL_S)
+        doubt_w = (0.0 if self.coarse else _FALL_DOUBT * level_w) * np.exp(-TAIL_S[:-1] / _FALLEN_S) + _LEFT_W
+        found += falls.T @ (falls / doubt_w[:, None] ** 2)
         for knots, first in zip(self.knots, self.first, strict=True):
             steps = np.diff(np.eye(len(knots)), axis=0)
             weights = 1.0 / (level_w**2 * np.diff(_settled(knots, settling)))

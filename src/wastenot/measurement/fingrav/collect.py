@@ -35,6 +35,7 @@ class TimedRun:
         begin_s, end_s: of each; shape (executions,).
         zero_s: the first execution's begin on the host's clock.
         readings: by channel.
+        late_s: by which they came later than their channel's delay says.
     """
 
     kernel: IndexArray
@@ -42,6 +43,7 @@ class TimedRun:
     end_s: FloatArray
     zero_s: float
     readings: Mapping[str, Readings]
+    late_s: float = 0.0
 
 
 def by_host(runs: Sequence[Run], instrument: Instrument, fit: ClockFit | None) -> list[TimedRun]:
@@ -68,7 +70,7 @@ def _one_by_host(run: Run, instrument: Instrument, fit: ClockFit | None) -> Time
         if fit is None and len(moment):
             moment = moment - moment[_first_busy(one)] + zero
         readings[name] = Readings(moment - zero, one.power_w)
-    return TimedRun(run.kernel, begin - zero, end - zero, zero, readings)
+    return TimedRun(run.kernel, begin - zero, end - zero, zero, readings, run.late_s)
 
 
 def _told(moment_s: FloatArray, by: Clock, fit: ClockFit | None) -> FloatArray:

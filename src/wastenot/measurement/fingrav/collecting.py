@@ -36,12 +36,14 @@ class Collecting:
         self.instrument, self.kernel, self.before, self.options = instrument, kernel, before, options
         self.alternate = alternate
         self.channels, self.total = channels, channels[0]
+        self.untold = channels[0]  # the total's channel before runs told more of it
         self.progress = progress
         self.rng = np.random.default_rng([options.seed, 41])
         self.rests = self._rests()
         self.began_s = instrument.now_s()
         self.notes: list[str] = []
         self.complete = True
+        self.left_out = 0
         self.group = 1
         self.merge = False
         self.collected: list[Collected] = []
@@ -77,7 +79,8 @@ class Collecting:
         for _ in range(runs):
             if into.runs and self._spent(share):
                 return
-            into.runs.append(bench.run(self.rests.rest_s(self.instrument.now_s(), into.runs)))
+            run = bench.run(self.rests.rest_s(self.instrument.now_s(), into.runs))
+            into.runs.append(merged(run, self._own(into), self.group) if self.merge else run)
             self.done += 1
             self.progress.step(f"{self.kernel.name}: {len(into.burst.order)} executions a run")
 
@@ -85,10 +88,9 @@ class Collecting:
         """Whether so much of the time allowed is over."""
         return self.instrument.now_s() - self.began_s > share * self.options.budget_s
 
-    def _timed(self, runs: Sequence[Run], own: int) -> list[TimedRun]:
-        """Runs by the host's clock, each unit as one execution where the inside of executions is beyond the sensor."""
-        timed = by_host(runs, self.instrument, self._clocks())
-        return [merged(run, own, self.group) for run in timed] if self.merge else timed
+    def _timed(self, runs: Sequence[Run]) -> list[TimedRun]:
+        """Runs by the host's clock."""
+        return by_host(runs, self.instrument, self._clocks())
 
     @property
     def _each(self) -> int:
@@ -104,7 +106,7 @@ class Collecting:
         kinds: list[int] = []
         chosen: list[TimedRun] = []
         for kind, one in enumerate(kept):
-            timed = self._timed(one.runs, own)
+            timed = self._timed(one.runs)
             last = units_of(timed, own, self._each, units).time_s[:, -1]
             golden = [timed[place] for place in fullest_bin(last, guidance.margin, self.options.bin_rank)] or timed
             chosen += golden
@@ -117,7 +119,7 @@ class Collecting:
 
     def _readings_of_interest(self, main: Collected, guidance: Guidance, unit: int) -> int:
         """Step 6: how many readings fall into a unit, in golden runs."""
-        timed = self._timed(main.runs, self._own(main))
+        timed = self._timed(main.runs)
         units = units_of(timed, self._own(main), self._each, unit + 1)
         found = 0
         for place in fullest_bin(units.time_s[:, unit], guidance.margin, self.options.bin_rank):

@@ -57,7 +57,8 @@ def rows_of_readings(
 def seen_until(run: TimedRun, channel: Channel) -> FloatArray:
     """Moments up to which readings tell of power."""
     moment = run.readings[channel.name].moment_s
-    return np.asarray(moment - channel.delay_s - channel.delay_drift * (run.zero_s + moment - channel.delay_at_s))
+    drifted_s = channel.delay_drift * (run.zero_s + moment - channel.delay_at_s)
+    return np.asarray(moment - channel.delay_s - drifted_s - run.late_s)
 
 
 def middle_of(run: TimedRun, channel: Channel) -> FloatArray:

@@ -11,6 +11,26 @@ from wastenot.measurement.fingrav.collect import TimedRun
 from wastenot.measurement.fingrav.guidance import Guidance
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Units of a run that a state is about: one, or all from one on where power swings in steady state.
+
+    Attributes:
+        name: of the state.
+        first: unit, from 0.
+        until: the unit after the last.
+    """
+
+    name: str
+    first: int
+    until: int
+
+    @classmethod
+    def at(cls, name: str, unit: int) -> Stretch:
+        """One unit."""
+        return cls(name, unit, unit + 1)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Material:
     """Runs and what they are to be taken as.
@@ -31,7 +51,7 @@ class Material:
         group: executions in a unit.
         merged: whether units count as executions in the runs, since what is inside is beyond the sensor.
         units: in a run that was made for the profile; long runs in steady state have more.
-        states: (name, unit from 0) that the profile is about.
+        states: that the profile is about.
         notes: what a reader should know.
         complete: whether everything asked for was reached.
     """
@@ -51,6 +71,6 @@ class Material:
     group: int
     merged: bool
     units: int
-    states: tuple[tuple[str, int], ...]
+    states: tuple[Stretch, ...]
     notes: tuple[str, ...]
     complete: bool

@@ -26,7 +26,7 @@ class Options:
     bin_rank: int = 0
     units: int | None = None
     budget_s: float = 240.0
-    longest_run_s: float = 2.0
+    longest_run_s: float = 4.0
     rest_s: float = 0.01
     check: bool = True
     seed: int = 0

@@ -1,31 +1,36 @@
 """How a sensor answers, found from the very runs that are profiled, where it is not known well enough beforehand.
 
-The delay of an H200's power reading is 3 to 19 ms, another one from minute to minute: its sampling runs by a clock of its
-own beside that of its stamps (by about 0.2 ms a second), and now and then a sample is skipped. Too different to be looked
-up, and a profile shifts with it. The runs tell: with the wrong delay no power at all explains readings that end in many
-places of a burst. The right one makes them likeliest; runs that no delay of the others explains are left out.
+The delay of an H200's power reading is 2 to 22 ms, another one from minute to minute: it drifts by about 0.2 ms a second and
+jumps back by 20 ms. Too different to be looked up, and a profile shifts with it. The runs tell: with the wrong delay no
+power at all explains readings that end in many places of a burst. The right one makes them likeliest; runs that no delay
+explains are left out.
+
+Power that comes and goes at once and changes but slowly in between is fitted to a stretch of runs first, too short for more
+than one jump. By it every run tells its own delay more or less well, and the track that they lie on is found; then power,
+width and track are fitted to all of them. (A power that may do anything at its edges would not tell delays.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize
 
 from wastenot.devices.fine_grain import Channel
-from wastenot.frontier.points import FloatArray, IndexArray
+from wastenot.frontier.points import FloatArray
 from wastenot.measurement.fingrav.collect import TimedRun
-from wastenot.measurement.fingrav.design import rows_of_readings
+from wastenot.measurement.fingrav.delay_track import Track, find_track
 from wastenot.measurement.fingrav.surface import Surface, fit_surface
 
 _GRID = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)  # of the delay's error, that are tried first
 _DRIFTS = (0.0, 2e-4)
+_STRETCH = 40  # runs of the first look
 _WIDTH_DOUBT = 0.04  # of the logarithm of the time constant or window, which cards of a model have in common
 _DRIFT_DOUBT = 3e-4  # of the delay's drift, seconds a second
-_LEFT_OUT = 5.0  # times the usual residual, from which a run is left out
 _ROUNDS = 2
+_FIRST_STEPS, _STEPS = 15, 35  # of a search
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,73 +39,91 @@ class Response:
 
     Attributes:
         channel: with delay, drift and width as found.
-        kept: runs that it explains.
+        late_s: of each run, by which it was later than that; NaN for runs that it does not explain; shape (runs,).
     """
 
     channel: Channel
-    kept: IndexArray
+    late_s: FloatArray
 
 
-def fit_response(
-    runs: Sequence[TimedRun], channel: Channel, *, kernels: int, own: int, group: int, shaped: bool
-) -> Response:
-    """The delay, its drift, and the time constant or window that make readings likeliest.
+def fit_response(runs: Sequence[TimedRun], channel: Channel, *, kernels: int, own: int, group: int) -> Response:
+    """The delay, its drift and jumps, and the time constant or window that make readings likeliest.
 
     Args:
-        runs: short ones from rest, with readings that end in many places of them.
-        channel: as it is known; its ``delay_error_s`` says how far to look.
+        runs: short ones from rest in order of time, with readings that end in many places of them.
+        channel: as it is known; its ``delay_error_s`` says how far to look, its ``sample_s`` by how much delays jump.
         kernels: in a run.
         own: the profiled one.
         group: executions in a unit.
-        shaped: whether power is to vary inside executions.
     """
-    middle_s = float(np.mean([run.zero_s for run in runs]))
+    runs = [replace(run, late_s=0.0) for run in runs]
 
-    def at(place: FloatArray) -> Channel:
+    def fitted(looked: Sequence[TimedRun], at: Channel) -> Surface:
+        return fit_surface(looked, at, kernels=kernels, own=own, group=group, shaped=False, coarse=True)
+
+    def likeliest(looked: Sequence[TimedRun], track: Track | None) -> Channel:
+        tried = _Places(channel, float(np.mean([run.zero_s for run in looked])))
+        return tried.likeliest(lambda at: fitted(looked, at).unlikeliness, track)
+
+    # A jump in the middle of a stretch spoils it; two stretches are not both likely to have one.
+    stretches = [runs[:_STRETCH], runs[-_STRETCH:]] if channel.sample_s and len(runs) > _STRETCH else [runs[:_STRETCH]]
+    looks = [(one, likeliest(one, None)) for one in stretches]
+    found, surface = min(((at, fitted(one, at)) for one, at in looks), key=lambda look: look[1].noise_w)
+    for _ in range(_ROUNDS):
+        track = find_track(
+            runs, surface, replace(found, delay_s=channel.delay_s, delay_error_s=channel.delay_error_s), own, group
+        )
+        kept = [
+            replace(run, late_s=float(late_s))
+            for run, late_s in zip(runs, track.late_s, strict=True)
+            if not np.isnan(late_s)
+        ]
+        found = likeliest(kept, track)
+        surface = fitted(kept, found)
+    known = replace(found, delay_error_s=0.0, source=f"{channel.source}; delay and width fitted to these runs")
+    return Response(known, track.late_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Delays, widths and drifts of a channel, in units of their doubts.
+
+    Attributes:
+        channel: as it is known.
+        at_s: moment of the host's clock that delays are told at.
+    """
+
+    channel: Channel
+    at_s: float
+
+    def at(self, place: FloatArray) -> Channel:
+        """The channel there."""
         stretch = float(np.exp(_WIDTH_DOUBT * place[1]))
         return replace(
-            channel,
-            delay_s=max(channel.delay_s + float(place[0]) * channel.delay_error_s, 0.0),
-            lag_s=channel.lag_s * stretch,
-            window_s=channel.window_s * stretch,
+            self.channel,
+            delay_s=max(self.channel.delay_s + float(place[0]) * self.channel.delay_error_s, 0.0),
+            lag_s=self.channel.lag_s * stretch,
+            window_s=self.channel.window_s * stretch,
             delay_drift=_DRIFT_DOUBT * float(place[2]),
-            delay_at_s=middle_s,
+            delay_at_s=self.at_s,
         )
 
-    def fitted(place: FloatArray, chosen: IndexArray) -> Surface:
-        looked = [runs[index] for index in chosen]
-        return fit_surface(looked, at(place), kernels=kernels, own=own, group=group, shaped=shaped)
+    def likeliest(self, unlikeliness: Callable[[Channel], float], track: Track | None) -> Channel:
+        """The least unlikely channel: from a grid on, or from a track."""
 
-    kept: IndexArray = np.arange(len(runs))
-    place = np.zeros(3)
-    for turn in range(_ROUNDS + 1):
-        place = _likeliest(lambda tried, chosen=kept: fitted(tried, chosen).unlikeliness + float(tried @ tried), place, turn)
-        surface = fitted(place, kept)
-        off = np.array([_worst(surface, run, at(place), own, group) for run in runs])
-        usual = max(1.4826 * float(np.median(off[kept])), surface.idle_w * 1e-3)
-        found = np.flatnonzero(off <= _LEFT_OUT * usual)
-        if turn == _ROUNDS or len(found) == len(kept) or len(found) < len(runs) // 2:
-            break
-        kept = found
-    known = replace(at(place), delay_error_s=0.0, source=f"{channel.source}; delay and width fitted to these runs")
-    return Response(known, kept)
+        def cost(place: FloatArray) -> float:
+            return unlikeliness(self.at(place)) + float(place @ place)
 
-
-def _likeliest(unlikeliness: object, start: FloatArray, turn: int) -> FloatArray:
-    """Where it is least: from a grid at first, then from where it was."""
-    assert callable(unlikeliness)
-    if turn == 0:
-        grid = [np.array([delay, 0.0, drift / _DRIFT_DOUBT]) for delay in _GRID for drift in _DRIFTS]
-        start = min(grid, key=lambda place: float(unlikeliness(place)))
-    simplex = np.vstack([start, start + np.diag([0.15, 0.5, 0.4])])
-    found = minimize(
-        unlikeliness, start, method="Nelder-Mead",
-        options={"initial_simplex": simplex, "xatol": 0.01, "fatol": 0.3, "maxiter": 45},
-    )  # fmt: skip
-    return np.asarray(found.x, dtype=float)
-
-
-def _worst(surface: Surface, run: TimedRun, channel: Channel, own: int, group: int) -> float:
-    """The largest residual of a run's readings, in watts."""
-    rows, seen = rows_of_readings(run, channel, surface.basis, own, group, windows=True)
-    return float(np.max(np.abs(seen / channel.gain - surface.explained(rows)), initial=0.0))
+        if track is None:
+            grid = [np.array([delay, 0.0, drift / _DRIFT_DOUBT]) for delay in _GRID for drift in _DRIFTS]
+            start = min(grid, key=cost)
+        else:
+            delay_s = track.delay_s + track.drift * (self.at_s - track.at_s)
+            off = (delay_s - self.channel.delay_s) / self.channel.delay_error_s
+            start = np.array([off, 0.0, track.drift / _DRIFT_DOUBT])
+        simplex = np.vstack([start, start + np.diag([0.15, 0.5, 0.4])])
+        found = minimize(
+            cost, start, method="Nelder-Mead",
+            options={"initial_simplex": simplex, "xatol": 0.01, "fatol": 0.3, "maxiter": _STEPS if track else _FIRST_STEPS},
+        )  # fmt: skip
+        return self.at(np.asarray(found.x, dtype=float))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from wastenot.measurement.fingrav.assemble import LEAST_GOLDEN, RESOLVED, shape_
 from wastenot.measurement.fingrav.collect import Collected, by_host
 from wastenot.measurement.fingrav.collecting import Collecting
 from wastenot.measurement.fingrav.guidance import Guidance, executions_in_unit, guidance_for
-from wastenot.measurement.fingrav.material import Material
+from wastenot.measurement.fingrav.material import Material, Stretch
 from wastenot.measurement.fingrav.response import fit_response
 from wastenot.measurement.fingrav.settle import (
     FIRST_UNITS,
@@ -22,6 +23,7 @@ from wastenot.measurement.fingrav.settle import (
     movement,
     steady_execution,
     steady_power,
+    swinging_power,
 )
 from wastenot.measurement.fingrav.units import units_of
 
@@ -32,11 +34,13 @@ _MOST_PROBES = 6  # times as many, before a movement counts as known
 _SETTLING_UNITS = 6  # beyond SSE that are run at least, so that there is a plateau
 _MORE_RUNS = 3.0  # times the guidance's runs, at most
 _TRAINS, _SHORTS = 20, 60  # long and short runs after which the shape is looked at
+_FEW_TRAINS = 4
 _WORSE = 1.2  # times as badly known as SSP, from which SSE is worth more short runs
 _SENSOR_UNITS = 25  # units in a window that a sensor can just about tell apart
 _SEEKING = 0.5  # of the time allowed, after which the search for SSP ends
 _SHORT_RUNS = 0.4  # of it, for runs from rest where a sensor averages
-_TRAIN_S = 0.6  # of the first long runs
+_TRAIN_S, _TRAIN_PERIODS = 0.6, 30.0  # of the first long runs, at least
+_LEARNT = 20  # runs from which a sensor's response can be learnt
 _KNOWN = 0.5  # of what makes a shape worth showing, at which no more is measured
 
 
@@ -52,31 +56,34 @@ class Session(Collecting):
         context = bool(self.before) and not self.alternate
         units = self.options.units or (1 if context else 0)
         sse: int | None = None
-        ssp = max(units, 1) - 1
+        ssp = Stretch.at("SSP", max(units, 1) - 1)
         try:
             if self.averaging(unit_s) and not context:
                 kept, units, sse, ssp = self._averaged(unit_s, guidance)
             else:
                 if not units:
                     units, sse, ssp = self._seek(unit_s, guidance)
-                kept = self._runs(ssp + 1, guidance, unit_s, context)
+                kept, units = self._runs(ssp.first + 1, guidance, unit_s, context), ssp.first + 1
         except (DeviceError, KeyboardInterrupt) as error:
             kept = [one for one in self.collected[1:] if one.runs]
             if sum(len(one.runs) for one in kept) < LEAST_GOLDEN:
                 raise
             self._fall_short(f"stopped early: {error}" if str(error) else "stopped early: interrupted")
             # The last unit that all runs have is the nearest to SSP that there is.
-            ssp = min(ssp or units or len(kept[-1].burst.order), *(len(one.burst.order) // self.group - 1 for one in kept))
+            last = min(len(one.burst.order) // self.group for one in kept) - 1
+            ssp = Stretch.at("SSP", min(ssp.first or units or last, last))
+            units = ssp.first + 1
+        self._tell_response()
         if context or self.alternate:
-            states: tuple[tuple[str, int], ...] = (("in context", 0 if context else ssp),)
+            states: tuple[Stretch, ...] = (Stretch.at("in context", 0 if context else ssp.first),)
         else:
             if sse is None:
-                sse = min(self._sse(kept, ssp + 1, guidance), ssp)
-            states = (("SSE", sse), ("SSP", ssp))
-        return self._material(guidance, kept, ssp + 1, states)
+                sse = min(self._sse(kept, ssp.first + 1, guidance), ssp.first)
+            states = (Stretch.at("SSE", sse), ssp)
+        return self._material(guidance, kept, units, states)
 
     def _sse(self, kept: Sequence[Collected], units: int, guidance: Guidance) -> int:
-        runs = self._timed([run for one in kept for run in one.runs], self._own(kept[0]))
+        runs = self._timed([run for one in kept for run in one.runs])
         return steady_execution(units_of(runs, self._own(kept[0]), self._each, units).time_s, guidance.margin)
 
     def _time_it(self) -> float:
@@ -105,7 +112,7 @@ class Session(Collecting):
         """Whether readings stand for more than a part of a unit."""
         return self.total.span_s > unit_s
 
-    def _seek(self, unit_s: float, guidance: Guidance) -> tuple[int, int, int]:
+    def _seek(self, unit_s: float, guidance: Guidance) -> tuple[int, int, Stretch]:
         """Step 3: units in a run, and which of them are SSE and SSP; by doubling, then halving."""
         units = FIRST_UNITS
         units = max(units, math.ceil(2.0 * self.total.period_s / unit_s))  # each run is to have readings in it
@@ -120,12 +127,12 @@ class Session(Collecting):
                         break
             sse = steady_execution(units_of(timed, self._own(probe), self._each, units).time_s, guidance.margin)
             if moved <= FLAT and units >= sse + _SETTLING_UNITS:
-                return units, sse, steady_power(surface, units, sse)
+                return units, sse, Stretch.at("SSP", steady_power(surface, units, sse))
             if 2 * units * unit_s > self.options.longest_run_s or self._spent(_SEEKING):
                 self._fall_short(
                     f"power still moved after {units} executions ({1e3 * units * unit_s:.3g} ms); the last is taken as SSP"
                 )
-                return units, sse, units - 1
+                return units, sse, Stretch.at("SSP", units - 1)
             units *= 2
 
     def _runs(self, units: int, guidance: Guidance, unit_s: float, context: bool) -> list[Collected]:
@@ -142,11 +149,12 @@ class Session(Collecting):
                 if len(main.runs) >= limit or self._spent(1.0):
                     break
                 self._collect(main, min(max(4 * short, 20), limit - len(main.runs)), bench)
+        self._learn_response(main)
         if short > 0:
             self._fall_short(f"too few readings of interest after {len(main.runs)} runs: {wanted} are asked for")
         return [one for one in self.collected[1:] if len(one.burst.order) >= len(burst.order)]
 
-    def _averaged(self, unit_s: float, guidance: Guidance) -> tuple[list[Collected], int, int, int]:
+    def _averaged(self, unit_s: float, guidance: Guidance) -> tuple[list[Collected], int, int, Stretch]:
         """Steps 3 to 7 with a sensor that averages over many units: short runs from rest, long ones in steady state.
 
         Short runs are as long as a window, so that its edges lie at random places of them; they tell of SSE. In long ones
@@ -156,12 +164,13 @@ class Session(Collecting):
         units = self.options.units or max(math.ceil(self.total.span_s / unit_s), FIRST_UNITS)
         short = self._begun(units)
         self._collect(short, guidance.runs, share=_SHORT_RUNS)
-        if self.total.delay_error_s:
-            self._learn_response(short, units, guidance)
-        length_s = max(_TRAIN_S, 3.0 * self.total.span_s)
+        self._learn_response(short)
+        length_s = max(_TRAIN_S, _TRAIN_PERIODS * self.total.period_s, 3.0 * self.total.span_s)
+        length_s = min(length_s, self.options.longest_run_s)
         while True:
             train = self._begun(max(math.ceil(length_s / unit_s), 2 * units))
-            self._collect(train, _TRAINS)
+            trains = max(math.ceil(_TRAINS * _TRAIN_S / length_s), _FEW_TRAINS)
+            self._collect(train, trains)
             kept = [short, train]
             surface, timed = self._surface(kept, units, guidance)
             moved, error = movement(surface, surface.units)
@@ -174,33 +183,57 @@ class Session(Collecting):
         sse = steady_execution(units_of(timed, self._own(short), self._each, units).time_s, guidance.margin)
         # What is inside a group is beyond the sensor, however long it looks.
         while not self.merge and not self._spent(1.0):
-            early, late = shape_error(surface, units, sse), shape_error(surface, units, units - 1)
+            early, late = (shape_error(surface, units, unit, unit + 1) for unit in (sse, units - 1))
             if max(early, late) <= _KNOWN * RESOLVED:
                 break
-            self._collect(*((short, _SHORTS) if early > _WORSE * late else (train, _TRAINS)))
+            if early > _WORSE * late:
+                self._collect(short, max(_SHORTS, len(short.runs) // 2))
+                self._learn_response(short, train)
+            else:
+                self._collect(train, trains)
             surface, _ = self._surface(kept, units, guidance)
+        swings = swinging_power(surface, surface.units, sse) if still else None
+        if swings is not None:
+            self.notes.append("power swings in steady state: SSP is the mean from there on, of all executions")
+            return kept, max(units, swings + 1), sse, Stretch("SSP", swings, surface.units)
         ssp = steady_power(surface, surface.units, sse)
-        return kept, max(units, ssp + 1), sse, ssp
+        return kept, max(units, ssp + 1), sse, Stretch.at("SSP", ssp)
 
-    def _learn_response(self, short: Collected, units: int, guidance: Guidance) -> None:
-        """Where the sensor's delay is not known well enough, take it from the runs themselves."""
+    def _learn_response(self, short: Collected, *trains: Collected) -> None:
+        """Where the sensor's delay is not known well enough, take it from short runs; long ones are like those around."""
+        if not self.untold.delay_error_s or len(short.runs) < _LEARNT:
+            return
         own, kernels = self._own(short), len(short.burst.kernels)
-        timed = self._timed(short.runs, own)
-        response = fit_response(timed, self.total, kernels=kernels, own=own, group=self._each, shaped=not self.merge)
+        response = fit_response(self._timed(short.runs), self.untold, kernels=kernels, own=own, group=self._each)
         found = response.channel
         self.channels = tuple(found if channel is self.total else channel for channel in self.channels)
         self.total = found
         self.rests = self._rests()
-        left = len(short.runs) - len(response.kept)
-        short.runs[:] = [short.runs[place] for place in response.kept]
-        if left:
-            self.notes.append(f"{left} runs left out, whose readings came later or earlier than those of the others")
-        width = f"a lag of {1e3 * found.lag_s:.3g} ms" if found.lag_s else f"a mean over {1e3 * found.window_s:.3g} ms"
-        self.notes.append(f"readings taken as {width}, {1e3 * found.delay_s:.3g} ms late, as these runs tell")
+        told = [place for place, late_s in enumerate(response.late_s) if not math.isnan(late_s)]
+        self.left_out += len(short.runs) - len(told)
+        short.runs[:] = [replace(short.runs[place], late_s=float(response.late_s[place])) for place in told]
+        began_s = np.array([run.begin_s[0] for run in short.runs])
+        for train in trains:
+            near = [short.runs[int(np.argmin(np.abs(began_s - run.begin_s[0])))] for run in train.runs]
+            train.runs[:] = [replace(run, late_s=by.late_s) for run, by in zip(train.runs, near, strict=True)]
 
-    def _material(
-        self, guidance: Guidance, kept: Sequence[Collected], units: int, states: tuple[tuple[str, int], ...]
-    ) -> Material:
+    def _tell_response(self) -> None:
+        """What was learnt of the sensor, in notes."""
+        if self.total is self.untold:
+            return
+        if self.left_out:
+            self.notes.append(
+                f"{self.left_out} runs left out, whose readings came later or earlier than those of the others"
+            )
+        width = (
+            f"a lag of {1e3 * self.total.lag_s:.3g} ms"
+            if self.total.lag_s
+            else f"a mean over {1e3 * self.total.window_s:.3g} ms"
+        )
+        drift = f"growing by {1e3 * self.total.delay_drift:.2g} ms a second" if self.total.delay_drift else "always"
+        self.notes.append(f"readings taken as {width}, {1e3 * self.total.delay_s:.3g} ms late, {drift}, as these runs tell")
+
+    def _material(self, guidance: Guidance, kept: Sequence[Collected], units: int, states: tuple[Stretch, ...]) -> Material:
         fit, own = self._clocks(), self._own(kept[0])
         apart = any(len(one.burst.order) > 2 * units * self.group for one in kept)  # long runs scatter by more
         runs = [run for one in kept for run in one.runs]
@@ -210,7 +243,7 @@ class Session(Collecting):
             before=", ".join(f"{times} × {kernel.name}" for kernel, times in self.before),
             own=own,
             kernels=len(kept[0].burst.kernels),
-            runs=tuple(self._timed(runs, own)),
+            runs=tuple(self._timed(runs)),
             kinds=tuple(kind if apart else 0 for kind, one in enumerate(kept) for _ in one.runs),
             unsynchronised=tuple(by_host(runs, self.instrument, None)),
             channels=self.channels,

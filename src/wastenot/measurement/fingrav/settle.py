@@ -70,6 +70,30 @@ def steady_power(surface: Surface, units: int, first: int) -> int:
     return low
 
 
+def swinging_power(surface: Surface, units: int, first: int) -> int | None:
+    """The same where power swings about its plateau in the end, as under a power limit: by means over octaves.
+
+    Args:
+        surface: of runs.
+        units: of a run.
+        first: SSE.
+
+    Returns:
+        The first unit from which on each octave's mean is within the margin of the last one's; ``None`` where power does
+        not swing, as :func:`steady_power` finds a plateau without.
+    """
+    if steady_power(surface, units, first) <= units // 2:
+        return None
+    plateau_w, _ = surface.range(units // 2, units)
+    unit = found = units // 2
+    while unit > max(first, 1) and unit >= 2:
+        unit //= 2
+        if abs(surface.range(unit, 2 * unit)[0] - plateau_w) > SSP_MARGIN * plateau_w:
+            break
+        found = unit
+    return max(found, first)
+
+
 def _plateau_w(surface: Surface, units: int) -> float:
     quarter = max(units // 4, 1)
     return float(surface.mean(units - quarter, units).power_w.mean())

@@ -30,6 +30,7 @@ from wastenot.measurement.fingrav.collect import TimedRun
 from wastenot.measurement.fingrav.design import rows_of_readings
 
 _NEVER = 1e12
+_LOOKED = 100  # units of a stretch that means over it are taken from
 _SETTLINGS = (1.0, 1.7, 2.5)  # how fast power settles over executions; the likeliest is taken
 _NOISE_DOUBT = 1.5
 _LEVEL_SHARE, _LEVEL_DOUBT = 0.5, 0.7  # belief in changes of the level: about half the range of readings
@@ -74,9 +75,9 @@ class Surface:
         group = self.basis.group[self._own]
         return group * max(CELLS // group, LEAST_CELLS)
 
-    def inside(self, unit: int) -> Band:
-        """Power inside a unit of the profiled kernel, at the middles of equal stretches of it."""
-        return self._band(self.basis.rows(self._own, unit + (np.arange(self.points) + 0.5) / self.points))
+    def inside(self, first: int, until: int) -> Band:
+        """Power inside units of the profiled kernel, their mean, at the middles of equal stretches of them."""
+        return self._band(np.mean([self.basis.rows(self._own, places) for places in self._places(first, until)], axis=0))
 
     def mean(self, first: int, last: int) -> Band:
         """Mean power of each of the units from ``first`` to before ``last``; shape (units,)."""
@@ -116,14 +117,13 @@ class Surface:
         """Units in the longest run."""
         return int(self.basis.knots[self._own][-1])
 
-    @property
-    def steady_w(self) -> float:
-        """Mean power of the last eighth of the longest run."""
-        return float(self._mean_row(self.units - max(self.units // 8, 1), self.units) @ self._mean)
-
     def _mean_row(self, first: int, last: int) -> FloatArray:
-        at = first + (last - first) * (np.arange((last - first) * self.points) + 0.5) / ((last - first) * self.points)
-        return np.asarray(self.basis.rows(self._own, at).mean(axis=0))
+        return np.asarray(self.basis.rows(self._own, self._places(first, last).ravel()).mean(axis=0))
+
+    def _places(self, first: int, until: int) -> FloatArray:
+        """Middles of equal stretches of units, of some of them where they are many; shape (units, stretches)."""
+        looked = np.unique(np.linspace(first, until - 1, min(until - first, _LOOKED)).astype(np.intp))
+        return np.asarray(looked[:, None] + (np.arange(self.points) + 0.5) / self.points)
 
     def _band(self, rows: FloatArray) -> Band:
         variance = np.einsum("ij,jk,ik->i", rows, self._covariance, rows)
@@ -140,6 +140,7 @@ def fit_surface(
     kinds: Sequence[int] = (),
     shaped: bool = True,
     windows: bool = True,
+    coarse: bool = False,
 ) -> Surface:
     """Fit the power of a burst to the readings of its runs.
 
@@ -152,11 +153,15 @@ def fit_surface(
         kinds: of each run, a number; readings scatter in each kind of runs by its own amount. One kind by default.
         shaped: whether power varies inside executions; if not, only from unit to unit.
         windows: whether readings are taken as means over their windows; if not, as power at the moment they came.
+        coarse: whether power is to come and go at once and to change but slowly, as by which a delay can be told.
     """
     groups = [group if kernel == own else 1 for kernel in range(kernels)]
     executions = [max(int(np.count_nonzero(run.kernel == kernel)) for run in runs) for kernel in range(kernels)]
     basis = Basis.of(
-        [max(number // each, 1) for number, each in zip(executions, groups, strict=True)], groups, shaped=shaped
+        [max(number // each, 1) for number, each in zip(executions, groups, strict=True)],
+        groups,
+        shaped=shaped,
+        coarse=coarse,
     )
     found = [rows_of_readings(run, channel, basis, own, group, windows) for run in runs]
     sums = []

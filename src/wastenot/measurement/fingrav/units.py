@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wastenot.devices.fine_grain import Run
 from wastenot.frontier.points import FloatArray
 from wastenot.measurement.fingrav.collect import TimedRun
 
@@ -28,7 +29,7 @@ class Units:
         return np.asarray(self.end_s - self.begin_s)
 
 
-def merged(run: TimedRun, kernel: int, group: int) -> TimedRun:
+def merged(run: Run, kernel: int, group: int) -> Run:
     """A run whose units of the profiled kernel count as executions; what is left over at the end is left out."""
     ours = np.flatnonzero(run.kernel == kernel)
     whole = ours[: len(ours) // group * group]
