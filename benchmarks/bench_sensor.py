@@ -9,12 +9,14 @@ from tests.measurement.sensor_helpers import LOAD, identified_total, sensed
 from wastenot.devices.simulated.preset import preset_names
 
 SEEDS = 5
+MEAN = {"lag_s": 0.0, "sample_s": 0.0, "delay_s": 0.0}  # the H200's sensor, if it took means when it is due
 CASES: tuple[tuple[str, dict[str, float]], ...] = (
     *((name, {}) for name in preset_names()),
-    ("h200", {"delay_s": 0.03}),
-    ("h200", {"delay_s": 0.1}),
-    ("h200", {"window_s": 1.0}),
-    ("h200", {"window_s": 0.01}),
+    ("h200", MEAN),
+    ("h200", MEAN | {"delay_s": 0.03}),
+    ("h200", MEAN | {"delay_s": 0.1}),
+    ("h200", MEAN | {"window_s": 1.0}),
+    ("h200", MEAN | {"window_s": 0.01}),
     ("rtx-3080-ti", {"window_s": 0.01}),
     ("v100", {"delay_s": 0.03}),
     ("mi300x", {"window_s": 200e-6}),

@@ -229,4 +229,7 @@ def surroundings() -> tuple[Thermal, Switching, SensorModels]:
         limit_c=87.0,
     )
     told = sensors(counter_s=0.10002, counter_read_s=0.0031, gauge_s=0.1, window_s=0.025, clock_s=0.1)
+    assert told.power is not None
+    seen = {"lag_s": 0.0125, "delay_s": 0.002, "sample_s": 0.02, "sample_drift": 2e-4}  # data/h200/fingrav
+    told = told.model_copy(update={"power": told.power.model_copy(update=seen)})
     return heat, switching(345.0, 1980.0, core_s=0.015, memory_s=1.0), told

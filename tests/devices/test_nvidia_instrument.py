@@ -181,7 +181,8 @@ def test_its_channels_clocks_and_resolution(device):
     instrument = instrument_of(device)
     assert instrument is device.instrument() and instrument.identity is device.identity
     total, memory = instrument.channels
-    assert (total.name, total.period_s, total.window_s, total.delay_s) == ("total", 0.1, 0.025, 0.01)
+    assert (total.name, total.period_s, total.window_s, total.delay_s) == ("total", 0.1, 0.025, 0.012)
+    assert (total.lag_s, total.delay_error_s, total.sample_s) == (0.0125, 0.006, 0.02)
     assert "published" in total.source and memory.source == "published"
     assert (memory.name, memory.period_s, memory.window_s) == ("memory", 0.1, 1.0) and total.noise_w is None
     assert (instrument.executions_by, instrument.readings_by, instrument.resolution_s) == ("gpu", "host", 0.5e-6)

@@ -51,7 +51,7 @@ class Gpu:
         self._lived_s = _LIVED_S
         self.sensors = SimulatedSensors(self.engine, preset.sensors)
         gauge = preset.sensors.power
-        second = None if gauge is None else gauge.model_copy(update={"window_s": 1.0})
+        second = None if gauge is None else gauge.model_copy(update={"window_s": 1.0, "lag_s": 0.0, "sample_s": 0.0})
         self._second = SimulatedSensors(self.engine, SensorModels(power=second))
         self.fields = Fields(self)
         memories = len(preset.clocks.memory_mhz) > 1

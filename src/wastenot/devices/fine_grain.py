@@ -61,7 +61,8 @@ class Channel:
         delay_error_s: by which the delay may be off; 0 where it is known.
         delay_drift: by which the delay grows each second, as a share: a sensor's own clock runs beside that of its stamps.
         delay_at_s: moment of the host's clock at which the delay is as told.
-        sample_s: between the sensor's samples, of which a reading is the latest: the delay drifts within it and jumps by it.
+        sample_s: time between the sensor's samples, of which a reading is the latest: its delay drifts within it, and jumps
+            by it; 0 where a reading is made when it is due.
         gain: it reads this times the truth; 1 where that is not known.
         noise_w: standard deviation of a reading; ``None`` where it is not known.
         source: who says so, such as ``identified by wastenot sensor`` or ``published``.

@@ -103,6 +103,7 @@ class NvidiaInstrument:
                 source=each.source,
                 lag_s=each.lag_s,
                 delay_error_s=each.delay_error_s,
+                sample_s=each.sample_s,
             )
             for name, each in names
         )

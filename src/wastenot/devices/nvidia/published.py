@@ -26,6 +26,7 @@ class PublishedSensor:
         source: who says so.
         lag_s: time constant of the first-order lag that a value is, in place of a mean; 0 for a mean.
         delay_error_s: by which the delay may be off.
+        sample_s: between the sensor's samples, of which a value is the latest; 0 where a value is made when it is due.
     """
 
     period_s: float
@@ -34,6 +35,7 @@ class PublishedSensor:
     source: str = "published"
     lag_s: float = 0.0
     delay_error_s: float = 0.0
+    sample_s: float = 0.0
 
 
 MEMORY = PublishedSensor(0.1, 1.0)
@@ -46,8 +48,11 @@ _INSTANT = {
     "Ampere": PublishedSensor(0.1, 0.1),
     "Ada": PublishedSensor(0.1, 0.1),
     # Published as a mean over 25 ms; four H200s answered bursts of 4 to 56 ms as first-order lags of 12 to 13 ms do (2 to
-    # 11 W left over, against 20 to 56 W of the best mean), 3 to 19 ms late.
-    "Hopper": PublishedSensor(0.1, 0.025, 0.01, "window published; lag and delay measured on four H200", 0.0125, 0.006),
+    # 11 W left over, against 20 to 56 W of the best mean). They were 2 to 22 ms late: the delay grows by 0.2 ms each second
+    # and jumps back by 20 ms, as that of the latest of samples taken each 20 ms by another clock does.
+    "Hopper": PublishedSensor(
+        0.1, 0.025, 0.012, "window published; lag, delay and samples measured on four H200", 0.0125, 0.006, 0.02
+    ),
 }
 # The big Ampere chip is another one than that of cards for graphics, under the same number.
 _BIG_AMPERE = ("A100", "A800", "A30")

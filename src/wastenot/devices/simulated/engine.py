@@ -25,6 +25,7 @@ from wastenot.setting import AUTO, Setting
 
 _STEP_S = 0.5  # longest time for which the temperature is taken as constant
 _REMEMBERED_S = 4.0  # how far back sensors may look
+_LAGS_BACK = 12.0  # time constants after which a lag has forgotten
 
 
 @dataclass(slots=True)
@@ -178,6 +179,19 @@ class Engine:
         t0, t1 = self._moments_s[place - 1], self._moments_s[place]
         e0, e1 = self._energies_j[place - 1], self._energies_j[place]
         return e0 if t1 == t0 else e0 + (e1 - e0) * (moment_s - t0) / (t1 - t0)
+
+    def lagged_w(self, moment_s: float, lag_s: float) -> float:
+        """A first-order lag of true power at a recent moment; before what is remembered, power was as at its begin."""
+        first = max(bisect_right(self._moments_s, moment_s - _LAGS_BACK * lag_s) - 1, 0)
+        bounds = np.array(self._moments_s[first : bisect_right(self._moments_s, moment_s) + 1])
+        if len(bounds) < 2:
+            return self._power_w
+        energies = np.array(self._energies_j[first : first + len(bounds)])
+        weights = np.exp((np.minimum(bounds, moment_s) - moment_s) / lag_s)
+        weights[0], weights[-1] = 0.0, 1.0
+        lasting = np.diff(bounds)
+        power = np.divide(np.diff(energies), lasting, out=np.zeros(len(lasting)), where=lasting > 0.0)
+        return float(np.diff(weights) @ power)
 
     def clocks_in_effect(self) -> tuple[float, float] | None:
         """Core and memory clock of the running task, in MHz."""

@@ -22,6 +22,7 @@ from wastenot.workloads.kernel import KernelSpec
 
 MEMORY = "memory"
 _POLL_S = 0.5e-3  # between looks at a gauge that has to be polled
+_DELAY_DOUBT = 0.3  # standard deviation of a delay that is anywhere within a sample's time, as a share of that
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,12 +42,36 @@ class Execution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Log:
-    """A channel: what it reads of base, core and memory, its sensor, and where in its period it looks."""
+    """A channel: what it reads of base, core and memory, its sensor, and where in its periods it reads and samples."""
 
     name: str
     weights: FloatArray
     model: GaugeModel
     phase_s: float
+    sample_phase_s: float
+
+    @property
+    def channel(self) -> Channel:
+        """What a user could know of it: not when its samples are."""
+        model = self.model
+        return Channel(
+            self.name,
+            model.period_s,
+            model.window_s,
+            model.delay_s + 0.5 * model.sample_s,
+            model.gain,
+            model.noise_w,
+            "preset",
+            model.lag_s,
+            delay_error_s=_DELAY_DOUBT * model.sample_s,
+            sample_s=model.sample_s,
+        )
+
+    @property
+    def reach_s(self) -> float:
+        """After a moment, by when a reading has seen nearly all of it."""
+        model = self.model
+        return model.period_s + max(model.window_s, 4.0 * model.lag_s) + model.delay_s + model.sample_s
 
 
 class SimulatedInstrument:
@@ -80,16 +105,13 @@ class SimulatedInstrument:
 
     def _log(self, name: str, weights: FloatArray, model: GaugeModel) -> _Log:
         same = [log for log in getattr(self, "_logs", []) if log.model is model]
-        phase = same[0].phase_s if same else float(self._rng.uniform(0.0, model.period_s))
-        return _Log(name, weights, model, phase)
+        phases = (same[0].phase_s, same[0].sample_phase_s) if same else model.phases_s(self._rng)
+        return _Log(name, weights, model, *phases)
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         """As the preset has them."""
-        return tuple(
-            Channel(log.name, log.model.period_s, log.model.window_s, log.model.delay_s, log.model.gain, log.model.noise_w,
-                    "preset", log.model.lag_s) for log in self._logs
-        )  # fmt: skip
+        return tuple(log.channel for log in self._logs)
 
     @property
     def executions_by(self) -> Clock:
@@ -164,11 +186,7 @@ class SimulatedInstrument:
         told = self._trace(burst, self._rng)
         began_s = self._engine.now_s
         self._engine.play(told.moment_s, told.energy_j.sum(axis=1))
-        lasting = max(
-            log.model.period_s + max(log.model.window_s, 4.0 * log.model.lag_s) + log.model.delay_s
-            for log in self._logs
-            if log.name != MEMORY
-        )
+        lasting = max(log.reach_s for log in self._logs if log.name != MEMORY)
         self._engine.advance(max(float(told.end_s[-1]) + lasting - float(told.moment_s[-1]), 0.0))
         until_s = self._engine.now_s
         readings = {log.name: self._readings(log, told, began_s, began_s - rest_s, until_s) for log in self._logs}
@@ -182,7 +200,7 @@ class SimulatedInstrument:
         first = math.ceil((from_s - log.phase_s) / model.period_s)
         last = math.floor((until_s - log.phase_s) / model.period_s)
         stamp_s: FloatArray = np.asarray(log.phase_s + np.arange(first, last + 1) * model.period_s, dtype=float)
-        end_s: FloatArray = stamp_s - model.delay_s - began_s
+        end_s: FloatArray = model.seen_until_s(stamp_s, log.sample_phase_s) - began_s
         idle_w = self._idle().as_array()
         if model.lag_s:
             parts_w = told.lagged_w(end_s, model.lag_s, idle_w)

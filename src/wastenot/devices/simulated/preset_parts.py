@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from wastenot.frontier.points import FloatArray
 from wastenot.setting import Setting
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -101,14 +102,20 @@ class CounterModel(Part):
 class GaugeModel(Part):
     """A power gauge.
 
+        samples     ╵   ╵   ╵   ╵   ╵   ╵   ╵   ╵   ╵   ╵        each a mean, or a lag, of power up to it
+        readings    │             ┊•│             ┊•│            the latest sample that is delay_s old
+
     Attributes:
         period_s: between its readings.
         window_s: that a reading averages.
-        delay_s: between the window's end and the reading.
+        delay_s: between the window's end and the reading; with ``sample_s`` the least that it is.
         read_s: what a read costs.
         gain: it reads this times the truth.
         noise_w: standard deviation of a reading.
         lag_s: time constant of the first-order lag that a reading is, in place of a mean over a window; 0 for a mean.
+        sample_s: between the moments at which it looks by a clock of its own; 0 where it looks when it is due.
+        sample_drift: by which that clock is fast, as a share: with a period of whole ``sample_s``, readings come later by
+            this each second, until they take the next sample and are ``sample_s`` less late.
     """
 
     period_s: Positive
@@ -118,6 +125,26 @@ class GaugeModel(Part):
     read_s: NotNegative = 0.0
     gain: Positive = 1.0
     noise_w: NotNegative = 0.0
+    sample_s: NotNegative = 0.0
+    sample_drift: Annotated[float, Field(gt=-0.1, lt=0.1)] = 0.0
+
+    def phases_s(self, rng: np.random.Generator) -> tuple[float, float]:
+        """Where its readings and its samples lie in their periods, by chance."""
+        phase_s = float(rng.uniform(0.0, self.period_s))
+        return phase_s, float(rng.uniform(0.0, self.sample_s)) if self.sample_s else 0.0
+
+    def seen_until_s(self, reading_s: FloatArray, sample_phase_s: float) -> FloatArray:
+        """Moments up to which readings tell of power: when each looked.
+
+        Args:
+            reading_s: when they came.
+            sample_phase_s: moment of one of its samples.
+        """
+        latest = np.asarray(reading_s, dtype=float) - self.delay_s
+        if not self.sample_s:
+            return latest
+        between_s = self.sample_s / (1.0 + self.sample_drift)
+        return np.asarray(sample_phase_s + np.floor((latest - sample_phase_s) / between_s) * between_s)
 
 
 class SensorModels(Part):

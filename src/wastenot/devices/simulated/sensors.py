@@ -10,8 +10,6 @@ from wastenot.devices.protocol import InEffect
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.preset_parts import CounterModel, GaugeModel, SensorModels
 
-_LAG_STRETCHES = 24
-
 
 class SimulatedSensors:
     """What the device tells of itself; every read takes as long as it does on the real one.
@@ -92,11 +90,11 @@ class _Counter:
 
 
 class _Gauge:
-    """A power gauge: the mean over a window, looked at once each period and held until the next."""
+    """A power gauge: a mean over a window or a lag of power, looked at once each period and held until the next."""
 
     def __init__(self, engine: Engine, model: GaugeModel, rng: np.random.Generator) -> None:
         self._engine, self._model, self._rng = engine, model, rng
-        self._phase_s = float(rng.uniform(0.0, model.period_s))
+        self._phase_s, self._sample_phase_s = model.phases_s(rng)
         self._seen = -1
         self._value_w = 0.0
 
@@ -106,20 +104,13 @@ class _Gauge:
         look = math.floor((self._engine.now_s - self._phase_s) / model.period_s)
         if look != self._seen:
             self._seen = look
-            end = max(self._phase_s + look * model.period_s - model.delay_s, 0.0)
-            mean = self._lagged(end, model.lag_s) if model.lag_s else self._mean(max(end - model.window_s, 0.0), end)
-            self._value_w = model.gain * mean + model.noise_w * float(self._rng.standard_normal())
+            came = np.array(self._phase_s + look * model.period_s)
+            end = max(float(model.seen_until_s(came, self._sample_phase_s)), 0.0)
+            seen_w = self._engine.lagged_w(end, model.lag_s) if model.lag_s else self._mean(end)
+            self._value_w = model.gain * seen_w + model.noise_w * float(self._rng.standard_normal())
         return max(self._value_w, 0.0)
 
-    def _mean(self, begin_s: float, end_s: float) -> float:
+    def _mean(self, end_s: float) -> float:
+        begin_s = max(end_s - self._model.window_s, 0.0)
         span = end_s - begin_s
         return (self._engine.energy_at(end_s) - self._engine.energy_at(begin_s)) / span if span else 0.0
-
-    def _lagged(self, end_s: float, lag_s: float) -> float:
-        """A first-order lag of power, its past weighed in stretches of a third of the time constant."""
-        found = 0.0
-        for stretch in range(_LAG_STRETCHES):
-            weight = math.exp(-stretch / 3.0) - (math.exp(-(stretch + 1) / 3.0) if stretch + 1 < _LAG_STRETCHES else 0.0)
-            later, earlier = end_s - stretch * lag_s / 3.0, end_s - (stretch + 1) * lag_s / 3.0
-            found += weight * self._mean(max(earlier, 0.0), max(later, 0.0))
-        return found

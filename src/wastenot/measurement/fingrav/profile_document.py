@@ -71,6 +71,7 @@ class _Channel(_Part):
     delay_error_s: AtLeastNothing = 0.0
     delay_drift: Number = 0.0
     delay_at_s: Number = 0.0
+    sample_s: AtLeastNothing = 0.0
 
 
 class _Found(_Part):
