@@ -14,6 +14,7 @@ from wastenot.measurement.fingrav.golden import fullest_bin
 from wastenot.measurement.fingrav.guidance import Guidance
 from wastenot.measurement.fingrav.options import Options
 from wastenot.measurement.fingrav.phase import Rests
+from wastenot.measurement.fingrav.response import Response
 from wastenot.measurement.fingrav.surface import Surface, fit_surface
 from wastenot.measurement.fingrav.units import merged, units_of
 from wastenot.measurement.progress import Progress
@@ -44,6 +45,7 @@ class Collecting:
         self.notes: list[str] = []
         self.complete = True
         self.left_out = 0
+        self.response: Response | None = None
         self.group = 1
         self.merge = False
         self.collected: list[Collected] = []

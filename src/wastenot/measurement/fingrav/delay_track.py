@@ -14,14 +14,16 @@ The path of jumps that costs least is found for every drift and delay (Viterbi, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from wastenot.devices.fine_grain import Channel
-from wastenot.frontier.points import FloatArray
+from wastenot.frontier.points import FloatArray, IndexArray
 from wastenot.measurement.fingrav.collect import TimedRun
-from wastenot.measurement.fingrav.design import rows_of_readings
+from wastenot.measurement.fingrav.design import rows_until, told_of
 from wastenot.measurement.fingrav.surface import Surface
 
 _STEP_S = 2.5e-4  # between delays that are tried
@@ -30,7 +32,6 @@ _MOST = 25.0  # cost of a run: squares of residuals over noise, and no more than
 _JUMP = 8.0  # cost of one
 _LEFT_OUT = 20.0  # cost from which a run is left out
 _MISFIT = 3e-3  # of the range of power, by which readings may be off on top of noise
-_JUMPS = np.array([-1, 0, 1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,17 +63,16 @@ def find_track(runs: list[TimedRun], surface: Surface, channel: Channel, own: in
     """
     at_s = runs[0].zero_s
     since = np.array([run.zero_s - at_s for run in runs])
-    reach_s = 2.0 * channel.delay_error_s + channel.sample_s + float(np.max(np.abs(_DRIFTS))) * since[-1]
-    delays = np.arange(max(channel.delay_s - reach_s, 0.0), channel.delay_s + reach_s, _STEP_S)
+    delays = np.arange(0.0, channel.delay_s + 2.0 * channel.delay_error_s + channel.sample_s, _STEP_S)
     curves = np.stack([_costs(run, surface, channel, delays, own, group) for run in runs])
-    jumps = _JUMPS if channel.sample_s else np.zeros(1, dtype=int)
+    jumps = _jumps(channel.sample_s, since[-1])
     first = delays[np.abs(delays - channel.delay_s) <= 2.0 * channel.delay_error_s]
     drift, start = (one.ravel() for one in np.meshgrid(_DRIFTS, first, indexing="ij"))
     belief = ((start - channel.delay_s) / channel.delay_error_s) ** 2
-    place = (start + np.outer(since, drift) - delays[0])[:, :, None] + channel.sample_s * jumps  # (runs, candidates, jumps)
+    place = (start + np.outer(since, drift))[:, :, None] + channel.sample_s * jumps  # (runs, candidates, jumps)
     index = np.clip(np.round(place / _STEP_S).astype(np.intp), 0, len(delays) - 1)
     costs = np.take_along_axis(curves[:, None, :], index.reshape(len(runs), 1, -1), axis=2).reshape(index.shape)
-    costs[place < -0.5 * _STEP_S] = _MOST  # nothing is read before it was sampled
+    costs[(place < -0.5 * _STEP_S) | (place > delays[-1])] = _MOST  # nothing is read before it was sampled
     total, path = _cheapest(costs, start_at=int(np.flatnonzero(jumps == 0)[0]))
     best = int(np.argmin(total + belief))
     chosen = path(best)
@@ -83,18 +83,24 @@ def find_track(runs: list[TimedRun], surface: Surface, channel: Channel, own: in
 
 def _costs(run: TimedRun, surface: Surface, channel: Channel, delays: FloatArray, own: int, group: int) -> FloatArray:
     """What each delay costs a run."""
+    readings, told = run.readings[channel.name], told_of(run, channel)
     levels = surface.mean(0, surface.units).power_w
     usual_w = np.hypot(surface.noise_w, _MISFIT * (float(levels.max()) - surface.idle_w))
-    found = np.empty(len(delays))
-    for place, delay_s in enumerate(delays.tolist()):
-        tried = replace(channel, delay_s=delay_s, delay_drift=0.0)
-        rows, seen = rows_of_readings(run, tried, surface.basis, own, group, windows=True)
-        left = (seen / channel.gain - surface.explained(rows)) / usual_w
-        found[place] = min(float(left @ left), _MOST)
-    return found
+    moment = readings.moment_s[told][:, None] - delays
+    rows = rows_until(run, channel, surface.basis, own, group, moment.ravel())
+    left = (readings.power_w[told][:, None] / channel.gain - surface.explained(rows).reshape(moment.shape)) / usual_w
+    return np.asarray(np.minimum(np.sum(left**2, axis=0), _MOST))
 
 
-def _cheapest(costs: FloatArray, start_at: int):  # type: ignore[no-untyped-def]
+def _jumps(sample_s: float, lasting_s: float) -> IndexArray:
+    """Samples by which a reading can come later than the first ones did, after so long."""
+    if not sample_s:
+        return np.zeros(1, dtype=np.intp)
+    least, most = (math.ceil(abs(drift) * lasting_s / sample_s) + 1 for drift in (_DRIFTS[-1], _DRIFTS[0]))
+    return np.arange(-least, most + 1)
+
+
+def _cheapest(costs: FloatArray, start_at: int) -> tuple[FloatArray, Callable[[int], IndexArray]]:
     """Least cost of every candidate, and what gives the path of one; costs of shape (runs, candidates, jumps)."""
     jumps = costs.shape[2]
     moved = _JUMP * (1 - np.eye(jumps))
@@ -106,7 +112,7 @@ def _cheapest(costs: FloatArray, start_at: int):  # type: ignore[no-untyped-def]
         came[run] = np.argmin(through, axis=1)
         total = np.min(through, axis=1) + cost
 
-    def path(candidate: int) -> np.ndarray[tuple[int, ...], np.dtype[np.intp]]:
+    def path(candidate: int) -> IndexArray:
         found = np.empty(len(costs), dtype=np.intp)
         found[-1] = int(np.argmin(total[candidate]))
         for run in range(len(costs) - 1, 0, -1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from wastenot.measurement.fingrav.basis import CELLS, LEAST_CELLS, TAIL_CELLS, T
 from wastenot.measurement.fingrav.collect import TimedRun
 
 _SHORTEST_WINDOW_S = 1e-6
+_SHORT_LINE = 4000  # stretches up to which all of them are looked at for every reading
 
 
 def rows_of_readings(
@@ -20,16 +21,23 @@ def rows_of_readings(
 ) -> tuple[FloatArray, FloatArray]:
     """Rows and values of the readings of one run that say something of it."""
     readings = run.readings[channel.name]
-    if channel.lag_s and windows:
-        return _rows_of_lags(run, channel, basis, own, group)
-    window = max(channel.window_s, _SHORTEST_WINDOW_S) if windows else _SHORTEST_WINDOW_S
-    end = seen_until(run, channel) if windows else readings.moment_s
-    begin = end - window
-    told = _told(run, channel)
+    told = told_of(run, channel)
+    if not windows:
+        instant = replace(channel, window_s=_SHORTEST_WINDOW_S, lag_s=0.0)
+        return rows_until(run, instant, basis, own, group, readings.moment_s[told]), readings.power_w[told]
+    return rows_until(run, channel, basis, own, group, seen_until(run, channel)[told]), readings.power_w[told]
+
+
+def rows_until(run: TimedRun, channel: Channel, basis: Basis, own: int, group: int, end_s: FloatArray) -> FloatArray:
+    """Rows of readings that would tell of power until some moments."""
     line = timeline_of(run, own, group)
+    if channel.lag_s:
+        return _rows_of_lags(line, channel, basis, end_s)
+    window = max(channel.window_s, _SHORTEST_WINDOW_S)
+    begin = end_s - window
     # Only stretches that a window covers are looked at: of a long run most are not.
-    first = np.searchsorted(line.bounds_s, begin[told], side="right") - 1
-    last = np.searchsorted(line.bounds_s, end[told], side="right") - 1
+    first = np.searchsorted(line.bounds_s, begin, side="right") - 1
+    last = np.searchsorted(line.bounds_s, end_s, side="right") - 1
     covered = np.zeros(len(line.bounds_s) + 1)
     np.add.at(covered, np.clip(first, 0, None), 1.0)
     np.add.at(covered, np.clip(last, 0, None) + 1, -1.0)
@@ -48,10 +56,10 @@ def rows_of_readings(
         return np.asarray(found)
 
     if not len(looked):
-        idle = np.zeros((int(told.sum()), basis.columns))
+        idle = np.zeros((len(end_s), basis.columns))
         idle[:, 0] = 1.0
-        return idle, readings.power_w[told]
-    return (until(end[told]) - until(begin[told])) / window, readings.power_w[told]
+        return idle
+    return (until(end_s) - until(begin)) / window
 
 
 def seen_until(run: TimedRun, channel: Channel) -> FloatArray:
@@ -66,28 +74,30 @@ def middle_of(run: TimedRun, channel: Channel) -> FloatArray:
     return np.asarray(seen_until(run, channel) - 0.5 * channel.span_s)
 
 
-def _told(run: TimedRun, channel: Channel) -> NDArray[np.bool_]:
+def told_of(run: TimedRun, channel: Channel) -> NDArray[np.bool_]:
     """Readings that say something of a run, whatever window and delay they are taken to have."""
     moment = run.readings[channel.name].moment_s
     return np.asarray((moment > -channel.period_s) & (moment < run.end_s[-1] + 3.0 * channel.period_s))
 
 
-def _rows_of_lags(run: TimedRun, channel: Channel, basis: Basis, own: int, group: int) -> tuple[FloatArray, FloatArray]:
+def _rows_of_lags(line: Timeline, channel: Channel, basis: Basis, end_s: FloatArray) -> FloatArray:
     """The same for readings that are first-order lags of power: the past counts by exp(-age / lag)."""
-    readings = run.readings[channel.name]
-    end = seen_until(run, channel)
-    told = _told(run, channel)
-    line = timeline_of(run, own, group)
-    rows = np.zeros((int(told.sum()), basis.columns))
-    for place, moment in enumerate(end[told].tolist()):
-        first = max(int(np.searchsorted(line.bounds_s, moment - channel.reach_s, side="right")) - 1, 0)
-        last = int(np.searchsorted(line.bounds_s, moment, side="left"))
-        bounds = np.minimum(line.bounds_s[first : last + 1], moment)
-        weights = np.diff(np.exp((bounds - moment) / channel.lag_s))
-        if len(weights):
-            rows[place] = weights @ line.rows(np.arange(first, first + len(weights)), basis)
-        rows[place, 0] = 1.0  # idle is below everything, before the run and after it too
-    return rows, readings.power_w[told]
+    if len(line.unit) <= _SHORT_LINE:
+        bounds = np.minimum(line.bounds_s, end_s[:, None])
+        rows = np.diff(np.exp((bounds - end_s[:, None]) / channel.lag_s), axis=1) @ line.rows(
+            np.arange(len(line.unit)), basis
+        )
+    else:
+        rows = np.zeros((len(end_s), basis.columns))
+        for place, moment in enumerate(end_s.tolist()):
+            first = max(int(np.searchsorted(line.bounds_s, moment - channel.reach_s, side="right")) - 1, 0)
+            last = int(np.searchsorted(line.bounds_s, moment, side="left"))
+            bounds = np.minimum(line.bounds_s[first : last + 1], moment)
+            weights = np.diff(np.exp((bounds - moment) / channel.lag_s))
+            if len(weights):
+                rows[place] = weights @ line.rows(np.arange(first, first + len(weights)), basis)
+    rows[:, 0] = 1.0  # idle is below everything, before the run and after it too
+    return np.asarray(rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -40,13 +40,17 @@ class Response:
     Attributes:
         channel: with delay, drift and width as found.
         late_s: of each run, by which it was later than that; NaN for runs that it does not explain; shape (runs,).
+        surface: the coarse power that this was told by.
     """
 
     channel: Channel
     late_s: FloatArray
+    surface: Surface
 
 
-def fit_response(runs: Sequence[TimedRun], channel: Channel, *, kernels: int, own: int, group: int) -> Response:
+def fit_response(
+    runs: Sequence[TimedRun], channel: Channel, *, kernels: int, own: int, group: int, before: Response | None = None
+) -> Response:
     """The delay, its drift and jumps, and the time constant or window that make readings likeliest.
 
     Args:
@@ -55,6 +59,7 @@ def fit_response(runs: Sequence[TimedRun], channel: Channel, *, kernels: int, ow
         kernels: in a run.
         own: the profiled one.
         group: executions in a unit.
+        before: what fewer runs told; looking begins there.
     """
     runs = [replace(run, late_s=0.0) for run in runs]
 
@@ -65,11 +70,14 @@ def fit_response(runs: Sequence[TimedRun], channel: Channel, *, kernels: int, ow
         tried = _Places(channel, float(np.mean([run.zero_s for run in looked])))
         return tried.likeliest(lambda at: fitted(looked, at).unlikeliness, track)
 
-    # A jump in the middle of a stretch spoils it; two stretches are not both likely to have one.
-    stretches = [runs[:_STRETCH], runs[-_STRETCH:]] if channel.sample_s and len(runs) > _STRETCH else [runs[:_STRETCH]]
-    looks = [(one, likeliest(one, None)) for one in stretches]
-    found, surface = min(((at, fitted(one, at)) for one, at in looks), key=lambda look: look[1].noise_w)
-    for _ in range(_ROUNDS):
+    if before is None:
+        # A jump in the middle of a stretch spoils it; two stretches are not both likely to have one.
+        stretches = [runs[:_STRETCH], runs[-_STRETCH:]] if channel.sample_s and len(runs) > _STRETCH else [runs[:_STRETCH]]
+        looks = [(one, likeliest(one, None)) for one in stretches]
+        found, surface = min(((at, fitted(one, at)) for one, at in looks), key=lambda look: look[1].noise_w)
+    else:
+        found, surface = before.channel, before.surface
+    for _ in range(_ROUNDS if before is None else 1):
         track = find_track(
             runs, surface, replace(found, delay_s=channel.delay_s, delay_error_s=channel.delay_error_s), own, group
         )
@@ -81,7 +89,7 @@ def fit_response(runs: Sequence[TimedRun], channel: Channel, *, kernels: int, ow
         found = likeliest(kept, track)
         surface = fitted(kept, found)
     known = replace(found, delay_error_s=0.0, source=f"{channel.source}; delay and width fitted to these runs")
-    return Response(known, track.late_s)
+    return Response(known, track.late_s, surface)
 
 
 @dataclass(frozen=True, slots=True)

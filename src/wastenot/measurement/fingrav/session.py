@@ -204,8 +204,9 @@ class Session(Collecting):
         if not self.untold.delay_error_s or len(short.runs) < _LEARNT:
             return
         own, kernels = self._own(short), len(short.burst.kernels)
-        response = fit_response(self._timed(short.runs), self.untold, kernels=kernels, own=own, group=self._each)
-        found = response.channel
+        response = fit_response(self._timed(short.runs), self.untold, kernels=kernels, own=own, group=self._each,
+                                before=self.response)  # fmt: skip
+        self.response, found = response, response.channel
         self.channels = tuple(found if channel is self.total else channel for channel in self.channels)
         self.total = found
         self.rests = self._rests()
