@@ -1,17 +1,20 @@
 """Power profiles on a real GPU, as FinGraV has them: products, matrices times vectors, one after another, collectives.
 
     export WASTENOT_READ_ONLY=1
-    PYTHONPATH=src:. python benchmarks/h200/fingrav.py OUT --budget 50               # about 8 minutes
-    PYTHONPATH=src:. python benchmarks/h200/fingrav.py OUT --collectives --budget 10  # two GPUs
+    PYTHONPATH=src:. python benchmarks/h200/fingrav.py OUT --jobs alone --budget 60        # about 9 minutes
+    PYTHONPATH=src:. python benchmarks/h200/fingrav.py OUT --jobs context --budget 30      # about 3 minutes
+    PYTHONPATH=src:. python benchmarks/h200/fingrav.py OUT --jobs collectives --budget 25  # about 4 minutes, two GPUs
 
-Each profile is kept as soon as it is there (a pickle of the product's own result), and every run that it rests on. Only
-reads the GPU's state. ``--device sim:h200`` tries the script without a GPU.
+Each profile is kept as soon as it is there (its numbers as JSON), and
+every run that it rests on, executions in units of about a millisecond. Only
+reads the GPU's state. ``--device sim:h200``
+tries the script without a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import pickle
+import json
 import sys
 import time
 from collections.abc import Iterator
@@ -19,22 +22,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.h200.fingrav_raw import write_runs
+from benchmarks.h200.fingrav_raw import write_units
 from wastenot.devices.fine_grain import Burst, Run, instrument_of
 from wastenot.devices.open import open_device
 from wastenot.errors import WastenotError
 from wastenot.measurement.fingrav.profile import Options, profile_kernel
+from wastenot.measurement.fingrav.result import Profile
 from wastenot.workloads.primitives import primitive
 
-ALONE = ("gemm:8192", "gemv:8192", "gemm:4096", "gemm:2048", "gemv:4096", "gemv:2048")
-# Kernel, units of it, and what comes before: light after heavy, heavy after light, and the same among products.
-IN_CONTEXT = (
-    ("gemv:8192", 20, ("gemm:8192x12",)),
-    ("gemm:8192", 12, ("gemv:8192x600",)),
-    ("gemm:2048", 20, ("gemm:8192x12",)),
-    ("gemm:2048", 20, ("gemv:8192x600",)),
-)
-COLLECTIVES = tuple(f"{kind}:{size}" for kind in ("all-gather", "all-reduce") for size in ("64KB", "128KB", "512MB", "1GB"))
+# Kernel, units of it, what comes before, and times the usual budget: the inside of the largest product takes longer.
+Job = tuple[str, int | None, tuple[str, ...], float]
+SIZES = ("64KB", "128KB", "512MB", "1GB")
+JOBS: dict[str, tuple[Job, ...]] = {
+    "alone": (
+        ("gemm:8192", None, (), 3.5),
+        *((name, None, (), 1.0) for name in ("gemv:8192", "gemm:4096", "gemm:2048", "gemv:4096", "gemv:2048")),
+    ),
+    # The interleavings of FinGraV's Fig. 9, with as much before as this GPU's power sensor can see.
+    "context": (
+        ("gemm:8192", 12, ("gemm:2048x700",), 1.0),
+        ("gemm:2048", 20, ("gemv:4096x1500",), 1.0),
+        ("gemm:2048", 20, ("gemm:8192x6", "gemm:4096x60"), 1.0),
+        ("gemv:8192", 20, ("gemv:4096x1500",), 1.0),
+        ("gemv:4096", 20, ("gemm:8192x6", "gemm:4096x60"), 1.0),
+    ),
+    "collectives": tuple((f"{kind}:{size}", None, (), 1.0) for kind in ("all-gather", "all-reduce") for size in SIZES),
+}
 
 
 class Kept:
@@ -87,18 +100,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", default="nvidia:0")
+    parser.add_argument("--jobs", choices=tuple(JOBS), default="alone")
     parser.add_argument("--budget", type=float, default=50.0, help="seconds for each profile")
-    parser.add_argument("--context-budget", type=float, default=25.0)
-    parser.add_argument("--collectives", action="store_true")
     parser.add_argument("--stop-after", type=float, default=560.0, help="seconds after which no profile is begun")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    jobs = [(name, None, ()) for name in (COLLECTIVES if chosen.collectives else ALONE)]
-    if not chosen.collectives:
-        jobs += IN_CONTEXT  # type: ignore[arg-type]
-    for name, units, before in jobs:
-        budget = chosen.context_budget if before else chosen.budget
+    for name, units, before, times in JOBS[chosen.jobs]:
+        budget = times * chosen.budget
         if time.monotonic() - began + budget > chosen.stop_after:
             print(f"{name}: no time left", flush=True)
             continue
@@ -112,24 +121,48 @@ def main() -> None:
         except WastenotError as error:
             print(f"{label}: {error}", flush=True)
         else:
-            (chosen.out / f"{label}.pickle").write_bytes(pickle.dumps(profile))
-            for state in profile.states:
-                total = state.channels["total"]
-                known = "shape known" if total.resolved else "mean only"
-                print(
-                    f"{label}: {state.name} {state.unit}: {1e6 * state.time_s:.1f} µs, {total.mean_w:.1f} W ± "
-                    f"{total.mean_error_w:.1f}, {known}; {profile.golden_runs} of {profile.runs} runs; "
-                    f"noise {profile.channels[0].noise_w:.1f} W; {time.monotonic() - started:.0f} s",
-                    flush=True,
-                )
-            if profile.counter is not None:
-                off = profile.counter.difference
-                print(f"    counter {profile.counter.counter_w:.1f} W, profile off by {off:+.2%}", flush=True)
-            print("    " + "; ".join(profile.notes), flush=True)
+            tell(profile, label, time.monotonic() - started)
+            (chosen.out / f"{label}.json").write_text(json.dumps(numbers_of(profile), indent=1))
         for place, (burst, runs) in enumerate(device.runs):
             if runs:
-                write_runs(chosen.out / f"{label}-runs-{place}.npz", device.instrument_, burst, runs)
+                write_units(chosen.out / f"{label}-{place}.npz", device.instrument_, burst, runs)
     sys.stdout.flush()
+
+
+def tell(profile: Profile, label: str, took_s: float) -> None:
+    """A profile in a few lines."""
+    for state in profile.states:
+        total = state.channels["total"]
+        print(
+            f"{label}: {state.name} {state.unit}: {1e6 * state.time_s:.1f} µs, {total.mean_w:.1f} W ± "
+            f"{total.mean_error_w:.1f}, {'shape known' if total.resolved else 'mean only'}; {profile.golden_runs} of "
+            f"{profile.runs} runs; noise {profile.channels[0].noise_w:.1f} W; {took_s:.0f} s",
+            flush=True,
+        )
+    if profile.counter is not None:
+        off = profile.counter.difference
+        print(f"    counter {profile.counter.counter_w:.1f} W, profile off by {off:+.2%}", flush=True)
+    print("    " + "; ".join(profile.notes), flush=True)
+
+
+def numbers_of(profile: Profile) -> dict[str, Any]:
+    """What a profile says in numbers."""
+    counter = profile.counter
+    return {
+        "kernel": profile.kernel,
+        "before": profile.before,
+        "device": profile.device,
+        "driver": profile.driver,
+        "executions_in_unit": profile.group,
+        "runs": [profile.golden_runs, profile.runs],
+        "states": {
+            state.name: {"unit": state.unit, "time_s": state.time_s}
+            | {name: {"mean_w": one.mean_w, "error_w": one.mean_error_w} for name, one in state.channels.items()}
+            for state in profile.states
+        },
+        "counter": None if counter is None else [counter.counter_w, counter.profile_w, counter.seconds],
+        "notes": profile.notes,
+    }
 
 
 if __name__ == "__main__":

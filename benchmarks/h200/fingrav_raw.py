@@ -17,9 +17,23 @@ import numpy as np
 
 from wastenot.devices.fine_grain import Burst, Instrument, Readings, RoundTrip, Run, instrument_of
 from wastenot.devices.open import open_device
+from wastenot.measurement.fingrav.units import merged
 from wastenot.workloads.primitives import primitive
 
 SCHEMA = "wastenot.runs/1"
+
+
+def write_units(path: str | Path, instrument: Instrument, burst: Burst, runs: list[Run], unit_s: float = 1e-3) -> None:
+    """Keep runs of a burst with executions in a row as units of about so long, readings as they are."""
+    kernel = runs[0].kernel
+    group = []
+    for which in np.unique(kernel):
+        begin_s = runs[0].begin_s[kernel == which]
+        each_s = float(np.median(np.diff(begin_s))) if len(begin_s) > 1 else unit_s
+        group.append(max(round(unit_s / each_s), 1))
+    for which, each in zip(np.unique(kernel).tolist(), group, strict=True):
+        runs = [merged(run, which, each) for run in runs]
+    write_runs(path, instrument, burst, runs, executions_in_unit=group)
 
 
 def write_runs(path: str | Path, instrument: Instrument, burst: Burst, runs: list[Run], **more: object) -> None:
@@ -36,7 +50,7 @@ def write_runs(path: str | Path, instrument: Instrument, burst: Burst, runs: lis
         **more,
     }
     arrays = {
-        "kernel": np.array([run.kernel for run in runs]),
+        "kernel": np.array([run.kernel for run in runs], dtype=np.int8),
         "begin_s": np.array([run.begin_s for run in runs]),
         "end_s": np.array([run.end_s for run in runs]),
         "round_trips_s": np.array([[(trip.before_s, trip.gpu_s, trip.after_s) for trip in run.round_trips] for run in runs]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,9 +17,12 @@ from wastenot.measurement.fingrav.options import Options
 from wastenot.measurement.fingrav.phase import Rests
 from wastenot.measurement.fingrav.response import Response
 from wastenot.measurement.fingrav.surface import Surface, fit_surface
-from wastenot.measurement.fingrav.units import merged, units_of
+from wastenot.measurement.fingrav.units import merged, merged_others, units_of
 from wastenot.measurement.progress import Progress
 from wastenot.workloads.kernel import KernelSpec
+
+SENSOR_UNITS = 25
+"""Units in a window that a sensor can just about tell apart."""
 
 
 class Collecting:
@@ -47,6 +51,7 @@ class Collecting:
         self.left_out = 0
         self.response: Response | None = None
         self.group = 1
+        self.unit_s = math.inf  # not known yet
         self.merge = False
         self.collected: list[Collected] = []
         self.planned = self.done = 0
@@ -82,9 +87,16 @@ class Collecting:
             if into.runs and self._spent(share):
                 return
             run = bench.run(self.rests.rest_s(self.instrument.now_s(), into.runs))
-            into.runs.append(merged(run, self._own(into), self.group) if self.merge else run)
+            into.runs.append(self._as_units(run, self._own(into)))
             self.done += 1
             self.progress.step(f"{self.kernel.name}: {len(into.burst.order)} executions a run")
+
+    def _as_units(self, run: Run, own: int) -> Run:
+        """A run without what the sensor cannot tell apart."""
+        if self.total.span_s <= self.unit_s:
+            return run
+        run = merged_others(run, own, max(self.total.span_s / SENSOR_UNITS, self.unit_s))
+        return merged(run, own, self.group) if self.merge else run
 
     def _spent(self, share: float) -> bool:
         """Whether so much of the time allowed is over."""

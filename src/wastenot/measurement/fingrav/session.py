@@ -11,7 +11,7 @@ import numpy as np
 from wastenot.errors import DeviceError
 from wastenot.measurement.fingrav.assemble import LEAST_GOLDEN, RESOLVED, shape_error
 from wastenot.measurement.fingrav.collect import Collected, by_host
-from wastenot.measurement.fingrav.collecting import Collecting
+from wastenot.measurement.fingrav.collecting import SENSOR_UNITS, Collecting
 from wastenot.measurement.fingrav.guidance import Guidance, executions_in_unit, guidance_for
 from wastenot.measurement.fingrav.material import Material, Stretch
 from wastenot.measurement.fingrav.response import fit_response
@@ -36,7 +36,6 @@ _MORE_RUNS = 3.0  # times the guidance's runs, at most
 _TRAINS, _SHORTS = 20, 60  # long and short runs after which the shape is looked at
 _FEW_TRAINS = 4
 _WORSE = 1.2  # times as badly known as SSP, from which SSE is worth more short runs
-_SENSOR_UNITS = 25  # units in a window that a sensor can just about tell apart
 _SEEKING = 0.5  # of the time allowed, after which the search for SSP ends
 _SHORT_RUNS = 0.4  # of it, for runs from rest where a sensor averages
 _TRAIN_S, _TRAIN_PERIODS = 0.6, 30.0  # of the first long runs, at least
@@ -51,7 +50,7 @@ class Session(Collecting):
         """All of them but the last."""
         execution_s = self._time_it()
         self.group = 1 if self.alternate else self._group(execution_s)
-        unit_s = execution_s * self.group
+        unit_s = self.unit_s = execution_s * self.group
         guidance = guidance_for(unit_s, self.options.runs, self.options.margin)
         context = bool(self.before) and not self.alternate
         units = self.options.units or (1 if context else 0)
@@ -74,8 +73,10 @@ class Session(Collecting):
             ssp = Stretch.at("SSP", min(ssp.first or units or last, last))
             units = ssp.first + 1
         self._tell_response()
-        if context or self.alternate:
-            states: tuple[Stretch, ...] = (Stretch.at("in context", 0 if context else ssp.first),)
+        if context and self.averaging(unit_s):
+            states: tuple[Stretch, ...] = (Stretch("in context", 0, units),)  # one by one they are beyond the sensor
+        elif context or self.alternate:
+            states = (Stretch.at("in context", 0 if context else ssp.first),)
         else:
             if sse is None:
                 sse = min(self._sse(kept, ssp.first + 1, guidance), ssp.first)
@@ -98,9 +99,7 @@ class Session(Collecting):
     def _group(self, execution_s: float) -> int:
         """Executions in a unit: enough for the clock, and for a sensor that averages to tell units apart."""
         group = executions_in_unit(execution_s, self.instrument.resolution_s)
-        sensor = (
-            math.ceil(self.total.span_s / _SENSOR_UNITS / execution_s * (1 - 1e-9)) if self.averaging(execution_s) else 1
-        )
+        sensor = math.ceil(self.total.span_s / SENSOR_UNITS / execution_s * (1 - 1e-9)) if self.averaging(execution_s) else 1
         if sensor > group:
             self.merge = True
             self.notes.append(
