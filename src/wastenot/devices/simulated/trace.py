@@ -6,10 +6,10 @@ Power above idle follows what is asked for with two lags, a fast one (voltage re
     demand    ▁▁█▇▆│█▇▆│█▇▆│█▇▆│▁▁▁▁      an execution's shape, scaled to its power in steady state
     power     ▁▁▄▆▆│▇▇▇│▇▇▇│█▇▇│▅▂▁▁      (1 - slow_share) · fast lag + slow_share · slow lag
 
-On top of that, as FinGraV (Singhania et al., §§III, V) saw them: first executions take longer; runs differ a little in
-time, some by much; a heavy kernel's first burst draws more until the firmware answers, which then holds it lower for a
-while; a light kernel after a heavy one draws more than by itself. In steady state the mean is exactly that of the
-operating point, since lags keep means.
+On top of that, as FinGraV (Singhania et al., §§III to V) saw them: the first executions from rest take longer, whichever
+kernels they are of; runs differ a little in time, some by much; a heavy kernel's first burst draws more until the firmware
+answers, which then holds it lower for a while; a light kernel after a heavy one draws more than by itself. In steady state
+the mean is exactly that of the operating point, since lags keep means.
 """
 
 from __future__ import annotations
@@ -155,11 +155,9 @@ def trace(
 
 def _times(dynamics: Dynamics, kernel_of: IndexArray, rng: np.random.Generator | None) -> FloatArray:
     """Times of executions relative to those in steady state."""
-    slower = np.zeros(len(kernel_of))
-    for kernel in np.unique(kernel_of):
-        ours = np.flatnonzero(kernel_of == kernel)[: len(dynamics.warm_up)]
-        slower[ours] = dynamics.warm_up[: len(ours)]
-    factor = 1.0 + slower
+    factor = np.ones(len(kernel_of))
+    warm_up = dynamics.warm_up[: len(kernel_of)]
+    factor[: len(warm_up)] += warm_up
     if rng is None:
         return factor
     run = math.exp(dynamics.run_jitter * float(rng.standard_normal()))
