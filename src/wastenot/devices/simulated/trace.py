@@ -22,6 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from wastenot.devices.simulated.course import Course
 from wastenot.devices.simulated.dynamics import Dynamics, Firmware, Shape
 from wastenot.frontier.points import FloatArray, IndexArray
 
@@ -29,7 +30,6 @@ SEGMENTS = 32
 """Stretches of constant demand that an execution is made of."""
 
 _TAIL_SEGMENTS = 64
-_LAG_REACH = 12.0  # time constants that a sensor's lag looks back
 _LONGEST_EXPONENT = 200.0  # over which a lag's solution is summed at once
 _TAIL_LAGS = 8.0  # slow lags after which power is taken to be idle
 
@@ -74,36 +74,13 @@ class Trace:
     Attributes:
         kernel: which kernel each execution was; shape (executions,).
         begin_s, end_s: of each, from the first one's begin; shape (executions,).
-        moment_s: bounds of stretches of constant power; shape (stretches + 1,).
-        energy_j: used since the first moment by base, core and memory; shape (stretches + 1, 3).
+        course: of its power, from the first one's begin until power is idle again.
     """
 
     kernel: IndexArray
     begin_s: FloatArray
     end_s: FloatArray
-    moment_s: FloatArray
-    energy_j: FloatArray
-
-    def mean_w(self, begin_s: FloatArray, end_s: FloatArray, idle_w: FloatArray) -> FloatArray:
-        """Mean power by part over windows; outside the trace the GPU idles. Shapes (windows,), result (windows, 3)."""
-        span = np.asarray(end_s - begin_s, dtype=float)[:, None]
-        return np.asarray((self._energy_at(end_s, idle_w) - self._energy_at(begin_s, idle_w)) / span)
-
-    def lagged_w(self, end_s: FloatArray, lag_s: float, idle_w: FloatArray) -> FloatArray:
-        """A first-order lag of power by part, at some moments; outside the trace the GPU idles. Result (moments, 3)."""
-        above_w = np.diff(self.energy_j, axis=0) / np.diff(self.moment_s)[:, None] - idle_w
-        found = np.empty((len(end_s), 3))
-        for place, end in enumerate(np.asarray(end_s, dtype=float).tolist()):
-            first, last = np.searchsorted(self.moment_s, [end - _LAG_REACH * lag_s, end])
-            bounds = np.minimum(self.moment_s[max(first - 1, 0) : last + 1], end)
-            weights = np.diff(np.exp((bounds - end) / lag_s))
-            found[place] = idle_w + weights @ above_w[max(first - 1, 0) : max(first - 1, 0) + len(weights)]
-        return found
-
-    def _energy_at(self, moment_s: FloatArray, idle_w: FloatArray) -> FloatArray:
-        inside = np.stack([np.interp(moment_s, self.moment_s, self.energy_j[:, part]) for part in range(3)], axis=1)
-        outside = np.minimum(moment_s - self.moment_s[0], 0.0) + np.maximum(moment_s - self.moment_s[-1], 0.0)
-        return np.asarray(inside + outside[:, None] * idle_w)
+    course: Course
 
 
 def trace(
@@ -150,7 +127,7 @@ def trace(
     moment_s = np.concatenate([[0.0], np.cumsum(step_s), ends[-1] + tail_s])
     energy = np.vstack([np.zeros(3), np.cumsum(used, axis=0)])
     energy_j = np.vstack([energy, energy[-1] + fall]) + moment_s[:, None] * idle_w
-    return Trace(kernel_of, begins, ends, moment_s, energy_j)
+    return Trace(kernel_of, begins, ends, Course(moment_s, energy_j))
 
 
 def _times(dynamics: Dynamics, kernel_of: IndexArray, rng: np.random.Generator | None) -> FloatArray:
