@@ -26,9 +26,9 @@ from wastenot.devices.simulated.course import Course
 from wastenot.devices.simulated.dynamics import Dynamics, Firmware, Shape
 from wastenot.frontier.points import FloatArray, IndexArray
 
-SEGMENTS = 32
-"""Stretches of constant demand that an execution is made of."""
-
+_SEGMENTS = 32  # stretches of constant demand that an execution is made of at most
+_LEAST_SEGMENTS = 4
+_IN_FAST_LAG = 16  # of them in the time constant of the fast lag: finer ones do not show in power
 _TAIL_SEGMENTS = 64
 _LONGEST_EXPONENT = 200.0  # over which a lag's solution is summed at once
 _TAIL_LAGS = 8.0  # slow lags after which power is taken to be idle
@@ -99,23 +99,23 @@ def trace(
         idle: power at rest.
         rng: chance; ``None`` for none.
     """
-    number = len(order)
     kernel_of = np.asarray(order, dtype=np.intp)
     factor = _times(dynamics, kernel_of, rng)
+    segments = _segments(dynamics, kernels)
     seconds = np.array([kernel.time_s for kernel in kernels])[kernel_of] * factor
     ends = np.cumsum(seconds)
     begins = ends - seconds
-    step_s = np.repeat(seconds / SEGMENTS, SEGMENTS)
-    middle = (begins[:, None] + (np.arange(SEGMENTS) + 0.5) / SEGMENTS * seconds[:, None]).ravel()
+    step_s = np.repeat(seconds / segments, segments)
+    middle = (begins[:, None] + (np.arange(segments) + 0.5) / segments * seconds[:, None]).ravel()
     idle_w = idle.as_array()
     above = np.array([kernel.parts.as_array() - idle_w for kernel in kernels])
-    shapes = np.array([_demand(dynamics.shape_of(kernel.op)) for kernel in kernels])
-    demand = ((shapes * above[:, None, :])[kernel_of] / factor[:, None, None]).reshape(number * SEGMENTS, 3)
+    shapes = np.array([_demand(dynamics.shape_of(kernel.op), segments) for kernel in kernels])
+    demand = ((shapes * above[:, None, :])[kernel_of] / factor[:, None, None]).reshape(-1, 3)
     if dynamics.firmware is not None:
         heavy = np.array([kernel.parts.total >= dynamics.firmware.heavy_w for kernel in kernels])[kernel_of]
         if heavy.any():
             held = _held(dynamics.firmware, middle - begins[np.argmax(heavy)])
-            demand *= np.where(np.repeat(heavy, SEGMENTS), held, 1.0)[:, None]
+            demand *= np.where(np.repeat(heavy, segments), held, 1.0)[:, None]
     if dynamics.afterglow_share:
         demand += _afterglow(dynamics, kernel_of, begins, middle, above)
     used, state = _lags(dynamics, demand, step_s)
@@ -128,6 +128,12 @@ def trace(
     energy = np.vstack([np.zeros(3), np.cumsum(used, axis=0)])
     energy_j = np.vstack([energy, energy[-1] + fall]) + moment_s[:, None] * idle_w
     return Trace(kernel_of, begins, ends, Course(moment_s, energy_j))
+
+
+def _segments(dynamics: Dynamics, kernels: Sequence[Steady]) -> int:
+    """Stretches of constant demand that each execution is made of."""
+    longest_s = max(kernel.time_s for kernel in kernels)
+    return min(max(math.ceil(_IN_FAST_LAG * longest_s / dynamics.fast_s), _LEAST_SEGMENTS), _SEGMENTS)
 
 
 def _times(dynamics: Dynamics, kernel_of: IndexArray, rng: np.random.Generator | None) -> FloatArray:
@@ -164,12 +170,13 @@ def _afterglow(
 ) -> FloatArray:
     """What light kernels draw on top of their own after heavy ones; shape (segments, parts)."""
     total = above.sum(axis=1)
+    segments = len(middle) // len(kernel_of)
     changes = [*(np.flatnonzero(np.diff(kernel_of)) + 1).tolist(), len(kernel_of)]
     found = np.zeros((len(middle), 3))
     for first, last in pairwise(changes):
         kernel = kernel_of[first]
         glow_w = dynamics.afterglow_share * max(total[kernel_of[first - 1]] - total[kernel], 0.0)
-        part = slice(first * SEGMENTS, last * SEGMENTS)
+        part = slice(first * segments, last * segments)
         left = glow_w * np.exp(-(middle[part] - begins[first]) / dynamics.afterglow_s)
         found[part] = left[:, None] * (above[kernel] / total[kernel])
     return found
@@ -211,15 +218,15 @@ def _held(firmware: Firmware, since_s: FloatArray) -> FloatArray:
     return np.asarray(np.where(since_s < firmware.reaction_s, 1.0 + firmware.boost, held))
 
 
-def _demand(shape: Shape) -> FloatArray:
+def _demand(shape: Shape, segments: int) -> FloatArray:
     """Demand relative to its mean over an execution, by part; shape (segments, 3)."""
-    return _sampled(shape.core, shape.memory)
+    return _sampled(shape.core, shape.memory, segments)
 
 
 @lru_cache(maxsize=64)
-def _sampled(core: tuple[float, ...], memory: tuple[float, ...]) -> FloatArray:
-    at = (np.arange(SEGMENTS) + 0.5) / SEGMENTS
-    columns = [np.ones(SEGMENTS)]
+def _sampled(core: tuple[float, ...], memory: tuple[float, ...], segments: int) -> FloatArray:
+    at = (np.arange(segments) + 0.5) / segments
+    columns = [np.ones(segments)]
     for values in (core, memory):
         column = np.interp(at, np.linspace(0.0, 1.0, len(values)), values)
         columns.append(column / column.mean())
