@@ -135,7 +135,9 @@ def test_what_fails_on_the_way_keeps_what_was_collected(monkeypatch: pytest.Monk
     monkeypatch.setattr(SimulatedBench, "run", failing)
     profile = profile_kernel(gpu("mi300x", 1), kernel("gemm:8192"), options=Options(seed=1))
     assert not profile.complete
-    assert profile.notes[-1] == "stopped early: sim:mi300x: the GPU is lost"
+    assert profile.stopped == "sim:mi300x: the GPU is lost"
+    with pytest.raises(DeviceError, match="gemm-8192: stopped early: sim:mi300x: the GPU is lost"):
+        profile.check_ran_to_end()
     assert profile.states[-1].channels["total"].mean_w > 500.0
 
 

@@ -42,6 +42,7 @@ class Collecting:
         self.began_s = instrument.now_s()
         self.notes: list[str] = []
         self.complete = True
+        self.stopped = ""
         self.group = 1
         self.merge = False
         self.collected: list[Collected] = []

@@ -34,6 +34,7 @@ class Material:
         states: (name, unit from 0) that the profile is about.
         notes: what a reader should know.
         complete: whether everything asked for was reached.
+        stopped: why no more was collected; empty where it ran to its end.
     """
 
     identity: Identity
@@ -54,3 +55,4 @@ class Material:
     states: tuple[tuple[str, int], ...]
     notes: tuple[str, ...]
     complete: bool
+    stopped: str

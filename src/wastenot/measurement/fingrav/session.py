@@ -14,6 +14,7 @@ from wastenot.measurement.fingrav.collecting import Collecting
 from wastenot.measurement.fingrav.guidance import Guidance, executions_in_unit, guidance_for
 from wastenot.measurement.fingrav.material import Material
 from wastenot.measurement.fingrav.response import fit_response
+from wastenot.measurement.fingrav.result import INTERRUPTED
 from wastenot.measurement.fingrav.settle import (
     FIRST_UNITS,
     FLAT,
@@ -64,7 +65,7 @@ class Session(Collecting):
             kept = [one for one in self.collected[1:] if one.runs]
             if sum(len(one.runs) for one in kept) < LEAST_GOLDEN:
                 raise
-            self._fall_short(f"stopped early: {error}" if str(error) else "stopped early: interrupted")
+            self.complete, self.stopped = False, str(error) or INTERRUPTED
             # The last unit that all runs have is the nearest to SSP that there is.
             ssp = min(ssp or units or len(kept[-1].burst.order), *(len(one.burst.order) // self.group - 1 for one in kept))
         if context or self.alternate:
@@ -223,4 +224,5 @@ class Session(Collecting):
             states=states,
             notes=tuple(self.notes),
             complete=self.complete,
+            stopped=self.stopped,
         )
