@@ -124,6 +124,22 @@ def test_too_few_readings_are_kept_and_marked() -> None:
     assert len(profile.logged.power_w) > 0
 
 
+@pytest.mark.parametrize(
+    ("preset", "units", "note"),
+    [
+        ("mi300x", 1, "executions in a run: 1, too few"),
+        ("mi300x", 6, "executions in a run: 6, too few"),
+        ("mi300x", 12, "power still moved after 12 executions"),
+        ("mi300x", 150, ""),
+        ("h200", 1, "executions in a run: 1, too few"),
+    ],
+)
+def test_executions_as_asked_for_that_do_not_tell_sse_and_ssp(preset: str, units: int, note: str) -> None:
+    profile = profile_kernel(gpu(preset, 1), kernel("gemm:8192"), options=Options(units=units, seed=1, budget_s=60.0))
+    assert profile.complete == (not note)
+    assert any(said.startswith(note) for said in profile.notes) == bool(note)
+
+
 def test_what_fails_on_the_way_keeps_what_was_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter(range(150))
 

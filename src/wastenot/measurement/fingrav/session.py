@@ -61,6 +61,8 @@ class Session(Collecting):
                 if not units:
                     units, sse, ssp = self._seek(unit_s, guidance)
                 kept = self._runs(ssp + 1, guidance, unit_s, context)
+                if self.options.units and not context:
+                    self._check_settled(kept, units, unit_s, guidance)
         except (DeviceError, KeyboardInterrupt) as error:
             kept = [one for one in self.collected[1:] if one.runs]
             if sum(len(one.runs) for one in kept) < LEAST_GOLDEN:
@@ -123,11 +125,23 @@ class Session(Collecting):
             if moved <= FLAT and units >= sse + _SETTLING_UNITS:
                 return units, sse, steady_power(surface, units, sse)
             if 2 * units * unit_s > self.options.longest_run_s or self._spent(_SEEKING):
-                self._fall_short(
-                    f"power still moved after {units} executions ({1e3 * units * unit_s:.3g} ms); the last is taken as SSP"
-                )
+                self._fall_short(_still_moved(units, unit_s))
                 return units, sse, units - 1
             units *= 2
+
+    def _check_settled(self, kept: Sequence[Collected], units: int, unit_s: float, guidance: Guidance) -> None:
+        """Whether as many units as were asked for, in place of a search, are enough to see time and power settle."""
+        if self._too_few(units, self._sse(kept, units, guidance)):
+            return
+        surface, _ = self._surface(kept, units, guidance)
+        if movement(surface, units)[0] > FLAT:
+            self._fall_short(_still_moved(units, unit_s))
+
+    def _too_few(self, units: int, sse: int) -> bool:
+        if units >= sse + _SETTLING_UNITS:
+            return False
+        self._fall_short(f"executions in a run: {units}, too few to tell which is SSE and which SSP")
+        return True
 
     def _runs(self, units: int, guidance: Guidance, unit_s: float, context: bool) -> list[Collected]:
         """Steps 4 to 7: the runs of the guidance, and more where readings of interest are too few."""
@@ -180,6 +194,8 @@ class Session(Collecting):
                 break
             self._collect(*((short, _SHORTS) if early > _WORSE * late else (train, _TRAINS)))
             surface, _ = self._surface(kept, units, guidance)
+        if self.options.units:
+            self._too_few(units, sse)
         ssp = steady_power(surface, surface.units, sse)
         return kept, max(units, ssp + 1), sse, ssp
 
@@ -226,3 +242,7 @@ class Session(Collecting):
             complete=self.complete,
             stopped=self.stopped,
         )
+
+
+def _still_moved(units: int, unit_s: float) -> str:
+    return f"power still moved after {units} executions ({1e3 * units * unit_s:.3g} ms); the last is taken as SSP"
