@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from wastenot.devices.fine_grain import Channel
 from wastenot.frontier.points import FloatArray, IndexArray
-from wastenot.measurement.fingrav.basis import CELLS, LEAST_CELLS, TAIL_CELLS, TAIL_S, Basis, tail_rows
+from wastenot.measurement.fingrav.basis import CELLS, TAIL_CELLS, TAIL_S, Basis, points_in, tail_rows
 from wastenot.measurement.fingrav.collect import TimedRun
 
 _SHORTEST_WINDOW_S = 1e-6
@@ -19,39 +20,35 @@ def rows_of_readings(
     run: TimedRun, channel: Channel, basis: Basis, own: int, group: int, windows: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Rows and values of the readings of one run that say something of it."""
-    readings = run.readings[channel.name]
-    if channel.lag_s and windows:
-        return _rows_of_lags(run, channel, basis, own, group)
-    window = max(channel.window_s, _SHORTEST_WINDOW_S) if windows else _SHORTEST_WINDOW_S
-    end = seen_until(run, channel) if windows else readings.moment_s
-    begin = end - window
-    told = _told(run, channel)
+    readings, told = run.readings[channel.name], told_of(run, channel)
+    end = (seen_until(run, channel) if windows else readings.moment_s)[told]
+    reach = max(channel.reach_s, _SHORTEST_WINDOW_S) if windows else _SHORTEST_WINDOW_S
     line = timeline_of(run, own, group)
+    reading, stretch = _covered(line, end - reach, end)
+    begins, ends = (
+        np.maximum(line.bounds_s[stretch], (end - reach)[reading]),
+        np.minimum(line.bounds_s[stretch + 1], end[reading]),
+    )
+    if channel.lag_s and windows:
+        age = (begins - end[reading]) / channel.lag_s, (ends - end[reading]) / channel.lag_s
+        weights = np.exp(age[1]) - np.exp(age[0])
+    else:
+        weights = (ends - begins) / reach
     # Only stretches that a window covers are looked at: of a long run most are not.
-    first = np.searchsorted(line.bounds_s, begin[told], side="right") - 1
-    last = np.searchsorted(line.bounds_s, end[told], side="right") - 1
-    covered = np.zeros(len(line.bounds_s) + 1)
-    np.add.at(covered, np.clip(first, 0, None), 1.0)
-    np.add.at(covered, np.clip(last, 0, None) + 1, -1.0)
-    looked = np.flatnonzero(np.cumsum(covered)[: len(line.unit)] > 0)
-    values = line.rows(looked, basis)
-    place = np.zeros(len(line.unit), dtype=np.intp)
-    place[looked] = np.arange(len(looked))
-    length = np.diff(line.bounds_s)
-    sums = np.vstack([np.zeros(basis.columns), np.cumsum(values * length[looked][:, None], axis=0)])
+    looked, column = np.unique(stretch, return_inverse=True)
+    covers = csr_array((weights, (reading, column)), shape=(len(end), len(looked)))
+    rows = np.asarray(covers @ line.rows(looked, basis))
+    rows[:, 0] = 1.0  # idle is below everything, before the run and after it too
+    return rows, readings.power_w[told]
 
-    def until(moment_s: FloatArray) -> FloatArray:
-        cell = np.clip(np.searchsorted(line.bounds_s, moment_s, side="right") - 1, 0, len(length) - 1)
-        inside = np.clip(moment_s, line.bounds_s[0], line.bounds_s[-1]) - line.bounds_s[cell]
-        found = sums[place[cell]] + inside[:, None] * values[place[cell]]
-        found[:, 0] += np.minimum(moment_s - line.bounds_s[0], 0.0) + np.maximum(moment_s - line.bounds_s[-1], 0.0)
-        return np.asarray(found)
 
-    if not len(looked):
-        idle = np.zeros((int(told.sum()), basis.columns))
-        idle[:, 0] = 1.0
-        return idle, readings.power_w[told]
-    return (until(end[told]) - until(begin[told])) / window, readings.power_w[told]
+def _covered(line: Timeline, begin_s: FloatArray, end_s: FloatArray) -> tuple[IndexArray, IndexArray]:
+    """Pairs of a window and a stretch that it covers some of, as two arrays."""
+    last = len(line.unit)
+    first = np.clip(np.searchsorted(line.bounds_s, begin_s, side="right") - 1, 0, last)
+    number = np.clip(np.searchsorted(line.bounds_s, end_s, side="left"), first, last) - first
+    window = np.repeat(np.arange(len(begin_s)), number)
+    return window, np.arange(len(window)) - np.repeat(np.cumsum(number) - number, number) + first[window]
 
 
 def seen_until(run: TimedRun, channel: Channel) -> FloatArray:
@@ -65,28 +62,10 @@ def middle_of(run: TimedRun, channel: Channel) -> FloatArray:
     return np.asarray(seen_until(run, channel) - 0.5 * channel.span_s)
 
 
-def _told(run: TimedRun, channel: Channel) -> NDArray[np.bool_]:
+def told_of(run: TimedRun, channel: Channel) -> NDArray[np.bool_]:
     """Readings that say something of a run, whatever window and delay they are taken to have."""
     moment = run.readings[channel.name].moment_s
     return np.asarray((moment > -channel.period_s) & (moment < run.end_s[-1] + 3.0 * channel.period_s))
-
-
-def _rows_of_lags(run: TimedRun, channel: Channel, basis: Basis, own: int, group: int) -> tuple[FloatArray, FloatArray]:
-    """The same for readings that are first-order lags of power: the past counts by exp(-age / lag)."""
-    readings = run.readings[channel.name]
-    end = seen_until(run, channel)
-    told = _told(run, channel)
-    line = timeline_of(run, own, group)
-    rows = np.zeros((int(told.sum()), basis.columns))
-    for place, moment in enumerate(end[told].tolist()):
-        first = max(int(np.searchsorted(line.bounds_s, moment - channel.reach_s, side="right")) - 1, 0)
-        last = int(np.searchsorted(line.bounds_s, moment, side="left"))
-        bounds = np.minimum(line.bounds_s[first : last + 1], moment)
-        weights = np.diff(np.exp((bounds - moment) / channel.lag_s))
-        if len(weights):
-            rows[place] = weights @ line.rows(np.arange(first, first + len(weights)), basis)
-        rows[place, 0] = 1.0  # idle is below everything, before the run and after it too
-    return rows, readings.power_w[told]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +98,7 @@ def timeline_of(run: TimedRun, own: int, group: int) -> Timeline:
     bounds, kernels, units = [], [], []
     for kernel in np.unique(run.kernel):
         each = group if kernel == own else 1
-        cells = max(CELLS // each, LEAST_CELLS)
+        cells = CELLS * points_in(each)
         ours = np.flatnonzero(run.kernel == kernel)
         inside = (np.arange(cells) + 0.5) / cells
         bounds.append((run.begin_s[ours][:, None] + np.arange(cells) / cells * (ends - run.begin_s)[ours][:, None]).ravel())

@@ -25,7 +25,7 @@ from scipy.optimize import minimize
 
 from wastenot.devices.fine_grain import Channel
 from wastenot.frontier.points import FloatArray
-from wastenot.measurement.fingrav.basis import CELLS, LEAST_CELLS, Basis
+from wastenot.measurement.fingrav.basis import Basis, points_in
 from wastenot.measurement.fingrav.collect import TimedRun
 from wastenot.measurement.fingrav.design import rows_of_readings
 
@@ -72,7 +72,7 @@ class Surface:
     def points(self) -> int:
         """Stretches that a unit is told at: so many in each of its executions."""
         group = self.basis.group[self._own]
-        return group * max(CELLS // group, LEAST_CELLS)
+        return group * points_in(group)
 
     def inside(self, unit: int) -> Band:
         """Power inside a unit of the profiled kernel, at the middles of equal stretches of it."""
@@ -109,7 +109,7 @@ class Surface:
     @property
     def shaped(self) -> bool:
         """Whether power is told inside executions."""
-        return self.basis.shapes > 0
+        return self.basis.shapes[self._own] > 0
 
     @property
     def units(self) -> int:
