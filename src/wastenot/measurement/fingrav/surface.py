@@ -11,13 +11,14 @@ executions share, the fall after the last one.
 
 That is linear, so that with normal priors (levels change less and less, by the logarithm of the execution's number;
 shapes are smooth) the power and its error band follow in closed form. How much levels and shapes vary, and how noisy
-readings are, is what makes the readings most likely (MacKay, Neural Computation 4, 1992, the evidence).
+readings are, is what makes the readings most likely (MacKay, Neural Computation 4, 1992, the evidence). What the sum leaves
+unexplained goes into the band.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -28,6 +29,7 @@ from wastenot.frontier.points import FloatArray
 from wastenot.measurement.fingrav.basis import Basis, points_in
 from wastenot.measurement.fingrav.collect import TimedRun
 from wastenot.measurement.fingrav.design import rows_of_readings
+from wastenot.measurement.fingrav.misfit import NO_MISFIT, Misfit, misfit_of
 
 _NEVER = 1e12
 _SETTLINGS = (1.0, 1.7, 2.5)  # how fast power settles over executions; the likeliest is taken
@@ -57,6 +59,7 @@ class Surface:
         noises_w: standard deviation of a reading around it, for each kind of runs.
         readings: that it rests on.
         basis: of what is unknown.
+        misfit: what it leaves unexplained.
         unlikeliness: twice the negative logarithm of the evidence, to compare fits to the same readings.
     """
 
@@ -64,6 +67,7 @@ class Surface:
     readings: int
     unlikeliness: float
     basis: Basis
+    misfit: Misfit
     _mean: FloatArray
     _covariance: FloatArray
     _own: int
@@ -76,15 +80,17 @@ class Surface:
 
     def inside(self, unit: int) -> Band:
         """Power inside a unit of the profiled kernel, at the middles of equal stretches of it."""
-        return self._band(self.basis.rows(self._own, unit + (np.arange(self.points) + 0.5) / self.points))
+        rows = self.basis.rows(self._own, unit + (np.arange(self.points) + 0.5) / self.points)
+        return self._band(rows, np.hypot(self.misfit.common_w, self.misfit.inside(unit)))
 
     def mean(self, first: int, last: int) -> Band:
         """Mean power of each of the units from ``first`` to before ``last``; shape (units,)."""
-        return self._band(np.stack([self._mean_row(unit, unit + 1) for unit in range(first, last)]))
+        rows = np.stack([self._mean_row(unit, unit + 1) for unit in range(first, last)])
+        return self._band(rows, self.misfit.common_w)
 
     def range(self, first: int, last: int) -> tuple[float, float]:
         """Mean power over the units from ``first`` to before ``last``, and its standard error."""
-        band = self._band(self._mean_row(first, last)[None, :])
+        band = self._band(self._mean_row(first, last)[None, :], self.misfit.common_w)
         return float(band.power_w[0]), float(band.error_w[0])
 
     def change(self, first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
@@ -125,9 +131,9 @@ class Surface:
         at = first + (last - first) * (np.arange((last - first) * self.points) + 0.5) / ((last - first) * self.points)
         return np.asarray(self.basis.rows(self._own, at).mean(axis=0))
 
-    def _band(self, rows: FloatArray) -> Band:
+    def _band(self, rows: FloatArray, misfit_w: float = 0.0) -> Band:
         variance = np.einsum("ij,jk,ik->i", rows, self._covariance, rows)
-        return Band(np.asarray(rows @ self._mean), np.sqrt(np.maximum(variance, 0.0)))
+        return Band(np.asarray(rows @ self._mean), np.sqrt(np.maximum(variance, 0.0) + misfit_w**2))
 
 
 def fit_surface(
@@ -165,7 +171,9 @@ def fit_surface(
         design, seen = np.concatenate([one[0] for one in chosen]), np.concatenate([one[1] for one in chosen]) / channel.gain
         sums.append(_Sums(design.T @ design, design.T @ seen, float(seen @ seen), len(seen)))
     power = np.concatenate([one[1] for one in found])
-    return _posterior(sums, basis, own, channel.noise_w, max(float(np.ptp(power)), 1.0))
+    fitted = _posterior(sums, basis, own, channel.noise_w, max(float(np.ptp(power)), 1.0))
+    residuals = [seen / channel.gain - fitted.explained(rows) for rows, seen in found]
+    return replace(fitted, misfit=misfit_of(runs, residuals, channel, own, group))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -254,4 +262,4 @@ def _posterior(sums: Sequence[_Sums], basis: Basis, own: int, noise_w: float | N
     _, after, right = evidence.normal(best[1], best[2])
     covariance: FloatArray = np.asarray(np.linalg.inv(after), dtype=float)
     readings = sum(one.readings for one in sums)
-    return Surface(noise, readings, best[0], basis, covariance @ right, covariance, own)
+    return Surface(noise, readings, best[0], basis, NO_MISFIT, covariance @ right, covariance, own)
