@@ -5,6 +5,7 @@ import pytest
 from wastenot.devices.fine_grain import Burst
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
+from wastenot.devices.simulated.instrument import SimulatedBench
 from wastenot.errors import BadInputError, DeviceError
 from wastenot.measurement.at_sse import measure_at_sse
 from wastenot.measurement.energy import Method
@@ -42,6 +43,20 @@ def test_a_sweep_keeps_it_as_a_state_of_its_own(tmp_path):
     assert outcome.measured == 4 and study.workloads() == ("part@sse",)
     assert study.read().workload == "part@sse"  # the only state there is
     assert study.trials()[0].stopped.endswith("golden")
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt(), DeviceError("sim:mi300x: the GPU is lost")])
+def test_what_ends_a_profile_early_ends_the_measurement(monkeypatch, ending):
+    left = iter(range(150))
+
+    def failing(bench, rest_s, run=SimulatedBench.run):
+        if next(left, None) is None:
+            raise ending
+        return run(bench, rest_s)
+
+    monkeypatch.setattr(SimulatedBench, "run", failing)
+    with pytest.raises(type(ending)):
+        measure_at_sse(open_device(DEVICE), UNITS.tasks[NAMES.index("softmax")], AUTO, Method())
 
 
 def test_several_kernels_and_devices_without_an_instrument_are_refused():

@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from wastenot.cli.plan_text import about, rich_table
-from wastenot.report.profile_words import difference, facts, sensor_words, state_table, subject
+from wastenot.report.profile_words import difference, facts, sensor_words, shortfall, state_table, subject
 from wastenot.report.words import percent
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def described_profile(profile: Profile) -> RenderableType:
         known.add_row(Text(name), Text(words))
     notes = [Text(f"note: {note}", style="yellow") for note in profile.notes]
     if not profile.complete:
-        notes.insert(0, Text("INCOMPLETE: what was collected is shown", style="bold yellow"))
+        notes.insert(0, Text(f"INCOMPLETE: {shortfall(profile)}", style="bold yellow"))
     moved = difference(profile)
     if moved is not None and len({state.unit for state in profile.states}) == 1:
         says = "SSE and SSP are the same execution"

@@ -90,7 +90,6 @@ def profile(
     from wastenot.cli.profile_text import described_profile
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.sweep_verb import parse_time
-    from wastenot.errors import DeviceError
     from wastenot.measurement.fingrav.by_name import profile as make_profile
     from wastenot.measurement.fingrav.profile_file import profile_document, write_profile
 
@@ -125,14 +124,7 @@ def profile(
             say(f"{report}: report written")
         if figures is not None:
             say(f"{figures}: {len(write_profile_figures([found], figures))} figure files written")
-    stopped = next((note for note in found.notes if note.startswith(_STOPPED)), None)
-    if stopped is not None and stopped.endswith("interrupted"):
-        raise KeyboardInterrupt
-    if stopped is not None:
-        raise DeviceError(f"{found.device}: {stopped}")
-
-
-_STOPPED = "stopped early"  # how a profile's note says so
+    found.check_ran_to_end()
 
 
 def check_places(out: Path | None, report: Path | None, figures: Path | None) -> None:

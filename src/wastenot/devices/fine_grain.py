@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Literal, Protocol, runtime_checkable
 
 from wastenot.devices.protocol import Device, Identity
@@ -45,7 +46,7 @@ class Burst:
     def order(self) -> tuple[int, ...]:
         """Of each execution, which of :attr:`kernels` it is."""
         place = {kernel: index for index, kernel in enumerate(self.kernels)}
-        return tuple(place[kernel] for kernel, times in self.steps for _ in range(times))
+        return tuple(chain.from_iterable(repeat(place[kernel], times) for kernel, times in self.steps))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ def measure_at_sse(device: Device, task: Task, setting: Setting, method: Method)
 
     Raises:
         BadInputError: the task is of several kernels.
-        ClocksRefusedError, CannotRunError, DeviceError: as :func:`~wastenot.measurement.fingrav.profile.profile_kernel`.
+        ClocksRefusedError, CannotRunError, DeviceError: as :func:`~wastenot.measurement.fingrav.profile.profile_kernel`;
+            also where it could have made something of what was collected before the device failed.
     """
     if not task.is_kernel:
         raise BadInputError(f"--at sse: '{task.name}' is of several kernels; a profile is of one: --granularity kernel")
@@ -43,6 +44,7 @@ def measure_at_sse(device: Device, task: Task, setting: Setting, method: Method)
     began_s, temperature_c = device.time.now_s(), device.sensors.temperature_c()
     options = Options(budget_s=_PROFILES * (method.warm_up_s + method.window_s), check=False)
     found = profile_kernel(device, task.steps[0][0], options=options, progress=Silent())
+    found.check_ran_to_end()
     state = found.state("SSE")
     total = state.channels["total"]
     time_s, time_se_s = state.time_s / found.group, _time_error_s(found)

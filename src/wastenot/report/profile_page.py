@@ -16,6 +16,7 @@ from wastenot.report.profile_words import (
     facts,
     profiles_table,
     sensor_words,
+    shortfall,
     state_table,
     subject,
     subtitle,
@@ -109,6 +110,6 @@ def _notes(profiles: Sequence[Profile]) -> list[str]:
     for profile in profiles:
         name = f"{subject(profile)}: " if len(profiles) > 1 else ""
         if not profile.complete:
-            notes.append(f"{name}incomplete: what was collected is shown.")
+            notes.append(f"{name}incomplete: {shortfall(profile)}.")
         notes += [f"{name}{note}" for note in profile.notes]
     return notes

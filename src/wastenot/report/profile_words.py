@@ -39,6 +39,11 @@ def shown_before(profile: Profile) -> str:
     return f"after {profile.before}" if profile.before else ""
 
 
+def shortfall(profile: Profile) -> str:
+    """What is said of a profile that is not complete: that it is of what was collected, and why no more was."""
+    return "what was collected is shown" + (f"; stopped early: {profile.stopped}" if profile.stopped else "")
+
+
 def unit_word(profile: Profile, number_of: int = 1) -> str:
     """``execution``, or ``group of 5 executions`` where one is too short."""
     if profile.group == 1:

@@ -55,11 +55,25 @@ def test_what_is_written_comes_back(found, written):
 def test_what_is_not_known_comes_back_as_not_known(found, tmp_path):
     level = replace(found.channels[-1], idle_w=float("nan"), noise_w=float("nan"), steady_w=float("nan"), mean_w=np.empty(0),
                     error_w=np.empty(0))  # fmt: skip
-    short = replace(found, channels=(*found.channels[:-1], level), complete=False, notes=("a note",), counter=None)
+    short = replace(
+        found, channels=(*found.channels[:-1], level), complete=False, stopped="lost", notes=("a note",), counter=None
+    )
     write_profile(short, tmp_path / "short.parquet")
     back = read_profile(tmp_path / "short.parquet")
     same(short, back)
     assert np.isnan(back.channels[-1].idle_w) and not len(back.channels[-1].mean_w) and not back.complete
+
+
+def test_files_from_before_there_was_a_field_for_it_say_why_they_stopped(found, written):
+    assert read_profile(written).stopped == ""
+    note = "stopped early: sim:mi300x: the GPU is lost"
+
+    def older(document):
+        document.pop("stopped")
+        document.update(complete=False, notes=["a note", note])
+
+    back = read_profile(spoilt(written, older))
+    assert (back.stopped, back.notes) == ("sim:mi300x: the GPU is lost", ("a note",))
 
 
 def test_the_file_says_where_it_comes_from(written):

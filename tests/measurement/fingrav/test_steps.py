@@ -124,6 +124,22 @@ def test_too_few_readings_are_kept_and_marked() -> None:
     assert len(profile.logged.power_w) > 0
 
 
+@pytest.mark.parametrize(
+    ("preset", "units", "note"),
+    [
+        ("mi300x", 1, "executions in a run: 1, too few"),
+        ("mi300x", 6, "executions in a run: 6, too few"),
+        ("mi300x", 12, "power still moved after 12 executions"),
+        ("mi300x", 150, ""),
+        ("h200", 1, "executions in a run: 1, too few"),
+    ],
+)
+def test_executions_as_asked_for_that_do_not_tell_sse_and_ssp(preset: str, units: int, note: str) -> None:
+    profile = profile_kernel(gpu(preset, 1), kernel("gemm:8192"), options=Options(units=units, seed=1, budget_s=60.0))
+    assert profile.complete == (not note)
+    assert any(said.startswith(note) for said in profile.notes) == bool(note)
+
+
 def test_what_fails_on_the_way_keeps_what_was_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter(range(150))
 
@@ -135,7 +151,9 @@ def test_what_fails_on_the_way_keeps_what_was_collected(monkeypatch: pytest.Monk
     monkeypatch.setattr(SimulatedBench, "run", failing)
     profile = profile_kernel(gpu("mi300x", 1), kernel("gemm:8192"), options=Options(seed=1))
     assert not profile.complete
-    assert profile.notes[-1] == "stopped early: sim:mi300x: the GPU is lost"
+    assert profile.stopped == "sim:mi300x: the GPU is lost"
+    with pytest.raises(DeviceError, match="gemm-8192: stopped early: sim:mi300x: the GPU is lost"):
+        profile.check_ran_to_end()
     assert profile.states[-1].channels["total"].mean_w > 500.0
 
 
@@ -182,7 +200,7 @@ def test_light_kernels_draw_more_after_heavy_ones_and_heavy_ones_do_not_care() -
     heavy, light = kernel("gemm:8192"), kernel("gemv:8192")
     alone = instrument.truth(Burst(((light, 500),)))[-1].mean_w["total"]
     after = instrument.truth(Burst(((heavy, 20), (light, 1))))[-1].mean_w["total"]
-    assert after > 1.02 * alone  # although its first execution is slower
+    assert after > 1.02 * alone
     steady = instrument.truth(Burst(((heavy, 40),)))[-1].mean_w["total"]
     late = instrument.truth(Burst(((heavy, 40), (light, 5), (heavy, 3))))[-1].mean_w["total"]
     assert late == pytest.approx(steady, rel=0.02)

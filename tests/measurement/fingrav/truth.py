@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,17 @@ class Truth:
         ssp = max(int(far[-1]) + 2 if len(far) else 1, sse)
         return cls(mean, sse, ssp, max(float(each.max()) for each in inside) - instrument.idle_w(), inside)
 
+    def until(self, later: Truth) -> Truth:
+        """What lies halfway to a later truth of the same kernel: the GPU warms up while it is profiled."""
+        halfway = [0.5 * (one + other) for one, other in zip(self._inside, later._inside, strict=True)]
+        return replace(self, mean_w=0.5 * (self.mean_w + later.mean_w), _inside=halfway)
+
+    def held(self, profile: Profile, state: str) -> float:
+        """Share of the moments inside a state's unit at which the stated 95 % band holds the power."""
+        unit, found = profile.state(state).unit - 1, profile.state(state).channels["total"]
+        off_w = found.power_w - self._at(found, unit, profile.group)
+        return float(np.mean(np.abs(off_w) <= 1.96 * found.error_w))
+
     def error(self, profile: Profile, state: str) -> float:
         """Root mean square error of a profile inside a state's unit, over the range from idle to peak."""
         unit, found = profile.state(state).unit - 1, profile.state(state).channels["total"]
@@ -71,6 +82,8 @@ class Truth:
 
     def error_of(self, found: Inside, unit: int, group: int) -> float:
         """The same of what was found inside a unit, from 0, of some executions."""
+        return float(np.sqrt(np.mean((found.power_w - self._at(found, unit, group)) ** 2))) / self.range_w
+
+    def _at(self, found: Inside, unit: int, group: int) -> FloatArray:
         true = np.concatenate(self._inside[unit * group : (unit + 1) * group])
-        at = np.interp(found.share, (np.arange(len(true)) + 0.5) / len(true), true)
-        return float(np.sqrt(np.mean((found.power_w - at) ** 2))) / self.range_w
+        return np.interp(found.share, (np.arange(len(true)) + 0.5) / len(true), true)

@@ -88,7 +88,7 @@ class Dynamics(Part):
     Attributes:
         fast_s, slow_s: the two lags' time constants.
         slow_share: share of power that follows the slow one.
-        warm_up: shares by which the first executions of a kernel in a run take longer.
+        warm_up: shares by which the first executions from rest take longer, of whichever kernel (FinGraV §IV-A).
         jitter: standard deviation of the logarithm of an execution's time.
         run_jitter: the same of what all executions of a run have in common.
         outlier_chance: that a run is slower.

@@ -11,6 +11,7 @@ import numpy as np
 
 from wastenot.devices.fine_grain import TOTAL, Burst, Channel, Clock, Readings, RoundTrip, Run
 from wastenot.devices.protocol import Identity
+from wastenot.devices.simulated.course import LAG_REACH, Course
 from wastenot.devices.simulated.dynamics import component_matrix
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.model_physics import ModelPhysics
@@ -68,10 +69,15 @@ class _Log:
         )
 
     @property
-    def reach_s(self) -> float:
+    def reach_after_s(self) -> float:
         """After a moment, by when a reading has seen nearly all of it."""
         model = self.model
         return model.period_s + max(model.window_s, 4.0 * model.lag_s) + model.delay_s + model.sample_s
+
+    @property
+    def reach_s(self) -> float:
+        """How far before its stamp a reading tells of anything."""
+        return self.model.delay_s + self.model.sample_s + max(self.model.window_s, LAG_REACH * self.model.lag_s)
 
 
 class SimulatedInstrument:
@@ -96,6 +102,7 @@ class SimulatedInstrument:
         self.identity = identity
         self._engine, self._physics, self._dynamics = engine, physics, preset.dynamics
         self._rng = np.random.default_rng([engine.seed, 78])
+        self._before: Course | None = None  # of earlier bursts, as far back as a reading may look
         self._logs = [self._log(TOTAL, np.ones(3), gauge)]
         if preset.dynamics.memory is not None:
             self._logs.append(self._log(MEMORY, np.array([0.0, 0.0, 1.0]), preset.dynamics.memory))
@@ -162,7 +169,7 @@ class SimulatedInstrument:
         for place in range(len(told.begin_s)):
             begin, end = float(told.begin_s[place]), float(told.end_s[place])
             bounds = np.linspace(begin, end, 33)
-            each = told.mean_w(bounds[:-1], bounds[1:], self._idle().as_array()) @ matrix.T
+            each = told.course.mean_w(bounds[:-1], bounds[1:], self._idle().as_array()) @ matrix.T
             names = [log.name for log in self._logs]
             found.append(
                 Execution(
@@ -185,27 +192,31 @@ class SimulatedInstrument:
         self._engine.advance(rest_s)
         told = self._trace(burst, self._rng)
         began_s = self._engine.now_s
-        self._engine.play(told.moment_s, told.energy_j.sum(axis=1))
-        lasting = max(log.reach_s for log in self._logs if log.name != MEMORY)
-        self._engine.advance(max(float(told.end_s[-1]) + lasting - float(told.moment_s[-1]), 0.0))
+        self._engine.play(told.course.moment_s, told.course.energy_j.sum(axis=1))
+        lasting = max(log.reach_after_s for log in self._logs if log.name != MEMORY)
+        self._engine.advance(max(float(told.end_s[-1]) + lasting - float(told.course.moment_s[-1]), 0.0))
         until_s = self._engine.now_s
-        readings = {log.name: self._readings(log, told, began_s, began_s - rest_s, until_s) for log in self._logs}
+        course = told.course.from_moment(began_s)
+        if self._before is not None:
+            course = course.after(self._before, self._idle().as_array())
+        readings = {log.name: self._readings(log, course, began_s - rest_s, until_s) for log in self._logs}
+        self._before = course.since(until_s - max(log.reach_s for log in self._logs))
         begin_s, end_s = began_s + told.begin_s, began_s + told.end_s
         if self.executions_by == "gpu":
             begin_s, end_s = self._dynamics.gpu_clock.at(begin_s), self._dynamics.gpu_clock.at(end_s)
         return Run(told.kernel, begin_s, end_s, readings, before + self.round_trips(5))
 
-    def _readings(self, log: _Log, told: Trace, began_s: float, from_s: float, until_s: float) -> Readings:
+    def _readings(self, log: _Log, course: Course, from_s: float, until_s: float) -> Readings:
         model = log.model
         first = math.ceil((from_s - log.phase_s) / model.period_s)
         last = math.floor((until_s - log.phase_s) / model.period_s)
         stamp_s: FloatArray = np.asarray(log.phase_s + np.arange(first, last + 1) * model.period_s, dtype=float)
-        end_s: FloatArray = model.seen_until_s(stamp_s, log.sample_phase_s) - began_s
+        end_s: FloatArray = model.seen_until_s(stamp_s, log.sample_phase_s)
         idle_w = self._idle().as_array()
         if model.lag_s:
-            parts_w = told.lagged_w(end_s, model.lag_s, idle_w)
+            parts_w = course.lagged_w(end_s, model.lag_s, idle_w)
         else:
-            parts_w = told.mean_w(end_s - model.window_s, end_s, idle_w)
+            parts_w = course.mean_w(end_s - model.window_s, end_s, idle_w)
         mean = parts_w @ log.weights
         power = model.gain * mean + model.noise_w * self._rng.standard_normal(len(mean))
         if self.readings_by == "gpu":

@@ -6,10 +6,10 @@ Power above idle follows what is asked for with two lags, a fast one (voltage re
     demand    ▁▁█▇▆│█▇▆│█▇▆│█▇▆│▁▁▁▁      an execution's shape, scaled to its power in steady state
     power     ▁▁▄▆▆│▇▇▇│▇▇▇│█▇▇│▅▂▁▁      (1 - slow_share) · fast lag + slow_share · slow lag
 
-On top of that, as FinGraV (Singhania et al., §§III, V) saw them: first executions take longer; runs differ a little in
-time, some by much; a heavy kernel's first burst draws more until the firmware answers, which then holds it lower for a
-while; a light kernel after a heavy one draws more than by itself. In steady state the mean is exactly that of the
-operating point, since lags keep means.
+On top of that, as FinGraV (Singhania et al., §§III to V) saw them: the first executions from rest take longer, whichever
+kernels they are of; runs differ a little in time, some by much; a heavy kernel's first burst draws more until the firmware
+answers, which then holds it lower for a while; a light kernel after a heavy one draws more than by itself. In steady state
+the mean is exactly that of the operating point, since lags keep means.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from itertools import pairwise
 
 import numpy as np
 
+from wastenot.devices.simulated.course import Course
 from wastenot.devices.simulated.dynamics import Dynamics, Firmware, Shape
 from wastenot.frontier.points import FloatArray, IndexArray
 
-SEGMENTS = 32
-"""Stretches of constant demand that an execution is made of."""
-
+_SEGMENTS = 32  # stretches of constant demand that an execution is made of at most
+_LEAST_SEGMENTS = 4
+_IN_FAST_LAG = 16  # of them in the time constant of the fast lag: finer ones do not show in power
 _TAIL_SEGMENTS = 64
-_LAG_REACH = 12.0  # time constants that a sensor's lag looks back
 _LONGEST_EXPONENT = 200.0  # over which a lag's solution is summed at once
 _TAIL_LAGS = 8.0  # slow lags after which power is taken to be idle
 
@@ -74,36 +74,13 @@ class Trace:
     Attributes:
         kernel: which kernel each execution was; shape (executions,).
         begin_s, end_s: of each, from the first one's begin; shape (executions,).
-        moment_s: bounds of stretches of constant power; shape (stretches + 1,).
-        energy_j: used since the first moment by base, core and memory; shape (stretches + 1, 3).
+        course: of its power, from the first one's begin until power is idle again.
     """
 
     kernel: IndexArray
     begin_s: FloatArray
     end_s: FloatArray
-    moment_s: FloatArray
-    energy_j: FloatArray
-
-    def mean_w(self, begin_s: FloatArray, end_s: FloatArray, idle_w: FloatArray) -> FloatArray:
-        """Mean power by part over windows; outside the trace the GPU idles. Shapes (windows,), result (windows, 3)."""
-        span = np.asarray(end_s - begin_s, dtype=float)[:, None]
-        return np.asarray((self._energy_at(end_s, idle_w) - self._energy_at(begin_s, idle_w)) / span)
-
-    def lagged_w(self, end_s: FloatArray, lag_s: float, idle_w: FloatArray) -> FloatArray:
-        """A first-order lag of power by part, at some moments; outside the trace the GPU idles. Result (moments, 3)."""
-        above_w = np.diff(self.energy_j, axis=0) / np.diff(self.moment_s)[:, None] - idle_w
-        found = np.empty((len(end_s), 3))
-        for place, end in enumerate(np.asarray(end_s, dtype=float).tolist()):
-            first, last = np.searchsorted(self.moment_s, [end - _LAG_REACH * lag_s, end])
-            bounds = np.minimum(self.moment_s[max(first - 1, 0) : last + 1], end)
-            weights = np.diff(np.exp((bounds - end) / lag_s))
-            found[place] = idle_w + weights @ above_w[max(first - 1, 0) : max(first - 1, 0) + len(weights)]
-        return found
-
-    def _energy_at(self, moment_s: FloatArray, idle_w: FloatArray) -> FloatArray:
-        inside = np.stack([np.interp(moment_s, self.moment_s, self.energy_j[:, part]) for part in range(3)], axis=1)
-        outside = np.minimum(moment_s - self.moment_s[0], 0.0) + np.maximum(moment_s - self.moment_s[-1], 0.0)
-        return np.asarray(inside + outside[:, None] * idle_w)
+    course: Course
 
 
 def trace(
@@ -122,23 +99,23 @@ def trace(
         idle: power at rest.
         rng: chance; ``None`` for none.
     """
-    number = len(order)
     kernel_of = np.asarray(order, dtype=np.intp)
     factor = _times(dynamics, kernel_of, rng)
+    segments = _segments(dynamics, kernels)
     seconds = np.array([kernel.time_s for kernel in kernels])[kernel_of] * factor
     ends = np.cumsum(seconds)
     begins = ends - seconds
-    step_s = np.repeat(seconds / SEGMENTS, SEGMENTS)
-    middle = (begins[:, None] + (np.arange(SEGMENTS) + 0.5) / SEGMENTS * seconds[:, None]).ravel()
+    step_s = np.repeat(seconds / segments, segments)
+    middle = (begins[:, None] + (np.arange(segments) + 0.5) / segments * seconds[:, None]).ravel()
     idle_w = idle.as_array()
     above = np.array([kernel.parts.as_array() - idle_w for kernel in kernels])
-    shapes = np.array([_demand(dynamics.shape_of(kernel.op)) for kernel in kernels])
-    demand = ((shapes * above[:, None, :])[kernel_of] / factor[:, None, None]).reshape(number * SEGMENTS, 3)
+    shapes = np.array([_demand(dynamics.shape_of(kernel.op), segments) for kernel in kernels])
+    demand = ((shapes * above[:, None, :])[kernel_of] / factor[:, None, None]).reshape(-1, 3)
     if dynamics.firmware is not None:
         heavy = np.array([kernel.parts.total >= dynamics.firmware.heavy_w for kernel in kernels])[kernel_of]
         if heavy.any():
             held = _held(dynamics.firmware, middle - begins[np.argmax(heavy)])
-            demand *= np.where(np.repeat(heavy, SEGMENTS), held, 1.0)[:, None]
+            demand *= np.where(np.repeat(heavy, segments), held, 1.0)[:, None]
     if dynamics.afterglow_share:
         demand += _afterglow(dynamics, kernel_of, begins, middle, above)
     used, state = _lags(dynamics, demand, step_s)
@@ -150,16 +127,20 @@ def trace(
     moment_s = np.concatenate([[0.0], np.cumsum(step_s), ends[-1] + tail_s])
     energy = np.vstack([np.zeros(3), np.cumsum(used, axis=0)])
     energy_j = np.vstack([energy, energy[-1] + fall]) + moment_s[:, None] * idle_w
-    return Trace(kernel_of, begins, ends, moment_s, energy_j)
+    return Trace(kernel_of, begins, ends, Course(moment_s, energy_j))
+
+
+def _segments(dynamics: Dynamics, kernels: Sequence[Steady]) -> int:
+    """Stretches of constant demand that each execution is made of."""
+    longest_s = max(kernel.time_s for kernel in kernels)
+    return min(max(math.ceil(_IN_FAST_LAG * longest_s / dynamics.fast_s), _LEAST_SEGMENTS), _SEGMENTS)
 
 
 def _times(dynamics: Dynamics, kernel_of: IndexArray, rng: np.random.Generator | None) -> FloatArray:
     """Times of executions relative to those in steady state."""
-    slower = np.zeros(len(kernel_of))
-    for kernel in np.unique(kernel_of):
-        ours = np.flatnonzero(kernel_of == kernel)[: len(dynamics.warm_up)]
-        slower[ours] = dynamics.warm_up[: len(ours)]
-    factor = 1.0 + slower
+    factor = np.ones(len(kernel_of))
+    warm_up = dynamics.warm_up[: len(kernel_of)]
+    factor[: len(warm_up)] += warm_up
     if rng is None:
         return factor
     run = math.exp(dynamics.run_jitter * float(rng.standard_normal()))
@@ -189,12 +170,13 @@ def _afterglow(
 ) -> FloatArray:
     """What light kernels draw on top of their own after heavy ones; shape (segments, parts)."""
     total = above.sum(axis=1)
+    segments = len(middle) // len(kernel_of)
     changes = [*(np.flatnonzero(np.diff(kernel_of)) + 1).tolist(), len(kernel_of)]
     found = np.zeros((len(middle), 3))
     for first, last in pairwise(changes):
         kernel = kernel_of[first]
         glow_w = dynamics.afterglow_share * max(total[kernel_of[first - 1]] - total[kernel], 0.0)
-        part = slice(first * SEGMENTS, last * SEGMENTS)
+        part = slice(first * segments, last * segments)
         left = glow_w * np.exp(-(middle[part] - begins[first]) / dynamics.afterglow_s)
         found[part] = left[:, None] * (above[kernel] / total[kernel])
     return found
@@ -236,15 +218,15 @@ def _held(firmware: Firmware, since_s: FloatArray) -> FloatArray:
     return np.asarray(np.where(since_s < firmware.reaction_s, 1.0 + firmware.boost, held))
 
 
-def _demand(shape: Shape) -> FloatArray:
+def _demand(shape: Shape, segments: int) -> FloatArray:
     """Demand relative to its mean over an execution, by part; shape (segments, 3)."""
-    return _sampled(shape.core, shape.memory)
+    return _sampled(shape.core, shape.memory, segments)
 
 
 @lru_cache(maxsize=64)
-def _sampled(core: tuple[float, ...], memory: tuple[float, ...]) -> FloatArray:
-    at = (np.arange(SEGMENTS) + 0.5) / SEGMENTS
-    columns = [np.ones(SEGMENTS)]
+def _sampled(core: tuple[float, ...], memory: tuple[float, ...], segments: int) -> FloatArray:
+    at = (np.arange(segments) + 0.5) / segments
+    columns = [np.ones(segments)]
     for values in (core, memory):
         column = np.interp(at, np.linspace(0.0, 1.0, len(values)), values)
         columns.append(column / column.mean())

@@ -99,6 +99,7 @@ def assembled(material: Material) -> Profile:
         clocks=Clocks(1e6 * fit.drift, fit.delay_s, fit.error_s),
         counter=None,
         complete=complete,
+        stopped=material.stopped,
         notes=tuple(notes),
     )
 

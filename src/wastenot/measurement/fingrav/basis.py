@@ -10,11 +10,8 @@ import numpy as np
 
 from wastenot.frontier.points import FloatArray
 
-CELLS = 24
-"""Stretches that a unit is cut into."""
-
-LEAST_CELLS = 4
-"""Stretches that an execution is cut into at least."""
+CELLS = 2
+"""Stretches of constant power that each stretch which power is told of is cut into."""
 
 TAIL_S = np.array([0.0, 1e-5, 3e-5, 6e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.5e-3, 3e-3, 6e-3, 1.2e-2, 3e-2])
 """Moments after the last execution between which its fall is told, in straight lines; from the last of them on it idles."""
@@ -22,7 +19,8 @@ TAIL_S = np.array([0.0, 1e-5, 3e-5, 6e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.5e-3, 3e-3, 
 TAIL_CELLS = 5
 """Stretches between two of these moments."""
 
-_SHAPES = 10
+_POINTS = 24  # stretches of a unit that power is told of, and columns of a shape
+_LEAST_POINTS = 4  # the same of an execution, at least
 _SMOOTHNESS = 3.0  # exponent with which the prior variance of shape_j falls
 # Of the level: fine where power rises from idle and the shape is not yet what it will be, then ever coarser.
 _FIRST_KNOTS = (*np.arange(0.0, 1.0, 0.1), *np.arange(1.0, 4.0, 0.25), *np.arange(4.0, 8.5, 0.5))
@@ -40,7 +38,7 @@ class Basis:
     Attributes:
         knots: of each kernel's level, in units; shape (knots,).
         group: executions in a unit of each kernel.
-        shapes: columns of each kernel's shape.
+        shapes: columns of each kernel's shape; shape (kernels,).
         first: column of each kernel's first level.
         columns: altogether.
         coarse: whether power comes and goes at once, and levels change slowly.
@@ -48,7 +46,7 @@ class Basis:
 
     knots: tuple[FloatArray, ...]
     group: tuple[int, ...]
-    shapes: int
+    shapes: tuple[int, ...]
     first: tuple[int, ...]
     columns: int
     coarse: bool
@@ -56,10 +54,10 @@ class Basis:
     @classmethod
     def of(cls, units: Sequence[int], group: Sequence[int], *, shaped: bool = True, coarse: bool = False) -> Basis:
         """For kernels with so many units each in a run, of so many executions each; with or without a shape."""
-        shapes = _SHAPES if shaped else 0
+        shapes = [points_in(each) if shaped else 0 for each in group]
         knots, first = [], []
         column = len(TAIL_S)
-        for number in units:
+        for number, its_shapes in zip(units, shapes, strict=True):
             if coarse:
                 places = [share * number for share in _COARSE_KNOTS]
             else:
@@ -68,12 +66,12 @@ class Basis:
                 places.append(min(places[-1] * _GROWTH, float(number)))
             knots.append(np.array(places))
             first.append(column)
-            column += len(places) + shapes
-        return cls(tuple(knots), tuple(group), shapes, tuple(first), column, coarse)
+            column += len(places) + its_shapes
+        return cls(tuple(knots), tuple(group), tuple(shapes), tuple(first), column, coarse)
 
     def rows(self, kernel: int, unit: FloatArray) -> FloatArray:
         """Power inside units: values of all columns; ``unit`` is the unit's number and the share of it that is done."""
-        knots, first = self.knots[kernel], self.first[kernel]
+        knots, first, shapes = self.knots[kernel], self.first[kernel], self.shapes[kernel]
         rows = np.zeros((len(unit), self.columns))
         rows[:, 0] = 1.0
         at = np.clip(unit, knots[0], knots[-1])
@@ -82,10 +80,9 @@ class Basis:
         here = np.arange(len(unit))
         rows[here, first + left] = 1.0 - share
         rows[here, first + left + 1] += share
-        order = np.arange(1, self.shapes + 1)
-        execution = unit * self.group[kernel]
-        inside = np.pi * np.outer(execution - np.floor(execution), order)
-        rows[:, first + len(knots) : first + len(knots) + self.shapes] = np.cos(inside)
+        if shapes:
+            execution = unit * self.group[kernel]
+            rows[:, first + len(knots) : first + len(knots) + shapes] = _cosines(execution - np.floor(execution), shapes)
         return rows
 
     def precision(self, level_w: float, shape_w: float, settling: float) -> FloatArray:
@@ -106,15 +103,29 @@ class Basis:
         falls[:, last] = -np.exp(-TAIL_S[:-1] / _FALL_S)
         doubt_w = (0.0 if self.coarse else _FALL_DOUBT * level_w) * np.exp(-TAIL_S[:-1] / _FALLEN_S) + _LEFT_W
         found += falls.T @ (falls / doubt_w[:, None] ** 2)
-        for knots, first in zip(self.knots, self.first, strict=True):
+        for knots, first, shapes in zip(self.knots, self.first, self.shapes, strict=True):
             steps = np.diff(np.eye(len(knots)), axis=0)
             weights = 1.0 / (level_w**2 * np.diff(_settled(knots, settling)))
             block = slice(first, first + len(knots))
             found[block, block] += steps.T @ (weights[:, None] * steps)
             found[first, first] += _BROAD_W**-2
-            shapes = np.arange(first + len(knots), first + len(knots) + self.shapes)
-            found[shapes, shapes] = np.arange(1, self.shapes + 1) ** _SMOOTHNESS / shape_w**2
+            columns = first + len(knots) + np.arange(shapes)
+            found[columns, columns] = np.arange(1, shapes + 1) ** _SMOOTHNESS / shape_w**2
         return found
+
+
+def points_in(group: int) -> int:
+    """Stretches of an execution that power is told of, where so many executions are a unit."""
+    return max(_POINTS // group, _LEAST_POINTS)
+
+
+def _cosines(share: FloatArray, number: int) -> FloatArray:
+    """cos(π j share), j from 1 to ``number``, each from the two before it; shape (shares, number)."""
+    found = np.ones((number + 1, len(share)))
+    found[1] = np.cos(np.pi * share)
+    for order in range(2, number + 1):
+        found[order] = 2.0 * found[1] * found[order - 1] - found[order - 2]
+    return found[1:].T
 
 
 def _settled(knots: FloatArray, settling: float) -> FloatArray:

@@ -50,6 +50,7 @@ class Collecting:
         self.complete = True
         self.left_out = 0
         self.response: Response | None = None
+        self.stopped = ""
         self.group = 1
         self.unit_s = math.inf  # not known yet
         self.merge = False

@@ -54,6 +54,7 @@ class Material:
         states: that the profile is about.
         notes: what a reader should know.
         complete: whether everything asked for was reached.
+        stopped: why no more was collected; empty where it ran to its end.
     """
 
     identity: Identity
@@ -74,3 +75,4 @@ class Material:
     states: tuple[Stretch, ...]
     notes: tuple[str, ...]
     complete: bool
+    stopped: str

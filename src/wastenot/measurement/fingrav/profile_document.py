@@ -13,6 +13,7 @@ from wastenot.measurement.fingrav.result import ChannelFound, Clocks, CounterChe
 from wastenot.origin import Origin
 
 SCHEMA: Final = "wastenot.profile/1"
+_STOPPED: Final = "stopped early: "
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
 AtLeastNothing = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -143,6 +144,7 @@ class ProfileDocument(_Part):
     clocks: _Clocks
     counter: _Counter | None
     complete: bool
+    stopped: str = ""
     notes: list[str]
 
     @model_validator(mode="after")
@@ -161,6 +163,8 @@ class ProfileDocument(_Part):
 
     def profile(self, logged: Logged) -> Profile:
         """The profile, with its readings."""
+        # Files from before there was a field for it have a note of it.
+        early = next((note for note in self.notes if note.startswith(_STOPPED)), _STOPPED)
         return Profile(
             kernel=self.kernel,
             before=self.before,
@@ -183,5 +187,6 @@ class ProfileDocument(_Part):
             clocks=Clocks(**self.clocks.model_dump()),
             counter=None if self.counter is None else CounterCheck(**self.counter.model_dump()),
             complete=self.complete,
-            notes=tuple(self.notes),
+            stopped=self.stopped or early.removeprefix(_STOPPED),
+            notes=tuple(note for note in self.notes if note != early),
         )

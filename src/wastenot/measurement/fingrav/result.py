@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wastenot.devices.fine_grain import Channel
+from wastenot.errors import DeviceError
 from wastenot.frontier.points import FloatArray, IndexArray
 from wastenot.origin import Origin
+
+INTERRUPTED = "interrupted"
+"""Why a profile stopped early that its user interrupted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,6 +168,7 @@ class Profile:
         clocks: host against GPU.
         counter: check against the energy counter; ``None`` where there is none.
         complete: whether everything asked for was reached.
+        stopped: why no more was collected: :data:`INTERRUPTED`, or what the device failed with; empty if it ran to its end.
         notes: what a reader should know.
     """
 
@@ -188,6 +193,7 @@ class Profile:
     clocks: Clocks
     counter: CounterCheck | None
     complete: bool
+    stopped: str
     notes: tuple[str, ...]
 
     def state(self, name: str) -> State:
@@ -200,3 +206,15 @@ class Profile:
             if state.name == name:
                 return state
         raise KeyError(name)
+
+    def check_ran_to_end(self) -> None:
+        """Raise what ended it early, if anything did; for who has no use for less, or has kept what there is.
+
+        Raises:
+            KeyboardInterrupt: its user interrupted it.
+            DeviceError: the device failed.
+        """
+        if self.stopped == INTERRUPTED:
+            raise KeyboardInterrupt
+        if self.stopped:
+            raise DeviceError(f"profile of {self.kernel}: stopped early: {self.stopped}")

@@ -15,6 +15,7 @@ from wastenot.measurement.fingrav.collecting import SENSOR_UNITS, Collecting
 from wastenot.measurement.fingrav.guidance import Guidance, executions_in_unit, guidance_for
 from wastenot.measurement.fingrav.material import Material, Stretch
 from wastenot.measurement.fingrav.response import fit_response
+from wastenot.measurement.fingrav.result import INTERRUPTED
 from wastenot.measurement.fingrav.settle import (
     FIRST_UNITS,
     FLAT,
@@ -63,11 +64,13 @@ class Session(Collecting):
                 if not units:
                     units, sse, ssp = self._seek(unit_s, guidance)
                 kept, units = self._runs(ssp.first + 1, guidance, unit_s, context), ssp.first + 1
+                if self.options.units and not context:
+                    self._check_settled(kept, units, unit_s, guidance)
         except (DeviceError, KeyboardInterrupt) as error:
             kept = [one for one in self.collected[1:] if one.runs]
             if sum(len(one.runs) for one in kept) < LEAST_GOLDEN:
                 raise
-            self._fall_short(f"stopped early: {error}" if str(error) else "stopped early: interrupted")
+            self.complete, self.stopped = False, str(error) or INTERRUPTED
             # The last unit that all runs have is the nearest to SSP that there is.
             last = min(len(one.burst.order) // self.group for one in kept) - 1
             ssp = Stretch.at("SSP", min(ssp.first or units or last, last))
@@ -128,11 +131,23 @@ class Session(Collecting):
             if moved <= FLAT and units >= sse + _SETTLING_UNITS:
                 return units, sse, Stretch.at("SSP", steady_power(surface, units, sse))
             if 2 * units * unit_s > self.options.longest_run_s or self._spent(_SEEKING):
-                self._fall_short(
-                    f"power still moved after {units} executions ({1e3 * units * unit_s:.3g} ms); the last is taken as SSP"
-                )
+                self._fall_short(_still_moved(units, unit_s))
                 return units, sse, Stretch.at("SSP", units - 1)
             units *= 2
+
+    def _check_settled(self, kept: Sequence[Collected], units: int, unit_s: float, guidance: Guidance) -> None:
+        """Whether as many units as were asked for, in place of a search, are enough to see time and power settle."""
+        if self._too_few(units, self._sse(kept, units, guidance)):
+            return
+        surface, _ = self._surface(kept, units, guidance)
+        if movement(surface, units)[0] > FLAT:
+            self._fall_short(_still_moved(units, unit_s))
+
+    def _too_few(self, units: int, sse: int) -> bool:
+        if units >= sse + _SETTLING_UNITS:
+            return False
+        self._fall_short(f"executions in a run: {units}, too few to tell which is SSE and which SSP")
+        return True
 
     def _runs(self, units: int, guidance: Guidance, unit_s: float, context: bool) -> list[Collected]:
         """Steps 4 to 7: the runs of the guidance, and more where readings of interest are too few."""
@@ -191,6 +206,8 @@ class Session(Collecting):
             else:
                 self._collect(train, trains)
             surface, _ = self._surface(kept, units, guidance)
+        if self.options.units:
+            self._too_few(units, sse)
         swings = swinging_power(surface, surface.units, sse) if still else None
         if swings is not None:
             self.notes.append("power swings in steady state: SSP is the mean from there on, of all executions")
@@ -256,4 +273,9 @@ class Session(Collecting):
             states=states,
             notes=tuple(self.notes),
             complete=self.complete,
+            stopped=self.stopped,
         )
+
+
+def _still_moved(units: int, unit_s: float) -> str:
+    return f"power still moved after {units} executions ({1e3 * units * unit_s:.3g} ms); the last is taken as SSP"

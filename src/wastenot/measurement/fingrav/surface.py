@@ -11,13 +11,14 @@ executions share, the fall after the last one.
 
 That is linear, so that with normal priors (levels change less and less, by the logarithm of the execution's number;
 shapes are smooth) the power and its error band follow in closed form. How much levels and shapes vary, and how noisy
-readings are, is what makes the readings most likely (MacKay, Neural Computation 4, 1992, the evidence).
+readings are, is what makes the readings most likely (MacKay, Neural Computation 4, 1992, the evidence). What the sum leaves
+unexplained goes into the band.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -25,9 +26,10 @@ from scipy.optimize import minimize
 
 from wastenot.devices.fine_grain import Channel
 from wastenot.frontier.points import FloatArray
-from wastenot.measurement.fingrav.basis import CELLS, LEAST_CELLS, Basis
+from wastenot.measurement.fingrav.basis import Basis, points_in
 from wastenot.measurement.fingrav.collect import TimedRun
 from wastenot.measurement.fingrav.design import rows_of_readings
+from wastenot.measurement.fingrav.misfit import NO_MISFIT, Misfit, misfit_of
 
 _NEVER = 1e12
 _LOOKED = 100  # units of a stretch that means over it are taken from
@@ -58,6 +60,7 @@ class Surface:
         noises_w: standard deviation of a reading around it, for each kind of runs.
         readings: that it rests on.
         basis: of what is unknown.
+        misfit: what it leaves unexplained.
         unlikeliness: twice the negative logarithm of the evidence, to compare fits to the same readings.
     """
 
@@ -65,6 +68,7 @@ class Surface:
     readings: int
     unlikeliness: float
     basis: Basis
+    misfit: Misfit
     _mean: FloatArray
     _covariance: FloatArray
     _own: int
@@ -73,19 +77,21 @@ class Surface:
     def points(self) -> int:
         """Stretches that a unit is told at: so many in each of its executions."""
         group = self.basis.group[self._own]
-        return group * max(CELLS // group, LEAST_CELLS)
+        return group * points_in(group)
 
     def inside(self, first: int, until: int) -> Band:
         """Power inside units of the profiled kernel, their mean, at the middles of equal stretches of them."""
-        return self._band(np.mean([self.basis.rows(self._own, places) for places in self._places(first, until)], axis=0))
+        rows = np.mean([self.basis.rows(self._own, places) for places in self._places(first, until)], axis=0)
+        return self._band(rows, np.hypot(self.misfit.common_w, self.misfit.inside(first, until)))
 
     def mean(self, first: int, last: int) -> Band:
         """Mean power of each of the units from ``first`` to before ``last``; shape (units,)."""
-        return self._band(np.stack([self._mean_row(unit, unit + 1) for unit in range(first, last)]))
+        rows = np.stack([self._mean_row(unit, unit + 1) for unit in range(first, last)])
+        return self._band(rows, self.misfit.common_w)
 
     def range(self, first: int, last: int) -> tuple[float, float]:
         """Mean power over the units from ``first`` to before ``last``, and its standard error."""
-        band = self._band(self._mean_row(first, last)[None, :])
+        band = self._band(self._mean_row(first, last)[None, :], self.misfit.common_w)
         return float(band.power_w[0]), float(band.error_w[0])
 
     def change(self, first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
@@ -110,7 +116,7 @@ class Surface:
     @property
     def shaped(self) -> bool:
         """Whether power is told inside executions."""
-        return self.basis.shapes > 0
+        return self.basis.shapes[self._own] > 0
 
     @property
     def units(self) -> int:
@@ -125,9 +131,9 @@ class Surface:
         looked = np.unique(np.linspace(first, until - 1, min(until - first, _LOOKED)).astype(np.intp))
         return np.asarray(looked[:, None] + (np.arange(self.points) + 0.5) / self.points)
 
-    def _band(self, rows: FloatArray) -> Band:
+    def _band(self, rows: FloatArray, misfit_w: float = 0.0) -> Band:
         variance = np.einsum("ij,jk,ik->i", rows, self._covariance, rows)
-        return Band(np.asarray(rows @ self._mean), np.sqrt(np.maximum(variance, 0.0)))
+        return Band(np.asarray(rows @ self._mean), np.sqrt(np.maximum(variance, 0.0) + misfit_w**2))
 
 
 def fit_surface(
@@ -170,7 +176,9 @@ def fit_surface(
         design, seen = np.concatenate([one[0] for one in chosen]), np.concatenate([one[1] for one in chosen]) / channel.gain
         sums.append(_Sums(design.T @ design, design.T @ seen, float(seen @ seen), len(seen)))
     power = np.concatenate([one[1] for one in found])
-    return _posterior(sums, basis, own, channel.noise_w, max(float(np.ptp(power)), 1.0))
+    fitted = _posterior(sums, basis, own, channel.noise_w, max(float(np.ptp(power)), 1.0))
+    residuals = [seen / channel.gain - fitted.explained(rows) for rows, seen in found]
+    return replace(fitted, misfit=misfit_of(runs, residuals, channel, own, group))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,4 +267,4 @@ def _posterior(sums: Sequence[_Sums], basis: Basis, own: int, noise_w: float | N
     _, after, right = evidence.normal(best[1], best[2])
     covariance: FloatArray = np.asarray(np.linalg.inv(after), dtype=float)
     readings = sum(one.readings for one in sums)
-    return Surface(noise, readings, best[0], basis, covariance @ right, covariance, own)
+    return Surface(noise, readings, best[0], basis, NO_MISFIT, covariance @ right, covariance, own)
