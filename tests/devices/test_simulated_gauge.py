@@ -75,7 +75,8 @@ def test_what_is_logged_is_power_up_to_the_latest_sample(lag_s, monkeypatch):
             stamp_s, power_w = run.readings["total"].moment_s, run.readings["total"].power_w
             late_s = 0.002 + (stamp_s - 0.002 - log.sample_phase_s) % (0.02 / 1.0002)
             end_s = stamp_s - late_s - began_s
-            seen_w = told.lagged_w(end_s, lag_s, idle_w) if lag_s else told.mean_w(end_s - 0.025, end_s, idle_w)
+            course = told.course
+            seen_w = course.lagged_w(end_s, lag_s, idle_w) if lag_s else course.mean_w(end_s - 0.025, end_s, idle_w)
             assert len(stamp_s) >= 7 and np.ptp(power_w) > 400.0
             assert power_w == pytest.approx(seen_w.sum(axis=1), rel=0.01)
             assert power_w[stamp_s > began_s] == pytest.approx(seen_w.sum(axis=1)[stamp_s > began_s], rel=1e-9)

@@ -30,6 +30,7 @@ from wastenot.measurement.fingrav.basis import Basis, points_in
 from wastenot.measurement.fingrav.collect import TimedRun
 from wastenot.measurement.fingrav.design import rows_of_readings
 from wastenot.measurement.fingrav.misfit import NO_MISFIT, Misfit, misfit_of
+from wastenot.measurement.fingrav.run_factors import without_factors
 
 _NEVER = 1e12
 _LOOKED = 100  # units of a stretch that means over it are taken from
@@ -169,15 +170,18 @@ def fit_surface(
         shaped=shaped,
         coarse=coarse,
     )
-    found = [rows_of_readings(run, channel, basis, own, group, windows) for run in runs]
-    sums = []
-    for kind in sorted(set(kinds or [0])):
-        chosen = [one for one, its in zip(found, kinds or [0] * len(runs), strict=True) if its == kind]
-        design, seen = np.concatenate([one[0] for one in chosen]), np.concatenate([one[1] for one in chosen]) / channel.gain
-        sums.append(_Sums(design.T @ design, design.T @ seen, float(seen @ seen), len(seen)))
-    power = np.concatenate([one[1] for one in found])
-    fitted = _posterior(sums, basis, own, channel.noise_w, max(float(np.ptp(power)), 1.0))
-    residuals = [seen / channel.gain - fitted.explained(rows) for rows, seen in found]
+    rows = [rows_of_readings(run, channel, basis, own, group, windows) for run in runs]
+    found = [(design, seen / channel.gain) for design, seen in rows]
+    range_w = max(float(np.ptp(np.concatenate([seen for _, seen in found]))), 1.0)
+    each = [
+        [one for one, its in zip(found, kinds or [0] * len(runs), strict=True) if its == kind]
+        for kind in sorted(set(kinds or [0]))
+    ]
+    fitted = _posterior([_Sums.of(kind) for kind in each], basis, own, channel.noise_w, range_w)
+    if not coarse:
+        turned = [without_factors(kind, [fitted.explained(one[0]) for one in kind], fitted.idle_w) for kind in each]
+        fitted = _posterior([_Sums.of(kind) for kind in turned], basis, own, channel.noise_w, range_w)
+    residuals = [seen - fitted.explained(design) for design, seen in found]
     return replace(fitted, misfit=misfit_of(runs, residuals, channel, own, group))
 
 
@@ -189,6 +193,12 @@ class _Sums:
     right: FloatArray
     square: float
     readings: int
+
+    @classmethod
+    def of(cls, runs: Sequence[tuple[FloatArray, FloatArray]]) -> _Sums:
+        """Of rows and values of the readings of runs."""
+        design, seen = np.concatenate([one[0] for one in runs]), np.concatenate([one[1] for one in runs])
+        return cls(design.T @ design, design.T @ seen, float(seen @ seen), len(seen))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
