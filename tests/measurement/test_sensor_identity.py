@@ -169,7 +169,7 @@ def test_the_model_is_the_mean_or_a_lag_of_lagged_load(lagging):
     """Against a sum over small steps of time."""
     load = Load(np.array([0.05, 0.3]), np.array([0.15, 0.33]), 0.01)
     sensing = Sensing(0.025, 0.007, 0.002, 0.011, 0.35, lagging, 3e-3, 0.2, 0.004)
-    knots = Knots(np.array([0.0, 0.01, 0.03]), np.array([0.0, 0.004, 0.01]), 2)
+    knots = Knots(np.array([0.0, 0.01, 0.05]), np.array([0.0, 0.004, 0.01]), 2)  # longer than the second burst
     stamps = np.arange(0.04, 0.5, 0.0173)
     jumps = np.where(stamps < 0.21, 1.0, 0.0)
     found = columns_of(replace(Seen.of(stamps, np.zeros(len(stamps)), load), jumps=jumps), load, sensing, knots)
@@ -181,7 +181,7 @@ def test_the_model_is_the_mean_or_a_lag_of_lagged_load(lagging):
         demands[0] += inside
         for knot in range(2):
             hat = np.interp(time_s - begin_s, knots.rise_s, np.eye(3)[knot], left=0.0, right=0.0)
-            demands[1 + knot] += hat
+            demands[1 + knot] += hat * inside
         for knot in range(3):
             for execution in (1, 2):
                 since = time_s - end_s + execution * load.execution_s

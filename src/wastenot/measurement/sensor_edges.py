@@ -36,7 +36,8 @@ _SAME = 0.1  # logarithms by which windows differ, under which two fits are the 
 _RIVAL = 1.25  # times what the best leaves of readings, that another may leave at first
 _SPANS = np.array([1.0, 0.7, 0.5, 0.35, 0.25])  # times the rough window, which a delay that moves makes too long
 _LAG_IN_WINDOW = 0.4  # the lag that is most like a window
-_SHORT_BURSTS = 0.1  # share of bursts that may be shorter than what first executions differ by is looked for in
+_LONG_BURSTS = 0.7  # share of bursts that are shorter than what demand may differ for
+_FOR_A_KNOT, _FEW_KNOTS, _MANY_KNOTS = 16, 4, 24  # readings for each, and how many
 _NONE_S = 1e-7
 _BELIEVED = 0.003  # by how much a response that was fitted may be wrong, as a share of power
 _LEAST_TELLING = 10  # readings that two fits say different things of, for these to decide
@@ -179,14 +180,16 @@ class Edges:
 
     def _coarse(self, rough: Sensing, noise_w: float, rng: np.random.Generator) -> SensorFit:
         """The better of a mean over a window and a first-order lag, each with its own course of the delay."""
-        long_s = float(np.quantile(self.load.end_s - self.load.begin_s, _SHORT_BURSTS))
-        first_s = self.load.execution_s * np.concatenate([[0.0], 2.0 ** np.arange(20)])
-        knots = Knots(first_s[first_s < 0.5 * long_s], np.zeros(0), 0)
-        usable = self._alike() & self._since_long(long_s)
+        usable = self._alike()
         reach_s = 1.5 * (rough.reach_s + rough.delay_s) + 10.0 * _SLOW_S
-        told = self.seen.only(_some((self._nearest_s < reach_s) & usable, _FOLLOWED, rng))
         near = self._nearest_s < reach_s
+        told = self.seen.only(_some(near & usable, _FOLLOWED, rng))
         chosen = np.union1d(_some(near & usable, _MOST, rng), _some(~near & usable, _MOST // 4, rng))
+        # Limits on power act when they act: for all of a burst demand may differ from its level, as finely as readings tell.
+        longest_s = float(np.quantile(self.load.end_s - self.load.begin_s, _LONG_BURSTS))
+        number = min(max(int(np.sum(near & usable)) // _FOR_A_KNOT, _FEW_KNOTS), _MANY_KNOTS)
+        first_s = np.append(0.0, np.geomspace(min(self.load.execution_s, 0.1 * longest_s), longest_s, number))
+        knots = Knots(first_s, np.zeros(0), 0)
 
         def fit(course: Course) -> SensorFit:
             start = course.sensing
@@ -212,12 +215,6 @@ class Edges:
             telling[:] = True
         best, other = sorted(fits, key=lambda one: _usual_w(one.left_w[telling]))
         return replace(best, usual_w=_usual_w(best.left_w[telling]), other_usual_w=_usual_w(other.left_w[telling]))
-
-    def _since_long(self, long_s: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """Readings whose last two bursts were as long as most."""
-        enough = self.load.end_s - self.load.begin_s >= 0.99 * long_s
-        last = np.maximum(self.seen.burst, 0)
-        return np.asarray(enough[last] & enough[np.maximum(last - 1, 0)])
 
     @property
     def _nearest_s(self) -> FloatArray:

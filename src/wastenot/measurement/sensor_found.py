@@ -49,7 +49,13 @@ class Found:
             and fit.span_se_s < _PRECISE * fit.sensing.span_s
             and fit.delay_se_s < _PRECISE_S
             and fit.drift_se < _PRECISE_DRIFT
+            and told_apart(fit)
         )
+
+
+def told_apart(fit: SensorFit) -> bool:
+    """Whether the better kind of response is surely the better one."""
+    return fit.usual_w is not None and fit.other_usual_w is not None and fit.other_usual_w > _TOLD_APART * fit.usual_w
 
 
 def told(channel: str, found: Found, runs: int, spent_s: float, burst_s: float) -> SensorIdentity:
@@ -125,7 +131,7 @@ def _kind_notes(fit: SensorFit) -> list[str]:
     names = ("a first-order lag", "a mean over a window")
     this, other = names if fit.sensing.lagging else names[::-1]
     left = f"{this} leaves {fit.usual_w:.2g} W of readings, {other} {fit.other_usual_w:.2g} W"
-    return [left if fit.other_usual_w > _TOLD_APART * fit.usual_w else f"{left}: the two can hardly be told apart"]
+    return [left if told_apart(fit) else f"{left}: the two can hardly be told apart"]
 
 
 def _drift_note(fit: SensorFit) -> str:

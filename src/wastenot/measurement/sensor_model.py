@@ -155,7 +155,10 @@ def _answer(
     """Energy up to moments, or what a lag reads then, of a power of 1 W and of each difference."""
     found = [(_step(after_begin, sensing) - _step(after_end, sensing))[:, None]]
     if len(knots.rise_s) > 1:
-        found.append(_hats(after_begin, knots.rise_s, sensing)[:, :-1])
+        rise = _hats(after_begin, knots.rise_s, sensing)[:, :-1]
+        short = (after_begin - after_end < knots.rise_s[-1]) & (after_end > 0.0)
+        rise[short] -= _beyond(after_begin[short], after_end[short], knots.rise_s, sensing)[:, :-1]
+        found.append(rise)
     if len(knots.fall_s):
         fall = np.zeros((len(after_end), len(knots.fall_s)))
         for execution in range(1, knots.last + 1):
@@ -176,6 +179,22 @@ def _hats(x: FloatArray, knots: FloatArray, sensing: Sensing) -> FloatArray:
     found[near, 1:] = slopes
     found[near, :-1] -= slopes
     found[near, -1] -= _step(x[near] - knots[-1], sensing)
+    return found
+
+
+def _beyond(after_begin: FloatArray, after_end: FloatArray, knots: FloatArray, sensing: Sensing) -> FloatArray:
+    """Of what such demands would be after the end of bursts that end before the last knot."""
+    lasted = (after_begin - after_end)[:, None]
+    # At the end, and from there on by the knots that are left.
+    at_end = np.stack([np.interp(lasted[:, 0], knots, hat) for hat in np.eye(len(knots))], axis=1)
+    left = np.maximum(knots, lasted) - lasted
+    ramps = _ramp(after_end[:, None] - left, sensing)
+    whole = np.diff(np.maximum(knots, lasted), axis=1)
+    slopes = np.where(whole > 0.0, (ramps[:, :-1] - ramps[:, 1:]) / np.diff(knots), 0.0)
+    found = at_end * _step(after_end, sensing)[:, None]
+    found[:, 1:] += slopes
+    found[:, :-1] -= slopes
+    found[:, -1] -= _step(after_end - left[:, -1], sensing)
     return found
 
 
