@@ -16,13 +16,14 @@ def test_a_file_that_profiles_take_and_json(wastenot):
     assert ran.code == 0, ran
     document = json.loads(ran.out)
     assert list(document) == ["schema", "device", "model", "kernel", "channels"]
-    assert (document["schema"], document["device"]) == ("wastenot.sensors/1", "sim:rtx-3080-ti")
+    assert (document["schema"], document["device"]) == ("wastenot.sensors/2", "sim:rtx-3080-ti")
     (total,) = document["channels"]
     assert list(total) == [
-        "channel", "period_s", "period_se_s", "window_s", "window_se_s", "delay_s", "delay_se_s", "noise_idle_w",
+        "channel", "period_s", "period_se_s", "window_s", "window_se_s", "lag_s", "lag_se_s", "left_w", "other_left_w",
+        "delay_s", "delay_se_s", "delay_drift", "delay_drift_se", "delay_at_s", "sample_s", "sample_se_s", "noise_idle_w",
         "noise_busy_w", "idle_w", "busy_w", "runs", "seconds", "notes",
     ]  # fmt: skip
-    assert total["window_s"] == pytest.approx(0.1, rel=0.1)
+    assert total["window_s"] == pytest.approx(0.1, rel=0.1) and total["lag_s"] is None
     found = read_sensors(wastenot.folder / "sensors.json")
     assert found.channel("total").source == "identified by wastenot sensor"
     assert found.channels[0].window_s == total["window_s"]
@@ -34,6 +35,17 @@ def test_a_line_for_each_channel(wastenot):
     (line,) = ran.out.splitlines()
     assert line.startswith("total") and "new each 20" in line and "under load" in line
     assert "gain cannot be told" in ran.err
+
+
+def test_a_sensor_that_lags_and_whose_delay_drifts(wastenot):
+    ran = wastenot("sensor", "--device", "sim:h200", "--out", "sensors.json")
+    assert ran.code == 0, ran
+    (line,) = ran.out.splitlines()
+    assert "lag 12." in line and "window" not in line and "ms each second" in line
+    assert "a first-order lag leaves" in ran.err and "samples by a clock of its own" in ran.err
+    (channel,) = read_sensors(wastenot.folder / "sensors.json").known("sim:h200")
+    assert channel.lag_s == pytest.approx(0.0125, rel=0.1)
+    assert channel.delay_drift == pytest.approx(2e-4, abs=5e-5) and channel.delay_error_s > 0.0
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,14 @@ from wastenot.devices.simulated.preset import find_preset
 from wastenot.devices.simulated.preset_parts import GaugeModel
 from wastenot.errors import BadInputError
 from wastenot.measurement.identify_sensors import identify_sensors
-from wastenot.measurement.sensor_identity import GAIN_NOTE, SensorIdentity, Sensors, read_sensors, write_sensors
+from wastenot.measurement.sensor_identity import (
+    GAIN_NOTE,
+    SensorIdentity,
+    Sensors,
+    read_sensors,
+    sensors_document,
+    write_sensors,
+)
 from wastenot.measurement.sensor_model import Knots, Load, Seen, Sensing, columns_of
 from wastenot.measurement.update_period import find_updates
 
@@ -27,6 +35,7 @@ def check(name: str, seed: int, **changes: float) -> SensorIdentity:
     instrument, truth = sensed(name, seed, **changes)
     found = identified_total(instrument, LOAD)
     assert None not in (found.period_s, found.window_s, found.delay_s), found
+    assert found.lag_s is None and found.sample_s is None
     assert found.period_s == pytest.approx(truth.period_s, rel=1e-4)
     assert found.window_s == pytest.approx(truth.window_s, rel=0.1)
     assert abs(found.delay_s - truth.delay_s) <= max(0.1 * truth.delay_s, 2e-3)
@@ -34,6 +43,9 @@ def check(name: str, seed: int, **changes: float) -> SensorIdentity:
     # Stated errors hold the truth, give or take what 4 standard errors let through.
     assert abs(found.window_s - truth.window_s) < 4.0 * found.window_se_s
     assert found.window_se_s < 0.1 * truth.window_s
+    assert abs(found.delay_drift) < 4.0 * found.delay_drift_se + 1e-6
+    if found.other_left_w is not None:
+        assert found.other_left_w > 1.1 * found.left_w
     return found
 
 
@@ -152,13 +164,15 @@ def test_readings_that_do_not_change_tell_nothing():
     assert find_updates(np.arange(100.0), np.full(100, 5.0), polled=True) is None
 
 
-def test_the_model_is_the_mean_of_lagged_load():
+@pytest.mark.parametrize("lagging", [False, True])
+def test_the_model_is_the_mean_or_a_lag_of_lagged_load(lagging):
     """Against a sum over small steps of time."""
     load = Load(np.array([0.05, 0.3]), np.array([0.15, 0.33]), 0.01)
-    sensing = Sensing(0.025, 0.007, 0.002, 0.011, 0.35)
-    knots = Knots(np.array([0.0, 0.01, 0.03]), np.array([0.0, 0.004, 0.01]), 2)
+    sensing = Sensing(0.025, 0.007, 0.002, 0.011, 0.35, lagging, 3e-3, 0.2, 0.004)
+    knots = Knots(np.array([0.0, 0.01, 0.05]), np.array([0.0, 0.004, 0.01]), 2)  # longer than the second burst
     stamps = np.arange(0.04, 0.5, 0.0173)
-    found = columns_of(Seen.of(stamps, np.zeros(len(stamps)), load), load, sensing, knots)
+    jumps = np.where(stamps < 0.21, 1.0, 0.0)
+    found = columns_of(replace(Seen.of(stamps, np.zeros(len(stamps)), load), jumps=jumps), load, sensing, knots)
     step_s = 1e-5
     time_s = np.arange(-0.1, 0.6, step_s) + 0.5 * step_s
     demands = np.zeros((found.shape[1], len(time_s)))
@@ -167,7 +181,7 @@ def test_the_model_is_the_mean_of_lagged_load():
         demands[0] += inside
         for knot in range(2):
             hat = np.interp(time_s - begin_s, knots.rise_s, np.eye(3)[knot], left=0.0, right=0.0)
-            demands[1 + knot] += hat
+            demands[1 + knot] += hat * inside
         for knot in range(3):
             for execution in (1, 2):
                 since = time_s - end_s + execution * load.execution_s
@@ -179,17 +193,37 @@ def test_the_model_is_the_mean_of_lagged_load():
         for place in range(len(time_s)):
             state += (demands[:, place] - state) * -np.expm1(-step_s / lag_s)
             power[:, place] += share * state
-    energy = np.concatenate([np.zeros((len(power), 1)), np.cumsum(power * step_s, axis=1)], axis=1)
     edges_s = np.append(time_s - 0.5 * step_s, time_s[-1] + 0.5 * step_s)
+    end_s = stamps - 0.007 - 3e-3 * (stamps - 0.2) - 0.004 * jumps
+    if lagging:
+        state = np.zeros((len(power), len(edges_s)))
+        for place in range(len(time_s)):
+            state[:, place + 1] = state[:, place] + (power[:, place] - state[:, place]) * -np.expm1(-step_s / sensing.span_s)
+        read = [np.interp(end_s, edges_s, column) for column in state]
+    else:
+        energy = np.concatenate([np.zeros((len(power), 1)), np.cumsum(power * step_s, axis=1)], axis=1)
+        read = [(np.interp(end_s, edges_s, one) - np.interp(end_s - 0.025, edges_s, one)) / 0.025 for one in energy]
     for column in range(found.shape[1]):
-        until = np.interp(stamps - sensing.delay_s, edges_s, energy[column])
-        since = np.interp(stamps - sensing.delay_s - sensing.window_s, edges_s, energy[column])
-        assert found[:, column] == pytest.approx((until - since) / sensing.window_s, abs=2e-3)
+        assert found[:, column] == pytest.approx(read[column], abs=2e-3)
 
 
-KNOWN = SensorIdentity("total", 0.1, 1e-6, 0.025, 1e-4, 0.03, 2e-4, 2.5, 3.0, 79.0, 690.0, 60, 40.0, (GAIN_NOTE,))
-VAGUE = SensorIdentity("memory", 1.0, 1e-3, None, None, None, None, None, None, None, None, 60, 40.0, ("too slow",))
-SENSORS = Sensors("sim:h200", "H200", "gemm-4096", (KNOWN, VAGUE))
+UNKNOWN: dict[str, object] = {field.name: None for field in fields(SensorIdentity)}
+KNOWN = SensorIdentity(
+    **UNKNOWN
+    | {
+        "channel": "total", "period_s": 0.1, "period_se_s": 1e-6, "window_s": 0.025, "window_se_s": 1e-4, "left_w": 2.5,
+        "other_left_w": 9.0, "delay_s": 0.03, "delay_se_s": 2e-4, "delay_drift": 1e-6, "delay_drift_se": 1e-6,
+        "delay_at_s": 17.0, "noise_idle_w": 2.5, "noise_busy_w": 3.0, "idle_w": 79.0, "busy_w": 690.0, "runs": 60,
+        "seconds": 40.0, "notes": (GAIN_NOTE,),
+    }
+)  # fmt: skip
+LAGS = replace(KNOWN, channel="lags", window_s=None, window_se_s=None, lag_s=0.0125, lag_se_s=1e-4, delay_drift=2e-4,
+               sample_s=0.0201, sample_se_s=1e-4)  # fmt: skip
+VAGUE = SensorIdentity(
+    **UNKNOWN
+    | {"channel": "memory", "period_s": 1.0, "period_se_s": 1e-3, "runs": 60, "seconds": 40.0, "notes": ("too slow",)}
+)
+SENSORS = Sensors("sim:h200", "H200", "gemm-4096", (KNOWN, VAGUE, LAGS))
 
 
 def test_files_go_there_and_back(tmp_path):
@@ -198,8 +232,38 @@ def test_files_go_there_and_back(tmp_path):
     assert SENSORS.channel("total") == Channel("total", 0.1, 0.025, 0.03, 1.0, 3.0, "identified by wastenot sensor")
     with pytest.raises(BadInputError, match=r"memory.*too slow"):
         SENSORS.channel("memory")
-    with pytest.raises(BadInputError, match="total, memory"):
+    lags = Channel(
+        "lags", 0.1, 0.025, 0.03, 1.0, 3.0, "identified by wastenot sensor", 0.0125, 0.3 * 0.0201, 2e-4, 17.0, 0.0201
+    )
+    assert SENSORS.channel("lags") == lags
+    unseen = replace(LAGS, sample_s=None, sample_se_s=None).as_channel()
+    assert (unseen.sample_s, unseen.delay_error_s) == (0.0, pytest.approx(0.012))
+    with pytest.raises(BadInputError, match="total, memory, lags"):
         SENSORS.channel("HBM")
+
+
+def test_files_of_the_first_schema_are_read(tmp_path):
+    """Written before lags were known: means over windows, whose delays do not drift."""
+    new = {
+        "lag_s",
+        "lag_se_s",
+        "left_w",
+        "other_left_w",
+        "delay_drift",
+        "delay_drift_se",
+        "delay_at_s",
+        "sample_s",
+        "sample_se_s",
+    }
+    document = sensors_document(Sensors("sim:h200", "H200", "gemm-4096", (KNOWN, VAGUE)))
+    document["schema"] = "wastenot.sensors/1"
+    for channel in document["channels"]:
+        for name in new:
+            del channel[name]
+    (tmp_path / "old.json").write_text(json.dumps(document))
+    read = read_sensors(tmp_path / "old.json")
+    assert read.channels[0] == replace(KNOWN, **dict.fromkeys(new))
+    assert read.known("sim:h200") == (SENSORS.channel("total"),)
 
 
 @pytest.mark.parametrize(
@@ -210,6 +274,8 @@ def test_files_go_there_and_back(tmp_path):
         (("channels", 0, "window_s"), -1.0, r"channels\.0\.window_s"),
         (("channels", 0, "window_s"), "long", r"channels\.0\.window_s"),
         (("channels", 0, "period_s"), float("nan"), r"channels\.0\.period_s"),
+        (("channels", 2, "lag_s"), 0.0, r"channels\.2\.lag_s"),
+        (("channels", 2, "delay_drift"), "up", r"channels\.2\.delay_drift"),
         (("channels", 1, "runs"), -3, r"channels\.1\.runs"),
         (("channels", 1, "colour"), "red", r"channels\.1\.colour"),
         (("device",), None, "device"),

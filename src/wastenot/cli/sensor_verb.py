@@ -28,7 +28,7 @@ def sensor(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Identify how often power sensors update, what a reading is the mean over, how late it comes, and its noise.
+    """Identify how often power sensors update, what a reading is a mean or a lag of, how late it comes, and its noise.
 
     Bursts of the kernel with rests of random lengths; clocks are not touched. What cannot be told is said to be so.
     """
@@ -64,11 +64,18 @@ def sensor(
 def _line(one: SensorIdentity) -> str:
     parts = [
         _value("new each", one.period_s, one.period_se_s),
-        _value("window", one.window_s, one.window_se_s),
-        _value("delay", one.delay_s, one.delay_se_s),
+        _value("window", one.window_s, one.window_se_s) if one.lag_s is None else _value("lag", one.lag_s, one.lag_se_s),
+        _value("delay", one.delay_s, one.delay_se_s) + _drift(one),
         f"noise {_watts(one.noise_idle_w)} at rest, {_watts(one.noise_busy_w)} under load",
     ]
     return f"{one.channel:<9}" + "; ".join(parts)
+
+
+def _drift(one: SensorIdentity) -> str:
+    if not one.drifts or one.delay_drift is None or one.delay_drift_se is None:
+        return ""
+    drift = f" {1e3 * one.delay_drift:+.3g} ± {1e3 * one.delay_drift_se:.2g} ms each second"
+    return drift if one.sample_s is None else f"{drift}, {_value('jumps of', one.sample_s, one.sample_se_s)}"
 
 
 def _value(what: str, seconds: float | None, error_s: float | None) -> str:

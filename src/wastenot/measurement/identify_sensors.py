@@ -3,7 +3,7 @@
     steps       two long bursts, long rests             period, rough window and delay
     rhythm      bursts and rests of random lengths      readings whose windows hold edges, in all places
                 about the rough window
-    fits        each channel by itself                  window, delay and lags with standard errors
+    fits        each channel by itself                  a mean or a lag, delay and its drift, with standard errors
 
 Random lengths keep the load from beating with the sensor's period. Yang et al., "Part-time power measurements" (SC 2024),
 identify windows by square waves; this fits delay, lags and levels with them.
@@ -23,9 +23,9 @@ from wastenot.measurement.fingrav.clocks import ClockFit
 from wastenot.measurement.progress import Progress, Silent
 from wastenot.measurement.sensor_aim import Aim
 from wastenot.measurement.sensor_collect import Rhythm
-from wastenot.measurement.sensor_edges import FINE, Edges
-from wastenot.measurement.sensor_fit import SensorFit
-from wastenot.measurement.sensor_identity import GAIN_NOTE, SensorIdentity, Sensors
+from wastenot.measurement.sensor_edges import Edges
+from wastenot.measurement.sensor_found import Found, told
+from wastenot.measurement.sensor_identity import Sensors
 from wastenot.measurement.sensor_model import Seen
 from wastenot.measurement.sensor_noise import noise_of
 from wastenot.measurement.update_period import Updates, find_updates
@@ -41,11 +41,7 @@ _FEW = 8.0  # executions in a period under which bursts are all of one length
 _FEW_BURST, _FEW_REST = 25, (4.0, 8.0)  # such a burst in executions, and rests in periods
 _MOST_RUNS = 2500
 _CHECKS = (0.3, 0.6, 1.0)  # shares of the budget after which precision is looked at
-_PRECISE, _PRECISE_S = 0.015, 5e-4  # standard errors that are good enough: of the window as a share, of the delay
-_VAGUE = 0.25  # standard error of a window, as a share of it, from which it is not determined
-_BEYOND = 2.5  # usual bursts that window and delay may be as long as
 _LEAST_READINGS = 16
-_FOLLOWS = 5.0  # noises that load must lift a channel by
 _LIKE = 100  # bursts that the usual length is taken from
 _FEW_DEEP_S = 0.02  # rough window that sensors of short periods are taken to have at most
 
@@ -95,7 +91,7 @@ def identify_sensors(
     rhythm.play([20] * 3, lambda: 0.05, until_s, tell)
     rhythm.play([math.ceil(step_s / rhythm.execution_s())] * _STEPS, lambda: step_s, until_s, tell)
     name = instrument.channels[0].name
-    found: dict[str, _Found] = {}
+    found: dict[str, Found] = {}
     for share in _CHECKS:
         if share < 1.0 and name in found and found[name].fine:
             continue  # it takes what there is
@@ -108,7 +104,7 @@ def identify_sensors(
     channels = []
     for channel in instrument.channels:
         one = found.get(channel.name) or _look(rhythm, channel.name, step_s, rng, found[name])
-        channels.append(_told(channel.name, one, len(rhythm.runs), spent_s, burst_s))
+        channels.append(told(channel.name, one, len(rhythm.runs), spent_s, burst_s))
     identity = instrument.identity
     return Sensors(identity.name, identity.model, kernel.name, tuple(channels))
 
@@ -120,7 +116,7 @@ def _more(
     until_s: float,
     step_s: float,
     tell: _Teller,
-    known: _Found | None,
+    known: Found | None,
 ) -> None:
     """More bursts, of lengths and with rests that suit what is known of the channel by now."""
     period_s, scale_s = _scale(rhythm, channel, step_s)
@@ -153,7 +149,7 @@ def _scale(rhythm: Rhythm, channel: str, step_s: float) -> tuple[float, float]:
     if updates is None:
         return 0.1, 0.5 * step_s
     rough = edges.rough(updates.period_s, step_s, np.random.default_rng(0))
-    return updates.period_s, max(updates.period_s, rough.window_s + rough.delay_s)
+    return updates.period_s, max(updates.period_s, rough.span_s + rough.delay_s)
 
 
 def _edges(rhythm: Rhythm, channel: str) -> tuple[Edges, Updates | None, ClockFit]:
@@ -167,37 +163,14 @@ def _edges(rhythm: Rhythm, channel: str) -> tuple[Edges, Updates | None, ClockFi
     return Edges(Seen.of(moment, power, load), run, load, pace_s), updates, clocks
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Found:
-    """What is known of a channel by now."""
-
-    updates: Updates | None
-    clocks: ClockFit
-    readings: int
-    noise_w: tuple[float | None, float | None]
-    fit: SensorFit | None
-    fine: bool
-
-    @property
-    def precise(self) -> bool:
-        """Whether more of the same would not be worth the time."""
-        fit = self.fit
-        return (
-            fit is not None
-            and not self.fine
-            and fit.window_se_s < _PRECISE * fit.sensing.window_s
-            and fit.delay_se_s < _PRECISE_S
-        )
-
-
 def _look(
     rhythm: Rhythm,
     channel: str,
     step_s: float,
     rng: np.random.Generator,
-    like: _Found | None = None,
-    before: _Found | None = None,
-) -> _Found:
+    like: Found | None = None,
+    before: Found | None = None,
+) -> Found:
     """What is known of a channel by now.
 
     Args:
@@ -211,7 +184,7 @@ def _look(
     edges, updates, clocks = _edges(rhythm, channel)
     readings = len(edges.seen.moment_s)
     if updates is None or readings < _LEAST_READINGS:
-        return _Found(updates, clocks, readings, (None, None), None, False)
+        return Found(updates, clocks, readings, (None, None), None, False)
     rough = edges.rough(updates.period_s, step_s, rng)
     idle_w = noise_of(edges, rough, rhythm.executions(clocks), busy=False)
     near = None
@@ -221,44 +194,5 @@ def _look(
     fit = edges.fitted(rough, max(idle_w or 0.0, 1e-3 * float(np.ptp(updates.power_w)), 1e-6), rng, near, earlier)
     idle_w = noise_of(edges, fit.sensing, rhythm.executions(clocks), busy=False)
     busy_w = noise_of(edges, fit.sensing, rhythm.executions(clocks), busy=True)
-    fine = fit.sensing.window_s < FINE * edges.load.execution_s
-    return _Found(updates, clocks, readings, (idle_w, busy_w), fit, fine)
-
-
-def _told(channel: str, found: _Found, runs: int, spent_s: float, burst_s: float) -> SensorIdentity:
-    notes = [GAIN_NOTE]
-    updates, fit = found.updates, found.fit
-    period: tuple[float | None, float | None] = (None, None) if updates is None else (updates.period_s, updates.period_se_s)
-    window: tuple[float | None, float | None] = (None, None)
-    delay: tuple[float | None, float | None] = (None, None)
-    levels: tuple[float | None, float | None] = (None, None)
-    if updates is not None and not updates.regular:
-        notes.append("it keeps no regular time: delays vary by as much as its stamps do")
-    if fit is None:
-        notes.append(
-            f"window and delay are not determined: {found.readings} readings in {spent_s:.0f} s; give it a larger budget"
-        )
-    elif fit.busy_w - fit.idle_w < _FOLLOWS * max(found.noise_w[0] or 0.0, 1e-9) / math.sqrt(found.readings):
-        notes.append("window and delay are not determined: the channel does not follow the load")
-    else:
-        levels = (max(fit.idle_w, 0.0), max(fit.busy_w, 0.0))
-        sensing = fit.sensing
-        reach_s = sensing.window_s + sensing.delay_s
-        if reach_s > _BEYOND * burst_s:
-            notes.append(
-                f"window and delay are not determined: they are about {reach_s:.2g} s together, more than bursts made for "
-                "the first channel can tell"
-            )
-        elif fit.window_se_s < _VAGUE * sensing.window_s:
-            window = (sensing.window_s, fit.window_se_s)
-            delay = (max(sensing.delay_s, 0.0), math.hypot(fit.delay_se_s, found.clocks.error_s))
-        else:
-            most_s = sensing.window_s + 2.0 * fit.window_se_s
-            about = f"the window is likely below {most_s:.2g} s; " if math.isfinite(most_s) else ""
-            notes.append(f"window and delay are not determined: {about}give it a larger budget")
-        if not found.fine:
-            notes.append("delay may hold some of what power itself lags by: a sensor this slow cannot tell them apart")
-    return SensorIdentity(
-        channel, period[0], period[1], window[0], window[1], delay[0], delay[1], found.noise_w[0], found.noise_w[1],
-        levels[0], levels[1], runs, spent_s, tuple(notes),
-    )  # fmt: skip
+    fine = edges.shaped(fit.sensing)
+    return Found(updates, clocks, readings, (idle_w, busy_w), fit, fine)

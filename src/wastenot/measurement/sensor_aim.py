@@ -53,9 +53,7 @@ class Aim:
             self._late_s = [*self._late_s, begin - self._planned_s[-1]][-_RECENT:]
         late = float(np.median(self._late_s)) if self._late_s else 0.0
         rest = float(self.rng.uniform(*self.rest_s))
-        after = self.rng.uniform(
-            -_BEFORE * self.sensing.window_s, _AFTER * self.sensing.window_s + _LAGS * self.sensing.fast_s
-        )
+        after = self.rng.uniform(-_BEFORE * self.sensing.span_s, _AFTER * self.sensing.span_s + _LAGS * self.sensing.fast_s)
         edge = now + rest + late + (self.length_s if len(self._planned_s) % 2 else 0.0)
         seen = edge + self.sensing.delay_s + float(after)
         rest += (self.grid_s - seen) % self.period_s

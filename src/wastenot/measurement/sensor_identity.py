@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +18,13 @@ from wastenot.devices.fine_grain import Channel
 from wastenot.errors import BadInputError
 from wastenot.files import write_text
 
-SCHEMA = "wastenot.sensors/1"
+SCHEMA = "wastenot.sensors/2"
+_READ = ("wastenot.sensors/1", SCHEMA)  # the first knew means over windows only, whose delays do not drift
 SOURCE = "identified by wastenot sensor"
+
+_SURE, _LEAST_DRIFT = 3.0, 2e-5  # standard errors, and drift, from which a delay surely drifts
+_WITHIN = 0.3  # standard deviation of something that may be anywhere within a time, as a share of that
+_LATER_S = 60.0
 
 GAIN_NOTE = "gain cannot be told from load alone: compare with an external meter; readings are taken as they are"
 
@@ -31,8 +36,15 @@ class SensorIdentity:
     Attributes:
         channel: ``total``, or that of a component.
         period_s, period_se_s: between updates, and its standard error.
-        window_s, window_se_s: that a reading is the mean over.
-        delay_s, delay_se_s: from the window's end to the stamp.
+        window_s, window_se_s: that a reading is the mean over; ``None`` where it is a lag.
+        lag_s, lag_se_s: time constant of the first-order lag that a reading is; ``None`` where it is a mean.
+        left_w: what that leaves of readings that tell the two apart, root mean square, the fifth farthest off aside.
+        other_left_w: what the better of the other kind leaves, a lag beside a mean or a mean beside a lag; ``None`` where
+            the two cannot be told apart.
+        delay_s, delay_se_s: from the end of what a reading tells of to its stamp, at ``delay_at_s``.
+        delay_drift, delay_drift_se: by which the delay grows each second, as a share.
+        delay_at_s: moment of the host's clock.
+        sample_s, sample_se_s: by which the delay was seen to jump back; ``None`` where it was not.
         noise_idle_w, noise_busy_w: standard deviation of a reading at rest, and under load.
         idle_w, busy_w: what it reads at rest, and under steady load.
         runs: bursts that this rests on.
@@ -45,8 +57,17 @@ class SensorIdentity:
     period_se_s: float | None
     window_s: float | None
     window_se_s: float | None
+    lag_s: float | None
+    lag_se_s: float | None
+    left_w: float | None
+    other_left_w: float | None
     delay_s: float | None
     delay_se_s: float | None
+    delay_drift: float | None
+    delay_drift_se: float | None
+    delay_at_s: float | None
+    sample_s: float | None
+    sample_se_s: float | None
     noise_idle_w: float | None
     noise_busy_w: float | None
     idle_w: float | None
@@ -57,8 +78,17 @@ class SensorIdentity:
 
     @property
     def determined(self) -> bool:
-        """Whether period, window and delay are known."""
-        return None not in (self.period_s, self.window_s, self.delay_s)
+        """Whether period, window or lag, and delay are known."""
+        return None not in (self.period_s, self.delay_s) and (self.window_s is not None or self.lag_s is not None)
+
+    @property
+    def drifts(self) -> bool:
+        """Whether the delay surely drifts."""
+        return (
+            self.delay_drift is not None
+            and self.delay_drift_se is not None
+            and abs(self.delay_drift) > max(_SURE * self.delay_drift_se, _LEAST_DRIFT)
+        )
 
     def as_channel(self) -> Channel:
         """For profiles to take; its gain is 1.
@@ -66,11 +96,23 @@ class SensorIdentity:
         Raises:
             BadInputError: it is not determined.
         """
-        if self.period_s is None or self.window_s is None or self.delay_s is None:
+        window_s = 2.0 * self.lag_s if self.lag_s is not None else self.window_s
+        if self.period_s is None or window_s is None or self.delay_s is None:
             why = "; ".join(note for note in self.notes if note != GAIN_NOTE) or "too few readings changed"
             raise BadInputError(f"channel '{self.channel}': its window is not determined: {why}")
         noise = max((one for one in (self.noise_idle_w, self.noise_busy_w) if one is not None), default=None)
-        return Channel(self.channel, self.period_s, self.window_s, self.delay_s, 1.0, noise, SOURCE)
+        known = Channel(self.channel, self.period_s, window_s, self.delay_s, 1.0, noise, SOURCE, self.lag_s or 0.0)
+        if not self.drifts or self.delay_drift is None:
+            return known
+        # It may have jumped since: anywhere within a sample, or, where none was seen, as far as it drifts in a minute.
+        doubt_s = _WITHIN * self.sample_s if self.sample_s else abs(self.delay_drift) * _LATER_S
+        return replace(
+            known,
+            delay_error_s=doubt_s,
+            delay_drift=self.delay_drift,
+            delay_at_s=self.delay_at_s or 0.0,
+            sample_s=self.sample_s or 0.0,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +179,7 @@ def read_sensors(path: str | os.PathLike[str]) -> Sensors:
         raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise BadInputError(f"{path}: not JSON: {error}; make it with wastenot sensor --out") from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+    if not isinstance(document, dict) or document.get("schema") not in _READ:
         raise BadInputError(f"{path}: schema: must be '{SCHEMA}'; make it with wastenot sensor --out")
     try:
         found = _File.model_validate(document)
@@ -154,6 +196,7 @@ def _field(place: Sequence[int | str]) -> str:
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class _Part(BaseModel):
@@ -166,8 +209,17 @@ class _Channel(_Part):
     period_se_s: _NotNegative | None
     window_s: _Positive | None
     window_se_s: _NotNegative | None
+    lag_s: _Positive | None = None
+    lag_se_s: _NotNegative | None = None
+    left_w: _NotNegative | None = None
+    other_left_w: _NotNegative | None = None
     delay_s: _NotNegative | None
     delay_se_s: _NotNegative | None
+    delay_drift: _Number | None = None
+    delay_drift_se: _NotNegative | None = None
+    delay_at_s: _Number | None = None
+    sample_s: _Positive | None = None
+    sample_se_s: _NotNegative | None = None
     noise_idle_w: _NotNegative | None
     noise_busy_w: _NotNegative | None
     idle_w: _NotNegative | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wastenot.frontier.points import FloatArray
-from wastenot.measurement.sensor_edges import FINE, Edges
+from wastenot.measurement.sensor_edges import Edges
 from wastenot.measurement.sensor_model import Sensing
 
 _LEAST = 12
@@ -30,7 +30,7 @@ def noise_of(edges: Edges, sensing: Sensing, executions_s: FloatArray, *, busy: 
         ``None`` where too few readings tell.
     """
     load, seen = edges.load, edges.seen
-    settle_s = sensing.window_s + sensing.delay_s + _SETTLED * max(sensing.slow_s, load.execution_s)
+    settle_s = sensing.reach_s + sensing.delay_s + _SETTLED * max(sensing.slow_s, load.execution_s)
     if busy:
         steady = (edges.after_begin_s > settle_s) & (edges.after_end_s < 0.0)
     else:
@@ -39,8 +39,8 @@ def noise_of(edges: Edges, sensing: Sensing, executions_s: FloatArray, *, busy: 
     if len(places) < _LEAST:
         return None
     power = seen.power_w[places]
-    if busy and sensing.window_s < FINE * load.execution_s:
-        middle = seen.moment_s[places] - sensing.delay_s - 0.5 * sensing.window_s
+    if busy and edges.shaped(sensing):
+        middle = seen.moment_s[places] - sensing.delay_s - 0.5 * sensing.span_s
         before = np.clip(np.searchsorted(executions_s, middle, side="right") - 1, 0, len(executions_s) - 2)
         phase = (middle - executions_s[before]) / (executions_s[before + 1] - executions_s[before])
         angle = 2.0 * np.pi * np.outer(phase, np.arange(1, _HARMONICS + 1))
