@@ -26,6 +26,9 @@ LEAST_GOLDEN = 10
 RESOLVED = 0.06
 """Share of the range from idle to peak, that a shape's error may be for it to be shown."""
 
+TOLD = 0.02
+"""The same that a mean's error may be."""
+
 _TREND_DEGREE = 4  # FinGraV §V-B
 _KEPT_LEVELS = 400
 
@@ -58,7 +61,8 @@ def assembled(material: Material) -> Profile:
         if channel.span_s < LEVEL_WINDOW_S
     }
     states = []
-    for stretch in material.states:
+    for asked in material.states:
+        stretch = _as_told(surfaces[TOTAL], material, asked) if TOTAL in surfaces else asked
         channels = {}
         for index, channel in enumerate(material.channels):
             chosen = interest & (logged.channel == index) & (logged.unit == stretch.first + 1)
@@ -71,9 +75,10 @@ def assembled(material: Material) -> Profile:
         time_s = float(np.nanmedian(_times(material, each, stretch)[golden]))
         states.append(State(stretch.name, stretch.first + 1, time_s, channels))
         if not channels[TOTAL].resolved:
+            longer = "" if stretch == asked else f" of {stretch.until - stretch.first} in a row"
             notes.append(
                 f"{stretch.name}: the sensor does not resolve the kernel in the time allowed: "
-                "a mean and a band are given, no shape"
+                f"a mean{longer} and a band are given, no shape"
             )
     found = tuple(_channel_found(channel, surfaces.get(channel.name), material) for channel in material.channels)
     fit = material.clocks
@@ -121,6 +126,18 @@ def shape_error(surface: Surface, units: int, first: int, until: int) -> float:
     """Root mean square of the power's standard errors inside units, as a share of the range from idle to peak."""
     peak_w = float(surface.mean(0, units).power_w.max())
     return float(np.sqrt(np.mean(surface.inside(first, until).error_w ** 2))) / max(peak_w - surface.idle_w, 1.0)
+
+
+def _as_told(surface: Surface, material: Material, asked: Stretch) -> Stretch:
+    """What was asked for where it is resolved; if not, so many units from there on as are needed to tell their mean."""
+    if shape_error(surface, material.units, asked.first, asked.until) <= RESOLVED:
+        return asked
+    range_w = max(float(surface.mean(0, material.units).power_w.max()) - surface.idle_w, 1.0)
+    units = surface.units if asked is material.states[-1] else material.units  # the last state stays as it is
+    until = asked.until
+    while until < units and surface.range(asked.first, until)[1] > TOLD * range_w:
+        until = min(asked.first + 2 * (until - asked.first), units)
+    return Stretch(asked.name, asked.first, until)
 
 
 def _times(material: Material, each: int, stretch: Stretch) -> FloatArray:

@@ -182,7 +182,7 @@ class Session(Collecting):
         length_s = max(_TRAIN_S, _TRAIN_PERIODS * self.total.period_s, 3.0 * self.total.span_s)
         length_s = min(length_s, self.options.longest_run_s)
         while True:
-            train = self._begun(max(math.ceil(length_s / unit_s), 2 * units))
+            train = self._begun(max(math.ceil(length_s / unit_s), units))
             trains = max(math.ceil(_TRAINS * _TRAIN_S / length_s), _FEW_TRAINS)
             self._collect(train, trains)
             kept = [short, train]
