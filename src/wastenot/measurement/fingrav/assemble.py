@@ -130,7 +130,7 @@ def shape_error(surface: Surface, units: int, first: int, until: int) -> float:
 
 def _as_told(surface: Surface, material: Material, asked: Stretch) -> Stretch:
     """What was asked for where it is resolved; if not, so many units from there on as are needed to tell their mean."""
-    if shape_error(surface, material.units, asked.first, asked.until) <= RESOLVED:
+    if surface.shaped and shape_error(surface, material.units, asked.first, asked.until) <= RESOLVED:
         return asked
     range_w = max(float(surface.mean(0, material.units).power_w.max()) - surface.idle_w, 1.0)
     units = surface.units if asked is material.states[-1] else material.units  # the last state stays as it is

@@ -23,8 +23,9 @@ from wastenot.measurement.fingrav.settle import (
     FLAT_OF_MEANS,
     movement,
     steady_execution,
+    steady_octaves,
     steady_power,
-    swinging_power,
+    swings,
 )
 from wastenot.measurement.fingrav.units import units_of
 
@@ -208,11 +209,12 @@ class Session(Collecting):
             surface, _ = self._surface(kept, units, guidance)
         if self.options.units:
             self._too_few(units, sse)
-        swings = swinging_power(surface, surface.units, sse) if still else None
-        if swings is not None:
-            self.notes.append("power swings in steady state: SSP is the mean from there on, of all executions")
-            return kept, max(units, swings + 1), sse, Stretch("SSP", swings, surface.units)
         ssp = steady_power(surface, surface.units, sse)
+        if still and ssp > surface.units // 2:
+            ssp = steady_octaves(surface, surface.units, sse)
+            if swings(surface, surface.units):
+                self.notes.append("power swings in steady state: SSP is the mean of all executions from there on")
+                return kept, max(units, ssp + 1), sse, Stretch("SSP", ssp, surface.units)
         return kept, max(units, ssp + 1), sse, Stretch.at("SSP", ssp)
 
     def _learn_response(self, short: Collected, *trains: Collected) -> None:

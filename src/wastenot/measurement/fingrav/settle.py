@@ -30,6 +30,8 @@ FLAT_KNOWN = 0.15
 FLAT_OF_MEANS = 0.6
 """The same as :data:`FLAT` for sensors that average over many units, whose readings say less of each."""
 
+_DOUBTS = 3.0  # standard errors by which a swing is beyond doubt
+
 
 def steady_execution(time_s: FloatArray, margin: float) -> int:
     """The first unit after which times get no better: no later median is lower by more than half the margin.
@@ -70,8 +72,8 @@ def steady_power(surface: Surface, units: int, first: int) -> int:
     return low
 
 
-def swinging_power(surface: Surface, units: int, first: int) -> int | None:
-    """The same where power swings about its plateau in the end, as under a power limit: by means over octaves.
+def steady_octaves(surface: Surface, units: int, first: int) -> int:
+    """The same by means over octaves, where power swings about its plateau or is not known well enough unit by unit.
 
     Args:
         surface: of runs.
@@ -79,19 +81,23 @@ def swinging_power(surface: Surface, units: int, first: int) -> int | None:
         first: SSE.
 
     Returns:
-        The first unit from which on each octave's mean is within the margin of the last one's; ``None`` where power does
-        not swing, as :func:`steady_power` finds a plateau without.
+        The first unit from which on each octave's mean is within the margin of that of the last.
     """
-    if steady_power(surface, units, first) <= units // 2:
-        return None
     plateau_w, _ = surface.range(units // 2, units)
     unit = found = units // 2
-    while unit > max(first, 1) and unit >= 2:
+    while unit > max(first, 1):
         unit //= 2
         if abs(surface.range(unit, 2 * unit)[0] - plateau_w) > SSP_MARGIN * plateau_w:
             break
         found = unit
     return max(found, first)
+
+
+def swings(surface: Surface, units: int) -> bool:
+    """Whether power leaves its plateau by more than the margin, beyond doubt, in the second half of a run."""
+    plateau_w, _ = surface.range(units // 2, units)
+    band = surface.mean(units // 2, units)
+    return bool(np.any(np.abs(band.power_w - plateau_w) > SSP_MARGIN * plateau_w + _DOUBTS * band.error_w))
 
 
 def _plateau_w(surface: Surface, units: int) -> float:
