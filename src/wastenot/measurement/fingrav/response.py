@@ -24,7 +24,8 @@ from wastenot.measurement.fingrav.collect import TimedRun
 from wastenot.measurement.fingrav.delay_track import Track, find_track
 from wastenot.measurement.fingrav.surface import Surface, fit_surface
 
-_GRID = (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5)  # of the delay's error, that are tried first
+_GRID_S, _GRID_REACH = 1e-3, 1.5  # between delays that are tried first, and how many of their errors off
+_AGAIN_S = np.arange(-4e-3, 4.1e-3, 1e-3)  # around what a track says, as it may have come from a side minimum
 _DRIFTS = (0.0, 2e-4)
 _STRETCH = 40  # runs of the first look
 _WIDTH_DOUBT = 0.04  # of the logarithm of the time constant or window, which cards of a model have in common
@@ -123,12 +124,16 @@ class _Places:
             return unlikeliness(self.at(place)) + float(place @ place)
 
         if track is None:
-            grid = [np.array([delay, 0.0, drift / _DRIFT_DOUBT]) for delay in _GRID for drift in _DRIFTS]
-            start = min(grid, key=cost)
+            number = round(_GRID_REACH * self.channel.delay_error_s / _GRID_S)
+            delays = _GRID_S / self.channel.delay_error_s * np.arange(-number, number + 1)
+            grid = [np.array([delay, 0.0, drift / _DRIFT_DOUBT]) for delay in delays for drift in _DRIFTS]
         else:
             delay_s = track.delay_s + track.drift * (self.at_s - track.at_s)
             off = (delay_s - self.channel.delay_s) / self.channel.delay_error_s
-            start = np.array([off, 0.0, track.drift / _DRIFT_DOUBT])
+            grid = [
+                np.array([off + again / self.channel.delay_error_s, 0.0, track.drift / _DRIFT_DOUBT]) for again in _AGAIN_S
+            ]
+        start = min(grid, key=cost)
         simplex = np.vstack([start, start + np.diag([0.15, 0.5, 0.4])])
         found = minimize(
             cost, start, method="Nelder-Mead",

@@ -185,7 +185,7 @@ class Session(Collecting):
         while True:
             train = self._begun(max(math.ceil(length_s / unit_s), units))
             trains = max(math.ceil(_TRAINS * _TRAIN_S / length_s), _FEW_TRAINS)
-            self._collect(train, trains)
+            self._long_runs(train, trains, short)
             kept = [short, train]
             surface, timed = self._surface(kept, units, guidance)
             moved, error = movement(surface, surface.units)
@@ -205,7 +205,7 @@ class Session(Collecting):
                 self._collect(short, max(_SHORTS, len(short.runs) // 2))
                 self._learn_response(short, train)
             else:
-                self._collect(train, trains)
+                self._long_runs(train, trains, short)
             surface, _ = self._surface(kept, units, guidance)
         if self.options.units:
             self._too_few(units, sse)
@@ -216,6 +216,13 @@ class Session(Collecting):
                 self.notes.append("power swings in steady state: SSP is the mean of all executions from there on")
                 return kept, max(units, ssp + 1), sse, Stretch("SSP", ssp, surface.units)
         return kept, max(units, ssp + 1), sse, Stretch.at("SSP", ssp)
+
+    def _long_runs(self, train: Collected, runs: int, short: Collected) -> None:
+        """More long runs; where delays drift, short ones after them tell by how much until then."""
+        self._collect(train, runs)
+        if self.untold.delay_error_s:
+            self._collect(short, _LEARNT)
+            self._learn_response(short, train)
 
     def _learn_response(self, short: Collected, *trains: Collected) -> None:
         """Where the sensor's delay is not known well enough, take it from short runs; long ones are like those around."""
@@ -233,8 +240,12 @@ class Session(Collecting):
         short.runs[:] = [replace(short.runs[place], late_s=float(response.late_s[place])) for place in told]
         began_s = np.array([run.begin_s[0] for run in short.runs])
         for train in trains:
-            near = [short.runs[int(np.argmin(np.abs(began_s - run.begin_s[0])))] for run in train.runs]
-            train.runs[:] = [replace(run, late_s=by.late_s) for run, by in zip(train.runs, near, strict=True)]
+            after = np.searchsorted(began_s, [run.begin_s[0] for run in train.runs])
+            late = [{short.runs[place].late_s for place in (max(at - 1, 0), min(at, len(began_s) - 1))} for at in after]
+            # A delay that jumped in between would tell a wrong place of every reading.
+            train.runs[:] = [
+                replace(run, late_s=one.pop()) for run, one in zip(train.runs, late, strict=True) if len(one) == 1
+            ]
 
     def _tell_response(self) -> None:
         """What was learnt of the sensor, in notes."""

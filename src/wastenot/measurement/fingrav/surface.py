@@ -37,6 +37,7 @@ _LOOKED = 100  # units of a stretch that means over it are taken from
 _SETTLINGS = (1.0, 1.7, 2.5)  # how fast power settles over executions; the likeliest is taken
 _NOISE_DOUBT = 1.5
 _LEVEL_SHARE, _LEVEL_DOUBT = 0.5, 0.7  # belief in changes of the level: about half the range of readings
+_COARSE_SHARE = 0.1  # the same where power comes and goes at once: a tenth
 _SHAPE_SHARE, _SHAPE_DOUBT = 0.1, 0.7  # belief in shapes: about a tenth of the range of readings, give or take half
 
 
@@ -223,7 +224,12 @@ class _Evidence:
     def start(self) -> FloatArray:
         """Where to begin looking."""
         noise = self.noise_w or 0.1 * self.range_w
-        return np.log([*[noise] * len(self.sums), _LEVEL_SHARE * self.range_w, _SHAPE_SHARE * self.range_w])
+        return np.log([*[noise] * len(self.sums), self.level_w, _SHAPE_SHARE * self.range_w])
+
+    @property
+    def level_w(self) -> float:
+        """By how much levels are believed to change."""
+        return (_COARSE_SHARE if self.basis.coarse else _LEVEL_SHARE) * self.range_w
 
     def likeliest(self, start: FloatArray, settling: float) -> tuple[float, FloatArray]:
         """The least of :meth:`less` and where it is."""
@@ -259,7 +265,7 @@ class _Evidence:
                 # A weak belief that the channel is as noisy as is said of it keeps few readings from being taken as exact.
                 found += (float(log - np.log(max(self.noise_w, 1e-3))) / _NOISE_DOUBT) ** 2
         found += (float(place[-1] - np.log(_SHAPE_SHARE * self.range_w)) / _SHAPE_DOUBT) ** 2
-        found += (float(place[-2] - np.log(_LEVEL_SHARE * self.range_w)) / _LEVEL_DOUBT) ** 2
+        found += (float(place[-2] - np.log(self.level_w)) / _LEVEL_DOUBT) ** 2
         return found
 
 
