@@ -47,7 +47,11 @@ JOBS: dict[str, tuple[Job, ...]] = {
         ("gemv:8192", 20, ("gemv:4096x1500",), 1.0),
         ("gemv:4096", 20, ("gemm:8192x6", "gemm:4096x60"), 1.0),
     ),
-    "collectives": tuple((f"{kind}:{size}", None, (), 1.0) for kind in ("all-gather", "all-reduce") for size in SIZES),
+    "collectives": tuple(
+        (f"{kind}:{size}", None, (), 0.5 if size.endswith("KB") else 1.0)
+        for kind in ("all-gather", "all-reduce")
+        for size in SIZES
+    ),
 }
 
 

@@ -30,7 +30,7 @@ def without_factors(found: Sequence[Rows], explained_w: Sequence[FloatArray], id
         explained_w: what a first fit says of them.
         idle_w: power at rest, of which there is no factor.
     """
-    full_w = max(float(np.max(power)) for power in explained_w) - idle_w
+    full_w = max(max(float(np.max(power, initial=idle_w)) for power in explained_w) - idle_w, 1e-9)
     shares = [(power - idle_w) / full_w for power in explained_w]
     left = [values - power for (_, values), power in zip(found, explained_w, strict=True)]
     squares = np.array([float(share @ share) for share in shares])
