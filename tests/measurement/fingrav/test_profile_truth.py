@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.measurement.fingrav.truth import Truth, gpu, kernel
+from tests.measurement.fingrav.truth import Truth, averaging_h200, gpu, kernel
 from wastenot.devices.fine_grain import Burst
 from wastenot.devices.simulated.dynamics import Firmware
 from wastenot.measurement.fingrav.clocks import fit_clocks
@@ -61,13 +61,12 @@ def test_groups_of_short_executions(name: str, group: int) -> None:
     assert max(truth.error(profile, state) for state in ("SSE", "SSP")) < 0.03
 
 
-@pytest.mark.parametrize("name", ["gemm:7000", "gemm:8192", "gemm:12288"])
-@pytest.mark.parametrize("seed", [1])
-def test_sensor_that_averages_over_25_ms(name: str, seed: int) -> None:
-    """1 to 5 ms with the H200's sensor: at most 6 %, and the naive profile is far from it."""
-    device, spec = gpu("h200", seed), kernel(name)
+@pytest.mark.parametrize(("name", "lags"), [("gemm:12288", True), ("gemm:8192", False)])
+def test_slow_sensors(name: str, lags: bool) -> None:
+    """1 to 5 ms, at most 6 %: with the H200's sensor as it was measured (it lags, its delay drifts) and as it was published."""
+    device, spec = gpu("h200", 1) if lags else averaging_h200(1), kernel(name)
     truth = Truth.of(device, spec)
-    profile = profile_kernel(device, spec, options=Options(seed=seed))
+    profile = profile_kernel(device, spec, options=Options(seed=1))
     for state in ("SSE", "SSP"):
         assert profile.state(state).channels["total"].resolved
         assert truth.error(profile, state) < 0.06
@@ -174,9 +173,9 @@ def test_synchronising_drift_and_bins_each_make_it_better(seed: int) -> None:
 
 def test_windows_make_it_better_where_the_sensor_averages() -> None:
     """The same readings taken as power of the moment: the naive profile."""
-    device, spec = gpu("h200", 4), kernel("gemm:12288")
+    device, spec = averaging_h200(4), kernel("gemm:12288")
     profile = profile_kernel(device, spec, options=Options(seed=4))
-    naive = gpu("h200", 4)
+    naive = averaging_h200(4)
     point = tuple(replace(channel, window_s=1e-6) for channel in naive.instrument().channels)
     without = profile_kernel(naive, spec, options=Options(seed=4, check=False), channels=point)
     truth = Truth.of(device, spec)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from tests.measurement.fingrav.truth import Truth, kernel
-from wastenot.devices.fine_grain import Burst, Channel, Readings
+from wastenot.devices.fine_grain import Burst, Channel, Readings, Run
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.device import SimulatedDevice
+from wastenot.devices.simulated.instrument import SimulatedInstrument
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.devices.simulated.preset_parts import GaugeModel
 from wastenot.measurement.fingrav.clocks import fit_clocks
@@ -58,6 +59,37 @@ def test_the_delay_is_found_and_runs_of_another_delay_are_left_out(delay_s: floa
     kept = np.flatnonzero(~np.isnan(found.late_s))
     assert not set(telling) & set(kept.tolist())
     assert len(kept) > 70
+
+
+def test_delays_that_drift_and_jump_are_followed() -> None:
+    """A sensor that samples every 20 ms by a clock of its own: runs before and after a jump are told apart."""
+    preset = find_preset("h200")
+    assert preset.sensors.power is not None
+    gauge = preset.sensors.power.model_copy(update={"sample_drift": 5e-4, "noise_w": 1.0})
+    sensors = preset.sensors.model_copy(update={"power": gauge})
+    instrument = simulated_device(preset.model_copy(update={"sensors": sensors}), "sim:h200", seed=3).instrument()
+    assert isinstance(instrument, SimulatedInstrument)
+    channel = instrument.channels[0]
+    rests = Rests(channel, 0.01, True, np.random.default_rng(3))
+    collected: list[Run] = []
+    with instrument.prepare(Burst(((kernel("gemm:8192"), 16),))) as bench:
+        for _ in range(150):
+            collected.append(bench.run(rests.rest_s(instrument.now_s(), collected)))
+    fit = fit_clocks(trip for run in collected for trip in run.round_trips)
+    runs = by_host(collected, instrument, fit)
+    found = fit_response(runs, channel, kernels=1, own=0, group=1)
+    assert found.channel.delay_drift == pytest.approx(5e-4, abs=3e-5)
+    assert len(set(found.late_s[~np.isnan(found.late_s)].tolist())) >= 2
+    assert np.count_nonzero(~np.isnan(found.late_s)) > 130
+    log = instrument._logs[0]
+    off_s = []
+    for run, late_s in zip(runs, found.late_s, strict=True):
+        stamp_s = run.zero_s + run.readings["total"].moment_s
+        true_s = stamp_s - log.model.seen_until_s(stamp_s, log.sample_phase_s)
+        told_s = found.channel.delay_s + found.channel.delay_drift * (stamp_s - found.channel.delay_at_s) + late_s
+        # Readings long before or after a burst tell nothing of its delay; one of them may be across a jump.
+        off_s.append(float(np.min(np.abs(told_s - true_s))))
+    assert np.nanmax(off_s) < 1e-3
 
 
 def test_a_profile_with_a_lagging_sensor() -> None:

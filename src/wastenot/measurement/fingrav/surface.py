@@ -33,6 +33,7 @@ from wastenot.measurement.fingrav.misfit import NO_MISFIT, Misfit, misfit_of
 from wastenot.measurement.fingrav.run_factors import without_factors
 
 _NEVER = 1e12
+_FARTHEST = 6.0  # logarithms that noise and variation may be off from what is believed of them
 _LOOKED = 100  # units of a stretch that means over it are taken from
 _SETTLINGS = (1.0, 1.7, 2.5)  # how fast power settles over executions; the likeliest is taken
 _NOISE_DOUBT = 1.5
@@ -250,7 +251,7 @@ class _Evidence:
 
     def less(self, place: FloatArray, settling: float) -> float:
         """Twice the negative logarithm of the evidence, but for a constant."""
-        if np.any(np.abs(place) > 15.0):
+        if np.any(np.abs(place - self.start) > _FARTHEST):
             return _NEVER
         prior, after, right = self.normal(place, settling)
         try:

@@ -46,7 +46,7 @@ def merged_others(run: Run, own: int, unit_s: float) -> Run:
     """A run whose executions of other kernels in a row count as few that take about so long, as far as they are shorter."""
     for which in np.unique(run.kernel[run.kernel != own]).tolist():
         ours = np.flatnonzero(run.kernel == which)
-        group = min(int(unit_s / float(np.median(run.end_s[ours] - run.begin_s[ours]))), len(ours))
+        group = min(round(unit_s / float(np.median(run.end_s[ours] - run.begin_s[ours]))), len(ours))
         if group > 1 and ours[-1] - ours[0] == len(ours) - 1:
             run = merged(run, which, group)
     return run
