@@ -1,11 +1,13 @@
-"""The H200's part of docs/fingrav.md: what the runs in data/h200/fingrav say, and the picture.
+"""The H200's part of docs/fingrav.md: what the runs in data/h200/fingrav say, and the pictures.
 
 PYTHONPATH=src:. python docs/make_fingrav.py
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import altair as alt
@@ -13,32 +15,25 @@ import numpy as np
 import polars as pl
 
 from benchmarks.h200.fingrav_raw import read_runs
-from wastenot.devices.fine_grain import Channel
+from wastenot.devices.fine_grain import Channel, Run
 from wastenot.devices.nvidia.published import power_sensor
 from wastenot.frontier.points import FloatArray
 from wastenot.measurement.fingrav.clocks import fit_clocks
 from wastenot.measurement.fingrav.collect import TimedRun, by_host
 from wastenot.measurement.fingrav.design import seen_until
-from wastenot.measurement.fingrav.response import fit_response
+from wastenot.measurement.fingrav.response import Response, fit_response
 from wastenot.measurement.fingrav.surface import Surface, fit_surface
-from wastenot.measurement.fingrav.units import units_of
 
 ROOT = Path(__file__).parents[1]
-DATA, PICTURE = ROOT / "data" / "h200" / "fingrav", ROOT / "docs" / "images" / "h200-fingrav.png"
+DATA, IMAGES = ROOT / "data" / "h200" / "fingrav", ROOT / "docs" / "images"
+ALONE, FIRST, PAIR = "GPU-ab2c43fa", "GPU-5b450c73", "GPU-28638b72"  # cards
 KERNELS = ("gemm-8192", "gemm-4096", "gemm-2048", "gemv-8192", "gemv-4096", "gemv-2048")
-# Mean power by the energy counter, idle before and after included, and seconds, of one run that no profile was made of.
-COUNTER = {"gemm-2048": (620.817, 3.49999), "gemm-4096": (660.608, 3.30010), "gemv-8192": (474.718, 3.40021)}
-CONTEXTS = (
-    ("gemv-8192", "gemv-8192-after-gemm-8192x12"),
-    ("gemm-2048", "gemm-2048-after-gemm-8192x12"),
-    ("gemm-2048", "gemm-2048-after-gemv-8192x600"),
-    ("gemm-8192", "gemm-8192-after-gemv-8192x600"),
-)
-SETTLED_S, LAG_S, LATE_S = 0.1, 0.0125, 0.012
+SIZES = ("64KB", "128KB", "512MB", "1GB")
+LONG_S, SETTLED_S, LATE_S = 0.1, 0.5, 0.012
 
 
 class _Stamps:
-    """Which clocks the files' stamps are of."""
+    """Which clocks the files' stamps are of, and what is known of the sensors beforehand."""
 
     executions_by, readings_by = "gpu", "host"
 
@@ -46,116 +41,197 @@ class _Stamps:
         sensor = power_sensor("Hopper", "NVIDIA H200")
         assert sensor is not None
         total = Channel("total", sensor.period_s, sensor.window_s, sensor.delay_s, noise_w=2.0, source=sensor.source,
-                        lag_s=sensor.lag_s, delay_error_s=sensor.delay_error_s)  # fmt: skip
+                        lag_s=sensor.lag_s, delay_error_s=sensor.delay_error_s, sample_s=sensor.sample_s)  # fmt: skip
         self.channels = (total, Channel("memory", 0.1, 1.0))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Runs:
-    """Runs of one file: by one clock, how many executions are a unit of each kernel, and what explains them."""
+@dataclass(frozen=True)
+class Measured:
+    """All runs of one subject on one card.
 
-    runs: list[TimedRun]
-    group: list[int]
-    channel: Channel
-    surface: Surface
-    own: int
-    kept: int
+    Attributes:
+        card: where it was measured.
+        name: of the files.
+    """
 
-    def mean(self, first: int, last: int) -> str:
-        """Mean power of some units, in watts."""
-        band = self.surface.range(first, last)
-        return f"{band[0]:.0f} ± {band[1]:.0f}"
+    card: str
+    name: str
 
-    def execution_us(self, unit: int) -> float:
-        """Median time of an execution in a unit."""
-        units = units_of(self.runs, self.own, 1, self.surface.units)
-        return 1e6 * float(np.nanmedian(units.time_s[:, unit])) / self.group[self.own]
+    @cached_property
+    def _all(self) -> tuple[list[TimedRun], list[int]]:
+        """Runs in order of time, and how many executions a unit of each has."""
+        told: list[tuple[Run, int]] = []
+        for path in sorted((DATA / self.card).glob(f"{self.name}-[0-9].npz")):
+            about, found = read_runs(path)
+            group = about["executions_in_unit"]
+            assert isinstance(group, list)
+            told += [(run, group[-1]) for run in found]
+        told.sort(key=lambda one: float(one[0].begin_s[0]))
+        runs = [run for run, _ in told]
+        trips = [trip for run in runs for trip in run.round_trips]
+        return by_host(runs, _Stamps(), fit_clocks(trips)), [group for _, group in told]  # type: ignore[arg-type]
 
+    def _execution_us(self, *, long: bool, since_s: float) -> float:
+        """Median time of an execution in long or short runs, from some time on."""
+        found = []
+        for run, group in zip(*self._all, strict=True):
+            own = (run.kernel == run.kernel.max()) & (run.begin_s >= since_s)
+            if (run.end_s[-1] > LONG_S) == long:
+                found.append(float(np.median((run.end_s - run.begin_s)[own])) / group)
+        return 1e6 * float(np.median(found))
 
-def timed(name: str) -> tuple[list[TimedRun], list[int]]:
-    """Runs of a file by the host's clock."""
-    about, runs = read_runs(DATA / f"{name}.npz")
-    group = about["executions_in_unit"]
-    assert isinstance(group, list)
-    trips = [trip for run in runs for trip in run.round_trips]
-    return by_host(runs, _Stamps(), fit_clocks(trips)), group  # type: ignore[arg-type]
+    @property
+    def there(self) -> bool:
+        """Whether it was measured there."""
+        return (DATA / self.card / f"{self.name}-1.npz").exists()
 
+    @property
+    def short(self) -> list[TimedRun]:
+        """Runs from rest."""
+        return [run for run in self._all[0] if run.end_s[-1] < LONG_S]
 
-def explained(name: str, kernels: int = 1) -> Runs:
-    """Short runs from rest, their sensor's delay found from themselves."""
-    runs, group = timed(name)
-    own = kernels - 1
-    found = fit_response(runs, _Stamps().channels[0], kernels=kernels, own=own, group=1)
-    kept = [runs[place] for place in found.kept]
-    surface = fit_surface(kept, found.channel, kernels=kernels, own=own, shaped=False)
-    return Runs(kept, group, found.channel, surface, own, len(runs))
+    @property
+    def long(self) -> list[TimedRun]:
+        """Runs in steady state."""
+        return [run for run in self._all[0] if run.end_s[-1] > 2.0 * LONG_S]
 
+    @cached_property
+    def response(self) -> Response:
+        """How the sensor answered in short runs."""
+        kernels = int(self.short[0].kernel.max()) + 1
+        return fit_response(self.short, _Stamps().channels[0], kernels=kernels, own=kernels - 1, group=1)
 
-def settled(runs: list[TimedRun]) -> FloatArray:
-    """Moments and readings of long runs, those left out that tell of the time before; shape (readings, 2)."""
-    found = []
-    for run in runs:
-        readings = run.readings["total"]
-        end_s = readings.moment_s - LATE_S
-        inside = (end_s > SETTLED_S) & (end_s < run.end_s[-1])
-        found.append(np.stack([end_s[inside], readings.power_w[inside]], axis=1))
-    return np.concatenate(found)
+    @property
+    def explained(self) -> list[TimedRun]:
+        """Short runs, with what their readings are late by."""
+        late = self.response.late_s.tolist()
+        return [replace(run, late_s=by) for run, by in zip(self.short, late, strict=True) if not np.isnan(by)]
+
+    @cached_property
+    def surface(self) -> Surface:
+        """Power over them."""
+        kernels = int(self.short[0].kernel.max()) + 1
+        return fit_surface(self.explained, self.response.channel, kernels=kernels, own=kernels - 1)
+
+    def early(self) -> str:
+        """Mean power of the kernel in short runs."""
+        power_w, error_w = self.surface.range(0, self.surface.units)
+        return f"{power_w:.0f} ± {max(error_w, 1.0):.0f} W"
+
+    def early_us(self) -> float:
+        """Median time of an execution there; what a run's begin takes is not in it."""
+        return self._execution_us(long=False, since_s=1e-3)
+
+    def readings(self, since_s: float) -> FloatArray:
+        """Moments and readings of long runs from then on; shape (readings, 2)."""
+        found = [np.empty((0, 2))]
+        for run in self.long:
+            log = run.readings["total"]
+            seen_s = log.moment_s - LATE_S
+            inside = (seen_s > since_s) & (seen_s < run.end_s[-1])
+            found.append(np.stack([seen_s[inside], log.power_w[inside]], axis=1))
+        return np.concatenate(found)
+
+    def steady(self) -> str:
+        """Mean power of long runs from half a second on; its error by how runs differ and by blocks of a second."""
+        if not self.long:
+            return ""
+        points = self.readings(SETTLED_S)[:, 1]
+        blocks = [block.mean() for block in np.array_split(points, max(len(points) // 10, 1))]
+        return f"{points.mean():.0f} ± {max(np.std(blocks) / np.sqrt(len(blocks)), 1.0):.0f} W"
+
+    def steady_us(self) -> str:
+        """Median time of an execution in them."""
+        return f"{self._execution_us(long=True, since_s=SETTLED_S):.1f} µs" if self.long else ""
+
+    def memory(self) -> str:
+        """Mean of memory's power, a mean over a second, in steady state."""
+        found = [
+            log.power_w[(log.moment_s > 1.2) & (log.moment_s < run.end_s[-1])]
+            for run in self.long
+            for log in [run.readings["memory"]]
+        ]
+        power = np.concatenate(found) if found else np.empty(0)
+        return f"{power.mean():.0f} W" if len(power) else ""
+
+    def counter(self) -> str:
+        """Mean power by the energy counter over a run that no profile was made of, and the profile's difference."""
+        path = DATA / self.card / f"{self.name}.json"
+        told = json.loads(path.read_text())["counter"] if path.exists() else None
+        return "" if told is None else f"{100.0 * (told[1] / told[0] - 1.0):+.2f} %"
+
+    def sensor(self) -> str:
+        """How the sensor answered."""
+        found = self.response.channel
+        kept = int(np.count_nonzero(~np.isnan(self.response.late_s)))
+        return (
+            f"lag {1e3 * found.lag_s:.1f} ms, drift {1e3 * found.delay_drift:.2f} ms/s, noise {self.surface.noise_w:.1f} W, "
+            f"{kept} of {len(self.short)} runs"
+        )
 
 
 def main() -> None:
-    """Print the tables and draw the picture."""
+    """Print the tables and draw the pictures."""
     rows: list[dict[str, object]] = []
-    print("| kernel | first 26 ms | time | 0.1 to 0.7 s | time | 3 s | memory | the sensor: lag, delay, noise |")
+    print("| kernel | from rest | an execution | from 0.5 s on | an execution | memory | profile against counter |")
     for kernel in KERNELS:
-        short = explained(f"{kernel}-1")
-        units = short.surface.units
-        late, late_us, counter, memory = "", "", "", ""
-        if (DATA / f"{kernel}-2.npz").exists():
-            long, group = timed(f"{kernel}-2")
-            points = settled(long)
-            late = f"{points[:, 1].mean():.0f} ± {points[:, 1].std() / np.sqrt(len(points)):.0f}"
-            times = [float(np.median((run.end_s - run.begin_s)[run.begin_s > SETTLED_S])) for run in long]
-            late_us = f"{1e6 * float(np.median(times)) / group[0]:.1f}"
-            rows += [{"kernel": kernel, "what": "long runs", "ms": 1e3 * at, "W": power} for at, power in points]
-        if (DATA / f"{kernel}-3.npz").exists():
-            longest, _ = timed(f"{kernel}-3")
-            busy_s = float(longest[0].end_s[-1])
-            log = longest[0].readings["memory"]
-            inside = (log.moment_s > 1.05) & (log.moment_s < busy_s)
-            memory = f"{log.power_w[inside].mean():.0f}"
-            rows += [{"kernel": kernel, "what": "3 s", "ms": 1e3 * at, "W": power} for at, power in settled(longest)]
-            if kernel in COUNTER:
-                mean_w, seconds = COUNTER[kernel]
-                counter = f"{(mean_w * seconds - short.surface.idle_w * (seconds - busy_s)) / busy_s:.0f}"
-        sensor = f"{1e3 * short.channel.lag_s:.1f} ms, {1e3 * short.channel.delay_s:.0f} ms, {short.surface.noise_w:.1f} W"
+        measured = next(found for found in (Measured(ALONE, kernel), Measured(FIRST, kernel)) if found.there)
         print(
-            f"| {kernel} | {short.mean(0, units)} W | {short.execution_us(units // 2):.1f} µs | {late} W | {late_us} µs | "
-            f"{counter} W | {memory} W | {sensor}; {len(short.runs)} of {short.kept} runs |"
+            f"| {kernel} | {measured.early()} | {measured.early_us():.1f} µs | {measured.steady()} | "
+            f"{measured.steady_us()} | {measured.memory()} | {measured.counter()} | {measured.sensor()}",
+            flush=True,
         )
-        for run in short.runs:
-            readings = run.readings["total"]
-            rows += [
-                {"kernel": kernel, "what": "readings from rest", "ms": 1e3 * at, "W": power}
-                for at, power in zip(seen_until(run, short.channel), readings.power_w, strict=True)
-                if -0.01 < at < 0.06
-            ]
-    print("| kernel, after | power | an execution | alone, from rest |")
-    for kernel, name in CONTEXTS:
-        context, alone = explained(f"{name}-1", kernels=2), explained(f"{kernel}-1")
-        units = min(context.surface.units, alone.surface.units)
-        print(
-            f"| {name} | {context.mean(0, units)} W | {context.execution_us(units // 2):.1f} µs | {alone.mean(0, units)} W, "
-            f"{alone.execution_us(units // 2):.1f} µs | noise {context.surface.noise_w:.1f} W, "
-            f"{len(context.runs)} of {context.kept} runs"
-        )
-    draw(rows)
+        rows += points_of(measured)
+    draw_readings(rows)
+    print("| after | power | an execution | alone |")
+    for card in sorted(path.name for path in DATA.iterdir() if path.is_dir()):
+        for name in sorted({path.name[:-6] for path in (DATA / card).glob("*-after-*-1.npz")}):
+            context = Measured(card, name)
+            alone = Measured(card, name.partition("-after-")[0])
+            alone = alone if alone.there else Measured(ALONE, alone.name)
+            print(
+                f"| {card} {name} | {context.early()} | {context.early_us():.1f} µs | {alone.early()}, "
+                f"{alone.early_us():.1f} µs ({alone.card}) | {context.sensor()}",
+                flush=True,
+            )
+    print("| collective | an execution | from rest | from 0.5 s on | memory | counter |")
+    for kind in ("all-gather", "all-reduce"):
+        for size in SIZES:
+            found = Measured(PAIR, f"{kind}-{size}")
+            print(
+                f"| {kind}-{size} | {found.early_us():.1f} µs | {found.early()} | {found.steady()} | {found.memory()} | "
+                f"{found.counter()} | {found.sensor()}",
+                flush=True,
+            )
+    largest = Measured(ALONE, "gemm-8192")
+    band = largest.surface.inside(4, largest.surface.units)
+    print(
+        f"inside gemm-8192, of {len(largest.explained)} runs: {band.power_w.min():.0f} to {band.power_w.max():.0f} W, "
+        f"error {np.sqrt(np.mean(band.error_w**2)):.0f} W"
+    )
+    draw_sensor(largest, band.power_w, band.error_w)
 
 
-def draw(rows: list[dict[str, object]]) -> None:
-    """From rest on the left, the first second on the right."""
+def points_of(measured: Measured) -> list[dict[str, object]]:
+    """Readings of short and long runs, for the picture."""
+    rows: list[dict[str, object]] = [
+        {"kernel": measured.name, "what": "long runs", "ms": 1e3 * at, "W": power} for at, power in measured.readings(0.1)
+    ]
+    for run in measured.explained:
+        readings = run.readings["total"]
+        rows += [
+            {"kernel": measured.name, "what": "readings from rest", "ms": 1e3 * at, "W": power}
+            for at, power in zip(seen_until(run, measured.response.channel), readings.power_w, strict=True)
+            if -0.01 < at < 0.06
+        ]
+    return rows
+
+
+def draw_readings(rows: list[dict[str, object]]) -> None:
+    """From rest on the left, the first seconds on the right."""
     table = pl.DataFrame(rows).with_columns(pl.col("ms").cast(pl.Float64), pl.col("W").cast(pl.Float64))
     colour = alt.Color("kernel:N", sort=list(KERNELS), title=None, legend=alt.Legend(orient="top"))
-    power = alt.Y("W:Q", title="reading, W", scale=alt.Scale(domain=[100, 950]))
+    power = alt.Y("W:Q", title="reading, W", scale=alt.Scale(domain=[0, 950]))
     size = {"width": 330, "height": 260}
     rest = (
         alt.Chart(table.filter(pl.col("what") == "readings from rest"), title="from rest, 26 ms of executions")
@@ -164,8 +240,8 @@ def draw(rows: list[dict[str, object]]) -> None:
         .properties(**size)
     )
     later = (
-        alt.Chart(table.filter(pl.col("what") != "readings from rest"), title="long runs")
-        .mark_circle(size=16, clip=True)
+        alt.Chart(table.filter(pl.col("what") == "long runs"), title="long runs")
+        .mark_circle(size=10, clip=True)
         .encode(
             x=alt.X("ms:Q", title="ms from the first execution", scale=alt.Scale(domain=[0, 3000])), y=power, color=colour
         )
@@ -173,8 +249,38 @@ def draw(rows: list[dict[str, object]]) -> None:
     )
     limit = alt.Chart(pl.DataFrame({"W": [700.0]})).mark_rule(strokeDash=[4, 3], color="gray").encode(y="W:Q")
     head = "Power readings of an H200 (measured; each answers as a first-order lag of 12.5 ms; dashed: the power limit)"
-    chart = alt.hconcat(rest + limit, later + limit, title=head)
-    chart.save(PICTURE, scale_factor=2)
+    alt.hconcat(rest + limit, later + limit, title=head).save(IMAGES / "h200-fingrav.png", scale_factor=2)
+
+
+def draw_sensor(measured: Measured, power_w: FloatArray, error_w: FloatArray) -> None:
+    """The sensor's delay from run to run, and what is known of power inside an execution."""
+    found = measured.response
+    at_s = np.array([run.zero_s for run in measured.short])
+    delay_s = found.channel.delay_s + found.channel.delay_drift * (at_s - found.channel.delay_at_s) + found.late_s
+    told = ~np.isnan(delay_s)
+    track = pl.DataFrame({"s": at_s[told] - at_s[0], "ms": 1e3 * delay_s[told]})
+    left = (
+        alt.Chart(track, title="how late the power sensor is")
+        .mark_circle(size=12)
+        .encode(
+            x=alt.X("s:Q", title="s, since the first run"),
+            y=alt.Y("ms:Q", title="delay, ms", scale=alt.Scale(domain=[0, 25])),
+        )
+        .properties(width=330, height=240)
+    )
+    share = (np.arange(len(power_w)) + 0.5) / len(power_w)
+    inside = pl.DataFrame({"share": share, "W": power_w, "low": power_w - 1.96 * error_w, "high": power_w + 1.96 * error_w})
+    base = alt.Chart(inside, title="inside an execution of gemm-8192, 1.37 ms, with 95 % band").encode(
+        x=alt.X("share:Q", title="share of the execution", scale=alt.Scale(domain=[0, 1]))
+    )
+    right = (
+        base.mark_area(opacity=0.25).encode(
+            y=alt.Y("low:Q", title="power, W", scale=alt.Scale(domain=[0, 1100])), y2="high:Q"
+        )
+        + base.mark_line().encode(y="W:Q")
+    ).properties(width=330, height=240)
+    head = "An H200 (measured): its sensor's delay drifts and jumps; power inside one product"
+    alt.hconcat(left, right, title=head).save(IMAGES / "h200-sensor.png", scale_factor=2)
 
 
 if __name__ == "__main__":

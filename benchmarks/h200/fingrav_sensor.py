@@ -16,7 +16,7 @@ from wastenot.measurement.sensor_fit import SensorFit
 from wastenot.measurement.sensor_model import Load, Seen
 from wastenot.measurement.update_period import Updates, find_updates
 
-RUNS = Path(__file__).parents[2] / "data" / "h200" / "fingrav"
+RUNS = Path(__file__).parents[2] / "data" / "h200" / "fingrav" / "GPU-5b450c73"
 KERNELS = ("gemm-8192", "gemm-4096", "gemm-2048", "gemv-8192", "gemv-4096", "gemv-2048")
 _NOISE_W, _LONGEST_S = 2.0, 0.5
 
