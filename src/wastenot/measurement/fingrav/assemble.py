@@ -110,16 +110,22 @@ def assembled(material: Material) -> Profile:
 
 
 def golden_runs(material: Material, each: int) -> IndexArray:
-    """Runs whose units of interest, those that they have, are in the fullest bins of their times."""
-    golden = np.ones(len(material.runs), dtype=bool)
-    has = np.zeros(len(material.runs), dtype=bool)
-    for first, until in dict.fromkeys((stretch.first, stretch.until) for stretch in material.states):
-        time_s = _times(material, each, Stretch("", first, until))
-        there = np.flatnonzero(~np.isnan(time_s))
-        chosen = there[fullest_bin(time_s[there], material.guidance.margin, material.bin_rank)]
-        golden &= np.isnan(time_s) | np.isin(np.arange(len(time_s)), chosen)
-        has[there] = True
-    return np.flatnonzero(golden & has)
+    """Runs whose units of interest, those that they have, are in the fullest bins of their times, each kind by itself.
+
+    Long runs, as a sensor that averages calls for, are there for the last state alone: to its units only they come.
+    """
+    golden = np.zeros(len(material.runs), dtype=bool)
+    for kind in sorted(set(material.kinds)):
+        ours = np.flatnonzero(np.array(material.kinds) == kind)
+        fits, has = np.ones(len(ours), dtype=bool), np.zeros(len(ours), dtype=bool)
+        for stretch in material.states[-1:] if kind else material.states:
+            time_s = _times(material, each, stretch)[ours]
+            there = np.flatnonzero(~np.isnan(time_s))
+            chosen = there[fullest_bin(time_s[there], material.guidance.margin, material.bin_rank)]
+            fits &= np.isnan(time_s) | np.isin(np.arange(len(ours)), chosen)
+            has[there] = True
+        golden[ours] = fits & has
+    return np.flatnonzero(golden)
 
 
 def shape_error(surface: Surface, units: int, first: int, until: int) -> float:

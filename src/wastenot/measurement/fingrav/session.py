@@ -220,9 +220,12 @@ class Session(Collecting):
     def _long_runs(self, train: Collected, runs: int, short: Collected) -> None:
         """More long runs; where delays drift, short ones after them tell by how much until then."""
         self._collect(train, runs)
-        if self.untold.delay_error_s:
+        while self.untold.delay_error_s:
             self._collect(short, _LEARNT)
             self._learn_response(short, train)
+            if train.runs or self._spent(1.0):
+                return
+            self._collect(train, runs)
 
     def _learn_response(self, short: Collected, *trains: Collected) -> None:
         """Where the sensor's delay is not known well enough, take it from short runs; long ones are like those around."""
@@ -241,10 +244,12 @@ class Session(Collecting):
         began_s = np.array([run.begin_s[0] for run in short.runs])
         for train in trains:
             after = np.searchsorted(began_s, [run.begin_s[0] for run in train.runs])
-            late = [{short.runs[place].late_s for place in (max(at - 1, 0), min(at, len(began_s) - 1))} for at in after]
-            # A delay that jumped in between would tell a wrong place of every reading.
+            late = [[short.runs[place].late_s for place in (max(at - 1, 0), min(at, len(told) - 1))] for at in after]
+            # A delay that jumped in between would tell a wrong place in executions of every reading.
             train.runs[:] = [
-                replace(run, late_s=one.pop()) for run, one in zip(train.runs, late, strict=True) if len(one) == 1
+                replace(run, late_s=before_s)
+                for run, (before_s, after_s) in zip(train.runs, late, strict=True)
+                if before_s == after_s or self.merge
             ]
 
     def _tell_response(self) -> None:
