@@ -138,8 +138,8 @@ def _as_told(surface: Surface, material: Material, asked: Stretch) -> Stretch:
     """What was asked for where it is resolved; if not, so many units from there on as are needed to tell their mean."""
     if surface.shaped and shape_error(surface, material.units, asked.first, asked.until) <= RESOLVED:
         return asked
-    range_w = max(float(surface.mean(0, material.units).power_w.max()) - surface.idle_w, 1.0)
     units = surface.units if asked is material.states[-1] else material.units  # the last state stays as it is
+    range_w = max(surface.range(min(asked.first, units - 1), units)[0] - surface.idle_w, 1.0)
     until = asked.until
     while until < units and surface.range(asked.first, until)[1] > TOLD * range_w:
         until = min(asked.first + 2 * (until - asked.first), units)
