@@ -7,26 +7,32 @@ shown beside: no clocks told together, no bins, readings taken as power of the m
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.measurement.fingrav.truth import Truth, gpu, kernel
+from tests.measurement.fingrav.truth import Truth, averaging_h200, gpu, kernel
 from wastenot.measurement.fingrav.profile import Options, profile_kernel
 from wastenot.measurement.fingrav.result import Inside, Profile
 
 SEEDS = range(20, 25)
 LOGGED = ("gemm:2048", "gemv:8192", "gemm:4096", "gemm:8192", "gemm:12288", "all-gather:512MB", "all-reduce:512MB")
 AVERAGED = ("gemm:7000", "gemm:8192", "gemm:12288")
+SENSORS = (
+    ("mi300x", partial(gpu, "mi300x"), LOGGED, 0.03),
+    ("h200", partial(gpu, "h200"), AVERAGED, 0.06),
+    ("h200 as published", averaging_h200, AVERAGED, 0.06),
+)
 
 
 def main(verdict: Verdict) -> None:
-    for preset, names, asked in (("mi300x", LOGGED, 0.03), ("h200", AVERAGED, 0.06)):
+    for preset, made, names, asked in SENSORS:
         worst, naive, late, early, counter, inside = [], [], [], [], [], []
         for name in names:
             errors, plain = [], []
             for seed in SEEDS:
-                device, spec = gpu(preset, seed), kernel(name)
+                device, spec = made(seed), kernel(name)
                 truth = Truth.of(device, spec)  # at the temperature that it begins with
                 profile = profile_kernel(device, spec, options=Options(seed=seed))
                 for state in ("SSE", "SSP"):
