@@ -261,7 +261,7 @@ def draw_sensor(measured: Measured, power_w: FloatArray, error_w: FloatArray) ->
     track = pl.DataFrame({"s": at_s[told] - at_s[0], "ms": 1e3 * delay_s[told]})
     left = (
         alt.Chart(track, title="how late the power sensor is")
-        .mark_circle(size=12)
+        .mark_circle(size=12, clip=True)
         .encode(
             x=alt.X("s:Q", title="s, since the first run"),
             y=alt.Y("ms:Q", title="delay, ms", scale=alt.Scale(domain=[0, 25])),
@@ -274,8 +274,8 @@ def draw_sensor(measured: Measured, power_w: FloatArray, error_w: FloatArray) ->
         x=alt.X("share:Q", title="share of the execution", scale=alt.Scale(domain=[0, 1]))
     )
     right = (
-        base.mark_area(opacity=0.25).encode(
-            y=alt.Y("low:Q", title="power, W", scale=alt.Scale(domain=[0, 1100])), y2="high:Q"
+        base.mark_area(opacity=0.25, clip=True).encode(
+            y=alt.Y("low:Q", title="power, W", scale=alt.Scale(domain=[0, 1300])), y2="high:Q"
         )
         + base.mark_line().encode(y="W:Q")
     ).properties(width=330, height=240)
