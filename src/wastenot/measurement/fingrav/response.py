@@ -1,6 +1,6 @@
 """How a sensor answers, found from the very runs that are profiled, where it is not known well enough beforehand.
 
-The delay of an H200's power reading is 2 to 22 ms, another one from minute to minute: it drifts by about 0.2 ms a second and
+The delay of an H200's power reading is 0 to 23 ms, another one from minute to minute: it drifts by about 0.2 ms a second and
 jumps back by 20 ms. Too different to be looked up, and a profile shifts with it. The runs tell: with the wrong delay no
 power at all explains readings that end in many places of a burst. The right one makes them likeliest; runs that no delay
 explains are left out.
@@ -91,6 +91,17 @@ def fit_response(
         surface = fitted(kept, found)
     known = replace(found, delay_error_s=0.0, source=f"{channel.source}; delay and width fitted to these runs")
     return Response(known, track.late_s, surface)
+
+
+def words_of(response: Response, left_out: int) -> list[str]:
+    """What a reader of a profile should know of it."""
+    found = response.channel
+    said = [f"{left_out} runs left out, whose readings came later or earlier than those of the others"] if left_out else []
+    width = f"a lag of {1e3 * found.lag_s:.3g} ms" if found.lag_s else f"a mean over {1e3 * found.window_s:.3g} ms"
+    drift = f"growing by {1e3 * found.delay_drift:.2g} ms a second"
+    jumps = f" and jumping by {1e3 * found.sample_s:.3g} ms" if np.nanmax(np.abs(response.late_s)) > 0.0 else ""
+    usual_s = found.delay_s + float(np.nanmedian(response.late_s))  # in the middle of the time
+    return [*said, f"readings taken as {width}, {1e3 * usual_s:.3g} ms late, {drift}{jumps}, as these runs tell"]
 
 
 @dataclass(frozen=True, slots=True)

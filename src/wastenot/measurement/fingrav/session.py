@@ -14,7 +14,7 @@ from wastenot.measurement.fingrav.collect import Collected, by_host
 from wastenot.measurement.fingrav.collecting import SENSOR_UNITS, Collecting
 from wastenot.measurement.fingrav.guidance import Guidance, executions_in_unit, guidance_for
 from wastenot.measurement.fingrav.material import Material, Stretch
-from wastenot.measurement.fingrav.response import fit_response
+from wastenot.measurement.fingrav.response import fit_response, words_of
 from wastenot.measurement.fingrav.result import INTERRUPTED
 from wastenot.measurement.fingrav.settle import (
     FIRST_UNITS,
@@ -76,7 +76,8 @@ class Session(Collecting):
             last = min(len(one.burst.order) // self.group for one in kept) - 1
             ssp = Stretch.at("SSP", min(ssp.first or units or last, last))
             units = ssp.first + 1
-        self._tell_response()
+        if self.response is not None:
+            self.notes += words_of(self.response, self.left_out)
         if context and self.averaging(unit_s):
             states: tuple[Stretch, ...] = (Stretch("in context", 0, units),)  # one by one they are beyond the sensor
         elif context or self.alternate:
@@ -251,22 +252,6 @@ class Session(Collecting):
                 for run, (before_s, after_s) in zip(train.runs, late, strict=True)
                 if before_s == after_s or self.merge
             ]
-
-    def _tell_response(self) -> None:
-        """What was learnt of the sensor, in notes."""
-        if self.total is self.untold:
-            return
-        if self.left_out:
-            self.notes.append(
-                f"{self.left_out} runs left out, whose readings came later or earlier than those of the others"
-            )
-        width = (
-            f"a lag of {1e3 * self.total.lag_s:.3g} ms"
-            if self.total.lag_s
-            else f"a mean over {1e3 * self.total.window_s:.3g} ms"
-        )
-        drift = f"growing by {1e3 * self.total.delay_drift:.2g} ms a second" if self.total.delay_drift else "always"
-        self.notes.append(f"readings taken as {width}, {1e3 * self.total.delay_s:.3g} ms late, {drift}, as these runs tell")
 
     def _material(self, guidance: Guidance, kept: Sequence[Collected], units: int, states: tuple[Stretch, ...]) -> Material:
         fit, own = self._clocks(), self._own(kept[0])
