@@ -63,7 +63,7 @@ def test_groups_of_short_executions(name: str, group: int) -> None:
 
 @pytest.mark.parametrize(("name", "lags"), [("gemm:12288", True), ("gemm:8192", False)])
 def test_slow_sensors(name: str, lags: bool) -> None:
-    """1 to 5 ms, at most 6 %: with the H200's sensor as it was measured (it lags, its delay drifts) and as it was published."""
+    """1 to 5 ms: at most 6 % with the H200's sensor as it was measured (it lags, its delay drifts) and as published."""
     device, spec = gpu("h200", 1) if lags else averaging_h200(1), kernel(name)
     truth = Truth.of(device, spec)
     profile = profile_kernel(device, spec, options=Options(seed=1))
