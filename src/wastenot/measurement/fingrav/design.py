@@ -30,7 +30,7 @@ def rows_of_readings(
 def rows_until(run: TimedRun, channel: Channel, basis: Basis, own: int, group: int, end_s: FloatArray) -> FloatArray:
     """Rows of readings that would tell of power until some moments."""
     reach = max(channel.reach_s, _SHORTEST_WINDOW_S)
-    line = timeline_of(run, own, group)
+    line = timeline_of(run, own, group, coarse=basis.coarse)
     reading, stretch = _covered(line, end_s - reach, end_s)
     begins = np.maximum(line.bounds_s[stretch], (end_s - reach)[reading])
     ends = np.minimum(line.bounds_s[stretch + 1], end_s[reading])
@@ -97,13 +97,13 @@ class Timeline:
         return found
 
 
-def timeline_of(run: TimedRun, own: int, group: int) -> Timeline:
-    """A run cut into stretches."""
+def timeline_of(run: TimedRun, own: int, group: int, *, coarse: bool = False) -> Timeline:
+    """A run cut into stretches; coarse ones where power changes little within an execution."""
     ends = np.append(run.begin_s[1:], run.end_s[-1])
     bounds, kernels, units = [], [], []
     for kernel in np.unique(run.kernel):
         each = group if kernel == own else 1
-        cells = CELLS * points_in(each)
+        cells = CELLS * (1 if coarse else points_in(each))
         ours = np.flatnonzero(run.kernel == kernel)
         inside = (np.arange(cells) + 0.5) / cells
         bounds.append((run.begin_s[ours][:, None] + np.arange(cells) / cells * (ends - run.begin_s)[ours][:, None]).ravel())

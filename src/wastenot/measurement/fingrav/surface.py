@@ -275,7 +275,7 @@ def _posterior(sums: Sequence[_Sums], basis: Basis, own: int, noise_w: float | N
     evidence = _Evidence(basis, sums, noise_w, range_w)
     start = evidence.start
     best: tuple[float, FloatArray, float] | None = None
-    for settling in _SETTLINGS:
+    for settling in _SETTLINGS[:1] if basis.coarse else _SETTLINGS:
         unlikeliness, start = evidence.likeliest(start, settling)
         if best is None or unlikeliness < best[0]:
             best = (unlikeliness, start, settling)
