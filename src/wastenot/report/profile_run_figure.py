@@ -48,12 +48,13 @@ def run_figure(profile: Profile) -> Figure:
         f"time is not in the bin. Steps: mean power of each {unit_word(profile)} as found, its standard error as a band. "
         "After the last one come rest, and executions of longer runs. "
     )
-    window_s = profile.channels[0].channel.span_s
-    if window_s > float(profile.unit_time_s[-1]):
-        note += (
-            f"A reading is the mean over {quantity(window_s, 's', 3)}, longer than an execution: it lies below where the "
-            "window holds rest, and what was found undoes that. "
-        )
+    channel = profile.channels[0].channel
+    if channel.span_s > float(profile.unit_time_s[-1]):
+        if channel.lag_s:
+            note += f"A reading follows power with a lag of {quantity(channel.lag_s, 's', 3)}, longer than "
+        else:
+            note += f"A reading is the mean over {quantity(channel.window_s, 's', 3)}, longer than "
+        note += "an execution: it lies below where the window holds rest, and what was found undoes that. "
     states = [state for state in profile.states if state.name != "in context"]
     if states:
         note += "Before SSE the kernel warms up; from SSE on its time is the best, from SSP on its power is steady. "

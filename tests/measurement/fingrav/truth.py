@@ -28,13 +28,17 @@ def gpu(preset: str, seed: int = 0, **dynamics: Any) -> SimulatedDevice:
     return simulated_device(changed, f"sim:{preset}", seed=seed)
 
 
-def averaging_h200(seed: int = 0) -> SimulatedDevice:
-    """A simulated H200 whose power sensor is what was published of it: a mean over 25 ms, told at once."""
+def h200_with(seed: int, **gauge: float) -> SimulatedDevice:
+    """A simulated H200, some of its power sensor changed."""
     preset = find_preset("h200")
     assert preset.sensors.power is not None
-    gauge = preset.sensors.power.model_copy(update={"lag_s": 0.0, "delay_s": 0.0, "sample_s": 0.0, "sample_drift": 0.0})
-    sensors = preset.sensors.model_copy(update={"power": gauge})
+    sensors = preset.sensors.model_copy(update={"power": preset.sensors.power.model_copy(update=gauge)})
     return simulated_device(preset.model_copy(update={"sensors": sensors}), "sim:h200", seed=seed)
+
+
+def averaging_h200(seed: int = 0) -> SimulatedDevice:
+    """A simulated H200 whose power sensor is what was published of it: a mean over 25 ms, told at once."""
+    return h200_with(seed, lag_s=0.0, delay_s=0.0, sample_s=0.0, sample_drift=0.0)
 
 
 def kernel(name: str) -> KernelSpec:

@@ -12,6 +12,19 @@ LAG_REACH = 12.0
 """Time constants that a sensor's lag looks back."""
 
 
+def mean_power_w(moment_s: FloatArray, energy_j: FloatArray) -> FloatArray:
+    """Mean power between moments, 0 where no time is between; shapes (moments,), (moments, parts), (stretches, parts)."""
+    span = np.diff(moment_s)[:, None]
+    used_j = np.diff(energy_j, axis=0)
+    return np.asarray(np.divide(used_j, span, out=np.zeros_like(used_j), where=span > 0.0))
+
+
+def lag_of(moment_s: FloatArray, power_w: FloatArray, end_s: float, lag_s: float, before_w: FloatArray) -> FloatArray:
+    """A first-order lag, at one moment, of a power that is constant in stretches, and ``before_w`` outside of them."""
+    weights = np.diff(np.exp((np.minimum(moment_s, end_s) - end_s) / lag_s))
+    return np.asarray(before_w + weights @ (power_w - before_w))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Course:
     """Power as it truly went, constant in stretches; before and after it the GPU idles.
@@ -35,11 +48,8 @@ class Course:
         for place, end in enumerate(np.asarray(end_s, dtype=float).tolist()):
             begin, until = np.searchsorted(self.moment_s, [end - LAG_REACH * lag_s, end])
             looked = slice(max(begin - 1, 0), until + 1)
-            moment_s = self.moment_s[looked]
-            span = np.diff(moment_s)[:, None]
-            mean_w = np.divide(np.diff(self.energy_j[looked], axis=0), span, out=np.zeros((len(span), 3)), where=span > 0.0)
-            weights = np.diff(np.exp((np.minimum(moment_s, end) - end) / lag_s))
-            found[place] = idle_w + weights @ (mean_w - idle_w)
+            mean_w = mean_power_w(self.moment_s[looked], self.energy_j[looked])
+            found[place] = lag_of(self.moment_s[looked], mean_w, end, lag_s, idle_w)
         return found
 
     def from_moment(self, zero_s: float) -> Course:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.devices.protocol import Task
+from wastenot.devices.simulated.course import LAG_REACH, lag_of, mean_power_w
 from wastenot.devices.simulated.physics import OperatingPoint, Physics
 from wastenot.devices.simulated.preset_parts import Noise, Switching, Thermal
 from wastenot.frontier.points import FloatArray
@@ -25,7 +26,6 @@ from wastenot.setting import AUTO, Setting
 
 _STEP_S = 0.5  # longest time for which the temperature is taken as constant
 _REMEMBERED_S = 4.0  # how far back sensors may look
-_LAGS_BACK = 12.0  # time constants after which a lag has forgotten
 
 
 @dataclass(slots=True)
@@ -182,16 +182,12 @@ class Engine:
 
     def lagged_w(self, moment_s: float, lag_s: float) -> float:
         """A first-order lag of true power at a recent moment; before what is remembered, power was as at its begin."""
-        first = max(bisect_right(self._moments_s, moment_s - _LAGS_BACK * lag_s) - 1, 0)
+        first = max(bisect_right(self._moments_s, moment_s - LAG_REACH * lag_s) - 1, 0)
         bounds = np.array(self._moments_s[first : bisect_right(self._moments_s, moment_s) + 1])
         if len(bounds) < 2:
             return self._power_w
-        energies = np.array(self._energies_j[first : first + len(bounds)])
-        weights = np.exp((np.minimum(bounds, moment_s) - moment_s) / lag_s)
-        weights[0], weights[-1] = 0.0, 1.0
-        lasting = np.diff(bounds)
-        power = np.divide(np.diff(energies), lasting, out=np.zeros(len(lasting)), where=lasting > 0.0)
-        return float(np.diff(weights) @ power)
+        power_w = mean_power_w(bounds, np.array(self._energies_j[first : first + len(bounds)])[:, None])
+        return float(lag_of(bounds, power_w, moment_s, lag_s, power_w[0])[0])
 
     def clocks_in_effect(self) -> tuple[float, float] | None:
         """Core and memory clock of the running task, in MHz."""

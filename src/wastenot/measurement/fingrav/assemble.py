@@ -35,9 +35,8 @@ _KEPT_LEVELS = 400
 
 def assembled(material: Material) -> Profile:
     """The profile of some runs."""
-    each = 1 if material.merged else material.group
-    units = units_of(material.runs, material.own, each, material.units)
-    golden = golden_runs(material, each)
+    units = units_of(material.runs, material.own, material.each, material.units)
+    golden = golden_runs(material)
     notes = list(material.notes)
     complete = material.complete and len(golden) >= LEAST_GOLDEN
     if len(golden) < LEAST_GOLDEN:
@@ -54,7 +53,7 @@ def assembled(material: Material) -> Profile:
             kinds=[material.kinds[place] for place in golden],
             kernels=material.kernels,
             own=material.own,
-            group=each,
+            group=material.each,
             shaped=not material.merged,
         )
         for channel in material.channels
@@ -72,7 +71,7 @@ def assembled(material: Material) -> Profile:
                 level = _level(golden_runs_timed, channel, material, stretch.first)
                 if level is not None:
                     channels[channel.name] = level
-        time_s = float(np.nanmedian(_times(material, each, stretch)[golden]))
+        time_s = float(np.nanmedian(_times(material, stretch)[golden]))
         states.append(State(stretch.name, stretch.first + 1, time_s, channels))
         if not channels[TOTAL].resolved:
             longer = "" if stretch == asked else f" of {stretch.until - stretch.first} in a row"
@@ -97,7 +96,7 @@ def assembled(material: Material) -> Profile:
         readings_wanted=material.guidance.readings(states[-1].time_s),
         unit_begin_s=np.nanmedian(units.begin_s[golden], axis=0),
         unit_time_s=np.nanmedian(units.time_s[golden], axis=0),
-        execution_time_s=_times(material, each, material.states[-1]),
+        execution_time_s=_times(material, material.states[-1]),
         states=tuple(states),
         channels=found,
         logged=logged,
@@ -109,17 +108,18 @@ def assembled(material: Material) -> Profile:
     )
 
 
-def golden_runs(material: Material, each: int) -> IndexArray:
+def golden_runs(material: Material) -> IndexArray:
     """Runs whose units of interest, those that they have, are in the fullest bins of their times, each kind by itself.
 
     Long runs, as a sensor that averages calls for, are there for the last state alone: to its units only they come.
     """
     golden = np.zeros(len(material.runs), dtype=bool)
+    times_s = [_times(material, stretch) for stretch in material.states]
     for kind in sorted(set(material.kinds)):
         ours = np.flatnonzero(np.array(material.kinds) == kind)
         fits, has = np.ones(len(ours), dtype=bool), np.zeros(len(ours), dtype=bool)
-        for stretch in material.states[-1:] if kind else material.states:
-            time_s = _times(material, each, stretch)[ours]
+        for every_s in times_s[-1:] if kind else times_s:
+            time_s = every_s[ours]
             there = np.flatnonzero(~np.isnan(time_s))
             chosen = there[fullest_bin(time_s[there], material.guidance.margin, material.bin_rank)]
             fits &= np.isnan(time_s) | np.isin(np.arange(len(ours)), chosen)
@@ -146,9 +146,9 @@ def _as_told(surface: Surface, material: Material, asked: Stretch) -> Stretch:
     return Stretch(asked.name, asked.first, until)
 
 
-def _times(material: Material, each: int, stretch: Stretch) -> FloatArray:
+def _times(material: Material, stretch: Stretch) -> FloatArray:
     """Time of a unit in each run, the median of a stretch; NaN where a run does not have all of it; shape (runs,)."""
-    time_s = units_of(material.runs, material.own, each, stretch.until).time_s[:, stretch.first :]
+    time_s = units_of(material.runs, material.own, material.each, stretch.until).time_s[:, stretch.first :]
     return np.asarray(np.median(time_s, axis=1))
 
 
@@ -177,7 +177,7 @@ def _level(runs: Sequence[TimedRun], channel: Channel, material: Material, unit:
     power = []
     for run in runs:
         ours = np.flatnonzero(run.kernel == material.own)
-        settled_s = run.begin_s[ours[min((unit + 1) * (1 if material.merged else material.group), len(ours) - 1)]]
+        settled_s = run.begin_s[ours[min((unit + 1) * material.each, len(ours) - 1)]]
         readings = run.readings[channel.name]
         end_s = seen_until(run, channel)
         power.append(readings.power_w[(end_s - channel.reach_s >= settled_s) & (end_s <= run.end_s[-1])])

@@ -83,7 +83,6 @@ class Collecting:
             return
         self.planned = max(self.planned, self.done + runs)
         self.progress.begin(self.planned, self.done)
-
         for _ in range(runs):
             if into.runs and self._spent(share):
                 return

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from wastenot.devices.fine_grain import TOTAL, Burst, Instrument
+from wastenot.devices.fine_grain import TOTAL, Bench, Instrument, burst_of
 from wastenot.devices.protocol import Device
 from wastenot.frontier.points import FloatArray
 from wastenot.measurement.fingrav.clocks import fit_clocks
@@ -30,26 +30,25 @@ def check_by_counter(device: Device, instrument: Instrument, kernel: KernelSpec,
     Raises:
         DeviceError: the counter stands still or cannot be read.
     """
-    for _ in range(_TRIES):
-        found = _one_run(device, instrument, kernel, profile)
-        if found is not None:
-            return found
+    units = math.ceil(_RUN_S / profile.states[-1].time_s)
+    with instrument.prepare(burst_of(kernel, units * profile.group)) as bench:
+        for _ in range(_TRIES):
+            found = _one_run(device, instrument, bench, profile, units)
+            if found is not None:
+                return found
     return None
 
 
-def _one_run(device: Device, instrument: Instrument, kernel: KernelSpec, profile: Profile) -> CounterCheck | None:
-    """One run; ``None`` if its executions are not of the profile's bin."""
-    executions = math.ceil(_RUN_S / profile.states[-1].time_s) * profile.group
-    burst = Burst(((kernel, executions),))
-    with instrument.prepare(burst) as bench:
-        meter = CounterMeter(device, lambda: None)
-        meter.begin()
-        run = bench.run(0.0)
-        meter.lap(0.0)
+def _one_run(device: Device, instrument: Instrument, bench: Bench, profile: Profile, number: int) -> CounterCheck | None:
+    """One run of so many units; ``None`` if its executions are not of the profile's bin."""
+    meter = CounterMeter(device, lambda: None)
+    meter.begin()
+    run = bench.run(0.0)
+    meter.lap(0.0)
     counted = meter.mean()
     trips = (*run.round_trips, *instrument.round_trips(5))
     timed = by_host([run], instrument, fit_clocks(trips))[0]
-    units = units_of([timed], 0, profile.group, executions // profile.group)
+    units = units_of([timed], 0, profile.group, number)
     if not _alike(units.time_s[0], profile):
         return None
     total = next(found for found in profile.channels if found.channel.name == TOTAL)

@@ -64,7 +64,9 @@ def find_track(runs: list[TimedRun], surface: Surface, channel: Channel, own: in
     at_s = runs[0].zero_s
     since = np.array([run.zero_s - at_s for run in runs])
     delays = np.arange(0.0, channel.delay_s + 2.0 * channel.delay_error_s + channel.sample_s, _STEP_S)
-    curves = np.stack([_costs(run, surface, channel, delays, own, group) for run in runs])
+    levels = surface.mean(0, surface.units).power_w
+    usual_w = float(np.hypot(surface.noise_w, _MISFIT * (float(levels.max()) - surface.idle_w)))
+    curves = np.stack([_costs(run, surface, channel, delays, own, group, usual_w) for run in runs])
     jumps = _jumps(channel.sample_s, since[-1])
     first = delays[np.abs(delays - channel.delay_s) <= 2.0 * channel.delay_error_s]
     drift, start = (one.ravel() for one in np.meshgrid(_DRIFTS, first, indexing="ij"))
@@ -81,11 +83,11 @@ def find_track(runs: list[TimedRun], surface: Surface, channel: Channel, own: in
     return Track(float(start[best]), float(drift[best]), at_s, late_s)
 
 
-def _costs(run: TimedRun, surface: Surface, channel: Channel, delays: FloatArray, own: int, group: int) -> FloatArray:
-    """What each delay costs a run."""
+def _costs(
+    run: TimedRun, surface: Surface, channel: Channel, delays: FloatArray, own: int, group: int, usual_w: float
+) -> FloatArray:
+    """What each delay costs a run, whose readings usually are off by so much."""
     readings, told = run.readings[channel.name], told_of(run, channel)
-    levels = surface.mean(0, surface.units).power_w
-    usual_w = np.hypot(surface.noise_w, _MISFIT * (float(levels.max()) - surface.idle_w))
     moment = readings.moment_s[told][:, None] - delays
     rows = rows_until(run, channel, surface.basis, own, group, moment.ravel())
     left = (readings.power_w[told][:, None] / channel.gain - surface.explained(rows).reshape(moment.shape)) / usual_w

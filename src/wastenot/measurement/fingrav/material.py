@@ -76,3 +76,8 @@ class Material:
     notes: tuple[str, ...]
     complete: bool
     stopped: str
+
+    @property
+    def each(self) -> int:
+        """Executions in a unit, as runs have them."""
+        return 1 if self.merged else self.group

@@ -20,7 +20,6 @@ SSP_MARGIN = 0.02
 FIRST_UNITS = 4
 """Executions that the search begins with (FinGraV §IV-B, step 3)."""
 
-
 FLAT = 0.25
 """Margins that power may move by from the third to the last quarter of a run, and count as flat."""
 
