@@ -1,8 +1,8 @@
 """Whether intervals of expected changes hold what is true, on simulated GPUs that are swept with noise and known exactly.
 
 Plans of every seed are held against the simulator's truth at the temperature of the sweep's baselines, at which
-expectations are stated. How temperature is treated (:mod:`wastenot.planning.temperature`) was worked out on the first three
-GPUs, with other seeds; on the last, only that the temperature a plan runs at is not known either.
+expectations are stated. How temperature is treated (:mod:`wastenot.planning.noise.temperature`) was worked out on the
+first three GPUs, with other seeds; on the last, only that the temperature a plan runs at is not known either.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 from benchmarks.verdict import Verdict
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
-from wastenot.measurement.grid import Grid
-from wastenot.measurement.sweep import measure_sweep
-from wastenot.measurement.tasks import find_units
+from wastenot.planning.noise.temperature import baseline_temperature_c
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
-from wastenot.planning.temperature import baseline_temperature_c
 from wastenot.study.store import open_study
+from wastenot.sweeping.grid import Grid
+from wastenot.sweeping.sweep import measure_sweep
+from wastenot.tasks import find_units
 from wastenot.workloads.shape import Shape
 
 CORE_STEP_MHZ = {"rtx-a4000": 210.0, "h200": 210.0, "v100": 45.0, "rtx-3080-ti": 210.0}

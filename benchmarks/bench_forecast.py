@@ -19,14 +19,14 @@ from benchmarks.verdict import Verdict
 from tests.tuning.test_search import truth
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.measurement.energy import Method
-from wastenot.measurement.sweep import measure_sweep
-from wastenot.measurement.tasks import find_units
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Sweep
 from wastenot.study.sweep_file import read_sweep
+from wastenot.sweeping.point import Method
+from wastenot.sweeping.sweep import measure_sweep
+from wastenot.tasks import find_units
 from wastenot.tuning.forecast import forecast
 from wastenot.tuning.forecast_kernels import choices
 from wastenot.tuning.forecast_prior import KNOWLEDGES, Knowledge

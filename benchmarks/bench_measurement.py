@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.measurement.conftest import kernel_of, preset_of, quiet
+from tests.sweeping.conftest import kernel_of, preset_of, quiet
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.preset import preset_names
-from wastenot.measurement.energy import Method, measure
 from wastenot.setting import AUTO, Setting
+from wastenot.sweeping.point import Method, measure
 
 SEEDS = 60
 KERNELS_S = (5e-6, 1e-4, 3e-3, 5e-2)

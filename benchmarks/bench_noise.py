@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.noisy_gpu import Truth
 from benchmarks.verdict import Verdict
-from wastenot.planning.expectation import expect
+from wastenot.planning.noise.expectation import expect
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
 

@@ -12,9 +12,9 @@ from functools import partial
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.measurement.fingrav.truth import Truth, averaging_h200, gpu, kernel
-from wastenot.measurement.fingrav.profile import Options, profile_kernel
-from wastenot.measurement.fingrav.result import Inside, Profile
+from tests.profiling.truth import Truth, averaging_h200, gpu, kernel
+from wastenot.profiling.profile import Options, profile_kernel
+from wastenot.profiling.result import Inside, Profile
 
 SEEDS = range(20, 25)
 LOGGED = ("gemm:2048", "gemv:8192", "gemm:4096", "gemm:8192", "gemm:12288", "all-gather:512MB", "all-reduce:512MB")

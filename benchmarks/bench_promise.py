@@ -11,13 +11,13 @@ import numpy as np
 
 from benchmarks.verdict import Verdict
 from wastenot.devices.open import open_device
-from wastenot.measurement.grid import Grid
-from wastenot.measurement.sweep import measure_sweep
-from wastenot.measurement.tasks import find_units
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
 from wastenot.study.store import open_study
+from wastenot.sweeping.grid import Grid
+from wastenot.sweeping.sweep import measure_sweep
+from wastenot.tasks import find_units
 from wastenot.tuning.validate import validate
 from wastenot.workloads.shape import Shape
 

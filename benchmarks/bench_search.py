@@ -9,12 +9,12 @@ from benchmarks.bench_solver import DATA
 from benchmarks.verdict import Verdict
 from tests.tuning.test_search import true_saving, truth
 from wastenot.devices.open import open_device
-from wastenot.measurement.energy import Method
-from wastenot.measurement.grid import Grid
-from wastenot.measurement.tasks import find_units
 from wastenot.planning.planner import plan
 from wastenot.study.exchange import import_sweep
 from wastenot.study.store import open_study
+from wastenot.sweeping.grid import Grid
+from wastenot.sweeping.point import Method
+from wastenot.tasks import find_units
 from wastenot.tuning.search import search_sweep
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.measurement.sensor_helpers import LOAD, delay_error_s, identified_total, sensed
+from tests.sensors.sensor_helpers import LOAD, delay_error_s, identified_total, sensed
 from wastenot.devices.simulated.preset import preset_names
 
 SEEDS = 5

@@ -21,7 +21,7 @@ from benchmarks.instances import budget_s, physical
 from benchmarks.peers import solve_with_milp
 from benchmarks.verdict import Verdict
 from wastenot.frontier.knapsack import Knapsack
-from wastenot.frontier.points import Groups
+from wastenot.frontier.pareto import Groups
 from wastenot.study.sweep_file import read_sweep
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data" / "rtx3080ti-polybench"

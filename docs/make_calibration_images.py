@@ -13,7 +13,7 @@ from wastenot.report.theme import LIGHT
 from wastenot.study.sweep_file import read_sweep
 from wastenot.tuning.calibration.design import choose_points
 from wastenot.tuning.calibration.fit import calibrate
-from wastenot.tuning.calibration.points import points_of_sweep
+from wastenot.tuning.calibration.measured_points import points_of_sweep
 from wastenot.tuning.calibration.score import CHOSEN_POINTS, ratios
 
 ROOT = Path(__file__).parents[1]

@@ -15,14 +15,14 @@ import numpy as np
 import polars as pl
 
 from benchmarks.h200.fingrav_raw import read_runs
+from wastenot.arrays import FloatArray
 from wastenot.devices.fine_grain import Channel, Run
 from wastenot.devices.nvidia.published import power_sensor
-from wastenot.frontier.points import FloatArray
-from wastenot.measurement.fingrav.clocks import fit_clocks
-from wastenot.measurement.fingrav.collect import TimedRun, by_host
-from wastenot.measurement.fingrav.design import seen_until
-from wastenot.measurement.fingrav.response import Response, fit_response
-from wastenot.measurement.fingrav.surface import Surface, fit_surface
+from wastenot.profiling.collect import TimedRun, by_host
+from wastenot.profiling.design import seen_until
+from wastenot.profiling.response import Response, fit_response
+from wastenot.profiling.surface import Surface, fit_surface
+from wastenot.sensors.clock_fit import fit_clocks
 
 ROOT = Path(__file__).parents[1]
 DATA, IMAGES = ROOT / "data" / "h200" / "fingrav", ROOT / "docs" / "images"

@@ -27,8 +27,8 @@ from benchmarks.h200.fingrav_raw import write_units
 from wastenot.devices.fine_grain import Burst, Run, instrument_of
 from wastenot.devices.open import open_device
 from wastenot.errors import WastenotError
-from wastenot.measurement.fingrav.profile import Options, profile_kernel
-from wastenot.measurement.fingrav.result import Profile
+from wastenot.profiling.profile import Options, profile_kernel
+from wastenot.profiling.result import Profile
 from wastenot.workloads.primitives import primitive
 
 # Kernel, units of it, what comes before, and times the usual budget: the inside of the largest product takes longer.

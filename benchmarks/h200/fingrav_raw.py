@@ -17,7 +17,7 @@ import numpy as np
 
 from wastenot.devices.fine_grain import Burst, Instrument, Readings, RoundTrip, Run, instrument_of
 from wastenot.devices.open import open_device
-from wastenot.measurement.fingrav.units import merged
+from wastenot.profiling.units import merged
 from wastenot.workloads.primitives import primitive
 
 SCHEMA = "wastenot.runs/1"

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.h200.fingrav_raw import read_runs
-from wastenot.measurement.fingrav.clocks import fit_clocks
-from wastenot.measurement.sensor_edges import Edges
-from wastenot.measurement.sensor_fit import SensorFit
-from wastenot.measurement.sensor_model import Load, Seen
-from wastenot.measurement.update_period import Updates, find_updates
+from wastenot.sensors.channel_fit import Edges
+from wastenot.sensors.clock_fit import fit_clocks
+from wastenot.sensors.model import Load, Seen
+from wastenot.sensors.response_fit import SensorFit
+from wastenot.sensors.update_period import Updates, find_updates
 
 RUNS = Path(__file__).parents[2] / "data" / "h200" / "fingrav" / "GPU-5b450c73"
 KERNELS = ("gemm-8192", "gemm-4096", "gemm-2048", "gemv-8192", "gemv-4096", "gemv-2048")

@@ -12,8 +12,8 @@ import sys
 
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
-from wastenot.measurement.energy import warm_up
-from wastenot.measurement.power_meter import CounterMeter, pass_time
+from wastenot.metering.power_meter import CounterMeter, pass_time
+from wastenot.sweeping.point import warm_up
 from wastenot.workloads.build import build_workload
 
 KERNELS = ("up_gemm", "values_gemm", "gelu", "residual_1", "layernorm_2_backward", "up_dbias", "down_dbias", "permute_qkv")

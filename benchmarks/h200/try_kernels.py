@@ -15,10 +15,10 @@ import time
 import torch
 
 from wastenot.devices.protocol import Task
-from wastenot.devices.torch_launcher import TorchLauncher
+from wastenot.devices.torch.launcher import TorchLauncher
 from wastenot.errors import WastenotError
 from wastenot.operations.by_formula import prepare_kernel, release_memory
-from wastenot.operations.ready import Ready
+from wastenot.operations.prepared_call import Ready
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import KernelSpec, Workload
 

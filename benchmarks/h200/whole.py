@@ -15,11 +15,11 @@ from typing import Any
 
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
-from wastenot.measurement.energy import Measurement, Method, hottest_first, measure, warm_up
-from wastenot.measurement.sweep import as_trial, recording
-from wastenot.measurement.tasks import units_of
 from wastenot.setting import AUTO
 from wastenot.study.store import open_study
+from wastenot.sweeping.point import Measurement, Method, hottest_first, measure, warm_up
+from wastenot.sweeping.sweep import as_trial, recording
+from wastenot.tasks import units_of
 from wastenot.workloads.build import build_workload
 
 

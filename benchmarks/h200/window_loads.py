@@ -58,7 +58,7 @@ class SimulatedLoad:
     """A task on a simulated GPU, while switched on."""
 
     def __init__(self, device: Device, lock: threading.Lock) -> None:
-        from wastenot.measurement.tasks import find_units
+        from wastenot.tasks import find_units
 
         self._device, self._lock = device, lock
         self._task = find_units("gpt3-xl", "sim:h200").tasks[2]  # a matrix product

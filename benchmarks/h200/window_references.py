@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.h200.window_loads import Load
-from wastenot.measurement.step_follower import StepFollower
-from wastenot.measurement.window import Meter
+from wastenot.metering.step_follower import StepFollower
+from wastenot.metering.window import Meter
 
 NORMAL_95 = 1.96
 

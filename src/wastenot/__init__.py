@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from wastenot.capture.workload_file import read_workload, write_workload
     from wastenot.errors import BadInputError, InfeasibleError, MissingExtraError, StudyError, WastenotError
     from wastenot.frontier.algebra import Frontier, choice, either, repeat, sequence
-    from wastenot.measurement.fingrav.by_name import profile
-    from wastenot.measurement.fingrav.profile_file import read_profile, write_profile
-    from wastenot.measurement.fingrav.result import Profile
-    from wastenot.measurement.window import measure
+    from wastenot.metering.window import measure
     from wastenot.planning.comparison import compare, whole_frontier
     from wastenot.planning.difference import difference
     from wastenot.planning.objective import Objective
     from wastenot.planning.plan import Plan, read_plan
     from wastenot.planning.planner import plan
+    from wastenot.profiling.by_name import profile
+    from wastenot.profiling.profile_file import read_profile, write_profile
+    from wastenot.profiling.result import Profile
     from wastenot.setting import AUTO, Setting
     from wastenot.study.exchange import export_sweep, import_sweep
     from wastenot.study.store import Study, open_study
@@ -84,10 +84,10 @@ _HOME = {
     "capture.workload_file": ("read_workload", "write_workload"),
     "errors": ("BadInputError", "InfeasibleError", "MissingExtraError", "StudyError", "WastenotError"),
     "frontier.algebra": ("Frontier", "choice", "either", "repeat", "sequence"),
-    "measurement.fingrav.by_name": ("profile",),
-    "measurement.fingrav.profile_file": ("read_profile", "write_profile"),
-    "measurement.fingrav.result": ("Profile",),
-    "measurement.window": ("measure",),
+    "profiling.by_name": ("profile",),
+    "profiling.profile_file": ("read_profile", "write_profile"),
+    "profiling.result": ("Profile",),
+    "metering.window": ("measure",),
     "planning.comparison": ("compare", "whole_frontier"),
     "planning.difference": ("difference",),
     "planning.objective": ("Objective",),

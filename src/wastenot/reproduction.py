@@ -8,21 +8,21 @@ from pathlib import Path
 
 from wastenot.devices.open import open_device
 from wastenot.files import write_text
-from wastenot.measurement.grid import Grid
-from wastenot.measurement.progress import Progress
-from wastenot.measurement.sweep import measure_sweep
-from wastenot.measurement.tasks import units_of
 from wastenot.planning.comparison import Comparison, compare
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
-from wastenot.report.data import collect
-from wastenot.report.figures import write_figures, write_files
-from wastenot.report.page import write_report
-from wastenot.report.tables import Table, comparison_table, kernel_table
-from wastenot.report.transfer_figure import transfer_figure
+from wastenot.progress import Progress
+from wastenot.report.plan.data import collect
+from wastenot.report.plan.figures import write_figures, write_files
+from wastenot.report.plan.page import write_report
+from wastenot.report.plan.tables import Table, comparison_table, kernel_table
+from wastenot.report.plan.transfer_figure import transfer_figure
 from wastenot.report.words import change
 from wastenot.study.store import open_study
+from wastenot.sweeping.grid import Grid
+from wastenot.sweeping.sweep import measure_sweep
+from wastenot.tasks import units_of
 from wastenot.tuning.transfer import Transfer, transfer
 from wastenot.tuning.validate import validate
 from wastenot.workloads.build import build_workload

@@ -8,7 +8,7 @@ import pytest
 
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.devices.simulated.preset_writer import preset_toml
-from wastenot.measurement.sensor_identity import read_sensors
+from wastenot.sensors.identity import read_sensors
 
 
 def test_a_file_that_profiles_take_and_json(wastenot):

@@ -8,10 +8,10 @@ from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.preset import preset_names
 from wastenot.errors import CannotRunError, ClocksRefusedError
-from wastenot.measurement.energy import Method, measure
-from wastenot.measurement.tasks import find_units
 from wastenot.setting import AUTO, Setting
 from wastenot.study.exchange import import_sweep
+from wastenot.sweeping.point import Method, measure
+from wastenot.tasks import find_units
 
 TOY = "sim:tests/toy.toml"
 RECORDED_ROWS = """kernel,count,core_mhz,memory_mhz,time_s,energy_j
@@ -134,8 +134,8 @@ def test_lower_clocks_are_slower_and_draw_less(device, tasks):
 
 
 def test_a_task_it_does_not_know_is_refused(device):
-    from wastenot.measurement.tasks import units_by_name
     from wastenot.study.sweep import Kernel
+    from wastenot.tasks import units_by_name
 
     unknown = units_by_name("x", [Kernel("no such kernel", 1)]).tasks[0]
     with pytest.raises(CannotRunError, match="no such kernel"), device.launcher.start(unknown):

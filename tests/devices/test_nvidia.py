@@ -15,10 +15,10 @@ from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.nvidia.nvml import GpuLostError, Nvml, NvmlError, ReadOnlyError
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
-from wastenot.measurement.abilities import settable
-from wastenot.measurement.energy import Method, measure
-from wastenot.measurement.tasks import find_units
 from wastenot.setting import AUTO, Setting
+from wastenot.sweeping.capabilities import settable
+from wastenot.sweeping.point import Method, measure
+from wastenot.tasks import find_units
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.measurement.fingrav.truth import gpu, kernel
+from tests.profiling.truth import gpu, kernel
 from wastenot.devices.fine_grain import Burst
 from wastenot.devices.simulated.dynamics import GpuClockModel
 from wastenot.devices.simulated.instrument import MEMORY

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from wastenot.devices import torch_burst, torch_bursts
-from wastenot.devices.event_clock import EventClock
 from wastenot.devices.fine_grain import burst_of
-from wastenot.devices.torch_burst import TorchBurst
-from wastenot.devices.torch_bursts import TorchBursts
+from wastenot.devices.torch.burst import TorchBurst
+from wastenot.devices.torch.bursts import TorchBursts
+from wastenot.devices.torch.event_clock import EventClock
 from wastenot.errors import CannotRunError, DeviceError
 from wastenot.workloads.kernel import KernelSpec
 
@@ -332,7 +332,7 @@ def test_a_collective_needs_gpus(monkeypatch, gpus, said):
 @pytest.mark.parametrize(("name", "sizes"), [("all-reduce:8KB", (4096, 4096)), ("all-gather:8KB", (2048, 4096))])
 def test_a_collective_leaves_its_bytes_on_each_gpu(monkeypatch, name, sizes):
     from wastenot.operations import collectives
-    from wastenot.operations.ready import Buffers
+    from wastenot.operations.prepared_call import Buffers
     from wastenot.workloads.primitives import primitive
 
     ran = []

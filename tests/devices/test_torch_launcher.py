@@ -13,9 +13,9 @@ import torch
 
 from wastenot.devices import torch_launcher, torch_run
 from wastenot.devices.protocol import Task
-from wastenot.devices.torch_launcher import TorchLauncher
-from wastenot.devices.torch_program import Program, copies_of
-from wastenot.devices.torch_run import GpuRun, Launch
+from wastenot.devices.torch.launcher import TorchLauncher
+from wastenot.devices.torch.program import Program, copies_of
+from wastenot.devices.torch.run import GpuRun, Launch
 from wastenot.errors import CannotRunError, DeviceError
 from wastenot.operations import ready
 from wastenot.setting import AUTO
@@ -205,7 +205,7 @@ def test_calls_go_through_the_buffers_in_turn(monkeypatch):
         return lambda: ran.append(which) or torch.ones(1)
 
     monkeypatch.setattr(
-        "wastenot.devices.torch_program.prepare", lambda k, d, copies, seed: [fake(i) for i in range(copies)]
+        "wastenot.devices.torch.program.prepare", lambda k, d, copies, seed: [fake(i) for i in range(copies)]
     )
     program = Program(Task.of_kernel(kernel(elements=1 << 20)), "cpu", l2_bytes=4 << 20)
     assert program.buffers == 3 and program.kernels_a_call == 1

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from wastenot.devices.open import open_device
-from wastenot.measurement.energy import Method, measure
-from wastenot.measurement.tasks import find_units
 from wastenot.setting import AUTO
+from wastenot.sweeping.point import Method, measure
+from wastenot.tasks import find_units
 
 
 def test_it_keeps_step_with_the_wall():

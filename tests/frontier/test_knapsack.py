@@ -12,7 +12,7 @@ from benchmarks.instances import GENERATORS, budget_s
 from benchmarks.peers import solve_with_milp
 from wastenot.errors import InfeasibleError
 from wastenot.frontier.knapsack import Knapsack
-from wastenot.frontier.points import Groups
+from wastenot.frontier.pareto import Groups
 
 LOOSENESS = (0.0, 0.001, 0.02, 0.1, 0.3, 0.7, 1.0)  # tight to slack
 

@@ -10,7 +10,7 @@ from wastenot.errors import CannotRunError
 from wastenot.operations import by_formula, elementwise, embeddings, norms, optimizers, reductions, softmaxes
 from wastenot.operations.by_formula import prepare_kernel
 from wastenot.operations.prepare import prepare
-from wastenot.operations.ready import Buffers, Ready
+from wastenot.operations.prepared_call import Buffers, Ready
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.gpt3 import gpt3_kernels
 from wastenot.workloads.kernel import KernelSpec

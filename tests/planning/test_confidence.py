@@ -8,8 +8,8 @@ import pytest
 from benchmarks.noisy_gpu import Truth
 from tests.planning.conftest import make_sweep, random_sweep
 from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.planning.confidence import ConfidentChoice
-from wastenot.planning.expectation import Excess, excess
+from wastenot.planning.noise.confidence import ConfidentChoice
+from wastenot.planning.noise.expectation import Excess, excess
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner, plan
 

@@ -5,10 +5,10 @@ import pytest
 
 from benchmarks.noisy_gpu import Truth
 from tests.planning.conftest import make_sweep, random_sweep
+from wastenot.planning.noise.shrinkage import LEAST_SETTINGS
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import read_plan
 from wastenot.planning.planner import Planner, plan
-from wastenot.planning.shrinkage import LEAST_SETTINGS
 
 
 def planned(seed, *noise, kernels=None, **about):

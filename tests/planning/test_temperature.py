@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wastenot.planning.temperature import at_one_temperature
+from wastenot.planning.noise.temperature import at_one_temperature
 from wastenot.study.sweep import Kernel, Sweep
 
 HOT_C = 75.0

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from wastenot.planning.planner import plan
-from wastenot.report.data import ReportData, collect
+from wastenot.report.plan.data import ReportData, collect
 from wastenot.study.sweep import Kernel, Origin, Sweep
 from wastenot.study.sweep_file import read_sweep
 

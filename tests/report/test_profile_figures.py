@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from wastenot.errors import BadInputError
-from wastenot.measurement.fingrav.by_name import profile
-from wastenot.report.profile_figures import draw_profiles, write_profile_figures
-from wastenot.report.profile_page import render_profile_page, write_profile_page
-from wastenot.report.profile_words import profiles_table, state_table
+from wastenot.profiling.by_name import profile
+from wastenot.report.profile.figures import draw_profiles, write_profile_figures
+from wastenot.report.profile.page import render_profile_page, write_profile_page
+from wastenot.report.profile.words import profiles_table, state_table
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}

@@ -8,9 +8,9 @@ import pytest
 
 from wastenot.errors import BadInputError, MissingExtraError
 from wastenot.report import extras
-from wastenot.report.desirability_figure import edp_desirability, waste_desirability
-from wastenot.report.figures import draw, write_figures
-from wastenot.report.kernels_figure import MOST_BARS
+from wastenot.report.plan.desirability_figure import edp_desirability, waste_desirability
+from wastenot.report.plan.figures import draw, write_figures
+from wastenot.report.plan.kernels_figure import MOST_BARS
 
 NAMES = ["relaxed-waste", "settings-coarse", "settings-kernel", "kernels", "desirability"]
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
@@ -94,8 +94,8 @@ def test_data_and_tables_need_no_extra():
     import sys
 
     code = (
-        "import sys; import wastenot.report.data, wastenot.report.tables, wastenot.report.figures;"
-        "import wastenot.report.page;"
+        "import sys; import wastenot.report.plan.data, wastenot.report.plan.tables, wastenot.report.plan.figures;"
+        "import wastenot.report.plan.page;"
         "print(sorted({'altair', 'vl_convert', 'jinja2', 'polars'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

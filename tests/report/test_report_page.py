@@ -10,9 +10,9 @@ import pytest
 
 from wastenot.errors import BadInputError
 from wastenot.planning.planner import plan
-from wastenot.report.data import collect
-from wastenot.report.figures import draw
-from wastenot.report.page import render_page, write_report
+from wastenot.report.plan.data import collect
+from wastenot.report.plan.figures import draw
+from wastenot.report.plan.page import render_page, write_report
 from wastenot.report.shell import script_json
 from wastenot.report.words import ORIGIN_WORDS
 from wastenot.study.sweep_file import read_sweep

@@ -10,9 +10,9 @@ from wastenot.errors import BadInputError
 from wastenot.planning.comparison import Comparison, ComparisonRow, compare
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import plan
-from wastenot.report.data import collect
-from wastenot.report.tables import comparison_table, kernel_table, objective_words
-from wastenot.report.totals import Price, goal_words, totals, warnings
+from wastenot.report.plan.data import collect
+from wastenot.report.plan.tables import comparison_table, kernel_table, objective_words
+from wastenot.report.plan.totals import Price, goal_words, totals, warnings
 from wastenot.report.words import change, number, part, percent, quantity, shortened
 
 

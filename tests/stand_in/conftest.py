@@ -3,7 +3,7 @@
 import pytest
 
 from tests.stand_in.fixtures import start_stand_in
-from wastenot.measurement.tasks import find_units
+from wastenot.tasks import find_units
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from wastenot.setting import AUTO, Setting
 from wastenot.tuning.calibration.calibrate import calibrate_sweep
 from wastenot.tuning.calibration.clocks import clock_table, learn_arrival
 from wastenot.tuning.calibration.design import choose_pairs, choose_points
-from wastenot.tuning.calibration.points import CalibrationError, core_levels, points_of_sweep
+from wastenot.tuning.calibration.measured_points import CalibrationError, core_levels, points_of_sweep
 from wastenot.tuning.calibration.predict import predict_costs
 
 

@@ -9,10 +9,10 @@ from sqlalchemy import create_engine, text
 
 from wastenot.devices.open import open_device
 from wastenot.errors import StudyError
-from wastenot.measurement.energy import Method, hottest_first
-from wastenot.measurement.sweep import measure_sweep
-from wastenot.measurement.tasks import find_units, units_in_study, units_of
 from wastenot.study.store import open_study
+from wastenot.sweeping.point import Method, hottest_first
+from wastenot.sweeping.sweep import measure_sweep
+from wastenot.tasks import find_units, units_in_study, units_of
 from wastenot.tuning.forecast_observed import observe
 from wastenot.workloads.call import Call
 from wastenot.workloads.kernel import KernelSpec, Workload

@@ -18,12 +18,12 @@ from wastenot.devices.simulated.preset import find_preset
 from wastenot.devices.simulated.preset_writer import preset_toml
 from wastenot.errors import BadInputError, StudyError
 from wastenot.frontier.exact import exact_sum
-from wastenot.measurement.tasks import find_units, units_by_name
 from wastenot.setting import AUTO, Setting
 from wastenot.study.recorder import Trial
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import read_sweep
+from wastenot.tasks import find_units, units_by_name
 from wastenot.tuning.forecast import best_options, forecast
 from wastenot.tuning.forecast_kernels import choices, costs, draw_kernels
 from wastenot.tuning.forecast_observed import choose_gpu, observe

@@ -5,14 +5,14 @@ import pytest
 
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError
-from wastenot.measurement.energy import Method
-from wastenot.measurement.grid import Grid
-from wastenot.measurement.sweep import measure_sweep
-from wastenot.measurement.tasks import units_of
 from wastenot.planning.planner import plan
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import open_study
-from wastenot.tuning.in_turn import InTurn, compare_with_auto
+from wastenot.sweeping.grid import Grid
+from wastenot.sweeping.point import Method
+from wastenot.sweeping.sweep import measure_sweep
+from wastenot.tasks import units_of
+from wastenot.tuning.interleaved import InTurn, compare_with_auto
 from wastenot.tuning.refine import around, finalists, refine
 from wastenot.tuning.transfer import transfer
 from wastenot.workloads.build import build_workload

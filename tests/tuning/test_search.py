@@ -7,14 +7,14 @@ import pytest
 
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError
-from wastenot.measurement.energy import Method
-from wastenot.measurement.grid import Grid
-from wastenot.measurement.tasks import find_units
 from wastenot.planning.planner import plan
 from wastenot.setting import AUTO
 from wastenot.study.exchange import import_sweep
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Sweep
+from wastenot.sweeping.grid import Grid
+from wastenot.sweeping.point import Method
+from wastenot.tasks import find_units
 from wastenot.tuning.search import search_sweep
 
 

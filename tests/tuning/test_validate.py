@@ -7,14 +7,14 @@ import pytest
 
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError
-from wastenot.measurement.energy import Method
-from wastenot.measurement.sweep import measure_sweep
-from wastenot.measurement.tasks import Units, units_of
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import read_plan
 from wastenot.planning.planner import plan
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import open_study
+from wastenot.sweeping.point import Method
+from wastenot.sweeping.sweep import measure_sweep
+from wastenot.tasks import Units, units_of
 from wastenot.tuning.validate import validate
 from wastenot.workloads.build import build_workload
 

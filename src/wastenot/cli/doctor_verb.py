@@ -11,7 +11,7 @@ from wastenot.cli.options import JsonOption
 if TYPE_CHECKING:
     from wastenot.devices.nvidia.examine import Examined
     from wastenot.devices.nvidia.rights import Rights
-    from wastenot.measurement.sensor_probe import SensorSpeed
+    from wastenot.sensors.probe import SensorSpeed
 
 
 def doctor(
@@ -29,7 +29,7 @@ def doctor(
     from wastenot.devices.nvidia.nvml import Nvml
     from wastenot.devices.nvidia.rights import rights_here
     from wastenot.errors import WastenotError
-    from wastenot.measurement.sensor_probe import probe_sensors
+    from wastenot.sensors.probe import probe_sensors
 
     checked_seconds("--seconds", seconds)
     rights, torch_found = rights_here(), _torch()

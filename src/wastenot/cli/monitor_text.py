@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wastenot.measurement.window_result import GpuWindow, WindowResult
-    from wastenot.report.totals import Price
+    from wastenot.metering.result import GpuWindow, WindowResult
+    from wastenot.report.plan.totals import Price
 
 SCHEMA = "wastenot.monitor/1"
 KWH_J = 3.6e6
@@ -71,7 +71,7 @@ def live_line(gpu: GpuWindow, latest: dict[str, float | None], width: int) -> st
 
 def described(result: WindowResult, price: Price) -> str:
     """A summary for people."""
-    from wastenot.measurement.window_result import SHARED, THROTTLED
+    from wastenot.metering.result import SHARED, THROTTLED
     from wastenot.report.words import percent, quantity
 
     lines = [f"{result.name}: {quantity(result.time_s, 's')}, {_energy(result)}{_cost_text(result, price)}"]

@@ -19,8 +19,8 @@ from wastenot.cli.monitor_text import CSV_COLUMNS, csv_row, described, live_line
 from wastenot.cli.options import CurrencyOption, JsonOption, PriceOption
 
 if TYPE_CHECKING:
-    from wastenot.measurement.window import Window
-    from wastenot.measurement.window_result import WindowResult
+    from wastenot.metering.result import WindowResult
+    from wastenot.metering.window import Window
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LONGEST_NAME = 80  # of the program, in the summary
@@ -49,7 +49,7 @@ def monitor(
     from wastenot.cli.output import say
     from wastenot.cli.plan_verbs import checked_price
     from wastenot.errors import BadInputError
-    from wastenot.measurement.window import measure
+    from wastenot.metering.window import measure
     from wastenot.report.words import shortened
 
     price = checked_price(price_per_kwh, currency)

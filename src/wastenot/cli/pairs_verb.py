@@ -11,9 +11,9 @@ from wastenot.cli.options import DtypeOption, JsonOption, StudyOption, WorkloadO
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.planning.carry_over import CarryOver
-    from wastenot.planning.light_first import Loop
-    from wastenot.planning.pairs import Pairs
+    from wastenot.analyses.carry_over import CarryOver
+    from wastenot.analyses.light_first import Loop
+    from wastenot.analyses.pairs import Pairs
     from wastenot.study.store import Study
     from wastenot.study.sweep import Sweep
     from wastenot.workloads.bound import Roofline
@@ -34,11 +34,11 @@ def pairs(
     as_json: JsonOption = False,
 ) -> None:
     """Pairs of kernels with complementary power, and what light kernels before heavy ones would save: upper bounds."""
+    from wastenot.analyses.pairs import complementary_pairs
     from wastenot.cli.output import as_values, console, print_json
     from wastenot.errors import BadInputError
-    from wastenot.measurement.tasks import units_in_study
-    from wastenot.planning.pairs import complementary_pairs
     from wastenot.study.store import open_study
+    from wastenot.tasks import units_in_study
 
     if most < 1:
         raise BadInputError(f"--most {most}: must be at least 1")
@@ -104,9 +104,9 @@ def _memory_power(source: Study, sweep: Sweep) -> dict[str, float]:
 
 def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[Loop, ...]]:
     """The carry-over and what order is worth, where the study has energies in context."""
+    from wastenot.analyses.carry_over import fit_carry_over
+    from wastenot.analyses.light_first import light_first
     from wastenot.errors import BadInputError
-    from wastenot.planning.carry_over import fit_carry_over
-    from wastenot.planning.light_first import light_first
 
     try:
         carry_over = fit_carry_over(sweep, source.read(sweep.workload, "context"))

@@ -9,17 +9,17 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from wastenot.report.context_table import context_table
-from wastenot.report.tables import Table, comparison_table, kernel_table
-from wastenot.report.totals import Price, goal_words, totals, warnings
+from wastenot.report.plan.context_table import context_table
+from wastenot.report.plan.tables import Table, comparison_table, kernel_table
+from wastenot.report.plan.totals import Price, goal_words, totals, warnings
 from wastenot.report.words import change, percent, quantity
 from wastenot.study.state import STATE_WORDS, parted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from wastenot.analyses.context import ContextChange
     from wastenot.planning.comparison import Comparison, WholeFrontier
-    from wastenot.planning.context import ContextChange
     from wastenot.planning.difference import PlanDifference
     from wastenot.planning.plan import Plan
     from wastenot.setting import Setting

@@ -26,9 +26,9 @@ from wastenot.cli.options import (
 from wastenot.planning.objective import Objective, parse_bounds
 
 if TYPE_CHECKING:
-    from wastenot.planning.context import ContextChange
+    from wastenot.analyses.context import ContextChange
     from wastenot.planning.plan import Plan
-    from wastenot.report.totals import Price
+    from wastenot.report.plan.totals import Price
     from wastenot.study.state import State
     from wastenot.study.sweep import Sweep
 
@@ -80,8 +80,8 @@ def plan(
 
 def _context(study: str, sweep: Sweep, made: Plan) -> ContextChange | None:
     """What energies in context change, where the study has them of the same clocks."""
+    from wastenot.analyses.context import context_change, plan_likewise
     from wastenot.errors import BadInputError, InfeasibleError
-    from wastenot.planning.context import context_change, plan_likewise
 
     try:
         alone, within = _sweep(study, sweep.workload, "ssp"), _sweep(study, sweep.workload, "context")
@@ -98,7 +98,7 @@ def checked_price(per_kwh: float, currency: str) -> Price:
         BadInputError: it is negative or not a number.
     """
     from wastenot.errors import BadInputError
-    from wastenot.report.totals import Price
+    from wastenot.report.plan.totals import Price
 
     if not 0.0 <= per_kwh < float("inf"):
         raise BadInputError(f"--price-per-kwh {per_kwh}: must be a number of at least 0")
@@ -185,7 +185,7 @@ def diff(
     found = difference(*plans)
     change = None
     if study is not None:
-        from wastenot.planning.context import context_change
+        from wastenot.analyses.context import context_change
 
         ours, theirs = (_sweep(study, plan.workload, None) for plan in plans)
         change = context_change(ours, theirs, *plans)
@@ -224,8 +224,8 @@ def report(
     """One page, for a browser without a network: totals, curves, settings, kernels, tables."""
     from wastenot.cli.output import say
     from wastenot.planning.planner import plan as make_plan
-    from wastenot.report.data import collect
-    from wastenot.report.page import write_report
+    from wastenot.report.plan.data import collect
+    from wastenot.report.plan.page import write_report
 
     price = checked_price(price_per_kwh, currency)
     sweep = _sweep(study, workload, energies)
@@ -235,7 +235,7 @@ def report(
     write_report(data, out, price_per_kwh=price.per_kwh, currency=price.currency)
     say(f"{out}: report written")
     if figures is not None:
-        from wastenot.report.figures import write_figures
+        from wastenot.report.plan.figures import write_figures
 
         written = write_figures(data, figures)
         say(f"{figures}: {len(written)} figure files written")

@@ -10,13 +10,13 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from wastenot.cli.plan_text import about, rich_table
-from wastenot.report.profile_words import difference, facts, sensor_words, shortfall, state_table, subject
+from wastenot.report.profile.words import difference, facts, sensor_words, shortfall, state_table, subject
 from wastenot.report.words import percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.measurement.fingrav.result import Profile
+    from wastenot.profiling.result import Profile
 
 
 def described_profile(profile: Profile) -> RenderableType:

@@ -90,15 +90,15 @@ def profile(
     from wastenot.cli.profile_text import described_profile
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.sweep_verb import parse_time
-    from wastenot.measurement.fingrav.by_name import profile as make_profile
-    from wastenot.measurement.fingrav.profile_file import profile_document, write_profile
+    from wastenot.profiling.by_name import profile as make_profile
+    from wastenot.profiling.profile_file import profile_document, write_profile
 
     budget_s = parse_time(budget)
     shape = chosen_shape(phase, batch, sequence, tensor_parallel, sequence_parallel, dtype, attention, optimizer)
     check_places(out, report, figures)
     channels: tuple[Channel, ...] = ()
     if sensors is not None:
-        from wastenot.measurement.sensor_identity import read_sensors
+        from wastenot.sensors.identity import read_sensors
 
         channels = read_sensors(sensors).known(device)
     command = shlex.join(["wastenot", *sys.argv[1:]])
@@ -116,8 +116,8 @@ def profile(
     if out is not None:
         say(f"{out}: profile written" + ("" if found.complete else ", marked incomplete"))
     if report is not None or figures is not None:
-        from wastenot.report.profile_figures import write_profile_figures
-        from wastenot.report.profile_page import write_profile_page
+        from wastenot.report.profile.figures import write_profile_figures
+        from wastenot.report.profile.page import write_profile_page
 
         if report is not None:
             write_profile_page([found], report)
@@ -136,7 +136,7 @@ def check_places(out: Path | None, report: Path | None, figures: Path | None) ->
     """
     from wastenot.errors import BadInputError
     from wastenot.files import check_writable
-    from wastenot.report.extras import load
+    from wastenot.report.optional_imports import load
     from wastenot.study.parquet_file import polars_or_refuse
 
     if out is not None:

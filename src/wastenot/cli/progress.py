@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from wastenot.measurement.progress import Progress
+from wastenot.progress import Progress
 
 _LINE_EVERY_S = 15.0
 

@@ -37,10 +37,10 @@ def refine(
     from wastenot.cli.output import as_values, print_json, say
     from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
-    from wastenot.measurement.tasks import units_in_study
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import plan as make_plan
     from wastenot.study.store import open_study
+    from wastenot.tasks import units_in_study
     from wastenot.tuning.refine import around as settings_around
     from wastenot.tuning.refine import finalists as find_finalists
     from wastenot.tuning.refine import refine as measure_again

@@ -20,7 +20,7 @@ def reproduce(
     from wastenot.cli.output import say
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.run_verb import made_folder
-    from wastenot.measurement.progress import Progress
+    from wastenot.progress import Progress
     from wastenot.reproduction import reproduce as make_all
 
     folder = made_folder(out)

@@ -57,17 +57,17 @@ def run(
     from wastenot.cli.plan_verbs import checked_price
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.validate_verb import described_validation
-    from wastenot.measurement.abilities import check_measures, settable
-    from wastenot.measurement.grid import Grid
-    from wastenot.measurement.sweep import measure_sweep
-    from wastenot.measurement.tasks import find_units
     from wastenot.planning.comparison import compare
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import plan as make_plan
-    from wastenot.report.data import collect
-    from wastenot.report.figures import write_figures
-    from wastenot.report.page import write_report
+    from wastenot.report.plan.data import collect
+    from wastenot.report.plan.figures import write_figures
+    from wastenot.report.plan.page import write_report
     from wastenot.study.store import open_study
+    from wastenot.sweeping.capabilities import check_measures, settable
+    from wastenot.sweeping.grid import Grid
+    from wastenot.sweeping.sweep import measure_sweep
+    from wastenot.tasks import find_units
 
     price = checked_price(price_per_kwh, currency)
     goal = Objective("waste", max_slowdown, confidence=confidence)

@@ -11,7 +11,7 @@ from wastenot.cli.device_options import DeviceOption
 from wastenot.cli.options import JsonOption, SeedOption
 
 if TYPE_CHECKING:
-    from wastenot.measurement.sensor_identity import SensorIdentity
+    from wastenot.sensors.identity import SensorIdentity
 
 
 def sensor(
@@ -37,8 +37,8 @@ def sensor(
     from wastenot.cli.sweep_verb import parse_time
     from wastenot.devices.fine_grain import instrument_of
     from wastenot.devices.open import open_device
-    from wastenot.measurement.identify_sensors import identify_sensors
-    from wastenot.measurement.sensor_identity import sensors_document, write_sensors
+    from wastenot.sensors.identify import identify_sensors
+    from wastenot.sensors.identity import sensors_document, write_sensors
     from wastenot.workloads.primitives import primitive
 
     load, _ = primitive(kernel)

@@ -25,8 +25,8 @@ from wastenot.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from wastenot.measurement.sweep import SweepOutcome
     from wastenot.setting import Setting
+    from wastenot.sweeping.sweep import SweepOutcome
 
 Search = Literal["grid", "model"]
 Clocks = Literal["grid", "auto"]
@@ -94,13 +94,13 @@ def sweep(
     from wastenot.cli.output import as_values, print_json, say
     from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
-    from wastenot.measurement.abilities import check_measures, settable
-    from wastenot.measurement.energy import Method
-    from wastenot.measurement.grid import Grid
-    from wastenot.measurement.states import check_state, in_state
-    from wastenot.measurement.sweep import BASELINE_ROUNDS, measure_sweep
-    from wastenot.measurement.tasks import find_units
     from wastenot.study.store import open_study
+    from wastenot.sweeping.capabilities import check_measures, settable
+    from wastenot.sweeping.grid import Grid
+    from wastenot.sweeping.point import Method
+    from wastenot.sweeping.states import check_state, in_state
+    from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
+    from wastenot.tasks import find_units
 
     shape = chosen_shape(phase, batch, sequence, tensor_parallel, sequence_parallel, dtype, attention, optimizer)
     units = find_units(workload, device, shape, granularity)

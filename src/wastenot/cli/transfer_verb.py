@@ -43,8 +43,8 @@ def transfer(
     from wastenot.cli.output import as_values, console, print_json, say
     from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
-    from wastenot.measurement.tasks import units_of
     from wastenot.planning.plan import read_plan
+    from wastenot.tasks import units_of
     from wastenot.tuning.transfer import transfer as measure_transfer
     from wastenot.workloads.build import build_workload
     from wastenot.workloads.shape import parse_name
@@ -69,8 +69,8 @@ def transfer(
     with shown_progress("transfer") as progress:
         found = measure_transfer(target, made, targets, repeats=repeats, progress=progress)
     if figures is not None:
-        from wastenot.report.figures import write_files
-        from wastenot.report.transfer_figure import transfer_figure
+        from wastenot.report.plan.figures import write_files
+        from wastenot.report.plan.transfer_figure import transfer_figure
 
         figure = transfer_figure(found, name, title, tuple(map(str, labels)), axis)
         written = write_files([figure], found.origin, figures)

@@ -33,9 +33,9 @@ def validate(
     """Measure a plan and auto in turn, and set what they give beside what was predicted."""
     from wastenot.cli.output import console, print_json, say
     from wastenot.cli.progress import shown_progress
-    from wastenot.measurement.tasks import units_in_study
     from wastenot.planning.plan import read_plan
     from wastenot.study.store import open_study
+    from wastenot.tasks import units_in_study
     from wastenot.tuning.validate import validate as measure_again
 
     made = read_plan(plan)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Literal, Protocol, runtime_checkable
 
+from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.protocol import Device, Identity
 from wastenot.errors import DeviceError
-from wastenot.frontier.points import FloatArray, IndexArray
 from wastenot.workloads.kernel import KernelSpec
 
 Clock = Literal["host", "gpu"]

@@ -18,9 +18,10 @@ from functools import cached_property
 
 import numpy as np
 
+from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import BadInputError, WastenotError
 from wastenot.frontier.knapsack import Knapsack, Solution
-from wastenot.frontier.points import FloatArray, Groups, IndexArray, pareto_points
+from wastenot.frontier.pareto import Groups, pareto_points
 
 _MOST_SUMS = 8_000_000  # looked at in one step of listing a frontier
 

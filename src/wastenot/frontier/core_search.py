@@ -15,7 +15,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.frontier.points import FloatArray, IndexArray
+from wastenot.arrays import FloatArray, IndexArray
 from wastenot.frontier.relaxation import Relaxation, running_sum
 
 ROUNDING = 1e-12

@@ -8,10 +8,11 @@ from fractions import Fraction
 
 import numpy as np
 
+from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import InfeasibleError
 from wastenot.frontier.core_search import ROUNDING, Budget, CoreSearch
 from wastenot.frontier.exact import exact_sum
-from wastenot.frontier.points import FloatArray, Groups, IndexArray
+from wastenot.frontier.pareto import Groups
 from wastenot.frontier.relaxation import Relaxation
 
 ExactTime = Callable[[IndexArray], Fraction]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from wastenot.frontier.points import FloatArray, Groups, IndexArray, hull_points, pareto_points
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.frontier.pareto import Groups, hull_points, pareto_points
 
 
 class Relaxation:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from wastenot.errors import CannotRunError
-from wastenot.operations.ready import Buffers, Ready
+from wastenot.operations.prepared_call import Buffers, Ready
 from wastenot.workloads.kernel import KernelSpec
 
 _CAUSAL = 0.75  # of the FLOPs of all scores; a causal mask leaves half

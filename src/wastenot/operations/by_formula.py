@@ -26,7 +26,7 @@ from wastenot.operations import (
     reductions,
     softmaxes,
 )
-from wastenot.operations.ready import Buffers, Ready
+from wastenot.operations.prepared_call import Buffers, Ready
 from wastenot.workloads.kernel import KernelSpec
 
 Operation = Callable[[KernelSpec, Buffers], Ready]
@@ -92,7 +92,7 @@ def prepare_kernel(kernel: KernelSpec, device: str, copies: int, *, seed: int = 
         seed: of the random data.
 
     Returns:
-        The calls, of type :class:`~wastenot.operations.ready.Ready`; their ``how`` says how they run.
+        The calls, of type :class:`~wastenot.operations.prepared_call.Ready`; their ``how`` says how they run.
 
     Raises:
         CannotRunError: there is no operation for it, or the device lacks the memory.

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.cuda import nccl
 
 from wastenot.errors import CannotRunError
-from wastenot.operations.ready import Buffers, Ready
+from wastenot.operations.prepared_call import Buffers, Ready
 from wastenot.workloads.kernel import KernelSpec
 
 _LEAST_GPUS = 2

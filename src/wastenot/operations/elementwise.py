@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import gelu as torch_gelu
 from torch.nn.functional import silu
 
-from wastenot.operations.ready import Buffers, Ready, several, usual_part
+from wastenot.operations.prepared_call import Buffers, Ready, several, usual_part
 from wastenot.workloads.kernel import KernelSpec
 
 _HEAD_WIDTH, _HEADS, _POSITIONS = 128, 16, 1024

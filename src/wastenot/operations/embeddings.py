@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding as torch_embedding
 
-from wastenot.operations.ready import Buffers, Ready, several, usual_part
+from wastenot.operations.prepared_call import Buffers, Ready, several, usual_part
 from wastenot.workloads.kernel import KernelSpec
 
 _TOKEN = 4  # bytes

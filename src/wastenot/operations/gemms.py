@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from wastenot.errors import CannotRunError
-from wastenot.operations.ready import Buffers, Ready
+from wastenot.operations.prepared_call import Buffers, Ready
 from wastenot.workloads.kernel import KernelSpec
 
 # Products of (m × k) with (k × n) as both lie in memory: gradients of inputs, and what weighs values or keys by scores.

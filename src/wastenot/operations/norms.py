@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from wastenot.operations.ready import Buffers, Ready, several
+from wastenot.operations.prepared_call import Buffers, Ready, several
 from wastenot.workloads.kernel import KernelSpec
 
 _EPSILON = 1e-5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from wastenot.operations.ready import Buffers, Ready, several
+from wastenot.operations.prepared_call import Buffers, Ready, several
 from wastenot.workloads.kernel import KernelSpec
 
 _RATE, _BETA1, _BETA2, _EPSILON, _DECAY, _STEP = 1e-4, 0.9, 0.95, 1e-8, 0.1, 100.0

@@ -9,7 +9,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from wastenot.operations.ready import Buffers, Ready, several
+from wastenot.operations.prepared_call import Buffers, Ready, several
 from wastenot.workloads.kernel import KernelSpec
 
 _CAUSAL = 0.75  # a mask that leaves less than this share of the scores is causal: it leaves half

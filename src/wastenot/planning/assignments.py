@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from wastenot.frontier.points import IndexArray
+from wastenot.arrays import IndexArray
 from wastenot.planning.costs import Costs
 from wastenot.planning.plan import Assignment
 from wastenot.planning.units import Unit

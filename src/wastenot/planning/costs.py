@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.frontier.points import FloatArray, IndexArray
+from wastenot.arrays import FloatArray, IndexArray
 from wastenot.setting import Setting
 from wastenot.study.sweep import Kernel, Sweep
 

@@ -8,14 +8,16 @@ from functools import cached_property
 
 import numpy as np
 
+from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontier.algebra import Frontier, Point, sequence
 from wastenot.frontier.exact import exact_sum
-from wastenot.frontier.points import IndexArray
 from wastenot.planning.assignments import assignments
-from wastenot.planning.confidence import choose_confidently
 from wastenot.planning.costs import Costs, combine_repeats
-from wastenot.planning.expectation import expect
+from wastenot.planning.noise.confidence import choose_confidently
+from wastenot.planning.noise.errors import change_error, total_error
+from wastenot.planning.noise.expectation import expect
+from wastenot.planning.noise.shrinkage import Beliefs, beliefs
 from wastenot.planning.objective import SCOPES, Granularity, Objective, Scope
 from wastenot.planning.plan import (
     SCHEMA,
@@ -28,9 +30,7 @@ from wastenot.planning.plan import (
     Total,
     Waste,
 )
-from wastenot.planning.shrinkage import Beliefs, beliefs
 from wastenot.planning.switches import switches_per_iteration
-from wastenot.planning.uncertainty import change_error, total_error
 from wastenot.planning.units import Unit, make_units
 from wastenot.study.sweep import Sweep
 

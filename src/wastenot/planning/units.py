@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import BadInputError
 from wastenot.frontier.algebra import Frontier, Ways, choice
 from wastenot.frontier.exact import exact_sum
-from wastenot.frontier.points import FloatArray, IndexArray
 from wastenot.planning.costs import Costs
 from wastenot.planning.objective import GRANULARITIES, Granularity
 

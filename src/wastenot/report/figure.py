@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wastenot.planning.plan import Plan
-from wastenot.report.extras import load
+from wastenot.report.optional_imports import load
 
 
 @dataclass(frozen=True, slots=True)

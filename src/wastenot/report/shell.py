@@ -10,15 +10,15 @@ from importlib.resources import files
 from typing import Any
 
 from wastenot.origin import Origin
-from wastenot.report.extras import load
 from wastenot.report.figure import Figure
-from wastenot.report.figures import vega_lite_version
-from wastenot.report.tables import Row, Table
+from wastenot.report.optional_imports import load
+from wastenot.report.plan.figures import vega_lite_version
+from wastenot.report.plan.tables import Row, Table
 from wastenot.report.theme import DARK, LIGHT
 from wastenot.report.words import ORIGIN_WORDS
 from wastenot.version import own_version
 
-_TEMPLATES = ("shell.html.j2", "parts.html.j2", "page.html.j2", "profile_page.html.j2")
+_TEMPLATES = ("shell.html.j2", "parts.html.j2", "plan.html.j2", "profile.html.j2")
 _LONG_TABLE = 60  # rows above which a table scrolls in its own frame
 
 # Characters that could end a script element or begin a comment in it; escaped, JSON means the same.
@@ -98,4 +98,4 @@ def _bundle() -> str:
 
 
 def _resource(name: str) -> str:
-    return files("wastenot.report").joinpath(name).read_text(encoding="utf-8")
+    return files("wastenot.report") / "templates".joinpath(name).read_text(encoding="utf-8")

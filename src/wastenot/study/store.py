@@ -17,7 +17,6 @@ from wastenot.study import records, schema
 from wastenot.study.address import parse_address
 from wastenot.study.bulk import insert_rows, select_rows
 from wastenot.study.captured import read_captured, store_captured
-from wastenot.study.check import check_sweep
 from wastenot.study.columns import shown
 from wastenot.study.database import Database, connect
 from wastenot.study.faults import DAMAGED
@@ -25,6 +24,7 @@ from wastenot.study.recorder import Recorder, Trial, read_trials
 from wastenot.study.state import State, choose_workload
 from wastenot.study.summary import ImportSummary, StudySummary, imports_of, summarise_workloads
 from wastenot.study.sweep import Kernel, Sweep
+from wastenot.study.validation import check_sweep
 from wastenot.workloads.kernel import KernelSpec
 
 

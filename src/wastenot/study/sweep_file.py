@@ -9,8 +9,8 @@ from wastenot.errors import BadInputError
 from wastenot.files import write_atomically
 from wastenot.origin import Origin
 from wastenot.study.assemble import assemble
-from wastenot.study.check import check_sweep
 from wastenot.study.sweep import Sweep, in_order_of_execution
+from wastenot.study.validation import check_sweep
 
 UNKNOWN_DEVICE = "unknown"
 

@@ -14,11 +14,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from wastenot.arrays import FloatArray
 from wastenot.devices.simulated.preset import Preset
 from wastenot.errors import BadInputError
 from wastenot.frontier.exact import exact_sum
 from wastenot.frontier.knapsack import Knapsack
-from wastenot.frontier.points import FloatArray, Groups
+from wastenot.frontier.pareto import Groups
 from wastenot.setting import AUTO
 from wastenot.study.store import Study
 from wastenot.tuning.forecast_kernels import Choices, choices, costs, draw_kernels

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtr
 
+from wastenot.arrays import FloatArray
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
 from wastenot.devices.simulated.preset import Preset
-from wastenot.frontier.points import FloatArray
-from wastenot.measurement.grid import Grid
 from wastenot.setting import Setting
+from wastenot.sweeping.grid import Grid
 from wastenot.tuning.forecast_observed import Observed
 from wastenot.tuning.forecast_prior import GpuDraw
 

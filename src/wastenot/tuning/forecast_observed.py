@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from wastenot.arrays import FloatArray
 from wastenot.devices.simulated.preset import Preset, find_preset, preset_names
 from wastenot.errors import BadInputError, StudyError
-from wastenot.frontier.points import FloatArray
-from wastenot.measurement.tasks import Units, units_in_study
 from wastenot.origin import Origin
 from wastenot.study.store import Study
 from wastenot.study.sweep import Kernel, Sweep
+from wastenot.tasks import Units, units_in_study
 from wastenot.tuning.forecast_prior import Bounds
 from wastenot.workloads.bound import GPUS, find_roofline
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec

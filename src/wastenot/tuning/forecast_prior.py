@@ -13,9 +13,9 @@ from typing import Literal, get_args
 import numpy as np
 from scipy.special import ndtri
 
+from wastenot.arrays import FloatArray
 from wastenot.devices.simulated.model import DeviceParameters
 from wastenot.devices.simulated.preset import Preset
-from wastenot.frontier.points import FloatArray
 
 Knowledge = Literal["any", "preset"]
 """``any``: the GPU is like some GPU of the last years; ``preset``: it is about as the preset says."""

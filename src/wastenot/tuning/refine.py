@@ -13,15 +13,15 @@ import numpy as np
 
 from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
-from wastenot.measurement.energy import Method
-from wastenot.measurement.progress import Progress, Silent
-from wastenot.measurement.sweep import Point, SweepOutcome, recording, run_points
-from wastenot.measurement.tasks import Units
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
+from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import Study
 from wastenot.study.sweep import Sweep
+from wastenot.sweeping.point import Method
+from wastenot.sweeping.sweep import Point, SweepOutcome, recording, run_points
+from wastenot.tasks import Units
 
 
 def refine(

@@ -17,17 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from wastenot.arrays import FloatArray
 from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
 from wastenot.frontier.knapsack import Knapsack
-from wastenot.frontier.points import FloatArray, Groups
-from wastenot.measurement.energy import Method
-from wastenot.measurement.progress import Progress, Silent
-from wastenot.measurement.sweep import Point, SweepOutcome, recording, run_points
-from wastenot.measurement.tasks import Units
+from wastenot.frontier.pareto import Groups
 from wastenot.planning.costs import combine_repeats
+from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import Study
+from wastenot.sweeping.point import Method
+from wastenot.sweeping.sweep import Point, SweepOutcome, recording, run_points
+from wastenot.tasks import Units
 from wastenot.tuning.calibration.clocks import Arrival, learn_arrival
 from wastenot.tuning.calibration.design import choose_pairs
 from wastenot.tuning.calibration.predict import Predicted, predict_costs

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
-from wastenot.measurement.energy import Method
-from wastenot.measurement.progress import Progress, Silent
-from wastenot.measurement.tasks import Units
 from wastenot.origin import Origin
 from wastenot.planning.plan import Plan
-from wastenot.tuning.in_turn import Interval, compare_with_auto
+from wastenot.progress import Progress, Silent
+from wastenot.sweeping.point import Method
+from wastenot.tasks import Units
+from wastenot.tuning.interleaved import Interval, compare_with_auto
 
 
 @dataclass(frozen=True, slots=True)

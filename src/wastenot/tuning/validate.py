@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
-from wastenot.measurement.energy import Method
-from wastenot.measurement.progress import Progress, Silent
-from wastenot.measurement.tasks import Units
 from wastenot.planning.plan import Measured, Plan, Validation
-from wastenot.tuning.in_turn import LEVEL, Interval, compare_with_auto
+from wastenot.progress import Progress, Silent
+from wastenot.sweeping.point import Method
+from wastenot.tasks import Units
+from wastenot.tuning.interleaved import LEVEL, Interval, compare_with_auto
 
 
 def validate(

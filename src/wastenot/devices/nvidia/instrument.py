@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from wastenot.arrays import FloatArray
 from wastenot.devices.fine_grain import TOTAL, Burst, Channel, Clock, RoundTrip, Run
 from wastenot.devices.nvidia.nvml import Nvml
 from wastenot.devices.nvidia.power_poller import PowerPoller
@@ -17,7 +18,6 @@ from wastenot.devices.nvidia.published import ARCHITECTURES, MEMORY, PublishedSe
 from wastenot.devices.nvidia.sensors import NvidiaSensors
 from wastenot.devices.protocol import Identity
 from wastenot.errors import DeviceError
-from wastenot.frontier.points import FloatArray
 
 MEMORY_CHANNEL = "memory"
 
@@ -40,7 +40,7 @@ class ReadyBurst(Protocol):
 
 
 class Bursts(Protocol):
-    """What runs bursts: :class:`wastenot.devices.torch_bursts.TorchBursts`."""
+    """What runs bursts: :class:`wastenot.devices.torch.bursts.TorchBursts`."""
 
     @property
     def resolution_s(self) -> float:

@@ -8,8 +8,8 @@ from typing import Annotated, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from wastenot.arrays import FloatArray
 from wastenot.devices.simulated.preset_parts import GaugeModel, NotNegative, Part, Positive
-from wastenot.frontier.points import FloatArray
 
 
 class Firmware(Part):

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wastenot.arrays import FloatArray
 from wastenot.devices.fine_grain import TOTAL, Burst, Channel, Clock, Readings, RoundTrip, Run
 from wastenot.devices.protocol import Identity
-from wastenot.devices.simulated.course import LAG_REACH, Course
 from wastenot.devices.simulated.dynamics import component_matrix
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.model_physics import ModelPhysics
+from wastenot.devices.simulated.power_history import LAG_REACH, Course
 from wastenot.devices.simulated.preset_parts import GaugeModel
 from wastenot.devices.simulated.trace import Parts, Steady, Trace, trace
 from wastenot.errors import DeviceError
-from wastenot.frontier.points import FloatArray
 from wastenot.workloads.kernel import KernelSpec
 
 MEMORY = "memory"

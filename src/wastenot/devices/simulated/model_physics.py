@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wastenot.arrays import FloatArray
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
@@ -14,7 +15,6 @@ from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.devices.simulated.preset import OpTraits, Preset
 from wastenot.devices.simulated.trace import Parts, Steady, afterglow_j
 from wastenot.errors import CannotRunError, ClocksRefusedError
-from wastenot.frontier.points import FloatArray
 from wastenot.setting import Setting
 from wastenot.suggest import suggestion
 from wastenot.workloads.kernel import KernelSpec

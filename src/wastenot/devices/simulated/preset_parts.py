@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from wastenot.frontier.points import FloatArray
+from wastenot.arrays import FloatArray
 from wastenot.setting import Setting
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

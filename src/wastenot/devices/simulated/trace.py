@@ -22,9 +22,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from wastenot.devices.simulated.course import Course
+from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.simulated.dynamics import Dynamics, Firmware, Shape
-from wastenot.frontier.points import FloatArray, IndexArray
+from wastenot.devices.simulated.power_history import Course
 
 _SEGMENTS = 32  # stretches of constant demand that an execution is made of at most
 _LEAST_SEGMENTS = 4

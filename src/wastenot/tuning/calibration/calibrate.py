@@ -19,7 +19,7 @@ from wastenot.study.sweep import Sweep
 from wastenot.tuning.calibration.clocks import clock_table
 from wastenot.tuning.calibration.design import choose_points
 from wastenot.tuning.calibration.fit import Calibration, calibrate
-from wastenot.tuning.calibration.points import Points, check, points_of_sweep, warnings_of
+from wastenot.tuning.calibration.measured_points import Points, check, points_of_sweep, warnings_of
 from wastenot.tuning.calibration.score import Errors, errors_of, held_out_kernels, held_out_points, ratios
 
 _MOST_FITTED = 48  # points of a kernel; more only take longer

@@ -10,7 +10,7 @@ import numpy as np
 
 from wastenot.devices.simulated.preset import ClockTable, Moved
 from wastenot.study.sweep import Sweep
-from wastenot.tuning.calibration.points import Array, settled_memory_mhz
+from wastenot.tuning.calibration.measured_points import Array, settled_memory_mhz
 
 _MOVED = 0.05  # a memory clock in effect this far from the one asked for is another one
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.tuning.calibration.points import Array, Points, core_levels
+from wastenot.tuning.calibration.measured_points import Array, Points, core_levels
 
 Level = tuple[int, int]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
-from wastenot.tuning.calibration.points import FEWEST_KERNELS, Array, Points, check, core_levels
+from wastenot.tuning.calibration.measured_points import FEWEST_KERNELS, Array, Points, check, core_levels
 from wastenot.tuning.calibration.solver import Prior, Solution, fit_units, learn_population
 
 TIME_SD = 0.01

@@ -11,7 +11,7 @@ import numpy as np
 
 from wastenot.devices.simulated import model
 from wastenot.tuning.calibration.fit import Calibration, calibrate
-from wastenot.tuning.calibration.points import FEWEST_KERNELS, Array, Points
+from wastenot.tuning.calibration.measured_points import FEWEST_KERNELS, Array, Points
 from wastenot.tuning.calibration.residual import krige, places
 
 _STEP = 1e-5

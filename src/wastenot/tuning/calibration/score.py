@@ -13,7 +13,7 @@ from wastenot.devices.simulated import model
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
 from wastenot.tuning.calibration.design import choose_points
 from wastenot.tuning.calibration.fit import calibrate, fit_kernels
-from wastenot.tuning.calibration.points import FEWEST_KERNELS, FEWEST_POINTS, Array, Points
+from wastenot.tuning.calibration.measured_points import FEWEST_KERNELS, FEWEST_POINTS, Array, Points
 
 CHOSEN_POINTS = 8
 """Points of a kernel that a calibration needs to be good; more change little."""

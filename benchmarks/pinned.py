@@ -1,0 +1,136 @@
+"""Numbers that a refactoring must leave as they are: the JSON documents of many whole commands, kept and compared.
+
+    python -m benchmarks.pinned write FILE.json            # run every command and keep what it said
+    python -m benchmarks.pinned compare BEFORE.json AFTER.json
+
+Commands are run as a user runs them, so that the file of one version can be compared with that of another, however the code
+moved in between. Those that need the measured sweeps beside the checkout are left out where these are not there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+SYNTHETIC = Path(__file__).parents[1] / "tests" / "report" / "synthetic-sweep.csv"
+H200 = Path(__file__).parents[1] / "data" / "h200" / "gpt3-xl-4.csv"
+TOLERANCE = 1e-6  # relative; sums taken in another order differ by less, other numbers by more
+IGNORED = {"digest", "created_at", "imported_at", "created_by", "started_at", "version", "bytes"}
+FAST = ("--warm-up", "0.5", "--window", "1")
+
+Command = tuple[str, ...]
+
+
+def commands() -> Iterator[tuple[str, Command]]:
+    """Names and arguments of what is run, in order; ``--json`` is added where a name is given."""
+    sweeps = {"synthetic": SYNTHETIC}
+    if DATA.is_dir():
+        folder = DATA / "rtx3080ti-polybench"
+        sweeps |= {"once": folder / "sweep.csv", "share": folder / "sweep-share.csv", "v100": DATA / "gpu-dvfs" / "v100.csv"}
+    for name, path in sweeps.items():
+        db = ("--study", f"{name}.db")
+        yield "", ("import", str(path), *db, "--device-name", "RTX 3080 Ti", "--workload", name)
+        for bound in ("0", "0.01", "0.02", "0.05", "0.1"):
+            for scope in ("global", "local"):
+                yield f"plan {name} {scope} {bound}", ("plan", *db, "--max-slowdown", bound, "--scope", scope)
+        for objective in ("edp", "energy", "time"):
+            yield f"plan {name} {objective}", ("plan", *db, "--objective", objective)
+        yield f"plan {name} edp 2 local", ("plan", *db, "--objective", "edp", "--edp-exponent", "2", "--scope", "local")
+        iteration = ("--granularity", "iteration", "--clock-tolerance", "30")
+        yield f"plan {name} iteration", ("plan", *db, *iteration)
+        yield f"frontier {name}", ("frontier", *db)
+        if name in {"synthetic", "share"}:
+            for scope in ("global", "local"):
+                confident = ("--confidence", "0.95", "--max-slowdown", "0.02", "--scope", scope)
+                yield f"plan {name} confident {scope}", ("plan", *db, *confident)
+        if name == "synthetic":
+            yield "compare synthetic", ("compare", *db)
+            yield "plan synthetic pass", ("plan", *db, "--granularity", "pass")
+        if name in {"share", "v100"}:
+            yield f"calibrate {name}", ("calibrate", *db, "--out", f"{name}.toml")
+    if DATA.is_dir():
+        searched = ("--device", "recorded:share.db", "--study", "few.db", "--search", "model", "--share", "0.3")
+        yield "search share", ("sweep", "share.db", *searched, *FAST)
+        yield "plan search", ("plan", "--study", "few.db")
+    sim = ("--device", "sim:rtx-3080-ti")
+    yield "sweep", ("sweep", "gpt3-xl", *sim, "--study", "sim.db", "--core-step", "315", *FAST)
+    yield "sweep again", ("sweep", "gpt3-xl", *sim, "--study", "sim.db", "--core-step", "315", *FAST)
+    yield "plan sim", ("plan", "--study", "sim.db", "--out", "plan.json")
+    yield "validate", ("validate", "--study", "sim.db", "--plan", "plan.json", "--repeats", "2")
+    yield "transfer", ("transfer", "--plan", "plan.json", *sim, "--batch", "40,10", "--repeats", "2")
+    yield "refine", ("refine", "--study", "sim.db", *sim, "--repeats", "2")
+    yield "pairs", ("pairs", "--study", "sim.db")
+    context = ("sweep", "gpt3-xl", "--device", "sim:mi300x", "--study", "context.db", "--core", "1300,2100")
+    yield "sweep in context", (*context, "--in-context", *FAST)
+    yield "plan context", ("plan", "--study", "context.db", "--energies", "context")
+    yield "", ("import", str(H200), "--study", "h200.db", "--device-name", "H200", "--workload", "gpt3-xl")
+    auto = ("sweep", "gpt3-xl", "--device", "sim:h200", "--study", "auto.db", "--clocks", "auto", *FAST)
+    yield "sweep auto", auto
+    yield "forecast", ("forecast", "--study", "auto.db", "--draws", "40", "--core-step", "120")
+    for kernel, card in (("gemm:4096", "mi300x"), ("gemm:2048", "h200"), ("gemv:8192", "mi300x")):
+        yield f"profile {kernel} {card}", ("profile", kernel, "--device", f"sim:{card}")
+    yield "profile after", ("profile", "gemm:2048", "--device", "sim:mi300x", "--after", "gemv:4096x40")
+    for card in ("rtx-3080-ti", "mi300x", "h200"):
+        yield f"sensor {card}", ("sensor", "--device", f"sim:{card}")
+    for phase in ("training", "decode"):
+        yield f"workload {phase}", ("workload", "llama-8b", "--phase", phase)
+
+
+def run_all() -> dict[str, object]:
+    """What every command printed, by name."""
+    documents: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, command in commands():
+            done = subprocess.run(
+                [sys.executable, "-m", "wastenot", *command, *(["--json"] if name else [])],
+                cwd=folder, capture_output=True, text=True, check=False,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            )  # fmt: skip
+            print(f"{done.returncode} {' '.join(command)}", file=sys.stderr, flush=True)
+            if done.returncode:
+                print(done.stderr[-2000:], file=sys.stderr, flush=True)
+            if name:
+                documents[name] = json.loads(done.stdout) if done.stdout.strip() else {"failed": done.stderr}
+    return documents
+
+
+def differences(before: object, after: object, path: str = "") -> Iterator[str]:
+    """Where two documents differ by more than rounding; lines of text."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted((before.keys() | after.keys()) - IGNORED, key=str):
+            if key not in after or key not in before:
+                yield f"{path}.{key}: only {'before' if key in before else 'after'}"
+            else:
+                yield from differences(before[key], after[key], f"{path}.{key}")
+    elif isinstance(before, list) and isinstance(after, list):
+        if len(before) != len(after):
+            yield f"{path}: {len(before)} entries, now {len(after)}"
+        for index, pair in enumerate(zip(before, after, strict=False)):
+            yield from differences(*pair, f"{path}[{index}]")
+    elif isinstance(before, int | float) and isinstance(after, int | float):
+        if not math.isclose(before, after, rel_tol=TOLERANCE, abs_tol=1e-12):
+            yield f"{path}: {before!r}, now {after!r}"
+    elif before != after:
+        yield f"{path}: {before!r}, now {after!r}"
+
+
+def main(verb: str, *files: str) -> None:
+    """Write or compare; the exit code of a comparison says whether everything is equal."""
+    if verb == "write":
+        Path(files[0]).write_text(json.dumps(run_all(), indent=1), encoding="utf-8")
+        return
+    before, after = (json.loads(Path(file).read_text(encoding="utf-8")) for file in files)
+    found = list(differences(before, after))
+    print("\n".join(found) or f"{len(before)} documents, all equal")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

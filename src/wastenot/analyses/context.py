@@ -1,0 +1,154 @@
+"""Where the kernel that runs before changes the plan: energies and plans of two states of one workload side by side."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.arrays import IndexArray
+from wastenot.errors import BadInputError
+from wastenot.planning.costs import Costs, combine_repeats
+from wastenot.planning.objective import Objective
+from wastenot.planning.plan import Plan, Prediction
+from wastenot.planning.planner import Planner
+from wastenot.setting import Setting
+from wastenot.study.state import State, parted
+from wastenot.study.sweep import Sweep
+
+BEYOND = 1.96  # standard errors from which a difference is told
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInContext:
+    """One kernel at the setting that the first plan gives it.
+
+    Attributes:
+        kernel: its name.
+        count: how often it runs in an iteration.
+        first: setting in the plan of the first state.
+        second: setting in the plan of the second state.
+        alone_j: energy of one call at ``first`` in the first state.
+        within_j: likewise in the second state.
+        error_j: standard error of their difference; ``None`` where one of them is not known.
+    """
+
+    kernel: str
+    count: int
+    first: Setting
+    second: Setting
+    alone_j: float
+    within_j: float
+    error_j: float | None
+
+    @property
+    def change(self) -> float:
+        """Second state over first, less 1."""
+        return self.within_j / self.alone_j - 1.0
+
+    @property
+    def beyond_error(self) -> bool:
+        """Whether the states differ by more than noise explains."""
+        return self.error_j is not None and abs(self.within_j - self.alone_j) > BEYOND * self.error_j
+
+
+@dataclass(frozen=True, slots=True)
+class ContextChange:
+    """What the second state of the energies changes.
+
+    Attributes:
+        workload: without a state.
+        states: of the first plan and of the second.
+        kernels: in order of execution.
+        first: the first plan in the second state.
+        second: the second plan in it.
+    """
+
+    workload: str
+    states: tuple[State, State]
+    kernels: tuple[KernelInContext, ...]
+    first: Prediction
+    second: Prediction
+
+    @property
+    def moved(self) -> tuple[KernelInContext, ...]:
+        """Kernels that the plans treat differently."""
+        return tuple(kernel for kernel in self.kernels if kernel.first != kernel.second)
+
+    @property
+    def differing(self) -> tuple[KernelInContext, ...]:
+        """Kernels whose energy differs by more than its error."""
+        return tuple(kernel for kernel in self.kernels if kernel.beyond_error)
+
+    @property
+    def energy_j(self) -> float:
+        """Energy of an iteration under the second plan less that under the first, both in the second state."""
+        return self.second.energy_j - self.first.energy_j
+
+
+def context_change(alone: Sweep, within: Sweep, first: Plan, second: Plan) -> ContextChange:
+    """Compare two states of a workload and the plans made of them.
+
+    Args:
+        alone: the first state.
+        within: the second state.
+        first: plan made of the first state.
+        second: plan made of the second state.
+
+    Raises:
+        BadInputError: they are not of the same kernels, or the second state lacks a setting of a plan.
+    """
+    names = [kernel.name for kernel in alone.kernels]
+    for what, found in (
+        (f"workload '{within.workload}'", [kernel.name for kernel in within.kernels]),
+        ("the first plan", [row.kernel for row in first.assignments]),
+        ("the second plan", [row.kernel for row in second.assignments]),
+    ):
+        if found != names:
+            raise BadInputError(f"{what} has other kernels than workload '{alone.workload}': nothing to compare")
+    planner, costs = Planner(within), combine_repeats(alone)
+    settings = [[row.setting for row in plan.assignments] for plan in (first, second)]
+    ours = _rows(costs, settings[0], alone.workload)
+    theirs = [_rows(planner.costs, each, within.workload) for each in settings]
+    kernels = tuple(
+        KernelInContext(
+            kernel=kernel.name,
+            count=kernel.count,
+            first=settings[0][index],
+            second=settings[1][index],
+            alone_j=float(costs.energy_j[ours[index]]),
+            within_j=float(planner.costs.energy_j[theirs[0][index]]),
+            error_j=_error(costs.energy_se_j[ours[index]], planner.costs.energy_se_j[theirs[0][index]]),
+        )
+        for index, kernel in enumerate(alone.kernels)
+    )
+    name = parted(alone.workload)[0]
+    states = parted(alone.workload)[1], parted(within.workload)[1]
+    return ContextChange(name, states, kernels, *(planner.totals(rows) for rows in theirs))
+
+
+def plan_likewise(sweep: Sweep, plan: Plan) -> Plan:
+    """The plan of another state of the workload, asked for in the same words."""
+    goal = plan.objective
+    exponent = 1.0 if goal.edp_exponent is None else goal.edp_exponent
+    objective = Objective(goal.kind, goal.max_slowdown, exponent, goal.confidence)
+    return Planner(sweep, plan.granularity, plan.clock_tolerance_mhz).plan(objective, plan.scope)
+
+
+def _rows(costs: Costs, settings: list[Setting], workload: str) -> IndexArray:
+    there = {(int(costs.kernel[row]), costs.setting(row)): row for row in range(len(costs.kernel))}
+    found = []
+    for index, setting in enumerate(settings):
+        if (index, setting) not in there:
+            name = costs.kernels[index].name
+            raise BadInputError(
+                f"workload '{workload}': kernel '{name}' was not measured at {setting}; sweep the same clocks"
+            )
+        found.append(there[index, setting])
+    return np.array(found, dtype=np.intp)
+
+
+def _error(first: float, second: float) -> float | None:
+    error = math.hypot(first, second)
+    return None if math.isnan(error) else error

@@ -1,0 +1,101 @@
+"""What putting light kernels before heavy ones would save (FinGraV, recommendation 5).
+
+Only coming down costs: a kernel pays for being lighter than the one before it. A layer is a loop, so that it must come down
+from its heaviest kernel to its lightest once; the best order climbs from light to heavy and comes down in the cheapest way,
+which is a shortest path over the kernels by falling power. That order is bound by nothing but power: it is a lower bound of
+the energy of any order that keeps the data dependencies, which a workload does not hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from wastenot.analyses.carry_over import CarryOver
+from wastenot.arrays import FloatArray
+from wastenot.planning.costs import combine_repeats
+from wastenot.study.sweep import Kernel, Sweep
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop of kernels, such as a transformer layer's forward pass.
+
+    Attributes:
+        name: block and pass.
+        times: that it runs in an iteration.
+        given: kernels in the order they run.
+        best: the same in the order of least penalty.
+        given_j: penalty of one round in the given order.
+        best_j: the least of any order.
+    """
+
+    name: str
+    times: int
+    given: tuple[str, ...]
+    best: tuple[str, ...]
+    given_j: float
+    best_j: float
+
+    @property
+    def saved_j(self) -> float:
+        """Most that another order can save in an iteration; entering and leaving the loop is not counted."""
+        return self.times * (self.given_j - self.best_j)
+
+
+def light_first(sweep: Sweep, carry_over: CarryOver) -> tuple[Loop, ...]:
+    """The loops of a workload in the given order and in the best one, at auto.
+
+    Args:
+        sweep: what the kernels cost.
+        carry_over: the card's penalty.
+    """
+    costs = combine_repeats(sweep)
+    base = costs.start[:-1]
+    power_w, time_s = costs.energy_j[base] / costs.time_s[base], costs.time_s[base]
+    found = []
+    for key, group in groupby(enumerate(sweep.kernels), lambda entry: _loop_of(entry[1])):
+        members = np.array([index for index, _ in group])
+        if key[0] is None or len(members) < 2:
+            continue
+        descent = _descents(power_w[members], time_s[members], carry_over)
+        best, best_j = best_order(power_w[members], descent)
+        names = [sweep.kernels[index].name for index in members]
+        given_j = float(sum(descent[place - 1, place] for place in range(len(members))))
+        label = " ".join(part for part in key[:2] if part)
+        found.append(Loop(label, key[2], tuple(names), tuple(names[place] for place in best), given_j, best_j))
+    return tuple(found)
+
+
+def best_order(power_w: FloatArray, descent_j: FloatArray) -> tuple[tuple[int, ...], float]:
+    """The cyclic order of least penalty: light to heavy, then down again over a shortest path.
+
+    Args:
+        power_w: of each kernel, shape (kernels,).
+        descent_j: penalty of the second kernel after the first, shape (kernels, kernels); 0 where it is the heavier one.
+
+    Returns:
+        The order, the lightest first, and the penalty of a round.
+    """
+    falling = np.argsort(-power_w, kind="stable").tolist()
+    least = {falling[0]: 0.0}
+    came: dict[int, int] = {}
+    for place, kernel in enumerate(falling[1:], 1):
+        came[kernel] = min(falling[:place], key=lambda above: least[above] + descent_j[above, kernel])
+        least[kernel] = least[came[kernel]] + float(descent_j[came[kernel], kernel])
+    down = [falling[-1]]
+    while down[-1] != falling[0]:
+        down.append(came[down[-1]])
+    between = down[1:-1][::-1]  # passed on the way down, after the heaviest
+    order = [kernel for kernel in falling[::-1] if kernel not in between] + between
+    return tuple(order), least[falling[-1]]
+
+
+def _descents(power_w: FloatArray, time_s: FloatArray, carry_over: CarryOver) -> FloatArray:
+    return carry_over.penalty_j(power_w[:, None], power_w[None, :], time_s[None, :])
+
+
+def _loop_of(kernel: Kernel) -> tuple[str | None, str | None, int]:
+    return kernel.block, kernel.pass_name, kernel.count

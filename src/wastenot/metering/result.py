@@ -1,0 +1,232 @@
+"""What a window says of the GPUs it measured, and how that is found in their logs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.devices.protocol import Identity
+from wastenot.metering.power_log import PowerLog, Samples
+from wastenot.metering.window_energy import Array, Steps, WindowEnergy, window_energy
+from wastenot.origin import Origin
+
+NO_COUNTER = "no energy counter: energy from the power gauge"
+NO_STEPS = "the energy counter was not seen to step: energy from the power gauge"
+SHARED = "another process used the GPU"
+THROTTLED = "throttled"
+MEMORY_SHORT = "too short for the memory's power, which is averaged over a second"
+
+MEMORY_GAUGE_S = 1.0  # over which the gauge of the memory's power averages (Hopper; published sensor tables)
+_GAUGE_AVERAGES = 0.5  # readings of the gauge see a part of a step: so much of their scatter is that of whole steps
+_NORMAL_MEDIAN = 0.6745  # median of |z| of a normal number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowNumbers:
+    """What a window says, of one GPU or of several together: sums of energy and power, means of the rest.
+
+    Attributes:
+        origin: of the numbers.
+        time_s: of the window; of one GPU by its own events where these bracket it.
+        energy_j: used; ``None`` where it cannot be read.
+        energy_se_j: its standard error, the window's edges included.
+        mean_power_w: energy by time.
+        memory_energy_j: the part of the memory, where the GPU tells its power and the window is longer than that's average.
+        core_mhz: mean of the clock.
+        memory_mhz: mean of the clock.
+        temperature_c: mean.
+        throttled_share: of the time, in which power or heat held the clocks down.
+        flags: what a reader should know; of several GPUs each with the GPU's name.
+    """
+
+    origin: Origin
+    time_s: float
+    energy_j: float | None
+    energy_se_j: float | None
+    mean_power_w: float | None
+    memory_energy_j: float | None
+    core_mhz: float | None
+    memory_mhz: float | None
+    temperature_c: float | None
+    throttled_share: float | None
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuWindow(WindowNumbers):
+    """One GPU over a window.
+
+    Attributes:
+        device: its name.
+        unique_id: of the card.
+        model: of it.
+    """
+
+    device: str
+    unique_id: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowResult(WindowNumbers):
+    """A window over all of its GPUs together, and each of them. What one of them does not tell is ``None`` for all.
+
+    Attributes:
+        name: of the window.
+        gpus: each of them.
+    """
+
+    name: str
+    gpus: tuple[GpuWindow, ...]
+
+    @classmethod
+    def of(cls, name: str, time_s: float, gpus: tuple[GpuWindow, ...]) -> WindowResult:
+        """The result of single GPUs'."""
+        energy = _sum([gpu.energy_j for gpu in gpus])
+        errors = _sum([None if gpu.energy_se_j is None else gpu.energy_se_j**2 for gpu in gpus])
+        named = len(gpus) > 1
+        flags = dict.fromkeys(f"{gpu.device}: {flag}" if named else flag for gpu in gpus for flag in gpu.flags)
+        return cls(
+            name=name,
+            origin=gpus[0].origin,
+            time_s=time_s,
+            energy_j=energy,
+            energy_se_j=None if errors is None else math.sqrt(errors),
+            mean_power_w=None if energy is None or time_s <= 0.0 else energy / time_s,
+            memory_energy_j=_sum([gpu.memory_energy_j for gpu in gpus]),
+            core_mhz=_mean([gpu.core_mhz for gpu in gpus]),
+            memory_mhz=_mean([gpu.memory_mhz for gpu in gpus]),
+            temperature_c=_mean([gpu.temperature_c for gpu in gpus]),
+            throttled_share=_mean([gpu.throttled_share for gpu in gpus]),
+            gpus=gpus,
+            flags=tuple(flags),
+        )
+
+
+def gpu_window(
+    identity: Identity, log: PowerLog, has_counter: bool, begin_s: float, end_s: float, flags: Sequence[str] = ()
+) -> GpuWindow:
+    """What a log says of a window.
+
+    Args:
+        identity: of the GPU.
+        log: of it.
+        has_counter: whether it has an energy counter.
+        begin_s: of the window, on the log's clock.
+        end_s: of it.
+        flags: known already.
+    """
+    samples = log.samples(begin_s, end_s)
+    found = list(flags)
+    energy = _energy(log.steps(begin_s, end_s), samples, has_counter, begin_s, end_s, found)
+    length = end_s - begin_s
+    within = samples.between(begin_s, end_s)
+    throttled = _throttled(samples, begin_s, end_s)
+    if throttled:
+        found.append(THROTTLED)
+    processes = samples.processes[within]
+    if len(processes) and float(np.nanmax(processes, initial=0.0)) > 1.0:
+        found.append(SHARED)
+    return GpuWindow(
+        device=identity.name,
+        unique_id=identity.unique_id,
+        model=identity.model,
+        origin=identity.origin,
+        time_s=length,
+        energy_j=None if energy is None else energy.energy_j,
+        energy_se_j=None if energy is None else energy.error_j,
+        mean_power_w=None if energy is None or length <= 0.0 else energy.energy_j / length,
+        memory_energy_j=_memory_energy(samples, begin_s, end_s, found),
+        core_mhz=_known_mean(samples.core_mhz[within]),
+        memory_mhz=_known_mean(samples.memory_mhz[within]),
+        temperature_c=_known_mean(samples.temperature_c[within]),
+        throttled_share=throttled,
+        flags=tuple(found),
+    )
+
+
+def _energy(
+    steps: Steps, samples: Samples, has_counter: bool, begin_s: float, end_s: float, flags: list[str]
+) -> WindowEnergy | None:
+    left = right = None
+    scatter = 0.0
+    if has_counter and len(steps.moment_s) > 1:
+        left = _reading(samples, begin_s)
+        right = _reading(samples, end_s)
+        scatter = _gauge_scatter(steps, samples)
+    else:
+        flags.append(NO_STEPS if has_counter else NO_COUNTER)
+        steps = _gauge_steps(samples)
+    found = window_energy(steps, begin_s, end_s, gauge_scatter_w=scatter, left_w=left, right_w=right)
+    if found is not None:
+        flags.extend(found.flags)
+    return found
+
+
+def _reading(samples: Samples, moment_s: float) -> float | None:
+    known = ~np.isnan(samples.power_w)
+    if not known.any():
+        return None
+    return float(samples.power_w[known][int(np.argmin(np.abs(samples.moment_s[known] - moment_s)))])
+
+
+def _gauge_scatter(steps: Steps, samples: Samples) -> float:
+    """How much power varies within steps, by the gauge; as if readings were taken in the step before the sample."""
+    powers = np.diff(steps.energy_j) / np.diff(steps.moment_s)
+    place = np.searchsorted(steps.moment_s, samples.moment_s, side="right") - 2
+    there = (place >= 0) & (place < len(powers)) & ~np.isnan(samples.power_w)
+    if np.count_nonzero(there) < 4:
+        return 0.0
+    apart = np.abs(samples.power_w[there] - powers[place[there]])
+    return _GAUGE_AVERAGES * float(np.median(apart)) / _NORMAL_MEDIAN
+
+
+def _gauge_steps(samples: Samples) -> Steps:
+    """The gauge's readings as if a counter added them up: each holds from half way to its neighbours."""
+    known = ~np.isnan(samples.power_w)
+    moments, powers = samples.moment_s[known], samples.power_w[known]
+    lengths = np.diff(moments)
+    energies = np.concatenate([[0.0], np.cumsum(lengths * 0.5 * (powers[1:] + powers[:-1]))]) if len(moments) else moments
+    widths = np.full(len(moments), float(np.median(lengths)) if len(lengths) else 0.0)
+    return Steps(moments, widths, energies)
+
+
+def _throttled(samples: Samples, begin_s: float, end_s: float) -> float | None:
+    known = ~np.isnan(samples.throttled_s)
+    if np.count_nonzero(known) < 2 or end_s <= begin_s:
+        return None
+    begin, end = np.interp([begin_s, end_s], samples.moment_s[known], samples.throttled_s[known])
+    return min(max(float(end - begin) / (end_s - begin_s), 0.0), 1.0)
+
+
+def _memory_energy(samples: Samples, begin_s: float, end_s: float, flags: list[str]) -> float | None:
+    """A reading is the mean of the second before it: that of half a second earlier."""
+    known = ~np.isnan(samples.memory_power_w)
+    if np.count_nonzero(known) < 2:
+        return None
+    if end_s - begin_s < MEMORY_GAUGE_S:
+        flags.append(MEMORY_SHORT)
+        return None
+    moments = samples.moment_s[known] - 0.5 * MEMORY_GAUGE_S
+    powers = samples.memory_power_w[known]
+    inside = (moments > begin_s) & (moments < end_s)
+    at: Array = np.concatenate([[begin_s], moments[inside], [end_s]])
+    return float(np.trapezoid(np.interp(at, moments, powers), at))
+
+
+def _known_mean(values: Array) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else None
+
+
+def _mean(values: list[float | None]) -> float | None:
+    total = _sum(values)
+    return None if total is None else total / len(values)
+
+
+def _sum(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

@@ -1,0 +1,153 @@
+"""A sweep at one temperature.
+
+A hot GPU leaks more than a cold one, and a sweep takes each point at the temperature that the points before it left: low
+clocks are measured cold, though a plan would run them on a GPU that other kernels keep hot. How leakage goes with
+temperature is read off the repeats of the sweep itself: the same kernel at the same setting differs in little else. Repeats
+say it only so well, and what they leave open moves all cold points together: it is an error that all kernels share. So is
+the temperature that plan and baselines will run at, which nothing fixes: kernels that a power limit holds are slower hot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.planning.costs import rows_of_readings
+from wastenot.study.sweep import Sweep
+
+_LEAST_SPREAD_C = 1.0  # root mean square of repeats' temperatures (whole degrees), from which they say something
+_LEAST_REPEATS = 8
+_RUNS_C = 3.0  # how far from the baselines' temperature a plan runs: it saves a twentieth of some 50 degrees, or a tenth
+_AT_LIMIT = 0.97  # of the highest power: there a power limit sets the power, and leakage takes clock instead
+_VOLTAGE_EXPONENT = 4  # of the core clock, that stands for the cube of a voltage which rises late
+_USUAL_SLOPES = (5e-4, 1e-3)  # of the highest power, a degree: a tenth of it leaks, more so by a per cent or so a degree
+_PLACES = 81  # of each slope that are weighed
+_REACH = 4.0  # standard errors to either side of the likeliest that these go
+_LEAST_NOISE = 1e-12  # variance of a power as a share, below any instrument's
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Levelled:
+    """A sweep brought to one temperature, and what is not known of that.
+
+    Attributes:
+        sweep: as it would be at the mean temperature of its baselines.
+        time_errors: loadings, as shares of each row's time, of errors of variance 1 that all rows share; shape (rows, 3).
+        power_errors: likewise of power.
+    """
+
+    sweep: Sweep
+    time_errors: FloatArray
+    power_errors: FloatArray
+
+
+def at_one_temperature(sweep: Sweep) -> Levelled:
+    """The sweep with the times and energies that it would have at the mean temperature of its baselines.
+
+    Leakage is taken as linear in temperature, with a slope that rises with the core clock: a + b (f / f_highest)⁴ watts a
+    degree, both not negative, by what repeats say and what is usual. It adds to the power of a row; where a power limit
+    holds the power it lengthens the time, by as much as the kernel's time and power change between the row and one below
+    the limit. A sweep whose repeats do not differ in temperature comes back unchanged.
+    """
+    unchanged = Levelled(sweep, np.zeros((len(sweep.time_s), 3)), np.zeros((len(sweep.time_s), 3)))
+    power = sweep.energy_j / sweep.time_s
+    known = ~np.isnan(sweep.temperature_c)
+    reference_c = baseline_temperature_c(sweep)
+    if reference_c is None:
+        return unchanged
+    limited = power >= _AT_LIMIT * power.max()
+    shapes = _slopes(sweep)
+    row = rows_of_readings(sweep)
+    free = known & ~limited
+    apart_c, apart_w = (_from_mean(value, row, free) for value in (sweep.temperature_c, power))
+    repeated = free & (np.bincount(row[free], minlength=row.max() + 1)[row] > 1)
+    if repeated.sum() < _LEAST_REPEATS or np.sqrt(np.mean(apart_c[repeated] ** 2)) < _LEAST_SPREAD_C:
+        return unchanged
+    usual = np.array(_USUAL_SLOPES) * power.max()
+    each = shapes[repeated] * (apart_c / power)[repeated, None]
+    freedom = int(repeated.sum()) - len(np.unique(row[repeated]))
+    slope, root = _likely_slopes(each, (apart_w / power)[repeated], freedom, usual)
+    warmer = np.where(known, reference_c - sweep.temperature_c, 0.0)[:, None] * shapes / power[:, None]
+    added = warmer @ slope
+    errors = np.column_stack([warmer @ root, _RUNS_C * (shapes @ slope) / power])
+    longer = np.where(limited, _elasticity(sweep, power, limited), 0.0)
+    time_s = sweep.time_s * np.exp(longer * added)
+    level = replace(sweep, time_s=time_s, energy_j=time_s * power * np.where(limited, 1.0, 1.0 + added))
+    return Levelled(level, longer[:, None] * errors, np.where(limited[:, None], 0.0, errors))
+
+
+def baseline_temperature_c(sweep: Sweep) -> float | None:
+    """Mean temperature of the baselines, by the time that they take in an iteration; ``None`` where none is known."""
+    automatic = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
+    baseline = automatic & ~np.isnan(sweep.temperature_c)
+    if not baseline.any():
+        return None
+    weight = np.array([kernel.count for kernel in sweep.kernels])[sweep.kernel_index] * sweep.time_s
+    return float(np.average(sweep.temperature_c[baseline], weights=weight[baseline]))
+
+
+def _likely_slopes(shapes: FloatArray, apart: FloatArray, freedom: int, usual: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean of the slopes, shape (2,), and a root of their covariance, shape (2, 2), by repeats and what is usual.
+
+    Before repeats are looked at each slope is half of a normal variable, about as large as is usual.
+
+    Args:
+        shapes: what a slope of 1 adds to each repeat's power from its mean, shape (repeats, 2).
+        apart: how far the powers are from their means, shape (repeats,).
+        freedom: degrees of freedom of ``apart``.
+        usual: scale of each slope, shape (2,).
+    """
+    _, left = nnls(shapes, apart)
+    noise = max(left**2 / freedom, _LEAST_NOISE)
+    weighed = np.concatenate([shapes / np.sqrt(noise), np.diag(1.0 / usual)])
+    precision, explained = weighed.T @ weighed, shapes.T @ apart / noise
+    best, _ = nnls(weighed, np.concatenate([apart / np.sqrt(noise), np.zeros(2)]))
+    reach = _REACH * np.sqrt(np.diag(np.linalg.inv(precision)))
+    tried = [np.linspace(max(0.0, middle - far), middle + far, _PLACES) for middle, far in zip(best, reach, strict=True)]
+    slopes = np.stack(np.meshgrid(*tried, indexing="ij"), axis=-1).reshape(-1, 2)
+    unlikely = 0.5 * np.einsum("ps,st,pt->p", slopes, precision, slopes) - slopes @ explained
+    likely = np.exp(unlikely.min() - unlikely)
+    likely /= likely.sum()
+    mean = likely @ slopes
+    covariance = (likely[:, None] * (slopes - mean)).T @ (slopes - mean)
+    size, along = np.linalg.eigh(covariance)
+    return mean, along * np.sqrt(np.maximum(size, 0.0))
+
+
+def _slopes(sweep: Sweep) -> FloatArray:
+    """What the watts a degree of each row are made of, shape (rows, 2)."""
+    core = _in_effect(sweep.effective_core_mhz, sweep.core_mhz)
+    rate = core / core.max()
+    return np.column_stack([np.ones(len(rate)), rate**_VOLTAGE_EXPONENT])
+
+
+def _in_effect(effective: FloatArray, requested: FloatArray) -> FloatArray:
+    """Clocks in effect, else requested, else the highest."""
+    clock = np.where(np.isnan(effective), requested, effective)
+    return np.nan_to_num(clock, nan=float(np.nanmax(clock, initial=1.0)))
+
+
+def _elasticity(sweep: Sweep, power: FloatArray, limited: NDArray[np.bool_]) -> FloatArray:
+    """By what share time grows for each share of its power that a row at the limit lacks, shape (rows,); 0 where unknown."""
+    memory = _in_effect(sweep.effective_memory_mhz, sweep.memory_mhz)
+    order = np.lexsort((power, memory, sweep.kernel_index))
+    places = np.arange(len(order))
+    below = np.maximum.accumulate(np.where(limited[order], -1, places))  # the free row of most power before each
+    other = order[np.maximum(below, 0)]
+    alike = (below >= 0) & (memory[other] == memory[order]) & (sweep.kernel_index[other] == sweep.kernel_index[order])
+    alike &= limited[order]
+    found = np.zeros(len(order))
+    here, there = order[alike], other[alike]
+    found[here] = np.log(sweep.time_s[there] / sweep.time_s[here]) / np.log(power[here] / power[there])
+    return np.clip(found, 0.0, 1.0)
+
+
+def _from_mean(value: FloatArray, row: IndexArray, taken: NDArray[np.bool_]) -> FloatArray:
+    """Values less the mean of those of the same kernel and setting, 0 where not taken."""
+    total = np.bincount(row[taken], value[taken], minlength=row.max() + 1)
+    number = np.maximum(np.bincount(row[taken], minlength=row.max() + 1), 1)
+    return np.where(taken, np.nan_to_num(value) - (total / number)[row], 0.0)

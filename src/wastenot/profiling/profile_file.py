@@ -1,0 +1,191 @@
+"""Power profiles as Parquet: a row for every reading, and all that was found as JSON in the file's metadata.
+
+channel,run,golden,moment_s,unsynchronised_s,unit,share,power_w     wastenot.profile = {"schema": "wastenot.profile/1"}
+
+Polars does it, and is imported only when a file is written or read: measuring needs none.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from pydantic import ValidationError
+
+from wastenot.errors import BadInputError
+from wastenot.files import write_atomically
+from wastenot.profiling.profile_document import SCHEMA, ProfileDocument
+from wastenot.profiling.result import Logged, Profile
+from wastenot.study.parquet_file import polars_or_refuse
+from wastenot.version import own_version
+
+KEY: Final = "wastenot.profile"
+_NUMBERS: Final = ("moment_s", "unsynchronised_s", "share", "power_w")
+_WHOLE: Final = ("run", "unit")
+_COLUMNS: Final = ("channel", "run", "golden", "moment_s", "unsynchronised_s", "unit", "share", "power_w")
+_MAGIC: Final = b"PAR1"
+_MEND: Final = "make it anew with 'wastenot profile --out'"
+
+
+def profile_document(profile: Profile, command: str = "", made_at: datetime | None = None) -> dict[str, Any]:
+    """All of a profile but its readings, as JSON values; what is not known is null.
+
+    Args:
+        profile: to be described.
+        command: that made it.
+        made_at: when; now where not given.
+    """
+    values = _plain(asdict(profile))
+    values.pop("logged")
+    for state in values["states"]:
+        state["energy_j"] = state["time_s"] * state["channels"]["total"]["mean_w"] if "total" in state["channels"] else None
+    provenance = {
+        "wastenot": own_version(),
+        "made_at": (made_at or datetime.now(UTC)).isoformat(timespec="seconds"),
+        "command": command,
+    }
+    document: dict[str, Any] = {"schema": SCHEMA, "provenance": provenance} | values
+    return document
+
+
+def write_profile(profile: Profile, path: str | os.PathLike[str], *, command: str = "") -> None:
+    """Write a profile; a reader never sees half of it, and reading it back gives the same.
+
+    Args:
+        profile: to write.
+        path: the file to make or replace.
+        command: that made it, to be kept with it.
+
+    Raises:
+        BadInputError: the file cannot be written.
+        MissingExtraError: Polars is not installed.
+    """
+    pl = polars_or_refuse()
+    logged = profile.logged
+    names = np.array([found.channel.name for found in profile.channels])
+    frame = pl.DataFrame(
+        {
+            "channel": pl.Series(names[logged.channel].tolist(), dtype=pl.String),
+            "run": logged.run.astype(np.int32),
+            "golden": logged.golden.astype(bool),
+            "moment_s": logged.moment_s,
+            "unsynchronised_s": logged.unsynchronised_s,
+            "unit": logged.unit.astype(np.int32),
+            "share": logged.share,
+            "power_w": logged.power_w,
+        }
+    )
+    text = json.dumps(profile_document(profile, command), ensure_ascii=False, allow_nan=False)
+    stream = io.BytesIO()
+    frame.write_parquet(stream, metadata={KEY: text})
+
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(stream.getvalue())
+
+    write_atomically(path, write)
+
+
+def read_profile(path: str | os.PathLike[str]) -> Profile:
+    """Read a profile that :func:`write_profile` wrote.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        BadInputError: it cannot be read or is not such a file; names what is wrong and where.
+        MissingExtraError: Polars is not installed.
+    """
+    pl = polars_or_refuse()
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {_MEND}") from error
+    if len(content) < 12 or content[:4] != _MAGIC or content[-4:] != _MAGIC:
+        raise BadInputError(f"{path}: this is not a whole Parquet file; {_MEND}")
+    try:
+        metadata = pl.read_parquet_metadata(io.BytesIO(content))
+        frame = pl.read_parquet(io.BytesIO(content))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise BadInputError(
+            f"{path}: this Parquet file cannot be read ({str(error).partition(chr(10))[0]}); {_MEND}"
+        ) from error
+    if KEY not in metadata:
+        raise BadInputError(f"{path}: metadata: there is no {KEY}, so this is no power profile; {_MEND}")
+    try:
+        document = json.loads(metadata[KEY])
+    except ValueError as error:
+        raise BadInputError(f"{path}: metadata {KEY}: not JSON ({error}); {_MEND}") from error
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        said = document.get("schema") if isinstance(document, dict) else None
+        raise BadInputError(f"{path}: metadata {KEY}: schema: is {said!r}, where this version reads {SCHEMA!r}")
+    try:
+        read = ProfileDocument.model_validate_json(metadata[KEY])
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"])) or "document"
+        raise BadInputError(f"{path}: metadata {KEY}: {field}: {first['msg']}; {_MEND}") from error
+    return read.profile(_logged(frame, read, str(path)))
+
+
+def _logged(frame: Any, read: ProfileDocument, path: str) -> Logged:
+    """The rows, checked."""
+    pl = polars_or_refuse()
+
+    def refuse(column: str, row: int, what: str) -> BadInputError:
+        return BadInputError(f"{path}: row {row + 1}: {column}: {what}; {_MEND}")
+
+    missing = [name for name in _COLUMNS if name not in frame.columns]
+    if missing:
+        raise BadInputError(f"{path}: header: there is no column {', '.join(missing)}; {_MEND}")
+    kinds = (
+        dict.fromkeys(_NUMBERS, pl.Float64) | dict.fromkeys(_WHOLE, pl.Int32) | {"channel": pl.String, "golden": pl.Boolean}
+    )
+    for name, kind in kinds.items():
+        if frame[name].dtype != kind:
+            raise refuse(name, 0, f"is {frame[name].dtype}; must be {kind()}")
+        if frame[name].null_count():
+            raise refuse(name, int(frame[name].is_null().arg_true()[0]), "is empty")
+    for name in _NUMBERS:
+        wrong = np.flatnonzero(~np.isfinite(frame[name].to_numpy()))
+        if len(wrong):
+            raise refuse(name, int(wrong[0]), "is not a finite number")
+    for name, least, most in (("run", 0, read.runs - 1), ("unit", 0, len(read.unit_begin_s)), ("share", 0.0, 1.0)):
+        values = frame[name].to_numpy()
+        wrong = np.flatnonzero((values < least) | (values > most))
+        if len(wrong):
+            raise refuse(name, int(wrong[0]), f"is {values[wrong[0]]:g}; must be {least:g} to {most:g}")
+    place = {found.channel.name: index for index, found in enumerate(read.channels)}
+    channel = np.array([place.get(name, -1) for name in frame["channel"].to_list()], dtype=np.intp)
+    if len(unknown := np.flatnonzero(channel < 0)):
+        row = int(unknown[0])
+        raise refuse("channel", row, f"is '{frame['channel'][row]}'; must be one of {', '.join(place)}")
+    return Logged(
+        channel=channel,
+        golden=np.asarray(frame["golden"].to_numpy(), dtype=np.intp),
+        run=np.asarray(frame["run"].to_numpy(), dtype=np.intp),
+        unit=np.asarray(frame["unit"].to_numpy(), dtype=np.intp),
+        moment_s=np.array(frame["moment_s"].to_numpy(), dtype=np.float64),
+        unsynchronised_s=np.array(frame["unsynchronised_s"].to_numpy(), dtype=np.float64),
+        share=np.array(frame["share"].to_numpy(), dtype=np.float64),
+        power_w=np.array(frame["power_w"].to_numpy(), dtype=np.float64),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """JSON values: arrays as lists, numbers that are none as null."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,1 @@
+"""The report of power profiles: figures, words and their page."""

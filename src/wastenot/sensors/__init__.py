@@ -1,0 +1,1 @@
+"""What a power sensor does: update period, averaging window or lag, delay and its drift, noise."""

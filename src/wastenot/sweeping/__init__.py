@@ -1,0 +1,1 @@
+"""Sweeps: time and energy of one kernel at one setting, and the filling of a study with them."""

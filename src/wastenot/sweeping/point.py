@@ -1,0 +1,247 @@
+"""Time and energy of one call of a task at one setting, as the kernel-level DVFS paper measures them (§4, Workflow)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+import numpy as np
+
+from wastenot.devices.protocol import Device, InEffect, Run, Task
+from wastenot.errors import DeviceError
+from wastenot.metering.mean_error import error_of_mean
+from wastenot.metering.power_meter import pass_time, power_meter
+from wastenot.setting import Setting
+from wastenot.sweeping.stopping import Progress, RelativeErrorReached, StoppingCriterion, TimeLimit, first_reason
+
+_LAPS = 30  # in a whole window
+_LEAST_LAPS = 5
+_CLOCK_MISSED_MHZ = 20.0  # a core clock so far below what was asked for has not arrived
+_DRIFT_C = 3.0
+_LONGEST_CALL_S = 600.0  # how long to wait for a call that outlasts the window
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How to measure.
+
+    Attributes:
+        warm_up_s: for which the task runs at the setting before it is measured.
+        window_s: longest time to measure, but at least one whole call.
+        relative_error: stop earlier once the energy's standard error is this share of it; 0 for never.
+    """
+
+    warm_up_s: float = 5.0
+    window_s: float = 5.0
+    relative_error: float = 0.0
+
+    @property
+    def criteria(self) -> tuple[StoppingCriterion, ...]:
+        """When to stop."""
+        limit = TimeLimit(self.window_s)
+        return (RelativeErrorReached(self.relative_error), limit) if self.relative_error > 0 else (limit,)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Time and energy of one call, how well they are known, and what was in effect.
+
+    Attributes:
+        task: name of what was run.
+        setting: requested.
+        time_s: of one call.
+        time_se_s: its standard error.
+        energy_j: of one call.
+        energy_se_j: its standard error.
+        in_effect: clocks as the device told them, their median while it was measured.
+        calls: whole calls measured.
+        temperature_c: mean of begin and end.
+        window_s: for how long it was measured.
+        throttled_share: share of that time in which a limit held the clocks down; ``None`` where unknown.
+        memory_power_w: mean of what the device tells of its memory's power; ``None`` where it does not.
+        how: the way the task was run, where that is worth saying.
+        stopped: why the measurement ended.
+        flags: what a reader should know, such as ``clocks not reached``.
+    """
+
+    task: str
+    setting: Setting
+    time_s: float
+    time_se_s: float
+    energy_j: float
+    energy_se_j: float
+    in_effect: InEffect
+    calls: int
+    temperature_c: float | None
+    window_s: float
+    throttled_share: float | None
+    memory_power_w: float | None
+    how: str
+    stopped: str
+    flags: tuple[str, ...]
+
+
+def measure(device: Device, task: Task, setting: Setting, method: Method | None = None) -> Measurement:
+    """Measure one call of a task.
+
+    The setting is requested, the task warmed up at it, then run back to back over a window that begins and ends on
+    steps of the energy counter. The clocks stay requested afterwards; giving them back is the caller's.
+
+    Args:
+        device: to measure on.
+        task: to run.
+        setting: to run it at.
+        method: how.
+
+    Raises:
+        ClocksRefusedError: the device does not have the setting.
+        CannotRunError: the device cannot run the task at it.
+        DeviceError: a sensor that is needed cannot be read.
+    """
+    method = method or Method()
+    device.clocks.request(setting)
+    with device.launcher.start(task) as run:
+        pass_time(device, method.warm_up_s, run.feed)
+        observed = _observe(device, run, method)
+    if not run.laps:
+        raise DeviceError(f"{task.name}: not one whole call in {_LONGEST_CALL_S:g} s; take a smaller kernel")
+    return _conclude(task, setting, run, observed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    power_w: float
+    power_se_w: float
+    window_s: float
+    stopped: str
+    in_effect: InEffect
+    temperatures_c: tuple[float | None, float | None]
+    throttled_s: float | None
+    memory_power_w: float | None
+    shared: bool
+
+
+def _observe(device: Device, run: Run, method: Method) -> _Observed:
+    sensors = device.sensors
+    meter = power_meter(device, run.feed)
+    meter.begin()
+    began_s = device.time.now_s()
+    run.mark()
+    temperature, throttled = sensors.temperature_c(), sensors.throttled_s()
+    lap_s = max(method.window_s / _LAPS, 1e-3)
+    clocks: list[InEffect] = []
+    memory_w: list[float | None] = []
+    laps, reason = 0, None
+    while reason is None:
+        meter.lap(lap_s)
+        run.mark()
+        laps += 1
+        clocks.append(sensors.clocks())
+        memory_w.append(sensors.memory_power_w())
+        mean = meter.mean()
+        progress = Progress(device.time.now_s() - began_s, mean.error_w / mean.power_w if mean.power_w else math.inf)
+        enough = laps >= _LEAST_LAPS and (run.completed > 0 or progress.seconds > _LONGEST_CALL_S)
+        reason = first_reason(method.criteria, progress) if enough else None
+    now_throttled = sensors.throttled_s()
+    return _Observed(
+        mean.power_w,
+        mean.error_w,
+        mean.seconds,
+        reason,
+        InEffect(*(_of_known(median, [getattr(seen, name) for seen in clocks]) for name in ("core_mhz", "memory_mhz"))),
+        (temperature, sensors.temperature_c()),
+        None if throttled is None or now_throttled is None else now_throttled - throttled,
+        _of_known(fmean, memory_w[len(memory_w) // 3 :]),  # it may average over a second: not what was before
+        (sensors.processes() or 0) > 1,
+    )
+
+
+def _conclude(task: Task, setting: Setting, run: Run, observed: _Observed) -> Measurement:
+    calls = np.array([lap.calls for lap in run.laps], dtype=float)
+    seconds = np.array([lap.seconds for lap in run.laps])
+    time = float(seconds.sum() / calls.sum())
+    each = seconds / calls
+    error = error_of_mean(each) if len(each) > 1 else 0.0
+    energy = observed.power_w * time
+    relative = math.hypot(observed.power_se_w / observed.power_w, error / time)
+    share = None if observed.throttled_s is None else min(1.0, observed.throttled_s / observed.window_s)
+    begin_c, end_c = observed.temperatures_c
+    return Measurement(
+        task=task.name,
+        setting=setting,
+        time_s=time,
+        time_se_s=error,
+        energy_j=energy,
+        energy_se_j=energy * relative,
+        in_effect=observed.in_effect,
+        calls=int(calls.sum()),
+        temperature_c=None if begin_c is None or end_c is None else 0.5 * (begin_c + end_c),
+        window_s=observed.window_s,
+        throttled_share=share,
+        memory_power_w=observed.memory_power_w,
+        how=run.how,
+        stopped=observed.stopped,
+        flags=_flags(setting, observed, share),
+    )
+
+
+def _flags(setting: Setting, observed: _Observed, throttled_share: float | None) -> tuple[str, ...]:
+    found = []
+    core, memory = observed.in_effect.core_mhz, observed.in_effect.memory_mhz
+    if setting.core_mhz is not None and core is not None and core < setting.core_mhz - _CLOCK_MISSED_MHZ:
+        found.append("core clock not reached")
+    if setting.core_mhz is not None and core is not None and core > setting.core_mhz + _CLOCK_MISSED_MHZ:
+        found.append("core clock above what was asked for")
+    if setting.memory_mhz is not None and memory is not None and abs(memory - setting.memory_mhz) > _CLOCK_MISSED_MHZ:
+        found.append("memory clock not reached")
+    if throttled_share:
+        found.append("throttled")
+    begin_c, end_c = observed.temperatures_c
+    if begin_c is not None and end_c is not None and abs(end_c - begin_c) >= _DRIFT_C:
+        found.append("temperature drifted")
+    if observed.shared:
+        found.append("another process used the GPU")
+    return tuple(found)
+
+
+def _of_known(average: Callable[[list[float]], float], values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(average(known)) if known else None
+
+
+def warm_up(device: Device, tasks: Sequence[Task], *, at_least_s: float = 25.0, at_most_s: float = 300.0) -> None:
+    """Run the hottest task at auto until the temperature no longer rises (paper, §4, Workflow).
+
+    Args:
+        device: to warm.
+        tasks: to choose from.
+        at_least_s: to run.
+        at_most_s: to run, steady or not.
+    """
+    device.clocks.release()
+    with device.launcher.start(tasks[hottest_first(tasks)[0]]) as run:
+        pass_time(device, at_least_s, run.feed)
+        spent, before = at_least_s, device.sensors.temperature_c()
+        while before is not None and spent < at_most_s:
+            pass_time(device, 10.0, run.feed)
+            spent += 10.0
+            now = device.sensors.temperature_c()
+            if now is None or now <= before:
+                return
+            before = now
+
+
+def hottest_first(tasks: Sequence[Task]) -> list[int]:
+    """Indices of tasks by falling FLOPs a byte.
+
+    In this order those that a power limit may hold, and that mostly take most of the time, run while the GPU is hottest.
+    """
+
+    def intensity(index: int) -> float:
+        flops = sum(calls * kernel.flops for kernel, calls in tasks[index].steps)
+        moved = sum(calls * kernel.bytes_moved for kernel, calls in tasks[index].steps)
+        return flops / moved if moved else 0.0
+
+    return sorted(range(len(tasks)), key=lambda index: -intensity(index))

@@ -1,0 +1,299 @@
+"""Filling a study: every kernel at every setting, in an order that changes clocks rarely, watched for drift."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+
+from wastenot.devices.protocol import Device
+from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError
+from wastenot.progress import Progress, Silent
+from wastenot.setting import AUTO, Setting
+from wastenot.study.recorder import Recorder, Trial
+from wastenot.study.state import parted
+from wastenot.study.store import Study
+from wastenot.sweeping.point import Measurement, Method, hottest_first, warm_up
+from wastenot.sweeping.states import KeepAlone, can_measure, check_state, in_state, measurer
+from wastenot.tasks import Units
+
+BASELINE_ROUNDS = 3  # how often everything is measured at auto: before, in the middle, after
+_AGAIN = 3  # low clocks, and high ones, that are measured at a second temperature
+_HEATING = 0.1  # of the time that a setting takes
+_DRIFT = 0.01  # change of a baseline's time or energy that is said
+_DRIFT_ERRORS = 4.0  # and that its standard errors do not explain
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One measurement to be made.
+
+    Attributes:
+        kernel: index of the kernel.
+        setting: to measure it at.
+        repeat: how many measurements of the same were planned before.
+    """
+
+    kernel: int
+    setting: Setting
+    repeat: int = 0
+
+
+@dataclass(slots=True)
+class SweepOutcome:
+    """What became of a sweep.
+
+    Attributes:
+        measured: points measured now.
+        found: points that were there before.
+        skipped: why points could not be measured: reason and how many.
+        drifted: kernels whose baseline changed on the way.
+        out_of_time: whether the time allowed ended it.
+    """
+
+    measured: int = 0
+    found: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    drifted: list[str] = field(default_factory=list)
+    out_of_time: bool = False
+
+    def add(self, other: SweepOutcome) -> None:
+        """Take in what became of a further part."""
+        self.measured += other.measured
+        self.found += other.found
+        for reason, count in other.skipped.items():
+            self.skipped[reason] = self.skipped.get(reason, 0) + count
+        self.drifted += other.drifted
+        self.out_of_time |= other.out_of_time
+
+
+def sweep_points(kernels: Sequence[int], settings: Sequence[Setting], rounds: int = BASELINE_ROUNDS) -> list[Point]:
+    """All points of a sweep: the baselines, half of the settings, the baselines, the other half, the baselines.
+
+    Around the last baselines some points come once more, at another temperature than before: high clocks while the GPU is
+    cold from low ones, and low clocks each after a baseline that heats it. Planning takes from them how leakage goes with
+    temperature.
+
+    Args:
+        kernels: indices of kernels in the order to take them at each setting.
+        settings: besides auto, in the order to take them.
+        rounds: how often to take the baselines where there are no other settings.
+    """
+    if not settings:
+        return [Point(kernel, AUTO, repeat) for repeat in range(rounds) for kernel in kernels]
+    baselines = [[Point(kernel, AUTO, repeat) for kernel in kernels] for repeat in range(BASELINE_ROUNDS)]
+    half = (len(settings) + 1) // 2
+    first, second = (
+        [Point(kernel, setting) for setting in part for kernel in kernels] for part in (settings[:half], settings[half:])
+    )
+    highest = max((setting.memory_mhz or 0.0 for setting in settings), default=0.0)
+    falling = sorted(
+        (setting for setting in settings if (setting.memory_mhz or 0.0) == highest),
+        key=lambda setting: -(setting.core_mhz or 0.0),
+    )
+    few = sorted({kernels[share * (len(kernels) - 1) // 3] for share in (1, 2, 3)})
+    cold = [Point(kernel, setting, 1) for setting in _evenly(falling[: len(falling) // 2]) for kernel in few]
+    hot = [
+        point
+        for turn, setting in enumerate(_evenly(falling[len(falling) // 2 :]))
+        for point in (Point(kernels[0], AUTO, BASELINE_ROUNDS + turn), *(Point(kernel, setting, 1) for kernel in few))
+    ]
+    return baselines[0] + first + baselines[1] + second + cold + baselines[2] + hot
+
+
+def _evenly(settings: Sequence[Setting]) -> list[Setting]:
+    places = np.linspace(0, len(settings) - 1, min(_AGAIN, len(settings)))
+    return [settings[place] for place in places.astype(int).tolist()]
+
+
+def run_points(
+    device: Device,
+    units: Units,
+    recorder: Recorder,
+    points: Sequence[Point],
+    *,
+    method: Method,
+    progress: Progress,
+    ends_s: float = math.inf,
+    keep_alone: KeepAlone | None = None,
+) -> SweepOutcome:
+    """Measure points one after another and keep each; those that the study has already are passed over.
+
+    The GPU is warmed up at first and before baselines, and heated a little before each setting: a GPU at work is hot.
+
+    Args:
+        device: to measure on.
+        units: the kernels, under the name of the state to measure them in.
+        recorder: of the study.
+        points: to measure, in order.
+        method: how.
+        progress: who is told of every point; the caller has told it how many there are.
+        ends_s: the device's time after which no further point is begun.
+        keep_alone: is told of kernels alone, where they are measured in context.
+
+    Raises:
+        StudyError: the study cannot be written; what was measured before is kept.
+        DeviceError: the device no longer measures.
+    """
+    outcome = SweepOutcome()
+    tasks, measure_at = units.tasks, measurer(device, units, method, keep_alone)
+    todo = [point for point in points if recorder.done[tasks[point.kernel].name, point.setting] <= point.repeat]
+    outcome.found = len(points) - len(todo)
+    baselines: dict[int, Measurement] = {}
+    warm = False
+    try:
+        for setting, block in groupby(todo, key=lambda point: point.setting):
+            here = list(block)
+            if device.time.now_s() < ends_s:
+                if setting.is_auto or not warm:
+                    warm_up(device, tasks)
+                else:
+                    heat_s = _HEATING * len(here) * (method.warm_up_s + method.window_s)
+                    warm_up(device, tasks, at_least_s=heat_s, at_most_s=heat_s)
+                warm = True
+            for point in here:
+                if device.time.now_s() >= ends_s:
+                    outcome.out_of_time = True
+                    return outcome
+                task = tasks[point.kernel]
+                try:
+                    found = measure_at(point.kernel, setting)
+                except (ClocksRefusedError, CannotRunError) as error:
+                    if setting.is_auto and isinstance(error, ClocksRefusedError):
+                        raise
+                    reason = type(error).__name__
+                    outcome.skipped[reason] = outcome.skipped.get(reason, 0) + 1
+                    progress.say(f"'{task.name}' at {setting} cannot be measured: {error}")
+                    progress.step(f"{task.name} at {setting}: not measured")
+                    continue
+                recorder.append(as_trial(found))
+                outcome.measured += 1
+                if setting.is_auto:
+                    _watch(baselines, point.kernel, found, outcome, progress)
+                progress.step(f"{task.name} at {setting}")
+    finally:
+        device.clocks.release()
+    return outcome
+
+
+def measure_sweep(
+    device: Device,
+    units: Units,
+    study: Study,
+    settings: Sequence[Setting],
+    *,
+    method: Method | None = None,
+    progress: Progress | None = None,
+    budget_s: float | None = None,
+    rounds: int = BASELINE_ROUNDS,
+) -> SweepOutcome:
+    """Measure everything at auto and at every setting, into a study, in the state that the workload's name says.
+
+    In context, what kernels are alone is found on the way; it is kept too. A sweep that was broken off is gone on with: call
+    it again in the same words. Clocks are given back to the driver however it ends.
+
+    Args:
+        device: to measure on.
+        units: what to measure.
+        study: to keep the measurements in.
+        settings: besides auto, in the order to take them.
+        method: how to measure.
+        progress: who is told.
+        budget_s: device time after which no further point is begun.
+        rounds: how often to measure everything where there are no settings besides auto.
+
+    Raises:
+        BadInputError: no rounds; a state that the device cannot be measured in; the study is of another device, or the
+            workload of other kernels.
+        StudyError: the study cannot be written; what was measured before is kept.
+        DeviceError: the device does not measure.
+    """
+    if rounds < 1:
+        raise BadInputError(f"--rounds {rounds}: must be at least 1")
+    progress = progress or Silent()
+    ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
+    check_state(device, units)
+    points = [point for point in _points(units, settings, rounds) if can_measure(device, units, point.kernel, point.setting)]
+    with ExitStack() as stack:
+        recorder = stack.enter_context(recording(device, units, study))
+        keep_alone = None
+        if parted(units.workload)[1] == "context":
+            keep_alone = _keeping_alone(stack.enter_context(recording(device, in_state(units, "ssp"), study)), recorder)
+        done = sum(recorder.done[units.tasks[point.kernel].name, point.setting] > point.repeat for point in points)
+        progress.begin(len(points), done)
+        return run_points(
+            device, units, recorder, points,
+            method=method or Method(), progress=progress, ends_s=ends_s, keep_alone=keep_alone,
+        )  # fmt: skip
+
+
+def _points(units: Units, settings: Sequence[Setting], rounds: int) -> list[Point]:
+    """Profiles repeat what they look at hundreds of times: each is made once."""
+    kernels = hottest_first(units.tasks)
+    if parted(units.workload)[1] == "sse":
+        return [Point(kernel, setting) for setting in (AUTO, *settings) for kernel in kernels]
+    return sweep_points(kernels, settings, rounds)
+
+
+def _keeping_alone(alone: Recorder, in_context: Recorder) -> KeepAlone:
+    """Keeps what was found of kernels alone, as often as they are measured in context; a sweep of its own may be there."""
+
+    def keep(found: Measurement) -> None:
+        key = found.task, found.setting
+        if alone.done[key] <= in_context.done[key]:
+            alone.append(as_trial(found))
+
+    return keep
+
+
+def recording(device: Device, units: Units, study: Study) -> AbstractContextManager[Recorder]:
+    """Keeps measurements of a device in a study; raises what :meth:`Study.recording` does."""
+    identity = device.identity
+    return study.recording(
+        units.kernels,
+        workload=units.workload,
+        device=identity.label,
+        origin=identity.origin,
+        source=f"sweep on {identity.name}",
+        specs=[task.steps[0][0] for task in units.tasks if task.is_kernel],
+    )
+
+
+def as_trial(found: Measurement) -> Trial:
+    """A measurement as a study keeps it."""
+    return Trial(
+        kernel=found.task,
+        setting=found.setting,
+        time_s=found.time_s,
+        energy_j=found.energy_j,
+        time_se_s=found.time_se_s,
+        energy_se_j=found.energy_se_j,
+        effective_core_mhz=found.in_effect.core_mhz,
+        effective_memory_mhz=found.in_effect.memory_mhz,
+        calls=found.calls,
+        temperature_c=found.temperature_c,
+        window_s=found.window_s,
+        throttled_share=found.throttled_share,
+        memory_power_w=found.memory_power_w,
+        how=found.how,
+        stopped=found.stopped,
+        flags=found.flags,
+    )
+
+
+def _watch(
+    baselines: dict[int, Measurement], kernel: int, found: Measurement, outcome: SweepOutcome, progress: Progress
+) -> None:
+    """Compare a baseline with the first one of its kernel."""
+    first = baselines.setdefault(kernel, found)
+    for what, was, now, error in (
+        ("time", first.time_s, found.time_s, first.time_se_s + found.time_se_s),
+        ("energy", first.energy_j, found.energy_j, first.energy_se_j + found.energy_se_j),
+    ):
+        if abs(now - was) > max(_DRIFT * was, _DRIFT_ERRORS * error):
+            outcome.drifted.append(found.task)
+            progress.say(f"drift: {what} of '{found.task}' at auto changed by {now / was - 1:+.1%} since the first round")

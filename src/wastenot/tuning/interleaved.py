@@ -1,0 +1,138 @@
+"""Settings against auto, measured in turn, so that drift meets both alike; what the paper's Validation does (§6)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student_t
+
+from wastenot.arrays import FloatArray
+from wastenot.devices.protocol import Device
+from wastenot.errors import BadInputError
+from wastenot.progress import Progress, Silent
+from wastenot.setting import AUTO, Setting
+from wastenot.sweeping.point import Method, hottest_first, warm_up
+from wastenot.sweeping.states import check_state, measurer
+from wastenot.tasks import Units
+
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A change with its confidence interval, and the range of all pairs of a run of the plan and a run at auto.
+
+    Attributes:
+        mean: of the change.
+        low: lower end of the interval at :data:`LEVEL`, by Student's t over the independent repeats.
+        high: upper end.
+        least_pair: smallest change of any plan-to-auto pair (Fig. 7's error bars).
+        greatest_pair: largest change of any pair.
+    """
+
+    mean: float
+    low: float
+    high: float
+    least_pair: float
+    greatest_pair: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InTurn:
+    """Totals of an iteration, run by run.
+
+    Attributes:
+        plan_time_s: at the settings, shape (repeats,).
+        plan_energy_j: at the settings.
+        auto_s: time at auto.
+        auto_j: energy at auto.
+    """
+
+    plan_time_s: FloatArray
+    plan_energy_j: FloatArray
+    auto_s: FloatArray
+    auto_j: FloatArray
+
+    @property
+    def time_change(self) -> Interval:
+        """Of the time of an iteration."""
+        return _interval(self.plan_time_s, self.auto_s)
+
+    @property
+    def energy_change(self) -> Interval:
+        """Of the energy of an iteration."""
+        return _interval(self.plan_energy_j, self.auto_j)
+
+    @property
+    def auto_time_s(self) -> float:
+        """Mean time at auto."""
+        return float(self.auto_s.mean())
+
+    @property
+    def auto_energy_j(self) -> float:
+        """Mean energy at auto."""
+        return float(self.auto_j.mean())
+
+
+def compare_with_auto(
+    device: Device,
+    units: Units,
+    settings: Mapping[str, Setting],
+    *,
+    repeats: int,
+    method: Method | None = None,
+    progress: Progress | None = None,
+) -> InTurn:
+    """Measure every kernel at its setting and at auto, one right after the other, several times over.
+
+    Kernels are measured in the state that the workload's name says.
+
+    Clocks are given back to the driver however it ends.
+
+    Args:
+        device: to measure on.
+        units: what to measure, and in which state.
+        settings: of each kernel by name.
+        repeats: how often, at least 2.
+        method: how to measure.
+        progress: told of every measurement; the caller has told it how many there are.
+
+    Raises:
+        BadInputError: fewer than 2 repeats.
+        DeviceError: the device does not measure.
+    """
+    if repeats < 2:
+        raise BadInputError(f"--repeats {repeats}: at least 2, or nothing is known of the error")
+    progress, method = progress or Silent(), method or Method()
+    totals = np.zeros((4, repeats))
+    check_state(device, units)
+    measure_at = measurer(device, units, method)
+    try:
+        for repeat in range(repeats):
+            warm_up(device, units.tasks)
+            for index in hottest_first(units.tasks):
+                kernel, task = units.kernels[index], units.tasks[index]
+                # The order is turned round each time: a trend then favours neither.
+                for at_auto in (repeat % 2 == 0, repeat % 2 == 1):
+                    found = measure_at(index, AUTO if at_auto else settings[kernel.name])
+                    progress.step(f"{task.name} at {found.setting}")
+                    row = 2 if at_auto else 0
+                    totals[row, repeat] += kernel.count * found.time_s
+                    totals[row + 1, repeat] += kernel.count * found.energy_j
+    finally:
+        device.clocks.release()
+    return InTurn(*totals)
+
+
+def _interval(plan: FloatArray, auto: FloatArray) -> Interval:
+    """The n² pairs share runs and are not independent: the interval comes from the n runs of each kind."""
+    repeats = len(plan)
+    ratio = float(plan.mean() / auto.mean())
+    relative = [float(np.var(runs, ddof=1)) / repeats / float(runs.mean()) ** 2 for runs in (plan, auto)]
+    error = ratio * math.sqrt(sum(relative))
+    half = float(student_t.ppf(0.5 + LEVEL / 2, 2 * (repeats - 1))) * error
+    pairs = plan[:, None] / auto[None, :] - 1
+    return Interval(ratio - 1, ratio - 1 - half, ratio - 1 + half, float(pairs.min()), float(pairs.max()))

@@ -1,0 +1,102 @@
+"""Simulated GPUs to profile, and what their executions truly are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wastenot.arrays import FloatArray
+from wastenot.devices.fine_grain import burst_of
+from wastenot.devices.open import simulated_device
+from wastenot.devices.simulated.device import SimulatedDevice
+from wastenot.devices.simulated.instrument import SimulatedInstrument
+from wastenot.devices.simulated.preset import find_preset
+from wastenot.profiling.result import Inside, Profile
+from wastenot.profiling.steady_state import SSP_MARGIN
+from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.primitives import primitive
+
+_EXECUTIONS = 1500
+
+
+def gpu(preset: str, seed: int = 0, **dynamics: Any) -> SimulatedDevice:
+    """A simulated GPU, some of its dynamics changed."""
+    found = find_preset(preset)
+    changed = found.model_copy(update={"dynamics": found.dynamics.model_copy(update=dynamics)})
+    return simulated_device(changed, f"sim:{preset}", seed=seed)
+
+
+def h200_with(seed: int, **gauge: float) -> SimulatedDevice:
+    """A simulated H200, some of its power sensor changed."""
+    preset = find_preset("h200")
+    assert preset.sensors.power is not None
+    sensors = preset.sensors.model_copy(update={"power": preset.sensors.power.model_copy(update=gauge)})
+    return simulated_device(preset.model_copy(update={"sensors": sensors}), "sim:h200", seed=seed)
+
+
+def averaging_h200(seed: int = 0) -> SimulatedDevice:
+    """A simulated H200 whose power sensor is what was published of it: a mean over 25 ms, told at once."""
+    return h200_with(seed, lag_s=0.0, delay_s=0.0, sample_s=0.0, sample_drift=0.0)
+
+
+def kernel(name: str) -> KernelSpec:
+    """A kernel by itself."""
+    return primitive(name)[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Truth:
+    """What a kernel's executions from rest truly are.
+
+    Attributes:
+        mean_w: of each execution.
+        sse, ssp: execution from which time, and power, is steady; from 1.
+        range_w: from idle to peak.
+    """
+
+    mean_w: FloatArray
+    sse: int
+    ssp: int
+    range_w: float
+    _inside: list[FloatArray]
+
+    @classmethod
+    def of(cls, device: SimulatedDevice, spec: KernelSpec) -> Truth:
+        """Without chance."""
+        instrument = device.instrument()
+        assert isinstance(instrument, SimulatedInstrument)
+        told = instrument.truth(burst_of(spec, _EXECUTIONS))
+        mean = np.array([execution.mean_w["total"] for execution in told])
+        time = np.array([execution.time_s for execution in told])
+        far = np.flatnonzero(np.abs(mean - mean[-1]) > SSP_MARGIN * mean[-1])
+        slow = np.flatnonzero(time > 1.001 * time[-1])
+        inside = [execution.power_w["total"] for execution in told]
+        sse = int(slow[-1]) + 2 if len(slow) else 1
+        ssp = max(int(far[-1]) + 2 if len(far) else 1, sse)
+        return cls(mean, sse, ssp, max(float(each.max()) for each in inside) - instrument.idle_w(), inside)
+
+    def until(self, later: Truth) -> Truth:
+        """What lies halfway to a later truth of the same kernel: the GPU warms up while it is profiled."""
+        halfway = [0.5 * (one + other) for one, other in zip(self._inside, later._inside, strict=True)]
+        return replace(self, mean_w=0.5 * (self.mean_w + later.mean_w), _inside=halfway)
+
+    def held(self, profile: Profile, state: str) -> float:
+        """Share of the moments inside a state's unit at which the stated 95 % band holds the power."""
+        unit, found = profile.state(state).unit - 1, profile.state(state).channels["total"]
+        off_w = found.power_w - self._at(found, unit, profile.group)
+        return float(np.mean(np.abs(off_w) <= 1.96 * found.error_w))
+
+    def error(self, profile: Profile, state: str) -> float:
+        """Root mean square error of a profile inside a state's unit, over the range from idle to peak."""
+        unit, found = profile.state(state).unit - 1, profile.state(state).channels["total"]
+        return self.error_of(found, unit, profile.group)
+
+    def error_of(self, found: Inside, unit: int, group: int) -> float:
+        """The same of what was found inside a unit, from 0, of some executions."""
+        return float(np.sqrt(np.mean((found.power_w - self._at(found, unit, group)) ** 2))) / self.range_w
+
+    def _at(self, found: Inside, unit: int, group: int) -> FloatArray:
+        true = np.concatenate(self._inside[unit * group : (unit + 1) * group])
+        return np.interp(found.share, (np.arange(len(true)) + 0.5) / len(true), true)
