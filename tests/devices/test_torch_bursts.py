@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from wastenot.devices import torch_burst, torch_bursts
 from wastenot.devices.fine_grain import burst_of
+from wastenot.devices.torch import burst as torch_burst
+from wastenot.devices.torch import bursts as torch_bursts
 from wastenot.devices.torch.burst import TorchBurst
 from wastenot.devices.torch.bursts import TorchBursts
 from wastenot.devices.torch.event_clock import EventClock

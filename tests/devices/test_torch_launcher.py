@@ -11,8 +11,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from wastenot.devices import torch_launcher, torch_run
 from wastenot.devices.protocol import Task
+from wastenot.devices.torch import launcher as torch_launcher
+from wastenot.devices.torch import run as torch_run
 from wastenot.devices.torch.launcher import TorchLauncher
 from wastenot.devices.torch.program import Program, copies_of
 from wastenot.devices.torch.run import GpuRun, Launch

@@ -7,7 +7,7 @@ import importlib
 import pytest
 
 from wastenot.errors import BadInputError, MissingExtraError
-from wastenot.report import extras
+from wastenot.report import optional_imports
 from wastenot.report.plan.desirability_figure import edp_desirability, waste_desirability
 from wastenot.report.plan.figures import draw, write_figures
 from wastenot.report.plan.kernels_figure import MOST_BARS
@@ -83,7 +83,7 @@ def test_a_missing_extra_says_how_to_install_it(demo, monkeypatch):
 
     monkeypatch.setattr(importlib, "import_module", refuse)
     with pytest.raises(MissingExtraError, match=r"pip install 'wastenot\[report\]'"):
-        extras.load("altair")
+        optional_imports.load("altair")
     with pytest.raises(MissingExtraError):
         draw(demo)
 

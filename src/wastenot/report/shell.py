@@ -98,4 +98,4 @@ def _bundle() -> str:
 
 
 def _resource(name: str) -> str:
-    return files("wastenot.report") / "templates".joinpath(name).read_text(encoding="utf-8")
+    return files("wastenot.report").joinpath("templates", name).read_text(encoding="utf-8")
