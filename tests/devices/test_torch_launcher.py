@@ -18,7 +18,7 @@ from wastenot.devices.torch.launcher import TorchLauncher
 from wastenot.devices.torch.program import Program, copies_of
 from wastenot.devices.torch.run import GpuRun, Launch
 from wastenot.errors import CannotRunError, DeviceError
-from wastenot.operations import ready
+from wastenot.operations import prepared_call
 from wastenot.setting import AUTO
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.parts import Parts
@@ -70,14 +70,14 @@ def test_a_call_longer_than_a_feed_runs_once_a_feed():
 
 def test_everything_is_let_go_of_at_the_end(monkeypatch):
     made = []
-    normal = ready.Buffers.normal
+    normal = prepared_call.Buffers.normal
 
     def watched(self, *shape, dtype=None):
         tensor = normal(self, *shape, dtype=dtype)
         made.append(weakref.ref(tensor))
         return tensor
 
-    monkeypatch.setattr(ready.Buffers, "normal", watched)
+    monkeypatch.setattr(prepared_call.Buffers, "normal", watched)
     launcher = TorchLauncher("cpu")
     with launcher.start(Task.of_kernel(kernel())) as run:
         run.feed()
@@ -100,14 +100,14 @@ def test_an_unknown_kernel_is_refused():
 
 def test_what_does_not_fit_is_refused_remembered_and_leaves_nothing_behind(monkeypatch):
     made = []
-    normal = ready.Buffers.normal
+    normal = prepared_call.Buffers.normal
 
     def watched(self, *shape, dtype=None):
         tensor = normal(self, *shape, dtype=dtype)
         made.append(weakref.ref(tensor))
         return tensor
 
-    monkeypatch.setattr(ready.Buffers, "normal", watched)
+    monkeypatch.setattr(prepared_call.Buffers, "normal", watched)
     launcher = TorchLauncher("cpu")
     task = Task("both", ((kernel(), 1), (kernel("gelu_again", 2**46), 1)))
     assert launcher.can_run(task, AUTO)
