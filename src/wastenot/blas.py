@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy  # noqa: F401, ICN001  a limit reaches only libraries that are loaded
+import numpy  # noqa: F401  a limit reaches only libraries that are loaded
 
 
 @contextmanager
