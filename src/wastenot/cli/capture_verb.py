@@ -53,7 +53,7 @@ def capture(
             step()
         covered = None
         if with_coverage:
-            from wastenot.capture.kineto import trace
+            from wastenot.capture.coverage import trace
 
             say(f"{target}: tracing one step")
             covered = coverage(trace(step), captured.workload)
