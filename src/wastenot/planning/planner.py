@@ -10,8 +10,8 @@ import numpy as np
 
 from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.frontier.algebra import Frontier, Point, sequence
-from wastenot.frontier.exact import exact_sum
+from wastenot.frontiers.algebra import Frontier, Point, sequence
+from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.assignments import assignments
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.noise.confidence import choose_confidently

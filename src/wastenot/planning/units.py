@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import BadInputError
-from wastenot.frontier.algebra import Frontier, Ways, choice
-from wastenot.frontier.exact import exact_sum
+from wastenot.frontiers.algebra import Frontier, Ways, choice
+from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.costs import Costs
 from wastenot.planning.objective import GRANULARITIES, Granularity
 

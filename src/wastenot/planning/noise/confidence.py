@@ -28,8 +28,8 @@ import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.frontier.knapsack import Knapsack
-from wastenot.frontier.pareto import Groups
+from wastenot.frontiers.knapsack import Knapsack
+from wastenot.frontiers.pareto import Groups
 from wastenot.planning.noise.expectation import Excess, excess
 from wastenot.planning.noise.shrinkage import Beliefs
 from wastenot.planning.objective import Objective, Scope
