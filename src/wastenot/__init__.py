@@ -17,8 +17,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wastenot.capture.session import Captured, capture
-    from wastenot.capture.workload_file import read_workload, write_workload
+    from wastenot.capturing.session import Captured, capture
+    from wastenot.capturing.workload_file import read_workload, write_workload
     from wastenot.errors import BadInputError, InfeasibleError, MissingExtraError, StudyError, WastenotError
     from wastenot.frontiers.algebra import Frontier, choice, either, repeat, sequence
     from wastenot.metering.window import measure
@@ -80,8 +80,8 @@ __all__ = [
 ]
 
 _HOME = {
-    "capture.session": ("Captured", "capture"),
-    "capture.workload_file": ("read_workload", "write_workload"),
+    "capturing.session": ("Captured", "capture"),
+    "capturing.workload_file": ("read_workload", "write_workload"),
     "errors": ("BadInputError", "InfeasibleError", "MissingExtraError", "StudyError", "WastenotError"),
     "frontiers.algebra": ("Frontier", "choice", "either", "repeat", "sequence"),
     "profiling.by_name": ("profile",),
