@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wastenot.capturing.session import Captured, capture
     from wastenot.capturing.workload_file import read_workload, write_workload
     from wastenot.errors import BadInputError, InfeasibleError, MissingExtraError, StudyError, WastenotError
-    from wastenot.frontier.algebra import Frontier, choice, either, repeat, sequence
+    from wastenot.frontiers.algebra import Frontier, choice, either, repeat, sequence
     from wastenot.metering.window import measure
     from wastenot.planning.comparison import compare, whole_frontier
     from wastenot.planning.difference import difference
@@ -83,7 +83,7 @@ _HOME = {
     "capturing.session": ("Captured", "capture"),
     "capturing.workload_file": ("read_workload", "write_workload"),
     "errors": ("BadInputError", "InfeasibleError", "MissingExtraError", "StudyError", "WastenotError"),
-    "frontier.algebra": ("Frontier", "choice", "either", "repeat", "sequence"),
+    "frontiers.algebra": ("Frontier", "choice", "either", "repeat", "sequence"),
     "profiling.by_name": ("profile",),
     "profiling.profile_file": ("read_profile", "write_profile"),
     "profiling.result": ("Profile",),

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastenot.arrays import FloatArray, IndexArray
-from wastenot.frontier.relaxation import Relaxation, running_sum
+from wastenot.frontiers.relaxation import Relaxation, running_sum
 
 ROUNDING = 1e-12
 """Relative difference of energies below which a bound and a plan are the same number in double precision."""

@@ -10,10 +10,10 @@ import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import InfeasibleError
-from wastenot.frontier.core_search import ROUNDING, Budget, CoreSearch
-from wastenot.frontier.exact import exact_sum
-from wastenot.frontier.pareto import Groups
-from wastenot.frontier.relaxation import Relaxation
+from wastenot.frontiers.core_search import ROUNDING, Budget, CoreSearch
+from wastenot.frontiers.exact import exact_sum
+from wastenot.frontiers.pareto import Groups
+from wastenot.frontiers.relaxation import Relaxation
 
 ExactTime = Callable[[IndexArray], Fraction]
 """Exact total time of a plan, given the chosen option of each group as an index into the points."""

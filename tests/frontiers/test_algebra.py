@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.frontier.algebra import Frontier, FrontierTooLargeError, choice, either, repeat, sequence
+from wastenot.frontiers.algebra import Frontier, FrontierTooLargeError, choice, either, repeat, sequence
 
 ways = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), min_size=1, max_size=5)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from benchmarks.instances import GENERATORS, budget_s
 from benchmarks.peers import solve_with_milp
 from wastenot.errors import InfeasibleError
-from wastenot.frontier.knapsack import Knapsack
-from wastenot.frontier.pareto import Groups
+from wastenot.frontiers.knapsack import Knapsack
+from wastenot.frontiers.pareto import Groups
 
 LOOSENESS = (0.0, 0.001, 0.02, 0.1, 0.3, 0.7, 1.0)  # tight to slack
 
@@ -136,7 +136,7 @@ def test_a_tolerance_is_kept_and_the_gap_is_true():
 
 
 def test_the_bound_is_true_where_the_search_must_give_up(monkeypatch):
-    monkeypatch.setattr("wastenot.frontier.core_search._MOST_STATES", 4)
+    monkeypatch.setattr("wastenot.frontiers.core_search._MOST_STATES", 4)
     rng = np.random.default_rng(8)
     gaps = []
     for _ in range(40):

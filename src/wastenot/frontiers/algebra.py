@@ -20,8 +20,8 @@ import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import BadInputError, WastenotError
-from wastenot.frontier.knapsack import Knapsack, Solution
-from wastenot.frontier.pareto import Groups, pareto_points
+from wastenot.frontiers.knapsack import Knapsack, Solution
+from wastenot.frontiers.pareto import Groups, pareto_points
 
 _MOST_SUMS = 8_000_000  # looked at in one step of listing a frontier
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wastenot.frontier.pareto import Groups, hull_points, pareto_points
+from wastenot.frontiers.pareto import Groups, hull_points, pareto_points
 
 coordinates = st.one_of(st.integers(1, 6).map(float), st.floats(1e-6, 1e6))
 groups = st.lists(st.lists(st.tuples(coordinates, coordinates), min_size=1, max_size=12), min_size=1, max_size=8)

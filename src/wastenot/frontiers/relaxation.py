@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
-from wastenot.frontier.pareto import Groups, hull_points, pareto_points
+from wastenot.frontiers.pareto import Groups, hull_points, pareto_points
 
 
 class Relaxation:
