@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional  # noqa: E402
 
-from wastenot.capture.session import capture  # noqa: E402
+from wastenot.capturing.session import capture  # noqa: E402
 from wastenot.errors import CannotRunError  # noqa: E402
 from wastenot.operations import tensor_values  # noqa: E402
 from wastenot.operations.replay import prepare_call  # noqa: E402

@@ -16,7 +16,7 @@ from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.preset import find_preset, preset_toml
 from wastenot.errors import BadInputError, StudyError
-from wastenot.frontier.exact import exact_sum
+from wastenot.frontiers.exact import exact_sum
 from wastenot.setting import AUTO, Setting
 from wastenot.study.recorder import Trial
 from wastenot.study.store import open_study
