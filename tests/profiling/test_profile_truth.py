@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.profiling.truth import Truth, averaging_h200, gpu, kernel
+from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.fine_grain import Burst
 from wastenot.devices.simulated.dynamics import Firmware
 from wastenot.profiling.collect import Collected, TimedRun, by_host
@@ -17,7 +18,6 @@ from wastenot.profiling.profile import Options, profile_kernel
 from wastenot.profiling.result import Inside
 from wastenot.profiling.surface import fit_surface
 from wastenot.profiling.units import units_of
-from wastenot.sensors.clock_fit import fit_clocks
 
 
 @pytest.mark.parametrize("name", ["gemm:2048", "gemv:8192", "gemm:4096", "gemm:8192"])

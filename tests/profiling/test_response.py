@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.profiling.truth import Truth, h200_with, kernel
+from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.fine_grain import Readings, Run, burst_of
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.instrument import SimulatedInstrument
@@ -15,7 +16,6 @@ from wastenot.profiling.collect import TimedRun, by_host
 from wastenot.profiling.phase import Rests
 from wastenot.profiling.profile import Options, profile_kernel
 from wastenot.profiling.response import fit_response
-from wastenot.sensors.clock_fit import fit_clocks
 
 
 def _lagging(seed: int, delay_s: float) -> SimulatedDevice:

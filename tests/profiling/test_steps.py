@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.profiling.truth import gpu, kernel
+from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.fine_grain import Burst, RoundTrip, Run, instrument_of
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.simulated.dynamics import GpuClockModel
@@ -17,7 +18,6 @@ from wastenot.profiling.guidance import executions_in_unit, guidance_for
 from wastenot.profiling.profile import Options, profile_kernel
 from wastenot.profiling.stamps import on_grid
 from wastenot.profiling.steady_state import steady_execution
-from wastenot.sensors.clock_fit import fit_clocks
 
 
 @pytest.mark.parametrize(

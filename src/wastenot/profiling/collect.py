@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
+from wastenot.devices.clock_fit import ClockFit
 from wastenot.devices.fine_grain import Burst, Clock, Instrument, Readings, Run
 from wastenot.profiling.stamps import on_grid
-from wastenot.sensors.clock_fit import ClockFit
 
 
 @dataclass(slots=True)

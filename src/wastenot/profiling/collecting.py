@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from wastenot.devices.clock_fit import ClockFit, fit_clocks
 from wastenot.devices.fine_grain import Bench, Burst, Channel, Instrument, Run
 from wastenot.profiling.collect import Collected, TimedRun, by_host
 from wastenot.profiling.design import middle_of
@@ -18,7 +19,6 @@ from wastenot.profiling.response import Response
 from wastenot.profiling.surface import Surface, fit_surface
 from wastenot.profiling.units import merged, merged_others, units_of
 from wastenot.progress import Progress
-from wastenot.sensors.clock_fit import ClockFit, fit_clocks
 from wastenot.workloads.kernel import KernelSpec
 
 SENSOR_UNITS = 25

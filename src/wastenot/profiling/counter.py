@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from wastenot.arrays import FloatArray
+from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.fine_grain import TOTAL, Bench, Instrument, burst_of
 from wastenot.devices.protocol import Device
 from wastenot.metering.power_meter import CounterMeter
 from wastenot.profiling.collect import by_host
 from wastenot.profiling.result import CounterCheck, Profile
 from wastenot.profiling.units import units_of
-from wastenot.sensors.clock_fit import fit_clocks
 from wastenot.workloads.kernel import KernelSpec
 
 _RUN_S = 3.0

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
+from wastenot.devices.clock_fit import ClockFit, fit_clocks
 from wastenot.devices.fine_grain import Bench, Instrument, Run, burst_of
-from wastenot.sensors.clock_fit import ClockFit, fit_clocks
 from wastenot.sensors.model import Load
 from wastenot.workloads.kernel import KernelSpec
 
