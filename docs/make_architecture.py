@@ -1,4 +1,6 @@
-"""The picture of the rooms in docs/architecture.md: python docs/make_architecture.py
+"""Draw the picture of the rooms in docs/architecture.md.
+
+    python docs/make_architecture.py
 
 Rooms stand in columns from left to right in the order in which they may import; arrows show what flows between them.
 """
@@ -65,7 +67,7 @@ FLOWS: list[tuple[str, list[tuple[int, int]], tuple[int, int]]] = [
 def draw() -> str:
     """The picture as SVG."""
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="Helvetica, Arial, sans-serif">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="Helvetica, sans-serif">',
         '<defs><marker id="arrow" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0 10 5 0 10z" fill="#666"/></marker></defs>',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
@@ -82,8 +84,9 @@ def draw() -> str:
         middle = left + BOX_WIDTH // 2
         parts += [
             f'<rect x="{left}" y="{top}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="8" fill="{COLOURS[group]}"/>',
-            f'<text x="{middle}" y="{top + 27}" font-size="17" font-weight="bold" text-anchor="middle" fill="white">{name}</text>',
-            f'<text x="{middle}" y="{top + 47}" font-size="12" text-anchor="middle" fill="white">{escape(holds)}</text>',
+            '<g text-anchor="middle" fill="white">',
+            f'<text x="{middle}" y="{top + 27}" font-size="17" font-weight="bold">{name}</text>',
+            f'<text x="{middle}" y="{top + 47}" font-size="12">{escape(holds)}</text></g>',
         ]
     for index, (group, words) in enumerate(LEGEND.items()):
         left = 20 + 170 * index
