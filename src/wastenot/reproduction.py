@@ -13,12 +13,12 @@ from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
 from wastenot.progress import Progress
-from wastenot.report.plan.data import collect
-from wastenot.report.plan.figures import write_figures, write_files
-from wastenot.report.plan.page import write_report
-from wastenot.report.plan.tables import Table, comparison_table, kernel_table
-from wastenot.report.plan.transfer_figure import transfer_figure
-from wastenot.report.words import change
+from wastenot.reporting.plan.data import collect
+from wastenot.reporting.plan.figures import write_figures, write_files
+from wastenot.reporting.plan.page import write_report
+from wastenot.reporting.plan.tables import Table, comparison_table, kernel_table
+from wastenot.reporting.plan.transfer_figure import transfer_figure
+from wastenot.reporting.words import change
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.sweep import measure_sweep
@@ -100,7 +100,7 @@ def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:
     folder.mkdir(parents=True, exist_ok=True)
     device = open_device(name, seed=seed)
     study = open_study(folder / "study.db", create=True)
-    settings = Grid(CORE_STEP_MHZ).settings(device.clocks.states())
+    settings = Grid(CORE_STEP_MHZ).settings(device.clocks.supported_clocks())
     workload = build_workload(MODEL)
     kernels, passes = units_of(workload), units_of(workload, "pass")
     for units, what in ((kernels, "kernels"), (passes, "passes")):

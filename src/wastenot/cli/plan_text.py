@@ -9,10 +9,10 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from wastenot.report.plan.context_table import context_table
-from wastenot.report.plan.tables import Table, comparison_table, kernel_table
-from wastenot.report.plan.totals import Price, goal_words, totals, warnings
-from wastenot.report.words import change, percent, quantity
+from wastenot.reporting.plan.context_table import context_table
+from wastenot.reporting.plan.tables import Table, comparison_table, kernel_table
+from wastenot.reporting.plan.totals import Price, goal_words, totals, warnings
+from wastenot.reporting.words import change, percent, quantity
 from wastenot.study.state import STATE_WORDS, parted
 
 if TYPE_CHECKING:

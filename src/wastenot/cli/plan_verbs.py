@@ -28,7 +28,7 @@ from wastenot.planning.objective import Objective, parse_bounds
 if TYPE_CHECKING:
     from wastenot.analyses.context import ContextChange
     from wastenot.planning.plan import Plan
-    from wastenot.report.plan.totals import Price
+    from wastenot.reporting.plan.totals import Price
     from wastenot.study.state import State
     from wastenot.study.sweep import Sweep
 
@@ -98,7 +98,7 @@ def checked_price(per_kwh: float, currency: str) -> Price:
         BadInputError: it is negative or not a number.
     """
     from wastenot.errors import BadInputError
-    from wastenot.report.plan.totals import Price
+    from wastenot.reporting.plan.totals import Price
 
     if not 0.0 <= per_kwh < float("inf"):
         raise BadInputError(f"--price-per-kwh {per_kwh}: must be a number of at least 0")
@@ -224,8 +224,8 @@ def report(
     """One page, for a browser without a network: totals, curves, settings, kernels, tables."""
     from wastenot.cli.output import say
     from wastenot.planning.planner import plan as make_plan
-    from wastenot.report.plan.data import collect
-    from wastenot.report.plan.page import write_report
+    from wastenot.reporting.plan.data import collect
+    from wastenot.reporting.plan.page import write_report
 
     price = checked_price(price_per_kwh, currency)
     sweep = _sweep(study, workload, energies)
@@ -235,7 +235,7 @@ def report(
     write_report(data, out, price_per_kwh=price.per_kwh, currency=price.currency)
     say(f"{out}: report written")
     if figures is not None:
-        from wastenot.report.plan.figures import write_figures
+        from wastenot.reporting.plan.figures import write_figures
 
         written = write_figures(data, figures)
         say(f"{figures}: {len(written)} figure files written")

@@ -10,8 +10,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from wastenot.cli.plan_text import about, rich_table
-from wastenot.report.profile.words import difference, facts, sensor_words, shortfall, state_table, subject
-from wastenot.report.words import percent
+from wastenot.reporting.profile.words import difference, facts, sensor_words, shortfall, state_table, subject
+from wastenot.reporting.words import percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -60,9 +60,9 @@ def run(
     from wastenot.planning.comparison import compare
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import plan as make_plan
-    from wastenot.report.plan.data import collect
-    from wastenot.report.plan.figures import write_figures
-    from wastenot.report.plan.page import write_report
+    from wastenot.reporting.plan.data import collect
+    from wastenot.reporting.plan.figures import write_figures
+    from wastenot.reporting.plan.page import write_report
     from wastenot.study.store import open_study
     from wastenot.sweeping.capabilities import check_measures, settable
     from wastenot.sweeping.grid import Grid
@@ -75,7 +75,7 @@ def run(
     units = find_units(workload, device, shape)
     target = open_target(device, seed=seed, workload=units.workload, allow=allow_clock_control, restore=restore_clocks)
     check_measures(target)
-    settings = settable(target, Grid(core_step).settings(target.clocks.states()))
+    settings = settable(target, Grid(core_step).settings(target.clocks.supported_clocks()))
     folder = made_folder(out or Path(f"wastenot-{units.workload}"))
     kept = open_study(folder / "study.db", create=True)
     with shown_progress("sweep") as progress:

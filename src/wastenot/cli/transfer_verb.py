@@ -69,8 +69,8 @@ def transfer(
     with shown_progress("transfer") as progress:
         found = measure_transfer(target, made, targets, repeats=repeats, progress=progress)
     if figures is not None:
-        from wastenot.report.plan.figures import write_files
-        from wastenot.report.plan.transfer_figure import transfer_figure
+        from wastenot.reporting.plan.figures import write_files
+        from wastenot.reporting.plan.transfer_figure import transfer_figure
 
         figure = transfer_figure(found, name, title, tuple(map(str, labels)), axis)
         written = write_files([figure], found.origin, figures)
@@ -87,7 +87,7 @@ def described_transfer(found: Transfer) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from wastenot.report.words import change, quantity
+    from wastenot.reporting.words import change, quantity
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("workload")

@@ -10,8 +10,8 @@ import numpy as np
 
 from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.frontier.algebra import Frontier, Point, sequence
-from wastenot.frontier.exact import exact_sum
+from wastenot.frontiers.algebra import Frontier, Point, sequence
+from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.assignments import assignments
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.noise.confidence import choose_confidently
@@ -281,7 +281,7 @@ def _too_fast(objective: Objective, least_slowdown: float, whose: str) -> Infeas
     # Rounded up, so that the bound as written can be met.
     shown = np.ceil(least_slowdown * 1e6) / 1e6
     return InfeasibleError(
-        f"--max-slowdown {objective.max_slowdown:g}: no plan is that fast; the least slowdown possible{whose} is "
+        f"`max_slowdown` {objective.max_slowdown:g}: no plan is that fast; the least slowdown possible{whose} is "
         f"{shown:.6f} ({shown:+.4%})",
         least_slowdown=least_slowdown,
     )

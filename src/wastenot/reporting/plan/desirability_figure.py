@@ -1,0 +1,198 @@
+"""How desirable a change of time and energy is to EDP and to waste (paper, Fig. 2), with the plans on top."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from wastenot.planning.comparison import ComparisonRow
+from wastenot.reporting.figure import Figure, inline, make_figure
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.plan.data import ReportData
+from wastenot.reporting.plan.tables import objective_words
+from wastenot.reporting.words import change
+
+Desirability = Callable[[float, float], float | None]
+
+_CELLS = 48  # of a map, each way
+_OVERLAP = 1.15  # of a cell into the next, which hides the seams between them
+_SIZE = 384
+_SAME_PLACE = 0.06  # of the reach: closer plans' labels would overlap
+_LEAST_REACH, _MOST_REACH = 0.05, 0.60
+
+
+def edp_desirability(time_change: float, energy_change: float) -> float:
+    """By how much E·T falls, as a share: EDP does not tell time from energy."""
+    return 1.0 - (1.0 + time_change) * (1.0 + energy_change)
+
+
+def waste_desirability(time_change: float, energy_change: float) -> float | None:
+    """The energy saved, as a share; ``None`` where time is lost or energy added: strict waste rejects both (§3)."""
+    return -energy_change if time_change <= 0.0 and energy_change <= 0.0 else None
+
+
+def desirability_figure(data: ReportData) -> Figure:
+    """Two heat maps, with the least energy for each slowdown as a line and the objectives' plans on it."""
+    note = (
+        "Colour is what each goal makes of a change: EDP trades time for energy at any rate, so it is content with "
+        "slower plans; waste counts only energy that is saved without losing time, and rejects the rest (blank). The "
+        "line is the least energy this workload can reach within each slowdown, kernel by kernel."
+    )
+    return make_figure(data.plan, "desirability", "What EDP wants and what waste wants", note, _chart(data))
+
+
+def _chart(data: ReportData) -> Any:
+    alt = load("altair")
+    rows = _plans(data)
+    predicted = data.plan.predicted
+    changes = [(predicted.time_change, predicted.energy_change)]
+    changes += [
+        (row.time_change, row.energy_change) for row in rows if row.time_change is not None and row.energy_change is not None
+    ]
+    reach = (_reach([time for time, _ in changes]), _reach([energy for _, energy in changes]))
+    maps = [
+        _map(data, rows, "EDP", _cells(edp_desirability, reach, columns=_CELLS), reach, legend=False),
+        _map(data, rows, "Waste, strict", _cells(waste_desirability, reach, columns=2), reach, legend=True),
+    ]
+    return alt.hconcat(*maps, spacing=34).resolve_scale(color="independent")
+
+
+def _plans(data: ReportData) -> list[ComparisonRow]:
+    return [
+        row
+        for row in data.comparison.rows
+        if row.granularity == "kernel"
+        and row.scope == "global"
+        and row.time_change is not None
+        and (row.objective.kind == "edp" or row.objective.max_slowdown == 0.0)
+    ]
+
+
+def _reach(changes: list[float]) -> float:
+    """Half the width of a map, as a share, in steps of 5 %."""
+    reach = 1.25 * max(abs(value) for value in changes)
+    return min(_MOST_REACH, max(_LEAST_REACH, math.ceil(reach * 20) / 20))
+
+
+def _map(
+    data: ReportData,
+    rows: list[ComparisonRow],
+    title: str,
+    cells: list[dict[str, object]],
+    reach: tuple[float, float],
+    *,
+    legend: bool,
+) -> Any:
+    alt = load("altair")
+    most = 100 * edp_desirability(-reach[0], -reach[1])
+    scale = alt.Scale(domain=[-most, 0, most], range="diverging", interpolate="rgb", clamp=True)
+    key = alt.Legend(gradientLength=_SIZE - 80, gradientThickness=12, format=".0f") if legend else None
+    x = alt.X("x:Q", title="time gain, % (negative: slower)", scale=_scale(reach[0]))
+    y = alt.Y("y:Q", title="energy saved, %", scale=_scale(reach[1]))
+    field = (
+        alt.Chart(inline(cells))
+        .mark_rect()
+        .encode(
+            x=x,
+            x2="x2:Q",
+            y=y,
+            y2="y2:Q",
+            color=alt.Color("score:Q", title="desirability, %", scale=scale, legend=key),
+        )
+    )
+    words = _rejected(reach) if legend else []
+    return alt.layer(field, *words, *_axes(), *_overlay(data, rows, reach, x, y)).properties(
+        width=_SIZE, height=_SIZE, title=alt.TitleParams(title, anchor="start", fontSize=13, offset=8)
+    )
+
+
+def _scale(reach: float) -> Any:
+    return load("altair").Scale(domain=[-100 * reach, 100 * reach], nice=False)
+
+
+def _cells(desirability: Desirability, reach: tuple[float, float], *, columns: int) -> list[dict[str, object]]:
+    """The colour of each small rectangle, from the change at its middle; rejected ones are left out."""
+    width, height = 2 * reach[0] / columns, 2 * reach[1] / _CELLS
+    cells: list[dict[str, object]] = []
+    for column in range(columns):
+        for line in range(_CELLS):
+            gain, saved = -reach[0] + column * width, -reach[1] + line * height
+            score = desirability(-(gain + width / 2), -(saved + height / 2))
+            if score is not None:
+                edges = {
+                    "x": gain,
+                    "x2": min(gain + _OVERLAP * width, reach[0]),
+                    "y": saved,
+                    "y2": min(saved + _OVERLAP * height, reach[1]),
+                    "score": score,
+                }
+                cells.append({name: round(100 * value, 4) for name, value in edges.items()})
+    return cells
+
+
+def _rejected(reach: tuple[float, float]) -> list[Any]:
+    """What strict waste rejects, in words where there is no colour."""
+    alt = load("altair")
+    rows = [
+        {"x": -50 * reach[0], "y": -50 * reach[1], "text": "rejected: loses time"},
+        {"x": 50 * reach[0], "y": -50 * reach[1], "text": "rejected: adds energy"},
+    ]
+    return [alt.Chart(inline(rows)).mark_text(style="small-label").encode(x="x:Q", y="y:Q", text="text:N")]
+
+
+def _axes() -> list[Any]:
+    alt = load("altair")
+    zero = alt.Chart(inline([{"zero": 0.0}]))
+    return [zero.mark_rule(style="rule").encode(x="zero:Q"), zero.mark_rule(style="rule").encode(y="zero:Q")]
+
+
+def _overlay(data: ReportData, rows: list[ComparisonRow], reach: tuple[float, float], x: Any, y: Any) -> list[Any]:
+    """The line of least energy, the plans of the objectives, and this plan."""
+    alt = load("altair")
+    curve = next((curve.points for curve in data.curves if curve.granularity == "kernel"), ())
+    line = alt.Chart(inline([_at(point.time_change, point.energy_change) for point in curve])).mark_line(
+        style="curve", clip=True
+    )
+    dots = alt.Chart(inline(_dots(rows, reach)))
+    plan = data.plan.predicted
+    diamond = alt.Chart(inline([_at(plan.time_change, plan.energy_change) | {"who": "this plan"}]))
+    tooltip = [
+        alt.Tooltip("who:N", title="plan"),
+        alt.Tooltip("time:N"),
+        alt.Tooltip("energy:N"),
+    ]
+    return [
+        line.encode(x=x, y=y, order="x:Q"),
+        dots.mark_point(style="dot", clip=True).encode(x=x, y=y, tooltip=tooltip),
+        diamond.mark_point(style="plan", clip=True).encode(x=x, y=y, tooltip=tooltip),
+        dots.mark_text(style="label", align="right", dx=-8, dy=13, clip=True).encode(x=x, y=y, text="who:N"),
+    ]
+
+
+def _dots(rows: list[ComparisonRow], reach: tuple[float, float]) -> list[dict[str, object]]:
+    """The plans of the objectives; those that would be drawn on top of each other are one dot with both names."""
+    dots: list[dict[str, object]] = []
+    taken: list[tuple[float, float]] = []
+    for row in rows:
+        if row.time_change is None or row.energy_change is None:
+            continue
+        who = objective_words(row.objective)
+        for dot, (time_change, energy_change) in zip(dots, taken, strict=True):
+            near_x = abs(row.time_change - time_change) < _SAME_PLACE * reach[0]
+            if near_x and abs(row.energy_change - energy_change) < _SAME_PLACE * reach[1]:
+                dot["who"] = f"{dot['who']} and {who}"
+                break
+        else:
+            dots.append(_at(row.time_change, row.energy_change) | {"who": who})
+            taken.append((row.time_change, row.energy_change))
+    return dots
+
+
+def _at(time_change: float, energy_change: float) -> dict[str, object]:
+    return {
+        "x": -100 * time_change,
+        "y": -100 * energy_change,
+        "time": change(time_change),
+        "energy": change(energy_change),
+    }

@@ -1,0 +1,172 @@
+"""Sweeps for the report's tests, and a browser to open its page in."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wastenot.planning.planner import plan
+from wastenot.reporting.plan.data import ReportData, collect
+from wastenot.study.sweep import Kernel, Origin, Sweep
+from wastenot.study.sweep_file import read_sweep
+
+NASTY = '</script><b onload="x">&\' \\ "quoted" \u2028 ends <!-- `${1}` 漢字'
+_DEMO = Path(__file__).parent / "synthetic-sweep.csv"
+
+# Records whatever goes wrong where the dumped document shows it; must run before all other scripts.
+_HOOK = """<script>(() => {
+  const record = (what) => { document.documentElement.dataset.errors =
+    (document.documentElement.dataset.errors || "") + what + "\\n"; };
+  addEventListener("error", (event) => record("error: " + (event.message || event.target.outerHTML)), true);
+  addEventListener("unhandledrejection", (event) => record("rejection: " + event.reason));
+  addEventListener("securitypolicyviolation", (event) => record("blocked: " + event.blockedURI));
+  for (const level of ["error", "warn"]) {
+    const old = console[level];
+    console[level] = (...words) => { record(level + ": " + words.join(" ")); old.apply(console, words); };
+  }
+})();</script>"""
+
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--virtual-time-budget=15000",
+)
+
+
+def make_sweep(
+    kernels: list[Kernel], settings: int, *, origin: Origin = "simulated", extreme: bool = False, seed: int = 7
+) -> Sweep:
+    """Kernels with auto and ``settings`` more settings each; some save, some lose, ``extreme`` by factors of 1,000."""
+    random = np.random.default_rng(seed)
+    rows = settings + 1
+    size = len(kernels) * rows
+    core = np.tile(np.concatenate([[np.nan], 300.0 + 30.0 * (np.arange(settings) // 3)]), len(kernels))
+    memory = np.tile(np.concatenate([[np.nan], np.array([810.0, 5001.0, 9501.0])[np.arange(settings) % 3]]), len(kernels))
+    spread = 3.0 if extreme else 0.25
+    time = np.repeat(10.0 ** random.uniform(-5, -2, len(kernels)), rows)
+    energy = 200.0 * time
+    moved = ~np.isnan(core)
+    time[moved] *= 10.0 ** random.uniform(-0.05 * spread, spread, moved.sum())
+    energy[moved] *= 10.0 ** random.uniform(-spread, spread, moved.sum())
+    absent = np.full(size, np.nan)
+    return Sweep(
+        tuple(kernels),
+        np.repeat(np.arange(len(kernels)), rows),
+        core,
+        memory,
+        absent,
+        time,
+        energy,
+        absent,
+        absent,
+        absent,
+        absent,
+        absent,
+        absent,
+        workload=f"work <i>{NASTY}</i>",
+        device=f"device <i>{NASTY}</i>",
+        origin=origin,
+    )
+
+
+def _passes(count: int) -> list[Kernel]:
+    return [Kernel(f"kernel {index}", 1 + index % 5, ("forward", "backward")[2 * index // count]) for index in range(count)]
+
+
+@pytest.fixture(scope="session")
+def demo() -> ReportData:
+    sweep = read_sweep(_DEMO, workload="gpt3-xl", device="textbook GPU", origin="synthetic")
+    return collect(sweep)
+
+
+@pytest.fixture(scope="session")
+def cases() -> dict[str, Callable[[], ReportData]]:
+    """Data that reports must cope with, made when asked for."""
+    nasty = [Kernel(NASTY, 3, NASTY), Kernel("k" * 900, 2, "<b>pass</b>"), Kernel("[0].a.b", 1, "<b>pass</b>")]
+    small = make_sweep(_passes(4), 6)
+    makers: dict[str, Callable[[], ReportData]] = {
+        "only auto": lambda: collect(make_sweep([Kernel("alone", 1)], 0, origin="measured")),
+        "one setting": lambda: collect(make_sweep([Kernel("alone", 1)], 1, origin="forecast")),
+        "nasty names": lambda: collect(make_sweep(nasty, 9)),
+        "extreme": lambda: collect(make_sweep(_passes(8), 12, extreme=True)),
+        "pass plan": lambda: collect(small, plan(small, granularity="pass", scope="local")),
+        "many": lambda: collect(make_sweep([Kernel(f"k{index}", 2) for index in range(500)], 60)),
+    }
+    return {name: cache(make) for name, make in makers.items()}
+
+
+@dataclass
+class Opened:
+    """A page as the browser has it after its scripts have run."""
+
+    errors: str = ""
+    charts: dict[str, int] = field(default_factory=dict)
+    addresses: list[str] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened = Opened()
+        self._chart: str | None = None
+        self._silent = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "html":
+            self.opened.errors = given.get("data-errors") or ""
+        if name := given.get("data-figure"):
+            self._chart = name
+            self.opened.charts[name] = 0
+        if tag == "svg" and self._chart and "marks" in (given.get("class") or ""):
+            self.opened.charts[self._chart] += 1
+        if tag in ("figcaption", "section"):
+            self._chart = None
+        self.opened.addresses += [given[name] or "" for name in ("src", "href", "xlink:href", "action") if name in given]
+        self._silent += tag in ("script", "style")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._silent -= tag in ("script", "style")
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            self.opened.text.append(data)
+
+
+@pytest.fixture
+def browse(tmp_path: Path) -> Callable[..., Opened]:
+    """Open a page in a headless browser; with ``picture`` a screenshot is left in ``tmp_path``."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no chromium to open the page with")
+
+    def run(page: Path, *what: str) -> str:
+        command = [browser, *_FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *what, page.as_uri()]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+    def open_page(page: Path, *, picture: bool = False) -> Opened:
+        hooked = tmp_path / "hooked.html"
+        hooked.write_text(page.read_text(encoding="utf-8").replace("<head>", "<head>" + _HOOK, 1), encoding="utf-8")
+        reader = _Reader()
+        reader.feed(run(hooked, "--dump-dom"))
+        if picture:
+            run(page, f"--screenshot={tmp_path / 'page.png'}", "--window-size=1280,5200")
+        return reader.opened
+
+    return open_page
