@@ -3,8 +3,8 @@
     python -m benchmarks.bench_plan make FOLDER            # keep the studies, to time or profile commands on them
     python -m benchmarks.bench_plan time STUDY.db ...      # one whole command each
 
-Kernels follow the model of the demonstration, each with ratios and activities of its own, at 100 pairs of clocks and auto. Of
-each there is one reading with standard errors. Clocks in effect are not recorded, or as a power limit holds them, or as a
+Kernels follow the model of the demonstration, each with its own ratios and activities, at 100 pairs of clocks and auto. Each has
+one reading per setting, with standard errors. Clocks in effect are not recorded, or those a power limit holds, or as a
 sampler reads them, so that no two kernels agree.
 """
 
