@@ -3,7 +3,7 @@
     python -m benchmarks.bench_plan make FOLDER            # keep the studies, to time or profile commands on them
     python -m benchmarks.bench_plan time STUDY.db ...      # one whole command each
 
-Kernels follow the model of the demonstration, each with its own ratios and activities, at 100 pairs of clocks and auto. Each has
+Kernels follow the model of the demonstration, each with its own ratios and activities, at 100 clock pairs and auto. Each has
 one reading per setting, with standard errors. Clocks in effect are not recorded, or those a power limit holds, or as a
 sampler reads them, so that no two kernels agree.
 """
