@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.sensors.sensor_helpers import LOAD, identified_total, sensed
-from wastenot.devices.fine_grain import Channel
+from wastenot.devices.instrument import Channel
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated import instrument as simulated_instrument
+from wastenot.devices.simulated.hardware import GaugeModel
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.devices.simulated.preset_parts import GaugeModel
 from wastenot.errors import BadInputError
 from wastenot.sensors.identify import identify_sensors
 from wastenot.sensors.identity import (
@@ -277,5 +277,5 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(BadInputError, match="not JSON"):
         read_sensors(tmp_path / "bad.json")
     (tmp_path / "list.json").write_text("[]")
-    with pytest.raises(BadInputError, match="schema"):
+    with pytest.raises(BadInputError, match="not a JSON object"):
         read_sensors(tmp_path / "list.json")

@@ -281,7 +281,7 @@ def _too_fast(objective: Objective, least_slowdown: float, whose: str) -> Infeas
     # Rounded up, so that the bound as written can be met.
     shown = np.ceil(least_slowdown * 1e6) / 1e6
     return InfeasibleError(
-        f"--max-slowdown {objective.max_slowdown:g}: no plan is that fast; the least slowdown possible{whose} is "
+        f"`max_slowdown` {objective.max_slowdown:g}: no plan is that fast; the least slowdown possible{whose} is "
         f"{shown:.6f} ({shown:+.4%})",
         least_slowdown=least_slowdown,
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from wastenot.devices.fine_grain import Channel
+from wastenot.devices.instrument import Channel
 from wastenot.documents import Count, Finite, Name, NotNegative, Part, Positive
 from wastenot.origin import Origin
 from wastenot.profiling.result import ChannelFound, Clocks, CounterCheck, Inside, Logged, Profile, State

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from wastenot.devices.fine_grain import Channel
+from wastenot.devices.instrument import Channel
 from wastenot.documents import Count, Finite, Name, NotNegative, Part, Positive, read_document
 from wastenot.errors import BadInputError
 from wastenot.files import write_text

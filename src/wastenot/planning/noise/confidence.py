@@ -83,7 +83,7 @@ def choose_confidently(
     assert slowdown is not None and confidence is not None
     if beliefs is None:
         raise BadInputError(
-            "--confidence: nothing says how noisy these measurements are; measure points several times, or give time_se_s "
+            "`confidence`: nothing says how noisy these measurements are; measure points several times, or give time_se_s "
             "and energy_se_j"
         )
     kept = []
@@ -99,7 +99,7 @@ def choose_confidently(
         except InfeasibleError as error:
             whose = "" if scope == "global" else f" of '{part[0].name}' by itself"
             raise InfeasibleError(
-                f"--max-slowdown {slowdown:g}: no plan{whose} was found that keeps it with confidence {confidence:g}; allow "
+                f"`max_slowdown` {slowdown:g}: no plan{whose} was found that keeps it with confidence {confidence:g}; allow "
                 "more, or measure more"
             ) from error
         kept.append(found)
