@@ -28,7 +28,7 @@ from wastenot.planning.objective import Objective, parse_bounds
 if TYPE_CHECKING:
     from wastenot.analyses.context import ContextChange
     from wastenot.planning.plan import Plan
-    from wastenot.report.plan.totals import Price
+    from wastenot.report.price import Price
     from wastenot.study.state import State
     from wastenot.study.sweep import Sweep
 
@@ -98,7 +98,7 @@ def checked_price(per_kwh: float, currency: str) -> Price:
         BadInputError: it is negative or not a number.
     """
     from wastenot.errors import BadInputError
-    from wastenot.report.plan.totals import Price
+    from wastenot.report.price import Price
 
     if not 0.0 <= per_kwh < float("inf"):
         raise BadInputError(f"--price-per-kwh {per_kwh}: must be a number of at least 0")
@@ -222,20 +222,20 @@ def report(
     ] = None,
 ) -> None:
     """One page, for a browser without a network: totals, curves, settings, kernels, tables."""
+    from wastenot.analyses.plan_overview import make_overview
     from wastenot.cli.output import say
     from wastenot.planning.planner import plan as make_plan
-    from wastenot.report.plan.data import collect
     from wastenot.report.plan.page import write_report
 
     price = checked_price(price_per_kwh, currency)
     sweep = _sweep(study, workload, energies)
     goal = Objective(objective, max_slowdown, edp_exponent, confidence)
     made = make_plan(sweep, goal, granularity=granularity, scope=scope, clock_tolerance_mhz=clock_tolerance)
-    data = collect(sweep, made, _context(study, sweep, made))
-    write_report(data, out, price_per_kwh=price.per_kwh, currency=price.currency)
+    overview = make_overview(sweep, made, _context(study, sweep, made))
+    write_report(overview, out, price=price)
     say(f"{out}: report written")
     if figures is not None:
-        from wastenot.report.plan.figures import write_figures
+        from wastenot.report.plan.page import write_figures
 
-        written = write_figures(data, figures)
+        written = write_figures(overview, figures)
         say(f"{figures}: {len(written)} figure files written")

@@ -52,6 +52,7 @@ def run(
     seed: SeedOption = 0,
 ) -> None:
     """Sweep a workload, plan it, compare, validate the plan, and write a report. Goes on where it was broken off."""
+    from wastenot.analyses.plan_overview import make_overview
     from wastenot.cli.output import console, say
     from wastenot.cli.plan_text import described_comparison, described_plan
     from wastenot.cli.plan_verbs import checked_price
@@ -60,9 +61,7 @@ def run(
     from wastenot.planning.comparison import compare
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import plan as make_plan
-    from wastenot.report.plan.data import collect
-    from wastenot.report.plan.figures import write_figures
-    from wastenot.report.plan.page import write_report
+    from wastenot.report.plan.page import write_figures, write_report
     from wastenot.study.store import open_study
     from wastenot.sweeping.capabilities import check_measures, settable
     from wastenot.sweeping.grid import Grid
@@ -94,9 +93,9 @@ def run(
     if repeats:
         console().print(described_validation(plan))
     console().print(described_comparison(compare(sweep)))
-    data = collect(sweep, plan)
-    write_report(data, folder / "report.html", price_per_kwh=price.per_kwh, currency=price.currency)
-    write_figures(data, folder / "figures")
+    overview = make_overview(sweep, plan)
+    write_report(overview, folder / "report.html", price=price)
+    write_figures(overview, folder / "figures")
     say(f"{folder}: study.db, plan.json, report.html and figures/ written")
 
 
