@@ -1,6 +1,6 @@
 """A made-up sweep: SYNTHETIC numbers from a textbook model of a GPU, measured on nothing.
 
-    python -m benchmarks.synthetic tests/report/synthetic-sweep.csv
+    python -m benchmarks.synthetic tests/reporting/synthetic-sweep.csv
 
 Each kernel has a core time and a memory time, of which the longer decides (a smooth maximum). Power is a base, a part
 that rises with the memory clock, and switching power: activity times voltage squared times core clock, the voltage flat

@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 import vl_convert
 
-from wastenot.report.theme import LIGHT
+from wastenot.reporting.theme import LIGHT
 from wastenot.study.sweep_file import read_sweep
 from wastenot.tuning.calibration.design import choose_points
 from wastenot.tuning.calibration.fit import calibrate

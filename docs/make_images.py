@@ -27,8 +27,8 @@ def main(report: str) -> None:
 def profile() -> None:
     """Write docs/images/profile.png: power over a run of FinGraV's largest product."""
     import wastenot as wn
-    from wastenot.report.figure import export_figures
-    from wastenot.report.profile.run_figure import run_figure
+    from wastenot.reporting.figure import export_figures
+    from wastenot.reporting.profile.run_figure import run_figure
 
     found = wn.profile("gemm:8192", "sim:mi300x")
     with tempfile.TemporaryDirectory() as folder:

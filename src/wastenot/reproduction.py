@@ -14,12 +14,12 @@ from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
 from wastenot.progress import Progress
-from wastenot.report.figure import export_figures
-from wastenot.report.formatting import change
-from wastenot.report.plan.page import write_figures, write_report
-from wastenot.report.plan.tables import comparison_table, kernel_table
-from wastenot.report.plan.transfer_figure import transfer_figure
-from wastenot.report.table import Table
+from wastenot.reporting.figure import export_figures
+from wastenot.reporting.formatting import change
+from wastenot.reporting.plan.page import write_figures, write_report
+from wastenot.reporting.plan.tables import comparison_table, kernel_table
+from wastenot.reporting.plan.transfer_figure import transfer_figure
+from wastenot.reporting.table import Table
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.sweep import measure_sweep

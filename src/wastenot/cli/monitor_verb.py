@@ -50,7 +50,7 @@ def monitor(
     from wastenot.cli.plan_verbs import checked_price
     from wastenot.errors import BadInputError
     from wastenot.metering.window import measure
-    from wastenot.report.formatting import shortened
+    from wastenot.reporting.formatting import shortened
 
     price = checked_price(price_per_kwh, currency)
     if not 0.1 <= interval < float("inf"):

@@ -9,11 +9,11 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from wastenot.report.formatting import change, percent, quantity
-from wastenot.report.plan.summary import describe_goal, summary_cards, warnings
-from wastenot.report.plan.tables import comparison_table, context_table, kernel_table
-from wastenot.report.price import Price
-from wastenot.report.table import Table
+from wastenot.reporting.formatting import change, percent, quantity
+from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
+from wastenot.reporting.plan.tables import comparison_table, context_table, kernel_table
+from wastenot.reporting.price import Price
+from wastenot.reporting.table import Table
 from wastenot.study.state import STATE_WORDS, parted
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from wastenot.planning.objective import Objective, parse_bounds
 if TYPE_CHECKING:
     from wastenot.analyses.context import ContextChange
     from wastenot.planning.plan import Plan
-    from wastenot.report.price import Price
+    from wastenot.reporting.price import Price
     from wastenot.study.state import State
     from wastenot.study.sweep import Sweep
 
@@ -98,7 +98,7 @@ def checked_price(per_kwh: float, currency: str) -> Price:
         BadInputError: it is negative or not a number.
     """
     from wastenot.errors import BadInputError
-    from wastenot.report.price import Price
+    from wastenot.reporting.price import Price
 
     if not 0.0 <= per_kwh < float("inf"):
         raise BadInputError(f"--price-per-kwh {per_kwh}: must be a number of at least 0")
@@ -225,7 +225,7 @@ def report(
     from wastenot.analyses.plan_overview import make_overview
     from wastenot.cli.output import say
     from wastenot.planning.planner import plan as make_plan
-    from wastenot.report.plan.page import write_report
+    from wastenot.reporting.plan.page import write_report
 
     price = checked_price(price_per_kwh, currency)
     sweep = _sweep(study, workload, energies)
@@ -235,7 +235,7 @@ def report(
     write_report(overview, out, price=price)
     say(f"{out}: report written")
     if figures is not None:
-        from wastenot.report.plan.page import write_figures
+        from wastenot.reporting.plan.page import write_figures
 
         written = write_figures(overview, figures)
         say(f"{figures}: {len(written)} figure files written")

@@ -10,8 +10,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from wastenot.cli.plan_text import about, rich_table
-from wastenot.report.formatting import percent
-from wastenot.report.profile.description import describe_sensors, difference, facts, shortfall, state_table, subject
+from wastenot.reporting.formatting import percent
+from wastenot.reporting.profile.description import describe_sensors, difference, facts, shortfall, state_table, subject
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

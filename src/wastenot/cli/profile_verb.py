@@ -116,7 +116,7 @@ def profile(
     if out is not None:
         say(f"{out}: profile written" + ("" if found.complete else ", marked incomplete"))
     if report is not None or figures is not None:
-        from wastenot.report.profile.page import write_profile_figures, write_profile_page
+        from wastenot.reporting.profile.page import write_profile_figures, write_profile_page
 
         if report is not None:
             write_profile_page([found], report)
@@ -135,7 +135,7 @@ def check_places(out: Path | None, report: Path | None, figures: Path | None) ->
     """
     from wastenot.errors import BadInputError
     from wastenot.files import check_writable
-    from wastenot.report.optional_imports import load
+    from wastenot.reporting.optional_imports import load
     from wastenot.study.parquet_file import polars_or_refuse
 
     if out is not None:

@@ -61,7 +61,7 @@ def run(
     from wastenot.planning.comparison import compare
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import plan as make_plan
-    from wastenot.report.plan.page import write_figures, write_report
+    from wastenot.reporting.plan.page import write_figures, write_report
     from wastenot.study.store import open_study
     from wastenot.sweeping.capabilities import check_measures, settable
     from wastenot.sweeping.grid import Grid

@@ -69,8 +69,8 @@ def transfer(
     with shown_progress("transfer") as progress:
         found = measure_transfer(target, made, targets, repeats=repeats, progress=progress)
     if figures is not None:
-        from wastenot.report.figure import export_figures
-        from wastenot.report.plan.transfer_figure import transfer_figure
+        from wastenot.reporting.figure import export_figures
+        from wastenot.reporting.plan.transfer_figure import transfer_figure
 
         figure = transfer_figure(found, name, title, tuple(map(str, labels)), axis)
         written = export_figures([figure], found.origin, figures)
@@ -87,7 +87,7 @@ def described_transfer(found: Transfer) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from wastenot.report.formatting import change, quantity
+    from wastenot.reporting.formatting import change, quantity
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("workload")

@@ -8,11 +8,11 @@ from typing import Any
 
 from wastenot.analyses.plan_overview import PlanOverview
 from wastenot.planning.comparison import ComparisonRow
-from wastenot.report.figure import Figure, inline
-from wastenot.report.formatting import change
-from wastenot.report.optional_imports import load
-from wastenot.report.plan.plan_figure import plan_figure
-from wastenot.report.plan.tables import describe_objective
+from wastenot.reporting.figure import Figure, inline
+from wastenot.reporting.formatting import change
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.plan.plan_figure import plan_figure
+from wastenot.reporting.plan.tables import describe_objective
 
 Desirability = Callable[[float, float], float | None]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from wastenot.devices.fine_grain import TOTAL
 from wastenot.profiling.result import Inside, Profile, State
-from wastenot.report.formatting import SPACE, change, number, percent, quantity
-from wastenot.report.table import Column, Row, Table, Value
+from wastenot.reporting.formatting import SPACE, change, number, percent, quantity
+from wastenot.reporting.table import Column, Row, Table, Value
 
 ABSENT = "–"
 

@@ -7,10 +7,10 @@ import importlib
 import pytest
 
 from wastenot.errors import BadInputError, MissingExtraError
-from wastenot.report import optional_imports
-from wastenot.report.plan.desirability_figure import edp_desirability, waste_desirability
-from wastenot.report.plan.kernels_figure import MOST_BARS
-from wastenot.report.plan.page import report_figures, write_figures
+from wastenot.reporting import optional_imports
+from wastenot.reporting.plan.desirability_figure import edp_desirability, waste_desirability
+from wastenot.reporting.plan.kernels_figure import MOST_BARS
+from wastenot.reporting.plan.page import report_figures, write_figures
 
 NAMES = ["relaxed-waste", "settings-coarse", "settings-kernel", "kernels", "desirability"]
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
@@ -94,8 +94,8 @@ def test_data_and_tables_need_no_extra():
     import sys
 
     code = (
-        "import sys; import wastenot.analyses.plan_overview, wastenot.report.plan.tables, wastenot.report.plan.page;"
-        "import wastenot.report.plan.page;"
+        "import sys; import wastenot.analyses.plan_overview, wastenot.reporting.plan.tables, wastenot.reporting.plan.page;"
+        "import wastenot.reporting.plan.page;"
         "print(sorted({'altair', 'vl_convert', 'jinja2', 'polars'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

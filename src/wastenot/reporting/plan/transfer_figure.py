@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.report.figure import Figure, inline, specification_of
-from wastenot.report.formatting import percent
-from wastenot.report.optional_imports import load
+from wastenot.reporting.figure import Figure, inline, specification_of
+from wastenot.reporting.formatting import percent
+from wastenot.reporting.optional_imports import load
 from wastenot.tuning.transfer import Transfer
 
 _WIDTH, _HEIGHT = 420, 300

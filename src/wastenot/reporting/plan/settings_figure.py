@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastenot.analyses.plan_overview import PlanOverview, SettingMap, SettingPoint
-from wastenot.report.figure import Figure, inline
-from wastenot.report.formatting import change, clock, fraction_of_whole, percent, shortened
-from wastenot.report.optional_imports import load
-from wastenot.report.plan.clipping import Point, Window, window_around
-from wastenot.report.plan.plan_figure import plan_figure
+from wastenot.reporting.figure import Figure, inline
+from wastenot.reporting.formatting import change, clock, fraction_of_whole, percent, shortened
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.plan.clipping import Point, Window, window_around
+from wastenot.reporting.plan.plan_figure import plan_figure
 
 MOST_COARSE_MAPS = 4
 _LEAST_FRACTION = 0.005  # of the energy: a pass below it is not worth a map

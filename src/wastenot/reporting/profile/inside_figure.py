@@ -8,10 +8,10 @@ import numpy as np
 
 from wastenot.devices.fine_grain import TOTAL
 from wastenot.profiling.result import Inside, Profile, State
-from wastenot.report.figure import Figure, inline
-from wastenot.report.formatting import quantity
-from wastenot.report.profile.description import channel_names, subject, timed_channels, unit_word
-from wastenot.report.profile.drawing import BLUE, FAINT, FIT_COLOR, TimeUnit, altair, color_of, profile_figure
+from wastenot.reporting.figure import Figure, inline
+from wastenot.reporting.formatting import quantity
+from wastenot.reporting.profile.description import channel_names, subject, timed_channels, unit_word
+from wastenot.reporting.profile.drawing import BLUE, FAINT, FIT_COLOR, TimeUnit, altair, color_of, profile_figure
 
 _WIDTH, _TOTAL_HEIGHT, _PARTS_HEIGHT = 435, 260, 210
 _TREND_POINTS = 60

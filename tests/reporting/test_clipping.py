@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wastenot.report.plan.clipping import Window, window_around
+from wastenot.reporting.plan.clipping import Window, window_around
 
 SQUARE = Window((-10.0, 10.0), (-10.0, 10.0))
 places = st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6))

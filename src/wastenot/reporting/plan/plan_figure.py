@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.planning.plan import Plan
-from wastenot.report.figure import Figure, specification_of
+from wastenot.reporting.figure import Figure, specification_of
 
 
 def plan_figure(plan: Plan, name: str, title: str, note: str, chart: Any | None) -> Figure:

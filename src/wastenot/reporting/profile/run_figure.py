@@ -10,10 +10,10 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.devices.fine_grain import TOTAL
 from wastenot.profiling.result import Profile, State
-from wastenot.report.figure import Figure, inline
-from wastenot.report.formatting import quantity
-from wastenot.report.profile.description import channel_names, shown_before, timed_channels, unit_word
-from wastenot.report.profile.drawing import (
+from wastenot.reporting.figure import Figure, inline
+from wastenot.reporting.formatting import quantity
+from wastenot.reporting.profile.description import channel_names, shown_before, timed_channels, unit_word
+from wastenot.reporting.profile.drawing import (
     BLUE,
     FIT_COLOR,
     MOST_POINTS,

@@ -11,10 +11,10 @@ from wastenot.errors import BadInputError
 from wastenot.planning.comparison import Comparison, ComparisonRow, compare
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import plan
-from wastenot.report.formatting import change, fraction_of_whole, number, percent, quantity, shortened
-from wastenot.report.plan.summary import describe_goal, summary_cards, warnings
-from wastenot.report.plan.tables import comparison_table, describe_objective, kernel_table
-from wastenot.report.price import Price
+from wastenot.reporting.formatting import change, fraction_of_whole, number, percent, quantity, shortened
+from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
+from wastenot.reporting.plan.tables import comparison_table, describe_objective, kernel_table
+from wastenot.reporting.price import Price
 
 
 def plain(text: str) -> str:
@@ -70,7 +70,7 @@ def test_a_comparison_without_common_settings_gives_reasons(shared_data):
 
 def test_a_plan_of_another_sweep_is_refused(cases):
     one, other = cases["one setting"](), cases["only auto"]()
-    from tests.report.conftest import Kernel, make_sweep
+    from tests.reporting.conftest import Kernel, make_sweep
 
     sweep = make_sweep([Kernel("alone", 2)], 1)
     for data in (one, other):
@@ -108,7 +108,7 @@ def test_a_plan_that_never_switches_is_not_warned_about(cases):
     ],
 )
 def test_goals_in_words(objective, words):
-    from tests.report.conftest import Kernel, make_sweep
+    from tests.reporting.conftest import Kernel, make_sweep
 
     sweep = make_sweep([Kernel("alone", 1)], 3)
     assert plain(describe_goal(plan(sweep, objective).objective)) == words

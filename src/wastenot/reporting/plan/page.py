@@ -8,15 +8,15 @@ from pathlib import Path
 
 from wastenot.analyses.plan_overview import PlanOverview
 from wastenot.files import write_text
-from wastenot.report.figure import Figure, export_figures
-from wastenot.report.html_page import render
-from wastenot.report.plan.curve_figure import curve_figure
-from wastenot.report.plan.desirability_figure import desirability_figure
-from wastenot.report.plan.kernels_figure import kernels_figure
-from wastenot.report.plan.settings_figure import coarse_figure, kernel_figure
-from wastenot.report.plan.summary import describe_goal, summary_cards, warnings
-from wastenot.report.plan.tables import comparison_table, context_table, kernel_table
-from wastenot.report.price import Price
+from wastenot.reporting.figure import Figure, export_figures
+from wastenot.reporting.html_page import render
+from wastenot.reporting.plan.curve_figure import curve_figure
+from wastenot.reporting.plan.desirability_figure import desirability_figure
+from wastenot.reporting.plan.kernels_figure import kernels_figure
+from wastenot.reporting.plan.settings_figure import coarse_figure, kernel_figure
+from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
+from wastenot.reporting.plan.tables import comparison_table, context_table, kernel_table
+from wastenot.reporting.price import Price
 
 MOST_TABLE_ROWS = 200
 
@@ -76,5 +76,5 @@ def report_figures(overview: PlanOverview) -> tuple[Figure, ...]:
 
 
 def write_figures(overview: PlanOverview, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write every figure of the report as SVG, PDF and PNG; see :func:`wastenot.report.figure.export_figures`."""
+    """Write every figure of the report as SVG, PDF and PNG; see :func:`wastenot.reporting.figure.export_figures`."""
     return export_figures(report_figures(overview), overview.plan.origin, folder)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from wastenot.planning.plan import Goal, Plan
-from wastenot.report.formatting import SPACE, change, number, percent, quantity
-from wastenot.report.html_page import Card
-from wastenot.report.price import JOULES_PER_KWH, Price
+from wastenot.reporting.formatting import SPACE, change, number, percent, quantity
+from wastenot.reporting.html_page import Card
+from wastenot.reporting.price import JOULES_PER_KWH, Price
 
 ITERATIONS = 1_000  # that energy and cost are stated for
 _SLOW_DRIVER_S = 0.1  # mean dwell below which switches of tens of milliseconds eat the saving

@@ -11,10 +11,10 @@ import pytest
 from wastenot.analyses.plan_overview import make_overview
 from wastenot.errors import BadInputError
 from wastenot.planning.planner import plan
-from wastenot.report.formatting import ORIGIN_TEXT
-from wastenot.report.html_page import script_json
-from wastenot.report.plan.page import render_page, report_figures, write_report
-from wastenot.report.price import Price
+from wastenot.reporting.formatting import ORIGIN_TEXT
+from wastenot.reporting.html_page import script_json
+from wastenot.reporting.plan.page import render_page, report_figures, write_report
+from wastenot.reporting.price import Price
 from wastenot.study.sweep_file import read_sweep
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -12,11 +12,11 @@ from wastenot.errors import BadInputError
 from wastenot.files import write_text
 from wastenot.origin import Origin
 from wastenot.profiling.result import Profile
-from wastenot.report.figure import Figure, export_figures
-from wastenot.report.formatting import change, quantity
-from wastenot.report.html_page import Card, render
-from wastenot.report.profile.comparison_figures import components_figure, contexts_figure, shapes_figure
-from wastenot.report.profile.description import (
+from wastenot.reporting.figure import Figure, export_figures
+from wastenot.reporting.formatting import change, quantity
+from wastenot.reporting.html_page import Card, render
+from wastenot.reporting.profile.comparison_figures import components_figure, contexts_figure, shapes_figure
+from wastenot.reporting.profile.description import (
     describe_sensors,
     difference,
     energy_text,
@@ -29,10 +29,10 @@ from wastenot.report.profile.description import (
     unit_word,
     watts,
 )
-from wastenot.report.profile.inside_figure import inside_figure
-from wastenot.report.profile.method_figure import method_figure
-from wastenot.report.profile.run_figure import run_figure
-from wastenot.report.table import Table
+from wastenot.reporting.profile.inside_figure import inside_figure
+from wastenot.reporting.profile.method_figure import method_figure
+from wastenot.reporting.profile.run_figure import run_figure
+from wastenot.reporting.table import Table
 
 
 def write_profile_page(
@@ -146,7 +146,7 @@ def draw_profiles(profiles: Sequence[Profile], *, relative: bool = False) -> tup
 def write_profile_figures(
     profiles: Sequence[Profile], folder: str | os.PathLike[str], *, relative: bool = False
 ) -> list[Path]:
-    """Write the figures of :func:`draw_profiles`; see :func:`wastenot.report.figure.export_figures`."""
+    """Write the figures of :func:`draw_profiles`; see :func:`wastenot.reporting.figure.export_figures`."""
     return export_figures(draw_profiles(profiles, relative=relative), origin_of(profiles), folder)
 
 

@@ -11,11 +11,11 @@ from importlib.resources import files
 from typing import Any
 
 from wastenot.origin import Origin
-from wastenot.report.figure import Figure, vega_lite_version
-from wastenot.report.formatting import ORIGIN_TEXT
-from wastenot.report.optional_imports import load
-from wastenot.report.table import Row, Table
-from wastenot.report.theme import DARK, LIGHT
+from wastenot.reporting.figure import Figure, vega_lite_version
+from wastenot.reporting.formatting import ORIGIN_TEXT
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.table import Row, Table
+from wastenot.reporting.theme import DARK, LIGHT
 from wastenot.version import own_version
 
 _TEMPLATES = ("page.html.j2", "cards.html.j2", "plan.html.j2", "profile.html.j2")
@@ -108,4 +108,4 @@ def _bundle() -> str:
 
 
 def _resource(name: str) -> str:
-    return files("wastenot.report").joinpath("templates", name).read_text(encoding="utf-8")
+    return files("wastenot.reporting").joinpath("templates", name).read_text(encoding="utf-8")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.analyses.plan_overview import Curve, PlanOverview
-from wastenot.report.figure import Figure, inline
-from wastenot.report.formatting import percent, quantity
-from wastenot.report.optional_imports import load
-from wastenot.report.plan.plan_figure import plan_figure
+from wastenot.reporting.figure import Figure, inline
+from wastenot.reporting.formatting import percent, quantity
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.plan.plan_figure import plan_figure
 
 _WIDTH, _HEIGHT = 935, 340
 _DASHES = {"global": [1, 0], "local": [5, 3]}

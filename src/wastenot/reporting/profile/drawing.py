@@ -9,9 +9,9 @@ import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.profiling.result import Profile
-from wastenot.report.figure import Figure, specification_of
-from wastenot.report.optional_imports import load
-from wastenot.report.profile.description import subtitle
+from wastenot.reporting.figure import Figure, specification_of
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.profile.description import subtitle
 
 WIDTH = 935
 BLUE, RED, FAINT = "#2f6fde", "#d6483b", "#7a8699"

@@ -8,10 +8,10 @@ from typing import Any
 
 from wastenot.devices.fine_grain import TOTAL
 from wastenot.profiling.result import Profile
-from wastenot.report.figure import Figure, inline, name_axis, specification_of
-from wastenot.report.formatting import change, percent, quantity, shortened
-from wastenot.report.profile.description import channel_names, shown_before, steady, subject, timed_channels, watts
-from wastenot.report.profile.drawing import BLUE, altair, color_of
+from wastenot.reporting.figure import Figure, inline, name_axis, specification_of
+from wastenot.reporting.formatting import change, percent, quantity, shortened
+from wastenot.reporting.profile.description import channel_names, shown_before, steady, subject, timed_channels, watts
+from wastenot.reporting.profile.drawing import BLUE, altair, color_of
 
 _STEP = 34  # height of a bar with its margins, in pixels
 _NAME_WIDTH, _ALL_WIDTH, _LINES_HEIGHT = 225, 700, 230

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from wastenot.analyses.plan_overview import KernelTotal, PlanOverview
-from wastenot.report.figure import Figure, inline, name_axis
-from wastenot.report.formatting import change, clock, fraction_of_whole, quantity, shortened
-from wastenot.report.optional_imports import load
-from wastenot.report.plan.plan_figure import plan_figure
+from wastenot.reporting.figure import Figure, inline, name_axis
+from wastenot.reporting.formatting import change, clock, fraction_of_whole, quantity, shortened
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.plan.plan_figure import plan_figure
 
 MOST_BARS = 48
 _STEP = 21  # height of a bar with its margins, in pixels

@@ -9,8 +9,8 @@ from wastenot.analyses.context import ContextChange, KernelInContext
 from wastenot.planning.comparison import Comparison, ComparisonRow
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Assignment, Plan
-from wastenot.report.formatting import change, clock, fraction_of_whole, percent, quantity
-from wastenot.report.table import Column, Row, Table, Value
+from wastenot.reporting.formatting import change, clock, fraction_of_whole, percent, quantity
+from wastenot.reporting.table import Column, Row, Table, Value
 
 _STATE_NAMES = {"ssp": "alone, steady", "sse": "alone, first", "context": "in context"}
 

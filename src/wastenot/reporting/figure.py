@@ -11,9 +11,9 @@ from typing import Any
 from wastenot.errors import BadInputError
 from wastenot.files import write_atomically
 from wastenot.origin import Origin
-from wastenot.report.formatting import ORIGIN_TEXT
-from wastenot.report.optional_imports import load
-from wastenot.report.theme import LIGHT
+from wastenot.reporting.formatting import ORIGIN_TEXT
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.theme import LIGHT
 
 PNG_SCALE = 2.0
 

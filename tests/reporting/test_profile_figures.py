@@ -9,8 +9,8 @@ import pytest
 
 from wastenot.errors import BadInputError
 from wastenot.profiling.by_name import profile
-from wastenot.report.profile.description import profiles_table, state_table
-from wastenot.report.profile.page import draw_profiles, render_profile_page, write_profile_figures, write_profile_page
+from wastenot.reporting.profile.description import profiles_table, state_table
+from wastenot.reporting.profile.page import draw_profiles, render_profile_page, write_profile_figures, write_profile_page
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}

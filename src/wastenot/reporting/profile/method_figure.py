@@ -9,9 +9,9 @@ import numpy as np
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.fine_grain import TOTAL
 from wastenot.profiling.result import Profile
-from wastenot.report.figure import Figure, inline
-from wastenot.report.profile.description import timed_channels
-from wastenot.report.profile.drawing import (
+from wastenot.reporting.figure import Figure, inline
+from wastenot.reporting.profile.description import timed_channels
+from wastenot.reporting.profile.drawing import (
     BLUE,
     FAINT,
     RED,
