@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.instances import GENERATORS, budget_s
 from benchmarks.verdict import Verdict
-from wastenot.frontier.knapsack import Knapsack
+from wastenot.frontiers.knapsack import Knapsack
 
 UNITS, OPTIONS, GAP = 10_000, 100, 1e-6
 LOOSENESS = (0.0005, 0.01, 0.1)

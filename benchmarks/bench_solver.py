@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks.instances import budget_s, physical
 from benchmarks.peers import solve_with_milp
 from benchmarks.verdict import Verdict
-from wastenot.frontier.knapsack import Knapsack
-from wastenot.frontier.pareto import Groups
+from wastenot.frontiers.knapsack import Knapsack
+from wastenot.frontiers.pareto import Groups
 from wastenot.study.sweep_file import read_sweep
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data" / "rtx3080ti-polybench"

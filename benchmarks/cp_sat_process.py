@@ -8,7 +8,7 @@ import sys
 import numpy as np
 
 from benchmarks.peers import cp_sat_model
-from wastenot.frontier.pareto import Groups
+from wastenot.frontiers.pareto import Groups
 
 
 def main(file: str, cases: int) -> None:

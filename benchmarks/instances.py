@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.synthetic import CORE_MHZ, MEMORY_MHZ, costs
-from wastenot.frontier.pareto import Groups
+from wastenot.frontiers.pareto import Groups
 
 Generator = Callable[[np.random.Generator, int, int], Groups]
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_matrix
 
-from wastenot.frontier.pareto import Groups
+from wastenot.frontiers.pareto import Groups
 
 
 def solve_with_milp(groups: Groups, budget_s: float) -> np.ndarray | None:

@@ -17,10 +17,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wastenot.capture.session import Captured, capture
-    from wastenot.capture.workload_file import read_workload, write_workload
+    from wastenot.capturing.session import Captured, capture
+    from wastenot.capturing.workload_file import read_workload, write_workload
     from wastenot.errors import BadInputError, InfeasibleError, MissingExtraError, StudyError, WastenotError
-    from wastenot.frontier.algebra import Frontier, choice, either, repeat, sequence
+    from wastenot.frontiers.algebra import Frontier, choice, either, repeat, sequence
     from wastenot.metering.window import measure
     from wastenot.planning.comparison import compare, whole_frontier
     from wastenot.planning.difference import difference
@@ -80,10 +80,10 @@ __all__ = [
 ]
 
 _HOME = {
-    "capture.session": ("Captured", "capture"),
-    "capture.workload_file": ("read_workload", "write_workload"),
+    "capturing.session": ("Captured", "capture"),
+    "capturing.workload_file": ("read_workload", "write_workload"),
     "errors": ("BadInputError", "InfeasibleError", "MissingExtraError", "StudyError", "WastenotError"),
-    "frontier.algebra": ("Frontier", "choice", "either", "repeat", "sequence"),
+    "frontiers.algebra": ("Frontier", "choice", "either", "repeat", "sequence"),
     "profiling.by_name": ("profile",),
     "profiling.profile_file": ("read_profile", "write_profile"),
     "profiling.result": ("Profile",),

@@ -1,14 +1,33 @@
-"""The errors that wastenot raises on purpose: each says what was wrong, where, and how to mend it."""
+"""The errors that wastenot raises on purpose: each says what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
+_ARGUMENT = re.compile(r"`([a-z][a-z0-9_]*)`")
+
 
 class WastenotError(Exception):
-    """Base of every error a caller can act on; its text is one line for a person to read."""
+    """Base of every error a caller can act on; its text is one line for a person to read.
+
+    A message puts the names of arguments in backticks. ``str()`` shows them bare; the command line shows the flags that
+    stand for them (``--max-slowdown``), so that the library need not know of flags:
+
+        >>> str(BadInputError("`max_slowdown` -2: must be above -1"))
+        'max_slowdown -2: must be above -1'
+    """
+
+    def __str__(self) -> str:
+        return self.text(lambda argument: argument)
+
+    def text(self, name_of: Callable[[str], str]) -> str:
+        """The message with each argument named by ``name_of``."""
+        return _ARGUMENT.sub(lambda match: name_of(match[1]), super().__str__())
 
 
 class BadInputError(WastenotError):
-    """Something that was given cannot be used: a file, a row, a field, a flag."""
+    """Something given cannot be used: a file, a row, a field, an argument."""
 
 
 class StudyError(WastenotError):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from wastenot.capture.workload_file import read_workload
+from wastenot.capturing.workload_file import read_workload
 from wastenot.devices.protocol import Task
 from wastenot.errors import BadInputError
 from wastenot.planning.objective import Granularity

@@ -13,8 +13,8 @@ from wastenot.cli.options import JsonOption
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.capture.coverage import Coverage
-    from wastenot.capture.session import Captured
+    from wastenot.capturing.coverage import Coverage
+    from wastenot.capturing.session import Captured
     from wastenot.workloads.kernel import Workload
 
 _MOST_MISSING = 10  # lines of what a trace shows and the capture does not
@@ -36,11 +36,11 @@ def capture(
     as_json: JsonOption = False,
 ) -> None:
     """Record every operation that a PyTorch step runs, so that each can be measured alone."""
-    from wastenot.capture.coverage import coverage
-    from wastenot.capture.session import capture as captured_in
-    from wastenot.capture.session import require_torch
-    from wastenot.capture.user_step import default_device, load_step
-    from wastenot.capture.workload_file import write_workload
+    from wastenot.capturing.coverage import coverage
+    from wastenot.capturing.session import capture as captured_in
+    from wastenot.capturing.session import require_torch
+    from wastenot.capturing.user_step import default_device, load_step
+    from wastenot.capturing.workload_file import write_workload
     from wastenot.cli.output import console, print_json, say
 
     require_torch()
@@ -53,7 +53,7 @@ def capture(
             step()
         covered = None
         if with_coverage:
-            from wastenot.capture.kineto import trace
+            from wastenot.capturing.coverage import trace
 
             say(f"{target}: tracing one step")
             covered = coverage(trace(step), captured.workload)

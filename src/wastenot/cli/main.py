@@ -31,6 +31,9 @@ from wastenot.errors import WastenotError
 
 DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
 
+_FLAG_OF: dict[str, str] = {}
+"""Flags that are not called as the argument of the library that they give."""
+
 # Typer brings its own copy of Click and exports of its errors only this one, the most special.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
@@ -102,7 +105,7 @@ def run(arguments: list[str] | None = None) -> int:
         code = app(arguments, standalone_mode=False)
         sys.stdout.flush()
     except WastenotError as error:
-        return _say(str(error))
+        return _say(error.text(flag_of))
     except _ClickError as error:
         command = getattr(getattr(error, "ctx", None), "command_path", "wastenot")
         hint = f" (see '{command} --help')" if isinstance(error, _UsageError) else ""
@@ -113,6 +116,21 @@ def run(arguments: list[str] | None = None) -> int:
     except OSError as error:
         return _say(f"{error.filename or 'output'}: {error.strerror or error}")
     return int(code or DONE)
+
+
+def flag_of(argument: str) -> str:
+    """The flag that stands for an argument of the library, so that errors name what the user typed.
+
+    ``max_slowdown`` is ``--max-slowdown``; a unit may be left out (``clock_tolerance_mhz`` is ``--clock-tolerance``), and a
+    few are called otherwise. An argument that no verb has a flag for keeps its name.
+    """
+    verbs = typer.main.get_command(app).commands.values()  # type: ignore[attr-defined]
+    flags = {flag for verb in verbs for parameter in verb.params for flag in parameter.opts}
+    flag = _FLAG_OF.get(argument, "--" + argument.replace("_", "-"))
+    for known in (flag, flag.rpartition("-")[0]):
+        if known in flags:
+            return known
+    return argument
 
 
 def _say(message: str) -> int:

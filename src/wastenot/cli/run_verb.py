@@ -55,26 +55,26 @@ def run(
     from wastenot.analyses.plan_overview import make_overview
     from wastenot.cli.output import console, say
     from wastenot.cli.plan_text import described_comparison, described_plan
-    from wastenot.cli.plan_verbs import checked_price
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.validate_verb import described_validation
     from wastenot.planning.comparison import compare
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import plan as make_plan
     from wastenot.reporting.plan.page import write_figures, write_report
+    from wastenot.reporting.price import Price
     from wastenot.study.store import open_study
     from wastenot.sweeping.capabilities import check_measures, settable
     from wastenot.sweeping.grid import Grid
     from wastenot.sweeping.sweep import measure_sweep
     from wastenot.tasks import find_units
 
-    price = checked_price(price_per_kwh, currency)
+    price = Price(price_per_kwh, currency)
     goal = Objective("waste", max_slowdown, confidence=confidence)
     shape = chosen_shape(phase, batch, sequence, tensor_parallel, sequence_parallel, dtype, attention, optimizer)
     units = find_units(workload, device, shape)
     target = open_target(device, seed=seed, workload=units.workload, allow=allow_clock_control, restore=restore_clocks)
     check_measures(target)
-    settings = settable(target, Grid(core_step).settings(target.clocks.states()))
+    settings = settable(target, Grid(core_step).settings(target.clocks.supported_clocks()))
     folder = made_folder(out or Path(f"wastenot-{units.workload}"))
     kept = open_study(folder / "study.db", create=True)
     with shown_progress("sweep") as progress:

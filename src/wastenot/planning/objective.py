@@ -48,20 +48,20 @@ class Objective:
         if bound is not None:
             if self.kind in ("energy", "time"):
                 raise BadInputError(
-                    f"--max-slowdown: does not go with objective {self.kind}; use waste for the least "
+                    f"`max_slowdown`: does not go with objective {self.kind}; use waste for the least "
                     "energy within a slowdown"
                 )
             if not (math.isfinite(bound) and bound > -1.0):
-                raise BadInputError(f"--max-slowdown {bound}: must be a number above -1, such as 0.02 for 2 %")
+                raise BadInputError(f"`max_slowdown` {bound}: must be a number above -1, such as 0.02 for 2 %")
         if not (math.isfinite(self.edp_exponent) and self.edp_exponent >= 0.0):
-            raise BadInputError(f"--edp-exponent {self.edp_exponent}: must be a number of at least 0")
+            raise BadInputError(f"`edp_exponent` {self.edp_exponent}: must be a number of at least 0")
         if self.edp_exponent != 1.0 and self.kind != "edp":
-            raise BadInputError(f"--edp-exponent: goes with objective edp only, not {self.kind}")
+            raise BadInputError(f"`edp_exponent`: goes with objective edp only, not {self.kind}")
         if self.confidence is not None:
             if not 0.5 < self.confidence < 1.0:
-                raise BadInputError(f"--confidence {self.confidence}: must be a number above 0.5 and below 1, such as 0.95")
+                raise BadInputError(f"`confidence` {self.confidence}: must be a number above 0.5 and below 1, such as 0.95")
             if bound is None:
-                raise BadInputError(f"--confidence: objective {self.kind} has no slowdown to keep; give --max-slowdown")
+                raise BadInputError(f"`confidence`: objective {self.kind} has no slowdown to keep; give `max_slowdown`")
 
     def __str__(self) -> str:
         slowdown = "" if self.max_slowdown is None else f" within {self.max_slowdown:+.3%} time"
@@ -89,6 +89,6 @@ def parse_bounds(text: str) -> tuple[float, ...]:
         except ValueError:
             bound = math.nan
         if not (math.isfinite(bound) and bound > -1.0):
-            raise BadInputError(f"--bounds: '{part.strip()}' is not a number above -1; write such as 0,0.01,0.02")
+            raise BadInputError(f"`bounds`: '{part.strip()}' is not a number above -1; write such as 0,0.01,0.02")
         bounds.append(bound)
     return tuple(bounds)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from wastenot.frontier.exact import exact_sum
+from wastenot.frontiers.exact import exact_sum
 
 if TYPE_CHECKING:
     from wastenot.planning.plan import Plan

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import BadInputError
-from wastenot.frontier.algebra import Frontier, Ways, choice
-from wastenot.frontier.exact import exact_sum
+from wastenot.frontiers.algebra import Frontier, Ways, choice
+from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.costs import Costs
 from wastenot.planning.objective import GRANULARITIES, Granularity
 
@@ -73,7 +73,7 @@ def make_units(costs: Costs, granularity: Granularity, clock_tolerance_mhz: floa
             kernels of a unit that share no setting besides auto.
     """
     if not 0.0 <= clock_tolerance_mhz < np.inf:
-        raise BadInputError(f"--clock-tolerance {clock_tolerance_mhz}: must be a number of at least 0 MHz")
+        raise BadInputError(f"`clock_tolerance_mhz` {clock_tolerance_mhz}: must be a number of at least 0 MHz")
     match granularity:
         case "kernel":
             return [
@@ -172,7 +172,7 @@ def _nothing_shared(name: str, costs: Costs, kernels: IndexArray, levels: list[_
     listed = ", ".join(f"'{kernel}'" for kernel in missing[:3]) + (", ..." if len(missing) > 3 else "")
     clocks = f"core {_mhz(level.core_mhz[place])}, memory {_mhz(level.memory_mhz)}"
     needed = min((float(level.nearest_mhz.max(axis=1).min()) for level in levels), default=np.inf)
-    mend = f"--clock-tolerance {needed:g} would do, or " if np.isfinite(needed) else ""
+    mend = f"`clock_tolerance_mhz` {needed:g} would do, or " if np.isfinite(needed) else ""
     return (
         f"{name}: no setting besides auto is common to its {len(kernels)} kernels within {tolerance_mhz:g} MHz; "
         f"the nearest to it, {clocks}, is missing for {len(missing)}: {listed}; {mend}measure what is missing"

@@ -26,7 +26,7 @@ class Price:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.per_kwh < float("inf"):
-            raise BadInputError(f"price_per_kwh {self.per_kwh}: must be a number of at least 0")
+            raise BadInputError(f"`price_per_kwh` {self.per_kwh}: must be a number of at least 0")
 
     def cost(self, energy_j: float) -> float:
         """What an energy in joules costs."""

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from wastenot.arrays import FloatArray
 from wastenot.devices.simulated.preset import Preset
 from wastenot.errors import BadInputError
-from wastenot.frontier.exact import exact_sum
-from wastenot.frontier.knapsack import Knapsack
-from wastenot.frontier.pareto import Groups
+from wastenot.frontiers.exact import exact_sum
+from wastenot.frontiers.knapsack import Knapsack
+from wastenot.frontiers.pareto import Groups
 from wastenot.setting import AUTO
 from wastenot.study.store import Study
 from wastenot.tuning.forecast_kernels import Choices, choices, costs, draw_kernels

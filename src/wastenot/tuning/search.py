@@ -20,8 +20,8 @@ from scipy.stats import norm
 from wastenot.arrays import FloatArray
 from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
-from wastenot.frontier.knapsack import Knapsack
-from wastenot.frontier.pareto import Groups
+from wastenot.frontiers.knapsack import Knapsack
+from wastenot.frontiers.pareto import Groups
 from wastenot.planning.costs import combine_repeats
 from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting

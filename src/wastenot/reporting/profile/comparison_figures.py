@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wastenot.devices.fine_grain import TOTAL
+from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile
 from wastenot.reporting.figure import Figure, inline, name_axis, specification_of
 from wastenot.reporting.formatting import change, percent, quantity, shortened

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wastenot.devices.fine_grain import TOTAL
+from wastenot.devices.instrument import TOTAL
 from wastenot.errors import BadInputError
 from wastenot.files import write_text
 from wastenot.origin import Origin

@@ -1,0 +1,233 @@
+"""How much of a step's time the captured operations explain, and what they leave out.
+
+A trace of the same step says which operation launched each GPU kernel. Going from the innermost operation that launched a
+kernel to those around it, the first that was captured explains it:
+
+    autograd::engine::evaluate_function: AddmmBackward0
+      AddmmBackward0
+        aten::mm            captured: explains what it launches
+          cudaLaunchKernel -> nvjet_sm90_...
+    Torch-Compiled Region
+      triton_poi_fused_gelu_0 -> triton_poi_fused_gelu_0      around it nothing was captured: missing
+
+Operations are matched by name, not by shape: the trace is of the step that was captured.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wastenot.workloads.kernel import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class OperationInterval:
+    """An operation on the host in a trace.
+
+    Attributes:
+        name: such as ``aten::addmm``.
+        thread: that ran it.
+        start_us: when it began.
+        end_us: when it ended, both in microseconds on one clock.
+    """
+
+    name: str
+    thread: int
+    start_us: float
+    end_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Time in a trace that is to be explained: that of a GPU kernel, copy or fill; without a GPU, of an operation itself.
+
+    Attributes:
+        name: of the GPU kernel, or of the operation.
+        time_us: it took.
+        launcher: index of the innermost operation that launched it; ``None`` where the trace does not say.
+    """
+
+    name: str
+    time_us: float
+    launcher: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Time that no captured operation explains.
+
+    Attributes:
+        name: of the GPU kernel, or of the operation.
+        launched_by: the innermost operation that launched it; ``None`` where the trace does not say.
+        times: how often it ran.
+        time_us: of all its runs.
+    """
+
+    name: str
+    launched_by: str | None
+    times: int
+    time_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What captured operations explain of a traced step.
+
+    Attributes:
+        of: what time it is: ``GPU time``, or ``operations' own CPU time`` where nothing ran on a GPU.
+        total_us: of the step.
+        explained_us: by captured operations.
+        missing: the rest, most time first.
+        absent: captured operations that the trace does not show: the traced step ran something else in their place.
+    """
+
+    of: str
+    total_us: float
+    explained_us: float
+    missing: tuple[Missing, ...]
+    absent: tuple[str, ...]
+
+    @property
+    def share(self) -> float | None:
+        """Share of the time that is explained; ``None`` where no time was traced."""
+        return self.explained_us / self.total_us if self.total_us > 0 else None
+
+
+def coverage(profile: Any, workload: Workload) -> Coverage:
+    """How much of a traced step the operations of a captured workload explain.
+
+    Args:
+        profile: a finished :class:`torch.profiler.profile` of the step, with CUDA activities where it runs on a GPU.
+        workload: captured from the same step.
+    """
+    from wastenot.capturing.coverage import records_of
+
+    operations, spent, of = records_of(profile)
+    return attribute(operations, spent, captured_operations(workload), of=of)
+
+
+def captured_operations(workload: Workload) -> frozenset[str]:
+    """Names that a trace gives to the captured operations of a workload, such as ``aten::addmm``."""
+    named = (kernel.call.op.split(".") for kernel in workload.kernels if kernel.call is not None)
+    return frozenset("::".join(parts[:2]) for parts in named)
+
+
+def attribute(
+    operations: Sequence[OperationInterval], spent: Iterable[Spent], captured: frozenset[str], *, of: str = "GPU time"
+) -> Coverage:
+    """Divide time between captured operations and the rest.
+
+    An operation in place counts as captured where its twin was that makes a new tensor: autograd adds gradients up in place
+    unless somebody else, as a recorder does, holds them.
+
+    Args:
+        operations: all that ran on the host, in any order.
+        spent: the time to explain.
+        captured: names of operations that were captured.
+        of: what time it is.
+    """
+    around = enclosing(operations)
+    total = explained = 0.0
+    missing: dict[tuple[str, str | None], list[float]] = defaultdict(list)
+    for item in spent:
+        total += item.time_us
+        place = item.launcher
+        while place is not None and not captured & {operations[place].name, operations[place].name.removesuffix("_")}:
+            place = around[place]
+        if place is not None:
+            explained += item.time_us
+        else:
+            by = None if item.launcher is None else operations[item.launcher].name
+            missing[item.name, by].append(item.time_us)
+    rest = [Missing(name, by, len(times), sum(times)) for (name, by), times in missing.items()]
+    rest.sort(key=lambda entry: (-entry.time_us, entry.name))
+    absent = sorted(captured - {operation.name for operation in operations})
+    return Coverage(of, total, explained, tuple(rest), tuple(absent))
+
+
+def enclosing(operations: Sequence[OperationInterval]) -> list[int | None]:
+    """For each operation the index of the innermost one around it in its thread; ``None`` where there is none."""
+    around: list[int | None] = [None] * len(operations)
+    order = sorted(
+        range(len(operations)),
+        key=lambda place: (operations[place].thread, operations[place].start_us, -operations[place].end_us, place),
+    )
+    open_now: list[int] = []
+    for place in order:
+        current = operations[place]
+        while open_now and not _within(current, operations[open_now[-1]]):
+            open_now.pop()
+        around[place] = open_now[-1] if open_now else None
+        open_now.append(place)
+    return around
+
+
+def _within(inner: OperationInterval, outer: OperationInterval) -> bool:
+    return inner.thread == outer.thread and outer.start_us <= inner.start_us and inner.end_us <= outer.end_us
+
+
+GPU_TIME, CPU_TIME = "GPU time", "operations' own CPU time"
+
+
+def trace(step: Callable[[], object]) -> Any:
+    """Run a step once under PyTorch's profiler.
+
+    Args:
+        step: to run; warmed up before, so that nothing is compiled or allocated for the first time.
+
+    Returns:
+        The finished profile.
+    """
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    gpu = torch.cuda.is_available()
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]
+    with profile(activities=activities) as found:
+        step()
+        if gpu:
+            torch.cuda.synchronize()
+    return found
+
+
+def records_of(profile: Any) -> tuple[list[OperationInterval], list[Spent], str]:
+    """Operations on the host and the time to explain.
+
+    Each host event lists the GPU kernels that it launched; GPU events that no host event lists have no launcher. Where
+    nothing ran on a GPU, the time to explain is what operations themselves took on the CPU, without those they called.
+
+    Args:
+        profile: a finished profile, or anything with its ``events()``.
+
+    Returns:
+        The operations, the time spent, and what time it is.
+    """
+    from torch._C._autograd import DeviceType
+
+    events = list(profile.events())
+    host = [event for event in events if event.device_type == DeviceType.CPU and not event.is_async]
+    operations = [
+        OperationInterval(event.name, event.thread, event.time_range.start, event.time_range.end) for event in host
+    ]
+    work = [event for event in events if event.device_type != DeviceType.CPU and not _is_annotation(event)]
+    if not work:
+        own = [Spent(event.name, max(event.self_cpu_time_total, 0.0), place) for place, event in enumerate(host)]
+        return operations, [item for item, event in zip(own, host, strict=True) if not _is_annotation(event)], CPU_TIME
+    left = Counter((event.name, event.time_range.elapsed_us()) for event in work)
+    spent: list[Spent] = []
+    for place, event in enumerate(host):
+        for kernel in event.kernels:
+            key = (kernel.name, kernel.duration)
+            if left[key] > 0:
+                left[key] -= 1
+                spent.append(Spent(kernel.name, kernel.duration, place))
+    spent += [Spent(name, time_us, None) for (name, time_us), times in left.items() for _ in range(times)]
+    return operations, spent, GPU_TIME
+
+
+def _is_annotation(event: Any) -> bool:
+    """Whether an event is a name given to a stretch of time, not work."""
+    return bool(getattr(event, "is_user_annotation", False)) or "user_annotation" in str(getattr(event, "activity_type", ""))

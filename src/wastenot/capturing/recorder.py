@@ -1,0 +1,232 @@
+"""The dispatch mode that sees every operation, in every thread that autograd uses, and keeps one of each kind."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from wastenot.capturing.passes import Passes
+from wastenot.capturing.work import Described, base_name, describe
+from wastenot.operations.signature import Signature, flat_tensors, sign, storage_of, why_opaque
+from wastenot.workloads.call import Call
+from wastenot.workloads.kernel import KernelSpec
+
+VIEWS = "views and allocations, which run nothing on the device"
+READ_BACK = "values read back to the host"
+ON_HOST = "work on host memory beside a device"
+
+_QUESTIONS = ("prim", "prims", "profiler", "prepacked")  # what Python asks of tensors and profilers, not operations
+_ASKED = ("sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "size", "stride", "numel", "dim", "storage_offset",
+          "is_contiguous", "sym_is_contiguous", "is_strides_like_format", "is_non_overlapping_and_dense")  # fmt: skip
+_ALLOCATES = ("empty", "new_empty", "resize", "set", "record_stream", "_resize_output")
+_READS_BACK = ("equal", "is_nonzero", "item")
+_COPIES_BACK = "_local_scalar_dense"  # of one element, which a GPU copies to the host
+
+
+@dataclass(slots=True)
+class _Found:
+    """A kind of operation."""
+
+    op: str
+    name: str
+    pass_name: str
+    described: Described
+    arguments: str
+    on_accelerator: bool
+    count: int = 0
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Records while it is the active mode; autograd carries modes over to the threads of the backward pass."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.passes = Passes()
+        self._lock = threading.Lock()
+        self._found: dict[tuple[str, str, str], _Found] = {}
+        self._seen = 0
+        self._left_out: dict[str, Counter[str]] = {VIEWS: Counter(), READ_BACK: Counter(), ON_HOST: Counter()}
+        self._synthetic: Counter[str] = Counter()
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let compiled code run as it is: what it calls through the dispatcher is what is to be seen."""
+        return True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        named = kwargs or {}
+        if any(_unwraps_itself(kind) for kind in types):
+            return NotImplemented  # the operations on what it wraps come here in their turn
+        if not isinstance(func, HigherOrderOperator):
+            if func.namespace in _QUESTIONS or base_name(func) in _ASKED:
+                return func(*args, **named)
+            if not _has_own_kernel(func, (*args, *named.values())):
+                with self:
+                    whole = func.decompose(*args, **named)
+                if whole is not NotImplemented:
+                    return whole
+        return self._run(func, args, named)
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        name, reason = base_name(func), _why_left_out(func, args)
+        if reason is not None:
+            out = func(*args, **kwargs)
+            self._leave_out(reason, func)
+            return out
+        signature = sign(args, kwargs)
+        pass_name = self.passes.current()
+        if name == "ones_like" and self.passes.seeds_backward():
+            pass_name = "backward"
+        key = (pass_name, _full_name(func), signature.key)
+        with self._lock:
+            known = self._found.get(key)
+        arguments = self._arguments(func, name, signature, args) if known is None else ""
+        out = func(*args, **kwargs)
+        if _made_nothing(func, signature, out):
+            self._leave_out(VIEWS, func)
+            return out
+        on_accelerator = signature.on_accelerator or any(tensor.device.type != "cpu" for tensor in flat_tensors(out))
+        if known is None:
+            work = describe(func, args, kwargs, out)
+            known = _Found(_full_name(func), name, pass_name, work, arguments, on_accelerator)
+        with self._lock:
+            self._seen += 1
+            self._found.setdefault(key, known).count += 1
+        return out
+
+    def _arguments(self, func: Any, name: str, signature: Signature, args: tuple[Any, ...]) -> str:
+        """What it takes to run this again, as it is before the operation changes it."""
+        for entry, tensor in zip(signature.arguments["tensors"], signature.tensors, strict=True):
+            if "opaque" in entry:
+                continue
+            if not tensor.is_floating_point() and not _has_data(tensor) and tensor.numel() > 1:
+                self._synthetic[_full_name(func)] += 1
+        precision = torch.get_float32_matmul_precision()
+        if precision != "highest" and any(tensor.dtype == torch.float32 for tensor in signature.tensors):
+            signature.arguments["matmul_precision"] = precision
+        with _disable_current_modes():  # what reads the values is nobody's operation
+            return signature.with_values(name, args)
+
+    def _leave_out(self, reason: str, func: Any) -> None:
+        with self._lock:
+            self._seen += 1
+            self._left_out[reason][_full_name(func)] += 1
+
+    def result(self) -> tuple[tuple[KernelSpec, ...], int, Mapping[str, Mapping[str, int]], tuple[str, ...]]:
+        """The kernels, how many operations were seen, which were left out and why, and notes."""
+        found = list(self._found.values())
+        if any(item.on_accelerator for item in found):
+            for item in found:
+                if not item.on_accelerator:
+                    self._left_out[ON_HOST][item.op] += item.count
+            found = [item for item in found if item.on_accelerator]
+        taken: set[str] = set()
+        kernels = tuple(_kernel(item, taken) for item in found)
+        notes = []
+        if self._synthetic:
+            notes.append(
+                "no data was there to keep (fake tensors): integer and boolean inputs of "
+                f"{', '.join(sorted(self._synthetic))} are made up within their valid range"
+            )
+        left_out = {reason: dict(ops) for reason, ops in self._left_out.items() if ops}
+        return kernels, self._seen, left_out, tuple(notes)
+
+
+def _kernel(item: _Found, taken: set[str]) -> KernelSpec:
+    work = item.described
+    name = _unique(f"{item.pass_name}_{_readable(item.op, item.name)}{_sizes_text(work)}", taken)
+    return KernelSpec(
+        name=name,
+        label=item.name.strip("_"),
+        op=work.op,
+        shape=work.shape,
+        flops=work.flops,
+        bytes_read=work.bytes_read,
+        bytes_written=work.bytes_written,
+        pass_name=item.pass_name,
+        block=None,
+        count=item.count,
+        call=Call(item.op, item.arguments),
+        element_bytes=work.element_bytes,
+    )
+
+
+def _readable(op: str, name: str) -> str:
+    namespace = op.split(".", maxsplit=1)[0]
+    return name.strip("_") if namespace == "aten" else f"{namespace}_{name.strip('_')}"
+
+
+def _sizes_text(work: Described) -> str:
+    sizes = work.shape
+    if work.op == "gemm":
+        batches, m, n, k = sizes
+        sizes = (m, k, n) if batches == 1 else (batches, m, k, n)
+    return "_" + "x".join(map(str, sizes)) if sizes else ""
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    number, unique = 1, name
+    while unique in taken:
+        number += 1
+        unique = f"{name}_{number}"
+    taken.add(unique)
+    return unique
+
+
+def _full_name(func: Any) -> str:
+    return f"{func.namespace}.{func.__name__}" if isinstance(func, HigherOrderOperator) else str(func)
+
+
+def _has_own_kernel(func: Any, values: tuple[Any, ...]) -> bool:
+    """Whether the device runs an operation as one, though others could make it up, such as ``silu_backward``."""
+    devices = {tensor.device.type for tensor in flat_tensors(values)}
+    keys = (torch._C._dispatch_key_for_device(device) for device in devices)
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key) for key in keys)
+
+
+def _why_left_out(func: Any, args: tuple[Any, ...]) -> str | None:
+    if isinstance(func, HigherOrderOperator):
+        return None
+    if func.is_view:
+        return VIEWS
+    name = base_name(func)
+    if func.namespace == "aten" and (name in _READS_BACK or (name == _COPIES_BACK and args[0].device.type == "cpu")):
+        return READ_BACK
+    return VIEWS if func.namespace == "aten" and name.startswith(_ALLOCATES) else None
+
+
+def _made_nothing(func: Any, signature: Signature, out: Any) -> bool:
+    """Whether all that came out is memory that went in, and nothing was written."""
+    if isinstance(func, HigherOrderOperator) or func._schema.is_mutable:
+        return isinstance(func, HigherOrderOperator) is False and _all_empty(signature.tensors)
+    inputs = {storage_of(tensor) for tensor in signature.tensors if why_opaque(tensor) is None}
+    outputs = flat_tensors(out)
+    if not outputs:
+        return False
+    return all(why_opaque(t) is None and (t.numel() == 0 or storage_of(t) in inputs) for t in outputs)
+
+
+def _all_empty(tensors: list[torch.Tensor]) -> bool:
+    return bool(tensors) and all(tensor.numel() == 0 for tensor in tensors)
+
+
+def _has_data(tensor: torch.Tensor) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return not isinstance(tensor, FakeTensor) and tensor.device.type != "meta"
+
+
+def _unwraps_itself(kind: Callable[..., Any]) -> bool:
+    """Whether a tensor type is a wrapper that turns operations into ones on the tensors that it holds."""
+    return hasattr(kind, "__tensor_flatten__")

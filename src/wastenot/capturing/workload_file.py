@@ -1,0 +1,168 @@
+"""A workload as a JSON file (schema ``wastenot.workload/1``), captured operations with all it takes to run them again."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from wastenot.documents import Count, Name, NotNegative, Part, read_document
+from wastenot.errors import BadInputError
+from wastenot.files import write_text
+from wastenot.workloads.call import Call
+from wastenot.workloads.kernel import KernelSpec, Op, Workload
+
+SCHEMA: Final = "wastenot.workload/1"
+
+
+class _Tensor(Part):
+    shape: list[Count]
+    strides: list[Count]
+    offset: Count
+    dtype: Name
+    storage: Count
+    host: Literal[True] | None = None
+    values: dict[str, Any]
+
+    @model_validator(mode="after")
+    def _same_dimensions(self) -> Self:
+        if len(self.shape) != len(self.strides):
+            raise ValueError(f"{len(self.shape)} sizes and {len(self.strides)} strides")
+        return self
+
+
+class _Opaque(Part):
+    opaque: Name
+
+
+class _Arguments(Part):
+    args: list[Any]
+    kwargs: dict[str, Any]
+    tensors: list[_Tensor | _Opaque]
+    storages: list[Count]
+    matmul_precision: Literal["high", "medium"] | None = None
+
+    @model_validator(mode="after")
+    def _known_storages(self) -> Self:
+        for place, tensor in enumerate(self.tensors):
+            if isinstance(tensor, _Tensor) and tensor.storage >= len(self.storages):
+                raise ValueError(f"tensor {place} lies in storage {tensor.storage}; there are {len(self.storages)}")
+        for place in _tensors_named(self.args) + _tensors_named(list(self.kwargs.values())):
+            if not isinstance(place, int) or not 0 <= place < len(self.tensors):
+                raise ValueError(f"an argument is tensor {place!r}; there are {len(self.tensors)}")
+        return self
+
+
+class _Call(Part):
+    op: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.\w+){1,2}$")]
+    arguments: _Arguments
+
+
+class _Kernel(Part):
+    name: Name
+    label: str
+    op: Op
+    shape: list[Count]
+    flops: NotNegative
+    bytes_read: NotNegative
+    bytes_written: NotNegative
+    pass_name: Annotated[Name, Field(alias="pass")]
+    block: str | None
+    count: Annotated[int, Field(ge=1)]
+    element_bytes: Count
+    call: _Call | None
+
+
+class _File(Part):
+    schema_: Literal["wastenot.workload/1"] = Field(alias="schema")
+    name: Name
+    description: str
+    kernels: Annotated[list[_Kernel], Field(min_length=1)]
+
+
+def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
+    """Write a workload to a JSON file, one kernel a line; a reader never sees half of it.
+
+    Of captured operations it holds the index values that they ran with, such as the numbers of the tokens of a batch; no
+    weights and no activations.
+
+    Args:
+        workload: captured, or by formula.
+        path: the file to make or replace.
+
+    Raises:
+        BadInputError: the file cannot be written.
+    """
+    head = {"schema": SCHEMA, "name": workload.name, "description": workload.description}
+    lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}," for key, value in head.items()]
+    kernels = ",\n".join(f"    {_json(_kernel_values(kernel))}" for kernel in workload.kernels)
+    write_text(path, "\n".join(["{", *lines, '  "kernels": [', kernels, "  ]", "}", ""]))
+
+
+def read_workload(path: str | os.PathLike[str]) -> Workload:
+    """Read a workload that :func:`write_workload` wrote.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        BadInputError: it cannot be read or is not such a file; names the line and the field.
+    """
+    document = read_document(path, _File, "make it with 'wastenot capture'")
+    read = document.content
+    kernels = zip(read.kernels, document.values["kernels"], strict=True)
+    try:
+        return Workload(read.name, tuple(_spec(kernel, raw["call"]) for kernel, raw in kernels), read.description)
+    except BadInputError as error:
+        raise document.error(("kernels",), str(error)) from error
+
+
+def _spec(kernel: _Kernel, call: dict[str, Any] | None) -> KernelSpec:
+    return KernelSpec(
+        name=kernel.name,
+        label=kernel.label,
+        op=kernel.op,
+        shape=tuple(kernel.shape),
+        flops=kernel.flops,
+        bytes_read=kernel.bytes_read,
+        bytes_written=kernel.bytes_written,
+        pass_name=kernel.pass_name,
+        block=kernel.block,
+        count=kernel.count,
+        call=None if call is None else Call(call["op"], _json(call["arguments"])),
+        element_bytes=kernel.element_bytes,
+    )
+
+
+def _kernel_values(kernel: KernelSpec) -> dict[str, Any]:
+    call = kernel.call
+    return {
+        "name": kernel.name,
+        "label": kernel.label,
+        "op": kernel.op,
+        "shape": list(kernel.shape),
+        "flops": kernel.flops,
+        "bytes_read": kernel.bytes_read,
+        "bytes_written": kernel.bytes_written,
+        "pass": kernel.pass_name,
+        "block": kernel.block,
+        "count": kernel.count,
+        "element_bytes": kernel.element_bytes,
+        "call": None if call is None else {"op": call.op, "arguments": json.loads(call.arguments)},
+    }
+
+
+def _json(document: object) -> str:
+    return json.dumps(document, separators=(",", ":"), allow_nan=False)
+
+
+def _tensors_named(values: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, list):
+            found += _tensors_named(value)
+        elif isinstance(value, dict) and "tensor" in value:
+            found.append(value["tensor"])
+    return found

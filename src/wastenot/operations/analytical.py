@@ -1,0 +1,155 @@
+"""The kernels of the built-in workloads as the PyTorch operations that they stand for, on random data of their sizes.
+
+Which operation it is follows from the kernel's ``op`` and name. One that eager PyTorch runs as several is compiled to one
+kernel on a GPU, as fused implementations have it; where that fails, and on a CPU, it runs eagerly, and says so.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+
+from wastenot.errors import CannotRunError
+from wastenot.operations import (
+    attention,
+    collectives,
+    elementwise,
+    embeddings,
+    gemms,
+    norms,
+    optimizers,
+    reductions,
+    softmaxes,
+)
+from wastenot.operations.prepared_call import Buffers, PreparedCall
+from wastenot.workloads.kernel import KernelSpec
+
+Operation = Callable[[KernelSpec, Buffers], PreparedCall]
+"""Makes one call of a kernel, with buffers of its own."""
+
+# The first that fits counts: op, name, operation.
+_OPERATIONS: tuple[tuple[str, str, Operation], ...] = (
+    ("gemm", "*", gemms.gemm),
+    ("attention", "*", attention.attention),
+    ("attention_backward", "*", attention.attention_backward),
+    ("softmax", "softmax", softmaxes.softmax),
+    ("softmax", "softmax_backward", softmaxes.softmax_backward),
+    ("softmax", "cross_entropy", softmaxes.cross_entropy),
+    ("layernorm", "*_backward", norms.norm_backward),
+    ("layernorm", "residual*", norms.residual_norm),
+    ("layernorm", "layernorm*", norms.norm),
+    ("rmsnorm", "*_backward", norms.norm_backward),
+    ("rmsnorm", "residual*", norms.residual_norm),
+    ("rmsnorm", "norm*", norms.norm),
+    ("elementwise", "gelu_backward", elementwise.gelu_backward),
+    ("elementwise", "gelu*", elementwise.gelu),
+    ("elementwise", "silu_backward", elementwise.silu_product_backward),
+    ("elementwise", "silu_product", elementwise.silu_product),
+    ("elementwise", "rotary*", elementwise.rotary),
+    ("permute", "permute_*", elementwise.permute),
+    ("permute", "unpermute*", elementwise.permute),
+    ("reduce", "*_reduce", reductions.sum_of_partials),
+    ("reduce", "*_dbias", reductions.column_sums),
+    ("reduce", "wpe_backward", embeddings.positions_backward),
+    ("embedding", "wte_wpe", embeddings.embedding_with_positions),
+    ("embedding_backward", "*", embeddings.embedding_backward),
+    ("embedding", "embedding", embeddings.embedding),
+    ("optimizer", "adamw*", optimizers.adamw),
+    ("collective", "*", collectives.collective),
+)
+_DTYPES = {0: torch.bfloat16, 1: torch.float8_e4m3fn, 2: torch.bfloat16, 4: torch.float32}
+_RECOMPILES = 256  # one for each shape of a workload; PyTorch's own limit, 8, takes them for a mistake
+
+
+def find_operation(kernel: KernelSpec) -> Operation:
+    """What makes calls of a kernel.
+
+    Raises:
+        CannotRunError: nothing does.
+    """
+    for op, pattern, operation in _OPERATIONS:
+        if kernel.op == op and fnmatchcase(kernel.name, pattern) and kernel.shape:
+            return operation
+    raise CannotRunError(
+        f"{kernel.name}: no PyTorch operation is known for it; kernels of built-in workloads and captured ones can be run"
+    )
+
+
+def prepare_kernel(kernel: KernelSpec, device: str, copies: int, *, seed: int = 0) -> list[Callable[[], object]]:
+    """Calls of a kernel, each on its own random buffers.
+
+    Data types are known by their bytes alone: two are bf16, four are fp32.
+
+    Args:
+        kernel: to run.
+        device: PyTorch's name of the device.
+        copies: how many sets of buffers to make.
+        seed: of the random data.
+
+    Returns:
+        The calls, of type :class:`~wastenot.operations.prepared_call.Ready`; their ``how`` says how they run.
+
+    Raises:
+        CannotRunError: there is no operation for it, or the device lacks the memory.
+    """
+    operation = find_operation(kernel)
+    if kernel.element_bytes == 1 and kernel.op not in {"gemm", "attention", "attention_backward"}:
+        raise CannotRunError(f"{kernel.name}: PyTorch does not compute it in fp8; take bf16")
+    short = ""
+    with torch.no_grad():
+        make = Buffers(device, _DTYPES[kernel.element_bytes], seed)
+        try:
+            ready = [operation(kernel, make) for _ in range(copies)]
+            return list(_fused(ready) if make.on_gpu else ready)
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+            short = str(error).splitlines()[0]
+    # The error is gone by now, and with it the frames that held the buffers.
+    release_memory(make.device)
+    need = copies * kernel.bytes_moved / 1e9
+    raise CannotRunError(
+        f"{kernel.name}: {copies} × its data, {need:.3g} GB, do not fit {device}; take a smaller batch ({short})"
+    )
+
+
+def out_of_memory(error: RuntimeError) -> bool:
+    """Whether an error of PyTorch says that a device has no memory left."""
+    return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
+
+
+def release_memory(device: torch.device) -> None:
+    """Give memory that nothing holds back to the device."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _fused(ready: Sequence[PreparedCall]) -> Sequence[PreparedCall]:
+    """Calls compiled to one kernel, where eager PyTorch takes several operations for one."""
+    first = ready[0]
+    if first.parts == 1:
+        return ready
+    config: Any = torch._dynamo.config
+    try:
+        compiled = torch.compile(first.function, fullgraph=True, dynamic=False)
+        with config.patch(recompile_limit=_RECOMPILES, accumulated_recompile_limit=64 * _RECOMPILES):
+            for call in ready:  # the first compiles; the others must not
+                compiled(*call.arguments)
+        torch.cuda.synchronize(first_device(first))
+    except Exception as error:
+        if isinstance(error, RuntimeError) and out_of_memory(error):
+            raise
+        reason = str(error).strip().splitlines()[0][:100] if str(error).strip() else type(error).__name__
+        return [replace(call, how=f"{call.how}: not compiled ({reason})") for call in ready]
+    return [replace(call, function=compiled, how="compiled", reference=first.function) for call in ready]
+
+
+def first_device(call: PreparedCall) -> torch.device:
+    """Where the data of a call are."""
+    return next(argument.device for argument in call.arguments if isinstance(argument, torch.Tensor))
