@@ -65,5 +65,5 @@ def test_pass_granularity_needs_passes():
 
 @pytest.mark.parametrize("tolerance", [-1.0, float("nan"), float("inf")])
 def test_tolerance_must_be_a_number(tolerance):
-    with pytest.raises(BadInputError, match="clock-tolerance"):
+    with pytest.raises(BadInputError, match="clock_tolerance_mhz"):
         options(ROWS, tolerance)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.blas import single_threaded
+from wastenot.devices.simulated.hardware import CounterModel, GaugeModel, Noise, SensorModels, Switching, Thermal
 from wastenot.devices.simulated.preset import KernelTraits, Preset
-from wastenot.devices.simulated.preset_parts import CounterModel, GaugeModel, Noise, SensorModels, Switching, Thermal
 from wastenot.study.sweep import Sweep
 from wastenot.tuning.calibration.accuracy import PredictionErrors, held_out_kernels, held_out_points, ratios
 from wastenot.tuning.calibration.clocks import clock_table
