@@ -25,6 +25,7 @@ from wastenot.devices.simulated.hardware import (
 )
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
 from wastenot.devices.simulated.parameter_check import check_parameters
+from wastenot.documents import first_problem
 from wastenot.errors import BadInputError
 from wastenot.suggest import suggestion
 
@@ -191,10 +192,9 @@ def parse_preset(content: bytes, where: str) -> Preset:
     try:
         return Preset.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"])) or "file"
-        what = first["msg"].removeprefix("Value error, ")
-        raise BadInputError(f"{where}: {field}: {what}; mend the field, or calibrate anew") from error
+        location, problem = first_problem(error)
+        field = ".".join(map(str, location)) or "file"
+        raise BadInputError(f"{where}: {field}: {problem}; fix the field, or calibrate anew") from error
 
 
 def preset_toml(preset: Preset) -> str:
