@@ -28,7 +28,7 @@ from wastenot.metering.sampler import Sampler
 from wastenot.metering.step_follower import StepFollower
 from wastenot.metering.window import FORKED, Meter, Window, measure
 from wastenot.metering.window_energy import SHORT
-from wastenot.tasks import find_units
+from wastenot.tasks import find_tasks
 
 TOY = "sim:tests/toy.toml"
 
@@ -38,7 +38,7 @@ class Running:
 
     def __init__(self, name="sim:h200", seed=0):
         self.device = open_device(name, wall_time=True, seed=seed)
-        self.task = find_units("gpt3-small", name).tasks[2]  # a matrix product, which the limit holds
+        self.task = find_tasks("gpt3-small", name).tasks[2]  # a matrix product, which the limit holds
         self.meter = measure(self.device)
         self.lock = self.meter.followers[0].lock
         with self.lock:
