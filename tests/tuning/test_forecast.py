@@ -23,10 +23,10 @@ from wastenot.study.store import open_study
 from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import read_sweep
 from wastenot.tasks import find_tasks, tasks_by_name
-from wastenot.tuning.forecast import best_options, forecast
-from wastenot.tuning.forecast_kernels import choices, costs, draw_kernels
-from wastenot.tuning.forecast_observed import choose_gpu, observe
-from wastenot.tuning.forecast_prior import RANGES, draw_gpus
+from wastenot.tuning.forecast.forecast import best_options, forecast
+from wastenot.tuning.forecast.kernels import choices, costs, draw_kernels
+from wastenot.tuning.forecast.observed import choose_gpu, observe
+from wastenot.tuning.forecast.prior import RANGES, draw_gpus
 
 FEW = 60
 
