@@ -29,7 +29,7 @@ import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.devices.protocol import Device, Task
-from wastenot.metering.power_meter import pass_time
+from wastenot.metering.mean_power import pass_time
 from wastenot.setting import Setting
 from wastenot.sweeping.point import Measurement, Method, measure
 

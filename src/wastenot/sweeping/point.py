@@ -11,8 +11,7 @@ import numpy as np
 
 from wastenot.devices.protocol import Device, InEffect, Run, Task
 from wastenot.errors import DeviceError
-from wastenot.metering.mean_error import error_of_mean
-from wastenot.metering.power_meter import pass_time, power_meter
+from wastenot.metering.mean_power import error_of_mean, pass_time, power_meter
 from wastenot.setting import Setting
 from wastenot.sweeping.stopping import Progress, RelativeErrorReached, StoppingCriterion, TimeLimit, first_reason
 
