@@ -27,9 +27,9 @@ from wastenot.study.sweep_file import read_sweep
 from wastenot.sweeping.point import Method
 from wastenot.sweeping.sweep import measure_sweep
 from wastenot.tasks import find_units
-from wastenot.tuning.forecast import forecast
-from wastenot.tuning.forecast_kernels import choices
-from wastenot.tuning.forecast_prior import KNOWLEDGES, Knowledge
+from wastenot.tuning.forecast.forecast import forecast
+from wastenot.tuning.forecast.kernels import choices
+from wastenot.tuning.forecast.prior import KNOWLEDGES, Knowledge
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 PRESETS = ("rtx-3080-ti", "rtx-a4000", "h200", "v100")

@@ -1,8 +1,8 @@
 """What tests of several rooms share, and what may be skipped where.
 
 A user's machine may lack PostgreSQL, Chromium, PyTorch or the measured sweeps: tests that need them are skipped, with the
-reason. ``.ci/run`` sets ``WASTENOT_TEST_STRICT=1``: there only what no such machine has may be missing, and any other skip is a
-failure, so that a green run cannot be green by skipping.
+reason. ``.ci/run`` sets ``WASTENOT_TEST_STRICT=1``: there only what no such machine has may be missing, and any other skip
+is a failure, so that a green run cannot be green by skipping.
 """
 
 from __future__ import annotations

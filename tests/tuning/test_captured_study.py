@@ -13,7 +13,7 @@ from wastenot.study.store import open_study
 from wastenot.sweeping.point import Method, hottest_first
 from wastenot.sweeping.sweep import measure_sweep
 from wastenot.tasks import find_units, units_in_study, units_of
-from wastenot.tuning.forecast_observed import observe
+from wastenot.tuning.forecast.observed import observe
 from wastenot.workloads.call import Call
 from wastenot.workloads.kernel import KernelSpec, Workload
 

@@ -14,8 +14,7 @@ from wastenot.cli.forecast_verb import forecast as verb
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
-from wastenot.devices.simulated.preset import find_preset
-from wastenot.devices.simulated.preset_writer import preset_toml
+from wastenot.devices.simulated.preset import find_preset, preset_toml
 from wastenot.errors import BadInputError, StudyError
 from wastenot.frontiers.exact import exact_sum
 from wastenot.setting import AUTO, Setting
@@ -24,10 +23,10 @@ from wastenot.study.store import open_study
 from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import read_sweep
 from wastenot.tasks import find_units, units_by_name
-from wastenot.tuning.forecast import best_options, forecast
-from wastenot.tuning.forecast_kernels import choices, costs, draw_kernels
-from wastenot.tuning.forecast_observed import choose_gpu, observe
-from wastenot.tuning.forecast_prior import RANGES, draw_gpus
+from wastenot.tuning.forecast.forecast import best_options, forecast
+from wastenot.tuning.forecast.kernels import choices, costs, draw_kernels
+from wastenot.tuning.forecast.observed import choose_gpu, observe
+from wastenot.tuning.forecast.prior import RANGES, draw_gpus
 
 FEW = 60
 

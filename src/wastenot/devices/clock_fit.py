@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.fine_grain import RoundTrip
+from wastenot.devices.instrument import RoundTrip
 from wastenot.errors import DeviceError
 
 _MIN_ROUND_TRIPS = 3

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.devices.clock_fit import ClockFit
-from wastenot.devices.fine_grain import Instrument
+from wastenot.devices.instrument import Instrument
 from wastenot.errors import BadInputError
 from wastenot.progress import Progress, Silent
 from wastenot.sensors.burst_timing import Aim

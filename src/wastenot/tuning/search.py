@@ -29,8 +29,8 @@ from wastenot.study.store import Study
 from wastenot.sweeping.point import Method
 from wastenot.sweeping.sweep import Point, SweepOutcome, recording, run_points
 from wastenot.tasks import Units
-from wastenot.tuning.calibration.clocks import Arrival, learn_arrival
-from wastenot.tuning.calibration.design import choose_pairs
+from wastenot.tuning.calibration.clocks import ClockMapping, learn_clock_mapping
+from wastenot.tuning.calibration.points import choose_pairs
 from wastenot.tuning.calibration.predict import Predicted, predict_costs
 
 _FIRST_POINTS = 5  # of each kernel, besides auto: the fewest from which the model can be fitted
@@ -49,7 +49,7 @@ class _Known:
         auto_energy_j: at auto, shape (kernels, 1).
         count: how often each kernel runs, shape (kernels, 1).
         possible: which points can be measured at all.
-        arrival: what becomes of clocks that are asked for.
+        clocks: the clocks in effect for each pair requested.
     """
 
     time_s: FloatArray
@@ -58,7 +58,7 @@ class _Known:
     auto_energy_j: FloatArray
     count: FloatArray
     possible: NDArray[np.bool_]
-    arrival: Arrival
+    clocks: ClockMapping
 
     @property
     def measured(self) -> NDArray[np.bool_]:
@@ -133,7 +133,7 @@ def expected_improvement(known: _Known, settings: Sequence[Setting], max_slowdow
     Returns:
         Shape (kernels, settings).
     """
-    pairs = [known.arrival.in_effect(setting.core_mhz or math.inf, setting.memory_mhz or math.inf) for setting in settings]
+    pairs = [known.clocks.in_effect(setting.core_mhz or math.inf, setting.memory_mhz or math.inf) for setting in settings]
     core, memory = np.array(pairs, dtype=np.float64).T
     predicted = predict_costs(core, memory, known.time_s, known.energy_j)
     price = price_of_time(known, predicted, max_slowdown)
@@ -227,7 +227,7 @@ def _read(study: Study, units: Units, settings: Sequence[Setting], possible: NDA
         costs.energy_j[auto][:, None],
         costs.count[:, None].astype(np.float64),
         possible,
-        learn_arrival(sweep),
+        learn_clock_mapping(sweep),
     )
 
 

@@ -16,7 +16,7 @@ from wastenot.origin import Origin
 from wastenot.study.store import Study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.tasks import Units, units_in_study
-from wastenot.tuning.forecast_prior import Bounds
+from wastenot.tuning.forecast.prior import Bounds
 from wastenot.workloads.bound import GPUS, find_roofline
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
 from wastenot.workloads.shape import parse_name
