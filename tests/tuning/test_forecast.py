@@ -312,7 +312,7 @@ def test_a_study_without_auto(tmp_path):
     with pytest.raises(StudyError, match="there is no study"):
         forecast(study)
     locked = Measurement(
-        "a", Setting(1200.0, 3201.0), 1.0, 500.0, 0.01, 5.0, 1200.0, 3201.0, 10, 60.0, 5.0, 0.0, None, "", "window", ()
+        "a", Setting(1200.0, 3201.0), 1.0, 0.01, 500.0, 5.0, 1200.0, 3201.0, 10, 60.0, 5.0, 0.0, None, "", "window", ()
     )
     with study.recording(
         tasks_by_name("mine", [Kernel("a", 1)]).kernels, workload="mine", device="NVIDIA H200", origin="measured", source="x"

@@ -11,8 +11,7 @@ import numpy as np
 
 from wastenot.devices.protocol import ClockReading, Device, Task, TaskRun
 from wastenot.errors import DeviceError
-from wastenot.metering.mean_error import error_of_mean
-from wastenot.metering.power_meter import pass_time, power_meter
+from wastenot.metering.mean_power import error_of_mean, pass_time, power_meter
 from wastenot.setting import Setting
 from wastenot.study.recorder import Measurement
 

@@ -38,7 +38,7 @@ from wastenot.arrays import FloatArray
 from wastenot.devices.instrument import instrument_of
 from wastenot.devices.protocol import Device, Task
 from wastenot.errors import BadInputError
-from wastenot.metering.power_meter import pass_time
+from wastenot.metering.mean_power import pass_time
 from wastenot.progress import Silent
 from wastenot.setting import Setting
 from wastenot.study.recorder import Measurement
