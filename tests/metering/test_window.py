@@ -52,7 +52,7 @@ class Virtual:
             due_s = self.sampler.poll_due()
 
     def busy(self):
-        task = find_units("gpt3-small", "sim:h200").tasks[2]  # a matrix product, which the limit holds
+        task = find_tasks("gpt3-small", "sim:h200").tasks[2]  # a matrix product, which the limit holds
         return self.device.launcher.start(task)
 
     def used_j(self, begin_s, end_s):
