@@ -16,9 +16,9 @@ from wastenot.devices.nvidia.nvml import GpuLostError, Nvml, NvmlError, ReadOnly
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
 from wastenot.setting import AUTO, Setting
-from wastenot.sweeping.capabilities import settable
-from wastenot.sweeping.point import Method, measure
-from wastenot.tasks import find_units
+from wastenot.sweeping.grid import settable
+from wastenot.sweeping.point import PointOptions, measure_point
+from wastenot.tasks import find_tasks
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def locks(stand_in, index=0):
 
 
 CLEAN = (None, None, 700.0)
-TASK = find_units("gpt3-xl", "sim:h200").tasks[2]
+TASK = find_tasks("gpt3-xl", "sim:h200").tasks[2]
 
 
 # ---- reading ----------------------------------------------------------------------------------------------------
@@ -115,11 +115,11 @@ def test_without_a_driver_one_line_says_so(stand_in):
 
 
 def test_another_process_on_the_gpu_is_said(stand_in, device):
-    quick = Method(0.5, 1.0)
-    assert "another process used the GPU" not in measure(device, TASK, AUTO, quick).flags
+    quick = PointOptions(0.5, 1.0)
+    assert "another process used the GPU" not in measure_point(device, TASK, AUTO, quick).flags
     stand_in.control.foreign_process(1, 2**30)
     stand_in.control.foreign_process(2, 2**30)
-    assert "another process used the GPU" in measure(device, TASK, AUTO, quick).flags
+    assert "another process used the GPU" in measure_point(device, TASK, AUTO, quick).flags
 
 
 # ---- the guard --------------------------------------------------------------------------------------------------
@@ -200,8 +200,8 @@ def test_memory_clocks_that_cannot_be_set_are_left_out_of_a_sweep(stand_in, devi
 
 def test_a_clock_that_never_arrives_is_flagged(stand_in, device):
     stand_in.control.clock_never_arrives()
-    cool = find_units("gpt3-xl", "sim:h200").tasks[0]
-    found = measure(device, cool, Setting(900.0, 3201.0), Method(0.5, 1.0))
+    cool = find_tasks("gpt3-xl", "sim:h200").tasks[0]
+    found = measure_point(device, cool, Setting(900.0, 3201.0), PointOptions(0.5, 1.0))
     assert found.in_effect.core_mhz > 1000.0 and "core clock above what was asked for" in found.flags
 
 

@@ -28,7 +28,7 @@ from wastenot.metering.result import (
 from wastenot.metering.sampler import ProcessSampler, Sampler
 from wastenot.metering.window import FORKED, Meter, Window, measure
 from wastenot.metering.window_energy import SHORT
-from wastenot.tasks import find_units
+from wastenot.tasks import find_tasks
 
 TOY = "sim:tests/toy.toml"
 
@@ -52,7 +52,7 @@ class Virtual:
             due_s = self.sampler.poll_due()
 
     def busy(self):
-        task = find_units("gpt3-small", "sim:h200").tasks[2]  # a matrix product, which the limit holds
+        task = find_tasks("gpt3-small", "sim:h200").tasks[2]  # a matrix product, which the limit holds
         return self.device.launcher.start(task)
 
     def used_j(self, begin_s, end_s):
@@ -76,7 +76,7 @@ class Running:
 
     def __init__(self, name="sim:h200", seed=0):
         self.device = open_device(name, wall_time=True, seed=seed)
-        self.task = find_units("gpt3-small", name).tasks[2]
+        self.task = find_tasks("gpt3-small", name).tasks[2]  # a matrix product, which the limit holds
         self.meter = measure(self.device)
         self.lock = self.meter.followers[0].lock
         with self.lock:
