@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from wastenot.devices.clock_fit import ClockFit
-from wastenot.devices.fine_grain import RoundTrip
+from wastenot.devices.instrument import RoundTrip
 from wastenot.errors import BadInputError, MissingExtraError
 
 _TRIES = 5  # for an anchor; the fastest is kept
