@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks import kill_runs
 from tests.stand_in.fixtures import start_stand_in
+from wastenot.cli.main import run as run_command
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.nvidia.nvml import GpuLostError, Nvml, NvmlError, ReadOnlyError
@@ -102,7 +103,7 @@ def test_a_gpu_that_is_not_there_is_named_with_those_that_are(stand_in, name):
 def test_slices_are_refused(stand_in):
     stand_in.control.mig(True)
     try:
-        with pytest.raises(DeviceError, match="MIG"):
+        with pytest.raises(BadInputError, match="MIG"):
             open_device("nvidia:0")
     finally:
         stand_in.control.mig(False)
@@ -110,8 +111,40 @@ def test_slices_are_refused(stand_in):
 
 def test_without_a_driver_one_line_says_so(stand_in):
     stand_in.control.fault("nvmlInit", "DRIVER_NOT_LOADED")
-    with pytest.raises(NvmlError, match="no NVIDIA driver"):
+    with pytest.raises(NvmlError, match="driver is not loaded"):
         open_device("nvidia:0")
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "code"),
+    [
+        ("nvmlInit", "DRIVER_NOT_LOADED", 1),
+        ("nvmlInit", "LIBRARY_NOT_FOUND", 2),  # software that is not installed
+        ("nvmlInit", "LIB_RM_VERSION_MISMATCH", 1),
+        ("nvmlDeviceGetHandleByIndex", "GPU_IS_LOST", 1),
+        ("nvmlDeviceGetHandleByIndex", "UNKNOWN", 1),
+        ("nvmlDeviceGetHandleByIndex", "INVALID_ARGUMENT", 2),  # no such GPU
+        ("nvmlDeviceGetUUID", "TIMEOUT", 1),
+        ("nvmlDeviceGetFieldValues", "UNKNOWN", 1),
+        ("nvmlDeviceGetMigMode", "DRIVER_NOT_LOADED", 1),
+    ],
+)
+def test_a_driver_that_fails_exits_with_1_and_bad_input_with_2(stand_in, tmp_path, capsys, function, error, code):
+    stand_in.control.fault(function, error)
+    arguments = ["gpt3-small", "--device", "nvidia:0", "--clocks", "auto", "--study", str(tmp_path / "s.db")]
+    assert run_command(["sweep", *arguments]) == code
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("error: ") and said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", ["GPU_IS_LOST", "UNKNOWN", "TIMEOUT", "DRIVER_NOT_LOADED"])
+def test_a_reading_that_fails_is_not_taken_for_one_that_is_absent(stand_in, device, error):
+    stand_in.control.fault("nvmlDeviceGetTemperature", error, times=1)
+    with pytest.raises(NvmlError):
+        device.sensors.temperature_c()
+    assert device.sensors.temperature_c() is not None
+    stand_in.control.fault("nvmlDeviceGetTemperature", "NOT_SUPPORTED", times=1)
+    assert device.sensors.temperature_c() is None
 
 
 def test_another_process_on_the_gpu_is_said(stand_in, device):

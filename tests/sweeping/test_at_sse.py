@@ -73,5 +73,5 @@ def test_a_recording_has_no_instrument(tmp_path):
     part = WorkloadTasks("part", UNITS.kernels[:2], UNITS.tasks[:2])
     measure_sweep(open_device(DEVICE), part, study, (), options=PointOptions(0.2, 0.5), rounds=1)
     recorded = f"recorded:{study.path}"
-    with pytest.raises(DeviceError, match="recording"):
+    with pytest.raises(BadInputError, match="recording"):
         check_state(open_device(recorded), in_state(find_tasks("part", recorded), "sse"))
