@@ -11,7 +11,7 @@ from wastenot.cli.options import JsonOption, OutOption, StudyOption, WorkloadOpt
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.tuning.forecast_result import Forecast, Spread
+    from wastenot.tuning.forecast.forecast import Forecast, Spread
 
 
 def forecast(
@@ -46,8 +46,8 @@ def forecast(
     from wastenot.cli.output import as_values, console, print_json, say
     from wastenot.files import write_text
     from wastenot.study.store import open_study
-    from wastenot.tuning.forecast import forecast as make_forecast
-    from wastenot.tuning.forecast_observed import choose_gpu
+    from wastenot.tuning.forecast.forecast import forecast as make_forecast
+    from wastenot.tuning.forecast.observed import choose_gpu
 
     found = make_forecast(
         open_study(study),
@@ -75,7 +75,7 @@ def described_forecast(found: Forecast) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from wastenot.reporting.words import change, percent, quantity
+    from wastenot.reporting.formatting import change, percent, quantity
 
     lines = [
         f"FORECAST for {found.workload} on {found.device}: no clocks were set, nothing here was measured but auto "
@@ -98,7 +98,7 @@ def _table(found: Forecast) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from wastenot.reporting.words import change, clock, percent, shortened
+    from wastenot.reporting.formatting import change, clock, percent, shortened
 
     table = Table(box=None, pad_edge=False, header_style="bold", title="forecast by kernel", title_justify="left")
     table.add_column("kernel")
@@ -120,7 +120,7 @@ def _table(found: Forecast) -> RenderableType:
 
 
 def _interval(spread: Spread) -> str:
-    from wastenot.reporting.words import change
+    from wastenot.reporting.formatting import change
 
     (low80, high80), (low95, high95) = spread.central_80, spread.central_95
     return (

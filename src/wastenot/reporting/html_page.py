@@ -1,0 +1,111 @@
+"""What all pages share: style, scripts, figures, tables and cards. A page is self-contained and fetches nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from wastenot.origin import Origin
+from wastenot.reporting.figure import Figure, vega_lite_version
+from wastenot.reporting.formatting import ORIGIN_TEXT
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.table import Row, Table
+from wastenot.reporting.theme import DARK, LIGHT
+from wastenot.version import own_version
+
+_TEMPLATES = ("page.html.j2", "cards.html.j2", "plan.html.j2", "profile.html.j2")
+_LONG_TABLE = 60  # rows above which a table scrolls in its own frame
+
+# Characters that could end a script element or begin a comment in it; JSON means the same with them escaped.
+_UNSAFE_IN_SCRIPT = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One headline number: a label, the value, what it means, and whether it is a main one."""
+
+    label: str
+    value: str
+    detail: str
+    main: bool = False
+
+
+def render(
+    template: str,
+    origin: Origin,
+    figures: Sequence[Figure],
+    tables: Sequence[tuple[str, Table]],
+    made_at: datetime,
+    **values: object,
+) -> str:
+    """A page as text.
+
+    Args:
+        template: file name of the template, which extends ``page.html.j2``.
+        origin: of the numbers on it.
+        figures: in the order they are shown.
+        tables: (name, table) pairs, in the order they are shown.
+        made_at: date shown on it.
+        values: anything else that the template uses.
+
+    Raises:
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    jinja = load("jinja2")
+    environment = jinja.Environment(
+        loader=jinja.DictLoader({name: _resource(name) for name in _TEMPLATES}),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja.StrictUndefined,
+    )
+    page: str = environment.get_template(template).render(
+        origin=origin,
+        origin_text=ORIGIN_TEXT[origin],
+        figures=figures,
+        tables=[_for_page(name, table) for name, table in tables],
+        made_on=f"{made_at:%Y-%m-%d %H:%M} {made_at.tzname() or ''}".rstrip(),
+        version=own_version(),
+        style=_resource("page.css"),
+        script=_resource("page.js"),
+        bundle=_bundle(),
+        specifications=script_json({figure.name: figure.specification for figure in figures if figure.specification}),
+        themes=script_json({"light": LIGHT, "dark": DARK}),
+        **values,
+    )
+    return page
+
+
+def script_json(value: object) -> str:
+    """JSON that is safe inside a ``script`` element, whatever names are in it.
+
+    Raises:
+        ValueError: a number in it is not finite.
+    """
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).translate(_UNSAFE_IN_SCRIPT)
+
+
+def _for_page(name: str, table: Table) -> dict[str, Any]:
+    """A table with its rows in groups, as the template iterates over them."""
+    groups: list[tuple[str | None, list[Row]]] = []
+    for row in table.rows:
+        if not groups or groups[-1][0] != row.group:
+            groups.append((row.group, []))
+        groups[-1][1].append(row)
+    return {"name": name, "table": table, "groups": groups, "long": len(table.rows) > _LONG_TABLE}
+
+
+@cache
+def _bundle() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    bundle: str = load("vl_convert").javascript_bundle(vl_version=vega_lite_version())
+    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _resource(name: str) -> str:
+    return files("wastenot.reporting").joinpath("templates", name).read_text(encoding="utf-8")

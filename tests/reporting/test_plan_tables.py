@@ -1,0 +1,132 @@
+"""Tables, words and totals."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from wastenot.analyses.plan_overview import make_overview
+from wastenot.errors import BadInputError
+from wastenot.planning.comparison import Comparison, ComparisonRow, compare
+from wastenot.planning.objective import Objective
+from wastenot.planning.planner import plan
+from wastenot.reporting.formatting import change, fraction_of_whole, number, percent, quantity, shortened
+from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
+from wastenot.reporting.plan.tables import comparison_table, describe_objective, kernel_table
+from wastenot.reporting.price import Price
+
+
+def plain(text: str) -> str:
+    return text.replace("\xa0", " ")
+
+
+def test_the_kernel_table_is_the_plans(demo):
+    table = kernel_table(demo.plan)
+    assert [row.values[0] for row in table.rows] == [row.kernel for row in demo.plan.assignments]
+    assert list(dict.fromkeys(row.group for row in table.rows)) == [
+        "embedding",
+        "forward",
+        "loss",
+        "backward",
+        "embedding_backward",
+    ]
+    first, assigned = table.rows[0], demo.plan.assignments[0]
+    assert [plain(text) for text in first.texts] == ["wte_wpe", "1", "9501", "840", "+0.43 %", "−49.09 %", "<0.1 %"]
+    assert first.values[2:6] == (assigned.memory_mhz, assigned.core_mhz, assigned.time_change, assigned.energy_change)
+    assert sum(row.values[-1] for row in table.rows) == pytest.approx(1.0)
+    assert table.note is None
+    assert all(len(row.texts) == len(row.values) == len(table.columns) for row in table.rows)
+
+
+def test_a_long_table_says_what_it_leaves_out(demo):
+    table = kernel_table(demo.plan, 10)
+    assert len(table.rows) == 10
+    assert table.note.startswith("36 more kernels, which use ")
+    kept = {row.values[0] for row in table.rows}
+    assert "down_dweight_gemm" in kept
+    assert "wte_wpe" not in kept
+
+
+def test_the_comparison_table_has_every_row_and_every_reason():
+    rows = (
+        ComparisonRow("pass", "local", Objective("edp"), None, None, "kernels share no setting"),
+        ComparisonRow("kernel", "global", Objective("waste", 0.02), 0.0199, -0.125),
+    )
+    table = comparison_table(Comparison("w", "d", "measured", "pass", rows))
+    assert [row.note for row in table.rows] == ["kernels share no setting", None]
+    assert [plain(text) for text in table.rows[0].texts] == ["EDP", "local", "–", "–"]
+    assert [plain(text) for text in table.rows[1].texts] == ["waste, up to 2 % slower", "global", "+1.99 %", "−12.50 %"]
+    assert table.rows[1].values[2:] == (0.0199, -0.125)
+
+
+def test_a_comparison_without_common_settings_gives_reasons(shared_data):
+    from wastenot.study.sweep_file import read_sweep
+
+    sweep = read_sweep(shared_data / "rtx3080ti-polybench" / "sweep-share.csv")
+    table = comparison_table(compare(dataclasses.replace(sweep)))
+    assert len(table.rows) == 24
+
+
+def test_a_plan_of_another_sweep_is_refused(cases):
+    one, other = cases["one setting"](), cases["only auto"]()
+    from tests.reporting.conftest import Kernel, make_sweep
+
+    sweep = make_sweep([Kernel("alone", 2)], 1)
+    for data in (one, other):
+        with pytest.raises(BadInputError, match="not made from this sweep"):
+            make_overview(sweep, data.plan)
+
+
+def test_totals_state_energy_cost_and_proof(demo):
+    found = {card.label: card for card in summary_cards(demo.plan, Price(0.25, "EUR"))}
+    assert plain(found["Energy saved"].value) == "10.29 % ± 0.11 %"
+    assert plain(found["Energy saved"].detail) == "359.2 J of 3,492 J per iteration"
+    assert found["Certificate"].value == "proven optimal"
+    assert plain(found["Per 1,000 iterations"].value) == "0.0998 kWh"
+    assert "0.0249 EUR" in plain(found["Per 1,000 iterations"].detail)
+    assert plain(found["Largest time saving"].value) == "0.20 %"
+    assert found["Clock switches"].value == "846"
+    assert "milliseconds to tens of milliseconds" in warnings(demo.plan)[0]
+
+
+def test_a_plan_that_never_switches_is_not_warned_about(cases):
+    data = cases["only auto"]()
+    found = {card.label: card for card in summary_cards(data.plan, None)}
+    assert found["Clock switches"].value == "none"
+    assert "no price" in found["Per 1,000 iterations"].detail
+    assert not any("driver" in warning for warning in warnings(data.plan))
+
+
+@pytest.mark.parametrize(
+    ("objective", "words"),
+    [
+        (Objective(), "least energy with no slowdown"),
+        (Objective("waste", 0.02), "least energy at no more than 2.00 % slowdown"),
+        (Objective("edp", edp_exponent=2.0), "least energy × time to the power of 2"),
+        (Objective("energy"), "least energy, whatever the time"),
+    ],
+)
+def test_goals_in_words(objective, words):
+    from tests.reporting.conftest import Kernel, make_sweep
+
+    sweep = make_sweep([Kernel("alone", 1)], 3)
+    assert plain(describe_goal(plan(sweep, objective).objective)) == words
+
+
+def test_words():
+    assert plain(percent(-1e-9)) == "0.00 %"
+    assert plain(percent(-0.1029)) == "−10.29 %"
+    assert change(None) == "–"
+    assert plain(change(0.5)) == "+50.00 %"
+    assert plain(fraction_of_whole(0.0001)) == "<0.1 %"
+    assert plain(fraction_of_whole(0.0)) == "0.0 %"
+    assert plain(quantity(0.011923, "s")) == "11.92 ms"
+    assert plain(quantity(3132.82, "J")) == "3,133 J"
+    assert plain(quantity(2.5e6, "J")) == "2.500 MJ"
+    assert plain(quantity(0.0, "J")) == "0 J"
+    assert number(-1234.5) == "−1,234" or number(-1234.5) == "−1,235"
+    assert shortened("abcdefghij", 10) == "abcdefghij"
+    assert shortened("abcdefghijk", 10) == "abcde…hijk"
+    assert len(shortened("x" * 900, 34)) == 34
+    assert describe_objective(Objective("waste", -0.01)).startswith("waste, at least")
