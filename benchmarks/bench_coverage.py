@@ -37,7 +37,7 @@ def deviations(preset: str, seed: int, folder: Path) -> np.ndarray:
     device = open_device(f"sim:{preset}", seed=seed)
     assert isinstance(device, SimulatedDevice)
     study = open_study(folder / f"{preset}-{seed}.db", create=True)
-    measure_sweep(device, units, study, Grid(CORE_STEP_MHZ[preset]).settings(device.clocks.states()))
+    measure_sweep(device, units, study, Grid(CORE_STEP_MHZ[preset]).settings(device.clocks.supported_clocks()))
     sweep = study.read(units.workload)
     temperature_c, planner = baseline_temperature_c(sweep), Planner(sweep)
     count = np.array([kernel.count for kernel in units.kernels])

@@ -66,12 +66,12 @@ def run(case: Case) -> dict[float | None, Record]:
         rng = np.random.default_rng((2027, seed))  # not the seeds that the widening of errors was chosen on
         truth = Truth.drawn(rng)
         planner = Planner(truth.sweep(rng, case.time_noise, case.power_noise, case.repeats, case.effective))
-        assert planner.beliefs is not None
+        assert planner.posteriors is not None
         for confidence, record in records.items():
             chosen = planner.choose(Objective("waste", 0.0, confidence=confidence))
             rows = planner.rows(chosen.options)
             measured = planner.totals(rows)
-            ours = expect(planner.units, planner.costs, planner.beliefs, chosen.options, 0.0)
+            ours = expect(planner.units, planner.costs, planner.posteriors, chosen.options, 0.0)
             true = truth.changes(planner.costs, rows)
             intervals = (ours.time_change_interval, ours.energy_change_interval)
             record.true.append(true)

@@ -34,14 +34,14 @@ def _recorded(card: Path, few: Path, share: float) -> tuple[float, float]:
     whole, name = open_study(card).read(), f"recorded:{card}"
     device, units = open_device(name), find_units("sweep-share", name)
     study = open_study(few, create=True)
-    settings = Grid().settings(device.clocks.states())
+    settings = Grid().settings(device.clocks.supported_clocks())
     outcome = search_sweep(device, units, study, settings, share=share, method=Method(0.0, 5.0))
     return true_saving(whole, study.read()) / -plan(whole).predicted.energy_change, outcome.measured / len(whole)
 
 
 def _h200(few: Path, share: float) -> tuple[float, float]:
     device, units = open_device("sim:h200", seed=1), find_units("gpt3-xl", "sim:h200")
-    settings = Grid().settings(device.clocks.states())
+    settings = Grid().settings(device.clocks.supported_clocks())
     whole = truth(device, units, settings)
     study = open_study(few, create=True)
     outcome = search_sweep(device, units, study, settings, share=share)

@@ -30,7 +30,7 @@ def change_clocks_for_ever(seed: int) -> None:
     """What a victim does until it is killed: ask for settings, give them back, and again."""
     rng = random.Random(seed)
     device = open_nvidia("nvidia:0", allow_clock_control=True)
-    states, limits = device.clocks.states(), device.clocks.power_limits_w()
+    states, limits = device.clocks.supported_clocks(), device.clocks.power_limits_w()
     assert limits is not None
     while True:
         memory = rng.choice([*states, None])

@@ -16,13 +16,13 @@ import polars as pl
 
 from benchmarks.h200.fingrav_raw import read_runs
 from wastenot.arrays import FloatArray
-from wastenot.devices.fine_grain import Channel, Run
+from wastenot.devices.clock_fit import fit_clocks
+from wastenot.devices.instrument import BurstRun, Channel
 from wastenot.devices.nvidia.published import power_sensor
 from wastenot.profiling.collect import TimedRun, by_host
 from wastenot.profiling.design import seen_until
 from wastenot.profiling.response import Response, fit_response
 from wastenot.profiling.surface import Surface, fit_surface
-from wastenot.sensors.clock_fit import fit_clocks
 
 ROOT = Path(__file__).parents[1]
 DATA, IMAGES = ROOT / "data" / "h200" / "fingrav", ROOT / "docs" / "images"
@@ -60,7 +60,7 @@ class Measured:
     @cached_property
     def _all(self) -> tuple[list[TimedRun], list[int]]:
         """Runs in order of time, and how many executions a unit of each has."""
-        told: list[tuple[Run, int]] = []
+        told: list[tuple[BurstRun, int]] = []
         for path in sorted((DATA / self.card).glob(f"{self.name}-[0-9].npz")):
             about, found = read_runs(path)
             group = about["executions_in_unit"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wastenot.devices.simulated.preset_parts import (
+from wastenot.devices.simulated.hardware import (
     CounterModel,
     GaugeModel,
     Noise,

@@ -16,10 +16,10 @@ from scipy.optimize import least_squares
 from presets.cards import ATTENTION_EFFICIENCY, H200, sensors, switching
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
+from wastenot.devices.simulated.hardware import SensorModels, Switching, Thermal
 from wastenot.devices.simulated.model import DeviceParameters
 from wastenot.devices.simulated.model_physics import ModelPhysics, from_formula
 from wastenot.devices.simulated.preset import ClockTable, OpTraits, Preset
-from wastenot.devices.simulated.preset_parts import SensorModels, Switching, Thermal
 from wastenot.setting import AUTO
 from wastenot.study.sweep_file import read_sweep
 from wastenot.workloads.build import workload_named

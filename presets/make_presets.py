@@ -21,8 +21,7 @@ from presets import cards, h200, mi300x
 from presets.cards import NOISE, Card
 from presets.ops import Population, ops_of, population_of
 from wastenot.devices.simulated.model import DeviceParameters
-from wastenot.devices.simulated.preset import ClockTable, Moved, Preset
-from wastenot.devices.simulated.preset_writer import preset_toml
+from wastenot.devices.simulated.preset import ClockTable, Moved, Preset, preset_toml
 from wastenot.files import write_text
 from wastenot.study.sweep import Sweep
 from wastenot.study.sweep_file import read_sweep

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from presets.cards import NOISE, Card
 from wastenot.devices.simulated.dynamics import Component, Dynamics, Firmware, GpuClockModel, Shape
+from wastenot.devices.simulated.hardware import CounterModel, GaugeModel, SensorModels, Switching, Thermal
 from wastenot.devices.simulated.model import DeviceParameters
 from wastenot.devices.simulated.preset import ClockTable, OpTraits, Preset
-from wastenot.devices.simulated.preset_parts import CounterModel, GaugeModel, SensorModels, Switching, Thermal
 
 MI300X = Card("mi300x", "AMD Instinct MI300X", 1307.4, 163.4, 1000, 2100, 5300, (300, 750), 140, 304)
 
@@ -69,8 +69,8 @@ def dynamics() -> Dynamics:
         run_jitter=0.006,
         outlier_chance=0.12,
         outlier_slower=0.12,
-        afterglow_share=0.12,
-        afterglow_s=0.8e-3,
+        carry_over_share=0.12,
+        carry_over_s=0.8e-3,
         firmware=Firmware(heavy_w=600.0, boost=0.12, reaction_s=2.5e-3, drop=0.08, recover_s=6e-3),
         shapes={
             "default": Shape(core=(0.8, 1.0, 1.05, 1.05, 1.05, 1.0, 0.9), memory=(1.1, 1.05, 1.0, 1.0, 1.0, 0.95, 0.9)),

@@ -1,17 +1,58 @@
-"""What tests of several rooms share."""
+"""What tests of several rooms share, and what may be skipped where.
+
+A user's machine may lack PostgreSQL, Chromium, PyTorch or the measured sweeps: tests that need them are skipped, with the
+reason. ``.ci/run`` sets ``WASTENOT_TEST_STRICT=1``: there only what no such machine has may be missing, and any other skip
+is a failure, so that a green run cannot be green by skipping.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-_SHARED_DATA = Path(__file__).parents[1].parent / "shared" / "data"
+_SHARED = Path(__file__).parents[2] / "shared"
+_STRICT = os.environ.get("WASTENOT_TEST_STRICT") == "1"
+_MAY_BE_MISSING = ("triton", "GPU", "mount")  # in the reason of a skip that stays one, also where skips are failures
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of measured sweeps, which lies beside the checkout and is not part of it."""
-    if not _SHARED_DATA.is_dir():
-        pytest.skip(f"no measured data at {_SHARED_DATA}")
-    return _SHARED_DATA
+    folder = _SHARED / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no measured data at {folder}")
+    return folder
+
+
+def _fail_instead_of_skipping(report: Any) -> None:
+    """Turn the report of a skip into that of a failure, unless the machine may lack what was wanted."""
+    if not report.skipped or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    no_data_anywhere = "no measured data" in reason and not _SHARED.is_dir()
+    if no_data_anywhere or any(word in reason for word in _MAY_BE_MISSING):
+        return
+    report.outcome = "failed"
+    report.longrepr = f"{reason}\nWASTENOT_TEST_STRICT=1 makes this skip a failure: install what is missing."
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: object, call: object) -> Generator[None, Any, Any]:
+    """Skips of single tests."""
+    report = yield
+    if _STRICT:
+        _fail_instead_of_skipping(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: object) -> Generator[None, Any, Any]:
+    """Skips of whole modules."""
+    report = yield
+    if _STRICT:
+        _fail_instead_of_skipping(report)
+    return report

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.h200.fingrav_raw import write_units
-from wastenot.devices.fine_grain import Burst, Run, instrument_of
+from wastenot.devices.instrument import Burst, BurstRun, instrument_of
 from wastenot.devices.open import open_device
 from wastenot.errors import WastenotError
 from wastenot.profiling.profile import Options, profile_kernel
@@ -61,7 +61,7 @@ class Kept:
     def __init__(self, device: Any) -> None:
         self._device = device
         self.instrument_ = instrument_of(device)
-        self.runs: list[tuple[Burst, list[Run]]] = []
+        self.runs: list[tuple[Burst, list[BurstRun]]] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
@@ -84,7 +84,7 @@ class KeptInstrument:
     def prepare(self, burst: Burst) -> Iterator[KeptBench]:
         """The burst, made ready."""
         with self._kept.instrument_.prepare(burst) as bench:
-            runs: list[Run] = []
+            runs: list[BurstRun] = []
             self._kept.runs.append((burst, runs))
             yield KeptBench(bench, runs)
 
@@ -92,10 +92,10 @@ class KeptInstrument:
 class KeptBench:
     """A burst whose runs are kept."""
 
-    def __init__(self, bench: Any, runs: list[Run]) -> None:
+    def __init__(self, bench: Any, runs: list[BurstRun]) -> None:
         self._bench, self._runs = bench, runs
 
-    def run(self, rest_s: float) -> Run:
+    def run(self, rest_s: float) -> BurstRun:
         """Run it once."""
         self._runs.append(self._bench.run(rest_s))
         return self._runs[-1]

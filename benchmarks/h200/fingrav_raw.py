@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wastenot.devices.fine_grain import Burst, Instrument, Readings, RoundTrip, Run, instrument_of
+from wastenot.devices.instrument import Burst, BurstRun, Instrument, Readings, RoundTrip, instrument_of
 from wastenot.devices.open import open_device
 from wastenot.profiling.units import merged
 from wastenot.workloads.primitives import primitive
@@ -23,7 +23,7 @@ from wastenot.workloads.primitives import primitive
 SCHEMA = "wastenot.runs/1"
 
 
-def write_units(path: str | Path, instrument: Instrument, burst: Burst, runs: list[Run], unit_s: float = 1e-3) -> None:
+def write_units(path: str | Path, instrument: Instrument, burst: Burst, runs: list[BurstRun], unit_s: float = 1e-3) -> None:
     """Keep runs of a burst with executions in a row as units of about so long, readings as they are."""
     kernel = runs[0].kernel
     group = []
@@ -36,7 +36,7 @@ def write_units(path: str | Path, instrument: Instrument, burst: Burst, runs: li
     write_runs(path, instrument, burst, runs, executions_in_unit=group)
 
 
-def write_runs(path: str | Path, instrument: Instrument, burst: Burst, runs: list[Run], **more: object) -> None:
+def write_runs(path: str | Path, instrument: Instrument, burst: Burst, runs: list[BurstRun], **more: object) -> None:
     """Keep runs of a burst; ``more`` is whatever else is worth knowing of them."""
     about = {
         "schema": SCHEMA,
@@ -63,7 +63,7 @@ def write_runs(path: str | Path, instrument: Instrument, burst: Burst, runs: lis
     np.savez_compressed(path, about=np.array(json.dumps(about)), **arrays)
 
 
-def read_runs(path: str | Path) -> tuple[dict[str, object], list[Run]]:
+def read_runs(path: str | Path) -> tuple[dict[str, object], list[BurstRun]]:
     """What is known of the runs, and the runs."""
     with np.load(path) as file:
         about = json.loads(str(file["about"]))
@@ -76,14 +76,14 @@ def read_runs(path: str | Path) -> tuple[dict[str, object], list[Run]]:
             for log, moment_s, power_w in zip(logs, moments, powers, strict=True):
                 log[name] = Readings(moment_s, power_w)
         return about, [
-            Run(kernel, begin_s, end_s, log, tuple(RoundTrip(*map(float, trip)) for trip in trips))
+            BurstRun(kernel, begin_s, end_s, log, tuple(RoundTrip(*map(float, trip)) for trip in trips))
             for kernel, begin_s, end_s, log, trips in zip(
                 file["kernel"], file["begin_s"], file["end_s"], logs, file["round_trips_s"], strict=True
             )
         ]
 
 
-def summary(runs: list[Run]) -> str:
+def summary(runs: list[BurstRun]) -> str:
     """Lines on what runs look like."""
     time_us = 1e6 * np.array([run.end_s - run.begin_s for run in runs])
     places = sorted({0, 1, 2, 4, 9, 19, 49, 99, 199, 499, 999, time_us.shape[1] - 1} & set(range(time_us.shape[1])))
@@ -110,7 +110,7 @@ def main() -> None:
     instrument = instrument_of(device)
     burst = Burst(tuple(primitive(kernel) for kernel in options.kernels))
     rng = np.random.default_rng(0)
-    runs: list[Run] = []
+    runs: list[BurstRun] = []
     began = time.monotonic()
     temperature_c = [device.sensors.temperature_c()]
     with instrument.prepare(burst) as bench:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.h200.fingrav_raw import read_runs
+from wastenot.devices.clock_fit import fit_clocks
 from wastenot.sensors.channel_fit import Edges
-from wastenot.sensors.clock_fit import fit_clocks
 from wastenot.sensors.model import Load, Seen
 from wastenot.sensors.response_fit import SensorFit
 from wastenot.sensors.update_period import Updates, find_updates

@@ -17,8 +17,8 @@ import torch
 from wastenot.devices.protocol import Task
 from wastenot.devices.torch.launcher import TorchLauncher
 from wastenot.errors import WastenotError
-from wastenot.operations.by_formula import prepare_kernel, release_memory
-from wastenot.operations.prepared_call import Ready
+from wastenot.operations.analytical import prepare_kernel, release_memory
+from wastenot.operations.prepared_call import PreparedCall
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import KernelSpec, Workload
 
@@ -68,7 +68,7 @@ def gpu_kernels(kernel: KernelSpec, device: str) -> list[str]:
 def differs(kernel: KernelSpec, device: str) -> float | None:
     """How far compiled outputs are from eager ones, relative to the largest; None where nothing is compiled."""
     (call,) = prepare_kernel(kernel, device, 1)
-    assert isinstance(call, Ready)
+    assert isinstance(call, PreparedCall)
     if call.reference is None:
         return None
     copies = [argument.clone() if isinstance(argument, torch.Tensor) else argument for argument in call.arguments]

@@ -100,7 +100,7 @@ def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:
     folder.mkdir(parents=True, exist_ok=True)
     device = open_device(name, seed=seed)
     study = open_study(folder / "study.db", create=True)
-    settings = Grid(CORE_STEP_MHZ).settings(device.clocks.states())
+    settings = Grid(CORE_STEP_MHZ).settings(device.clocks.supported_clocks())
     workload = build_workload(MODEL)
     kernels, passes = units_of(workload), units_of(workload, "pass")
     for units, what in ((kernels, "kernels"), (passes, "passes")):

@@ -25,7 +25,7 @@ from torch.autograd.profiler_util import FunctionEvent  # noqa: E402
 from torch.profiler import record_function  # noqa: E402
 
 from tests.capturing.tiny_model import make_step  # noqa: E402
-from wastenot.capturing.kineto import CPU_TIME, GPU_TIME, records_of, trace  # noqa: E402
+from wastenot.capturing.coverage import CPU_TIME, GPU_TIME, records_of, trace  # noqa: E402
 from wastenot.capturing.session import capture  # noqa: E402
 
 DEVICE = type(FunctionEvent(0, "", 0, 0, 0).device_type)
@@ -69,7 +69,10 @@ intervals = st.lists(
 
 
 def _nested(operations):
+    """Whether one of each pair contains the other or ends before it; an instant on a boundary belongs to neither side."""
     pairs = [(a, b) for a in operations for b in operations if a is not b and a.thread == b.thread]
+    if any(b.start_us == b.end_us and b.start_us in (a.start_us, a.end_us) and a.start_us < a.end_us for a, b in pairs):
+        return False
     return all(
         b.start_us >= a.end_us or a.start_us >= b.end_us
         or (a.start_us <= b.start_us and b.end_us <= a.end_us) or (b.start_us <= a.start_us and a.end_us <= b.end_us)

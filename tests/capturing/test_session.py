@@ -15,7 +15,7 @@ from torch.nn import functional  # noqa: E402
 from tests.capturing.tiny_model import BATCH, LENGTH, TOKENS, WIDTH, Watch, make_step, shapes_of  # noqa: E402
 from wastenot.capturing.session import capture  # noqa: E402
 from wastenot.errors import BadInputError  # noqa: E402
-from wastenot.operations.captured import prepare_call  # noqa: E402
+from wastenot.operations.replay import prepare_call  # noqa: E402
 
 
 def named(captured, part):

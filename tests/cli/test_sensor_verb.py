@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from wastenot.devices.simulated.preset import find_preset
-from wastenot.devices.simulated.preset_writer import preset_toml
+from wastenot.devices.simulated.preset import find_preset, preset_toml
 from wastenot.sensors.identity import read_sensors
 
 

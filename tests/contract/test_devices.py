@@ -69,7 +69,7 @@ def test_it_says_which_it_is(device, name):
 
 
 def test_states_rise_and_can_be_asked_for(device):
-    states = device.clocks.states()
+    states = device.clocks.supported_clocks()
     assert list(states) == sorted(states) and all(list(cores) == sorted(set(cores)) and cores for cores in states.values())
     memory = next(reversed(states))
     device.clocks.request(Setting(states[memory][-1], memory))
@@ -125,8 +125,8 @@ def test_laps_are_whole_calls_and_known_at_the_end(device, tasks):
 
 
 def test_lower_clocks_are_slower_and_draw_less(device, tasks):
-    memory = max(device.clocks.states())
-    cores = device.clocks.states()[memory]
+    memory = max(device.clocks.supported_clocks())
+    cores = device.clocks.supported_clocks()[memory]
     slow, fast = (measure(device, tasks[0], Setting(core, memory), Method(1.0, 2.0)) for core in (cores[0], cores[-1]))
     device.clocks.release()
     assert slow.time_s >= fast.time_s * 0.999

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.h200 import fingrav_raw
 from tests.stand_in.fixtures import start_stand_in
-from wastenot.devices.fine_grain import RoundTrip, burst_of, instrument_of
+from wastenot.devices.instrument import RoundTrip, burst_of, instrument_of
 from wastenot.devices.nvidia import power_poller
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.nvidia.nvml import GpuLostError

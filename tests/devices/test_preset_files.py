@@ -9,8 +9,7 @@ import pytest
 
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
-from wastenot.devices.simulated.preset import find_preset, parse_preset, preset_names, read_preset
-from wastenot.devices.simulated.preset_writer import preset_toml
+from wastenot.devices.simulated.preset import find_preset, parse_preset, preset_names, preset_toml, read_preset
 from wastenot.errors import BadInputError
 from wastenot.setting import AUTO, Setting
 from wastenot.workloads.build import build_workload

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from wastenot.devices.fine_grain import burst_of
+from wastenot.devices.instrument import burst_of
 from wastenot.devices.open import simulated_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import instrument as simulated_instrument
+from wastenot.devices.simulated.hardware import GaugeModel
 from wastenot.devices.simulated.preset import Preset, find_preset
-from wastenot.devices.simulated.preset_parts import GaugeModel
 from wastenot.workloads.primitives import primitive
 
 LOAD = primitive("gemm:4096")[0]
@@ -75,8 +75,8 @@ def test_what_is_logged_is_power_up_to_the_latest_sample(lag_s, monkeypatch):
             stamp_s, power_w = run.readings["total"].moment_s, run.readings["total"].power_w
             late_s = 0.002 + (stamp_s - 0.002 - log.sample_phase_s) % (0.02 / 1.0002)
             end_s = stamp_s - late_s - began_s
-            course = told.course
-            seen_w = course.lagged_w(end_s, lag_s, idle_w) if lag_s else course.mean_w(end_s - 0.025, end_s, idle_w)
+            history = told.history
+            seen_w = history.lagged_w(end_s, lag_s, idle_w) if lag_s else history.mean_w(end_s - 0.025, end_s, idle_w)
             assert len(stamp_s) >= 7 and np.ptp(power_w) > 400.0
             assert power_w == pytest.approx(seen_w.sum(axis=1), rel=0.01)
             assert power_w[stamp_s > began_s] == pytest.approx(seen_w.sum(axis=1)[stamp_s > began_s], rel=1e-9)

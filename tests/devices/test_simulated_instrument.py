@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tests.profiling.truth import gpu, kernel
-from wastenot.devices.fine_grain import Burst
+from wastenot.devices.instrument import Burst
 from wastenot.devices.simulated.dynamics import GpuClockModel
+from wastenot.devices.simulated.hardware import GaugeModel
 from wastenot.devices.simulated.instrument import MEMORY
-from wastenot.devices.simulated.preset_parts import GaugeModel
 
 QUIET = {"jitter": 0.0, "run_jitter": 0.0, "outlier_chance": 0.0, "gpu_clock": GpuClockModel()}
 TIMES = (300, 40, 1, 700, 150)  # executions of bursts
@@ -22,7 +22,7 @@ def test_a_mean_over_a_second_has_earlier_bursts_in_it() -> None:
     seen = 0
     for times in TIMES:
         burst = Burst(((kernel("gemv:8192"), times),))
-        used_j = float(instrument._trace(burst, None).course.energy_j[-1, 2])
+        used_j = float(instrument._trace(burst, None).history.energy_j[-1, 2])
         with instrument.prepare(burst) as bench:
             run = bench.run(0.3)
         ran.append((float(run.begin_s[0]), float(run.end_s[-1]) + TAIL_S, used_j))

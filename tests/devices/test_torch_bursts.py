@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from wastenot.devices.fine_grain import burst_of
-from wastenot.devices.torch import burst as torch_burst
+from wastenot.devices.instrument import burst_of
 from wastenot.devices.torch import bursts as torch_bursts
-from wastenot.devices.torch.burst import TorchBurst
-from wastenot.devices.torch.bursts import TorchBursts
+from wastenot.devices.torch.bursts import TorchBurst, TorchBursts
 from wastenot.devices.torch.event_clock import EventClock
 from wastenot.errors import CannotRunError, DeviceError
 from wastenot.workloads.kernel import KernelSpec
@@ -106,9 +104,8 @@ def gpu(monkeypatch):
     found = FakeGpu()
     FakeEvent.gpu = FakeGraph.gpu = found
     FakeGraph.made = 0
-    monkeypatch.setattr(torch_burst, "time", found)
-    for module in (torch_burst, torch_bursts):
-        monkeypatch.setattr(module, "new_event", FakeEvent)
+    monkeypatch.setattr(torch_bursts, "time", found)
+    monkeypatch.setattr(torch_bursts, "new_event", FakeEvent)
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
@@ -184,7 +181,7 @@ def test_a_long_train_is_fed_and_never_more_than_the_driver_holds(gpu):
     gpu.most_waiting, gpu.idle_s = 0, 0.0
     begin_s, end_s = ran(burst)
     assert len(end_s) == 5000 and end_s - begin_s == pytest.approx(np.full(5000, 1e-4), abs=1e-7)
-    assert gpu.most_waiting <= torch_burst.MOST_QUEUED + 1 and FakeGraph.made == 0
+    assert gpu.most_waiting <= torch_bursts.MOST_QUEUED + 1 and FakeGraph.made == 0
 
 
 def test_executions_too_short_for_the_host_go_in_graphs(gpu):

@@ -12,11 +12,10 @@ import pytest
 import torch
 
 from wastenot.devices.protocol import Task
-from wastenot.devices.torch import launcher as torch_launcher
-from wastenot.devices.torch import run as torch_run
-from wastenot.devices.torch.launcher import TorchLauncher
-from wastenot.devices.torch.program import Program, copies_of
-from wastenot.devices.torch.run import GpuRun, Launch
+from wastenot.devices.torch import devices as torch_devices
+from wastenot.devices.torch import task_run as torch_run
+from wastenot.devices.torch.launcher import Program, TorchLauncher, copies_of
+from wastenot.devices.torch.task_run import GpuRun, Launch
 from wastenot.errors import CannotRunError, DeviceError
 from wastenot.operations import prepared_call
 from wastenot.setting import AUTO
@@ -149,7 +148,7 @@ def test_pytorch_without_cuda_says_so(monkeypatch):
     with pytest.raises(DeviceError, match="finds no GPU: check the driver"):
         TorchLauncher("cuda:0")
     with pytest.raises(DeviceError, match="finds no GPU"):
-        torch_launcher.torch_device("GPU-1234")
+        torch_devices.torch_device("GPU-1234")
 
 
 def test_a_gpu_that_is_not_there(monkeypatch):
@@ -165,9 +164,9 @@ def test_gpus_are_found_by_uuid(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     uuids = ["aaaa-01", "BBBB-02"]
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: types.SimpleNamespace(uuid=uuids[index]))
-    assert torch_launcher.torch_device("GPU-bbbb-02") == "cuda:1"
+    assert torch_devices.torch_device("GPU-bbbb-02") == "cuda:1"
     with pytest.raises(DeviceError, match="GPU-cccc: PyTorch does not see"):
-        torch_launcher.torch_device("GPU-cccc")
+        torch_devices.torch_device("GPU-cccc")
 
 
 def test_without_pytorch_it_says_what_to_install(monkeypatch):
@@ -206,7 +205,7 @@ def test_calls_go_through_the_buffers_in_turn(monkeypatch):
         return lambda: ran.append(which) or torch.ones(1)
 
     monkeypatch.setattr(
-        "wastenot.devices.torch.program.prepare", lambda k, d, copies, seed: [fake(i) for i in range(copies)]
+        "wastenot.devices.torch.launcher.prepare", lambda k, d, copies, seed: [fake(i) for i in range(copies)]
     )
     program = Program(Task.of_kernel(kernel(elements=1 << 20)), "cpu", l2_bytes=4 << 20)
     assert program.buffers == 3 and program.kernels_a_call == 1

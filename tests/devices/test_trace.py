@@ -24,5 +24,5 @@ def test_warm_up_is_counted_from_rest_over_all_kernels(order):
 def test_mean_power_in_steady_state_is_that_of_the_kernel_however_short(time_s):
     kernel = Steady("gemm", time_s, Parts(100.0, 300.0, 100.0))
     told = trace(Dynamics(), [kernel], (0,) * round(0.04 / time_s), IDLE)
-    mean_w = told.course.mean_w(told.begin_s[[-10]], told.end_s[[-1]], IDLE.as_array())
+    mean_w = told.history.mean_w(told.begin_s[[-10]], told.end_s[[-1]], IDLE.as_array())
     assert mean_w.ravel().tolist() == pytest.approx(kernel.parts.as_array().tolist(), rel=1e-6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wastenot.devices.protocol import Identity, InEffect
+from wastenot.devices.protocol import ClockReading, Identity
 from wastenot.metering.window_energy import Steps
 
 PERIOD_S = 0.10002
@@ -85,7 +85,7 @@ class FakeSensors:
         return self.memory_w
 
     def clocks(self):
-        return InEffect(1500.0, None)
+        return ClockReading(1500.0, None)
 
     def temperature_c(self):
         return 50.0

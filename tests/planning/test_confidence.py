@@ -108,7 +108,7 @@ def test_local_units_each_keep_it():
     planner = Planner(sweep)
     local = planner.choose(Objective("waste", 0.01, confidence=0.9), "local")
     for unit, option in zip(planner.units, local.options, strict=True):
-        assert excess([unit], planner.beliefs, 0.01).probability_kept((option,)) >= 0.9 - 1e-12
+        assert excess([unit], planner.posteriors, 0.01).probability_kept((option,)) >= 0.9 - 1e-12
 
 
 def test_refusals(rng):

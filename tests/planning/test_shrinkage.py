@@ -38,17 +38,17 @@ def test_predictions_are_biased_and_expectations_are_not(repeats):
     assert covered.mean() >= 0.85  # 48 draws: three standard deviations and a half below 0.95
 
 
-def test_beliefs_are_nearer_to_the_truth_than_measurements_and_their_errors_are_right():
+def test_posterior_means_are_nearer_to_the_truth_than_measurements_and_their_errors_are_right():
     truth, planner = planned(5, 0.01, 0.01)
-    costs, belief = planner.costs, planner.beliefs
+    costs, posterior = planner.costs, planner.posteriors
     order = np.lexsort((np.nan_to_num(truth.core_mhz), np.nan_to_num(truth.memory_mhz)))
     order = np.array([
         next(i for i in order if np.array_equal([truth.core_mhz[i], truth.memory_mhz[i]], [core, memory], equal_nan=True))
         for core, memory in zip(costs.core_mhz[:41], costs.memory_mhz[:41], strict=True)
     ])  # fmt: skip
     for true, measured, believed in (
-        (truth.time_s[:, order].ravel(), costs.time_s, belief.time_s),
-        (truth.energy_j[:, order].ravel(), costs.energy_j, belief.energy_j),
+        (truth.time_s[:, order].ravel(), costs.time_s, posterior.time_s),
+        (truth.energy_j[:, order].ravel(), costs.energy_j, posterior.energy_j),
     ):
         assert np.std(believed.mean / true) < 0.7 * np.std(measured / true)
         deviation = (believed.mean - true) / np.sqrt(believed.variance + (believed.common**2).sum(axis=1))
@@ -57,8 +57,8 @@ def test_beliefs_are_nearer_to_the_truth_than_measurements_and_their_errors_are_
 
 def test_without_noise_beliefs_are_what_was_measured():
     _, planner = planned(1, 0.0, 0.0)
-    assert planner.beliefs.time_s.mean == pytest.approx(planner.costs.time_s, rel=2e-4)
-    assert planner.beliefs.energy_j.mean == pytest.approx(planner.costs.energy_j, rel=2e-4)
+    assert planner.posteriors.time_s.mean == pytest.approx(planner.costs.time_s, rel=2e-4)
+    assert planner.posteriors.energy_j.mean == pytest.approx(planner.costs.energy_j, rel=2e-4)
 
 
 def test_a_few_kernels_do():

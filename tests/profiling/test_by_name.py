@@ -3,7 +3,7 @@
 import pytest
 
 import wastenot as wn
-from wastenot.devices.fine_grain import Burst, instrument_of
+from wastenot.devices.instrument import Burst, instrument_of
 from wastenot.devices.open import open_device
 from wastenot.profiling.by_name import profile
 from wastenot.profiling.subjects import Subjects

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.fine_grain import Channel, Readings
+from wastenot.devices.instrument import Channel, Readings
 from wastenot.profiling.collect import TimedRun
 from wastenot.profiling.misfit import Misfit, misfit_of
 

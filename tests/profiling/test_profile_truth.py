@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tests.profiling.truth import Truth, averaging_h200, gpu, kernel
-from wastenot.devices.fine_grain import Burst
+from wastenot.devices.clock_fit import fit_clocks
+from wastenot.devices.instrument import Burst
 from wastenot.devices.simulated.dynamics import Firmware
 from wastenot.profiling.collect import Collected, TimedRun, by_host
 from wastenot.profiling.golden import fullest_bin
@@ -17,7 +18,6 @@ from wastenot.profiling.profile import Options, profile_kernel
 from wastenot.profiling.result import Inside
 from wastenot.profiling.surface import fit_surface
 from wastenot.profiling.units import units_of
-from wastenot.sensors.clock_fit import fit_clocks
 
 
 @pytest.mark.parametrize("name", ["gemm:2048", "gemv:8192", "gemm:4096", "gemm:8192"])
@@ -139,7 +139,7 @@ def _runs(name: str, executions: int, runs: int, seed: int) -> tuple[Truth, Coll
 
 
 def _error(truth: Truth, runs: list[TimedRun], channel: object, unit: int, windows: bool = True) -> float:
-    from wastenot.devices.fine_grain import Channel
+    from wastenot.devices.instrument import Channel
 
     assert isinstance(channel, Channel)
     surface = fit_surface(runs, channel, kernels=1, own=0, windows=windows)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from tests.profiling.truth import Truth, h200_with, kernel
-from wastenot.devices.fine_grain import Readings, Run, burst_of
+from wastenot.devices.clock_fit import fit_clocks
+from wastenot.devices.instrument import BurstRun, Readings, burst_of
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.instrument import SimulatedInstrument
 from wastenot.profiling.collect import TimedRun, by_host
 from wastenot.profiling.phase import Rests
 from wastenot.profiling.profile import Options, profile_kernel
 from wastenot.profiling.response import fit_response
-from wastenot.sensors.clock_fit import fit_clocks
 
 
 def _lagging(seed: int, delay_s: float) -> SimulatedDevice:
@@ -27,7 +27,7 @@ def _short_runs(device: SimulatedDevice, seed: int, runs: int) -> tuple[list[Tim
     instrument = device.instrument()
     assert isinstance(instrument, SimulatedInstrument)
     rests = Rests(instrument.channels[0], 0.01, True, np.random.default_rng(seed))
-    collected: list[Run] = []
+    collected: list[BurstRun] = []
     with instrument.prepare(burst_of(kernel("gemm:8192"), 16)) as bench:
         for _ in range(runs):
             collected.append(bench.run(rests.rest_s(instrument.now_s(), collected)))

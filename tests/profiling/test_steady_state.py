@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.fine_grain import Run
+from wastenot.devices.instrument import BurstRun
 from wastenot.profiling.steady_state import steady_octaves, steady_power, swings
 from wastenot.profiling.surface import Band, Surface
 from wastenot.profiling.units import merged_others
@@ -61,9 +61,9 @@ def test_a_plateau_from_the_first_on() -> None:
 def test_what_comes_before_is_merged_where_it_is_in_a_row() -> None:
     kernel = np.array([0] * 100 + [1] * 4)
     begin = np.concatenate([1e-5 * np.arange(100), 1e-3 + 2e-3 * np.arange(4)])
-    run = Run(kernel, begin, np.append(begin[1:], 9e-3), {}, ())
+    run = BurstRun(kernel, begin, np.append(begin[1:], 9e-3), {}, ())
     found = merged_others(run, 1, 1e-4)
     assert found.kernel.tolist() == [0] * 10 + [1] * 4
     assert found.begin_s[0] == 0.0 and found.end_s[9] == run.end_s[99]
-    in_turn = Run(np.tile([0, 1], 52), begin, np.append(begin[1:], 9e-3), {}, ())
+    in_turn = BurstRun(np.tile([0, 1], 52), begin, np.append(begin[1:], 9e-3), {}, ())
     assert len(merged_others(in_turn, 1, 1e-4).kernel) == 104

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.profiling.truth import gpu, kernel
-from wastenot.devices.fine_grain import Burst, RoundTrip, Run, instrument_of
+from wastenot.devices.clock_fit import fit_clocks
+from wastenot.devices.instrument import Burst, BurstRun, RoundTrip, instrument_of
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.simulated.dynamics import GpuClockModel
 from wastenot.devices.simulated.instrument import SimulatedBench, SimulatedInstrument
@@ -17,7 +18,6 @@ from wastenot.profiling.guidance import executions_in_unit, guidance_for
 from wastenot.profiling.profile import Options, profile_kernel
 from wastenot.profiling.stamps import on_grid
 from wastenot.profiling.steady_state import steady_execution
-from wastenot.sensors.clock_fit import fit_clocks
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_executions_as_asked_for_that_do_not_tell_sse_and_ssp(preset: str, units
 def test_what_fails_on_the_way_keeps_what_was_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter(range(150))
 
-    def failing(bench: SimulatedBench, rest_s: float, run=SimulatedBench.run) -> Run:
+    def failing(bench: SimulatedBench, rest_s: float, run=SimulatedBench.run) -> BurstRun:
         if next(left, None) is None:
             raise DeviceError("sim:mi300x: the GPU is lost")
         return run(bench, rest_s)
@@ -158,7 +158,7 @@ def test_what_fails_on_the_way_keeps_what_was_collected(monkeypatch: pytest.Monk
 
 
 def test_what_fails_at_once_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(bench: SimulatedBench, rest_s: float) -> Run:
+    def failing(bench: SimulatedBench, rest_s: float) -> BurstRun:
         raise DeviceError("sim:mi300x: the GPU is lost")
 
     monkeypatch.setattr(SimulatedBench, "run", failing)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.fine_grain import burst_of
+from wastenot.devices.instrument import burst_of
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.instrument import SimulatedInstrument

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from wastenot.devices.open import simulated_device
+from wastenot.devices.simulated.hardware import GaugeModel
 from wastenot.devices.simulated.instrument import SimulatedInstrument
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.devices.simulated.preset_parts import GaugeModel
 from wastenot.sensors.identify import identify_sensors
 from wastenot.sensors.identity import SensorIdentity
 from wastenot.workloads.kernel import KernelSpec

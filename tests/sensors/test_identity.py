@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.sensors.sensor_helpers import LOAD, identified_total, sensed
-from wastenot.devices.fine_grain import Channel
+from wastenot.devices.instrument import Channel
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated import instrument as simulated_instrument
+from wastenot.devices.simulated.hardware import GaugeModel
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.devices.simulated.preset_parts import GaugeModel
 from wastenot.errors import BadInputError
 from wastenot.sensors.identify import identify_sensors
 from wastenot.sensors.identity import (
@@ -21,7 +21,6 @@ from wastenot.sensors.identity import (
     SensorIdentity,
     Sensors,
     read_sensors,
-    sensors_document,
     write_sensors,
 )
 from wastenot.sensors.model import Knots, Load, Seen, Sensing, columns_of
@@ -242,30 +241,6 @@ def test_files_go_there_and_back(tmp_path):
         SENSORS.channel("HBM")
 
 
-def test_files_of_the_first_schema_are_read(tmp_path):
-    """Written before lags were known: means over windows, whose delays do not drift."""
-    new = {
-        "lag_s",
-        "lag_se_s",
-        "left_w",
-        "other_left_w",
-        "delay_drift",
-        "delay_drift_se",
-        "delay_at_s",
-        "sample_s",
-        "sample_se_s",
-    }
-    document = sensors_document(Sensors("sim:h200", "H200", "gemm-4096", (KNOWN, VAGUE)))
-    document["schema"] = "wastenot.sensors/1"
-    for channel in document["channels"]:
-        for name in new:
-            del channel[name]
-    (tmp_path / "old.json").write_text(json.dumps(document))
-    read = read_sensors(tmp_path / "old.json")
-    assert read.channels[0] == replace(KNOWN, **dict.fromkeys(new))
-    assert read.known("sim:h200") == (SENSORS.channel("total"),)
-
-
 @pytest.mark.parametrize(
     ("path", "value", "says"),
     [
@@ -302,5 +277,5 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(BadInputError, match="not JSON"):
         read_sensors(tmp_path / "bad.json")
     (tmp_path / "list.json").write_text("[]")
-    with pytest.raises(BadInputError, match="schema"):
+    with pytest.raises(BadInputError, match="not a JSON object"):
         read_sensors(tmp_path / "list.json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wastenot.devices.simulated.preset_parts import Switching
+from wastenot.devices.simulated.hardware import Switching
 from wastenot.setting import Setting
 
 

@@ -14,9 +14,9 @@ from tests.stand_in.state import SetterCall
 from tests.stand_in.timing import Timing
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.engine import Engine
+from wastenot.devices.simulated.hardware import SensorModels, Switching
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset import Preset
-from wastenot.devices.simulated.preset_parts import SensorModels, Switching
 from wastenot.devices.simulated.sensors import SimulatedSensors
 from wastenot.setting import Setting
 
@@ -185,7 +185,7 @@ class Gpu:
         return [round(clock) for clock in reversed(self.preset.clocks.memory_mhz)]
 
     def core_clocks(self, memory_mhz: int) -> list[int]:
-        for memory, cores in self.engine.physics.states().items():
+        for memory, cores in self.engine.physics.supported_clocks().items():
             if round(memory) == memory_mhz:
                 return [round(core) for core in reversed(cores)]
         raise Refused(Code.NOT_FOUND)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.stand_in.wire import Client
-from wastenot.devices.protocol import Run, Task
+from wastenot.devices.protocol import Task, TaskRun
 from wastenot.devices.simulated.device import LapsAtEnd
 from wastenot.setting import Setting
 
@@ -55,7 +55,7 @@ class StandInLauncher:
         return known
 
     @contextmanager
-    def start(self, task: Task) -> Iterator[Run]:
+    def start(self, task: Task) -> Iterator[TaskRun]:
         """Run a task until the context is left."""
         run = StandInRun(self._client, self._client.request("start", self._index, task))
         try:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wastenot.devices.fine_grain import Burst
+from wastenot.devices.instrument import Burst
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.instrument import SimulatedBench

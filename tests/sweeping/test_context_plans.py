@@ -113,8 +113,8 @@ def test_the_fit_finds_the_carry_over_of_the_preset(mi300x):
     preset, alone, within = mi300x
     found = fit_carry_over(alone, within)
     assert found.known
-    assert found.share == pytest.approx(preset.dynamics.afterglow_share, rel=0.03)
-    assert found.lasts_s == pytest.approx(preset.dynamics.afterglow_s, rel=0.15)
+    assert found.share == pytest.approx(preset.dynamics.carry_over_share, rel=0.03)
+    assert found.lasts_s == pytest.approx(preset.dynamics.carry_over_s, rel=0.15)
 
 
 def test_none_is_found_where_there_is_none():

@@ -89,7 +89,7 @@ def test_more_turns_where_the_kernel_before_is_much_heavier():
     assert int(many.within.stopped.split()[0]) > LEAST_TURNS
 
 
-def test_without_afterglow_and_limits_nothing_is_found_that_errors_do_not_explain():
+def test_without_carry_over_and_limits_nothing_is_found_that_errors_do_not_explain():
     preset = find_preset("h200")
     setting = Setting(1305.0, preset.clocks.memory_mhz[-1])
     off = []

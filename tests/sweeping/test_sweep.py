@@ -31,7 +31,7 @@ QUICK = Method(0.2, 0.6)
 def run(folder, *, seed=1, **options):
     device = open_device(DEVICE, seed=seed)
     units = find_units("gpt3-small", DEVICE)
-    settings = Grid(core_step_mhz=600, memory_mhz=(9501.0, 5001.0)).settings(device.clocks.states())
+    settings = Grid(core_step_mhz=600, memory_mhz=(9501.0, 5001.0)).settings(device.clocks.supported_clocks())
     study = open_study(folder / "s.db", create=True)
     return device, units, settings, study, measure_sweep(device, units, study, settings, method=QUICK, **options)
 
@@ -84,7 +84,7 @@ def test_another_device_or_workload_is_refused(tmp_path, warming_s):
 
 
 def test_the_order_changes_clocks_rarely():
-    states = open_device(DEVICE).clocks.states()
+    states = open_device(DEVICE).clocks.supported_clocks()
     settings = Grid(core_step_mhz=210).settings(states)
     assert len(settings) == 10 * 4 == len(set(settings))
     memory_changes = sum(a.memory_mhz != b.memory_mhz for a, b in pairwise(settings))
@@ -99,7 +99,7 @@ def test_the_order_changes_clocks_rarely():
 )
 def test_grids_that_cannot_be_are_refused(grid, says):
     with pytest.raises(BadInputError, match=says):
-        grid.settings(open_device(DEVICE).clocks.states())
+        grid.settings(open_device(DEVICE).clocks.supported_clocks())
 
 
 def test_passes_and_iterations_can_be_measured_as_one(tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset import Preset
-from wastenot.devices.simulated.trace import afterglow_j
+from wastenot.devices.simulated.trace import carry_over_j
 from wastenot.setting import Setting
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import Step, order_of_steps, stretches
@@ -32,6 +32,6 @@ def true_iteration(preset: Preset, kernels: list[KernelSpec], settings: list[Set
     for before, own, lasting, times in stretches(order):
         seconds = np.asarray(lasting * points[own].time_s)
         watts = np.asarray(points[before].power_w), np.asarray(points[own].power_w)
-        energy_j += times * float(afterglow_j(preset.dynamics, *watts, seconds))
+        energy_j += times * float(carry_over_j(preset.dynamics, *watts, seconds))
     assert energy_j / time_s <= limit_w, "the limit holds the iteration: this is not what it takes"
     return time_s, energy_j

@@ -10,8 +10,7 @@ import pytest
 from tests.tuning.calibration_helpers import KERNELS, PAIRS, TOY, spec, toy_gpu, true_sweep
 from wastenot.devices.open import simulated_device
 from wastenot.devices.protocol import Task
-from wastenot.devices.simulated.preset import parse_preset, read_preset
-from wastenot.devices.simulated.preset_writer import preset_toml
+from wastenot.devices.simulated.preset import parse_preset, preset_toml, read_preset
 from wastenot.errors import BadInputError
 from wastenot.setting import AUTO, Setting
 from wastenot.tuning.calibration.calibrate import calibrate_sweep

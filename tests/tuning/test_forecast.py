@@ -14,8 +14,7 @@ from wastenot.cli.forecast_verb import forecast as verb
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
-from wastenot.devices.simulated.preset import find_preset
-from wastenot.devices.simulated.preset_writer import preset_toml
+from wastenot.devices.simulated.preset import find_preset, preset_toml
 from wastenot.errors import BadInputError, StudyError
 from wastenot.frontiers.exact import exact_sum
 from wastenot.setting import AUTO, Setting

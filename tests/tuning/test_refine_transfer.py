@@ -26,7 +26,7 @@ def swept(tmp_path_factory):
     path = tmp_path_factory.mktemp("swept") / "s.db"
     device, units = open_device(DEVICE, seed=1), units_of(build_workload("gpt3-small"))
     study = open_study(path, create=True)
-    settings = Grid(core_step_mhz=300, memory_mhz=(5001.0, 9501.0)).settings(device.clocks.states())
+    settings = Grid(core_step_mhz=300, memory_mhz=(5001.0, 9501.0)).settings(device.clocks.supported_clocks())
     measure_sweep(device, units, study, settings, method=QUICK)
     return study, units
 
@@ -48,7 +48,7 @@ def test_refining_on_another_card_needs_no_sweep_of_it(swept, tmp_path):
     study, units = swept
     made = plan(study.read())
     device = open_device(DEVICE, seed=99)
-    states = device.clocks.states()
+    states = device.clocks.supported_clocks()
     candidates = {row.kernel: around(row.setting, states, 150) for row in made.assignments}
     other = open_study(tmp_path / "other.db", create=True)
     refine(device, units, other, candidates, repeats=1, method=QUICK)

@@ -26,7 +26,7 @@ def test_a_recording_of_a_real_card(shared_data, tmp_path, share, least):
     name = f"recorded:{tmp_path / 'card.db'}"
     device, units = open_device(name), find_units("sweep-share", name)
     study = open_study(tmp_path / "few.db", create=True)
-    settings = Grid().settings(device.clocks.states())
+    settings = Grid().settings(device.clocks.supported_clocks())
     outcome = search_sweep(device, units, study, settings, share=share, method=Method(0.0, 5.0))
     assert outcome.measured <= share * len(whole)
     assert true_saving(whole, study.read()) >= least * -plan(whole).predicted.energy_change
@@ -35,7 +35,7 @@ def test_a_recording_of_a_real_card(shared_data, tmp_path, share, least):
 @pytest.mark.slow
 def test_the_full_grid_of_a_simulated_h200(tmp_path):
     device, units = open_device("sim:h200", seed=1), find_units("gpt3-xl", "sim:h200")
-    settings = Grid().settings(device.clocks.states())
+    settings = Grid().settings(device.clocks.supported_clocks())
     assert len(settings) == 2 * 110
     whole = truth(device, units, settings)
     study = open_study(tmp_path / "few.db", create=True)
@@ -74,7 +74,7 @@ def true_saving(whole: Sweep, measured: Sweep) -> float:
 @pytest.mark.parametrize(("share", "says"), [(0.0, "above 0"), (1.5, "above 0"), (0.01, "give at least")])
 def test_a_share_that_cannot_be_is_refused(tmp_path, share, says):
     device, units = open_device("sim:h200"), find_units("gpt3-small", "sim:h200")
-    settings = Grid(core_step_mhz=300).settings(device.clocks.states())
+    settings = Grid(core_step_mhz=300).settings(device.clocks.supported_clocks())
     with pytest.raises(BadInputError, match=says):
         search_sweep(device, units, open_study(tmp_path / "s.db", create=True), settings, share=share)
     assert not (tmp_path / "s.db").exists()

@@ -4,34 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
+from wastenot.documents import Count, Name, NotNegative, Part, read_document
 from wastenot.errors import BadInputError
 from wastenot.files import write_text
-from wastenot.json_lines import line_of
 from wastenot.workloads.call import Call
 from wastenot.workloads.kernel import KernelSpec, Op, Workload
 
 SCHEMA: Final = "wastenot.workload/1"
 
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Size = Annotated[int, Field(ge=0)]
-Name = Annotated[str, Field(min_length=1)]
 
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
-
-
-class _Tensor(_Part):
-    shape: list[Size]
-    strides: list[Size]
-    offset: Size
+class _Tensor(Part):
+    shape: list[Count]
+    strides: list[Count]
+    offset: Count
     dtype: Name
-    storage: Size
+    storage: Count
     host: Literal[True] | None = None
     values: dict[str, Any]
 
@@ -42,15 +33,15 @@ class _Tensor(_Part):
         return self
 
 
-class _Opaque(_Part):
+class _Opaque(Part):
     opaque: Name
 
 
-class _Arguments(_Part):
+class _Arguments(Part):
     args: list[Any]
     kwargs: dict[str, Any]
     tensors: list[_Tensor | _Opaque]
-    storages: list[Size]
+    storages: list[Count]
     matmul_precision: Literal["high", "medium"] | None = None
 
     @model_validator(mode="after")
@@ -64,27 +55,27 @@ class _Arguments(_Part):
         return self
 
 
-class _Call(_Part):
+class _Call(Part):
     op: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.\w+){1,2}$")]
     arguments: _Arguments
 
 
-class _Kernel(_Part):
+class _Kernel(Part):
     name: Name
     label: str
     op: Op
-    shape: list[Size]
-    flops: Amount
-    bytes_read: Amount
-    bytes_written: Amount
+    shape: list[Count]
+    flops: NotNegative
+    bytes_read: NotNegative
+    bytes_written: NotNegative
     pass_name: Annotated[Name, Field(alias="pass")]
     block: str | None
     count: Annotated[int, Field(ge=1)]
-    element_bytes: Size
+    element_bytes: Count
     call: _Call | None
 
 
-class _File(_Part):
+class _File(Part):
     schema_: Literal["wastenot.workload/1"] = Field(alias="schema")
     name: Name
     description: str
@@ -119,34 +110,13 @@ def read_workload(path: str | os.PathLike[str]) -> Workload:
     Raises:
         BadInputError: it cannot be read or is not such a file; names the line and the field.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise BadInputError(f"{path}: cannot be read: {reason}; make one with 'wastenot capture'") from error
-
-    def refuse(field: tuple[int | str, ...], what: str) -> BadInputError:
-        name = ".".join(map(str, field)) or "document"
-        return BadInputError(f"{path}:{line_of(text, field)}: {name}: {what}; make it anew with 'wastenot capture'")
-
-    try:
-        document = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise BadInputError(f"{path}:{getattr(error, 'lineno', 1)}: not a workload: not JSON ({error})") from error
-    if not isinstance(document, dict):
-        raise refuse((), "is not a JSON object")
-    if document.get("schema") != SCHEMA:
-        raise refuse(("schema",), f"is {document.get('schema')!r}, where this version reads {SCHEMA!r}")
-    try:
-        read = _File.model_validate_json(text)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise refuse(first["loc"], str(first["msg"])) from error
-    kernels = zip(read.kernels, document["kernels"], strict=True)
+    document = read_document(path, _File, "make it with 'wastenot capture'")
+    read = document.content
+    kernels = zip(read.kernels, document.values["kernels"], strict=True)
     try:
         return Workload(read.name, tuple(_spec(kernel, raw["call"]) for kernel, raw in kernels), read.description)
     except BadInputError as error:
-        raise refuse(("kernels",), str(error)) from error
+        raise document.error(("kernels",), str(error)) from error
 
 
 def _spec(kernel: _Kernel, call: dict[str, Any] | None) -> KernelSpec:
@@ -196,7 +166,3 @@ def _tensors_named(values: list[Any]) -> list[Any]:
         elif isinstance(value, dict) and "tensor" in value:
             found.append(value["tensor"])
     return found
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number that a workload can hold")

@@ -34,8 +34,7 @@ def calibrate(
     Use it as --device sim:FILE.toml.
     """
     from wastenot.cli.output import as_values, console, print_json, say
-    from wastenot.devices.simulated.preset import find_preset
-    from wastenot.devices.simulated.preset_writer import preset_toml
+    from wastenot.devices.simulated.preset import find_preset, preset_toml
     from wastenot.errors import BadInputError
     from wastenot.files import write_text
     from wastenot.study.store import open_study

@@ -53,7 +53,7 @@ def capture(
             step()
         covered = None
         if with_coverage:
-            from wastenot.capturing.kineto import trace
+            from wastenot.capturing.coverage import trace
 
             say(f"{target}: tracing one step")
             covered = coverage(trace(step), captured.workload)

@@ -25,7 +25,7 @@ from wastenot.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from wastenot.devices.fine_grain import Channel
+    from wastenot.devices.instrument import Channel
 
 ReportOption = Annotated[Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page with all figures.")]
 FiguresOption = Annotated[

@@ -56,7 +56,7 @@ def refine(
     kept = source if into is None else open_study(into, create=True)
     candidates = find_finalists(sweep, plan, finalists)
     if around:
-        states = target.clocks.states()
+        states = target.clocks.supported_clocks()
         for row in plan.assignments:
             near = settings_around(row.setting, states, around)
             candidates[row.kernel] = tuple(dict.fromkeys((*candidates[row.kernel], *near)))

@@ -75,7 +75,7 @@ def run(
     units = find_units(workload, device, shape)
     target = open_target(device, seed=seed, workload=units.workload, allow=allow_clock_control, restore=restore_clocks)
     check_measures(target)
-    settings = settable(target, Grid(core_step).settings(target.clocks.states()))
+    settings = settable(target, Grid(core_step).settings(target.clocks.supported_clocks()))
     folder = made_folder(out or Path(f"wastenot-{units.workload}"))
     kept = open_study(folder / "study.db", create=True)
     with shown_progress("sweep") as progress:

@@ -35,7 +35,7 @@ def sensor(
     from wastenot.cli.output import print_json, say
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.sweep_verb import parse_time
-    from wastenot.devices.fine_grain import instrument_of
+    from wastenot.devices.instrument import instrument_of
     from wastenot.devices.open import open_device
     from wastenot.sensors.identify import identify_sensors
     from wastenot.sensors.identity import sensors_document, write_sensors

@@ -116,7 +116,7 @@ def sweep(
         settings: tuple[Setting, ...] = ()
     else:
         grid = Grid(core_step, parse_clocks("--core", core), parse_clocks("--memory", memory))
-        settings = settable(target, grid.settings(target.clocks.states()))
+        settings = settable(target, grid.settings(target.clocks.supported_clocks()))
     method = Method(checked_seconds("--warm-up", warm_up), checked_seconds("--window", window), relative_error)
     budget_s = None if budget is None else parse_time(budget)
     kept = open_study(study, create=True)

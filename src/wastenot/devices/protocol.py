@@ -81,7 +81,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class InEffect:
+class ClockReading:
     """Clocks that the GPU runs at; ``None`` where it does not say."""
 
     core_mhz: float | None
@@ -103,7 +103,7 @@ class TimeSource(Protocol):
 class ClockControl(Protocol):
     """Asking for clocks. What is asked for is a ceiling, and may be refused, moved, or arrive late."""
 
-    def states(self) -> Mapping[float, tuple[float, ...]]:
+    def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
         """Core clocks in MHz, rising, that may be asked for with each memory clock in MHz."""
         ...
 
@@ -139,7 +139,7 @@ class Sensors(Protocol):
         """The latest reading of its memory's power, which may average over a second."""
         ...
 
-    def clocks(self) -> InEffect:
+    def clocks(self) -> ClockReading:
         """The device's latest reading of its clocks."""
         ...
 
@@ -164,7 +164,7 @@ class Lap:
     seconds: float
 
 
-class Run(Protocol):
+class TaskRun(Protocol):
     """A task running back to back."""
 
     def feed(self) -> None:
@@ -198,7 +198,7 @@ class Launcher(Protocol):
         """Whether nothing is known to stop a task from running at a setting."""
         ...
 
-    def start(self, task: Task) -> AbstractContextManager[Run]:
+    def start(self, task: Task) -> AbstractContextManager[TaskRun]:
         """Run a task back to back until the context is left.
 
         Raises:

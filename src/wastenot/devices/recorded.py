@@ -9,8 +9,8 @@ import numpy as np
 from wastenot.devices.protocol import Identity, Task
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.engine import Engine
+from wastenot.devices.simulated.hardware import CounterModel, Noise, SensorModels, Switching, Thermal
 from wastenot.devices.simulated.physics import OperatingPoint
-from wastenot.devices.simulated.preset_parts import CounterModel, Noise, SensorModels, Switching, Thermal
 from wastenot.devices.simulated.sensors import SimulatedSensors
 from wastenot.errors import CannotRunError, ClocksRefusedError
 from wastenot.planning.costs import Costs, combine_repeats
@@ -37,7 +37,7 @@ class RecordedPhysics:
         self._settings = {setting for _, setting in self._row}
         self._names = [kernel.name for kernel in self._costs.kernels]
 
-    def states(self) -> Mapping[float, tuple[float, ...]]:
+    def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
         """Core clocks that some kernel was measured at, for each memory clock."""
         found: dict[float, set[float]] = {}
         for setting in self._settings:

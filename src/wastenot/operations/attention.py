@@ -6,31 +6,31 @@ import torch
 from torch import Tensor
 
 from wastenot.errors import CannotRunError
-from wastenot.operations.prepared_call import Buffers, Ready
+from wastenot.operations.prepared_call import Buffers, PreparedCall
 from wastenot.workloads.kernel import KernelSpec
 
 _CAUSAL = 0.75  # of the FLOPs of all scores; a causal mask leaves half
 
 
-def attention(kernel: KernelSpec, make: Buffers) -> Ready:
+def attention(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Flash attention; each head's tokens lie one after another."""
     query, key, value = _inputs(kernel, make)
     forward = _flash if make.on_gpu else _flash_on_cpu
-    return Ready(forward, (query, key, value, _causal(kernel, 4.0)))
+    return PreparedCall(forward, (query, key, value, _causal(kernel, 4.0)))
 
 
-def attention_backward(kernel: KernelSpec, make: Buffers) -> Ready:
+def attention_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Gradients of queries, keys and values; PyTorch runs it as a few kernels."""
     query, key, value = _inputs(kernel, make)
     causal = _causal(kernel, 10.0)
     grad = make.normal(*query.shape)
     if not make.on_gpu:
         out, logarithm = _flash_on_cpu(query, key, value, causal)
-        return Ready(_flash_backward_on_cpu, (grad, query, key, value, out, logarithm, causal))
+        return PreparedCall(_flash_backward_on_cpu, (grad, query, key, value, out, logarithm, causal))
     found = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal)
     out, logarithm, _, _, most_queries, most_keys, state, unused, _ = found
     saved = (out, logarithm, None, None, most_queries, most_keys, 0.0, causal, state, unused)
-    return Ready(torch.ops.aten._scaled_dot_product_flash_attention_backward, (grad, query, key, value, *saved))
+    return PreparedCall(torch.ops.aten._scaled_dot_product_flash_attention_backward, (grad, query, key, value, *saved))
 
 
 def _inputs(kernel: KernelSpec, make: Buffers) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.cuda import nccl
 
 from wastenot.errors import CannotRunError
-from wastenot.operations.prepared_call import Buffers, Ready
+from wastenot.operations.prepared_call import Buffers, PreparedCall
 from wastenot.workloads.kernel import KernelSpec
 
 _LEAST_GPUS = 2
 
 
-def collective(kernel: KernelSpec, make: Buffers) -> Ready:
+def collective(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """An all-reduce, or an all-gather, that leaves as many bytes on each GPU as the kernel's shape says.
 
     Inputs are left as they are: sums of sums would soon be infinite, and infinite numbers take less power.
@@ -40,7 +40,7 @@ def collective(kernel: KernelSpec, make: Buffers) -> Ready:
     inputs = tuple(each.normal(part) for each in makers)
     outputs = tuple(each.empty(part * count if gathers else part) for each in makers)
     how = f"NCCL, {count} GPUs, one process"
-    return Ready(_all_gather if gathers else _all_reduce, (inputs, outputs), how)
+    return PreparedCall(_all_gather if gathers else _all_reduce, (inputs, outputs), how)
 
 
 def _all_reduce(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:

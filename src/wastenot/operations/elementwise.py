@@ -12,35 +12,35 @@ from torch import Tensor
 from torch.nn.functional import gelu as torch_gelu
 from torch.nn.functional import silu
 
-from wastenot.operations.prepared_call import Buffers, Ready, several, usual_part
+from wastenot.operations.prepared_call import Buffers, PreparedCall, several, usual_part
 from wastenot.workloads.kernel import KernelSpec
 
 _HEAD_WIDTH, _HEADS, _POSITIONS = 128, 16, 1024
 _ROTARY_BASE = 10_000.0
 
 
-def gelu(kernel: KernelSpec, make: Buffers) -> Ready:
+def gelu(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """GELU by its tanh approximation."""
-    return Ready(_gelu, (make.normal(*kernel.shape),))
+    return PreparedCall(_gelu, (make.normal(*kernel.shape),))
 
 
-def gelu_backward(kernel: KernelSpec, make: Buffers) -> Ready:
+def gelu_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Its gradient."""
-    return Ready(_gelu_backward, (make.normal(*kernel.shape), make.normal(*kernel.shape)))
+    return PreparedCall(_gelu_backward, (make.normal(*kernel.shape), make.normal(*kernel.shape)))
 
 
-def silu_product(kernel: KernelSpec, make: Buffers) -> Ready:
+def silu_product(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """SiLU of the gate times the other half."""
     return several(multiply_by_silu, make.normal(*kernel.shape), make.normal(*kernel.shape), parts=2)
 
 
-def silu_product_backward(kernel: KernelSpec, make: Buffers) -> Ready:
+def silu_product_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Gradients of both halves."""
     inputs = (make.normal(*kernel.shape) for _ in range(3))
     return several(multiply_by_silu_backward, *inputs, parts=5)
 
 
-def rotary(kernel: KernelSpec, make: Buffers) -> Ready:
+def rotary(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Each head turned by its position, forward or back. It goes to a place of its own: turned in its own place time and
     again, data would lose their random bits to rounding.
     """  # noqa: D205
@@ -51,7 +51,7 @@ def rotary(kernel: KernelSpec, make: Buffers) -> Ready:
     return several(rotate, make.normal(*heads), angles.cos(), angles.sin(), parts=8)
 
 
-def permute(kernel: KernelSpec, make: Buffers) -> Ready:
+def permute(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Heads brought together, or back into their tokens; queries, keys and values come apart on the way."""
     parts = 3 if kernel.name.startswith("permute") else 1
     sequences, positions, heads, width = _in_heads(kernel.shape[0] // parts)
@@ -60,7 +60,7 @@ def permute(kernel: KernelSpec, make: Buffers) -> Ready:
         tensor = make.normal(sequences, positions, parts, heads, width).permute(2, 0, 3, 1, 4)
     else:
         tensor = make.normal(parts, sequences, heads, positions, width).permute(1, 3, 0, 2, 4)
-    return Ready(_lay_out, (tensor,))
+    return PreparedCall(_lay_out, (tensor,))
 
 
 def multiply_by_silu(gate: Tensor, up: Tensor) -> Tensor:

@@ -10,21 +10,21 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding as torch_embedding
 
-from wastenot.operations.prepared_call import Buffers, Ready, several, usual_part
+from wastenot.operations.prepared_call import Buffers, PreparedCall, several, usual_part
 from wastenot.workloads.kernel import KernelSpec
 
 _TOKEN = 4  # bytes
 _POSITIONS = 1024  # usual, where tokens fill their table and nothing else says how many positions there are
 
 
-def embedding(kernel: KernelSpec, make: Buffers) -> Ready:
+def embedding(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Rows by token."""
     rows, width = kernel.shape
     touched = _table_rows(kernel, make)
-    return Ready(torch_embedding, (make.indices(rows, touched, cover=True), make.normal(touched, width)))
+    return PreparedCall(torch_embedding, (make.indices(rows, touched, cover=True), make.normal(touched, width)))
 
 
-def embedding_with_positions(kernel: KernelSpec, make: Buffers) -> Ready:
+def embedding_with_positions(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Rows by token plus rows by position."""
     rows, width = kernel.shape
     touched = _table_rows(kernel, make)
@@ -34,15 +34,15 @@ def embedding_with_positions(kernel: KernelSpec, make: Buffers) -> Ready:
     return several(look_up_with_positions, make.indices(rows, tokens, cover=True), table, places, parts=2)
 
 
-def embedding_backward(kernel: KernelSpec, make: Buffers) -> Ready:
+def embedding_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Gradient of the token table; PyTorch sorts the tokens first. It is made anew, not added to the one that is there."""
     rows, width = kernel.shape
     touched = max(1, round(kernel.bytes_written / (make.dtype.itemsize * width)))
     arguments = (make.normal(rows, width), make.indices(rows, touched, cover=True), touched, -1, False)
-    return Ready(torch.ops.aten.embedding_dense_backward, arguments, "one operation of several kernels")
+    return PreparedCall(torch.ops.aten.embedding_dense_backward, arguments, "one operation of several kernels")
 
 
-def positions_backward(kernel: KernelSpec, make: Buffers) -> Ready:
+def positions_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Gradient of the position table, added to the one that is there."""
     rows, width = kernel.shape
     positions = max(1, round(kernel.bytes_written / (make.dtype.itemsize * width)))

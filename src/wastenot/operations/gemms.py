@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from wastenot.errors import CannotRunError
-from wastenot.operations.prepared_call import Buffers, Ready
+from wastenot.operations.prepared_call import Buffers, PreparedCall
 from wastenot.workloads.kernel import KernelSpec
 
 # Products of (m × k) with (k × n) as both lie in memory: gradients of inputs, and what weighs values or keys by scores.
@@ -16,7 +16,7 @@ _OVER_ROWS = ("_dweight_gemm", "values_dvalues_gemm", "scores_dkey_gemm")
 # All others are of (m × k) with what lies as (n × k): inputs with weights, queries with keys.
 
 
-def gemm(kernel: KernelSpec, make: Buffers) -> Ready:
+def gemm(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """A product, or one that is added to what is there already, as gradients of weights are.
 
     Raises:
@@ -32,13 +32,13 @@ def gemm(kernel: KernelSpec, make: Buffers) -> Ready:
     right = make.normal(batches, k, n) if plain else make.normal(batches, n, k).transpose(1, 2)
     if batches > 1:
         return (
-            Ready(_add_products, (make.normal(batches, m, n), left, right))
+            PreparedCall(_add_products, (make.normal(batches, m, n), left, right))
             if accumulate
-            else Ready(torch.bmm, (left, right))
+            else PreparedCall(torch.bmm, (left, right))
         )
     if accumulate:
-        return Ready(_add_product, (make.normal(m, n), left[0], right[0]))
-    return Ready(torch.mm, (left[0], right[0]))
+        return PreparedCall(_add_product, (make.normal(m, n), left[0], right[0]))
+    return PreparedCall(torch.mm, (left[0], right[0]))
 
 
 def _add_product(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def _add_products(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
     return total.baddbmm_(left, right)
 
 
-def _fp8(kernel: KernelSpec, make: Buffers, accumulate: bool) -> Ready:
+def _fp8(kernel: KernelSpec, make: Buffers, accumulate: bool) -> PreparedCall:
     """A scaled product, whose left side lies by rows and whose right side by columns; its output is bf16."""
     batches, m, n, k = kernel.shape
     if batches > 1 or accumulate or k % 16 or n % 16:
@@ -58,7 +58,7 @@ def _fp8(kernel: KernelSpec, make: Buffers, accumulate: bool) -> Ready:
     left = make.normal(m, k, dtype=torch.bfloat16).to(make.dtype)
     right = make.normal(n, k, dtype=torch.bfloat16).to(make.dtype).t()
     scale = torch.ones((), device=make.device)
-    return Ready(_scaled_product, (left, right, scale), "one operation, output bf16")
+    return PreparedCall(_scaled_product, (left, right, scale), "one operation, output bf16")
 
 
 def _scaled_product(left: Tensor, right: Tensor, scale: Tensor) -> Tensor:

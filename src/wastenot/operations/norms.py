@@ -5,24 +5,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from wastenot.operations.prepared_call import Buffers, Ready, several
+from wastenot.operations.prepared_call import Buffers, PreparedCall, several
 from wastenot.workloads.kernel import KernelSpec
 
 _EPSILON = 1e-5
 
 
-def norm(kernel: KernelSpec, make: Buffers) -> Ready:
+def norm(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """The norm of each row."""
     rows, width = kernel.shape
     x, weight = make.normal(rows, width), make.normal(width)
     if kernel.op == "layernorm":
-        return Ready(torch.native_layer_norm, (x, [width], weight, make.normal(width), _EPSILON))
+        return PreparedCall(torch.native_layer_norm, (x, [width], weight, make.normal(width), _EPSILON))
     if make.on_gpu and hasattr(torch.ops.aten, "_fused_rms_norm"):
-        return Ready(torch.ops.aten._fused_rms_norm, (x, [width], weight, _EPSILON))
+        return PreparedCall(torch.ops.aten._fused_rms_norm, (x, [width], weight, _EPSILON))
     return several(rms_norm, x, weight, parts=6)
 
 
-def residual_norm(kernel: KernelSpec, make: Buffers) -> Ready:
+def residual_norm(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """The sum of two inputs, kept, and its norm."""
     rows, width = kernel.shape
     x, y, weight = make.normal(rows, width), make.normal(rows, width), make.normal(width)
@@ -31,7 +31,7 @@ def residual_norm(kernel: KernelSpec, make: Buffers) -> Ready:
     return several(residual_rms_norm, x, y, weight, parts=7)
 
 
-def norm_backward(kernel: KernelSpec, make: Buffers) -> Ready:
+def norm_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Gradients of a norm's input, added to the gradient that passes by it, and of its weights, added to theirs."""
     rows, width = kernel.shape
     grad, x, passing = (make.normal(rows, width) for _ in range(3))

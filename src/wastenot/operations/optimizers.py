@@ -5,20 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from wastenot.operations.prepared_call import Buffers, Ready, several
+from wastenot.operations.prepared_call import Buffers, PreparedCall, several
 from wastenot.workloads.kernel import KernelSpec
 
 _RATE, _BETA1, _BETA2, _EPSILON, _DECAY, _STEP = 1e-4, 0.9, 0.95, 1e-8, 0.1, 100.0
 
 
-def adamw(kernel: KernelSpec, make: Buffers) -> Ready:
+def adamw(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Weights below fp32 have a master copy; PyTorch's fused step takes gradients of the states' type only."""
     (parameters,) = kernel.shape
     fp32 = torch.float32
     grad, master, first = make.normal(parameters), make.normal(parameters, dtype=fp32), make.normal(parameters, dtype=fp32)
     second = make.normal(parameters, dtype=fp32).square_()
     if make.dtype == fp32:
-        return Ready(_fused_step, (master, grad, first, second, torch.full((), _STEP, device=make.device)))
+        return PreparedCall(_fused_step, (master, grad, first, second, torch.full((), _STEP, device=make.device)))
     return several(adamw_step, make.empty(parameters), grad, master, first, second, parts=12)
 
 

@@ -23,9 +23,9 @@ def prepare(kernel: KernelSpec, device: str, copies: int, *, seed: int = 0) -> l
         CannotRunError: there is no operation for it, or the device lacks the memory.
     """
     if kernel.call is not None:
-        from wastenot.operations.captured import prepare_call
+        from wastenot.operations.replay import prepare_call
 
         return prepare_call(kernel.call, device, copies, seed=seed)
-    from wastenot.operations.by_formula import prepare_kernel
+    from wastenot.operations.analytical import prepare_kernel
 
     return prepare_kernel(kernel, device, copies, seed=seed)

@@ -13,7 +13,7 @@ ONE_OPERATION = "one operation"
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedCall:
     """An operation with its arguments; calling it runs it once.
 
     Attributes:
@@ -35,9 +35,9 @@ class Ready:
         return self.function(*self.arguments)
 
 
-def several(function: Callable[..., object], *arguments: object, parts: int) -> Ready:
+def several(function: Callable[..., object], *arguments: object, parts: int) -> PreparedCall:
     """A call that eager PyTorch runs as several operations, to be compiled to one kernel where that is possible."""
-    return Ready(function, arguments, f"eager, about {parts} operations", parts)
+    return PreparedCall(function, arguments, f"eager, about {parts} operations", parts)
 
 
 class Buffers:

@@ -5,25 +5,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from wastenot.operations.prepared_call import Buffers, Ready, several
+from wastenot.operations.prepared_call import Buffers, PreparedCall, several
 from wastenot.workloads.kernel import KernelSpec
 
 _FP32 = 4  # bytes of a partial sum
 
 
-def column_sums(kernel: KernelSpec, make: Buffers) -> Ready:
+def column_sums(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Sums down the columns, added to those that are there; or partial sums of as many parts as the formula writes."""
     rows, width = kernel.shape
     splits = round(kernel.bytes_written / (_FP32 * width))
     grad = make.normal(rows, width)
     if splits <= 1:
-        return Ready(add_column_sums, (make.normal(width), grad), "eager, 2 operations")
+        return PreparedCall(add_column_sums, (make.normal(width), grad), "eager, 2 operations")
     if rows % splits == 0:
-        return Ready(_even_sums, (grad.view(splits, rows // splits, width),))
-    return Ready(_uneven_sums, (grad, splits), "eager, 3 operations: the rows do not divide evenly")
+        return PreparedCall(_even_sums, (grad.view(splits, rows // splits, width),))
+    return PreparedCall(_uneven_sums, (grad, splits), "eager, 3 operations: the rows do not divide evenly")
 
 
-def sum_of_partials(kernel: KernelSpec, make: Buffers) -> Ready:
+def sum_of_partials(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Partial sums brought together and added to the gradient that is there."""
     splits, width = kernel.shape
     return several(add_partials, make.normal(width), make.normal(splits, width, dtype=torch.float32), parts=3)

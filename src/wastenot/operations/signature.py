@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from wastenot.operations.captured_values import described
+from wastenot.operations.tensor_values import described
 
 REPLAY, HOST = "replay", "host"
 _ALIGNMENT_BYTES = 16  # of the widest vector loads; where in such a word data begins decides which kernel runs

@@ -9,7 +9,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from wastenot.operations.prepared_call import Buffers, Ready, several
+from wastenot.operations.prepared_call import Buffers, PreparedCall, several
 from wastenot.workloads.kernel import KernelSpec
 
 _CAUSAL = 0.75  # a mask that leaves less than this share of the scores is causal: it leaves half
@@ -17,36 +17,36 @@ _TRITON = "Triton kernel"
 _WIDEST_ROW = 16_384  # that the Triton kernels hold in registers
 
 
-def softmax(kernel: KernelSpec, make: Buffers) -> Ready:
+def softmax(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Softmax of each row; under a causal mask row i of each square of scores goes up to its element i."""
     rows, keys = kernel.shape
     scores = make.normal(rows, keys)
     if kernel.bytes_read >= _CAUSAL * scores.nbytes:
-        return Ready(torch.softmax, (scores, -1))
+        return PreparedCall(torch.softmax, (scores, -1))
     triton = _triton_kernels(make, keys)
     if triton is None:
         return several(causal_softmax, scores, parts=4)
     out = torch.zeros_like(scores)  # above the diagonal it stays so
-    return Ready(triton.causal_softmax, (scores, out), _TRITON, reference=_causal_softmax_of_first)
+    return PreparedCall(triton.causal_softmax, (scores, out), _TRITON, reference=_causal_softmax_of_first)
 
 
-def softmax_backward(kernel: KernelSpec, make: Buffers) -> Ready:
+def softmax_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Gradient of the scores. It goes to a place of its own, not the incoming gradient's, which stays as random as it is."""
     rows, keys = kernel.shape
     grad, scores = make.normal(rows, keys), make.normal(rows, keys)
     if kernel.bytes_read >= _CAUSAL * 2 * scores.nbytes:
         probabilities = torch.softmax(scores, -1)
-        return Ready(torch.ops.aten._softmax_backward_data, (grad, probabilities, -1, make.dtype))
+        return PreparedCall(torch.ops.aten._softmax_backward_data, (grad, probabilities, -1, make.dtype))
     triton = _triton_kernels(make, keys)
     if triton is None:
         return several(causal_softmax_backward, grad, causal_softmax(scores), parts=6)
     probabilities = triton.causal_softmax(scores, torch.zeros_like(scores))
     out = scores  # its room is free again
     reference = _causal_softmax_backward_of_first
-    return Ready(triton.causal_softmax_backward, (grad, probabilities, out), _TRITON, reference=reference)
+    return PreparedCall(triton.causal_softmax_backward, (grad, probabilities, out), _TRITON, reference=reference)
 
 
-def cross_entropy(kernel: KernelSpec, make: Buffers) -> Ready:
+def cross_entropy(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Loss of each row and gradient of its logits, to a place of its own: in the logits' it would soon be all alike."""
     rows, vocabulary = kernel.shape
     return several(cross_entropy_and_gradient, make.normal(rows, vocabulary), make.indices(rows, vocabulary), parts=10)

@@ -6,14 +6,12 @@ import hashlib
 import json
 import math
 import os
-from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from wastenot.errors import BadInputError
+from wastenot.documents import Finite, NotNegative, Part, Positive, read_document
 from wastenot.files import write_text
-from wastenot.json_lines import line_of
 from wastenot.origin import Origin
 from wastenot.planning.objective import Granularity, Scope
 from wastenot.planning.plan_check import recomputed
@@ -22,31 +20,23 @@ from wastenot.setting import Setting
 SCHEMA: Final = "wastenot.plan/1"
 _SAME = 1e-9  # relative difference of two numbers that are one number written twice
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
-
-
-class Goal(_Part):
+class Goal(Part):
     """What the plan was asked for; see :class:`wastenot.planning.objective.Objective`."""
 
     kind: Literal["waste", "edp", "energy", "time"]
     max_slowdown: Finite | None
-    edp_exponent: Error | None
+    edp_exponent: NotNegative | None
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)] | None = None
 
 
-class Total(_Part):
+class Total(Part):
     """Time and energy of one iteration, with standard errors (``None`` where a part of them is unknown)."""
 
     time_s: Positive
     energy_j: Positive
-    time_se_s: Error | None
-    energy_se_j: Error | None
+    time_se_s: NotNegative | None
+    energy_se_j: NotNegative | None
 
 
 class Prediction(Total):
@@ -54,14 +44,14 @@ class Prediction(Total):
 
     time_change: Finite
     energy_change: Finite
-    time_change_se: Error | None
-    energy_change_se: Error | None
+    time_change_se: NotNegative | None
+    energy_change_se: NotNegative | None
 
 
 Interval = Annotated[tuple[Finite, Finite], Field(strict=False)]
 
 
-class Expected(_Part):
+class Expected(Part):
     """What the plan is believed to give in truth, once luck in choosing among noisy measurements is taken out.
 
     Attributes:
@@ -79,7 +69,7 @@ class Expected(_Part):
     probability_within_budget: Annotated[float, Field(ge=0.0, le=1.0)] | None
 
 
-class Measured(_Part):
+class Measured(Part):
     """One change as measured again: the mean over repeats, its interval, and the range of all pairs of repeats."""
 
     mean: Finite
@@ -88,7 +78,7 @@ class Measured(_Part):
     most: Finite
 
 
-class Validation(_Part):
+class Validation(Part):
     """The plan and auto measured again in turn (paper, §6, Validation; Fig. 7).
 
     Attributes:
@@ -116,14 +106,14 @@ class Validation(_Part):
     energy_change: Measured
 
 
-class Waste(_Part):
+class Waste(Part):
     """What the baseline wastes (paper, Eq. 2): its energy less the least energy at no more time."""
 
-    joules: Error
-    share: Error
+    joules: NotNegative
+    share: NotNegative
 
 
-class Certificate(_Part):
+class Certificate(Part):
     """The proof: no plan of this granularity and scope that keeps the budget needs less than the lower bound.
 
     Of a plan made with a confidence it is about expected energies, and plans that keep the budget with the confidence.
@@ -135,25 +125,25 @@ class Certificate(_Part):
     """
 
     lower_bound_j: Positive
-    gap: Error
+    gap: NotNegative
     budget_s: Positive
 
 
-class Fastest(_Part):
+class Fastest(Part):
     """The least time that any settings could give, and its change from the baseline."""
 
     time_s: Positive
     time_change: Finite
 
 
-class Switches(_Part):
+class Switches(Part):
     """How often clocks change when iterations follow each other, and how long they stay between changes."""
 
     per_iteration: Annotated[int, Field(ge=0)]
     mean_dwell_s: Positive | None
 
 
-class Assignment(_Part):
+class Assignment(Part):
     """The setting of one kernel; ``None`` is auto. Time and energy are of one call, changes against its baseline."""
 
     kernel: str
@@ -175,7 +165,7 @@ class Assignment(_Part):
         return Setting(self.core_mhz, self.memory_mhz, self.power_limit_w)
 
 
-class Plan(_Part):
+class Plan(Part):
     """One setting for every unit of a workload, what it is predicted to give, and the proof that it is best."""
 
     schema_: Literal["wastenot.plan/1"] = Field(alias="schema")
@@ -185,7 +175,7 @@ class Plan(_Part):
     objective: Goal
     granularity: Granularity
     scope: Scope
-    clock_tolerance_mhz: Error
+    clock_tolerance_mhz: NotNegative
     baseline: Total
     predicted: Prediction
     waste: Waste
@@ -230,40 +220,11 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     Raises:
         BadInputError: it is not; the text gives file, line and field.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror}; make a plan with 'wastenot plan'") from error
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{path}: is not a plan: byte {error.start} is not UTF-8") from error
-
-    def refuse(field: tuple[int | str, ...], what: str) -> BadInputError:
-        name = ".".join(map(str, field)) or "document"
-        return BadInputError(f"{path}:{line_of(text, field)}: {name}: {what}; make the plan anew with 'wastenot plan'")
-
-    try:
-        document = json.loads(text, parse_constant=_no_constant)
-    except (json.JSONDecodeError, RecursionError) as error:
-        line = getattr(error, "lineno", 1)
-        raise BadInputError(f"{path}:{line}: not a plan: not JSON ({error})") from error
-    except ValueError as error:
-        raise BadInputError(f"{path}: not a plan: {error}") from error
-    if not isinstance(document, dict):
-        raise refuse((), "is not a JSON object")
-    if document.get("schema") != SCHEMA:
-        raise refuse(("schema",), f"is {document.get('schema')!r}, where this version reads {SCHEMA!r}")
-    try:
-        plan = Plan.model_validate(document)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise refuse(first["loc"], str(first["msg"])) from error
+    document = read_document(path, Plan, "make the plan anew with 'wastenot plan'")
+    plan = document.content
     for field, stated, true in recomputed(plan):
         if not math.isclose(stated, true, rel_tol=_SAME, abs_tol=_SAME):
-            raise refuse(field, f"is {stated!r} where the other fields give {true!r}: the file was edited")
+            raise document.error(field, f"is {stated!r} where the other fields give {true!r}: the file was edited")
     if plan.digest != plan._digest():
-        raise refuse(("digest",), "does not match the content: the file was edited")
+        raise document.error(("digest",), "does not match the content: the file was edited")
     return plan
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number that a plan can hold")

@@ -17,7 +17,7 @@ from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.noise.confidence import choose_confidently
 from wastenot.planning.noise.errors import change_error, total_error
 from wastenot.planning.noise.expectation import expect
-from wastenot.planning.noise.shrinkage import Beliefs, beliefs
+from wastenot.planning.noise.shrinkage import Posteriors, posteriors
 from wastenot.planning.objective import SCOPES, Granularity, Objective, Scope
 from wastenot.planning.plan import (
     SCHEMA,
@@ -147,7 +147,7 @@ class Planner:
         if scope not in SCOPES:
             raise BadInputError(f"scope {scope!r}: choose one of {', '.join(SCOPES)}")
         if objective.confidence is not None:
-            options, bound = choose_confidently(self.units, self.beliefs, objective, scope)
+            options, bound = choose_confidently(self.units, self.posteriors, objective, scope)
             assert objective.max_slowdown is not None
             return Choice(options, bound, self.budget(objective.max_slowdown))
         return self._choose_global(objective) if scope == "global" else self._choose_local(objective)
@@ -187,9 +187,9 @@ class Planner:
         return Choice(tuple(options), self.energy(rows), budget)
 
     @cached_property
-    def beliefs(self) -> Beliefs | None:
-        """What is believed of the true costs; ``None`` where nothing says how noisy the sweep is."""
-        return beliefs(self.sweep, self.costs)
+    def posteriors(self) -> Posteriors | None:
+        """Posterior of the true costs; ``None`` where nothing says how noisy the sweep is."""
+        return posteriors(self.sweep, self.costs)
 
     def _rows_of(self, point: Point) -> IndexArray:
         return self.rows(_options(point))
@@ -219,8 +219,8 @@ class Planner:
         switches = switches_per_iteration(costs.kernels, settings)
         fastest_s = float(self.exact_time(self._rows_of(self.frontier.least_time())))
         expected = None
-        if self.beliefs is not None:
-            expected = expect(self.units, costs, self.beliefs, chosen.options, objective.max_slowdown)
+        if self.posteriors is not None:
+            expected = expect(self.units, costs, self.posteriors, chosen.options, objective.max_slowdown)
         energy_j = predicted.energy_j
         if objective.confidence is not None and expected is not None:
             energy_j = expected.energy_j

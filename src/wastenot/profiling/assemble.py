@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
-from wastenot.devices.fine_grain import TOTAL, Channel
+from wastenot.devices.instrument import TOTAL, Channel
 from wastenot.profiling.collect import TimedRun
 from wastenot.profiling.design import middle_of, seen_until
 from wastenot.profiling.golden import fullest_bin

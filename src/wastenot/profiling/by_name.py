@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
-from wastenot.devices.fine_grain import Channel, Instrument, instrument_of
+from wastenot.devices.instrument import Channel, Instrument, instrument_of
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import ClockControl, Device, Identity, Launcher, Sensors, TimeSource
 from wastenot.errors import BadInputError, DeviceError

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
-from wastenot.devices.fine_grain import Burst, Clock, Instrument, Readings, Run
+from wastenot.devices.clock_fit import ClockFit
+from wastenot.devices.instrument import Burst, BurstRun, Clock, Instrument, Readings
 from wastenot.profiling.stamps import on_grid
-from wastenot.sensors.clock_fit import ClockFit
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class Collected:
     """
 
     burst: Burst
-    runs: list[Run] = field(default_factory=list)
+    runs: list[BurstRun] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +46,7 @@ class TimedRun:
     late_s: float = 0.0
 
 
-def by_host(runs: Sequence[Run], instrument: Instrument, fit: ClockFit | None) -> list[TimedRun]:
+def by_host(runs: Sequence[BurstRun], instrument: Instrument, fit: ClockFit | None) -> list[TimedRun]:
     """Runs by the host's clock.
 
     Args:
@@ -61,7 +61,7 @@ def by_host(runs: Sequence[Run], instrument: Instrument, fit: ClockFit | None) -
     return _regular(timed, instrument)
 
 
-def _one_by_host(run: Run, instrument: Instrument, fit: ClockFit | None) -> TimedRun:
+def _one_by_host(run: BurstRun, instrument: Instrument, fit: ClockFit | None) -> TimedRun:
     begin, end = _told(run.begin_s, instrument.executions_by, fit), _told(run.end_s, instrument.executions_by, fit)
     zero = float(begin[0])
     readings = {}

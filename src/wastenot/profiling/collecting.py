@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wastenot.devices.fine_grain import Bench, Burst, Channel, Instrument, Run
+from wastenot.devices.clock_fit import ClockFit, fit_clocks
+from wastenot.devices.instrument import Burst, BurstRun, Channel, Instrument, PreparedBurst
 from wastenot.profiling.collect import Collected, TimedRun, by_host
 from wastenot.profiling.design import middle_of
 from wastenot.profiling.golden import fullest_bin
@@ -18,7 +19,6 @@ from wastenot.profiling.response import Response
 from wastenot.profiling.surface import Surface, fit_surface
 from wastenot.profiling.units import merged, merged_others, units_of
 from wastenot.progress import Progress
-from wastenot.sensors.clock_fit import ClockFit, fit_clocks
 from wastenot.workloads.kernel import KernelSpec
 
 SENSOR_UNITS = 25
@@ -76,7 +76,7 @@ class Collecting:
     def _own(self, collected: Collected) -> int:
         return collected.burst.kernels.index(self.kernel)
 
-    def _collect(self, into: Collected, runs: int, bench: Bench | None = None, *, share: float = 1.0) -> None:
+    def _collect(self, into: Collected, runs: int, bench: PreparedBurst | None = None, *, share: float = 1.0) -> None:
         if bench is None:
             with self.instrument.prepare(into.burst) as ready:
                 self._collect(into, runs, ready, share=share)
@@ -91,7 +91,7 @@ class Collecting:
             self.done += 1
             self.progress.step(f"{self.kernel.name}: {len(into.burst.order)} executions a run")
 
-    def _as_units(self, run: Run, own: int) -> Run:
+    def _as_units(self, run: BurstRun, own: int) -> BurstRun:
         """A run without what the sensor cannot tell apart."""
         if self.total.span_s <= self.unit_s:
             return run
@@ -102,7 +102,7 @@ class Collecting:
         """Whether so much of the time allowed is over."""
         return self.instrument.now_s() - self.began_s > share * self.options.budget_s
 
-    def _timed(self, runs: Sequence[Run]) -> list[TimedRun]:
+    def _timed(self, runs: Sequence[BurstRun]) -> list[TimedRun]:
         """Runs by the host's clock."""
         return by_host(runs, self.instrument, self._clocks())
 

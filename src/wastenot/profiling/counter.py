@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.fine_grain import TOTAL, Bench, Instrument, burst_of
+from wastenot.devices.clock_fit import fit_clocks
+from wastenot.devices.instrument import TOTAL, Instrument, PreparedBurst, burst_of
 from wastenot.devices.protocol import Device
 from wastenot.metering.power_meter import CounterMeter
 from wastenot.profiling.collect import by_host
 from wastenot.profiling.result import CounterCheck, Profile
 from wastenot.profiling.units import units_of
-from wastenot.sensors.clock_fit import fit_clocks
 from wastenot.workloads.kernel import KernelSpec
 
 _RUN_S = 3.0
@@ -39,7 +39,9 @@ def check_by_counter(device: Device, instrument: Instrument, kernel: KernelSpec,
     return None
 
 
-def _one_run(device: Device, instrument: Instrument, bench: Bench, profile: Profile, number: int) -> CounterCheck | None:
+def _one_run(
+    device: Device, instrument: Instrument, bench: PreparedBurst, profile: Profile, number: int
+) -> CounterCheck | None:
     """One run of so many units; ``None`` if its executions are not of the profile's bin."""
     meter = CounterMeter(device, lambda: None)
     meter.begin()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from wastenot.arrays import FloatArray, IndexArray
-from wastenot.devices.fine_grain import Channel
+from wastenot.devices.instrument import Channel
 from wastenot.profiling.basis import CELLS, TAIL_CELLS, TAIL_S, Basis, points_in, tail_rows
 from wastenot.profiling.collect import TimedRun
 

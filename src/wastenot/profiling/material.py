@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wastenot.devices.fine_grain import Channel
+from wastenot.devices.clock_fit import ClockFit
+from wastenot.devices.instrument import Channel
 from wastenot.devices.protocol import Identity
 from wastenot.profiling.collect import TimedRun
 from wastenot.profiling.guidance import Guidance
-from wastenot.sensors.clock_fit import ClockFit
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
-from wastenot.devices.fine_grain import Channel
+from wastenot.devices.instrument import Channel
 from wastenot.profiling.collect import TimedRun
 from wastenot.profiling.design import seen_until, told_of
 

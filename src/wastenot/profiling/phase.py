@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.fine_grain import TOTAL, Channel, Run
+from wastenot.devices.instrument import TOTAL, BurstRun, Channel
 
 
 class Rests:
@@ -31,7 +31,7 @@ class Rests:
         self._channel, self._aligned, self._rng = channel, aligned, rng
         self._least_s = max(least_s, channel.reach_s)  # what ran before must have left the readings
 
-    def rest_s(self, now_s: float, runs: Sequence[Run]) -> float:
+    def rest_s(self, now_s: float, runs: Sequence[BurstRun]) -> float:
         """Time to rest before the next run.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wastenot.devices.fine_grain import Channel, instrument_of
+from wastenot.devices.instrument import Channel, instrument_of
 from wastenot.devices.protocol import Device
 from wastenot.errors import DeviceError
 from wastenot.profiling.assemble import assembled

@@ -6,33 +6,24 @@ import math
 from typing import Annotated, Final, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from wastenot.devices.fine_grain import Channel
+from wastenot.devices.instrument import Channel
+from wastenot.documents import Count, Finite, Name, NotNegative, Part, Positive
 from wastenot.origin import Origin
 from wastenot.profiling.result import ChannelFound, Clocks, CounterCheck, Inside, Logged, Profile, State
 
 SCHEMA: Final = "wastenot.profile/1"
 _STOPPED: Final = "stopped early: "
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
-AtLeastNothing = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0)]
-Name = Annotated[str, Field(min_length=1)]
 
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class _Inside(_Part):
-    mean_w: Number
-    mean_error_w: AtLeastNothing
+class _Inside(Part):
+    mean_w: Finite
+    mean_error_w: NotNegative
     share: list[Annotated[float, Field(ge=0, le=1)]]
-    power_w: list[Number]
-    error_w: list[AtLeastNothing]
-    trend_w: list[Number]
+    power_w: list[Finite]
+    error_w: list[NotNegative]
+    trend_w: list[Finite]
     readings: Count
     resolved: bool
 
@@ -49,39 +40,39 @@ class _Inside(_Part):
         )  # fmt: skip
 
 
-class _State(_Part):
+class _State(Part):
     name: Name
     unit: Annotated[int, Field(ge=1)]
     time_s: Positive
-    energy_j: Number | None
+    energy_j: Finite | None
     channels: dict[str, _Inside]
 
     def value(self) -> State:
         return State(self.name, self.unit, self.time_s, {name: inside.value() for name, inside in self.channels.items()})
 
 
-class _Channel(_Part):
+class _Channel(Part):
     name: Name
     period_s: Positive
-    window_s: AtLeastNothing
-    delay_s: Number
+    window_s: NotNegative
+    delay_s: Finite
     gain: Positive
-    noise_w: AtLeastNothing | None
+    noise_w: NotNegative | None
     source: str
-    lag_s: AtLeastNothing = 0.0
-    delay_error_s: AtLeastNothing = 0.0
-    delay_drift: Number = 0.0
-    delay_at_s: Number = 0.0
-    sample_s: AtLeastNothing = 0.0
+    lag_s: NotNegative = 0.0
+    delay_error_s: NotNegative = 0.0
+    delay_drift: Finite = 0.0
+    delay_at_s: Finite = 0.0
+    sample_s: NotNegative = 0.0
 
 
-class _Found(_Part):
+class _Found(Part):
     channel: _Channel
-    idle_w: Number | None
-    noise_w: AtLeastNothing | None
-    steady_w: Number | None
-    mean_w: list[Number]
-    error_w: list[AtLeastNothing]
+    idle_w: Finite | None
+    noise_w: NotNegative | None
+    steady_w: Finite | None
+    mean_w: list[Finite]
+    error_w: list[NotNegative]
 
     @model_validator(mode="after")
     def _same_length(self) -> Self:
@@ -101,25 +92,25 @@ class _Found(_Part):
         )
 
 
-class _Clocks(_Part):
-    drift_ppm: Number
-    delay_s: AtLeastNothing
-    error_s: AtLeastNothing
+class _Clocks(Part):
+    drift_ppm: Finite
+    delay_s: NotNegative
+    error_s: NotNegative
 
 
-class _Counter(_Part):
-    counter_w: Number
-    profile_w: Number
+class _Counter(Part):
+    counter_w: Finite
+    profile_w: Finite
     seconds: Positive
 
 
-class _Provenance(_Part):
+class _Provenance(Part):
     wastenot: str
     made_at: str
     command: str
 
 
-class ProfileDocument(_Part):
+class ProfileDocument(Part):
     """All of a profile but its readings."""
 
     schema_: Literal["wastenot.profile/1"] = Field(alias="schema")
@@ -136,7 +127,7 @@ class ProfileDocument(_Part):
     margin: Positive
     bin_rank: Count
     readings_wanted: Count
-    unit_begin_s: Annotated[list[Number], Field(min_length=1)]
+    unit_begin_s: Annotated[list[Finite], Field(min_length=1)]
     unit_time_s: list[Positive]
     execution_time_s: list[Positive]
     states: Annotated[list[_State], Field(min_length=1)]

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from pydantic import ValidationError
 
+from wastenot.documents import parse_document
 from wastenot.errors import BadInputError
 from wastenot.files import write_atomically
 from wastenot.profiling.profile_document import SCHEMA, ProfileDocument
@@ -118,19 +118,7 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
         ) from error
     if KEY not in metadata:
         raise BadInputError(f"{path}: metadata: there is no {KEY}, so this is no power profile; {_MEND}")
-    try:
-        document = json.loads(metadata[KEY])
-    except ValueError as error:
-        raise BadInputError(f"{path}: metadata {KEY}: not JSON ({error}); {_MEND}") from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        said = document.get("schema") if isinstance(document, dict) else None
-        raise BadInputError(f"{path}: metadata {KEY}: schema: is {said!r}, where this version reads {SCHEMA!r}")
-    try:
-        read = ProfileDocument.model_validate_json(metadata[KEY])
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"])) or "document"
-        raise BadInputError(f"{path}: metadata {KEY}: {field}: {first['msg']}; {_MEND}") from error
+    read = parse_document(metadata[KEY], ProfileDocument, _MEND, f"{path}: metadata {KEY}").content
     return read.profile(_logged(frame, read, str(path)))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.fine_grain import Channel
+from wastenot.devices.instrument import Channel
 from wastenot.profiling.collect import TimedRun
 from wastenot.profiling.delay_track import Track, find_track
 from wastenot.profiling.surface import Surface, fit_surface

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wastenot.arrays import FloatArray, IndexArray
-from wastenot.devices.fine_grain import Channel
+from wastenot.devices.instrument import Channel
 from wastenot.errors import DeviceError
 from wastenot.origin import Origin
 

@@ -25,7 +25,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.fine_grain import Channel
+from wastenot.devices.instrument import Channel
 from wastenot.profiling.basis import Basis, points_in
 from wastenot.profiling.collect import TimedRun
 from wastenot.profiling.design import rows_of_readings

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.fine_grain import Run
+from wastenot.devices.instrument import BurstRun
 from wastenot.profiling.collect import TimedRun
 
 
@@ -29,7 +29,7 @@ class Units:
         return np.asarray(self.end_s - self.begin_s)
 
 
-def merged(run: Run, kernel: int, group: int) -> Run:
+def merged(run: BurstRun, kernel: int, group: int) -> BurstRun:
     """A run whose units of the profiled kernel count as executions; what is left over at the end is left out."""
     ours = np.flatnonzero(run.kernel == kernel)
     whole = ours[: len(ours) // group * group]
@@ -42,7 +42,7 @@ def merged(run: Run, kernel: int, group: int) -> Run:
     return replace(run, kernel=which[order], begin_s=begin[order], end_s=end[order])
 
 
-def merged_others(run: Run, own: int, unit_s: float) -> Run:
+def merged_others(run: BurstRun, own: int, unit_s: float) -> BurstRun:
     """A run whose executions of other kernels in a row count as few that take about so long, as far as they are shorter."""
     for which in np.unique(run.kernel[run.kernel != own]).tolist():
         ours = np.flatnonzero(run.kernel == which)

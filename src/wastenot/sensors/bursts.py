@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
-from wastenot.devices.fine_grain import Bench, Instrument, Run, burst_of
-from wastenot.sensors.clock_fit import ClockFit, fit_clocks
+from wastenot.devices.clock_fit import ClockFit, fit_clocks
+from wastenot.devices.instrument import BurstRun, Instrument, PreparedBurst, burst_of
 from wastenot.sensors.model import Load
 from wastenot.workloads.kernel import KernelSpec
 
@@ -27,7 +27,7 @@ class Rhythm:
 
     instrument: Instrument
     kernel: KernelSpec
-    runs: list[Run] = field(default_factory=list)
+    runs: list[BurstRun] = field(default_factory=list)
 
     def play(self, executions: Sequence[int], rest_s: Callable[[], float], until_s: float, told: Callable[[], None]) -> None:
         """Run bursts of so many executions in turn, until all are done or it is late.
@@ -38,7 +38,7 @@ class Rhythm:
             until_s: on the host's clock; none begins after.
             told: called after each.
         """
-        ready: dict[int, Bench] = {}
+        ready: dict[int, PreparedBurst] = {}
         with ExitStack() as stack:
             for number in executions:
                 if self.instrument.now_s() >= until_s:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from wastenot.sensors.clock_fit import ClockFit
+from wastenot.devices.clock_fit import ClockFit
 from wastenot.sensors.identity import GAIN_NOTE, SensorIdentity
 from wastenot.sensors.response_fit import SensorFit
 from wastenot.sensors.update_period import Updates

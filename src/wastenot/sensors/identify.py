@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.devices.fine_grain import Instrument
+from wastenot.devices.clock_fit import ClockFit
+from wastenot.devices.instrument import Instrument
 from wastenot.errors import BadInputError
 from wastenot.progress import Progress, Silent
 from wastenot.sensors.burst_timing import Aim
 from wastenot.sensors.bursts import Rhythm
 from wastenot.sensors.channel_fit import Edges
-from wastenot.sensors.clock_fit import ClockFit
 from wastenot.sensors.findings import Found, told
 from wastenot.sensors.identity import Sensors
 from wastenot.sensors.model import Seen

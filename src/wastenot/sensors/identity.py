@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from wastenot.devices.fine_grain import Channel
+from wastenot.devices.instrument import Channel
+from wastenot.documents import Count, Finite, Name, NotNegative, Part, Positive, read_document
 from wastenot.errors import BadInputError
 from wastenot.files import write_text
 
 SCHEMA = "wastenot.sensors/2"
-_READ = ("wastenot.sensors/1", SCHEMA)  # the first knew means over windows only, whose delays do not drift
 SOURCE = "identified by wastenot sensor"
 
 _SURE, _LEAST_DRIFT = 3.0, 2e-5  # standard errors, and drift, from which a delay surely drifts
@@ -173,64 +171,39 @@ def read_sensors(path: str | os.PathLike[str]) -> Sensors:
     Raises:
         BadInputError: it is not there, not one of these, or a value is missing or impossible; names the field.
     """
-    try:
-        document = json.loads(Path(path).read_bytes())
-    except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path}: not JSON: {error}; make it with wastenot sensor --out") from error
-    if not isinstance(document, dict) or document.get("schema") not in _READ:
-        raise BadInputError(f"{path}: schema: must be '{SCHEMA}'; make it with wastenot sensor --out")
-    try:
-        found = _File.model_validate(document)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise BadInputError(f"{path}: {_field(first['loc'])}: {first['msg']}; mend it, or make the file anew") from error
+    found = read_document(path, _File, "make it with 'wastenot sensor --out'").content
     channels = tuple(SensorIdentity(**one.model_dump()) for one in found.channels)
     return Sensors(found.device, found.model, found.kernel, channels)
 
 
-def _field(place: Sequence[int | str]) -> str:
-    return ".".join(map(str, place)) or "file"
-
-
-_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Number = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
-
-
-class _Channel(_Part):
-    channel: Annotated[str, Field(min_length=1)]
-    period_s: _Positive | None
-    period_se_s: _NotNegative | None
-    window_s: _Positive | None
-    window_se_s: _NotNegative | None
-    lag_s: _Positive | None = None
-    lag_se_s: _NotNegative | None = None
-    left_w: _NotNegative | None = None
-    other_left_w: _NotNegative | None = None
-    delay_s: _NotNegative | None
-    delay_se_s: _NotNegative | None
-    delay_drift: _Number | None = None
-    delay_drift_se: _NotNegative | None = None
-    delay_at_s: _Number | None = None
-    sample_s: _Positive | None = None
-    sample_se_s: _NotNegative | None = None
-    noise_idle_w: _NotNegative | None
-    noise_busy_w: _NotNegative | None
-    idle_w: _NotNegative | None
-    busy_w: _NotNegative | None
-    runs: Annotated[int, Field(ge=0)]
-    seconds: _NotNegative
+class _Channel(Part):
+    channel: Name
+    period_s: Positive | None
+    period_se_s: NotNegative | None
+    window_s: Positive | None
+    window_se_s: NotNegative | None
+    lag_s: Positive | None
+    lag_se_s: NotNegative | None
+    left_w: NotNegative | None
+    other_left_w: NotNegative | None
+    delay_s: NotNegative | None
+    delay_se_s: NotNegative | None
+    delay_drift: Finite | None
+    delay_drift_se: NotNegative | None
+    delay_at_s: Finite | None
+    sample_s: Positive | None
+    sample_se_s: NotNegative | None
+    noise_idle_w: NotNegative | None
+    noise_busy_w: NotNegative | None
+    idle_w: NotNegative | None
+    busy_w: NotNegative | None
+    runs: Count
+    seconds: NotNegative
     notes: tuple[str, ...] = ()
 
 
-class _File(_Part):
-    schema_: Annotated[str, Field(alias="schema")]
+class _File(Part):
+    schema_: Literal["wastenot.sensors/2"] = Field(alias="schema")
     device: str
     model: str
     kernel: str

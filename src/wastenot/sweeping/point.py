@@ -9,7 +9,7 @@ from statistics import fmean, median
 
 import numpy as np
 
-from wastenot.devices.protocol import Device, InEffect, Run, Task
+from wastenot.devices.protocol import ClockReading, Device, Task, TaskRun
 from wastenot.errors import DeviceError
 from wastenot.metering.mean_error import error_of_mean
 from wastenot.metering.power_meter import pass_time, power_meter
@@ -72,7 +72,7 @@ class Measurement:
     time_se_s: float
     energy_j: float
     energy_se_j: float
-    in_effect: InEffect
+    in_effect: ClockReading
     calls: int
     temperature_c: float | None
     window_s: float
@@ -116,14 +116,14 @@ class _Observed:
     power_se_w: float
     window_s: float
     stopped: str
-    in_effect: InEffect
+    in_effect: ClockReading
     temperatures_c: tuple[float | None, float | None]
     throttled_s: float | None
     memory_power_w: float | None
     shared: bool
 
 
-def _observe(device: Device, run: Run, method: Method) -> _Observed:
+def _observe(device: Device, run: TaskRun, method: Method) -> _Observed:
     sensors = device.sensors
     meter = power_meter(device, run.feed)
     meter.begin()
@@ -131,7 +131,7 @@ def _observe(device: Device, run: Run, method: Method) -> _Observed:
     run.mark()
     temperature, throttled = sensors.temperature_c(), sensors.throttled_s()
     lap_s = max(method.window_s / _LAPS, 1e-3)
-    clocks: list[InEffect] = []
+    clocks: list[ClockReading] = []
     memory_w: list[float | None] = []
     laps, reason = 0, None
     while reason is None:
@@ -150,7 +150,7 @@ def _observe(device: Device, run: Run, method: Method) -> _Observed:
         mean.error_w,
         mean.seconds,
         reason,
-        InEffect(*(_of_known(median, [getattr(seen, name) for seen in clocks]) for name in ("core_mhz", "memory_mhz"))),
+        ClockReading(*(_of_known(median, [getattr(seen, name) for seen in clocks]) for name in ("core_mhz", "memory_mhz"))),
         (temperature, sensors.temperature_c()),
         None if throttled is None or now_throttled is None else now_throttled - throttled,
         _of_known(fmean, memory_w[len(memory_w) // 3 :]),  # it may average over a second: not what was before
@@ -158,7 +158,7 @@ def _observe(device: Device, run: Run, method: Method) -> _Observed:
     )
 
 
-def _conclude(task: Task, setting: Setting, run: Run, observed: _Observed) -> Measurement:
+def _conclude(task: Task, setting: Setting, run: TaskRun, observed: _Observed) -> Measurement:
     calls = np.array([lap.calls for lap in run.laps], dtype=float)
     seconds = np.array([lap.seconds for lap in run.laps])
     time = float(seconds.sum() / calls.sum())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from wastenot.devices.fine_grain import instrument_of
+from wastenot.devices.instrument import instrument_of
 from wastenot.devices.protocol import Device, Task
 from wastenot.errors import BadInputError
 from wastenot.setting import Setting

@@ -11,7 +11,7 @@ class Call:
 
     Attributes:
         op: name that PyTorch knows it by, such as ``aten.addmm.default``.
-        arguments: JSON text; see :mod:`wastenot.operations.captured`.
+        arguments: JSON text; see :mod:`wastenot.operations.replay`.
     """
 
     op: str

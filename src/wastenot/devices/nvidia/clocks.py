@@ -40,7 +40,7 @@ class NvidiaClocks:
         self._held: _Lease | None = None
         self._memory_locks = True  # until it is found not to
 
-    def states(self) -> Mapping[float, tuple[float, ...]]:
+    def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
         """Core clocks that may be asked for with each memory clock, both rising."""
         if self._states is None:
             found = self._nvml.try_call("nvmlDeviceGetSupportedMemoryClocks", self._handle) or ()
@@ -92,12 +92,12 @@ class NvidiaClocks:
         put_back(self._nvml, self._handle, restore, touched)
 
     def _check(self, setting: Setting) -> None:
-        states = self.states()
-        if setting.memory_mhz is not None and setting.memory_mhz not in states:
-            have = ", ".join(f"{clock:g}" for clock in states) or "none"
+        supported_clocks = self.supported_clocks()
+        if setting.memory_mhz is not None and setting.memory_mhz not in supported_clocks:
+            have = ", ".join(f"{clock:g}" for clock in supported_clocks) or "none"
             raise ClocksRefusedError(f"{self._uuid}: no memory clock of {setting.memory_mhz:g} MHz; it has {have}")
-        memory = max(states) if setting.memory_mhz is None and states else setting.memory_mhz
-        cores = states.get(memory, ()) if memory is not None else ()
+        memory = max(supported_clocks) if setting.memory_mhz is None and supported_clocks else setting.memory_mhz
+        cores = supported_clocks.get(memory, ()) if memory is not None else ()
         if setting.core_mhz is not None and setting.core_mhz not in cores:
             have = f"{cores[0]:g} to {cores[-1]:g}" if cores else "none"
             raise ClocksRefusedError(
@@ -144,11 +144,11 @@ class NvidiaClocks:
             return (round(1e3 * value),)
         if kind == "core":
             # A ceiling: the GPU may idle below it.
-            lowest = min(cores[0] for cores in self.states().values())
+            lowest = min(cores[0] for cores in self.supported_clocks().values())
             return (round(lowest), round(value))
         if not self._memory_locks:
             raise ClocksRefusedError(f"{self._uuid}: memory: this GPU or its driver does not support setting its clock")
-        if value == max(self.states()) and (self._architecture() or 0) >= _BLACKWELL:
+        if value == max(self.supported_clocks()) and (self._architecture() or 0) >= _BLACKWELL:
             return None  # any upper bound, even the highest, slows Blackwell down
         return (round(value), round(value))
 

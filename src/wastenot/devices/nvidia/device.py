@@ -145,13 +145,14 @@ def _handle(nvml: Nvml, name: str) -> Any:
 
 
 def _torch_launcher(uuid: str) -> Launcher:
-    from wastenot.devices.torch.launcher import TorchLauncher, torch_device
+    from wastenot.devices.torch.devices import torch_device
+    from wastenot.devices.torch.launcher import TorchLauncher
 
     return TorchLauncher(torch_device(uuid))
 
 
 def _torch_bursts(uuid: str) -> Bursts:
     from wastenot.devices.torch.bursts import TorchBursts
-    from wastenot.devices.torch.launcher import torch_device
+    from wastenot.devices.torch.devices import torch_device
 
     return TorchBursts(torch_device(uuid))

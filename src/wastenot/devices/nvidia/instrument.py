@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.fine_grain import TOTAL, Burst, Channel, Clock, RoundTrip, Run
+from wastenot.devices.instrument import TOTAL, Burst, BurstRun, Channel, Clock, RoundTrip
 from wastenot.devices.nvidia.nvml import Nvml
 from wastenot.devices.nvidia.power_poller import PowerPoller
 from wastenot.devices.nvidia.published import ARCHITECTURES, MEMORY, PublishedSensor, power_sensor
@@ -148,7 +148,7 @@ class NvidiaInstrument:
         with self._bursts.prepare(burst, self._calls) as ready:
             yield NvidiaBench(self, burst, ready)
 
-    def run(self, burst: Burst, ready: ReadyBurst, rest_s: float) -> Run:
+    def run(self, burst: Burst, ready: ReadyBurst, rest_s: float) -> BurstRun:
         """Run a burst once; see :class:`NvidiaBench`."""
         total = self.channels[0]
         for _ in range(_TRIES):
@@ -163,7 +163,7 @@ class NvidiaInstrument:
             logs = self._poller.readings()
             readings = {channel.name: log for channel, log in zip(self.channels, logs, strict=True)}
             after = self.round_trips(_ROUND_TRIPS)
-            return Run(np.array(burst.order, dtype=np.intp), *ready.stamps(), readings, before + after)
+            return BurstRun(np.array(burst.order, dtype=np.intp), *ready.stamps(), readings, before + after)
         raise DeviceError(
             f"{self.identity.name}: the host was too slow to queue executions ahead of the GPU, {_TRIES} times in a row; "
             "is it busy with something else?"
@@ -176,7 +176,7 @@ class NvidiaBench:
     def __init__(self, instrument: NvidiaInstrument, burst: Burst, ready: ReadyBurst) -> None:
         self._instrument, self._burst, self._ready = instrument, burst, ready
 
-    def run(self, rest_s: float) -> Run:
+    def run(self, rest_s: float) -> BurstRun:
         """Rest, run the burst once, and wait until readings that cover its end have come.
 
         Args:

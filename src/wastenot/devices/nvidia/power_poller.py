@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from wastenot.devices.fine_grain import Readings
+from wastenot.devices.instrument import Readings
 from wastenot.errors import WastenotError
 
 _PAUSE_S = 1e-4  # between looks; what the system makes of it is about half as much again

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.devices.nvidia.nvml import Nvml
-from wastenot.devices.protocol import InEffect
+from wastenot.devices.protocol import ClockReading
 
 _MEMORY_SCOPE = 2  # NVML_POWER_SCOPE_MEMORY
 
@@ -60,10 +60,10 @@ class NvidiaSensors:
         found = self._nvml.scoped_fields(self._handle, ((self._instant, 0), (self._average, _MEMORY_SCOPE)))
         return tuple(None if value is None else 1e-3 * value for value in found)
 
-    def clocks(self) -> InEffect:
+    def clocks(self) -> ClockReading:
         """Clocks of multiprocessors and memory."""
         library = self._nvml.library
-        return InEffect(
+        return ClockReading(
             self._scaled("nvmlDeviceGetClockInfo", 1.0, library.NVML_CLOCK_SM),
             self._scaled("nvmlDeviceGetClockInfo", 1.0, library.NVML_CLOCK_MEM),
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from wastenot.devices.protocol import Identity, Lap, Run, Task
+from wastenot.devices.protocol import Identity, Lap, Task, TaskRun
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.devices.simulated.sensors import SimulatedSensors
@@ -90,9 +90,9 @@ class SimulatedClocks:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def states(self) -> Mapping[float, tuple[float, ...]]:
+    def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
         """Core clocks that may be asked for with each memory clock."""
-        return self._engine.physics.states()
+        return self._engine.physics.supported_clocks()
 
     def power_limits_w(self) -> tuple[float, float] | None:
         """Least and greatest power limit."""
@@ -170,7 +170,7 @@ class SimulatedLauncher:
         return True
 
     @contextmanager
-    def start(self, task: Task) -> Iterator[Run]:
+    def start(self, task: Task) -> Iterator[TaskRun]:
         """Run a task until the context is left."""
         self._engine.start(task)
         run = SimulatedRun(self._engine)

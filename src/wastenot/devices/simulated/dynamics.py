@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.simulated.preset_parts import GaugeModel, NotNegative, Part, Positive
+from wastenot.devices.simulated.hardware import GaugeModel, NotNegative, Part, Positive
 
 
 class Firmware(Part):
@@ -93,8 +93,8 @@ class Dynamics(Part):
         run_jitter: the same of what all executions of a run have in common.
         outlier_chance: that a run is slower.
         outlier_slower: by which share.
-        afterglow_share: of the power by which the kernel before was heavier, that a lighter one draws on top of its own.
-        afterglow_s: time constant with which that ends.
+        carry_over_share: of the power by which the kernel before was heavier, that a lighter one draws on top of its own.
+        carry_over_s: time constant with which that ends.
         firmware: what it does; ``None`` for nothing.
         shapes: by operation; ``default`` for the others.
         components: by name; none for a GPU that tells of its total only.
@@ -111,8 +111,8 @@ class Dynamics(Part):
     run_jitter: NotNegative = 0.004
     outlier_chance: Annotated[float, Field(ge=0, lt=1)] = 0.1
     outlier_slower: NotNegative = 0.12
-    afterglow_share: Annotated[float, Field(ge=0, le=1)] = 0.0
-    afterglow_s: Positive = 1e-3
+    carry_over_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    carry_over_s: Positive = 1e-3
     firmware: Firmware | None = None
     shapes: dict[str, Shape] = Field(default_factory=lambda: {"default": DEFAULT_SHAPE})
     components: dict[str, Component] = Field(default_factory=dict)

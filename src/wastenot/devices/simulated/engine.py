@@ -19,9 +19,9 @@ import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.devices.protocol import Task
+from wastenot.devices.simulated.hardware import Noise, Switching, Thermal
 from wastenot.devices.simulated.physics import OperatingPoint, Physics
 from wastenot.devices.simulated.power_history import LAG_REACH, lag_of, mean_power_w
-from wastenot.devices.simulated.preset_parts import Noise, Switching, Thermal
 from wastenot.setting import AUTO, Setting
 
 _STEP_S = 0.5  # longest time for which the temperature is taken as constant

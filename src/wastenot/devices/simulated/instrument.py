@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.fine_grain import TOTAL, Burst, Channel, Clock, Readings, RoundTrip, Run
+from wastenot.devices.instrument import TOTAL, Burst, BurstRun, Channel, Clock, Readings, RoundTrip
 from wastenot.devices.protocol import Identity
 from wastenot.devices.simulated.dynamics import component_matrix
 from wastenot.devices.simulated.engine import Engine
+from wastenot.devices.simulated.hardware import GaugeModel
 from wastenot.devices.simulated.model_physics import ModelPhysics
-from wastenot.devices.simulated.power_history import LAG_REACH, Course
-from wastenot.devices.simulated.preset_parts import GaugeModel
+from wastenot.devices.simulated.power_history import LAG_REACH, PowerHistory
 from wastenot.devices.simulated.trace import Parts, Steady, Trace, trace
 from wastenot.errors import DeviceError
 from wastenot.workloads.kernel import KernelSpec
@@ -102,7 +102,7 @@ class SimulatedInstrument:
         self.identity = identity
         self._engine, self._physics, self._dynamics = engine, physics, preset.dynamics
         self._rng = np.random.default_rng([engine.seed, 78])
-        self._before: Course | None = None  # of earlier bursts, as far back as a reading may look
+        self._before: PowerHistory | None = None  # of earlier bursts, as far back as a reading may look
         self._logs = [self._log(TOTAL, np.ones(3), gauge)]
         if preset.dynamics.memory is not None:
             self._logs.append(self._log(MEMORY, np.array([0.0, 0.0, 1.0]), preset.dynamics.memory))
@@ -169,7 +169,7 @@ class SimulatedInstrument:
         for place in range(len(told.begin_s)):
             begin, end = float(told.begin_s[place]), float(told.end_s[place])
             bounds = np.linspace(begin, end, 33)
-            each = told.course.mean_w(bounds[:-1], bounds[1:], self._idle().as_array()) @ matrix.T
+            each = told.history.mean_w(bounds[:-1], bounds[1:], self._idle().as_array()) @ matrix.T
             names = [log.name for log in self._logs]
             found.append(
                 Execution(
@@ -186,27 +186,27 @@ class SimulatedInstrument:
 
     # ---- for the bench ---------------------------------------------------------------------------------------
 
-    def run(self, burst: Burst, rest_s: float) -> Run:
+    def run(self, burst: Burst, rest_s: float) -> BurstRun:
         """Run a burst once."""
         before = self.round_trips(5)
         self._engine.advance(rest_s)
         told = self._trace(burst, self._rng)
         began_s = self._engine.now_s
-        self._engine.play(told.course.moment_s, told.course.energy_j.sum(axis=1))
+        self._engine.play(told.history.moment_s, told.history.energy_j.sum(axis=1))
         lasting = max(log.reach_after_s for log in self._logs if log.name != MEMORY)
-        self._engine.advance(max(float(told.end_s[-1]) + lasting - float(told.course.moment_s[-1]), 0.0))
+        self._engine.advance(max(float(told.end_s[-1]) + lasting - float(told.history.moment_s[-1]), 0.0))
         until_s = self._engine.now_s
-        course = told.course.from_moment(began_s)
+        history = told.history.from_moment(began_s)
         if self._before is not None:
-            course = course.after(self._before, self._idle().as_array())
-        readings = {log.name: self._readings(log, course, began_s - rest_s, until_s) for log in self._logs}
-        self._before = course.since(until_s - max(log.reach_s for log in self._logs))
+            history = history.after(self._before, self._idle().as_array())
+        readings = {log.name: self._readings(log, history, began_s - rest_s, until_s) for log in self._logs}
+        self._before = history.since(until_s - max(log.reach_s for log in self._logs))
         begin_s, end_s = began_s + told.begin_s, began_s + told.end_s
         if self.executions_by == "gpu":
             begin_s, end_s = self._dynamics.gpu_clock.at(begin_s), self._dynamics.gpu_clock.at(end_s)
-        return Run(told.kernel, begin_s, end_s, readings, before + self.round_trips(5))
+        return BurstRun(told.kernel, begin_s, end_s, readings, before + self.round_trips(5))
 
-    def _readings(self, log: _Log, course: Course, from_s: float, until_s: float) -> Readings:
+    def _readings(self, log: _Log, history: PowerHistory, from_s: float, until_s: float) -> Readings:
         model = log.model
         first = math.ceil((from_s - log.phase_s) / model.period_s)
         last = math.floor((until_s - log.phase_s) / model.period_s)
@@ -214,9 +214,9 @@ class SimulatedInstrument:
         end_s: FloatArray = model.seen_until_s(stamp_s, log.sample_phase_s)
         idle_w = self._idle().as_array()
         if model.lag_s:
-            parts_w = course.lagged_w(end_s, model.lag_s, idle_w)
+            parts_w = history.lagged_w(end_s, model.lag_s, idle_w)
         else:
-            parts_w = course.mean_w(end_s - model.window_s, end_s, idle_w)
+            parts_w = history.mean_w(end_s - model.window_s, end_s, idle_w)
         mean = parts_w @ log.weights
         power = model.gain * mean + model.noise_w * self._rng.standard_normal(len(mean))
         if self.readings_by == "gpu":
@@ -239,6 +239,6 @@ class SimulatedBench:
     def __init__(self, instrument: SimulatedInstrument, burst: Burst) -> None:
         self._instrument, self._burst = instrument, burst
 
-    def run(self, rest_s: float) -> Run:
+    def run(self, rest_s: float) -> BurstRun:
         """Run it once."""
         return self._instrument.run(self._burst, rest_s)

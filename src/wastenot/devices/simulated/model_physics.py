@@ -13,7 +13,7 @@ from wastenot.devices.simulated import model
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
 from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.devices.simulated.preset import OpTraits, Preset
-from wastenot.devices.simulated.trace import Parts, Steady, afterglow_j
+from wastenot.devices.simulated.trace import Parts, Steady, carry_over_j
 from wastenot.errors import CannotRunError, ClocksRefusedError
 from wastenot.setting import Setting
 from wastenot.suggest import suggestion
@@ -49,7 +49,7 @@ class ModelPhysics:
         voltage = model.voltage(parameters, self._core)
         return np.asarray(parameters.leakage_w * voltage**model.LEAKAGE_VOLTAGE_EXPONENT)
 
-    def states(self) -> Mapping[float, tuple[float, ...]]:
+    def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
         """The same core clocks may be asked for with every memory clock; not all arrive."""
         clocks = self.preset.clocks
         return dict.fromkeys(clocks.memory_mhz, clocks.core_mhz)
@@ -155,9 +155,9 @@ class ModelPhysics:
                 energy += calls * each * power
                 each_s.append(each)
                 each_w.append(power)
-            if self.preset.dynamics.afterglow_share and len(task.steps) > 1:
+            if self.preset.dynamics.carry_over_share and len(task.steps) > 1:
                 for before, own, lasting, times in stretches(task.order):
-                    glow = afterglow_j(self.preset.dynamics, each_w[before], each_w[own], lasting * each_s[own])
+                    glow = carry_over_j(self.preset.dynamics, each_w[before], each_w[own], lasting * each_s[own])
                     energy += times * glow
             self._curves[key] = _Curve(time, energy / time)
         return self._curves[key]

@@ -32,7 +32,7 @@ class OperatingPoint:
 class Physics(Protocol):
     """The truth of a device."""
 
-    def states(self) -> Mapping[float, tuple[float, ...]]:
+    def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
         """Core clocks that may be asked for with each memory clock."""
         ...
 

@@ -26,7 +26,7 @@ def lag_of(moment_s: FloatArray, power_w: FloatArray, end_s: float, lag_s: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Course:
+class PowerHistory:
     """Power as it truly went, constant in stretches; before and after it the GPU idles.
 
     Attributes:
@@ -52,20 +52,20 @@ class Course:
             found[place] = lag_of(self.moment_s[looked], mean_w, end, lag_s, idle_w)
         return found
 
-    def from_moment(self, zero_s: float) -> Course:
+    def from_moment(self, zero_s: float) -> PowerHistory:
         """The same, its moments counted from another zero: what was moment 0 is now ``zero_s``."""
-        return Course(self.moment_s + zero_s, self.energy_j)
+        return PowerHistory(self.moment_s + zero_s, self.energy_j)
 
-    def after(self, earlier: Course, idle_w: FloatArray) -> Course:
+    def after(self, earlier: PowerHistory, idle_w: FloatArray) -> PowerHistory:
         """An earlier course, the GPU idling in between, and then this one."""
         idled_j = (self.moment_s[0] - earlier.moment_s[-1]) * idle_w
         energy_j = earlier.energy_j[-1] + idled_j + self.energy_j
-        return Course(np.concatenate([earlier.moment_s, self.moment_s]), np.vstack([earlier.energy_j, energy_j]))
+        return PowerHistory(np.concatenate([earlier.moment_s, self.moment_s]), np.vstack([earlier.energy_j, energy_j]))
 
-    def since(self, moment_s: float) -> Course:
+    def since(self, moment_s: float) -> PowerHistory:
         """What is left of it without stretches that end before a moment."""
         first = min(max(int(np.searchsorted(self.moment_s, moment_s, side="right")) - 1, 0), len(self.moment_s) - 1)
-        return Course(self.moment_s[first:].copy(), self.energy_j[first:] - self.energy_j[first])
+        return PowerHistory(self.moment_s[first:].copy(), self.energy_j[first:] - self.energy_j[first])
 
     def _energy_at(self, moment_s: FloatArray, idle_w: FloatArray) -> FloatArray:
         inside = np.stack([np.interp(moment_s, self.moment_s, self.energy_j[:, part]) for part in range(3)], axis=1)

@@ -14,9 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from wastenot.devices.simulated.dynamics import Dynamics
-from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
-from wastenot.devices.simulated.parameter_check import check_parameters
-from wastenot.devices.simulated.preset_parts import (
+from wastenot.devices.simulated.hardware import (
     Noise,
     NotNegative,
     Part,
@@ -25,6 +23,9 @@ from wastenot.devices.simulated.preset_parts import (
     Switching,
     Thermal,
 )
+from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
+from wastenot.devices.simulated.parameter_check import check_parameters
+from wastenot.documents import first_problem
 from wastenot.errors import BadInputError
 from wastenot.suggest import suggestion
 
@@ -191,10 +192,20 @@ def parse_preset(content: bytes, where: str) -> Preset:
     try:
         return Preset.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"])) or "file"
-        what = first["msg"].removeprefix("Value error, ")
-        raise BadInputError(f"{where}: {field}: {what}; mend the field, or calibrate anew") from error
+        location, problem = first_problem(error)
+        field = ".".join(map(str, location)) or "file"
+        raise BadInputError(f"{where}: {field}: {problem}; fix the field, or calibrate anew") from error
+
+
+def preset_toml(preset: Preset) -> str:
+    """The text of a preset's file. :func:`parse_preset` reads the same preset back, every number exactly equal."""
+    import tomli_w
+
+    document = preset.model_dump(by_alias=True, exclude_none=True)
+    if not document["clocks"]["moved"]:
+        del document["clocks"]["moved"]
+    document["dynamics"] = preset.dynamics.model_dump(exclude_defaults=True)
+    return tomli_w.dumps({name: value for name, value in document.items() if value != {}})
 
 
 def preset_names() -> list[str]:

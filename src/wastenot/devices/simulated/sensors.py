@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from wastenot.devices.protocol import InEffect
+from wastenot.devices.protocol import ClockReading
 from wastenot.devices.simulated.engine import Engine
-from wastenot.devices.simulated.preset_parts import CounterModel, GaugeModel, SensorModels
+from wastenot.devices.simulated.hardware import CounterModel, GaugeModel, SensorModels
 
 
 class SimulatedSensors:
@@ -25,7 +25,7 @@ class SimulatedSensors:
         rng = np.random.default_rng([engine.seed, 77])
         self._counter = None if models.energy is None else _Counter(engine, models.energy, rng)
         self._power = None if models.power is None else _Gauge(engine, models.power, rng)
-        self._clock_seen: tuple[int, InEffect] = (-1, InEffect(None, None))
+        self._clock_seen: tuple[int, ClockReading] = (-1, ClockReading(None, None))
 
     def energy_j(self) -> float | None:
         """The energy counter."""
@@ -39,14 +39,14 @@ class SimulatedSensors:
         """Not simulated."""
         return None
 
-    def clocks(self) -> InEffect:
+    def clocks(self) -> ClockReading:
         """Clocks as last sampled; those of an idle GPU are not told."""
         engine = self._engine
         engine.advance(self._models.clock_read_s)
         sample = math.floor(engine.now_s / self._models.clock_period_s) if self._models.clock_period_s else -1
         if sample != self._clock_seen[0] or sample < 0:
             found = engine.clocks_in_effect()
-            self._clock_seen = (sample, InEffect(None, None) if found is None else InEffect(*found))
+            self._clock_seen = (sample, ClockReading(None, None) if found is None else ClockReading(*found))
         return self._clock_seen[1]
 
     def temperature_c(self) -> float | None:

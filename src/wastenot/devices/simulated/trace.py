@@ -24,7 +24,7 @@ import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.simulated.dynamics import Dynamics, Firmware, Shape
-from wastenot.devices.simulated.power_history import Course
+from wastenot.devices.simulated.power_history import PowerHistory
 
 _SEGMENTS = 32  # stretches of constant demand that an execution is made of at most
 _LEAST_SEGMENTS = 4
@@ -80,7 +80,7 @@ class Trace:
     kernel: IndexArray
     begin_s: FloatArray
     end_s: FloatArray
-    course: Course
+    history: PowerHistory
 
 
 def trace(
@@ -116,8 +116,8 @@ def trace(
         if heavy.any():
             held = _held(dynamics.firmware, middle - begins[np.argmax(heavy)])
             demand *= np.where(np.repeat(heavy, segments), held, 1.0)[:, None]
-    if dynamics.afterglow_share:
-        demand += _afterglow(dynamics, kernel_of, begins, middle, above)
+    if dynamics.carry_over_share:
+        demand += _carry_over(dynamics, kernel_of, begins, middle, above)
     used, state = _lags(dynamics, demand, step_s)
     tail_s = np.linspace(0.0, 1.0, _TAIL_SEGMENTS + 1)[1:] ** 2 * _TAIL_LAGS * max(dynamics.fast_s, dynamics.slow_s)
     fall = sum(
@@ -127,7 +127,7 @@ def trace(
     moment_s = np.concatenate([[0.0], np.cumsum(step_s), ends[-1] + tail_s])
     energy = np.vstack([np.zeros(3), np.cumsum(used, axis=0)])
     energy_j = np.vstack([energy, energy[-1] + fall]) + moment_s[:, None] * idle_w
-    return Trace(kernel_of, begins, ends, Course(moment_s, energy_j))
+    return Trace(kernel_of, begins, ends, PowerHistory(moment_s, energy_j))
 
 
 def _segments(dynamics: Dynamics, kernels: Sequence[Steady]) -> int:
@@ -149,7 +149,7 @@ def _times(dynamics: Dynamics, kernel_of: IndexArray, rng: np.random.Generator |
     return np.asarray(factor * run * np.exp(dynamics.jitter * rng.standard_normal(len(kernel_of))))
 
 
-def afterglow_j(dynamics: Dynamics, before_w: FloatArray, own_w: FloatArray, lasting_s: FloatArray) -> FloatArray:
+def carry_over_j(dynamics: Dynamics, before_w: FloatArray, own_w: FloatArray, lasting_s: FloatArray) -> FloatArray:
     """Energy that a kernel draws on top of its own in the wake of another one, in steady state, in closed form.
 
     The power by which the kernel before was heavier, times the share, decays over the time for which the kernel runs;
@@ -161,11 +161,11 @@ def afterglow_j(dynamics: Dynamics, before_w: FloatArray, own_w: FloatArray, las
         own_w: of the kernel itself.
         lasting_s: for which it runs until the next kernel comes.
     """
-    glow_w = dynamics.afterglow_share * np.maximum(before_w - own_w, 0.0)
-    return np.asarray(-glow_w * dynamics.afterglow_s * np.expm1(-lasting_s / dynamics.afterglow_s))
+    glow_w = dynamics.carry_over_share * np.maximum(before_w - own_w, 0.0)
+    return np.asarray(-glow_w * dynamics.carry_over_s * np.expm1(-lasting_s / dynamics.carry_over_s))
 
 
-def _afterglow(
+def _carry_over(
     dynamics: Dynamics, kernel_of: IndexArray, begins: FloatArray, middle: FloatArray, above: FloatArray
 ) -> FloatArray:
     """What light kernels draw on top of their own after heavy ones; shape (segments, parts)."""
@@ -175,9 +175,9 @@ def _afterglow(
     found = np.zeros((len(middle), 3))
     for first, last in pairwise(changes):
         kernel = kernel_of[first]
-        glow_w = dynamics.afterglow_share * max(total[kernel_of[first - 1]] - total[kernel], 0.0)
+        glow_w = dynamics.carry_over_share * max(total[kernel_of[first - 1]] - total[kernel], 0.0)
         part = slice(first * segments, last * segments)
-        left = glow_w * np.exp(-(middle[part] - begins[first]) / dynamics.afterglow_s)
+        left = glow_w * np.exp(-(middle[part] - begins[first]) / dynamics.carry_over_s)
         found[part] = left[:, None] * (above[kernel] / total[kernel])
     return found
 

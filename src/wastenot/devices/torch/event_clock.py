@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.fine_grain import RoundTrip
+from wastenot.devices.instrument import RoundTrip
 
 RESOLUTION_S = 0.5e-6
 """Of an event's moment, as CUDA's manual says."""

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from wastenot.devices.protocol import Task
+from wastenot.devices.torch.devices import find_torch_device
 from wastenot.errors import CannotRunError, DeviceError
+from wastenot.operations.prepare import prepare
 from wastenot.setting import Setting
+from wastenot.workloads.kernel import KernelSpec
 
 if TYPE_CHECKING:
     import torch
 
-    from wastenot.devices.torch.run import GpuRun, HostRun
+    from wastenot.devices.torch.task_run import GpuRun, HostRun
+
+_ORDINARY = "one operation"  # what goes without saying
+_CACHES = 3.0  # buffers together are at least so many times as large as the L2 cache
+_MOST_COPIES = 64
+_SHARE_OF_MEMORY = 0.6  # that the copies of a kernel may take; outputs and graphs need some too
 
 
 class TorchLauncher:
@@ -40,7 +49,7 @@ class TorchLauncher:
 
     def can_run(self, task: Task, setting: Setting) -> bool:
         """Whether each kernel has an operation, and none has failed for lack of memory before."""
-        from wastenot.operations.by_formula import find_operation
+        from wastenot.operations.analytical import find_operation
 
         if task in self._refused:
             return False
@@ -60,8 +69,8 @@ class TorchLauncher:
             CannotRunError: a kernel has no operation, or the device lacks the memory.
             DeviceError: the device failed.
         """
-        from wastenot.devices.torch.run import GpuRun
-        from wastenot.operations.by_formula import release_memory
+        from wastenot.devices.torch.task_run import GpuRun
+        from wastenot.operations.analytical import release_memory
 
         run = self._begin(task)
         try:
@@ -76,7 +85,7 @@ class TorchLauncher:
                 release_memory(self._device)
 
     def _begin(self, task: Task) -> GpuRun | HostRun:
-        from wastenot.operations.by_formula import out_of_memory, release_memory
+        from wastenot.operations.analytical import out_of_memory, release_memory
 
         try:
             return self._begin_on_host(task) if self._device.type == "cpu" else self._begin_on_gpu(task)
@@ -98,8 +107,7 @@ class TorchLauncher:
         )
 
     def _begin_on_host(self, task: Task) -> HostRun:
-        from wastenot.devices.torch.program import Program
-        from wastenot.devices.torch.run import HostRun
+        from wastenot.devices.torch.task_run import HostRun
 
         program = Program(task, str(self._device), seed=self._seed)
         return HostRun(program.run, program.notes)
@@ -107,9 +115,7 @@ class TorchLauncher:
     def _begin_on_gpu(self, task: Task) -> GpuRun:
         import torch
 
-        from wastenot.devices.torch.cuda_graph import plan_launch
-        from wastenot.devices.torch.program import Program
-        from wastenot.devices.torch.run import GpuRun
+        from wastenot.devices.torch.task_run import GpuRun, plan_launch
 
         with torch.cuda.device(self._device):
             self._stream = self._stream or torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
@@ -125,56 +131,90 @@ class TorchLauncher:
         return torch.cuda.mem_get_info(self._device)[0] if self._device.type == "cuda" else 0
 
 
-def torch_device(uuid: str) -> str:
-    """PyTorch's name of the GPU with a UUID; it numbers GPUs in another order than NVML.
-
-    Args:
-        uuid: as NVML tells it, such as ``GPU-8f2b...``.
-
-    Raises:
-        DeviceError: PyTorch is missing, or does not see that GPU.
-    """
-    find_torch_device("cuda:0")
-    import torch
-
-    wanted = uuid.removeprefix("GPU-").lower()
-    for index in range(torch.cuda.device_count()):
-        if str(torch.cuda.get_device_properties(index).uuid).removeprefix("GPU-").lower() == wanted:
-            return f"cuda:{index}"
-    raise DeviceError(f"{uuid}: PyTorch does not see this GPU; is it left out of CUDA_VISIBLE_DEVICES?")
-
-
-def find_torch_device(name: str) -> torch.device:
-    """PyTorch's device of a name.
-
-    Raises:
-        DeviceError: PyTorch is missing, or does not have it; says which it has.
-    """
-    try:
-        import torch
-    except ImportError:
-        raise DeviceError("running kernels needs PyTorch, which is not installed: pip install 'wastenot[torch]'") from None
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        device = None
-    if device is None or device.type not in {"cpu", "cuda"}:
-        raise DeviceError(f"device '{name}': kernels run on cpu and cuda:0, cuda:1, ...")
-    if device.type == "cpu":
-        return device
-    if not torch.cuda.is_available():
-        built = torch.version.cuda or torch.version.hip
-        why = (
-            "finds no GPU: check the driver with nvidia-smi, and CUDA_VISIBLE_DEVICES"
-            if built
-            else "was built without CUDA: install a build with it, see pytorch.org"
-        )
-        raise DeviceError(f"device '{name}': PyTorch {torch.__version__} {why}")
-    count = torch.cuda.device_count()
-    if (device.index or 0) >= count:
-        raise DeviceError(f"device '{name}': PyTorch sees {count} GPU{'s' if count > 1 else ''}, cuda:0 to cuda:{count - 1}")
-    return torch.device("cuda", device.index or 0)
-
-
 def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+class Program:
+    """Runs the calls of a task, again and again.
+
+    Args:
+        task: what a call consists of.
+        device: PyTorch's name of it.
+        l2_bytes: size of its cache; 0 where it does not matter.
+        free_bytes: of its memory; 0 where it is not known.
+        seed: of the random data.
+
+    Raises:
+        CannotRunError: a kernel cannot be run, or the device lacks the memory.
+    """
+
+    def __init__(self, task: Task, device: str, *, l2_bytes: int = 0, free_bytes: int = 0, seed: int = 0) -> None:
+        self._order = task.order
+        alone = len(self._order) == 1
+        self._ready: list[list[Callable[[], object]]] = []
+        for kernel, times in task.steps:
+            copies = copies_of(kernel, l2_bytes, free_bytes, None if alone else times)
+            self._ready.append(prepare(kernel, device, copies, seed=seed))
+        self._held: list[list[object]] = [[None] * len(calls) for calls in self._ready]
+        self._next = [0] * len(self._ready)
+        self.notes = _notes(task, self._ready)
+
+    @property
+    def kernels_a_call(self) -> int:
+        """Kernels that one call of the task runs."""
+        return len(self._order)
+
+    @property
+    def buffers(self) -> int:
+        """Sets of buffers that calls go through in turn; of several kernels, the most."""
+        return max(len(calls) for calls in self._ready)
+
+    def run(self) -> None:
+        """Run one call of the task.
+
+        Outputs are kept until their buffers' next turn, so that those of the next calls are not written over them, into
+        the cache; those of kernels with one set of buffers outgrow it, or are followed by others.
+        """
+        for step in self._order:
+            calls, held = self._ready[step], self._held[step]
+            turn = self._next[step]
+            held[turn] = None
+            output = calls[turn]()
+            if len(calls) > 1:
+                held[turn] = output
+            self._next[step] = (turn + 1) % len(calls)
+
+    def drop_outputs(self) -> None:
+        """Let go of all outputs; the next call is on the first buffers."""
+        self._held = [[None] * len(calls) for calls in self._ready]
+        self._next = [0] * len(self._ready)
+
+
+def copies_of(kernel: KernelSpec, l2_bytes: int, free_bytes: int, times: int | None = None) -> int:
+    """How many sets of buffers it takes to outgrow the cache.
+
+    Args:
+        kernel: to run.
+        l2_bytes: size of the cache.
+        free_bytes: of memory; 0 where it is not known.
+        times: it runs in a call of several kernels, which empty the cache too; ``None`` where it runs alone.
+    """
+    if kernel.bytes_moved <= 0 or (times is not None and kernel.bytes_moved >= l2_bytes):
+        return 1
+    copies = math.ceil(_CACHES * l2_bytes / kernel.bytes_moved)
+    if free_bytes:
+        copies = min(copies, int(_SHARE_OF_MEMORY * free_bytes / kernel.bytes_moved))
+    return max(1, min(copies, _MOST_COPIES if times is None else min(times, _MOST_COPIES)))
+
+
+def _notes(task: Task, ready: Sequence[Sequence[Callable[[], object]]]) -> tuple[str, ...]:
+    """How kernels run that do not run as one operation."""
+    kernels: dict[str, list[str]] = {}
+    for (kernel, _), calls in zip(task.steps, ready, strict=True):
+        how = str(getattr(calls[0], "how", _ORDINARY))
+        if how != _ORDINARY:
+            kernels.setdefault(how, []).append(kernel.name)
+    if len(ready) == 1:
+        return tuple(kernels)
+    return tuple(f"{how}: {', '.join(names)}" for how, names in kernels.items())

@@ -31,7 +31,7 @@ from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.knapsack import Knapsack
 from wastenot.frontiers.pareto import Groups
 from wastenot.planning.noise.expectation import Excess, excess
-from wastenot.planning.noise.shrinkage import Beliefs
+from wastenot.planning.noise.shrinkage import Posteriors
 from wastenot.planning.objective import Objective, Scope
 from wastenot.planning.units import Unit
 
@@ -59,7 +59,7 @@ class Kept:
 
 
 def choose_confidently(
-    units: Sequence[Unit], beliefs: Beliefs | None, objective: Objective, scope: Scope
+    units: Sequence[Unit], posteriors: Posteriors | None, objective: Objective, scope: Scope
 ) -> tuple[tuple[int, ...], float]:
     """The options of least expected cost whose true time is within the slowdown with the objective's confidence.
 
@@ -68,7 +68,7 @@ def choose_confidently(
 
     Args:
         units: that get a setting each.
-        beliefs: of true times and energies, ``None`` where nothing is known of the noise.
+        posteriors: of true times and energies, ``None`` where nothing is known of the noise.
         objective: with a slowdown and a confidence.
         scope: ``local``: each unit keeps the slowdown with that confidence by itself.
 
@@ -81,14 +81,14 @@ def choose_confidently(
     """
     slowdown, confidence = objective.max_slowdown, objective.confidence
     assert slowdown is not None and confidence is not None
-    if beliefs is None:
+    if posteriors is None:
         raise BadInputError(
             "`confidence`: nothing says how noisy these measurements are; measure points several times, or give time_se_s "
             "and energy_se_j"
         )
     kept = []
     for part in [units] if scope == "global" else [[unit] for unit in units]:
-        over = excess(part, beliefs, slowdown)
+        over = excess(part, posteriors, slowdown)
         choice = ConfidentChoice(over, confidence)
         try:
             found = (

@@ -11,7 +11,7 @@ import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import Costs
-from wastenot.planning.noise.shrinkage import Belief, Beliefs
+from wastenot.planning.noise.shrinkage import Posterior, Posteriors
 from wastenot.planning.plan import Expected
 from wastenot.planning.units import Unit
 
@@ -39,22 +39,22 @@ class Change:
         return self.change - reach, self.change + reach
 
 
-def expected_change(belief: Belief, costs: Costs, rows: IndexArray) -> Change:
+def expected_change(posterior: Posterior, costs: Costs, rows: IndexArray) -> Change:
     """What is to be expected of one total under a plan.
 
     The error is that of a ratio to first order; what a kernel's plan and baseline have in common cancels, and a kernel left
     at auto counts only as far as it makes the whole larger.
 
     Args:
-        belief: of times or energies.
+        posterior: of times or energies.
         costs: that it is about.
         rows: chosen row of each kernel.
     """
     base, count = costs.start[:-1], costs.count.astype(np.float64)
-    whole, total = float(count @ belief.mean[base]), float(count @ belief.mean[rows])
+    whole, total = float(count @ posterior.mean[base]), float(count @ posterior.mean[rows])
     ratio = total / whole
-    variance = belief.variance[rows] + ratio**2 * belief.variance[base] - 2.0 * ratio * belief.with_baseline[rows]
-    common = count @ (belief.common[rows] - ratio * belief.common[base])
+    variance = posterior.variance[rows] + ratio**2 * posterior.variance[base] - 2.0 * ratio * posterior.with_baseline[rows]
+    common = count @ (posterior.common[rows] - ratio * posterior.common[base])
     return Change(total, ratio - 1.0, math.sqrt(max(0.0, float(count**2 @ variance + common @ common))) / whole)
 
 
@@ -95,10 +95,10 @@ class Excess:
         return NormalDist().cdf(-mean / deviation)
 
 
-def excess(units: Sequence[Unit], beliefs: Beliefs, slowdown: float) -> Excess:
+def excess(units: Sequence[Unit], posteriors: Posteriors, slowdown: float) -> Excess:
     """Time of each option less what the slowdown allows the unit; what option and baseline have in common cancels."""
     means, variances, commons, energies, times = [], [], [], [], []
-    time, allowed = beliefs.time_s, 1.0 + slowdown
+    time, allowed = posteriors.time_s, 1.0 + slowdown
     for unit in units:
         count = unit.costs.count[unit.kernels].astype(np.float64)
         base = unit.costs.start[unit.kernels]
@@ -112,28 +112,28 @@ def excess(units: Sequence[Unit], beliefs: Beliefs, slowdown: float) -> Excess:
         means.append(mean @ count)
         variances.append(np.maximum(variance, 0.0) @ count**2)
         commons.append(np.einsum("k,okf->of", count, time.common[unit.rows] - allowed * time.common[base]))
-        energies.append(beliefs.energy_j.mean[unit.rows] @ count)
+        energies.append(posteriors.energy_j.mean[unit.rows] @ count)
         times.append(time.mean[unit.rows] @ count)
     return Excess(tuple(means), tuple(variances), tuple(commons), tuple(energies), tuple(times))
 
 
 def expect(
-    units: Sequence[Unit], costs: Costs, beliefs: Beliefs, options: tuple[int, ...], slowdown: float | None
+    units: Sequence[Unit], costs: Costs, posteriors: Posteriors, options: tuple[int, ...], slowdown: float | None
 ) -> Expected:
     """What is to be expected of a plan in truth.
 
     Args:
         units: that got an option each.
         costs: of their kernels.
-        beliefs: of the true costs.
+        posteriors: of the true costs.
         options: of each unit.
         slowdown: that was to be kept.
     """
     rows = costs.start[:-1].copy()
     for unit, option in zip(units, options, strict=True):
         rows[unit.kernels] = unit.rows[option]
-    time = expected_change(beliefs.time_s, costs, rows)
-    energy = expected_change(beliefs.energy_j, costs, rows)
+    time = expected_change(posteriors.time_s, costs, rows)
+    energy = expected_change(posteriors.energy_j, costs, rows)
     return Expected(
         level=LEVEL,
         time_s=time.total,
@@ -142,5 +142,7 @@ def expect(
         time_change_interval=time.interval,
         energy_change=energy.change,
         energy_change_interval=energy.interval,
-        probability_within_budget=None if slowdown is None else excess(units, beliefs, slowdown).probability_kept(options),
+        probability_within_budget=None
+        if slowdown is None
+        else excess(units, posteriors, slowdown).probability_kept(options),
     )

@@ -32,7 +32,7 @@ _LEAST_FREEDOM = 8  # degrees of freedom of repeats from which their scatter is 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Belief:
+class Posterior:
     """True values of one call of each kernel at each setting, as believed; arrays by the rows of :class:`Costs`.
 
     Attributes:
@@ -47,7 +47,7 @@ class Belief:
     with_baseline: FloatArray
     common: FloatArray
 
-    def times(self, other: Belief, first: IndexArray) -> Belief:
+    def times(self, other: Posterior, first: IndexArray) -> Posterior:
         """The product with values that are independent of these; ``first`` is the baseline row of each row."""
 
         def moment(ours: FloatArray, theirs: FloatArray, ends: IndexArray) -> FloatArray:
@@ -56,40 +56,40 @@ class Belief:
             return found
 
         here = np.arange(len(first))
-        return Belief(
+        return Posterior(
             self.mean * other.mean,
             moment(self.variance, other.variance, here),
             moment(self.with_baseline, other.with_baseline, first),
             np.concatenate([other.mean[:, None] * self.common, self.mean[:, None] * other.common], axis=1),
         )
 
-    def exponential(self, first: IndexArray) -> Belief:
+    def exponential(self, first: IndexArray) -> Posterior:
         """Values of whose logarithms this is believed (log-normal); ``first`` is the baseline row of each row."""
         value = np.exp(self.mean + 0.5 * self.variance)
         variance, with_baseline = np.expm1(self.variance), np.expm1(self.with_baseline)
-        return Belief(value, value**2 * variance, value * value[first] * with_baseline, value[:, None] * self.common)
+        return Posterior(value, value**2 * variance, value * value[first] * with_baseline, value[:, None] * self.common)
 
-    def widened(self, factor: float) -> Belief:
+    def widened(self, factor: float) -> Posterior:
         """The same with errors so many times as large."""
         square = factor**2
-        return Belief(self.mean, square * self.variance, square * self.with_baseline, factor * self.common)
+        return Posterior(self.mean, square * self.variance, square * self.with_baseline, factor * self.common)
 
-    def with_common(self, loadings: FloatArray) -> Belief:
+    def with_common(self, loadings: FloatArray) -> Posterior:
         """The same with further errors that all kernels have in common, as shares of the mean; shape (rows, errors)."""
         return replace(self, common=np.concatenate([self.common, self.mean[:, None] * loadings], axis=1))
 
-    def scaled(self, factor: float) -> Belief:
+    def scaled(self, factor: float) -> Posterior:
         """The same in another unit."""
         square = factor**2
-        return Belief(factor * self.mean, square * self.variance, square * self.with_baseline, factor * self.common)
+        return Posterior(factor * self.mean, square * self.variance, square * self.with_baseline, factor * self.common)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Beliefs:
+class Posteriors:
     """What is believed of times and energies; but for common errors, kernels are independent of each other."""
 
-    time_s: Belief
-    energy_j: Belief
+    time_s: Posterior
+    energy_j: Posterior
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +111,7 @@ class _Measured:
     known: bool
 
 
-def beliefs(sweep: Sweep, costs: Costs) -> Beliefs | None:
+def posteriors(sweep: Sweep, costs: Costs) -> Posteriors | None:
     """What is believed of the true costs; ``None`` where nothing says how noisy they are.
 
     Args:
@@ -134,17 +134,17 @@ def beliefs(sweep: Sweep, costs: Costs) -> Beliefs | None:
         time_shapes, power_shapes = _shapes(sweep, costs, time.value, row, repeats)
         log_time = _smoothed(costs, replace(time, value=time.value - level), time_shapes)
         log_time = replace(log_time, mean=log_time.mean + level)
-        power_belief = _smoothed(costs, power, power_shapes)
+        power_posterior = _smoothed(costs, power, power_shapes)
         doubt = _CLOCKS_UNKNOWN if np.isnan(sweep.effective_core_mhz).any() else 1.0
-        log_time, power_belief = log_time.widened(doubt * _TIME_WIDENED), power_belief.widened(doubt * _POWER_WIDENED)
+        log_time, power_posterior = log_time.widened(doubt * _TIME_WIDENED), power_posterior.widened(doubt * _POWER_WIDENED)
     elif time.known and power.known:
-        log_time, power_belief = _as_measured(time, first), _as_measured(power, first)
+        log_time, power_posterior = _as_measured(time, first), _as_measured(power, first)
     else:
         return None
-    time_belief = log_time.exponential(first)
-    energy_belief = time_belief.times(power_belief.scaled(float(np.exp(log_power.value.mean()))), first)
+    time_posterior = log_time.exponential(first)
+    energy_posterior = time_posterior.times(power_posterior.scaled(float(np.exp(log_power.value.mean()))), first)
     time_errors, power_errors = (_means(each, row, repeats) for each in (levelled.time_errors, levelled.power_errors))
-    return Beliefs(time_belief.with_common(time_errors), energy_belief.with_common(time_errors + power_errors))
+    return Posteriors(time_posterior.with_common(time_errors), energy_posterior.with_common(time_errors + power_errors))
 
 
 def _logarithm(value: FloatArray, stated: FloatArray, row: IndexArray, repeats: IndexArray) -> _Measured:
@@ -164,13 +164,13 @@ def _means(loadings: FloatArray, row: IndexArray, repeats: IndexArray) -> FloatA
     return np.column_stack([np.bincount(row, column) / repeats for column in loadings.T])
 
 
-def _as_measured(measured: _Measured, first: IndexArray) -> Belief:
+def _as_measured(measured: _Measured, first: IndexArray) -> Posterior:
     """Measured values with their own errors, where there is no shape to draw them to."""
     at_baseline = np.arange(len(first)) == first
-    return Belief(measured.value, measured.noise, np.where(at_baseline, measured.noise, 0.0), np.zeros((len(first), 0)))
+    return Posterior(measured.value, measured.noise, np.where(at_baseline, measured.noise, 0.0), np.zeros((len(first), 0)))
 
 
-def _smoothed(costs: Costs, measured: _Measured, shapes: list[FloatArray]) -> Belief:
+def _smoothed(costs: Costs, measured: _Measured, shapes: list[FloatArray]) -> Posterior:
     """Values drawn towards surfaces over clocks."""
     clocks, _ = _clocks(costs)
     designs = _designs(costs)
@@ -190,7 +190,7 @@ def _smoothed(costs: Costs, measured: _Measured, shapes: list[FloatArray]) -> Be
             at = rows[:, column]
             mean[at], whole, common[at] = posterior(reading, column, found, measured.rest_is_noise)
             variance[at], covariance[at] = np.diag(whole), whole[0]
-    return Belief(mean, variance, covariance, common)
+    return Posterior(mean, variance, covariance, common)
 
 
 def _shapes(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wastenot.devices.fine_grain import TOTAL
+from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile
 from wastenot.reporting.figure import Figure, inline
 from wastenot.reporting.profile.compare_figures import ALL_WIDTH, LONGEST_NAME, STEP, name_axis, subtitle_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.devices.fine_grain import TOTAL
+from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Inside, Profile, State
 from wastenot.reporting.figure import Figure, inline
 from wastenot.reporting.profile.rows import BLUE, FAINT, FOUND_COLOR, TimeUnit, altair, color_of, figure_of

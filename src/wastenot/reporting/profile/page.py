@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from wastenot.devices.fine_grain import TOTAL
+from wastenot.devices.instrument import TOTAL
 from wastenot.files import write_text
 from wastenot.profiling.result import Profile
 from wastenot.reporting.plan.tables import Table

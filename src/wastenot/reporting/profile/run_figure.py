@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.fine_grain import TOTAL
+from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile
 from wastenot.reporting.figure import Figure, inline
 from wastenot.reporting.profile.marks import execution_marks, state_labels

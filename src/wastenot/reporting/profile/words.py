@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from wastenot.devices.fine_grain import TOTAL
+from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Inside, Profile, State
 from wastenot.reporting.plan.tables import Column, Row, Table, Value
 from wastenot.reporting.words import SPACE, change, number, percent, quantity

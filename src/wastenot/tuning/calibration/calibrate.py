@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.devices.simulated.preset import KernelTraits, Preset
-from wastenot.devices.simulated.preset_parts import (
+from wastenot.devices.simulated.hardware import (
     CounterModel,
     GaugeModel,
     Noise,
@@ -15,6 +14,7 @@ from wastenot.devices.simulated.preset_parts import (
     Switching,
     Thermal,
 )
+from wastenot.devices.simulated.preset import KernelTraits, Preset
 from wastenot.study.sweep import Sweep
 from wastenot.tuning.calibration.clocks import clock_table
 from wastenot.tuning.calibration.design import choose_points

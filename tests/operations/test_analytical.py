@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from wastenot.errors import CannotRunError
-from wastenot.operations import by_formula, elementwise, embeddings, norms, optimizers, reductions, softmaxes
-from wastenot.operations.by_formula import prepare_kernel
+from wastenot.operations import analytical, elementwise, embeddings, norms, optimizers, reductions, softmaxes
+from wastenot.operations.analytical import prepare_kernel
 from wastenot.operations.prepare import prepare
-from wastenot.operations.prepared_call import Buffers, Ready
+from wastenot.operations.prepared_call import Buffers, PreparedCall
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.gpt3 import gpt3_kernels
 from wastenot.workloads.kernel import KernelSpec
@@ -88,7 +88,7 @@ def test_inputs_are_random_never_zero():
     for family in FAMILIES:
         for kernel in tiny(family, optimizer="adamw") + tiny(family, attention="flash"):
             (call,) = prepare_kernel(kernel, "cpu", 1)
-            assert isinstance(call, Ready)
+            assert isinstance(call, PreparedCall)
             for tensor in (argument for argument in call.arguments if isinstance(argument, torch.Tensor)):
                 if kernel.op != "optimizer" or tensor is not call.arguments[0]:  # what is only written to
                     assert (tensor != 0).float().mean() > 0.45, kernel.name  # half, of causal probabilities
@@ -350,7 +350,7 @@ def test_what_takes_several_operations_is_compiled_whole(monkeypatch):
     several = 0
     for kernel in kernels.values():
         ready, eager = prepare_kernel(kernel, "cpu", 2), prepare_kernel(kernel, "cpu", 2)
-        fused = by_formula._fused(ready)
+        fused = analytical._fused(ready)
         if ready[0].parts == 1:
             assert fused is ready
             continue
@@ -368,7 +368,7 @@ def test_where_compiling_fails_it_runs_eagerly_and_says_why(monkeypatch):
         raise RuntimeError("no compiler here\nlong text")
 
     monkeypatch.setattr(torch, "compile", fail)
-    (call,) = by_formula._fused(prepare_kernel(kernel_named("residual_1"), "cpu", 1))
+    (call,) = analytical._fused(prepare_kernel(kernel_named("residual_1"), "cpu", 1))
     assert call.how == "eager, about 2 operations: not compiled (no compiler here)" and len(tensors(call())) == 4
 
 

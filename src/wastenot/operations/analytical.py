@@ -26,10 +26,10 @@ from wastenot.operations import (
     reductions,
     softmaxes,
 )
-from wastenot.operations.prepared_call import Buffers, Ready
+from wastenot.operations.prepared_call import Buffers, PreparedCall
 from wastenot.workloads.kernel import KernelSpec
 
-Operation = Callable[[KernelSpec, Buffers], Ready]
+Operation = Callable[[KernelSpec, Buffers], PreparedCall]
 """Makes one call of a kernel, with buffers of its own."""
 
 # The first that fits counts: op, name, operation.
@@ -130,7 +130,7 @@ def release_memory(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
-def _fused(ready: Sequence[Ready]) -> Sequence[Ready]:
+def _fused(ready: Sequence[PreparedCall]) -> Sequence[PreparedCall]:
     """Calls compiled to one kernel, where eager PyTorch takes several operations for one."""
     first = ready[0]
     if first.parts == 1:
@@ -150,6 +150,6 @@ def _fused(ready: Sequence[Ready]) -> Sequence[Ready]:
     return [replace(call, function=compiled, how="compiled", reference=first.function) for call in ready]
 
 
-def first_device(call: Ready) -> torch.device:
+def first_device(call: PreparedCall) -> torch.device:
     """Where the data of a call are."""
     return next(argument.device for argument in call.arguments if isinstance(argument, torch.Tensor))

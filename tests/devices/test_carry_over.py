@@ -45,7 +45,7 @@ def test_closed_form_is_the_energy_of_a_long_trace(names, times):
     half = len(task.order) * (rounds // 2)
     seconds = told.begin_s[-len(task.order)] - told.begin_s[half]
     idle = np.array([preset.idle_w, 0.0, 0.0])
-    mean_w = told.course.mean_w(told.begin_s[[half]], told.begin_s[[-len(task.order)]], idle).sum()
+    mean_w = told.history.mean_w(told.begin_s[[half]], told.begin_s[[-len(task.order)]], idle).sum()
     calls = (rounds - 1) - rounds // 2
     assert seconds == pytest.approx(calls * point.time_s, rel=1e-9)
     assert mean_w == pytest.approx(point.power_w, rel=2e-5)
@@ -69,7 +69,7 @@ def test_other_presets_have_none(name):
 def test_a_kernel_by_itself_has_none():
     physics = ModelPhysics(find_preset("mi300x"))
     without = ModelPhysics(
-        physics.preset.model_copy(update={"dynamics": physics.preset.dynamics.model_copy(update={"afterglow_share": 0.0})})
+        physics.preset.model_copy(update={"dynamics": physics.preset.dynamics.model_copy(update={"carry_over_share": 0.0})})
     )
     for kernel in kernels("scores_gemm", "softmax"):
         task = Task(kernel.name, ((kernel, 5),))

@@ -122,7 +122,7 @@ class RoundTrip:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class BurstRun:
     """One run of a burst; arrays of shape (executions,).
 
     Attributes:
@@ -141,10 +141,10 @@ class Run:
     late_s: float = 0.0
 
 
-class Bench(Protocol):
+class PreparedBurst(Protocol):
     """A burst made ready to run."""
 
-    def run(self, rest_s: float) -> Run:
+    def run(self, rest_s: float) -> BurstRun:
         """Rest, run the burst once, and wait until readings that cover its end have come.
 
         Args:
@@ -188,7 +188,7 @@ class Instrument(Protocol):
         """Read the GPU's clock so often."""
         ...
 
-    def prepare(self, burst: Burst) -> AbstractContextManager[Bench]:
+    def prepare(self, burst: Burst) -> AbstractContextManager[PreparedBurst]:
         """Make a burst ready, until the context is left.
 
         Raises:
@@ -202,7 +202,7 @@ class Instrument(Protocol):
 
 
 @runtime_checkable
-class FineGrainDevice(Protocol):
+class HasInstrument(Protocol):
     """A device that has an instrument."""
 
     def instrument(self) -> Instrument:
@@ -220,7 +220,7 @@ def instrument_of(device: Device) -> Instrument:
     Raises:
         DeviceError: the device has none, such as a recording; or no power sensor.
     """
-    if not isinstance(device, FineGrainDevice):
+    if not isinstance(device, HasInstrument):
         raise DeviceError(
             f"{device.identity.name}: executions cannot be run one by one on it; profile on sim:NAME or nvidia:INDEX"
         )

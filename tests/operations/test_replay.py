@@ -12,8 +12,8 @@ from torch.nn import functional  # noqa: E402
 
 from wastenot.capturing.session import capture  # noqa: E402
 from wastenot.errors import CannotRunError  # noqa: E402
-from wastenot.operations import captured_values  # noqa: E402
-from wastenot.operations.captured import prepare_call  # noqa: E402
+from wastenot.operations import tensor_values  # noqa: E402
+from wastenot.operations.replay import prepare_call  # noqa: E402
 from wastenot.workloads.call import Call  # noqa: E402
 
 
@@ -88,7 +88,7 @@ def test_index_values_are_kept():
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.int16])
 def test_too_many_index_values_become_their_range(dtype, monkeypatch):
-    monkeypatch.setattr(captured_values, "MOST_KEPT", 100)
+    monkeypatch.setattr(tensor_values, "MOST_KEPT", 100)
     index = torch.randint(3, 90, (1000,)).to(dtype)
     call = captured_call(lambda: index + 1, "aten.add.Tensor")
     values = json.loads(call.arguments)["tensors"][0]["values"]
@@ -99,7 +99,7 @@ def test_too_many_index_values_become_their_range(dtype, monkeypatch):
 
 
 def test_too_many_booleans_become_their_share(monkeypatch):
-    monkeypatch.setattr(captured_values, "MOST_KEPT", 100)
+    monkeypatch.setattr(tensor_values, "MOST_KEPT", 100)
     mask = torch.rand(20_000) < 0.9
     (again,) = replayed(lambda: ~mask, "aten.bitwise_not.default")
     assert again.args[0].float().mean() == pytest.approx(0.9, abs=0.02)

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 
 from wastenot.errors import CannotRunError
-from wastenot.operations.captured_steady import steadied
-from wastenot.operations.captured_values import fill
 from wastenot.operations.signature import HOST
+from wastenot.operations.tensor_values import fill
 from wastenot.workloads.call import Call
 
 _WORD_BYTES = 512  # memory is allocated in such pieces
@@ -23,7 +22,7 @@ def prepare_call(call: Call, device: str, copies: int, *, seed: int = 0) -> list
 
     Arguments that shared memory share it in each copy. Index values are those recorded, floating-point data is random
     and never zero. An operation that writes in place may run any number of times; see
-    :mod:`wastenot.operations.captured_steady`. The first copy is run once, so that what cannot run is known here.
+    :mod:`wastenot.operations.replay`. The first copy is run once, so that what cannot run is known here.
 
     Args:
         call: the operation.
@@ -155,3 +154,46 @@ def _with_precision(run: Callable[[], object], precision: str) -> object:
         return run()
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+_PRODUCTS = ("mul_", "div_", "multiply_", "divide_", "_foreach_mul_", "_foreach_div_")
+
+
+def steadied(operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an operation, changed where running it in place again and again would end in zeros or infinities.
+
+    Args:
+        operation: such as ``aten.mul_.Tensor``.
+        arguments: see :mod:`wastenot.operations.signature`; not changed.
+    """
+    name = operation.split(".")[1]
+    args = arguments["args"]
+    if name not in _PRODUCTS or len(args) < 2:
+        return arguments
+    tensors = [dict(tensor) for tensor in arguments["tensors"]]
+    factor = _of_magnitude_one(args[1], tensors)
+    return arguments | {"args": [args[0], factor, *args[2:]], "tensors": tensors}
+
+
+def _of_magnitude_one(factor: Any, tensors: list[dict[str, Any]]) -> Any:
+    if isinstance(factor, list):
+        return [_of_magnitude_one(part, tensors) for part in factor]
+    if isinstance(factor, dict) and "tensor" in factor:
+        tensor = tensors[factor["tensor"]]
+        if tensor.get("values", {}).keys() & {"like", "value"}:
+            tensor["values"] = _signs(tensor["values"])
+        return factor
+    if isinstance(factor, (int, float)) and not isinstance(factor, bool):
+        return type(factor)(-1 if factor < 0 else 1)
+    if isinstance(factor, dict) and "float" in factor:
+        return 1.0
+    return factor
+
+
+def _signs(values: dict[str, Any]) -> dict[str, Any]:
+    value = values.get("value")
+    if value is None:
+        return {"like": "signs"}
+    if isinstance(value, bool):
+        return values
+    return {"value": -1 if isinstance(value, (int, float)) and value < 0 else 1}

@@ -1,0 +1,145 @@
+"""Whole ``wastenot plan`` commands on large studies: seconds and peak memory, and what the cheaper estimate at scale costs.
+
+    python -m benchmarks.bench_plan make FOLDER            # keep the studies, to time or profile commands on them
+    python -m benchmarks.bench_plan time STUDY.db ...      # one whole command each
+
+Kernels follow the model of the demonstration, each with its own ratios and activities, at 100 clock pairs and auto. Each has
+one reading per setting, with standard errors. Clocks in effect are not recorded, or those a power limit holds, or as a
+sampler reads them, so that no two kernels agree.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from benchmarks import synthetic
+from benchmarks.verdict import Verdict
+from wastenot.study.store import open_study
+from wastenot.study.sweep import Kernel, Sweep
+
+CORE_MHZ = np.linspace(300.0, 2100.0, 25)
+TIME_NOISE, POWER_NOISE, DEPARTURE = 0.003, 0.005, 0.01  # relative
+NAN = float("nan")
+
+Effective = Literal["unknown", "held", "sampled"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A study, and what a whole command on it may take."""
+
+    name: str
+    kernels: int
+    effective: Effective
+    seconds: float
+    gigabytes: float
+
+
+CASES = (
+    Case("1,000 kernels", 1_000, "unknown", 2.0, 2.0),
+    Case("1,000 kernels, clocks held by a power limit", 1_000, "held", 2.0, 2.0),
+    Case("10,000 kernels", 10_000, "unknown", 20.0, 2.0),
+    Case("10,000 kernels, clocks held by a power limit", 10_000, "held", 20.0, 2.0),
+    Case("10,000 kernels, clocks as sampled", 10_000, "sampled", 20.0, 2.0),
+)
+
+
+def made_up_sweep(kernels: int, effective: Effective, seed: int = 2026) -> Sweep:
+    """One reading with standard errors of each kernel at auto and at 100 pairs of clocks."""
+    rng = np.random.default_rng((seed, kernels))
+    scale = 10.0 ** rng.uniform(-4.5, -2.0, (kernels, 1))
+    core, memory = (scale * rng.uniform(0.1, 1.0, (kernels, 1)) for _ in range(2))
+    activity = rng.uniform(0.3, 1.0, core.shape)
+    pairs = np.array([(c, m) for m in synthetic.MEMORY_MHZ for c in CORE_MHZ])
+    clocks = np.concatenate([[[CORE_MHZ[-1], synthetic.MEMORY_MHZ[-1]]], pairs])
+    in_effect = np.minimum(clocks[:, 0], synthetic.auto_core_mhz(core, memory, activity))
+    true = synthetic.costs(core, memory, activity, in_effect, np.broadcast_to(clocks[:, 1], in_effect.shape))
+    logs = np.log(clocks) / (0.5, 1.0)
+    apart = ((logs[:, None] - logs[None]) ** 2).sum(axis=2)
+    root = DEPARTURE * np.linalg.cholesky(np.exp(-0.5 * apart) + 1e-9 * np.eye(len(clocks)))
+
+    def measured(value: np.ndarray, noise: float) -> np.ndarray:
+        smooth = value * np.exp(rng.standard_normal(value.shape) @ root.T)
+        return smooth * (1 + noise * rng.standard_normal(value.shape))
+
+    time_s, power_w = measured(true.time_s, TIME_NOISE), measured(true.power_w, POWER_NOISE)
+    if effective == "sampled":
+        in_effect = in_effect + rng.uniform(-1.0, 1.0, in_effect.shape)
+    rows = time_s.size
+    absent, requested = np.full(rows, NAN), np.concatenate([[[NAN, NAN]], pairs])
+    counts = rng.choice([1, 2, 12, 24, 48], kernels).tolist()
+    return Sweep(
+        tuple(Kernel(f"kernel_{index}", count, "forward") for index, count in enumerate(counts)),
+        np.repeat(np.arange(kernels), len(clocks)),
+        *(np.tile(column, kernels) for column in requested.T), absent,
+        time_s.ravel(), (time_s * power_w).ravel(),
+        TIME_NOISE * time_s.ravel(), float(np.hypot(TIME_NOISE, POWER_NOISE)) * (time_s * power_w).ravel(),
+        absent if effective == "unknown" else in_effect.ravel(), absent, absent, absent,
+        workload="large", device="made up", origin="synthetic",
+    )  # fmt: skip
+
+
+def store(case: Case, folder: Path) -> Path:
+    """The study of a case, made where it is not there yet."""
+    path = folder / f"{case.kernels}-{case.effective}.db"
+    if not path.exists():
+        open_study(path, create=True).add(made_up_sweep(case.kernels, case.effective), source="benchmarks/bench_plan.py")
+    return path
+
+
+def timed(study: Path, *arguments: str) -> tuple[float, float, float, dict[str, object]]:
+    """Seconds that passed, seconds of CPU, peak GB and the plan of one whole command."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "plan.json"
+        command = [sys.executable, "-m", "wastenot", "plan", "--study", str(study), "--json", "--out", str(out), *arguments]
+        began = time.perf_counter()
+        running = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(running.pid, 0)
+        running.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.perf_counter() - began
+        if status != 0:
+            sys.exit(f"failed: {' '.join(command)}")
+        plan = json.loads(out.read_text(encoding="utf-8"))
+    return seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e9, plan
+
+
+def line(study: Path) -> tuple[float, float]:
+    """Time one command and print a line of what it took and promised; seconds and GB."""
+    seconds, cpu, gigabytes, plan = timed(study)
+    expected = plan["expected"]
+    assert isinstance(expected, dict)
+    low, high = expected["energy_change_interval"]
+    print(
+        f"  {study.name}: {seconds:.1f} s ({cpu:.1f} s of CPU), {gigabytes:.2f} GB; energy expected "
+        f"{expected['energy_change']:+.4%} ({low:+.4%} to {high:+.4%})",
+        flush=True,
+    )
+    return seconds, gigabytes
+
+
+def main(verdict: Verdict) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for case in CASES:
+            seconds, gigabytes = line(store(case, Path(folder)))
+            verdict.at_most(f"plan of {case.name} x 100: seconds", seconds, case.seconds)
+            verdict.at_most(f"plan of {case.name} x 100: GB", gigabytes, case.gigabytes)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "make":
+        Path(sys.argv[2]).mkdir(parents=True, exist_ok=True)
+        for each in CASES:
+            print(store(each, Path(sys.argv[2])))
+    else:
+        for argument in sys.argv[2:]:
+            line(Path(argument))
