@@ -13,7 +13,7 @@ from wastenot.study.state import State, labelled, parted
 from wastenot.sweeping.in_context import loop_of, measure_in_context
 from wastenot.sweeping.point import Measurement, Method, measure
 from wastenot.tasks import Units
-from wastenot.workloads.order import Step, predecessors
+from wastenot.workloads.order import predecessors, steps_of
 
 MeasureAt = Callable[[int, Setting], Measurement]
 """Measures a kernel, by its index, at a setting."""
@@ -29,7 +29,7 @@ def in_state(units: Units, state: State) -> Units:
 
 def tasks_before(units: Units) -> tuple[Task, ...]:
     """What runs right before each kernel; the kernel itself where that is what mostly does."""
-    steps = [Step(kernel.count, kernel.block, kernel.pass_name) for kernel in units.kernels]
+    steps = steps_of(units.kernels)
     return tuple(units.tasks[index] for index in predecessors(steps))
 
 

@@ -13,7 +13,7 @@ from wastenot.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import Costs
 from wastenot.planning.noise.shrinkage import Posterior, Posteriors
 from wastenot.planning.plan import Expected
-from wastenot.planning.units import Unit
+from wastenot.planning.units import PlanUnit
 
 LEVEL = 0.95  # of intervals
 
@@ -95,7 +95,7 @@ class Excess:
         return NormalDist().cdf(-mean / deviation)
 
 
-def excess(units: Sequence[Unit], posteriors: Posteriors, slowdown: float) -> Excess:
+def excess(units: Sequence[PlanUnit], posteriors: Posteriors, slowdown: float) -> Excess:
     """Time of each option less what the slowdown allows the unit; what option and baseline have in common cancels."""
     means, variances, commons, energies, times = [], [], [], [], []
     time, allowed = posteriors.time_s, 1.0 + slowdown
@@ -118,7 +118,7 @@ def excess(units: Sequence[Unit], posteriors: Posteriors, slowdown: float) -> Ex
 
 
 def expect(
-    units: Sequence[Unit], costs: Costs, posteriors: Posteriors, options: tuple[int, ...], slowdown: float | None
+    units: Sequence[PlanUnit], costs: Costs, posteriors: Posteriors, options: tuple[int, ...], slowdown: float | None
 ) -> Expected:
     """What is to be expected of a plan in truth.
 

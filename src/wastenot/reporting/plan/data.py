@@ -15,7 +15,7 @@ from wastenot.planning.comparison import CURVE_BOUNDS, Comparison, CurvePoint, c
 from wastenot.planning.objective import Granularity, Objective, Scope
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
-from wastenot.planning.units import Unit
+from wastenot.planning.units import PlanUnit
 from wastenot.setting import Setting
 from wastenot.study.sweep import Sweep
 
@@ -196,21 +196,21 @@ def _shares(planner: Planner, plan: Plan) -> tuple[KernelShare, ...]:
     )
 
 
-def _most_saving(units: Sequence[Unit], shares: Sequence[KernelShare]) -> list[Unit]:
+def _most_saving(units: Sequence[PlanUnit], shares: Sequence[KernelShare]) -> list[PlanUnit]:
     """The units of single kernels that the plan saves most energy in; those of most energy where it saves none."""
 
-    def saved(unit: Unit) -> tuple[float, float]:
+    def saved(unit: PlanUnit) -> tuple[float, float]:
         share = shares[int(unit.kernels[0])]
         return share.base_energy_j - share.energy_j, share.base_energy_j
 
     return sorted((unit for unit in units if len(unit.rows) > 1), key=saved, reverse=True)[:MOST_KERNEL_MAPS]
 
 
-def _maps(units: Sequence[Unit], shares: Sequence[KernelShare]) -> tuple[SettingMap, ...]:
+def _maps(units: Sequence[PlanUnit], shares: Sequence[KernelShare]) -> tuple[SettingMap, ...]:
     """Maps of the units that have more settings than auto, most energy first."""
     whole_j = math.fsum(share.base_energy_j for share in shares)
 
-    def total(unit: Unit, of: Callable[[KernelShare], float]) -> float:
+    def total(unit: PlanUnit, of: Callable[[KernelShare], float]) -> float:
         return math.fsum(of(shares[kernel]) for kernel in unit.kernels.tolist())
 
     found = []
@@ -229,7 +229,7 @@ def _maps(units: Sequence[Unit], shares: Sequence[KernelShare]) -> tuple[Setting
     return tuple(sorted(found, key=lambda each: -each.energy_share))
 
 
-def _point(unit: Unit, option: int) -> SettingPoint:
+def _point(unit: PlanUnit, option: int) -> SettingPoint:
     rows: IndexArray = unit.rows[option]
     core = unit.costs.core_mhz[rows]
     lowest, highest = int(rows[np.argmin(core)]), float(core.max())
