@@ -24,12 +24,12 @@ from wastenot.planning.planner import Planner
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Sweep
 from wastenot.study.sweep_file import read_sweep
-from wastenot.sweeping.point import Method
+from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import find_units
-from wastenot.tuning.forecast import forecast
-from wastenot.tuning.forecast_kernels import choices
-from wastenot.tuning.forecast_prior import KNOWLEDGES, Knowledge
+from wastenot.tasks import find_tasks
+from wastenot.tuning.forecast.forecast import forecast
+from wastenot.tuning.forecast.kernels import choices
+from wastenot.tuning.forecast.prior import KNOWLEDGES, Knowledge
 
 DATA = Path(__file__).parents[1].parent / "shared" / "data"
 PRESETS = ("rtx-3080-ti", "rtx-a4000", "h200", "v100")
@@ -48,15 +48,15 @@ MEASURED = {
 
 def auto_study(preset: str, workload: str, seed: int, path: Path) -> Study:
     """A study of a simulated GPU at its own clocks."""
-    device, units = open_device(f"sim:{preset}", seed=seed), find_units(workload, f"sim:{preset}")
+    device, units = open_device(f"sim:{preset}", seed=seed), find_tasks(workload, f"sim:{preset}")
     study = open_study(path, create=True)
-    measure_sweep(device, units, study, (), method=Method(2.0, 2.0))
+    measure_sweep(device, units, study, (), options=PointOptions(2.0, 2.0))
     return study
 
 
 def true_changes(preset: str, workload: str, bounds: tuple[float, ...], *, core_only: bool = False) -> tuple[float, ...]:
     """Energy changes of the best plans on a simulated GPU's truth, over the clocks that a forecast chooses from."""
-    device, units = open_device(f"sim:{preset}"), find_units(workload, f"sim:{preset}")
+    device, units = open_device(f"sim:{preset}"), find_tasks(workload, f"sim:{preset}")
     offered = choices(find_preset(preset), core_only=core_only).settings
     return _best(truth(device, units, offered), bounds)
 

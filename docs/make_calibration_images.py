@@ -11,10 +11,8 @@ import vl_convert
 
 from wastenot.reporting.theme import LIGHT
 from wastenot.study.sweep_file import read_sweep
-from wastenot.tuning.calibration.design import choose_points
-from wastenot.tuning.calibration.fit import calibrate
-from wastenot.tuning.calibration.measured_points import points_of_sweep
-from wastenot.tuning.calibration.score import CHOSEN_POINTS, ratios
+from wastenot.tuning.calibration.accuracy import fits_without_some, ratios
+from wastenot.tuning.calibration.points import points_of_sweep
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -36,17 +34,10 @@ def main() -> None:
 def held_out(file: str, limit_w: float | None) -> dict[str, np.ndarray]:
     """Absolute errors in per cent and clocks of every held-out point."""
     points = points_of_sweep(read_sweep(DATA / file))
-    if points.mask.sum(axis=1).max() > CHOSEN_POINTS:
-        masks = [choose_points(points, CHOSEN_POINTS)]
-    else:
-        rank = points.core_mhz.argsort(axis=1).argsort(axis=1) + np.arange(len(points.mask))[:, None]
-        masks = [points.mask * (rank % 5 != fold) for fold in range(5)]
     parts = []
-    for mask in masks:
-        left = points.mask - mask
-        fit = calibrate(points.used(mask), power_limit_w=limit_w)
-        off = 100 * np.abs(ratios(fit.device, fit.kernels, points, left) - 1)
-        parts.append(np.vstack([off, points.core_mhz[left > 0], points.memory_mhz[left > 0]]))
+    for fit, left_out in fits_without_some(points, limit_w):
+        error = 100 * np.abs(ratios(fit.device, fit.kernels, points, left_out) - 1)
+        parts.append(np.vstack([error, points.core_mhz[left_out > 0], points.memory_mhz[left_out > 0]]))
     return dict(zip(("time", "energy", "core", "memory"), np.concatenate(parts, axis=1), strict=True))
 
 

@@ -25,7 +25,7 @@ from wastenot.devices.simulated.preset import ClockTable, Moved, Preset, preset_
 from wastenot.files import write_text
 from wastenot.study.sweep import Sweep
 from wastenot.study.sweep_file import read_sweep
-from wastenot.tuning.calibration.calibrate import CalibratedGpu, calibrate_sweep, described
+from wastenot.tuning.calibration.calibrate import CalibratedGpu, calibrate_sweep
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -67,7 +67,7 @@ def provenance(card: Card, **numbers: object) -> dict[str, str]:
 
 
 def _fitted(card: Card, found: CalibratedGpu) -> dict[str, str]:
-    errors = "; ".join(map(described, found.report.errors))
+    errors = "; ".join(map(str, found.report.errors))
     return provenance(card, points=found.report.points, kernels=found.report.kernels, errors=errors)
 
 

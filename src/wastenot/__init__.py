@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from wastenot.study.sweep import Kernel, Sweep
     from wastenot.study.sweep_file import read_sweep, write_sweep
     from wastenot.tuning.calibration.calibrate import calibrate_sweep
-    from wastenot.tuning.forecast import forecast
+    from wastenot.tuning.forecast.forecast import forecast
 
 __all__ = [
     "AUTO",
@@ -99,7 +99,7 @@ _HOME = {
     "study.sweep": ("Kernel", "Sweep"),
     "study.sweep_file": ("read_sweep", "write_sweep"),
     "tuning.calibration.calibrate": ("calibrate_sweep",),
-    "tuning.forecast": ("forecast",),
+    "tuning.forecast.forecast": ("forecast",),
 }
 _MODULE_OF = {name: f"wastenot.{module}" for module, names in _HOME.items() for name in names}
 

@@ -22,7 +22,7 @@ from wastenot.reporting.words import change
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import units_of
+from wastenot.tasks import tasks_of
 from wastenot.tuning.transfer import Transfer, transfer
 from wastenot.tuning.validate import validate
 from wastenot.workloads.build import build_workload
@@ -72,12 +72,12 @@ def reproduce(folder: Path, watch: Watch, seed: int = 0) -> str:
     main = cards[0]
     device = open_device(main.device, seed=seed + 1)
     batches = transfer(
-        device, main.plan, [units_of(build_workload(MODEL, batch=batch)) for batch in BATCHES],
+        device, main.plan, [tasks_of(build_workload(MODEL, batch=batch)) for batch in BATCHES],
         repeats=TRANSFER_REPEATS, progress=watch("batch sizes"),
     )  # fmt: skip
     parallel = transfer(
         device, main.plan,
-        [units_of(build_workload(MODEL, tensor_parallel=d, sequence_parallel=d > 1)) for d in DEGREES],
+        [tasks_of(build_workload(MODEL, tensor_parallel=d, sequence_parallel=d > 1)) for d in DEGREES],
         repeats=TRANSFER_REPEATS, progress=watch("tensor parallelism"),
     )  # fmt: skip
     write_files(
@@ -102,7 +102,7 @@ def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:
     study = open_study(folder / "study.db", create=True)
     settings = Grid(CORE_STEP_MHZ).settings(device.clocks.supported_clocks())
     workload = build_workload(MODEL)
-    kernels, passes = units_of(workload), units_of(workload, "pass")
+    kernels, passes = tasks_of(workload), tasks_of(workload, "pass")
     for units, what in ((kernels, "kernels"), (passes, "passes")):
         measure_sweep(device, units, study, settings, progress=watch(f"{name}, {what}"))
     sweep = study.read(kernels.workload)

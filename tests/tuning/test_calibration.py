@@ -14,9 +14,8 @@ from wastenot.devices.simulated.preset import parse_preset, preset_toml, read_pr
 from wastenot.errors import BadInputError
 from wastenot.setting import AUTO, Setting
 from wastenot.tuning.calibration.calibrate import calibrate_sweep
-from wastenot.tuning.calibration.clocks import clock_table, learn_arrival
-from wastenot.tuning.calibration.design import choose_pairs, choose_points
-from wastenot.tuning.calibration.measured_points import CalibrationError, core_levels, points_of_sweep
+from wastenot.tuning.calibration.clocks import clock_table, learn_clock_mapping
+from wastenot.tuning.calibration.points import CalibrationError, choose_pairs, choose_points, core_levels, points_of_sweep
 from wastenot.tuning.calibration.predict import predict_costs
 
 
@@ -81,7 +80,7 @@ def test_clocks_that_do_not_arrive_as_asked():
     assert (table.core_from_mhz, table.core_to_mhz, table.core_step_mhz) == (210.0, 2100.0, 30.0)
     assert table.boost_mhz == pytest.approx(1965.0, abs=15.0)
     assert [(pair.memory_mhz, pair.core_above_mhz, pair.to_memory_mhz) for pair in table.moved] == [(405, 420, 810)]
-    arrival = learn_arrival(sweep)
+    arrival = learn_clock_mapping(sweep)
     assert arrival.in_effect(2100.0, 405.0) == (1965.0, 810.0)
     assert arrival.in_effect(420.0, 405.0) == (420.0, 405.0)
 

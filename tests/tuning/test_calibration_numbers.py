@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from wastenot.study.sweep_file import read_sweep
-from wastenot.tuning.calibration.measured_points import points_of_sweep
-from wastenot.tuning.calibration.score import held_out_kernels, held_out_points
+from wastenot.tuning.calibration.accuracy import held_out_kernels, held_out_points
+from wastenot.tuning.calibration.points import points_of_sweep
 
 
 @pytest.mark.slow

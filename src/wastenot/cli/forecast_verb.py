@@ -11,7 +11,7 @@ from wastenot.cli.options import JsonOption, OutOption, StudyOption, WorkloadOpt
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.tuning.forecast_result import Forecast, Spread
+    from wastenot.tuning.forecast.forecast import Forecast, Spread
 
 
 def forecast(
@@ -46,8 +46,8 @@ def forecast(
     from wastenot.cli.output import as_values, console, print_json, say
     from wastenot.files import write_text
     from wastenot.study.store import open_study
-    from wastenot.tuning.forecast import forecast as make_forecast
-    from wastenot.tuning.forecast_observed import choose_gpu
+    from wastenot.tuning.forecast.forecast import forecast as make_forecast
+    from wastenot.tuning.forecast.observed import choose_gpu
 
     found = make_forecast(
         open_study(study),

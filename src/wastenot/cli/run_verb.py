@@ -64,15 +64,14 @@ def run(
     from wastenot.reporting.plan.figures import write_figures
     from wastenot.reporting.plan.page import write_report
     from wastenot.study.store import open_study
-    from wastenot.sweeping.capabilities import check_measures, settable
-    from wastenot.sweeping.grid import Grid
+    from wastenot.sweeping.grid import Grid, check_measures, settable
     from wastenot.sweeping.sweep import measure_sweep
-    from wastenot.tasks import find_units
+    from wastenot.tasks import find_tasks
 
     price = checked_price(price_per_kwh, currency)
     goal = Objective("waste", max_slowdown, confidence=confidence)
     shape = chosen_shape(phase, batch, sequence, tensor_parallel, sequence_parallel, dtype, attention, optimizer)
-    units = find_units(workload, device, shape)
+    units = find_tasks(workload, device, shape)
     target = open_target(device, seed=seed, workload=units.workload, allow=allow_clock_control, restore=restore_clocks)
     check_measures(target)
     settings = settable(target, Grid(core_step).settings(target.clocks.supported_clocks()))

@@ -44,7 +44,7 @@ def transfer(
     from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
     from wastenot.planning.plan import read_plan
-    from wastenot.tasks import units_of
+    from wastenot.tasks import tasks_of
     from wastenot.tuning.transfer import transfer as measure_transfer
     from wastenot.workloads.build import build_workload
     from wastenot.workloads.shape import parse_name
@@ -64,7 +64,7 @@ def transfer(
             replace(shape, tensor_parallel=degree, sequence_parallel=sequence_parallel and degree > 1) for degree in labels
         ]
         name, title, axis = "transfer-parallel", "The plan at other tensor-parallel degrees", "tensor-parallel degree"
-    targets = [units_of(build_workload(model, each)) for each in shapes]
+    targets = [tasks_of(build_workload(model, each)) for each in shapes]
     target = open_target(device, seed=seed, workload="", allow=allow_clock_control, restore=restore_clocks)
     with shown_progress("transfer") as progress:
         found = measure_transfer(target, made, targets, repeats=repeats, progress=progress)

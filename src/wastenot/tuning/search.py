@@ -26,11 +26,11 @@ from wastenot.planning.costs import combine_repeats
 from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import Study
-from wastenot.sweeping.point import Method
-from wastenot.sweeping.sweep import Point, SweepOutcome, recording, run_points
-from wastenot.tasks import Units
-from wastenot.tuning.calibration.clocks import Arrival, learn_arrival
-from wastenot.tuning.calibration.design import choose_pairs
+from wastenot.sweeping.point import PointOptions
+from wastenot.sweeping.sweep import SweepOutcome, SweepPoint, recording, run_points
+from wastenot.tasks import WorkloadTasks
+from wastenot.tuning.calibration.clocks import ClockMapping, learn_clock_mapping
+from wastenot.tuning.calibration.points import choose_pairs
 from wastenot.tuning.calibration.predict import Predicted, predict_costs
 
 _FIRST_POINTS = 5  # of each kernel, besides auto: the fewest from which the model can be fitted
@@ -49,7 +49,7 @@ class _Known:
         auto_energy_j: at auto, shape (kernels, 1).
         count: how often each kernel runs, shape (kernels, 1).
         possible: which points can be measured at all.
-        arrival: what becomes of clocks that are asked for.
+        clocks: the clocks in effect for each pair requested.
     """
 
     time_s: FloatArray
@@ -58,7 +58,7 @@ class _Known:
     auto_energy_j: FloatArray
     count: FloatArray
     possible: NDArray[np.bool_]
-    arrival: Arrival
+    clocks: ClockMapping
 
     @property
     def measured(self) -> NDArray[np.bool_]:
@@ -68,13 +68,13 @@ class _Known:
 
 def search_sweep(
     device: Device,
-    units: Units,
+    units: WorkloadTasks,
     study: Study,
     settings: Sequence[Setting],
     *,
     share: float,
     max_slowdown: float = 0.0,
-    method: Method | None = None,
+    options: PointOptions | None = None,
     progress: Progress | None = None,
     budget_s: float | None = None,
 ) -> SweepOutcome:
@@ -87,7 +87,7 @@ def search_sweep(
         settings: the grid, besides auto; both clocks of each given.
         share: of the grid's points, auto included, that may be measured.
         max_slowdown: that plans will be allowed.
-        method: how to measure.
+        options: how to measure.
         progress: who is told.
         budget_s: device time after which no further point is begun.
 
@@ -96,7 +96,7 @@ def search_sweep(
         StudyError: the study cannot be written; what was measured before is kept.
         DeviceError: the device does not measure.
     """
-    progress, method = progress or Silent(), method or Method()
+    progress, options = progress or Silent(), options or PointOptions()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
     possible = np.array([[device.launcher.can_run(task, setting) for setting in settings] for task in units.tasks])
     allowed = _allowed(share, possible, len(units.kernels))
@@ -105,12 +105,12 @@ def search_sweep(
 
     with recording(device, units, study) as recorder:
 
-        def run(points: Sequence[Point]) -> bool:
-            outcome = run_points(device, units, recorder, points, method=method, progress=progress, ends_s=ends_s)
+        def run(points: Sequence[SweepPoint]) -> bool:
+            outcome = run_points(device, units, recorder, points, options=options, progress=progress, ends_s=ends_s)
             total.add(outcome)
             return not outcome.out_of_time
 
-        baselines = [Point(kernel, AUTO) for kernel in range(len(units.kernels))]
+        baselines = [SweepPoint(kernel, AUTO) for kernel in range(len(units.kernels))]
         going = run(baselines) and run(_first_points(possible, settings))
         left = allowed - _count(recorder.done)
         batch = max(len(units.kernels) // 4, math.ceil(left / _ROUNDS))
@@ -133,7 +133,7 @@ def expected_improvement(known: _Known, settings: Sequence[Setting], max_slowdow
     Returns:
         Shape (kernels, settings).
     """
-    pairs = [known.arrival.in_effect(setting.core_mhz or math.inf, setting.memory_mhz or math.inf) for setting in settings]
+    pairs = [known.clocks.in_effect(setting.core_mhz or math.inf, setting.memory_mhz or math.inf) for setting in settings]
     core, memory = np.array(pairs, dtype=np.float64).T
     predicted = predict_costs(core, memory, known.time_s, known.energy_j)
     price = price_of_time(known, predicted, max_slowdown)
@@ -181,31 +181,33 @@ def _allowed(share: float, possible: NDArray[np.bool_], kernels: int) -> int:
     return int(share * whole)
 
 
-def _first_points(possible: NDArray[np.bool_], settings: Sequence[Setting]) -> list[Point]:
+def _first_points(possible: NDArray[np.bool_], settings: Sequence[Setting]) -> list[SweepPoint]:
     used: Counter[tuple[int, int]] = Counter()
     points = []
     for kernel, there in enumerate(possible):
         open_to = np.flatnonzero(there).tolist()
         pairs = [(settings[place].core_mhz or 0.0, settings[place].memory_mhz or 0.0) for place in open_to]
-        points += [Point(kernel, settings[open_to[choice]]) for choice in choose_pairs(pairs, used, _FIRST_POINTS)]
+        points += [SweepPoint(kernel, settings[open_to[choice]]) for choice in choose_pairs(pairs, used, _FIRST_POINTS)]
     return _in_order(points, settings)
 
 
-def _best_points(worth: FloatArray, settings: Sequence[Setting], most: int) -> list[Point]:
+def _best_points(worth: FloatArray, settings: Sequence[Setting], most: int) -> list[SweepPoint]:
     """The most promising point of each kernel, those of most promise."""
     best = worth.argmax(axis=1)
     kernels = np.argsort(-worth.max(axis=1), kind="stable")[:most]
-    chosen = [Point(int(kernel), settings[int(best[kernel])]) for kernel in kernels if worth[kernel, best[kernel]] > 0.0]
+    chosen = [
+        SweepPoint(int(kernel), settings[int(best[kernel])]) for kernel in kernels if worth[kernel, best[kernel]] > 0.0
+    ]
     return _in_order(chosen, settings)
 
 
-def _in_order(points: Sequence[Point], settings: Sequence[Setting]) -> list[Point]:
+def _in_order(points: Sequence[SweepPoint], settings: Sequence[Setting]) -> list[SweepPoint]:
     """Points so that clocks change rarely."""
     place = {setting: index for index, setting in enumerate(settings)}
     return sorted(points, key=lambda point: (place[point.setting], point.kernel))
 
 
-def _read(study: Study, units: Units, settings: Sequence[Setting], possible: NDArray[np.bool_]) -> _Known:
+def _read(study: Study, units: WorkloadTasks, settings: Sequence[Setting], possible: NDArray[np.bool_]) -> _Known:
     sweep = study.read(units.workload)
     costs = combine_repeats(sweep)
     place = {setting: index for index, setting in enumerate(settings)}
@@ -223,7 +225,7 @@ def _read(study: Study, units: Units, settings: Sequence[Setting], possible: NDA
         costs.energy_j[auto][:, None],
         costs.count[:, None].astype(np.float64),
         possible,
-        learn_arrival(sweep),
+        learn_clock_mapping(sweep),
     )
 
 

@@ -1,4 +1,4 @@
-"""``wastenot calibrate``: from a sweep of a card to a simulated GPU that behaves like it, and how far to trust that."""
+"""``wastenot calibrate``: from a sweep of a card to a simulated GPU that behaves like it, and how far to trust it."""
 
 from __future__ import annotations
 
@@ -6,25 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.devices.simulated.hardware import (
-    CounterModel,
-    GaugeModel,
-    Noise,
-    SensorModels,
-    Switching,
-    Thermal,
-)
+from wastenot.blas import single_threaded
+from wastenot.devices.simulated.hardware import CounterModel, GaugeModel, Noise, SensorModels, Switching, Thermal
 from wastenot.devices.simulated.preset import KernelTraits, Preset
 from wastenot.study.sweep import Sweep
+from wastenot.tuning.calibration.accuracy import PredictionErrors, held_out_kernels, held_out_points, ratios
 from wastenot.tuning.calibration.clocks import clock_table
-from wastenot.tuning.calibration.design import choose_points
 from wastenot.tuning.calibration.fit import Calibration, calibrate
-from wastenot.tuning.calibration.measured_points import Points, check, points_of_sweep, warnings_of
-from wastenot.tuning.calibration.score import Errors, errors_of, held_out_kernels, held_out_points, ratios
+from wastenot.tuning.calibration.points import Points, choose_points, data_warnings, points_of_sweep, require_enough
 
 _MOST_FITTED = 48  # points of a kernel; more only take longer
 _NOISY = 0.03  # median error on held-out points above which a warning is due
-_ABOVE_SEEN = 1.02  # a power limit that nobody states is taken to lie this far above the largest power seen
+_HEADROOM = 1.02  # an unstated power limit is assumed to lie this far above the largest power measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +25,15 @@ class CalibrationReport:
     """How far a calibrated GPU can be trusted.
 
     Attributes:
-        kernels: how many were fitted.
-        points: how many of their points.
+        kernels: number of kernels fitted.
+        points: number of their points.
         errors: on the points fitted, then on held-out points and on held-out kernels where there are enough.
-        warnings: what weakens it.
+        warnings: what weakens the calibration.
     """
 
     kernels: int
     points: int
-    errors: tuple[Errors, ...]
+    errors: tuple[PredictionErrors, ...]
     warnings: tuple[str, ...]
 
 
@@ -59,6 +52,7 @@ class CalibratedGpu:
     calibration: Calibration
 
 
+@single_threaded()
 def calibrate_sweep(
     sweep: Sweep,
     *,
@@ -68,15 +62,15 @@ def calibrate_sweep(
 ) -> CalibratedGpu:
     """Fit a simulated GPU to a sweep.
 
-    Parameters of the GPU are shared by all kernels; each kernel has eight of its own. The result runs the kernels of
-    the sweep at the clocks of the sweep; what a sweep does not show (heat, sensors, switching latency) comes from
-    ``base`` or is assumed, and the preset's provenance says so.
+    All kernels share the parameters of the GPU, and each has eight of its own. The result runs the kernels of the sweep at
+    the clocks of the sweep. What a sweep does not show (heat, sensors, switching latency) is taken from ``base`` or
+    assumed, as the preset's provenance states.
 
     Args:
         sweep: at least 3 core clocks, 4 kernels and 4 points of each.
-        name: of the new GPU.
-        power_limit_w: that was in force; matters where kernels reached it.
-        base: a preset that gives what the sweep does not show.
+        name: name of the new GPU.
+        power_limit_w: power limit in force during the sweep; matters where kernels reached it.
+        base: a preset that provides what the sweep does not show.
 
     Returns:
         The GPU and its errors on what was fitted, on held-out points and on held-out kernels.
@@ -85,27 +79,28 @@ def calibrate_sweep(
         CalibrationError: the sweep cannot determine the model; says what to measure.
     """
     points = points_of_sweep(sweep)
-    check(points, [kernel.name for kernel in sweep.kernels])
-    fitted = points.used(choose_points(points, _MOST_FITTED))
-    found = calibrate(fitted, power_limit_w=power_limit_w)
-    errors = [errors_of("points it was fitted to", ratios(found.device, found.kernels, points, fitted.mask))]
-    warnings = list(warnings_of(points))
-    unseen = [held_out_points(points, power_limit_w), held_out_kernels(points, power_limit_w)]
-    for result, what in zip(unseen, ("points", "kernels"), strict=True):
+    require_enough(points, [kernel.name for kernel in sweep.kernels])
+    fitted = points.with_mask(choose_points(points, _MOST_FITTED))
+    calibration = calibrate(fitted, power_limit_w=power_limit_w)
+    in_sample = ratios(calibration.device, calibration.kernels, points, fitted.mask)
+    errors = [PredictionErrors.of("points it was fitted to", in_sample)]
+    warnings = list(data_warnings(points))
+    held_out = {"points": held_out_points(points, power_limit_w), "kernels": held_out_kernels(points, power_limit_w)}
+    for what, result in held_out.items():
         if result is None:
             warnings.append(f"too few {what} to hold any out: the errors on unseen {what} are not known")
         else:
             errors.append(result)
             worst = max(result.time.median, result.energy.median)
             if worst > _NOISY:
-                warnings.append(f"half of the held-out {what} are off by more than {worst:.1%}: noisy data, or few")
+                warnings.append(f"half of the held-out {what} are off by more than {worst:.1%}: noisy data, or too few")
     report = CalibrationReport(len(points.mask), int(fitted.mask.sum()), tuple(errors), tuple(warnings))
-    preset = _preset(sweep, name, found, points, report, power_limit_w, base)
-    return CalibratedGpu(preset, report, found)
+    preset = _preset(sweep, name, calibration, points, report, power_limit_w, base)
+    return CalibratedGpu(preset, report, calibration)
 
 
 def kernel_traits(calibration: Calibration, row: int) -> KernelTraits:
-    """What one kernel of a calibration asks, for a preset."""
+    """The parameters of one kernel of a calibration, as a preset holds them."""
     values = calibration.kernels
     columns = {column: float(np.ravel(getattr(values, column))[row]) for column in values.__slots__}
     return KernelTraits(**columns)
@@ -114,25 +109,25 @@ def kernel_traits(calibration: Calibration, row: int) -> KernelTraits:
 def _preset(
     sweep: Sweep,
     name: str,
-    found: Calibration,
+    calibration: Calibration,
     points: Points,
     report: CalibrationReport,
     power_limit_w: float | None,
     base: Preset | None,
 ) -> Preset:
-    largest_w = _ABOVE_SEEN * float(points.power_w[points.mask > 0].max())
+    largest_w = _HEADROOM * float(points.power_w[points.mask > 0].max())
     limits = (_least_limit(base, power_limit_w or largest_w), power_limit_w or largest_w)
     table = clock_table(sweep)
     assumed = "assumed, typical of recent cards" if base is None else f"taken from the preset {base.name}"
     provenance = {
         "parameters": f"fitted by wastenot calibrate to {report.points} {sweep.origin} points of {report.kernels} "
         f"kernels of workload '{sweep.workload}' on {sweep.device}",
-        "errors": "; ".join(map(described, report.errors)),
-        "clocks": "those asked for in that sweep; nothing is known of others",
+        "errors": "; ".join(map(str, report.errors)),
+        "clocks": "those requested in that sweep; nothing is known about others",
         "power_limits_w": "as stated" if power_limit_w else "assumed, 2 % above the largest power measured",
         "idle_w": assumed if base else "assumed: the fitted power that no clock changes, in the lowest memory state",
         "thermal, switching, noise, sensors": assumed,
-        "gain": "joules are those of the sensor of the sweep, which may be off by a factor; no further gain is put on",
+        "gain": "joules as the sensor of the sweep reported them, which may be off by a factor; no further gain is applied",
     }
     return Preset(
         schema="wastenot.gpu/1",
@@ -141,23 +136,15 @@ def _preset(
         provenance=provenance,
         clocks=table,
         power_limits_w=limits,
-        idle_w=found.device.base_w[0] if base is None else base.idle_w,
-        parameters=found.device,
-        kernels={kernel.name: kernel_traits(found, row) for row, kernel in enumerate(sweep.kernels)},
+        idle_w=calibration.device.base_w[0] if base is None else base.idle_w,
+        parameters=calibration.device,
+        kernels={kernel.name: kernel_traits(calibration, row) for row, kernel in enumerate(sweep.kernels)},
         thermal=_thermal(limits[1]) if base is None else base.thermal,
         switching=Switching(core_s=((table.core_from_mhz, 0.02), (table.core_to_mhz, 0.02)), memory_s=0.1, jitter=0.3)
         if base is None
         else base.switching,
         noise=Noise(run_time=0.002, run_power=0.005) if base is None else base.noise,
         sensors=_sensors() if base is None else base.sensors,
-    )
-
-
-def described(errors: Errors) -> str:
-    """Errors in a line."""
-    return (
-        f"{errors.what}: {errors.points} points, time median {errors.time.median:.2%} mean {errors.time.mean:.2%}, "
-        f"energy median {errors.energy.median:.2%} mean {errors.energy.mean:.2%}"
     )
 
 

@@ -1,4 +1,4 @@
-"""What kernels would cost where they were not measured: the model, and what its error at the nearest points suggests.
+"""Costs of kernels predicted where they were not measured: the physical model, corrected by its residuals elsewhere.
 
 For planning from few measurements; the simulator itself uses the physical model alone.
 """
@@ -9,20 +9,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.blas import single_threaded
 from wastenot.devices.simulated import model
 from wastenot.tuning.calibration.fit import Calibration, calibrate
-from wastenot.tuning.calibration.measured_points import FEWEST_KERNELS, Array, Points
-from wastenot.tuning.calibration.residual import krige, places
+from wastenot.tuning.calibration.points import FEWEST_KERNELS, Points
 
-_STEP = 1e-5
-_LEAST_ERROR = 0.003
-"""Relative; no prediction is better than this."""
-
-_FEW_KERNELS_ERROR = 0.15
-"""Relative; of too few kernels to tell what is the GPU's."""
-
-_FREEDOM = 4.0
-"""Parameters of a kernel that its own points determine, about; what is usual determines the others."""
+_DIFFERENCE = 1e-5
+_LEAST_ERROR = 0.003  # relative; no prediction is better than this
+_FEW_KERNELS_ERROR = 0.15  # relative; where there are too few kernels to separate the GPU's parameters from theirs
+_FREEDOM = 4.0  # parameters of a kernel that its own points determine, roughly; the prior determines the others
+_CORRELATION_LENGTH = 0.5  # of residuals, as a fraction of the range of core clock and of log memory clock
+_SIGNAL_TO_NOISE = 4.0  # variance of the model's smooth error over that of the measurements
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,31 +31,37 @@ class Predicted:
         time_s: time.
         energy_j: energy.
         time_error: standard deviation of the time's relative error, where it was not measured.
-        energy_error: the same of the energy.
+        energy_error: standard deviation of the energy's relative error, where it was not measured.
     """
 
-    time_s: Array
-    energy_j: Array
-    time_error: Array
-    energy_error: Array
+    time_s: FloatArray
+    energy_j: FloatArray
+    time_error: FloatArray
+    energy_error: FloatArray
 
 
+@single_threaded()
 def predict_costs(
-    core_mhz: Array, memory_mhz: Array, time_s: Array, energy_j: Array, *, power_limit_w: float | None = None
+    core_mhz: FloatArray,
+    memory_mhz: FloatArray,
+    time_s: FloatArray,
+    energy_j: FloatArray,
+    *,
+    power_limit_w: float | None = None,
 ) -> Predicted:
-    """Predict every kernel at every setting from those that were measured.
+    """Predict the costs of every kernel at every setting from the points that were measured.
 
-    All kernels share one GPU, so each profits from what the others show. Few kernels or points are not refused: what is
-    usual of GPUs fills the gaps, and the errors grow. With several memory clocks what the model leaves of a kernel's
-    measured points is spread to those near them.
+    All kernels share one GPU, so each profits from what the others show. Few kernels or points are not refused: the prior
+    fills the gaps, and the errors grow. Where several memory clocks were measured, the model's residuals at a kernel's
+    measured points are interpolated by kriging.
 
     Args:
-        core_mhz: core clock of each setting: in effect where that is known, else expected; shape (settings,), or
-            (kernels, settings) where kernels differ (power limit).
-        memory_mhz: likewise.
-        time_s: of one call, NaN where not measured; shape (kernels, settings).
-        energy_j: the same.
-        power_limit_w: in force; kernels that would pass it are predicted at the core clock that it leaves them.
+        core_mhz: core clock of each setting (in effect where that is known, else expected), shape (settings,), or
+            (kernels, settings) where kernels differ because of a power limit.
+        memory_mhz: memory clock of each setting, same shape.
+        time_s: time of one call, NaN where not measured; shape (kernels, settings).
+        energy_j: energy of one call, same shape.
+        power_limit_w: in force; kernels that would exceed it are predicted at the core clock that it leaves them.
 
     Returns:
         Predictions; NaN for a kernel that was not measured at all.
@@ -71,51 +75,77 @@ def predict_costs(
         return result
     mask, time, energy = measured[rows], time_s[rows], energy_j[rows]
     core, memory = core[rows], memory[rows]
-    kernel, place = np.nonzero(mask)
-    at = (kernel, place)
-    points = Points.of_rows(kernel, core[at], memory[at], time[at], energy[at])
-    found = calibrate(points, power_limit_w=power_limit_w, checked=False)
-    reached = np.where(mask, core, model.throttled_core_mhz(found.device, found.kernels, core, memory))
-    log_costs, variances = _log_costs_and_variances(found, reached, memory)
-    unsure = _FEW_KERNELS_ERROR if len(rows) < FEWEST_KERNELS else _LEAST_ERROR
+    points = Points.of_rows(np.nonzero(mask)[0], core[mask], memory[mask], time[mask], energy[mask])
+    fit = calibrate(points, power_limit_w=power_limit_w, enough=False)
+    reached = np.where(mask, core, model.throttled_core_mhz(fit.device, fit.kernels, core, memory))
+    log_costs, variances = _log_costs_and_variances(fit, reached, memory)
+    least_error = _FEW_KERNELS_ERROR if len(rows) < FEWEST_KERNELS else _LEAST_ERROR
     several = len(np.unique(memory[mask])) > 1
     for costs, variance, known, out, error in (
         (log_costs[0], variances[0], np.log(np.where(mask, time, 1.0)), result.time_s, result.time_error),
         (log_costs[1], variances[1], np.log(np.where(mask, energy, 1.0)), result.energy_j, result.energy_error),
     ):
-        left = np.where(mask, known - costs, 0.0)
-        # The fit itself takes up part of the error at its own points: what is left understates it.
-        signal = float((left**2).sum() / max(mask.sum() - _FREEDOM * len(mask), 0.25 * mask.sum()))
-        shift, share = np.zeros_like(costs), np.ones_like(costs)
+        residuals = np.where(mask, known - costs, 0.0)
+        # The fit absorbs part of the error at its own points, so that the residuals understate it.
+        signal = float((residuals**2).sum() / max(mask.sum() - _FREEDOM * len(mask), 0.25 * mask.sum()))
+        correction, unexplained = np.zeros_like(costs), np.ones_like(costs)
         if several:
             for row in range(len(rows)):
-                there = np.flatnonzero(mask[row])
-                shift[row], share[row] = krige(places(reached[row], memory[row]), there, left[row, there])
-        out[rows] = np.exp(costs + shift)
-        error[rows] = np.sqrt((variance + signal) * share + unsure**2)
+                at = np.flatnonzero(mask[row])
+                correction[row], unexplained[row] = _krige(_rescale(reached[row], memory[row]), at, residuals[row, at])
+        out[rows] = np.exp(costs + correction)
+        error[rows] = np.sqrt((variance + signal) * unexplained + least_error**2)
     return result
 
 
-def _log_costs_and_variances(found: Calibration, core_mhz: Array, memory_mhz: Array) -> tuple[list[Array], list[Array]]:
-    """Logarithms of time and energy, and their variances from that of the kernels' parameters given the GPU."""
+def _log_costs_and_variances(
+    fit: Calibration, core_mhz: FloatArray, memory_mhz: FloatArray
+) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Logarithms of time and energy, and their variances, propagated from the kernels' parameters given the GPU."""
 
-    def log_costs(time_units: Array, power_units: Array) -> tuple[Array, Array]:
-        kernels = found.kernels_at(time_units, power_units)
-        time = model.time_s(found.device, kernels, core_mhz, memory_mhz)
-        power = model.power_w(found.device, kernels, core_mhz, memory_mhz, time)
+    def log_costs(time_logs: FloatArray, power_logs: FloatArray) -> tuple[FloatArray, FloatArray]:
+        kernels = fit.kernels_at(time_logs, power_logs)
+        time = model.time_s(fit.device, kernels, core_mhz, memory_mhz)
+        power = model.power_w(fit.device, kernels, core_mhz, memory_mhz, time)
         return np.log(time), np.log(time * power)
 
-    own = [found.time_solution.units, found.power_solution.units]
-    at = log_costs(*own)
-    variances = [np.zeros_like(at[0]), np.zeros_like(at[1])]
-    for which, solution in enumerate((found.time_solution, found.power_solution)):
-        slopes: tuple[list[Array], list[Array]] = ([], [])
-        for column in range(own[which].shape[1]):
-            moved = [units.copy() for units in own]
-            moved[which][:, column] += _STEP
-            for slope, there, here in zip(slopes, log_costs(*moved), at, strict=True):
-                slope.append((there - here) / _STEP)
-        for index, slope in enumerate(slopes):
-            gradient = np.stack(slope, axis=-1)
-            variances[index] += np.einsum("kpi,kij,kpj->kp", gradient, solution.covariance, gradient)
-    return list(at), variances
+    modes = [fit.time_fit.kernels, fit.power_fit.kernels]
+    costs = log_costs(*modes)
+    variances = [np.zeros_like(costs[0]), np.zeros_like(costs[1])]
+    for which, posterior in enumerate((fit.time_fit, fit.power_fit)):
+        derivatives: tuple[list[FloatArray], list[FloatArray]] = ([], [])
+        for column in range(modes[which].shape[1]):
+            moved = [logs.copy() for logs in modes]
+            moved[which][:, column] += _DIFFERENCE
+            for derivative, there, here in zip(derivatives, log_costs(*moved), costs, strict=True):
+                derivative.append((there - here) / _DIFFERENCE)
+        for index, derivative in enumerate(derivatives):
+            gradient = np.stack(derivative, axis=-1)
+            variances[index] += np.einsum("kpi,kij,kpj->kp", gradient, posterior.covariance, gradient)
+    return list(costs), variances
+
+
+def _rescale(core_mhz: FloatArray, memory_mhz: FloatArray) -> FloatArray:
+    """Clocks on the unit square of core clock and log memory clock; shape (points, 2)."""
+    memory = np.log(memory_mhz)
+    core_extent, memory_extent = float(np.ptp(core_mhz)) or 1.0, float(np.ptp(memory)) or 1.0
+    return np.stack([(core_mhz - core_mhz.min()) / core_extent, (memory - memory.min()) / memory_extent], axis=-1)
+
+
+def _krige(clocks: FloatArray, measured: IndexArray, log_residuals: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Simple kriging (zero mean, exponential covariance) of one kernel's log residuals, measured over modelled.
+
+    Args:
+        clocks: all points, shape (points, 2), from :func:`_rescale`.
+        measured: indices of the measured ones.
+        log_residuals: their log residuals.
+
+    Returns:
+        Expected log residuals, and their variance as a fraction of the model's error variance; both of shape (points,).
+    """
+    distance = np.linalg.norm(clocks[:, None] - clocks[measured][None], axis=2)
+    covariance = np.exp(-distance / _CORRELATION_LENGTH)
+    noisy = covariance[measured] + np.eye(len(measured)) / _SIGNAL_TO_NOISE
+    weights = np.linalg.solve(noisy, covariance.T)
+    variance = 1.0 - np.einsum("pm,mp->p", covariance, weights)
+    return np.asarray(weights.T @ log_residuals), np.clip(variance, 0.0, 1.0)

@@ -13,8 +13,8 @@ from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
 from wastenot.devices.simulated.preset import Preset
 from wastenot.setting import Setting
 from wastenot.sweeping.grid import Grid
-from wastenot.tuning.forecast_observed import Observed
-from wastenot.tuning.forecast_prior import GpuDraw
+from wastenot.tuning.forecast.observed import Observed
+from wastenot.tuning.forecast.prior import GpuDraw
 
 _SAME_OPERATION = 0.8  # correlation of what is drawn for kernels of one operation
 _BISECTIONS = 32
