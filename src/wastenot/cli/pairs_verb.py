@@ -121,7 +121,7 @@ def described_pairs(sweep: Sweep, found: Pairs, most: int) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from wastenot.reporting.words import percent, quantity
+    from wastenot.reporting.formatting import percent, quantity
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("computes", "moves data"):
@@ -158,7 +158,7 @@ def described_order(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[Loo
     from rich.console import Group
     from rich.text import Text
 
-    from wastenot.reporting.words import quantity
+    from wastenot.reporting.formatting import quantity
 
     if carry_over is None:
         how = f"wastenot sweep {sweep.workload} --device DEVICE --study STUDY --in-context"

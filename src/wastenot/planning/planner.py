@@ -16,7 +16,7 @@ from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.noise.confidence import choose_confidently
 from wastenot.planning.noise.errors import change_error, total_error
 from wastenot.planning.noise.expectation import expect
-from wastenot.planning.noise.shrinkage import Posteriors, posteriors
+from wastenot.planning.noise.shrinkage import CostModel, Posteriors, fit_costs
 from wastenot.planning.objective import SCOPES, Granularity, Objective, Scope
 from wastenot.planning.plan import (
     SCHEMA,
@@ -183,9 +183,14 @@ class Planner:
         return Optimum(options, self.energy(self.rows(options)), budget)
 
     @cached_property
+    def cost_model(self) -> CostModel | None:
+        """What the sweep says about the true costs; ``None`` where nothing says how noisy it is."""
+        return fit_costs(self.sweep, self.costs)
+
+    @cached_property
     def posteriors(self) -> Posteriors | None:
-        """Posterior of the true costs; ``None`` where nothing says how noisy the sweep is."""
-        return posteriors(self.sweep, self.costs)
+        """Posteriors of the true costs at every setting; ``None`` where nothing says how noisy the sweep is."""
+        return None if self.cost_model is None else self.cost_model.posteriors()
 
     # ---- describing ------------------------------------------------------------------------------------------
 
@@ -212,8 +217,10 @@ class Planner:
         changes = switches(steps_of(costs.kernels), [each.setting for each in assignments])
         fastest_s = self.frontier.least_time().time_s
         expected = None
-        if self.posteriors is not None:
-            expected = expect(self.units, costs, self.posteriors, optimum.options, objective.max_slowdown)
+        if self.cost_model is not None:
+            posteriors = self.cost_model.posteriors(rows) if objective.confidence is None else self.posteriors
+            assert posteriors is not None
+            expected = expect(costs, posteriors, rows, objective.max_slowdown)
         energy_j = predicted.energy_j
         if objective.confidence is not None and expected is not None:
             energy_j = expected.energy_j
