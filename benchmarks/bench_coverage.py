@@ -22,7 +22,7 @@ from wastenot.planning.planner import Planner
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import find_units
+from wastenot.tasks import find_tasks
 from wastenot.workloads.shape import Shape
 
 CORE_STEP_MHZ = {"rtx-a4000": 210.0, "h200": 210.0, "v100": 45.0, "rtx-3080-ti": 210.0}
@@ -33,7 +33,7 @@ _LEVEL = NormalDist().inv_cdf(0.975)
 
 def deviations(preset: str, seed: int, folder: Path) -> np.ndarray:
     """True less expected change over its stated standard error, shape (slowdowns, time and energy)."""
-    units = find_units("gpt3-xl", f"sim:{preset}", Shape())
+    units = find_tasks("gpt3-xl", f"sim:{preset}", Shape())
     device = open_device(f"sim:{preset}", seed=seed)
     assert isinstance(device, SimulatedDevice)
     study = open_study(folder / f"{preset}-{seed}.db", create=True)

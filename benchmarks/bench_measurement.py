@@ -9,7 +9,7 @@ from tests.sweeping.conftest import kernel_of, preset_of, quiet
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.preset import preset_names
 from wastenot.setting import AUTO, Setting
-from wastenot.sweeping.point import Method, measure
+from wastenot.sweeping.point import PointOptions, measure_point
 
 SEEDS = 60
 KERNELS_S = (5e-6, 1e-4, 3e-3, 5e-2)
@@ -27,7 +27,7 @@ def main(verdict: Verdict) -> None:
             for seed in range(SEEDS):
                 device = simulated_device(preset, "sim:x", seed=seed)
                 setting = AUTO if seed % 2 else middle
-                found = measure(device, task, setting, Method(warm_up_s=120.0, window_s=5.0))
+                found = measure_point(device, task, setting, PointOptions(warm_up_s=120.0, window_s=5.0))
                 truth = device.truth(task, setting, device.engine.temperature_c)
                 should = truth.time_s * truth.power_w * sensor.gain
                 errors.append(found.energy_j / should - 1)

@@ -17,7 +17,7 @@ from wastenot.planning.planner import Planner
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import find_units
+from wastenot.tasks import find_tasks
 from wastenot.tuning.validate import validate
 from wastenot.workloads.shape import Shape
 
@@ -29,7 +29,7 @@ _LEVEL = NormalDist().inv_cdf(0.975)
 
 def promised_and_found(seed: int, folder: Path) -> tuple[Plan, ...]:
     """A strict plan and one with confidence, validated."""
-    units = find_units("gpt3-xl", DEVICE, Shape())
+    units = find_tasks("gpt3-xl", DEVICE, Shape())
     device = open_device(DEVICE, seed=seed)
     study = open_study(folder / f"{seed}.db", create=True)
     measure_sweep(device, units, study, Grid(210.0).settings(device.clocks.supported_clocks()))

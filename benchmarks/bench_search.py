@@ -13,8 +13,8 @@ from wastenot.planning.planner import plan
 from wastenot.study.exchange import import_sweep
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
-from wastenot.sweeping.point import Method
-from wastenot.tasks import find_units
+from wastenot.sweeping.point import PointOptions
+from wastenot.tasks import find_tasks
 from wastenot.tuning.search import search_sweep
 
 
@@ -32,15 +32,15 @@ def main(verdict: Verdict) -> None:
 
 def _recorded(card: Path, few: Path, share: float) -> tuple[float, float]:
     whole, name = open_study(card).read(), f"recorded:{card}"
-    device, units = open_device(name), find_units("sweep-share", name)
+    device, units = open_device(name), find_tasks("sweep-share", name)
     study = open_study(few, create=True)
     settings = Grid().settings(device.clocks.supported_clocks())
-    outcome = search_sweep(device, units, study, settings, share=share, method=Method(0.0, 5.0))
+    outcome = search_sweep(device, units, study, settings, share=share, options=PointOptions(0.0, 5.0))
     return saving_of_measured(whole, study.read()) / -plan(whole).predicted.energy_change, outcome.measured / len(whole)
 
 
 def _h200(few: Path, share: float) -> tuple[float, float]:
-    device, units = open_device("sim:h200", seed=1), find_units("gpt3-xl", "sim:h200")
+    device, units = open_device("sim:h200", seed=1), find_tasks("gpt3-xl", "sim:h200")
     settings = Grid().settings(device.clocks.supported_clocks())
     whole = true_sweep(device, units, settings)
     study = open_study(few, create=True)

@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks.h200.window_loads import Load, SimulatedLoad, TorchLoad, running
 from benchmarks.h200.window_references import Compared, Zeus, aligned, steady, with_load
-from wastenot.metering.step_follower import StepFollower
+from wastenot.metering.counter import StepFollower
 from wastenot.metering.window import Meter, measure
 
 os.environ["WASTENOT_READ_ONLY"] = "1"
@@ -111,7 +111,7 @@ def all_costs(meter: Meter, gpu_meter: Meter | None, zeus: Zeus, load: Load, rea
 
 
 def slowdown(meter: Meter, load: TorchLoad) -> dict[str, float]:
-    """Products in 3 s without and with a window open, in turn."""
+    """Products in 3 s without and with a window open, interleaved."""
 
     def rate() -> float:
         before, begin = load.done, time.perf_counter()
@@ -122,8 +122,7 @@ def slowdown(meter: Meter, load: TorchLoad) -> dict[str, float]:
     load.on()
     time.sleep(2.0)
     for _ in range(3):
-        meter.sampler._wanted.clear()  # asleep, as it is while nothing is measured
-        meter.sampler.awake = False
+        meter.sampler.sleep()  # as it does while nothing is measured
         time.sleep(0.3)
         alone.append(rate())
         with meter:
@@ -143,7 +142,7 @@ def followed(follower: StepFollower) -> dict[str, float]:
         "period_sd_s": float(np.std(np.diff(steps.moment_s)[-200:])),
         "width_median_s": float(np.median(steps.width_s)),
         "width_p99_s": float(np.quantile(steps.width_s, 0.99)),
-        "read_s": follower._read_s,
+        "read_s": follower.read_s,
     }
 
 

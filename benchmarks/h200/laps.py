@@ -12,7 +12,7 @@ import sys
 
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
-from wastenot.metering.power_meter import CounterMeter, pass_time
+from wastenot.metering.mean_power import CounterMeter, pass_time
 from wastenot.sweeping.point import warm_up
 from wastenot.workloads.build import build_workload
 
@@ -34,7 +34,7 @@ def main(out: str, seconds: float = 6.0) -> None:
             while device.time.now_s() - began < seconds:
                 meter.lap(0.1)
                 run.mark()
-        edges = [(edge.moment_s, edge.width_s, edge.energy_j) for edge in meter.edges]
+        edges = [(step.moment_s, step.width_s, step.energy_j) for step in meter.steps]
         found[name] = {"edges": edges, "laps": [(lap.calls, lap.seconds) for lap in run.laps], "how": run.how}
         print(name, len(edges), run.how, flush=True)
     with open(out, "w") as stream:

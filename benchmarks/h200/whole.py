@@ -17,9 +17,9 @@ from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.setting import AUTO
 from wastenot.study.store import open_study
-from wastenot.sweeping.point import Measurement, Method, hottest_first, measure, warm_up
-from wastenot.sweeping.sweep import as_trial, recording
-from wastenot.tasks import units_of
+from wastenot.sweeping.point import Measurement, PointOptions, hottest_first, measure_point, warm_up
+from wastenot.sweeping.sweep import recording
+from wastenot.tasks import tasks_of
 from wastenot.workloads.build import build_workload
 
 
@@ -36,21 +36,21 @@ def compared(parts: dict[str, Measurement], task: Task, whole: Measurement) -> d
 def main(study: str, window_s: float = 2.0) -> None:
     device = open_device("nvidia:0")
     workload = build_workload("gpt3-xl")
-    units = units_of(workload)
+    units = tasks_of(workload)
     warm_up(device, units.tasks, at_least_s=15.0, at_most_s=45.0)
     parts, spent = {}, {}
     with recording(device, units, open_study(study, create=True)) as recorder:
         for index in hottest_first(units.tasks):
             began = time.perf_counter()
-            found = measure(device, units.tasks[index], AUTO, Method(0.5, window_s))
-            spent[found.task] = time.perf_counter() - began
-            parts[found.task] = found
-            recorder.append(as_trial(found))
+            found = measure_point(device, units.tasks[index], AUTO, PointOptions(0.5, window_s))
+            spent[found.kernel] = time.perf_counter() - began
+            parts[found.kernel] = found
+            recorder.append(found)
     layer = Task("layer", tuple((kernel, 1) for kernel in workload.kernels if kernel.block == "layer"))
-    iteration = units_of(workload, "iteration").tasks[0]
+    iteration = tasks_of(workload, "iteration").tasks[0]
     result = {"device": device.identity.label, "driver": device.identity.driver, "seconds_a_kernel": spent}
     for task in (layer, iteration):
-        result[task.name] = compared(parts, task, measure(device, task, AUTO, Method(2.0, 4.0)))
+        result[task.name] = compared(parts, task, measure_point(device, task, AUTO, PointOptions(2.0, 4.0)))
     print(json.dumps(result, indent=1, default=str))
     for name in ("layer", "iteration"):
         found = result[name]

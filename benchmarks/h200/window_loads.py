@@ -58,10 +58,10 @@ class SimulatedLoad:
     """A task on a simulated GPU, while switched on."""
 
     def __init__(self, device: Device, lock: threading.Lock) -> None:
-        from wastenot.tasks import find_units
+        from wastenot.tasks import find_tasks
 
         self._device, self._lock = device, lock
-        self._task = find_units("gpt3-xl", "sim:h200").tasks[2]  # a matrix product
+        self._task = find_tasks("gpt3-xl", "sim:h200").tasks[2]  # a matrix product
         self._launched: Any = None
         self.done = 0
 

@@ -11,37 +11,21 @@ from typing import Any
 import numpy as np
 
 from benchmarks.h200.window_loads import Load
-from wastenot.metering.step_follower import StepFollower
+from wastenot.metering.counter import CounterReader, CounterStep, StepFollower
 from wastenot.metering.window import Meter
 
 NORMAL_95 = 1.96
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A step of the counter, seen by reading it without pause."""
-
-    moment_s: float
-    width_s: float
-    energy_j: float
-
-
-def spin(follower: StepFollower) -> Edge:
-    """Read the counter until it steps."""
-
-    def read() -> tuple[float, float]:
-        begin = time.perf_counter()
-        with follower.lock:
-            value = follower.device.sensors.energy_j()
-        assert value is not None
-        return 0.5 * (begin + time.perf_counter()), value
-
-    before = read()
+def next_step(follower: StepFollower) -> CounterStep:
+    """Read the counter without pause until it steps."""
+    reader = CounterReader(follower.device, time.perf_counter)
     while True:
-        now = read()
-        if now[1] != before[1]:
-            return Edge(0.5 * (before[0] + now[0]), now[0] - before[0], now[1])
-        before = now
+        with follower.lock:
+            readable, step = reader.read()
+        assert readable
+        if step is not None:
+            return step
 
 
 class Zeus:
@@ -93,23 +77,23 @@ class Compared:
 
 
 def idle_power_w(follower: StepFollower) -> float:
-    first = spin(follower)
+    first = next_step(follower)
     time.sleep(0.25)
-    last = spin(follower)
+    last = next_step(follower)
     return (last.energy_j - first.energy_j) / (last.moment_s - first.moment_s)
 
 
 def steady(meter: Meter, zeus: Zeus, length_s: float, rng: random.Random) -> Compared:
     """A window at a random moment of a steady load: mean power between steps outside of it, times its time."""
     follower = meter.followers[0]
-    first = spin(follower)
+    first = next_step(follower)
     time.sleep(rng.uniform(0.0, 0.15))
     zeus.begin(sync=False)
     with meter as window:
         time.sleep(length_s)
     told = zeus.end(sync=False)
     time.sleep(rng.uniform(0.0, 0.05))
-    last = spin(follower)
+    last = next_step(follower)
     result = window.result()
     between_s = last.moment_s - first.moment_s
     power = (last.energy_j - first.energy_j) / between_s
@@ -122,12 +106,12 @@ def steady(meter: Meter, zeus: Zeus, length_s: float, rng: random.Random) -> Com
 def aligned(meter: Meter, zeus: Zeus, length_s: float, _: random.Random) -> Compared:
     """A window that begins and ends with steps, whatever the load does within."""
     follower = meter.followers[0]
-    first = spin(follower)
+    first = next_step(follower)
     zeus.begin(sync=False)
     window = meter.begin()
     ends = first.moment_s + length_s - 0.05
     time.sleep(max(ends - time.perf_counter(), 0.0))
-    last = spin(follower)
+    last = next_step(follower)
     window.end()
     told = zeus.end(sync=False)
     assert window.end_s is not None
@@ -150,7 +134,7 @@ def with_load(load: Load, gpu_meter: Meter | None = None) -> Callable[[Meter, Ze
         follower = meter.followers[0]
         time.sleep(1.0 + rng.uniform(0.0, 0.1))
         before_w = idle_power_w(follower)
-        first = spin(follower)
+        first = next_step(follower)
         time.sleep(rng.uniform(0.0, 0.1))
         zeus.begin(sync=False)
         with gpu_meter or meter as window:
@@ -158,8 +142,8 @@ def with_load(load: Load, gpu_meter: Meter | None = None) -> Callable[[Meter, Ze
             time.sleep(length_s)
             load.off()
         told = zeus.end(sync=False)
-        last = spin(follower)
-        last = spin(follower)  # a whole step of rest: what the counter has to say late is in it
+        last = next_step(follower)
+        last = next_step(follower)  # a whole step of rest: what the counter has to say late is in it
         after_w = idle_power_w(follower)
         result = window.result()
         assert window.end_s is not None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from wastenot.analyses.plan_overview import make_overview
 from wastenot.devices.open import open_device
 from wastenot.files import write_text
 from wastenot.planning.comparison import Comparison, compare
@@ -13,16 +14,16 @@ from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
 from wastenot.progress import Progress
-from wastenot.reporting.plan.data import collect
-from wastenot.reporting.plan.figures import write_figures, write_files
-from wastenot.reporting.plan.page import write_report
-from wastenot.reporting.plan.tables import Table, comparison_table, kernel_table
+from wastenot.reporting.figure import export_figures
+from wastenot.reporting.formatting import change
+from wastenot.reporting.plan.page import write_figures, write_report
+from wastenot.reporting.plan.tables import comparison_table, kernel_table
 from wastenot.reporting.plan.transfer_figure import transfer_figure
-from wastenot.reporting.words import change
+from wastenot.reporting.table import Table
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import units_of
+from wastenot.tasks import tasks_of
 from wastenot.tuning.transfer import Transfer, transfer
 from wastenot.tuning.validate import validate
 from wastenot.workloads.build import build_workload
@@ -72,15 +73,15 @@ def reproduce(folder: Path, watch: Watch, seed: int = 0) -> str:
     main = cards[0]
     device = open_device(main.device, seed=seed + 1)
     batches = transfer(
-        device, main.plan, [units_of(build_workload(MODEL, batch=batch)) for batch in BATCHES],
+        device, main.plan, [tasks_of(build_workload(MODEL, batch=batch)) for batch in BATCHES],
         repeats=TRANSFER_REPEATS, progress=watch("batch sizes"),
     )  # fmt: skip
     parallel = transfer(
         device, main.plan,
-        [units_of(build_workload(MODEL, tensor_parallel=d, sequence_parallel=d > 1)) for d in DEGREES],
+        [tasks_of(build_workload(MODEL, tensor_parallel=d, sequence_parallel=d > 1)) for d in DEGREES],
         repeats=TRANSFER_REPEATS, progress=watch("tensor parallelism"),
     )  # fmt: skip
-    write_files(
+    export_figures(
         [
             transfer_figure(batches, "fig7-batch", "The plan at other batch sizes", tuple(map(str, BATCHES)), "batch size"),
             transfer_figure(
@@ -102,7 +103,7 @@ def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:
     study = open_study(folder / "study.db", create=True)
     settings = Grid(CORE_STEP_MHZ).settings(device.clocks.supported_clocks())
     workload = build_workload(MODEL)
-    kernels, passes = units_of(workload), units_of(workload, "pass")
+    kernels, passes = tasks_of(workload), tasks_of(workload, "pass")
     for units, what in ((kernels, "kernels"), (passes, "passes")):
         measure_sweep(device, units, study, settings, progress=watch(f"{name}, {what}"))
     sweep = study.read(kernels.workload)
@@ -112,9 +113,9 @@ def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:
         open_device(name, seed=seed + 100), plan, kernels, repeats=REPEATS, progress=watch(f"{name}, validation")
     )
     plan.write(folder / "plan.json")
-    data = collect(sweep, plan)
-    write_report(data, folder / "report.html")
-    write_figures(data, folder / "figures")
+    overview = make_overview(sweep, plan)
+    write_report(overview, folder / "report.html")
+    write_figures(overview, folder / "figures")
     by_pass = Planner(study.read(passes.workload)).plan(_strict())
     return CardResult(name, plan, compare(sweep), by_pass)
 

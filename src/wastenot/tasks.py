@@ -19,7 +19,7 @@ from wastenot.workloads.shape import Shape
 
 
 @dataclass(frozen=True, slots=True)
-class Units:
+class WorkloadTasks:
     """What a sweep measures.
 
     Attributes:
@@ -33,7 +33,7 @@ class Units:
     tasks: tuple[Task, ...]
 
 
-def units_of(workload: Workload, granularity: Granularity = "kernel") -> Units:
+def tasks_of(workload: Workload, granularity: Granularity = "kernel") -> WorkloadTasks:
     """The kernels of a workload, or its passes or the whole iteration as one unit each (paper, §5).
 
     Args:
@@ -43,28 +43,28 @@ def units_of(workload: Workload, granularity: Granularity = "kernel") -> Units:
     kernels = workload.kernels
     if granularity == "kernel":
         members = tuple(Kernel(kernel.name, kernel.count, kernel.pass_name, kernel.block) for kernel in kernels)
-        return Units(workload.name, members, tuple(Task.of_kernel(kernel) for kernel in kernels))
+        return WorkloadTasks(workload.name, members, tuple(Task.of_kernel(kernel) for kernel in kernels))
     groups: dict[str, list[tuple[KernelSpec, int]]] = {}
     for kernel in kernels:
         name = kernel.pass_name if granularity == "pass" else "iteration"
         groups.setdefault(name, []).append((kernel, kernel.count))
-    return Units(
+    return WorkloadTasks(
         f"{workload.name}-by-{granularity}",
         tuple(Kernel(name, 1, name if granularity == "pass" else None) for name in groups),
         tuple(Task(name, tuple(steps)) for name, steps in groups.items()),
     )
 
 
-def units_by_name(workload: str, kernels: Sequence[Kernel]) -> Units:
+def tasks_by_name(workload: str, kernels: Sequence[Kernel]) -> WorkloadTasks:
     """Kernels that are known by name only, for devices that know them: recordings and calibrated simulated GPUs."""
     specs = [
         KernelSpec(kernel.name, kernel.name, "other", (), 0.0, 0.0, 0.0, kernel.pass_name or "", kernel.block, kernel.count)
         for kernel in kernels
     ]
-    return Units(workload, tuple(kernels), tuple(map(Task.of_kernel, specs)))
+    return WorkloadTasks(workload, tuple(kernels), tuple(map(Task.of_kernel, specs)))
 
 
-def find_units(name: str, device: str, shape: Shape | None = None, granularity: Granularity = "kernel") -> Units:
+def find_tasks(name: str, device: str, shape: Shape | None = None, granularity: Granularity = "kernel") -> WorkloadTasks:
     """What a name means on a device.
 
     Args:
@@ -81,16 +81,16 @@ def find_units(name: str, device: str, shape: Shape | None = None, granularity: 
     kind, _, recording = device.partition(":")
     if kind == "recorded":
         recorded = open_study(recording)
-        return units_in_study(recorded, recorded.read(None if Path(name).exists() else name))
+        return tasks_in_study(recorded, recorded.read(None if Path(name).exists() else name))
     if name.endswith(".json"):
-        return units_of(read_workload(name), granularity)
+        return tasks_of(read_workload(name), granularity)
     if Path(name).exists():
         study = open_study(name)
-        return units_in_study(study, study.read())
-    return units_of(build_workload(name, shape), granularity)
+        return tasks_in_study(study, study.read())
+    return tasks_of(build_workload(name, shape), granularity)
 
 
-def units_in_study(study: Study, sweep: Sweep) -> Units:
+def tasks_in_study(study: Study, sweep: Sweep) -> WorkloadTasks:
     """The kernels of a sweep, to be measured again.
 
     What they compute is known by formula where the workload's name says how they are run, or as the study keeps it of
@@ -105,12 +105,12 @@ def units_in_study(study: Study, sweep: Sweep) -> Units:
     """
     captured = study.captured(sweep.workload)
     if captured:
-        named = units_by_name(sweep.workload, sweep.kernels)
+        named = tasks_by_name(sweep.workload, sweep.kernels)
         tasks = (Task.of_kernel(captured.get(task.name, task.steps[0][0])) for task in named.tasks)
-        return Units(sweep.workload, sweep.kernels, tuple(tasks))
+        return WorkloadTasks(sweep.workload, sweep.kernels, tuple(tasks))
     try:
         workload = workload_named(parted(sweep.workload)[0])
     except BadInputError:
-        return units_by_name(sweep.workload, sweep.kernels)
-    by_formula = replace(units_of(workload), workload=sweep.workload)
-    return by_formula if by_formula.kernels == sweep.kernels else units_by_name(sweep.workload, sweep.kernels)
+        return tasks_by_name(sweep.workload, sweep.kernels)
+    by_formula = replace(tasks_of(workload), workload=sweep.workload)
+    return by_formula if by_formula.kernels == sweep.kernels else tasks_by_name(sweep.workload, sweep.kernels)

@@ -10,8 +10,8 @@ from wastenot.devices.simulated.preset import preset_names
 from wastenot.errors import CannotRunError, ClocksRefusedError
 from wastenot.setting import AUTO, Setting
 from wastenot.study.exchange import import_sweep
-from wastenot.sweeping.point import Method, measure
-from wastenot.tasks import find_units
+from wastenot.sweeping.point import PointOptions, measure_point
+from wastenot.tasks import find_tasks
 
 TOY = "sim:tests/toy.toml"
 RECORDED_ROWS = """kernel,count,core_mhz,memory_mhz,time_s,energy_j
@@ -59,7 +59,7 @@ def device(name, request, monkeypatch, tmp_path):
 
 @pytest.fixture
 def tasks(name):
-    return find_units("sweep" if name.startswith("recorded") else "gpt3-small", name).tasks
+    return find_tasks("sweep" if name.startswith("recorded") else "gpt3-small", name).tasks
 
 
 def test_it_says_which_it_is(device, name):
@@ -82,9 +82,9 @@ def test_states_rise_and_can_be_asked_for(device):
 def test_what_it_does_not_have_is_refused_and_changes_nothing(device, tasks, setting):
     with pytest.raises(ClocksRefusedError):
         device.clocks.request(setting)
-    before = measure(device, tasks[0], AUTO, Method(0.5, 1.0))
+    before = measure_point(device, tasks[0], AUTO, PointOptions(0.5, 1.0))
     device.clocks.release()
-    after = measure(device, tasks[0], AUTO, Method(0.5, 1.0))
+    after = measure_point(device, tasks[0], AUTO, PointOptions(0.5, 1.0))
     assert after.time_s == pytest.approx(before.time_s, rel=0.02)
 
 
@@ -127,7 +127,9 @@ def test_laps_are_whole_calls_and_known_at_the_end(device, tasks):
 def test_lower_clocks_are_slower_and_draw_less(device, tasks):
     memory = max(device.clocks.supported_clocks())
     cores = device.clocks.supported_clocks()[memory]
-    slow, fast = (measure(device, tasks[0], Setting(core, memory), Method(1.0, 2.0)) for core in (cores[0], cores[-1]))
+    slow, fast = (
+        measure_point(device, tasks[0], Setting(core, memory), PointOptions(1.0, 2.0)) for core in (cores[0], cores[-1])
+    )
     device.clocks.release()
     assert slow.time_s >= fast.time_s * 0.999
     assert slow.energy_j / slow.time_s < fast.energy_j / fast.time_s
@@ -135,9 +137,9 @@ def test_lower_clocks_are_slower_and_draw_less(device, tasks):
 
 def test_a_task_it_does_not_know_is_refused(device):
     from wastenot.study.sweep import Kernel
-    from wastenot.tasks import units_by_name
+    from wastenot.tasks import tasks_by_name
 
-    unknown = units_by_name("x", [Kernel("no such kernel", 1)]).tasks[0]
+    unknown = tasks_by_name("x", [Kernel("no such kernel", 1)]).tasks[0]
     with pytest.raises(CannotRunError, match="no such kernel"), device.launcher.start(unknown):
         pass
 

@@ -10,15 +10,16 @@ import pytest
 
 from tests.stand_in import kill_runs
 from tests.stand_in.fixtures import start_stand_in
+from wastenot.cli.main import run as run_command
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.nvidia.nvml import GpuLostError, Nvml, NvmlError, ReadOnlyError
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
 from wastenot.setting import AUTO, Setting
-from wastenot.sweeping.capabilities import settable
-from wastenot.sweeping.point import Method, measure
-from wastenot.tasks import find_units
+from wastenot.sweeping.grid import settable
+from wastenot.sweeping.point import PointOptions, measure_point
+from wastenot.tasks import find_tasks
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def locks(stand_in, index=0):
 
 
 CLEAN = (None, None, 700.0)
-TASK = find_units("gpt3-xl", "sim:h200").tasks[2]
+TASK = find_tasks("gpt3-xl", "sim:h200").tasks[2]
 
 
 # ---- reading ----------------------------------------------------------------------------------------------------
@@ -102,7 +103,7 @@ def test_a_gpu_that_is_not_there_is_named_with_those_that_are(stand_in, name):
 def test_slices_are_refused(stand_in):
     stand_in.control.mig(True)
     try:
-        with pytest.raises(DeviceError, match="MIG"):
+        with pytest.raises(BadInputError, match="MIG"):
             open_device("nvidia:0")
     finally:
         stand_in.control.mig(False)
@@ -110,16 +111,48 @@ def test_slices_are_refused(stand_in):
 
 def test_without_a_driver_one_line_says_so(stand_in):
     stand_in.control.fault("nvmlInit", "DRIVER_NOT_LOADED")
-    with pytest.raises(NvmlError, match="no NVIDIA driver"):
+    with pytest.raises(NvmlError, match="driver is not loaded"):
         open_device("nvidia:0")
 
 
+@pytest.mark.parametrize(
+    ("function", "error", "code"),
+    [
+        ("nvmlInit", "DRIVER_NOT_LOADED", 1),
+        ("nvmlInit", "LIBRARY_NOT_FOUND", 2),  # software that is not installed
+        ("nvmlInit", "LIB_RM_VERSION_MISMATCH", 1),
+        ("nvmlDeviceGetHandleByIndex", "GPU_IS_LOST", 1),
+        ("nvmlDeviceGetHandleByIndex", "UNKNOWN", 1),
+        ("nvmlDeviceGetHandleByIndex", "INVALID_ARGUMENT", 2),  # no such GPU
+        ("nvmlDeviceGetUUID", "TIMEOUT", 1),
+        ("nvmlDeviceGetFieldValues", "UNKNOWN", 1),
+        ("nvmlDeviceGetMigMode", "DRIVER_NOT_LOADED", 1),
+    ],
+)
+def test_a_driver_that_fails_exits_with_1_and_bad_input_with_2(stand_in, tmp_path, capsys, function, error, code):
+    stand_in.control.fault(function, error)
+    arguments = ["gpt3-small", "--device", "nvidia:0", "--clocks", "auto", "--study", str(tmp_path / "s.db")]
+    assert run_command(["sweep", *arguments]) == code
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("error: ") and said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", ["GPU_IS_LOST", "UNKNOWN", "TIMEOUT", "DRIVER_NOT_LOADED"])
+def test_a_reading_that_fails_is_not_taken_for_one_that_is_absent(stand_in, device, error):
+    stand_in.control.fault("nvmlDeviceGetTemperature", error, times=1)
+    with pytest.raises(NvmlError):
+        device.sensors.temperature_c()
+    assert device.sensors.temperature_c() is not None
+    stand_in.control.fault("nvmlDeviceGetTemperature", "NOT_SUPPORTED", times=1)
+    assert device.sensors.temperature_c() is None
+
+
 def test_another_process_on_the_gpu_is_said(stand_in, device):
-    quick = Method(0.5, 1.0)
-    assert "another process used the GPU" not in measure(device, TASK, AUTO, quick).flags
+    quick = PointOptions(0.5, 1.0)
+    assert "another process used the GPU" not in measure_point(device, TASK, AUTO, quick).flags
     stand_in.control.foreign_process(1, 2**30)
     stand_in.control.foreign_process(2, 2**30)
-    assert "another process used the GPU" in measure(device, TASK, AUTO, quick).flags
+    assert "another process used the GPU" in measure_point(device, TASK, AUTO, quick).flags
 
 
 # ---- the guard --------------------------------------------------------------------------------------------------
@@ -200,8 +233,8 @@ def test_memory_clocks_that_cannot_be_set_are_left_out_of_a_sweep(stand_in, devi
 
 def test_a_clock_that_never_arrives_is_flagged(stand_in, device):
     stand_in.control.clock_never_arrives()
-    cool = find_units("gpt3-xl", "sim:h200").tasks[0]
-    found = measure(device, cool, Setting(900.0, 3201.0), Method(0.5, 1.0))
+    cool = find_tasks("gpt3-xl", "sim:h200").tasks[0]
+    found = measure_point(device, cool, Setting(900.0, 3201.0), PointOptions(0.5, 1.0))
     assert found.in_effect.core_mhz > 1000.0 and "core clock above what was asked for" in found.flags
 
 

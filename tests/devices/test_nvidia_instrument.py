@@ -16,7 +16,7 @@ from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.nvidia.nvml import GpuLostError
 from wastenot.devices.nvidia.power_poller import PowerPoller
 from wastenot.devices.nvidia.published import power_sensor
-from wastenot.errors import CannotRunError, DeviceError
+from wastenot.errors import BadInputError, CannotRunError, DeviceError
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.primitives import primitive
 
@@ -232,7 +232,7 @@ def test_functions_take_the_place_of_kernels(device):
 def test_a_gpu_without_a_power_reading_has_none(stand_in, device):
     stand_in.control.fault("nvmlDeviceGetPowerUsage", "NOT_SUPPORTED")
     stand_in.control.fault("nvmlDeviceGetFieldValues", "NOT_SUPPORTED")
-    with pytest.raises(DeviceError, match="nvidia:0: it tells nothing of its power"):
+    with pytest.raises(BadInputError, match="nvidia:0: it has no power sensor"):
         instrument_of(open_nvidia("nvidia:0", bursts=lambda _: device.fake))
     stand_in.control.clear_faults()
 

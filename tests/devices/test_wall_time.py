@@ -6,8 +6,8 @@ import pytest
 
 from wastenot.devices.open import open_device
 from wastenot.setting import AUTO
-from wastenot.sweeping.point import Method, measure
-from wastenot.tasks import find_units
+from wastenot.sweeping.point import PointOptions, measure_point
+from wastenot.tasks import find_tasks
 
 
 def test_it_keeps_step_with_the_wall():
@@ -20,8 +20,8 @@ def test_it_keeps_step_with_the_wall():
 
 def test_it_can_be_measured():
     device = open_device("sim:tests/toy.toml", wall_time=True)
-    task = find_units("gpt3-small", "sim:tests/toy.toml").tasks[0]
+    task = find_tasks("gpt3-small", "sim:tests/toy.toml").tasks[0]
     began = time.monotonic()
-    found = measure(device, task, AUTO, Method(0.1, 1.0))
+    found = measure_point(device, task, AUTO, PointOptions(0.1, 1.0))
     assert time.monotonic() - began >= 1.0
     assert found.time_s == pytest.approx(device.truth(task, AUTO).time_s, rel=0.02)

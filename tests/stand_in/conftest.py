@@ -3,7 +3,7 @@
 import pytest
 
 from tests.stand_in.fixtures import start_stand_in
-from wastenot.tasks import find_units
+from wastenot.tasks import find_tasks
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +49,7 @@ def handle(nvml):
 @pytest.fixture(scope="session")
 def tasks():
     """Kernels of GPT-3 XL by name."""
-    return {task.name: task for task in find_units("gpt3-xl", "sim:h200").tasks}
+    return {task.name: task for task in find_tasks("gpt3-xl", "sim:h200").tasks}
 
 
 @pytest.fixture(scope="session")

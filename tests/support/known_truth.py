@@ -16,19 +16,19 @@ from wastenot.planning.planner import Planner, plan
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Sweep
-from wastenot.sweeping.point import Method
+from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import Units, find_units
+from wastenot.tasks import WorkloadTasks, find_tasks
 from wastenot.tuning.forecast.kernels import choices
 
 ROUNDING = 1e-4  # of the energy: an interval that ends this close to the truth contains it
 
 
-def true_sweep(device: SimulatedDevice, units: Units, settings: Iterable[Setting]) -> Sweep:
+def true_sweep(device: SimulatedDevice, tasks: WorkloadTasks, settings: Iterable[Setting]) -> Sweep:
     """What a sweep without noise would measure at the default clocks and at these settings."""
     points = [
         (kernel, setting, device.truth(task, setting))
-        for kernel, task in enumerate(units.tasks)
+        for kernel, task in enumerate(tasks.tasks)
         for setting in (AUTO, *settings)
     ]
     absent = np.full(len(points), np.nan)
@@ -37,7 +37,7 @@ def true_sweep(device: SimulatedDevice, units: Units, settings: Iterable[Setting
     time = np.array([point.time_s for *_, point in points])
     energy = time * np.array([point.power_w for *_, point in points])
     index = np.array([kernel for kernel, *_ in points])
-    return Sweep(units.kernels, index, core, memory, absent, time, energy, *[absent] * 6, workload="truth", device="truth")
+    return Sweep(tasks.kernels, index, core, memory, absent, time, energy, *[absent] * 6, workload="truth", device="truth")
 
 
 def saving_of_measured(whole: Sweep, measured: Sweep) -> float:
@@ -61,18 +61,18 @@ def default_clock_rows(sweep: Sweep, device: str) -> Sweep:
 
 def default_clock_study(preset: str, workload: str, seed: int, path: Path) -> Study:
     """A study of a simulated GPU at the default clocks."""
-    device, units = open_device(f"sim:{preset}", seed=seed), find_units(workload, f"sim:{preset}")
+    device, tasks = open_device(f"sim:{preset}", seed=seed), find_tasks(workload, f"sim:{preset}")
     study = open_study(path, create=True)
-    measure_sweep(device, units, study, (), method=Method(2.0, 2.0))
+    measure_sweep(device, tasks, study, (), options=PointOptions(2.0, 2.0))
     return study
 
 
 def true_changes(preset: str, workload: str, bounds: tuple[float, ...], *, core_only: bool = False) -> tuple[float, ...]:
     """Energy changes of the best plans by a simulated GPU's truth, over the clocks that a forecast chooses from."""
-    device, units = open_device(f"sim:{preset}"), find_units(workload, f"sim:{preset}")
+    device, tasks = open_device(f"sim:{preset}"), find_tasks(workload, f"sim:{preset}")
     assert isinstance(device, SimulatedDevice)
     offered = choices(find_preset(preset), core_only=core_only).settings
-    return best_changes(true_sweep(device, units, offered), bounds)
+    return best_changes(true_sweep(device, tasks, offered), bounds)
 
 
 def best_changes(sweep: Sweep, bounds: tuple[float, ...]) -> tuple[float, ...]:

@@ -9,14 +9,13 @@ from wastenot.devices.simulated.instrument import SimulatedBench
 from wastenot.errors import BadInputError, DeviceError
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import open_study
-from wastenot.sweeping.at_sse import measure_at_sse
-from wastenot.sweeping.point import Method
-from wastenot.sweeping.states import check_state, in_state
+from wastenot.sweeping.point import PointOptions
+from wastenot.sweeping.states import check_state, in_state, measure_at_sse
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import Units, find_units
+from wastenot.tasks import WorkloadTasks, find_tasks
 
 DEVICE = "sim:mi300x"
-UNITS = find_units("gpt3-small", DEVICE)
+UNITS = find_tasks("gpt3-small", DEVICE)
 LOW = Setting(1300.0, 1300.0)
 NAMES = [kernel.name for kernel in UNITS.kernels]
 
@@ -25,7 +24,7 @@ NAMES = [kernel.name for kernel in UNITS.kernels]
 def test_energy_is_that_of_the_first_execution_at_full_speed(name, setting):
     device = open_device(DEVICE, seed=4)
     task = UNITS.tasks[NAMES.index(name)]
-    found = measure_at_sse(device, task, setting, Method())
+    found = measure_at_sse(device, task, setting, PointOptions())
     true = device.instrument().truth(Burst(((task.steps[0][0], 8),)))
     sse = true[3]  # three come before it that are slower
     assert found.time_s == pytest.approx(sse.time_s, rel=0.01)
@@ -37,12 +36,12 @@ def test_energy_is_that_of_the_first_execution_at_full_speed(name, setting):
 
 def test_a_sweep_keeps_it_as_a_state_of_its_own(tmp_path):
     device = open_device(DEVICE, seed=4)
-    part = Units("part", UNITS.kernels[14:16], UNITS.tasks[14:16])
+    part = WorkloadTasks("part", UNITS.kernels[14:16], UNITS.tasks[14:16])
     study = open_study(tmp_path / "s.db", create=True)
     outcome = measure_sweep(device, in_state(part, "sse"), study, (LOW,))
     assert outcome.measured == 4 and study.workloads() == ("part@sse",)
     assert study.read().workload == "part@sse"  # the only state there is
-    assert study.trials()[0].stopped.endswith("golden")
+    assert study.measurements()[0].stopped.endswith("golden")
 
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt(), DeviceError("sim:mi300x: the GPU is lost")])
@@ -56,23 +55,23 @@ def test_what_ends_a_profile_early_ends_the_measurement(monkeypatch, ending):
 
     monkeypatch.setattr(SimulatedBench, "run", failing)
     with pytest.raises(type(ending)):
-        measure_at_sse(open_device(DEVICE), UNITS.tasks[NAMES.index("softmax")], AUTO, Method())
+        measure_at_sse(open_device(DEVICE), UNITS.tasks[NAMES.index("softmax")], AUTO, PointOptions())
 
 
 def test_several_kernels_and_devices_without_an_instrument_are_refused():
-    passes = in_state(find_units("gpt3-small", DEVICE, granularity="pass"), "sse")
+    passes = in_state(find_tasks("gpt3-small", DEVICE, granularity="pass"), "sse")
     with pytest.raises(BadInputError, match="granularity kernel"):
         check_state(open_device(DEVICE), passes)
     with pytest.raises(BadInputError, match="granularity kernel"):
         measure_at_sse(
-            open_device(DEVICE), Task("two", tuple((task.steps[0][0], 1) for task in UNITS.tasks[:2])), AUTO, Method()
+            open_device(DEVICE), Task("two", tuple((task.steps[0][0], 1) for task in UNITS.tasks[:2])), AUTO, PointOptions()
         )
 
 
 def test_a_recording_has_no_instrument(tmp_path):
     study = open_study(tmp_path / "s.db", create=True)
-    part = Units("part", UNITS.kernels[:2], UNITS.tasks[:2])
-    measure_sweep(open_device(DEVICE), part, study, (), method=Method(0.2, 0.5), rounds=1)
+    part = WorkloadTasks("part", UNITS.kernels[:2], UNITS.tasks[:2])
+    measure_sweep(open_device(DEVICE), part, study, (), options=PointOptions(0.2, 0.5), rounds=1)
     recorded = f"recorded:{study.path}"
-    with pytest.raises(DeviceError, match="recording"):
-        check_state(open_device(recorded), in_state(find_units("part", recorded), "sse"))
+    with pytest.raises(BadInputError, match="recording"):
+        check_state(open_device(recorded), in_state(find_tasks("part", recorded), "sse"))

@@ -15,12 +15,11 @@ from wastenot.planning.objective import Objective
 from wastenot.planning.planner import plan
 from wastenot.setting import AUTO, Setting
 from wastenot.study.sweep import Sweep
-from wastenot.sweeping.in_context import loop_of
-from wastenot.sweeping.states import tasks_before
-from wastenot.tasks import find_units
+from wastenot.sweeping.states import loop_of, tasks_before
+from wastenot.tasks import find_tasks
 from wastenot.workloads.build import build_workload
 
-UNITS = find_units("gpt3-small", "sim:mi300x")
+UNITS = find_tasks("gpt3-small", "sim:mi300x")
 BEFORE = tasks_before(UNITS)
 KERNELS = list(build_workload("gpt3-small").kernels)
 

@@ -12,19 +12,18 @@ from wastenot.setting import AUTO, Setting
 from wastenot.study.recorder import Recorder
 from wastenot.study.state import labelled, parted
 from wastenot.study.store import open_study
-from wastenot.sweeping.in_context import LEAST_TURNS, loop_of, measure_in_context
-from wastenot.sweeping.point import Method
-from wastenot.sweeping.states import in_state, tasks_before
+from wastenot.sweeping.point import PointOptions
+from wastenot.sweeping.states import LEAST_TURNS, in_state, loop_of, measure_in_context, tasks_before
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import Units, find_units
+from wastenot.tasks import WorkloadTasks, find_tasks
 from wastenot.tuning.validate import validate
 
 DEVICE = "sim:mi300x"
 LOW = Setting(1300.0, 1300.0)
-QUICK = Method(0.5, 1.0)
-UNITS = find_units("gpt3-small", DEVICE)
+QUICK = PointOptions(0.5, 1.0)
+UNITS = find_tasks("gpt3-small", DEVICE)
 BEFORE = tasks_before(UNITS)
-PART = Units("part", UNITS.kernels[8:16], UNITS.tasks[8:16])  # the end of a layer, and the loss
+PART = WorkloadTasks("part", UNITS.kernels[8:16], UNITS.tasks[8:16])  # the end of a layer, and the loss
 NAMES = [kernel.name for kernel in UNITS.kernels]
 
 
@@ -46,7 +45,7 @@ def test_errors_hold_the_truth_over_seeds(name, setting):
     within, excess = [], []
     for seed in range(40):
         device = open_device(DEVICE, seed=seed)
-        found = measure_in_context(device, UNITS.tasks[kernel], BEFORE[kernel], setting, Method(60.0, 4.0))
+        found = measure_in_context(device, UNITS.tasks[kernel], BEFORE[kernel], setting, PointOptions(60.0, 4.0))
         should = true_in_context(device, kernel, setting)
         within.append(abs(found.within.energy_j - should[1]) <= 1.96 * found.within.energy_se_j)
         excess.append(found.within.energy_j / should[1] - 1)
@@ -105,7 +104,7 @@ def swept(tmp_path_factory):
     device = open_device(DEVICE, seed=2)
     study = open_study(tmp_path_factory.mktemp("swept") / "s.db", create=True)
     units = in_state(PART, "context")
-    outcome = measure_sweep(device, units, study, (LOW,), method=QUICK)
+    outcome = measure_sweep(device, units, study, (LOW,), options=QUICK)
     return device, units, study, outcome
 
 
@@ -116,9 +115,9 @@ def test_a_sweep_in_context_keeps_both_states_and_goes_on(swept):
     assert (alone.workload, within.workload) == ("part", "part@context")
     assert len(alone) == len(within) == outcome.measured
     assert study.read().workload == "part"  # what is not said is steady power
-    again = measure_sweep(device, units, study, (LOW,), method=QUICK)
+    again = measure_sweep(device, units, study, (LOW,), options=QUICK)
     assert (again.measured, again.found) == (0, outcome.measured)
-    known = study.trials("part@context")[0]
+    known = study.measurements("part@context")[0]
     assert known.how.startswith("after '") and "turns" in known.stopped
     made = plan(within)
     assert made.workload == "part@context"
@@ -127,9 +126,9 @@ def test_a_sweep_in_context_keeps_both_states_and_goes_on(swept):
 def test_what_a_sweep_alone_has_is_not_measured_into_it_again(tmp_path):
     device = open_device(DEVICE, seed=2)
     study = open_study(tmp_path / "s.db", create=True)
-    measure_sweep(device, PART, study, (), method=QUICK)
+    measure_sweep(device, PART, study, (), options=QUICK)
     before = len(study.read("part"))
-    measure_sweep(device, in_state(PART, "context"), study, (), method=QUICK)
+    measure_sweep(device, in_state(PART, "context"), study, (), options=QUICK)
     assert len(study.read("part")) == before == len(study.read(state="context"))
 
 
@@ -147,9 +146,9 @@ def test_what_is_broken_off_between_alone_and_in_context_is_kept_once(swept, tmp
     with monkeypatch.context() as patch:
         patch.setattr(Recorder, "append", broken)
         with pytest.raises(KeyboardInterrupt):
-            measure_sweep(device, units, study, (LOW,), method=QUICK)
+            measure_sweep(device, units, study, (LOW,), options=QUICK)
     assert device.engine.requested == AUTO  # given back
-    rest = measure_sweep(device, units, study, (LOW,), method=QUICK)
+    rest = measure_sweep(device, units, study, (LOW,), options=QUICK)
     assert (rest.found, rest.measured) == (2, outcome.measured - 2)
     assert len(study.read("part")) == len(study.read(state="context")) == outcome.measured
 
@@ -157,7 +156,7 @@ def test_what_is_broken_off_between_alone_and_in_context_is_kept_once(swept, tmp
 def test_a_plan_in_context_is_validated_in_context(swept):
     device, units, study, _ = swept
     made = plan(study.read(state="context"))
-    checked = validate(device, made, units, repeats=2, method=QUICK).validation
+    checked = validate(device, made, units, repeats=2, options=QUICK).validation
     assert checked is not None
     assert np.mean(checked.baseline_energy_j) == pytest.approx(made.baseline.energy_j, rel=0.01)
 
@@ -165,9 +164,9 @@ def test_a_plan_in_context_is_validated_in_context(swept):
 def test_a_recording_cannot_run_loops(swept, tmp_path):
     _, _, study, _ = swept
     recorded = open_device(f"recorded:{study.path}", workload="part")
-    units = find_units("part", f"recorded:{study.path}")
+    units = find_tasks("part", f"recorded:{study.path}")
     with pytest.raises(BadInputError, match="one after another"):
-        measure_sweep(recorded, in_state(units, "context"), open_study(tmp_path / "new.db", create=True), (), method=QUICK)
+        measure_sweep(recorded, in_state(units, "context"), open_study(tmp_path / "new.db", create=True), (), options=QUICK)
     assert not (tmp_path / "new.db").exists()
 
 
@@ -178,7 +177,7 @@ def test_labels():
 
 def test_a_state_that_was_not_measured_is_said_with_the_way_to_it(tmp_path):
     study = open_study(tmp_path / "s.db", create=True)
-    measure_sweep(open_device(DEVICE), PART, study, (), method=QUICK, rounds=1)
+    measure_sweep(open_device(DEVICE), PART, study, (), options=QUICK, rounds=1)
     with pytest.raises(BadInputError, match="--in-context"):
         study.read(state="context")
     with pytest.raises(BadInputError, match="there is no 'other@context'"):

@@ -8,7 +8,7 @@ from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.preset import SensorModels, preset_names
 from wastenot.errors import DeviceError
 from wastenot.setting import AUTO, Setting
-from wastenot.sweeping.point import Method, measure, warm_up
+from wastenot.sweeping.point import PointOptions, measure_point, warm_up
 
 PRESETS = ["toy", *preset_names()]
 
@@ -30,8 +30,8 @@ def test_energy_is_that_of_a_noiseless_sensor_and_the_error_is_right(name, secon
         device = simulated_device(preset, "sim:x", seed=seed)
         warm_up(device, [task])
         setting = AUTO if seed % 2 else Setting(preset.clocks.core_mhz[len(preset.clocks.core_mhz) // 2], memory)
-        pass_to_steady = Method(warm_up_s=120.0, window_s=5.0)
-        found = measure(device, task, setting, pass_to_steady)
+        pass_to_steady = PointOptions(warm_up_s=120.0, window_s=5.0)
+        found = measure_point(device, task, setting, pass_to_steady)
         truth = device.truth(task, setting, device.engine.temperature_c)
         should = truth.time_s * truth.power_w * gain(preset)
         errors.append(found.energy_j / should - 1)
@@ -45,7 +45,7 @@ def test_a_gauge_serves_where_there_is_no_counter():
     preset = quiet(toy(sensors=SensorModels(power=toy().sensors.power)))
     task = kernel_of(1e-3, preset)
     device = simulated_device(preset, "sim:x", seed=5)
-    found = measure(device, task, AUTO, Method(60.0, 5.0))
+    found = measure_point(device, task, AUTO, PointOptions(60.0, 5.0))
     truth = device.truth(task, AUTO, device.engine.temperature_c)
     assert found.energy_j == pytest.approx(truth.time_s * truth.power_w * 0.97, rel=0.01)
 
@@ -53,36 +53,36 @@ def test_a_gauge_serves_where_there_is_no_counter():
 def test_no_sensor_at_all_is_an_error():
     device = simulated_device(toy(sensors=SensorModels()), "sim:x", seed=1)
     with pytest.raises(DeviceError, match="neither energy nor power"):
-        measure(device, kernel_of(1e-3, toy()), AUTO)
+        measure_point(device, kernel_of(1e-3, toy()), AUTO)
 
 
 def test_it_stops_early_where_the_error_asked_for_is_reached(device):
     task = kernel_of(1e-3, toy())
-    loose = measure(device, task, AUTO, Method(1.0, 30.0, relative_error=0.01))
-    tight = measure(device, task, AUTO, Method(1.0, 10.0, relative_error=1e-9))
+    loose = measure_point(device, task, AUTO, PointOptions(1.0, 30.0, relative_error=0.01))
+    tight = measure_point(device, task, AUTO, PointOptions(1.0, 10.0, relative_error=1e-9))
     assert loose.stopped.startswith("relative error") and loose.window_s < 20
     assert tight.stopped.startswith("time limit") and 9 <= tight.window_s <= 12
 
 
 def test_clocks_that_do_not_arrive_and_limits_are_flagged(device):
     task = kernel_of(1e-3, toy())
-    assert "memory clock not reached" in measure(device, task, Setting(1470, 405)).flags
-    assert "core clock not reached" in measure(device, task, Setting(2100, 9501)).flags
-    limited = measure(device, task, Setting(power_limit_w=100.0))
+    assert "memory clock not reached" in measure_point(device, task, Setting(1470, 405)).flags
+    assert "core clock not reached" in measure_point(device, task, Setting(2100, 9501)).flags
+    limited = measure_point(device, task, Setting(power_limit_w=100.0))
     assert "throttled" in limited.flags and limited.throttled_share == pytest.approx(1.0, abs=0.05)
     assert limited.energy_j / limited.time_s == pytest.approx(100.0 * 0.97, rel=0.02)
 
 
 def test_a_kernel_longer_than_the_window_is_waited_for(device):
-    found = measure(device, kernel_of(40.0, toy()), AUTO, Method(1.0, 2.0))
+    found = measure_point(device, kernel_of(40.0, toy()), AUTO, PointOptions(1.0, 2.0))
     assert found.calls == 1 and found.time_s == pytest.approx(40.0, rel=0.1)
     with pytest.raises(DeviceError, match="not one whole call"):
-        measure(device, kernel_of(2000.0, toy()), AUTO, Method(1.0, 2.0))
+        measure_point(device, kernel_of(2000.0, toy()), AUTO, PointOptions(1.0, 2.0))
 
 
 def test_warming_up_reaches_a_steady_temperature(device):
     task = kernel_of(1e-3, toy())
     warm_up(device, [task])
     before = device.engine.temperature_c
-    measure(device, task, AUTO, Method(20.0, 5.0))
+    measure_point(device, task, AUTO, PointOptions(20.0, 5.0))
     assert device.engine.temperature_c == pytest.approx(before, abs=1.5)

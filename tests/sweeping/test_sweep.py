@@ -20,26 +20,26 @@ from wastenot.progress import Silent
 from wastenot.setting import AUTO
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
-from wastenot.sweeping.point import Method, warm_up
+from wastenot.sweeping.point import PointOptions, warm_up
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import find_units
+from wastenot.tasks import find_tasks
 
 DEVICE = f"sim:{TOY}"
-QUICK = Method(0.2, 0.6)
+QUICK = PointOptions(0.2, 0.6)
 
 
 def run(folder, *, seed=1, **options):
     device = open_device(DEVICE, seed=seed)
-    units = find_units("gpt3-small", DEVICE)
+    units = find_tasks("gpt3-small", DEVICE)
     settings = Grid(core_step_mhz=600, memory_mhz=(9501.0, 5001.0)).settings(device.clocks.supported_clocks())
     study = open_study(folder / "s.db", create=True)
-    return device, units, settings, study, measure_sweep(device, units, study, settings, method=QUICK, **options)
+    return device, units, settings, study, measure_sweep(device, units, study, settings, options=QUICK, **options)
 
 
 @pytest.fixture(scope="module")
 def warming_s():
     device = open_device(DEVICE, seed=1)
-    warm_up(device, find_units("gpt3-small", DEVICE).tasks)
+    warm_up(device, find_tasks("gpt3-small", DEVICE).tasks)
     return device.time.now_s()
 
 
@@ -80,7 +80,7 @@ def test_another_device_or_workload_is_refused(tmp_path, warming_s):
     study = open_study(tmp_path / "s.db")
     other = open_device("sim:h200")
     with pytest.raises(BadInputError, match="name another study"):
-        measure_sweep(other, find_units("gpt3-small", "sim:h200"), study, ())
+        measure_sweep(other, find_tasks("gpt3-small", "sim:h200"), study, ())
 
 
 def test_the_order_changes_clocks_rarely():
@@ -106,9 +106,9 @@ def test_passes_and_iterations_can_be_measured_as_one(tmp_path):
     device = open_device(DEVICE, seed=1)
     totals = {}
     for granularity in ("kernel", "pass", "iteration"):
-        units = find_units("gpt3-small", DEVICE, granularity=granularity)
+        units = find_tasks("gpt3-small", DEVICE, granularity=granularity)
         study = open_study(tmp_path / f"{granularity}.db", create=True)
-        measure_sweep(device, units, study, (), method=Method(1.0, 10.0))
+        measure_sweep(device, units, study, (), options=PointOptions(1.0, 10.0))
         base = plan(study.read()).baseline
         totals[granularity] = (base.time_s, base.energy_j)
     assert totals["pass"] == pytest.approx(totals["kernel"], rel=0.02)
@@ -160,7 +160,7 @@ def rows(path: Path) -> int:
 def test_a_study_locked_in_mid_sweep_stops_it_and_loses_nothing(tmp_path):
     import sqlite3
 
-    device, units = open_device(DEVICE, seed=1), find_units("gpt3-small", DEVICE)
+    device, units = open_device(DEVICE, seed=1), find_tasks("gpt3-small", DEVICE)
     study = open_study(tmp_path / "s.db", create=True, busy_timeout_s=0.1)
     holder = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
     kept = 5
@@ -174,11 +174,11 @@ def test_a_study_locked_in_mid_sweep_stops_it_and_loses_nothing(tmp_path):
                 holder.execute("BEGIN IMMEDIATE")
 
     with pytest.raises(StudyError, match="another program is writing"):
-        measure_sweep(device, units, study, (), method=QUICK, progress=LockingProgress())
+        measure_sweep(device, units, study, (), options=QUICK, progress=LockingProgress())
     holder.execute("ROLLBACK")
     holder.close()
     assert rows(tmp_path / "s.db") == kept and device.engine.requested == AUTO
-    outcome = measure_sweep(device, units, study, (), method=QUICK)
+    outcome = measure_sweep(device, units, study, (), options=QUICK)
     assert outcome.measured == 3 * len(units.kernels) - kept
 
 

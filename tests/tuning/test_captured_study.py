@@ -10,9 +10,9 @@ from sqlalchemy import create_engine, text
 from wastenot.devices.open import open_device
 from wastenot.errors import StudyError
 from wastenot.study.store import open_study
-from wastenot.sweeping.point import Method, hottest_first
+from wastenot.sweeping.point import PointOptions, hottest_first
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import find_units, units_in_study, units_of
+from wastenot.tasks import find_tasks, tasks_in_study, tasks_of
 from wastenot.tuning.forecast.observed import observe
 from wastenot.workloads.call import Call
 from wastenot.workloads.kernel import KernelSpec, Workload
@@ -33,7 +33,7 @@ WORKLOAD = Workload("step-mine", (kernel("gelu", "elementwise", 1e7, 1e8), kerne
 def swept(path, workload=WORKLOAD, granularity="kernel"):
     study = open_study(path, create=True)
     device = open_device("sim:h200", seed=1)
-    measure_sweep(device, units_of(workload, granularity), study, [], method=Method(0.2, 1.0), rounds=1)
+    measure_sweep(device, tasks_of(workload, granularity), study, [], options=PointOptions(0.2, 1.0), rounds=1)
     return study
 
 
@@ -44,9 +44,9 @@ def study(tmp_path):
 
 def test_what_was_captured_comes_back_whole(study, tmp_path):
     assert tuple(study.captured("step-mine").values()) == WORKLOAD.kernels
-    units = find_units(str(tmp_path / "s.db"), "sim:h200")
+    units = find_tasks(str(tmp_path / "s.db"), "sim:h200")
     assert [task.steps[0][0] for task in units.tasks] == list(WORKLOAD.kernels)
-    assert units.kernels == units_of(WORKLOAD).kernels
+    assert units.kernels == tasks_of(WORKLOAD).kernels
     assert hottest_first(units.tasks) == [1, 0]
     swept(tmp_path / "s.db")  # what is there is not kept twice
     assert tuple(study.captured("step-mine").values()) == WORKLOAD.kernels
@@ -73,7 +73,7 @@ def test_the_peak_is_that_of_the_data_type_captured(tmp_path, element_bytes, pre
 def test_by_formula_or_as_a_whole_nothing_is_kept(tmp_path):
     study = swept(tmp_path / "s.db", granularity="pass")
     assert study.captured("step-mine-by-pass") == {}
-    assert units_in_study(study, study.read()).tasks[0].steps[0][0].bytes_moved == 0
+    assert tasks_in_study(study, study.read()).tasks[0].steps[0][0].bytes_moved == 0
 
 
 def test_a_study_of_before_has_no_such_table(study, tmp_path):

@@ -18,11 +18,11 @@ from wastenot.devices.simulated.preset import find_preset, preset_toml
 from wastenot.errors import BadInputError, StudyError
 from wastenot.frontiers.exact import exact_sum
 from wastenot.setting import AUTO, Setting
-from wastenot.study.recorder import Trial
+from wastenot.study.recorder import Measurement
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import read_sweep
-from wastenot.tasks import find_units, units_by_name
+from wastenot.tasks import find_tasks, tasks_by_name
 from wastenot.tuning.forecast.forecast import best_options, forecast
 from wastenot.tuning.forecast.kernels import choices, costs, draw_kernels
 from wastenot.tuning.forecast.observed import choose_gpu, observe
@@ -154,11 +154,11 @@ def test_the_preset_narrows(tmp_path):
 
 def test_a_sensor_of_memory_power_is_believed(h200, tmp_path):
     """Told the true memory power of the simulated card, the forecast knows more, and still holds the truth."""
-    gpu, units = find_preset("h200"), find_units("gpt3-small", "sim:h200")
+    gpu, units = find_preset("h200"), find_tasks("gpt3-small", "sim:h200")
     specs = {task.name: task.steps[0][0] for task in units.tasks}
     told = open_study(tmp_path / "told.db", create=True)
     with told.recording(units.kernels, workload="gpt3-small", device="sim:h200", origin="simulated", source="x") as recorder:
-        for trial in h200.trials():
+        for trial in h200.measurements():
             spec = specs[trial.kernel]
             byte_j = gpu.ops.get(spec.op, gpu.ops["default"]).byte_j
             recorder.append(replace(trial, memory_power_w=100.0 + spec.bytes_moved * byte_j / trial.time_s))
@@ -250,11 +250,11 @@ def test_a_power_limit_that_was_lowered_is_noticed(h200, tmp_path):
     observed, _, notes = observe(lowered, None)
     assert observed.power_limit_w == 700.0 and not observed.held.any() and not notes  # nothing says that it was held
     with_trials = open_study(tmp_path / "trials.db", create=True)
-    units = find_units("gpt3-small", "sim:h200")
+    units = find_tasks("gpt3-small", "sim:h200")
     with with_trials.recording(
         units.kernels, workload="gpt3-small", device="sim:h200", origin="simulated", source="x"
     ) as recorder:
-        for trial in h200.trials():
+        for trial in h200.measurements():
             recorder.append(replace(trial, energy_j=min(trial.energy_j, 550.0 * trial.time_s)))
     observed, _, notes = observe(with_trials, None)
     assert observed.power_limit_w == pytest.approx(550.0, rel=0.01)
@@ -311,11 +311,11 @@ def test_a_study_without_auto(tmp_path):
     study = open_study(tmp_path / "none.db", create=True)
     with pytest.raises(StudyError, match="there is no study"):
         forecast(study)
-    locked = Trial(
-        "a", Setting(1200.0, 3201.0), 1.0, 500.0, 0.01, 5.0, 1200.0, 3201.0, 10, 60.0, 5.0, 0.0, None, "", "window", ()
+    locked = Measurement(
+        "a", Setting(1200.0, 3201.0), 1.0, 0.01, 500.0, 5.0, 1200.0, 3201.0, 10, 60.0, 5.0, 0.0, None, "", "window", ()
     )
     with study.recording(
-        units_by_name("mine", [Kernel("a", 1)]).kernels, workload="mine", device="NVIDIA H200", origin="measured", source="x"
+        tasks_by_name("mine", [Kernel("a", 1)]).kernels, workload="mine", device="NVIDIA H200", origin="measured", source="x"
     ) as recorder:
         recorder.append(locked)
     with pytest.raises(BadInputError, match=r"'a' has no row at auto.*--clocks auto") as refusal:
@@ -325,14 +325,14 @@ def test_a_study_without_auto(tmp_path):
 
 def test_rows_at_other_clocks_change_nothing(h200, tmp_path, found):
     both = open_study(tmp_path / "both.db", create=True)
-    units, device = find_units("gpt3-small", "sim:h200"), open_device("sim:h200")
+    units, device = find_tasks("gpt3-small", "sim:h200"), open_device("sim:h200")
     with both.recording(units.kernels, workload="gpt3-small", device="sim:h200", origin="simulated", source="x") as recorder:
-        for trial in h200.trials():
+        for trial in h200.measurements():
             recorder.append(trial)
         slow = Setting(1005.0, 3201.0)
         for task in units.tasks:
             point = device.truth(Task(task.name, task.steps), slow)
-            sample = h200.trials()[0]
+            sample = h200.measurements()[0]
             recorder.append(
                 replace(sample, kernel=task.name, setting=slow, time_s=point.time_s, energy_j=point.time_s * point.power_w)
             )

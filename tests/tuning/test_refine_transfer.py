@@ -9,25 +9,25 @@ from wastenot.planning.planner import plan
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
-from wastenot.sweeping.point import Method
+from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import units_of
+from wastenot.tasks import tasks_of
 from wastenot.tuning.interleaved import InTurn, compare_with_auto
 from wastenot.tuning.refine import around, finalists, refine
 from wastenot.tuning.transfer import transfer
 from wastenot.workloads.build import build_workload
 
 DEVICE = "sim:tests/toy.toml"
-QUICK = Method(1.0, 1.0)
+QUICK = PointOptions(1.0, 1.0)
 
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     path = tmp_path_factory.mktemp("swept") / "s.db"
-    device, units = open_device(DEVICE, seed=1), units_of(build_workload("gpt3-small"))
+    device, units = open_device(DEVICE, seed=1), tasks_of(build_workload("gpt3-small"))
     study = open_study(path, create=True)
     settings = Grid(core_step_mhz=300, memory_mhz=(5001.0, 9501.0)).settings(device.clocks.supported_clocks())
-    measure_sweep(device, units, study, settings, method=QUICK)
+    measure_sweep(device, units, study, settings, options=QUICK)
     return study, units
 
 
@@ -37,7 +37,7 @@ def test_refining_measures_the_finalists_again(swept):
     made = plan(before)
     chosen = finalists(before, made, 2)
     assert all(row.setting in chosen[row.kernel] for row in made.assignments)
-    outcome = refine(open_device(DEVICE, seed=2), units, study, chosen, repeats=2, method=QUICK)
+    outcome = refine(open_device(DEVICE, seed=2), units, study, chosen, repeats=2, options=QUICK)
     after = study.read()
     assert len(after) - len(before) == outcome.measured == 2 * sum(len({AUTO, *some}) for some in chosen.values())
     # More readings of the same: the promise shrinks towards what can be kept, and is better known.
@@ -51,7 +51,7 @@ def test_refining_on_another_card_needs_no_sweep_of_it(swept, tmp_path):
     states = device.clocks.supported_clocks()
     candidates = {row.kernel: around(row.setting, states, 150) for row in made.assignments}
     other = open_study(tmp_path / "other.db", create=True)
-    refine(device, units, other, candidates, repeats=1, method=QUICK)
+    refine(device, units, other, candidates, repeats=1, options=QUICK)
     assert plan(other.read()).predicted.energy_change < 0.5 * made.predicted.energy_change
 
 
@@ -66,8 +66,8 @@ def test_what_is_around_a_setting():
 def test_transfer_measures_the_plan_elsewhere(swept):
     study, units = swept
     made = plan(study.read())
-    targets = [units_of(build_workload("gpt3-small", batch=batch)) for batch in (40, 4)]
-    found = transfer(open_device(DEVICE, seed=3), made, targets, repeats=2, method=QUICK)
+    targets = [tasks_of(build_workload("gpt3-small", batch=batch)) for batch in (40, 4)]
+    found = transfer(open_device(DEVICE, seed=3), made, targets, repeats=2, options=QUICK)
     assert [row.workload for row in found.rows] == ["gpt3-small", "gpt3-small-batch4"]
     assert found.rows[0].auto_time_s > 5 * found.rows[1].auto_time_s
     here = found.rows[0]
@@ -76,7 +76,7 @@ def test_transfer_measures_the_plan_elsewhere(swept):
         assert change.low <= change.mean <= change.high
         assert change.least_pair <= change.mean <= change.greatest_pair
     with pytest.raises(BadInputError, match="no clocks for kernel"):
-        transfer(open_device(DEVICE), made, [units_of(build_workload("llama-1b"))], repeats=2)
+        transfer(open_device(DEVICE), made, [tasks_of(build_workload("llama-1b"))], repeats=2)
     with pytest.raises(BadInputError, match="at least 2"):
         compare_with_auto(open_device(DEVICE), units, {}, repeats=1)
 

@@ -12,14 +12,14 @@ from wastenot.planning.plan import read_plan
 from wastenot.planning.planner import plan
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import open_study
-from wastenot.sweeping.point import Method
+from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import Units, units_of
+from wastenot.tasks import WorkloadTasks, tasks_of
 from wastenot.tuning.validate import validate
 from wastenot.workloads.build import build_workload
 
 NAME = f"sim:{Path(__file__).parents[1] / 'toy.toml'}"
-QUICK = Method(warm_up_s=1.0, window_s=1.0)
+QUICK = PointOptions(warm_up_s=1.0, window_s=1.0)
 
 
 class Counted:
@@ -40,22 +40,22 @@ class Counted:
 
 @pytest.fixture(scope="module")
 def units():
-    whole = units_of(build_workload("gpt3-xl"))
+    whole = tasks_of(build_workload("gpt3-xl"))
     some = range(0, len(whole.kernels), 9)
-    return Units("some", tuple(whole.kernels[k] for k in some), tuple(whole.tasks[k] for k in some))
+    return WorkloadTasks("some", tuple(whole.kernels[k] for k in some), tuple(whole.tasks[k] for k in some))
 
 
 @pytest.fixture(scope="module")
 def made(units, tmp_path_factory):
     study = open_study(tmp_path_factory.mktemp("study") / "s.db", create=True)
     settings = [Setting(float(core), memory) for memory in (9501.0, 5001.0) for core in range(600, 2101, 300)]
-    measure_sweep(open_device(NAME, seed=3), units, study, settings, method=QUICK)
+    measure_sweep(open_device(NAME, seed=3), units, study, settings, options=QUICK)
     return plan(study.read("some"), Objective("waste", 0.02))
 
 
 def test_what_is_measured_again_is_the_truth(made, units, tmp_path):
     device, progress = open_device(NAME, seed=4), Counted()
-    checked = validate(device, made, units, repeats=5, method=QUICK, progress=progress)
+    checked = validate(device, made, units, repeats=5, options=QUICK, progress=progress)
     assert progress.steps == progress.told == 2 * 5 * len(units.kernels)
     assert device.engine.requested == AUTO
     temperature = device.engine.temperature_c
@@ -80,7 +80,7 @@ def test_what_is_measured_again_is_the_truth(made, units, tmp_path):
 
 
 def test_an_edited_validation_is_noticed(made, units, tmp_path):
-    validate(open_device(NAME, seed=4), made, units, repeats=2, method=QUICK).write(tmp_path / "plan.json")
+    validate(open_device(NAME, seed=4), made, units, repeats=2, options=QUICK).write(tmp_path / "plan.json")
     text = (tmp_path / "plan.json").read_text()
     (tmp_path / "plan.json").write_text(text.replace('"pairs": 4', '"pairs": 5'))
     with pytest.raises(BadInputError, match="pairs"):
@@ -89,7 +89,7 @@ def test_an_edited_validation_is_noticed(made, units, tmp_path):
 
 def test_intervals_cover_what_many_validations_give(made, units):
     """The 95 % intervals of validations on other seeds hold the mean of all of them about as often as they say."""
-    found = [validate(open_device(NAME, seed=s), made, units, repeats=4, method=QUICK).validation for s in range(10, 26)]
+    found = [validate(open_device(NAME, seed=s), made, units, repeats=4, options=QUICK).validation for s in range(10, 26)]
     centre = np.mean([each.energy_change.mean for each in found])
     held = [each.energy_change.interval[0] <= centre <= each.energy_change.interval[1] for each in found]
     assert np.mean(held) >= 0.75
@@ -99,11 +99,11 @@ def test_intervals_cover_what_many_validations_give(made, units):
 def test_refusals(made, units, wrong):
     device = open_device(NAME if wrong != "device" else "sim:rtx-3080-ti")
     if wrong == "kernels":
-        units = Units("others", units.kernels[1:], units.tasks[1:])
+        units = WorkloadTasks("others", units.kernels[1:], units.tasks[1:])
     with pytest.raises(
         BadInputError, match={"device": "not on", "kernels": "other kernels", "repeats": "at least 2"}[wrong]
     ):
-        validate(device, made, units, repeats=1 if wrong == "repeats" else 2, method=QUICK)
+        validate(device, made, units, repeats=1 if wrong == "repeats" else 2, options=QUICK)
 
 
 def test_clocks_are_released_when_it_breaks(made, units):
@@ -115,5 +115,5 @@ def test_clocks_are_released_when_it_breaks(made, units):
 
     device = open_device(NAME, seed=4)
     with pytest.raises(KeyboardInterrupt):
-        validate(device, made, units, repeats=3, method=QUICK, progress=Breaks())
+        validate(device, made, units, repeats=3, options=QUICK, progress=Breaks())
     assert device.engine.requested == AUTO

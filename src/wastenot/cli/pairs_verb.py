@@ -38,7 +38,7 @@ def pairs(
     from wastenot.cli.output import as_values, console, print_json
     from wastenot.errors import BadInputError
     from wastenot.study.store import open_study
-    from wastenot.tasks import units_in_study
+    from wastenot.tasks import tasks_in_study
 
     if most < 1:
         raise BadInputError(f"--most {most}: must be at least 1")
@@ -49,7 +49,7 @@ def pairs(
     found = complementary_pairs(
         sweep,
         limit_w,
-        specs={task.name: task.steps[0][0] for task in units_in_study(source, sweep).tasks if task.is_kernel},
+        specs={task.name: task.steps[0][0] for task in tasks_in_study(source, sweep).tasks if task.is_kernel},
         roofline=_roofline(name, dtype, device is not None),
         memory_power_w=_memory_power(source, sweep),
     )
@@ -96,7 +96,7 @@ def _roofline(device: str, dtype: str, named: bool) -> Roofline | None:
 
 def _memory_power(source: Study, sweep: Sweep) -> dict[str, float]:
     found: dict[str, list[float]] = {}
-    for trial in source.trials(sweep.workload):
+    for trial in source.measurements(sweep.workload):
         if trial.setting.is_auto and trial.memory_power_w is not None:
             found.setdefault(trial.kernel, []).append(trial.memory_power_w)
     return {kernel: sum(watts) / len(watts) for kernel, watts in found.items()}
@@ -121,7 +121,7 @@ def described_pairs(sweep: Sweep, found: Pairs, most: int) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from wastenot.reporting.words import percent, quantity
+    from wastenot.reporting.formatting import percent, quantity
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("computes", "moves data"):
@@ -158,7 +158,7 @@ def described_order(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[Loo
     from rich.console import Group
     from rich.text import Text
 
-    from wastenot.reporting.words import quantity
+    from wastenot.reporting.formatting import quantity
 
     if carry_over is None:
         how = f"wastenot sweep {sweep.workload} --device DEVICE --study STUDY --in-context"

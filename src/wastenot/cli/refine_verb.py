@@ -40,7 +40,7 @@ def refine(
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import plan as make_plan
     from wastenot.study.store import open_study
-    from wastenot.tasks import units_in_study
+    from wastenot.tasks import tasks_in_study
     from wastenot.tuning.refine import around as settings_around
     from wastenot.tuning.refine import finalists as find_finalists
     from wastenot.tuning.refine import refine as measure_again
@@ -60,7 +60,7 @@ def refine(
         for row in plan.assignments:
             near = settings_around(row.setting, states, around)
             candidates[row.kernel] = tuple(dict.fromkeys((*candidates[row.kernel], *near)))
-    units = units_in_study(source, sweep)
+    units = tasks_in_study(source, sweep)
     with shown_progress(f"refining {sweep.workload}") as progress:
         outcome = measure_again(
             target, units, kept, candidates, repeats=repeats, progress=progress,

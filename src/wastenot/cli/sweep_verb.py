@@ -95,15 +95,14 @@ def sweep(
     from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
     from wastenot.study.store import open_study
-    from wastenot.sweeping.capabilities import check_measures, settable
-    from wastenot.sweeping.grid import Grid
-    from wastenot.sweeping.point import Method
+    from wastenot.sweeping.grid import Grid, check_measures, settable
+    from wastenot.sweeping.point import PointOptions
     from wastenot.sweeping.states import check_state, in_state
     from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
-    from wastenot.tasks import find_units
+    from wastenot.tasks import find_tasks
 
     shape = chosen_shape(phase, batch, sequence, tensor_parallel, sequence_parallel, dtype, attention, optimizer)
-    units = find_units(workload, device, shape, granularity)
+    units = find_tasks(workload, device, shape, granularity)
     if in_context and at == "sse":
         raise BadInputError("--in-context, --at sse: take one of them; in context is in steady power")
     units = in_state(units, "context" if in_context else at)
@@ -117,18 +116,18 @@ def sweep(
     else:
         grid = Grid(core_step, parse_clocks("--core", core), parse_clocks("--memory", memory))
         settings = settable(target, grid.settings(target.clocks.supported_clocks()))
-    method = Method(checked_seconds("--warm-up", warm_up), checked_seconds("--window", window), relative_error)
+    options = PointOptions(checked_seconds("--warm-up", warm_up), checked_seconds("--window", window), relative_error)
     budget_s = None if budget is None else parse_time(budget)
     kept = open_study(study, create=True)
     with shown_progress(f"sweep of {units.workload}") as progress:
         if search == "model":
             from wastenot.tuning.search import search_sweep
 
-            outcome = search_sweep(target, units, kept, settings, share=share, max_slowdown=max_slowdown, method=method,
+            outcome = search_sweep(target, units, kept, settings, share=share, max_slowdown=max_slowdown, options=options,
                                    progress=progress, budget_s=budget_s)  # fmt: skip
         else:
             outcome = measure_sweep(
-                target, units, kept, settings, method=method, progress=progress, budget_s=budget_s,
+                target, units, kept, settings, options=options, progress=progress, budget_s=budget_s,
                 rounds=rounds if clocks == "auto" else BASELINE_ROUNDS,
             )  # fmt: skip
     if as_json:

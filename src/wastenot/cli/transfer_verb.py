@@ -44,7 +44,7 @@ def transfer(
     from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
     from wastenot.planning.plan import read_plan
-    from wastenot.tasks import units_of
+    from wastenot.tasks import tasks_of
     from wastenot.tuning.transfer import transfer as measure_transfer
     from wastenot.workloads.build import build_workload
     from wastenot.workloads.shape import parse_name
@@ -64,16 +64,16 @@ def transfer(
             replace(shape, tensor_parallel=degree, sequence_parallel=sequence_parallel and degree > 1) for degree in labels
         ]
         name, title, axis = "transfer-parallel", "The plan at other tensor-parallel degrees", "tensor-parallel degree"
-    targets = [units_of(build_workload(model, each)) for each in shapes]
+    targets = [tasks_of(build_workload(model, each)) for each in shapes]
     target = open_target(device, seed=seed, workload="", allow=allow_clock_control, restore=restore_clocks)
     with shown_progress("transfer") as progress:
         found = measure_transfer(target, made, targets, repeats=repeats, progress=progress)
     if figures is not None:
-        from wastenot.reporting.plan.figures import write_files
+        from wastenot.reporting.figure import export_figures
         from wastenot.reporting.plan.transfer_figure import transfer_figure
 
         figure = transfer_figure(found, name, title, tuple(map(str, labels)), axis)
-        written = write_files([figure], found.origin, figures)
+        written = export_figures([figure], found.origin, figures)
         say(f"{figures}: {len(written)} figure files written")
     if as_json:
         print_json(as_values(found))
@@ -87,7 +87,7 @@ def described_transfer(found: Transfer) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from wastenot.reporting.words import change, quantity
+    from wastenot.reporting.formatting import change, quantity
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("workload")

@@ -35,7 +35,7 @@ def validate(
     from wastenot.cli.progress import shown_progress
     from wastenot.planning.plan import read_plan
     from wastenot.study.store import open_study
-    from wastenot.tasks import units_in_study
+    from wastenot.tasks import tasks_in_study
     from wastenot.tuning.validate import validate as measure_again
 
     made = read_plan(plan)
@@ -44,7 +44,7 @@ def validate(
     name = device or sweep.device
     target = open_target(name, seed=seed, workload=sweep.workload, allow=allow_clock_control, restore=restore_clocks)
     with shown_progress("validation") as progress:
-        checked = measure_again(target, made, units_in_study(source, sweep), repeats=repeats, progress=progress)
+        checked = measure_again(target, made, tasks_in_study(source, sweep), repeats=repeats, progress=progress)
     if out is not None:
         checked.write(out)
         say(f"{out}: plan with its validation written")
@@ -59,7 +59,7 @@ def described_validation(plan: Plan) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
 
-    from wastenot.reporting.words import change
+    from wastenot.reporting.formatting import change
 
     found, expected = plan.validation, plan.expected
     assert found is not None

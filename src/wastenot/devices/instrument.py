@@ -18,7 +18,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.protocol import Device, Identity
-from wastenot.errors import DeviceError
+from wastenot.errors import BadInputError
 from wastenot.workloads.kernel import KernelSpec
 
 Clock = Literal["host", "gpu"]
@@ -221,8 +221,8 @@ def instrument_of(device: Device) -> Instrument:
         DeviceError: the device has none, such as a recording; or no power sensor.
     """
     if not isinstance(device, HasInstrument):
-        raise DeviceError(
-            f"{device.identity.name}: executions cannot be run one by one on it; profile on sim:NAME or nvidia:INDEX"
+        raise BadInputError(
+            f"{device.identity.name}: it cannot run executions one by one; profile on sim:NAME or nvidia:INDEX"
         )
     return device.instrument()
 

@@ -1,4 +1,4 @@
-"""What the sensors of one device said and when: steps of its energy counter, and samples of everything else."""
+"""What the sensors of one device returned and when: steps of its energy counter, and samples of everything else."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.metering.window_energy import Array, Steps
+from wastenot.arrays import FloatArray
+from wastenot.metering.window_energy import Steps
 
-_BESIDE = 6  # steps and samples beyond a window's edges that tell how power varies there
+_CONTEXT = 6  # steps and samples beyond a window's edges, which show how power varies there
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """All cheap sensors at one moment; ``None`` where a device does not tell.
+    """All cheap sensors at one moment; ``None`` where a device has none.
 
     Attributes:
-        moment_s: when.
+        moment_s: of the sample.
         power_w: of the gauge.
         memory_power_w: of the memory's gauge.
         core_mhz: clock.
         memory_mhz: clock.
         temperature_c: of the GPU.
-        throttled_s: for how long a limit has held the clocks down, so far.
-        processes: that use the device.
+        throttled_s: how long a limit has held the clocks down, in total.
+        processes: number of processes that use the device.
     """
 
     moment_s: float
@@ -42,26 +43,26 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Samples as arrays of equal length, in order; NaN where a device does not tell. Attributes as in :class:`Sample`."""
+    """Samples as arrays of equal length, in order; NaN where a device has none. Attributes as in :class:`Sample`."""
 
-    moment_s: Array
-    power_w: Array
-    memory_power_w: Array
-    core_mhz: Array
-    memory_mhz: Array
-    temperature_c: Array
-    throttled_s: Array
-    processes: Array
+    moment_s: FloatArray
+    power_w: FloatArray
+    memory_power_w: FloatArray
+    core_mhz: FloatArray
+    memory_mhz: FloatArray
+    temperature_c: FloatArray
+    throttled_s: FloatArray
+    processes: FloatArray
 
     def between(self, begin_s: float, end_s: float) -> NDArray[np.bool_]:
-        """Which were taken in a stretch of time; the nearest one where none was."""
+        """Mask of those taken in an interval; the nearest one where there are none."""
         chosen: NDArray[np.bool_] = (self.moment_s >= begin_s) & (self.moment_s <= end_s)
         if len(chosen) and not chosen.any():
             chosen[int(np.argmin(np.abs(self.moment_s - 0.5 * (begin_s + end_s))))] = True
         return chosen
 
 
-_STEP_FIELDS = ("moment_s", "width_s", "energy_j")
+_STEP_FIELDS = tuple(Steps.__slots__)
 _SAMPLE_FIELDS = tuple(Sample.__slots__)
 
 
@@ -74,7 +75,7 @@ class PowerLog:
         self._changed = threading.Condition()
 
     def add_steps(self, *steps: tuple[float, float, float]) -> None:
-        """Add steps, each its moment, width and energy."""
+        """Add steps, each as moment, width and energy."""
         with self._changed:
             for step in steps:
                 for column, value in zip(self._steps, step, strict=True):
@@ -90,41 +91,41 @@ class PowerLog:
             self._changed.notify_all()
 
     def forget(self, before_s: float) -> None:
-        """Drop what is older, but for some beside it."""
+        """Drop what is older, except a few next to it."""
         with self._changed:
             for columns in (self._steps, self._samples):
-                drop = int(np.searchsorted(columns[0], before_s)) - 2 * _BESIDE
+                drop = int(np.searchsorted(columns[0], before_s)) - 2 * _CONTEXT
                 if drop > 0:
                     for column in columns:
                         del column[:drop]
 
     def wait(self, steps_after_s: float | None, sample_after_s: float, timeout_s: float) -> bool:
-        """Wait until enough is known.
+        """Wait until enough is logged.
 
         Args:
-            steps_after_s: two steps of the counter after this moment; ``None`` for a device without a counter.
-            sample_after_s: a sample after this moment.
-            timeout_s: for which to wait.
+            steps_after_s: wait for two steps after this moment; ``None`` for a device without a counter.
+            sample_after_s: and for a sample after this one.
+            timeout_s: longest wait.
 
         Returns:
-            Whether it is.
+            Whether it is logged.
         """
 
-        def known() -> bool:
+        def complete() -> bool:
             moments = self._steps[0]
             stepped = steps_after_s is None or (len(moments) > 1 and moments[-2] >= steps_after_s)
             return stepped and bool(self._samples[0]) and self._samples[0][-1] >= sample_after_s
 
         with self._changed:
-            return self._changed.wait_for(known, timeout_s)
+            return self._changed.wait_for(complete, timeout_s)
 
     def steps(self, begin_s: float, end_s: float) -> Steps:
-        """Steps in a stretch of time and some on either side."""
-        return Steps(*self._cut(self._steps, begin_s, end_s))
+        """Steps in an interval and a few on either side."""
+        return Steps(*self._slice(self._steps, begin_s, end_s))
 
     def samples(self, begin_s: float, end_s: float) -> Samples:
-        """Samples in a stretch of time and some on either side."""
-        return Samples(*self._cut(self._samples, begin_s, end_s))
+        """Samples in an interval and a few on either side."""
+        return Samples(*self._slice(self._samples, begin_s, end_s))
 
     def last_step_s(self) -> float | None:
         """Moment of the last step."""
@@ -136,8 +137,8 @@ class PowerLog:
         with self._changed:
             return self._samples[0][-1] if self._samples[0] else None
 
-    def _cut(self, columns: tuple[array[float], ...], begin_s: float, end_s: float) -> list[Array]:
+    def _slice(self, columns: tuple[array[float], ...], begin_s: float, end_s: float) -> list[FloatArray]:
         with self._changed:
-            first = max(int(np.searchsorted(columns[0], begin_s)) - _BESIDE, 0)
-            last = int(np.searchsorted(columns[0], end_s)) + _BESIDE
+            first = max(int(np.searchsorted(columns[0], begin_s)) - _CONTEXT, 0)
+            last = int(np.searchsorted(columns[0], end_s)) + _CONTEXT
             return [np.array(column[first:last], dtype=float) for column in columns]

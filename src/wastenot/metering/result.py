@@ -1,4 +1,4 @@
-"""What a window says of the GPUs it measured, and how that is found in their logs."""
+"""What a window reports of the GPUs it measured, and how that follows from their logs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wastenot.arrays import FloatArray
 from wastenot.devices.protocol import Identity
 from wastenot.metering.power_log import PowerLog, Samples
-from wastenot.metering.window_energy import Array, Steps, WindowEnergy, window_energy
+from wastenot.metering.window_energy import Steps, WindowEnergy, window_energy
 from wastenot.origin import Origin
 
 NO_COUNTER = "no energy counter: energy from the power gauge"
@@ -20,26 +21,26 @@ THROTTLED = "throttled"
 MEMORY_SHORT = "too short for the memory's power, which is averaged over a second"
 
 MEMORY_GAUGE_S = 1.0  # over which the gauge of the memory's power averages (Hopper; published sensor tables)
-_GAUGE_AVERAGES = 0.5  # readings of the gauge see a part of a step: so much of their scatter is that of whole steps
+_GAUGE_SCATTER_FRACTION = 0.5  # gauge readings average a part of a step: this much of their scatter is that of whole steps
 _NORMAL_MEDIAN = 0.6745  # median of |z| of a normal number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowNumbers:
-    """What a window says, of one GPU or of several together: sums of energy and power, means of the rest.
+    """The numbers of a window, for one GPU or several together: sums of energy and power, means of the rest.
 
     Attributes:
         origin: of the numbers.
-        time_s: of the window; of one GPU by its own events where these bracket it.
+        time_s: of the window; for one GPU by its own events where these bracket it.
         energy_j: used; ``None`` where it cannot be read.
-        energy_se_j: its standard error, the window's edges included.
-        mean_power_w: energy by time.
-        memory_energy_j: the part of the memory, where the GPU tells its power and the window is longer than that's average.
+        energy_se_j: its standard error, including that of the window's edges.
+        mean_power_w: energy divided by time.
+        memory_energy_j: the memory's part, where the GPU reports its power and the window outlasts that gauge's average.
         core_mhz: mean of the clock.
         memory_mhz: mean of the clock.
         temperature_c: mean.
-        throttled_share: of the time, in which power or heat held the clocks down.
-        flags: what a reader should know; of several GPUs each with the GPU's name.
+        throttled_share: fraction of the time in which power or heat held the clocks down.
+        flags: caveats for the reader; for several GPUs each with the GPU's name.
     """
 
     origin: Origin
@@ -72,7 +73,7 @@ class GpuWindow(WindowNumbers):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowResult(WindowNumbers):
-    """A window over all of its GPUs together, and each of them. What one of them does not tell is ``None`` for all.
+    """A window over all of its GPUs together, and each of them. What one of them cannot report is ``None`` for all.
 
     Attributes:
         name: of the window.
@@ -84,7 +85,7 @@ class WindowResult(WindowNumbers):
 
     @classmethod
     def of(cls, name: str, time_s: float, gpus: tuple[GpuWindow, ...]) -> WindowResult:
-        """The result of single GPUs'."""
+        """Combine the results of single GPUs."""
         energy = _sum([gpu.energy_j for gpu in gpus])
         errors = _sum([None if gpu.energy_se_j is None else gpu.energy_se_j**2 for gpu in gpus])
         named = len(gpus) > 1
@@ -109,7 +110,7 @@ class WindowResult(WindowNumbers):
 def gpu_window(
     identity: Identity, log: PowerLog, has_counter: bool, begin_s: float, end_s: float, flags: Sequence[str] = ()
 ) -> GpuWindow:
-    """What a log says of a window.
+    """Evaluate a window on the log of one GPU.
 
     Args:
         identity: of the GPU.
@@ -117,19 +118,19 @@ def gpu_window(
         has_counter: whether it has an energy counter.
         begin_s: of the window, on the log's clock.
         end_s: of it.
-        flags: known already.
+        flags: to begin with.
     """
     samples = log.samples(begin_s, end_s)
-    found = list(flags)
-    energy = _energy(log.steps(begin_s, end_s), samples, has_counter, begin_s, end_s, found)
+    all_flags = list(flags)
+    energy = _energy(log.steps(begin_s, end_s), samples, has_counter, begin_s, end_s, all_flags)
     length = end_s - begin_s
     within = samples.between(begin_s, end_s)
     throttled = _throttled(samples, begin_s, end_s)
     if throttled:
-        found.append(THROTTLED)
+        all_flags.append(THROTTLED)
     processes = samples.processes[within]
     if len(processes) and float(np.nanmax(processes, initial=0.0)) > 1.0:
-        found.append(SHARED)
+        all_flags.append(SHARED)
     return GpuWindow(
         device=identity.name,
         unique_id=identity.unique_id,
@@ -139,12 +140,12 @@ def gpu_window(
         energy_j=None if energy is None else energy.energy_j,
         energy_se_j=None if energy is None else energy.error_j,
         mean_power_w=None if energy is None or length <= 0.0 else energy.energy_j / length,
-        memory_energy_j=_memory_energy(samples, begin_s, end_s, found),
-        core_mhz=_known_mean(samples.core_mhz[within]),
-        memory_mhz=_known_mean(samples.memory_mhz[within]),
-        temperature_c=_known_mean(samples.temperature_c[within]),
+        memory_energy_j=_memory_energy(samples, begin_s, end_s, all_flags),
+        core_mhz=_mean_of_known(samples.core_mhz[within]),
+        memory_mhz=_mean_of_known(samples.memory_mhz[within]),
+        temperature_c=_mean_of_known(samples.temperature_c[within]),
         throttled_share=throttled,
-        flags=tuple(found),
+        flags=tuple(all_flags),
     )
 
 
@@ -154,19 +155,19 @@ def _energy(
     left = right = None
     scatter = 0.0
     if has_counter and len(steps.moment_s) > 1:
-        left = _reading(samples, begin_s)
-        right = _reading(samples, end_s)
+        left = _power_near(samples, begin_s)
+        right = _power_near(samples, end_s)
         scatter = _gauge_scatter(steps, samples)
     else:
         flags.append(NO_STEPS if has_counter else NO_COUNTER)
         steps = _gauge_steps(samples)
-    found = window_energy(steps, begin_s, end_s, gauge_scatter_w=scatter, left_w=left, right_w=right)
-    if found is not None:
-        flags.extend(found.flags)
-    return found
+    energy = window_energy(steps, begin_s, end_s, gauge_scatter_w=scatter, left_w=left, right_w=right)
+    if energy is not None:
+        flags.extend(energy.flags)
+    return energy
 
 
-def _reading(samples: Samples, moment_s: float) -> float | None:
+def _power_near(samples: Samples, moment_s: float) -> float | None:
     known = ~np.isnan(samples.power_w)
     if not known.any():
         return None
@@ -174,18 +175,18 @@ def _reading(samples: Samples, moment_s: float) -> float | None:
 
 
 def _gauge_scatter(steps: Steps, samples: Samples) -> float:
-    """How much power varies within steps, by the gauge; as if readings were taken in the step before the sample."""
+    """How much power varies within steps, by the gauge: each reading compared with the step before it."""
     powers = np.diff(steps.energy_j) / np.diff(steps.moment_s)
-    place = np.searchsorted(steps.moment_s, samples.moment_s, side="right") - 2
-    there = (place >= 0) & (place < len(powers)) & ~np.isnan(samples.power_w)
-    if np.count_nonzero(there) < 4:
+    step = np.searchsorted(steps.moment_s, samples.moment_s, side="right") - 2
+    valid = (step >= 0) & (step < len(powers)) & ~np.isnan(samples.power_w)
+    if np.count_nonzero(valid) < 4:
         return 0.0
-    apart = np.abs(samples.power_w[there] - powers[place[there]])
-    return _GAUGE_AVERAGES * float(np.median(apart)) / _NORMAL_MEDIAN
+    differences = np.abs(samples.power_w[valid] - powers[step[valid]])
+    return _GAUGE_SCATTER_FRACTION * float(np.median(differences)) / _NORMAL_MEDIAN
 
 
 def _gauge_steps(samples: Samples) -> Steps:
-    """The gauge's readings as if a counter added them up: each holds from half way to its neighbours."""
+    """The gauge's readings integrated as a counter would: each holds from half way to its neighbours."""
     known = ~np.isnan(samples.power_w)
     moments, powers = samples.moment_s[known], samples.power_w[known]
     lengths = np.diff(moments)
@@ -203,7 +204,7 @@ def _throttled(samples: Samples, begin_s: float, end_s: float) -> float | None:
 
 
 def _memory_energy(samples: Samples, begin_s: float, end_s: float, flags: list[str]) -> float | None:
-    """A reading is the mean of the second before it: that of half a second earlier."""
+    """A reading is the mean of the second before it, so it is dated half a second earlier."""
     known = ~np.isnan(samples.memory_power_w)
     if np.count_nonzero(known) < 2:
         return None
@@ -213,11 +214,11 @@ def _memory_energy(samples: Samples, begin_s: float, end_s: float, flags: list[s
     moments = samples.moment_s[known] - 0.5 * MEMORY_GAUGE_S
     powers = samples.memory_power_w[known]
     inside = (moments > begin_s) & (moments < end_s)
-    at: Array = np.concatenate([[begin_s], moments[inside], [end_s]])
-    return float(np.trapezoid(np.interp(at, moments, powers), at))
+    moment: FloatArray = np.concatenate([[begin_s], moments[inside], [end_s]])
+    return float(np.trapezoid(np.interp(moment, moments, powers), moment))
 
 
-def _known_mean(values: Array) -> float | None:
+def _mean_of_known(values: FloatArray) -> float | None:
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else None
 

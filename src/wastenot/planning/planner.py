@@ -17,7 +17,7 @@ from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.noise.confidence import choose_confidently
 from wastenot.planning.noise.errors import change_error, total_error
 from wastenot.planning.noise.expectation import expect
-from wastenot.planning.noise.shrinkage import Posteriors, posteriors
+from wastenot.planning.noise.shrinkage import CostModel, Posteriors, fit_costs
 from wastenot.planning.objective import SCOPES, Granularity, Objective, Scope
 from wastenot.planning.plan import (
     SCHEMA,
@@ -187,9 +187,14 @@ class Planner:
         return Choice(tuple(options), self.energy(rows), budget)
 
     @cached_property
+    def cost_model(self) -> CostModel | None:
+        """What the sweep says about the true costs; ``None`` where nothing says how noisy it is."""
+        return fit_costs(self.sweep, self.costs)
+
+    @cached_property
     def posteriors(self) -> Posteriors | None:
-        """Posterior of the true costs; ``None`` where nothing says how noisy the sweep is."""
-        return posteriors(self.sweep, self.costs)
+        """Posteriors of the true costs at every setting; ``None`` where nothing says how noisy the sweep is."""
+        return None if self.cost_model is None else self.cost_model.posteriors()
 
     def _rows_of(self, point: Point) -> IndexArray:
         return self.rows(_options(point))
@@ -219,8 +224,10 @@ class Planner:
         switches = switches_per_iteration(costs.kernels, settings)
         fastest_s = float(self.exact_time(self._rows_of(self.frontier.least_time())))
         expected = None
-        if self.posteriors is not None:
-            expected = expect(self.units, costs, self.posteriors, chosen.options, objective.max_slowdown)
+        if self.cost_model is not None:
+            posteriors = self.cost_model.posteriors(rows) if objective.confidence is None else self.posteriors
+            assert posteriors is not None
+            expected = expect(costs, posteriors, rows, objective.max_slowdown)
         energy_j = predicted.energy_j
         if objective.confidence is not None and expected is not None:
             energy_j = expected.energy_j

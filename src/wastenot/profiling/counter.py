@@ -10,7 +10,7 @@ from wastenot.arrays import FloatArray
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import TOTAL, Instrument, PreparedBurst, burst_of
 from wastenot.devices.protocol import Device
-from wastenot.metering.power_meter import CounterMeter
+from wastenot.metering.mean_power import CounterMeter
 from wastenot.profiling.collect import by_host
 from wastenot.profiling.result import CounterCheck, Profile
 from wastenot.profiling.units import units_of

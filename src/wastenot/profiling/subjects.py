@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from wastenot.errors import BadInputError
 from wastenot.suggest import suggestion
-from wastenot.tasks import find_units
+from wastenot.tasks import find_tasks
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.primitives import PRIMITIVES, is_primitive, primitive
 from wastenot.workloads.shape import Shape
@@ -83,7 +83,7 @@ class Subjects:
             near = suggestion(workload, PRIMITIVES)
             raise BadInputError(f"kernel '{text}': write {forms}, such as gemm:8192 or gpt3-xl:softmax; {near}")
         try:
-            units = find_units(workload, self._device, self._shape)
+            units = find_tasks(workload, self._device, self._shape)
         except BadInputError as error:
             raise BadInputError(
                 f"kernel '{text}': {error}; kernels by themselves: {suggestion(workload, PRIMITIVES)}"

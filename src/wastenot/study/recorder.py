@@ -18,34 +18,34 @@ _NUMBERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """One measurement of one kernel, and how it came about. ``None`` is unknown.
+class Measurement:
+    """Time and energy of one call of a kernel at one setting, and how they came about. ``None`` is unknown.
 
     Attributes:
-        kernel: its name.
+        kernel: what was run: a kernel, or a pass or an iteration measured as one.
         setting: requested.
         time_s: of one call.
+        time_se_s: its standard error.
         energy_j: of one call.
-        time_se_s: standard error of ``time_s``.
-        energy_se_j: standard error of ``energy_j``.
-        effective_core_mhz: core clock in effect.
-        effective_memory_mhz: memory clock in effect.
-        calls: how many were measured.
-        temperature_c: of the GPU.
+        energy_se_j: its standard error.
+        effective_core_mhz: core clock in effect, the median over the window.
+        effective_memory_mhz: memory clock in effect, the median over the window.
+        calls: whole calls measured.
+        temperature_c: of the GPU, mean of begin and end.
         window_s: for how long it was measured.
-        throttled_share: share of that time in which a limit held the clocks down.
-        memory_power_w: of the memory alone.
-        how: the way the kernel was run.
+        throttled_share: fraction of that time in which a limit held the clocks down.
+        memory_power_w: mean power of the memory alone.
+        how: the way the kernel was run, where that is worth saying.
         stopped: why the measurement ended.
-        flags: what a reader should know.
+        flags: warnings, such as ``core clock not reached``.
     """
 
     kernel: str
     setting: Setting
     time_s: float
+    time_se_s: float
     energy_j: float
-    time_se_s: float | None
-    energy_se_j: float | None
+    energy_se_j: float
     effective_core_mhz: float | None
     effective_memory_mhz: float | None
     calls: int
@@ -81,7 +81,7 @@ class Recorder:
         self._rows = 0
         self.done: Counter[tuple[str, Setting]] = Counter(done)
 
-    def append(self, trial: Trial) -> None:
+    def append(self, trial: Measurement) -> None:
         """Keep a trial; when this returns, it is on disk.
 
         Raises:
@@ -119,7 +119,7 @@ class Recorder:
         self.done[trial.kernel, setting] += 1
 
 
-def read_trials(connection: Connection, workload_id: int) -> tuple[Trial, ...]:
+def read_trials(connection: Connection, workload_id: int) -> tuple[Measurement, ...]:
     """The trials of a workload, in the order they were made."""
     about = [trials.c.window_s, trials.c.throttled_share, trials.c.stopped, trials.c.flags]
     same = (trials.c.import_id == measurements.c.import_id) & (trials.c.position == measurements.c.position)
@@ -143,7 +143,7 @@ def read_trials(connection: Connection, workload_id: int) -> tuple[Trial, ...]:
         window_s, throttled, stopped, flags, *notes = rest[len(_NUMBERS) :]
         memory_power_w, how = notes if notes else (None, "")
         found.append(
-            Trial(
+            Measurement(
                 kernel=name,
                 setting=Setting(core, memory, limit),
                 **values,

@@ -20,7 +20,7 @@ from wastenot.study.captured import read_captured, store_captured
 from wastenot.study.columns import shown
 from wastenot.study.database import Database, connect
 from wastenot.study.faults import DAMAGED
-from wastenot.study.recorder import Recorder, Trial, read_trials
+from wastenot.study.recorder import Measurement, Recorder, read_trials
 from wastenot.study.state import State, choose_workload
 from wastenot.study.summary import ImportSummary, StudySummary, imports_of, summarise_workloads
 from wastenot.study.sweep import Kernel, Sweep
@@ -204,7 +204,7 @@ class Study:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
         return sweep
 
-    def trials(self, workload: str | None = None) -> tuple[Trial, ...]:
+    def measurements(self, workload: str | None = None) -> tuple[Measurement, ...]:
         """Measurements that wastenot made itself, and how each came about, in the order they were made.
 
         Raises:

@@ -11,79 +11,40 @@ import numpy as np
 
 from wastenot.devices.protocol import ClockReading, Device, Task, TaskRun
 from wastenot.errors import DeviceError
-from wastenot.metering.mean_error import error_of_mean
-from wastenot.metering.power_meter import pass_time, power_meter
+from wastenot.metering.mean_power import error_of_mean, pass_time, power_meter
 from wastenot.setting import Setting
-from wastenot.sweeping.stopping import Progress, RelativeErrorReached, StoppingCriterion, TimeLimit, first_reason
+from wastenot.study.recorder import Measurement
 
 _LAPS = 30  # in a whole window
 _LEAST_LAPS = 5
 _CLOCK_MISSED_MHZ = 20.0  # a core clock so far below what was asked for has not arrived
 _DRIFT_C = 3.0
+_LEAST_S = 1.0  # to measure before a small error may end it
 _LONGEST_CALL_S = 600.0  # how long to wait for a call that outlasts the window
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
-    """How to measure.
+class PointOptions:
+    """How to measure one kernel at one setting.
 
     Attributes:
-        warm_up_s: for which the task runs at the setting before it is measured.
+        warm_up_s: how long the kernel runs at the setting before it is measured.
         window_s: longest time to measure, but at least one whole call.
-        relative_error: stop earlier once the energy's standard error is this share of it; 0 for never.
+        relative_error: stop earlier once the energy's relative standard error is this small; 0 for never.
     """
 
     warm_up_s: float = 5.0
     window_s: float = 5.0
     relative_error: float = 0.0
 
-    @property
-    def criteria(self) -> tuple[StoppingCriterion, ...]:
-        """When to stop."""
-        limit = TimeLimit(self.window_s)
-        return (RelativeErrorReached(self.relative_error), limit) if self.relative_error > 0 else (limit,)
+    def reason_to_stop(self, seconds: float, relative_error: float) -> str | None:
+        """Why to stop measuring, or ``None`` to continue."""
+        if self.relative_error > 0 and seconds >= _LEAST_S and relative_error <= self.relative_error:
+            return f"relative error of {self.relative_error:.2%} reached"
+        return f"time limit of {self.window_s:g} s" if seconds >= self.window_s else None
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """Time and energy of one call, how well they are known, and what was in effect.
-
-    Attributes:
-        task: name of what was run.
-        setting: requested.
-        time_s: of one call.
-        time_se_s: its standard error.
-        energy_j: of one call.
-        energy_se_j: its standard error.
-        in_effect: clocks as the device told them, their median while it was measured.
-        calls: whole calls measured.
-        temperature_c: mean of begin and end.
-        window_s: for how long it was measured.
-        throttled_share: share of that time in which a limit held the clocks down; ``None`` where unknown.
-        memory_power_w: mean of what the device tells of its memory's power; ``None`` where it does not.
-        how: the way the task was run, where that is worth saying.
-        stopped: why the measurement ended.
-        flags: what a reader should know, such as ``clocks not reached``.
-    """
-
-    task: str
-    setting: Setting
-    time_s: float
-    time_se_s: float
-    energy_j: float
-    energy_se_j: float
-    in_effect: ClockReading
-    calls: int
-    temperature_c: float | None
-    window_s: float
-    throttled_share: float | None
-    memory_power_w: float | None
-    how: str
-    stopped: str
-    flags: tuple[str, ...]
-
-
-def measure(device: Device, task: Task, setting: Setting, method: Method | None = None) -> Measurement:
+def measure_point(device: Device, task: Task, setting: Setting, options: PointOptions | None = None) -> Measurement:
     """Measure one call of a task.
 
     The setting is requested, the task warmed up at it, then run back to back over a window that begins and ends on
@@ -93,18 +54,18 @@ def measure(device: Device, task: Task, setting: Setting, method: Method | None 
         device: to measure on.
         task: to run.
         setting: to run it at.
-        method: how.
+        options: how.
 
     Raises:
         ClocksRefusedError: the device does not have the setting.
         CannotRunError: the device cannot run the task at it.
         DeviceError: a sensor that is needed cannot be read.
     """
-    method = method or Method()
+    options = options or PointOptions()
     device.clocks.request(setting)
     with device.launcher.start(task) as run:
-        pass_time(device, method.warm_up_s, run.feed)
-        observed = _observe(device, run, method)
+        pass_time(device, options.warm_up_s, run.feed)
+        observed = _observe(device, run, options)
     if not run.laps:
         raise DeviceError(f"{task.name}: not one whole call in {_LONGEST_CALL_S:g} s; take a smaller kernel")
     return _conclude(task, setting, run, observed)
@@ -123,14 +84,14 @@ class _Observed:
     shared: bool
 
 
-def _observe(device: Device, run: TaskRun, method: Method) -> _Observed:
+def _observe(device: Device, run: TaskRun, options: PointOptions) -> _Observed:
     sensors = device.sensors
     meter = power_meter(device, run.feed)
     meter.begin()
     began_s = device.time.now_s()
     run.mark()
     temperature, throttled = sensors.temperature_c(), sensors.throttled_s()
-    lap_s = max(method.window_s / _LAPS, 1e-3)
+    lap_s = max(options.window_s / _LAPS, 1e-3)
     clocks: list[ClockReading] = []
     memory_w: list[float | None] = []
     laps, reason = 0, None
@@ -141,9 +102,9 @@ def _observe(device: Device, run: TaskRun, method: Method) -> _Observed:
         clocks.append(sensors.clocks())
         memory_w.append(sensors.memory_power_w())
         mean = meter.mean()
-        progress = Progress(device.time.now_s() - began_s, mean.error_w / mean.power_w if mean.power_w else math.inf)
-        enough = laps >= _LEAST_LAPS and (run.completed > 0 or progress.seconds > _LONGEST_CALL_S)
-        reason = first_reason(method.criteria, progress) if enough else None
+        seconds = device.time.now_s() - began_s
+        if laps >= _LEAST_LAPS and (run.completed > 0 or seconds > _LONGEST_CALL_S):
+            reason = options.reason_to_stop(seconds, mean.error_w / mean.power_w if mean.power_w else math.inf)
     now_throttled = sensors.throttled_s()
     return _Observed(
         mean.power_w,
@@ -169,13 +130,14 @@ def _conclude(task: Task, setting: Setting, run: TaskRun, observed: _Observed) -
     share = None if observed.throttled_s is None else min(1.0, observed.throttled_s / observed.window_s)
     begin_c, end_c = observed.temperatures_c
     return Measurement(
-        task=task.name,
+        kernel=task.name,
         setting=setting,
         time_s=time,
         time_se_s=error,
         energy_j=energy,
         energy_se_j=energy * relative,
-        in_effect=observed.in_effect,
+        effective_core_mhz=observed.in_effect.core_mhz,
+        effective_memory_mhz=observed.in_effect.memory_mhz,
         calls=int(calls.sum()),
         temperature_c=None if begin_c is None or end_c is None else 0.5 * (begin_c + end_c),
         window_s=observed.window_s,

@@ -1,19 +1,62 @@
-"""Measuring kernels in each state: back to back, at the first execution at full speed, or each after the one before it."""
+"""A kernel's energy in each of the states that a sweep may measure it in.
+
+- ``ssp``: back to back, in steady power (FinGraV's SSP).
+- ``sse``: its first execution at full speed (FinGraV's SSE; Singhania et al., §IV-A), from a power profile. Executions
+  between SSE and SSP take equally long but draw differently; in a program that runs a kernel now and then, the first of
+  them is closer to what it costs.
+- ``context``: after the kernel that runs before it in the workload (FinGraV, §V-C, takeaway 4).
+
+A light kernel that follows a heavy one draws more than by itself, and one between light ones leaves a power limit more
+room. What a kernel k and the kernel p before it do to each other shows in the loop [p, k]:
+
+    alone     p p p p p p p p      k k k k k k k k
+    loop      p k p k p k p k      E(loop) = E(p) + E(k) + excess
+
+Power that merely moves from one to the other (the lag of a sensor or a regulator) cancels in the loop: the excess is
+what being neighbours really costs. The loop switches from p to k, as the workload does, and back from k to p, as it
+does not, so only half of the excess is k's: each kernel of a workload is in two loops, with the kernel before it and
+with the kernel after it, and half of each belongs to it. Summed over the workload that is half of all loops, each
+switch counted once; charging k the whole excess would count every switch twice. Half is exact where the cost of a
+switch does not depend on its direction, or where the directional part is a difference of per-kernel terms, which
+cancels around the workload. Measured whole iterations show how far that holds.
+
+All three loops run at the same setting, since clocks do not change from kernel to kernel, and interleaved, so that heat
+and drift affect them alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from wastenot.arrays import FloatArray
 from wastenot.devices.instrument import instrument_of
 from wastenot.devices.protocol import Device, Task
 from wastenot.errors import BadInputError
+from wastenot.metering.mean_power import pass_time
+from wastenot.progress import Silent
 from wastenot.setting import Setting
+from wastenot.study.recorder import Measurement
 from wastenot.study.state import State, labelled, parted
-from wastenot.sweeping.in_context import loop_of, measure_in_context
-from wastenot.sweeping.point import Measurement, Method, measure
-from wastenot.tasks import Units
+from wastenot.sweeping.point import PointOptions, measure_point
+from wastenot.tasks import WorkloadTasks
 from wastenot.workloads.order import Step, predecessors
+
+if TYPE_CHECKING:
+    from wastenot.profiling.result import Profile
+
+LEAST_TURNS = 4
+MOST_TURNS = 12
+_ENOUGH = 0.01  # standard error, as a fraction of the kernel's energy, at which no more turns are taken
+_SETTLES_S = 0.5  # warm-up of each loop in its turn; the clocks have arrived already
+_CLOCKS_ARRIVE_S = 1.0
+_PROFILES = 6.0  # times a point's usual time that a profile may take: it needs hundreds of runs
+_OF_MEDIAN = math.sqrt(math.pi / 2)  # standard error of a median over that of a mean, of normal numbers
 
 MeasureAt = Callable[[int, Setting], Measurement]
 """Measures a kernel, by its index, at a setting."""
@@ -22,24 +65,24 @@ KeepAlone = Callable[[Measurement], None]
 """Takes what was found of a kernel alone on the way to what it is in context."""
 
 
-def in_state(units: Units, state: State) -> Units:
+def in_state(units: WorkloadTasks, state: State) -> WorkloadTasks:
     """The same kernels under the name that a study knows the state by."""
     return replace(units, workload=labelled(units.workload, state))
 
 
-def tasks_before(units: Units) -> tuple[Task, ...]:
+def tasks_before(units: WorkloadTasks) -> tuple[Task, ...]:
     """What runs right before each kernel; the kernel itself where that is what mostly does."""
     steps = [Step(kernel.count, kernel.block, kernel.pass_name) for kernel in units.kernels]
     return tuple(units.tasks[index] for index in predecessors(steps))
 
 
-def measurer(device: Device, units: Units, method: Method, keep_alone: KeepAlone | None = None) -> MeasureAt:
+def measurer(device: Device, units: WorkloadTasks, options: PointOptions, keep_alone: KeepAlone | None = None) -> MeasureAt:
     """How kernels are measured in the state that their workload's name says.
 
     Args:
         device: to measure on.
         units: the kernels.
-        method: how.
+        options: how.
         keep_alone: told of kernels alone, where they are measured in context.
     """
     tasks = units.tasks
@@ -48,20 +91,20 @@ def measurer(device: Device, units: Units, method: Method, keep_alone: KeepAlone
         before = tasks_before(units)
 
         def in_context(kernel: int, setting: Setting) -> Measurement:
-            found = measure_in_context(device, tasks[kernel], before[kernel], setting, method)
+            found = measure_in_context(device, tasks[kernel], before[kernel], setting, options)
             if keep_alone is not None:
                 keep_alone(found.alone)
             return found.within
 
         return in_context
     if state == "sse":
-        from wastenot.sweeping.at_sse import measure_at_sse
+        from wastenot.sweeping.states import measure_at_sse
 
-        return lambda kernel, setting: measure_at_sse(device, tasks[kernel], setting, method)
-    return lambda kernel, setting: measure(device, tasks[kernel], setting, method)
+        return lambda kernel, setting: measure_at_sse(device, tasks[kernel], setting, options)
+    return lambda kernel, setting: measure_point(device, tasks[kernel], setting, options)
 
 
-def can_measure(device: Device, units: Units, kernel: int, setting: Setting) -> bool:
+def can_measure(device: Device, units: WorkloadTasks, kernel: int, setting: Setting) -> bool:
     """Whether the device can run all that it takes to measure a kernel in the state that the workload's name says."""
     task = units.tasks[kernel]
     if not device.launcher.can_run(task, setting):
@@ -72,7 +115,7 @@ def can_measure(device: Device, units: Units, kernel: int, setting: Setting) -> 
     return before.name == task.name or device.launcher.can_run(loop_of(before, task), setting)
 
 
-def check_state(device: Device, units: Units) -> None:
+def check_state(device: Device, units: WorkloadTasks) -> None:
     """Refuse a state that the device cannot be measured in.
 
     Raises:
@@ -89,3 +132,193 @@ def check_state(device: Device, units: Units) -> None:
         instrument_of(device)
         if not all(task.is_kernel for task in units.tasks):
             raise BadInputError("--at sse: a profile is of one kernel: --granularity kernel")
+
+
+def measure_at_sse(device: Device, task: Task, setting: Setting, options: PointOptions) -> Measurement:
+    """Profile a kernel at a setting and take its SSE.
+
+    Args:
+        device: to run it on; it needs an instrument.
+        task: one kernel.
+        setting: to run it at.
+        options: its time, several times over, is what a profile may take where its sensor averages.
+
+    Raises:
+        BadInputError: the task is of several kernels.
+        ClocksRefusedError, CannotRunError, DeviceError: as :func:`~wastenot.profiling.profile.profile_kernel`;
+            also where it could have made something of what was collected before the device failed.
+    """
+    if not task.is_kernel:
+        raise BadInputError(f"--at sse: '{task.name}' is of several kernels; a profile is of one: --granularity kernel")
+    from wastenot.profiling.profile import Options, profile_kernel
+
+    device.clocks.request(setting)
+    device.time.sleep(_CLOCKS_ARRIVE_S)
+    began_s, temperature_c = device.time.now_s(), device.sensors.temperature_c()
+    budget_s = _PROFILES * (options.warm_up_s + options.window_s)
+    found = profile_kernel(device, task.steps[0][0], options=Options(budget_s=budget_s, check=False), progress=Silent())
+    found.check_ran_to_end()
+    state = found.state("SSE")
+    total = state.channels["total"]
+    time_s, time_se_s = state.time_s / found.group, _time_error_s(found)
+    energy_j = state.energy_j / found.group
+    in_effect = device.sensors.clocks()
+    return Measurement(
+        kernel=task.name,
+        setting=setting,
+        time_s=time_s,
+        time_se_s=time_se_s,
+        energy_j=energy_j,
+        energy_se_j=energy_j * math.hypot(total.mean_error_w / total.mean_w, time_se_s / time_s),
+        effective_core_mhz=in_effect.core_mhz,
+        effective_memory_mhz=in_effect.memory_mhz,
+        calls=found.golden_runs,
+        temperature_c=temperature_c,
+        window_s=device.time.now_s() - began_s,
+        throttled_share=None,
+        memory_power_w=None,
+        how=f"SSE is execution {found.group * (state.unit - 1) + 1} of a run",
+        stopped=f"{found.runs} runs, {found.golden_runs} golden",
+        flags=found.notes,
+    )
+
+
+def _time_error_s(found: Profile) -> float:
+    """Standard error of the median time of golden runs, of one execution."""
+    times = found.execution_time_s / found.group
+    golden = times[np.abs(times / np.median(times) - 1.0) <= max(found.margin, 1e-6)]
+    return _OF_MEDIAN * float(np.std(golden)) / math.sqrt(max(len(golden), 1))
+
+
+@dataclass(frozen=True, slots=True)
+class InContext:
+    """A kernel by itself and after the kernel before it, from the same turns.
+
+    Attributes:
+        alone: by itself.
+        within: after the other one: half of (loop + alone - the other one alone).
+    """
+
+    alone: Measurement
+    within: Measurement
+
+    @property
+    def excess_j(self) -> float:
+        """Energy of the loop above that of both kernels alone."""
+        return 2.0 * (self.within.energy_j - self.alone.energy_j)
+
+
+def loop_of(before: Task, task: Task) -> Task:
+    """The two in turn; one call is one call of each."""
+    return Task(f"{before.name} > {task.name}", (*before.steps, *task.steps))
+
+
+def measure_in_context(
+    device: Device, task: Task, before: Task, setting: Setting, options: PointOptions | None = None
+) -> InContext:
+    """Measure one call of a task alone and after another one.
+
+    The other one alone, the loop of both, and the task alone are measured one after another, four times and more where the
+    other one is so much heavier that its noise is too large, in turn from either end.
+
+    Args:
+        device: to measure on.
+        task: to measure.
+        before: that runs right before it; the same task where it follows itself, so that alone and in context are one.
+        setting: to run both at.
+        options: how; its window is divided among the first turns.
+
+    Raises:
+        ClocksRefusedError, CannotRunError, DeviceError: as :func:`~wastenot.sweeping.point.measure_point`.
+    """
+    options = options or PointOptions()
+    if before.name == task.name:
+        alone = measure_point(device, task, setting, options)
+        return InContext(alone, alone)
+    loops = (before, loop_of(before, task), task)
+    device.clocks.request(setting)
+    with device.launcher.start(loops[1]) as run:
+        pass_time(device, options.warm_up_s, run.feed)
+    short = replace(options, warm_up_s=min(options.warm_up_s, _SETTLES_S), window_s=options.window_s / LEAST_TURNS)
+    turns: list[list[Measurement]] = []
+    while True:
+        forwards = len(turns) % 2 == 0
+        taken = [measure_point(device, loop, setting, short) for loop in (loops if forwards else loops[::-1])]
+        turns.append(taken if forwards else taken[::-1])
+        reason = _why_stop(turns)
+        if reason:
+            return _conclude(turns, task, before, reason)
+
+
+def _why_stop(turns: Sequence[Sequence[Measurement]]) -> str:
+    if len(turns) < LEAST_TURNS:
+        return ""
+    within = _over(turns, lambda one: one.energy_j, lambda one: one.energy_se_j)
+    if within.error <= _ENOUGH * within.alone:
+        return f"{len(turns)} turns: error reached"
+    return f"{len(turns)} turns" if len(turns) >= MOST_TURNS else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Combined:
+    """Means over turns, with standard errors."""
+
+    alone: float
+    alone_error: float
+    value: float
+    error: float
+
+
+def _over(
+    turns: Sequence[Sequence[Measurement]], value: Callable[[Measurement], float], error: Callable[[Measurement], float]
+) -> _Combined:
+    """Alone and in context from (before, loop, task) of each turn.
+
+    The same loop differs a little from run to run, about equally for all three: their scatter is taken together, since that
+    of three or four turns of one alone says little. The turns' own errors are a lower bound.
+    """
+    each: FloatArray = np.array([[value(one) for one in turn] for turn in turns])
+    stated: FloatArray = np.array([[error(one) for one in turn] for turn in turns])
+    number, mean = len(turns), each.mean(axis=0)
+    scatter = math.sqrt(float(((each / mean - 1.0) ** 2).sum()) / (3 * (number - 1)))
+    errors = np.maximum(mean * scatter / math.sqrt(number), np.sqrt((stated**2).sum(axis=0)) / number)
+    return _Combined(
+        float(mean[2]), float(errors[2]), 0.5 * float(mean[1] + mean[2] - mean[0]), 0.5 * float(np.sqrt((errors**2).sum()))
+    )
+
+
+def _conclude(turns: Sequence[Sequence[Measurement]], task: Task, before: Task, reason: str) -> InContext:
+    time = _over(turns, lambda one: one.time_s, lambda one: one.time_se_s)
+    energy = _over(turns, lambda one: one.energy_j, lambda one: one.energy_se_j)
+    alone = _summary([turn[2] for turn in turns], task.name, reason)
+    within = _summary([turn[1] for turn in turns], task.name, reason)
+    return InContext(
+        replace(alone, time_s=time.alone, time_se_s=time.alone_error, energy_j=energy.alone, energy_se_j=energy.alone_error),
+        replace(
+            within,
+            time_s=time.value,
+            time_se_s=time.error,
+            energy_j=energy.value,
+            energy_se_j=energy.error,
+            how="; ".join(part for part in (f"after '{before.name}'", within.how) if part),
+        ),
+    )
+
+
+def _summary(taken: Sequence[Measurement], name: str, reason: str) -> Measurement:
+    """What was in effect over several measurements of one loop."""
+    temperatures = [one.temperature_c for one in taken if one.temperature_c is not None]
+    throttled = [one.throttled_share for one in taken if one.throttled_share is not None]
+    memory_w = [one.memory_power_w for one in taken if one.memory_power_w is not None]
+    middle = taken[len(taken) // 2]
+    return replace(
+        middle,
+        kernel=name,
+        calls=sum(one.calls for one in taken),
+        temperature_c=fmean(temperatures) if temperatures else None,
+        window_s=sum(one.window_s for one in taken),
+        throttled_share=fmean(throttled) if throttled else None,
+        memory_power_w=fmean(memory_w) if memory_w else None,
+        stopped=reason,
+        flags=tuple(dict.fromkeys(flag for one in taken for flag in one.flags)),
+    )

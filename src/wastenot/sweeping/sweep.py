@@ -14,12 +14,12 @@ from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError
 from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
-from wastenot.study.recorder import Recorder, Trial
+from wastenot.study.recorder import Measurement, Recorder
 from wastenot.study.state import parted
 from wastenot.study.store import Study
-from wastenot.sweeping.point import Measurement, Method, hottest_first, warm_up
+from wastenot.sweeping.point import PointOptions, hottest_first, warm_up
 from wastenot.sweeping.states import KeepAlone, can_measure, check_state, in_state, measurer
-from wastenot.tasks import Units
+from wastenot.tasks import WorkloadTasks
 
 BASELINE_ROUNDS = 3  # how often everything is measured at auto: before, in the middle, after
 _AGAIN = 3  # low clocks, and high ones, that are measured at a second temperature
@@ -29,7 +29,7 @@ _DRIFT_ERRORS = 4.0  # and that its standard errors do not explain
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SweepPoint:
     """One measurement to be made.
 
     Attributes:
@@ -71,7 +71,7 @@ class SweepOutcome:
         self.out_of_time |= other.out_of_time
 
 
-def sweep_points(kernels: Sequence[int], settings: Sequence[Setting], rounds: int = BASELINE_ROUNDS) -> list[Point]:
+def sweep_points(kernels: Sequence[int], settings: Sequence[Setting], rounds: int = BASELINE_ROUNDS) -> list[SweepPoint]:
     """All points of a sweep: the baselines, half of the settings, the baselines, the other half, the baselines.
 
     Around the last baselines some points come once more, at another temperature than before: high clocks while the GPU is
@@ -84,11 +84,12 @@ def sweep_points(kernels: Sequence[int], settings: Sequence[Setting], rounds: in
         rounds: how often to take the baselines where there are no other settings.
     """
     if not settings:
-        return [Point(kernel, AUTO, repeat) for repeat in range(rounds) for kernel in kernels]
-    baselines = [[Point(kernel, AUTO, repeat) for kernel in kernels] for repeat in range(BASELINE_ROUNDS)]
+        return [SweepPoint(kernel, AUTO, repeat) for repeat in range(rounds) for kernel in kernels]
+    baselines = [[SweepPoint(kernel, AUTO, repeat) for kernel in kernels] for repeat in range(BASELINE_ROUNDS)]
     half = (len(settings) + 1) // 2
     first, second = (
-        [Point(kernel, setting) for setting in part for kernel in kernels] for part in (settings[:half], settings[half:])
+        [SweepPoint(kernel, setting) for setting in part for kernel in kernels]
+        for part in (settings[:half], settings[half:])
     )
     highest = max((setting.memory_mhz or 0.0 for setting in settings), default=0.0)
     falling = sorted(
@@ -96,11 +97,14 @@ def sweep_points(kernels: Sequence[int], settings: Sequence[Setting], rounds: in
         key=lambda setting: -(setting.core_mhz or 0.0),
     )
     few = sorted({kernels[share * (len(kernels) - 1) // 3] for share in (1, 2, 3)})
-    cold = [Point(kernel, setting, 1) for setting in _evenly(falling[: len(falling) // 2]) for kernel in few]
+    cold = [SweepPoint(kernel, setting, 1) for setting in _evenly(falling[: len(falling) // 2]) for kernel in few]
     hot = [
         point
         for turn, setting in enumerate(_evenly(falling[len(falling) // 2 :]))
-        for point in (Point(kernels[0], AUTO, BASELINE_ROUNDS + turn), *(Point(kernel, setting, 1) for kernel in few))
+        for point in (
+            SweepPoint(kernels[0], AUTO, BASELINE_ROUNDS + turn),
+            *(SweepPoint(kernel, setting, 1) for kernel in few),
+        )
     ]
     return baselines[0] + first + baselines[1] + second + cold + baselines[2] + hot
 
@@ -112,11 +116,11 @@ def _evenly(settings: Sequence[Setting]) -> list[Setting]:
 
 def run_points(
     device: Device,
-    units: Units,
+    units: WorkloadTasks,
     recorder: Recorder,
-    points: Sequence[Point],
+    points: Sequence[SweepPoint],
     *,
-    method: Method,
+    options: PointOptions,
     progress: Progress,
     ends_s: float = math.inf,
     keep_alone: KeepAlone | None = None,
@@ -130,7 +134,7 @@ def run_points(
         units: the kernels, under the name of the state to measure them in.
         recorder: of the study.
         points: to measure, in order.
-        method: how.
+        options: how.
         progress: who is told of every point; the caller has told it how many there are.
         ends_s: the device's time after which no further point is begun.
         keep_alone: is told of kernels alone, where they are measured in context.
@@ -140,7 +144,7 @@ def run_points(
         DeviceError: the device no longer measures.
     """
     outcome = SweepOutcome()
-    tasks, measure_at = units.tasks, measurer(device, units, method, keep_alone)
+    tasks, measure_at = units.tasks, measurer(device, units, options, keep_alone)
     todo = [point for point in points if recorder.done[tasks[point.kernel].name, point.setting] <= point.repeat]
     outcome.found = len(points) - len(todo)
     baselines: dict[int, Measurement] = {}
@@ -152,7 +156,7 @@ def run_points(
                 if setting.is_auto or not warm:
                     warm_up(device, tasks)
                 else:
-                    heat_s = _HEATING * len(here) * (method.warm_up_s + method.window_s)
+                    heat_s = _HEATING * len(here) * (options.warm_up_s + options.window_s)
                     warm_up(device, tasks, at_least_s=heat_s, at_most_s=heat_s)
                 warm = True
             for point in here:
@@ -170,7 +174,7 @@ def run_points(
                     progress.say(f"'{task.name}' at {setting} cannot be measured: {error}")
                     progress.step(f"{task.name} at {setting}: not measured")
                     continue
-                recorder.append(as_trial(found))
+                recorder.append(found)
                 outcome.measured += 1
                 if setting.is_auto:
                     _watch(baselines, point.kernel, found, outcome, progress)
@@ -182,11 +186,11 @@ def run_points(
 
 def measure_sweep(
     device: Device,
-    units: Units,
+    units: WorkloadTasks,
     study: Study,
     settings: Sequence[Setting],
     *,
-    method: Method | None = None,
+    options: PointOptions | None = None,
     progress: Progress | None = None,
     budget_s: float | None = None,
     rounds: int = BASELINE_ROUNDS,
@@ -201,7 +205,7 @@ def measure_sweep(
         units: what to measure.
         study: to keep the measurements in.
         settings: besides auto, in the order to take them.
-        method: how to measure.
+        options: how to measure.
         progress: who is told.
         budget_s: device time after which no further point is begun.
         rounds: how often to measure everything where there are no settings besides auto.
@@ -227,15 +231,15 @@ def measure_sweep(
         progress.begin(len(points), done)
         return run_points(
             device, units, recorder, points,
-            method=method or Method(), progress=progress, ends_s=ends_s, keep_alone=keep_alone,
+            options=options or PointOptions(), progress=progress, ends_s=ends_s, keep_alone=keep_alone,
         )  # fmt: skip
 
 
-def _points(units: Units, settings: Sequence[Setting], rounds: int) -> list[Point]:
+def _points(units: WorkloadTasks, settings: Sequence[Setting], rounds: int) -> list[SweepPoint]:
     """Profiles repeat what they look at hundreds of times: each is made once."""
     kernels = hottest_first(units.tasks)
     if parted(units.workload)[1] == "sse":
-        return [Point(kernel, setting) for setting in (AUTO, *settings) for kernel in kernels]
+        return [SweepPoint(kernel, setting) for setting in (AUTO, *settings) for kernel in kernels]
     return sweep_points(kernels, settings, rounds)
 
 
@@ -243,14 +247,14 @@ def _keeping_alone(alone: Recorder, in_context: Recorder) -> KeepAlone:
     """Keeps what was found of kernels alone, as often as they are measured in context; a sweep of its own may be there."""
 
     def keep(found: Measurement) -> None:
-        key = found.task, found.setting
+        key = found.kernel, found.setting
         if alone.done[key] <= in_context.done[key]:
-            alone.append(as_trial(found))
+            alone.append(found)
 
     return keep
 
 
-def recording(device: Device, units: Units, study: Study) -> AbstractContextManager[Recorder]:
+def recording(device: Device, units: WorkloadTasks, study: Study) -> AbstractContextManager[Recorder]:
     """Keeps measurements of a device in a study; raises what :meth:`Study.recording` does."""
     identity = device.identity
     return study.recording(
@@ -260,28 +264,6 @@ def recording(device: Device, units: Units, study: Study) -> AbstractContextMana
         origin=identity.origin,
         source=f"sweep on {identity.name}",
         specs=[task.steps[0][0] for task in units.tasks if task.is_kernel],
-    )
-
-
-def as_trial(found: Measurement) -> Trial:
-    """A measurement as a study keeps it."""
-    return Trial(
-        kernel=found.task,
-        setting=found.setting,
-        time_s=found.time_s,
-        energy_j=found.energy_j,
-        time_se_s=found.time_se_s,
-        energy_se_j=found.energy_se_j,
-        effective_core_mhz=found.in_effect.core_mhz,
-        effective_memory_mhz=found.in_effect.memory_mhz,
-        calls=found.calls,
-        temperature_c=found.temperature_c,
-        window_s=found.window_s,
-        throttled_share=found.throttled_share,
-        memory_power_w=found.memory_power_w,
-        how=found.how,
-        stopped=found.stopped,
-        flags=found.flags,
     )
 
 
@@ -295,5 +277,5 @@ def _watch(
         ("energy", first.energy_j, found.energy_j, first.energy_se_j + found.energy_se_j),
     ):
         if abs(now - was) > max(_DRIFT * was, _DRIFT_ERRORS * error):
-            outcome.drifted.append(found.task)
-            progress.say(f"drift: {what} of '{found.task}' at auto changed by {now / was - 1:+.1%} since the first round")
+            outcome.drifted.append(found.kernel)
+            progress.say(f"drift: {what} of '{found.kernel}' at auto changed by {now / was - 1:+.1%} since the first round")

@@ -14,9 +14,9 @@ from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
 from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
-from wastenot.sweeping.point import Method, hottest_first, warm_up
+from wastenot.sweeping.point import PointOptions, hottest_first, warm_up
 from wastenot.sweeping.states import check_state, measurer
-from wastenot.tasks import Units
+from wastenot.tasks import WorkloadTasks
 
 LEVEL = 0.95
 
@@ -79,11 +79,11 @@ class InTurn:
 
 def compare_with_auto(
     device: Device,
-    units: Units,
+    units: WorkloadTasks,
     settings: Mapping[str, Setting],
     *,
     repeats: int,
-    method: Method | None = None,
+    options: PointOptions | None = None,
     progress: Progress | None = None,
 ) -> InTurn:
     """Measure every kernel at its setting and at auto, one right after the other, several times over.
@@ -97,7 +97,7 @@ def compare_with_auto(
         units: what to measure, and in which state.
         settings: of each kernel by name.
         repeats: how often, at least 2.
-        method: how to measure.
+        options: how to measure.
         progress: told of every measurement; the caller has told it how many there are.
 
     Raises:
@@ -106,10 +106,10 @@ def compare_with_auto(
     """
     if repeats < 2:
         raise BadInputError(f"--repeats {repeats}: at least 2, or nothing is known of the error")
-    progress, method = progress or Silent(), method or Method()
+    progress, options = progress or Silent(), options or PointOptions()
     totals = np.zeros((4, repeats))
     check_state(device, units)
-    measure_at = measurer(device, units, method)
+    measure_at = measurer(device, units, options)
     try:
         for repeat in range(repeats):
             warm_up(device, units.tasks)

@@ -19,19 +19,19 @@ from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import Study
 from wastenot.study.sweep import Sweep
-from wastenot.sweeping.point import Method
-from wastenot.sweeping.sweep import Point, SweepOutcome, recording, run_points
-from wastenot.tasks import Units
+from wastenot.sweeping.point import PointOptions
+from wastenot.sweeping.sweep import SweepOutcome, SweepPoint, recording, run_points
+from wastenot.tasks import WorkloadTasks
 
 
 def refine(
     device: Device,
-    units: Units,
+    units: WorkloadTasks,
     study: Study,
     candidates: Mapping[str, Sequence[Setting]],
     *,
     repeats: int = 3,
-    method: Method | None = None,
+    options: PointOptions | None = None,
     progress: Progress | None = None,
     budget_s: float | None = None,
 ) -> SweepOutcome:
@@ -43,7 +43,7 @@ def refine(
         study: to keep the measurements in; of the same card, or a new one for another card.
         candidates: settings of each kernel besides auto.
         repeats: how often to measure each.
-        method: how to measure.
+        options: how to measure.
         progress: who is told.
         budget_s: device time after which no further point is begun.
 
@@ -54,7 +54,7 @@ def refine(
     """
     if repeats < 1:
         raise BadInputError(f"--repeats {repeats}: must be at least 1")
-    progress = progress or Silent()
+    progress, options = progress or Silent(), options or PointOptions()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
     wanted = [
         (kernel, setting)
@@ -65,9 +65,11 @@ def refine(
     wanted.sort(key=lambda pair: (_order(pair[1]), pair[0]))
     with recording(device, units, study) as recorder:
         before = {pair: recorder.done[units.tasks[pair[0]].name, pair[1]] for pair in wanted}
-        points = [Point(*pair, before[pair] + turn) for turn in range(repeats) for pair in wanted]
+        points = [SweepPoint(*pair, before[pair] + turn) for turn in range(repeats) for pair in wanted]
         progress.begin(len(points))
-        return run_points(device, units, recorder, points, method=method or Method(), progress=progress, ends_s=ends_s)
+        return run_points(
+            device, units, recorder, points, options=options or PointOptions(), progress=progress, ends_s=ends_s
+        )
 
 
 def finalists(sweep: Sweep, plan: Plan, per_kernel: int = 3) -> dict[str, tuple[Setting, ...]]:

@@ -26,9 +26,9 @@ from wastenot.planning.costs import combine_repeats
 from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import Study
-from wastenot.sweeping.point import Method
-from wastenot.sweeping.sweep import Point, SweepOutcome, recording, run_points
-from wastenot.tasks import Units
+from wastenot.sweeping.point import PointOptions
+from wastenot.sweeping.sweep import SweepOutcome, SweepPoint, recording, run_points
+from wastenot.tasks import WorkloadTasks
 from wastenot.tuning.calibration.clocks import ClockMapping, learn_clock_mapping
 from wastenot.tuning.calibration.points import choose_pairs
 from wastenot.tuning.calibration.predict import Predicted, predict_costs
@@ -68,13 +68,13 @@ class _Known:
 
 def search_sweep(
     device: Device,
-    units: Units,
+    units: WorkloadTasks,
     study: Study,
     settings: Sequence[Setting],
     *,
     share: float,
     max_slowdown: float = 0.0,
-    method: Method | None = None,
+    options: PointOptions | None = None,
     progress: Progress | None = None,
     budget_s: float | None = None,
 ) -> SweepOutcome:
@@ -87,7 +87,7 @@ def search_sweep(
         settings: the grid, besides auto; both clocks of each given.
         share: of the grid's points, auto included, that may be measured.
         max_slowdown: that plans will be allowed.
-        method: how to measure.
+        options: how to measure.
         progress: who is told.
         budget_s: device time after which no further point is begun.
 
@@ -96,7 +96,7 @@ def search_sweep(
         StudyError: the study cannot be written; what was measured before is kept.
         DeviceError: the device does not measure.
     """
-    progress, method = progress or Silent(), method or Method()
+    progress, options = progress or Silent(), options or PointOptions()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
     possible = np.array([[device.launcher.can_run(task, setting) for setting in settings] for task in units.tasks])
     allowed = _allowed(share, possible, len(units.kernels))
@@ -105,12 +105,12 @@ def search_sweep(
 
     with recording(device, units, study) as recorder:
 
-        def run(points: Sequence[Point]) -> bool:
-            outcome = run_points(device, units, recorder, points, method=method, progress=progress, ends_s=ends_s)
+        def run(points: Sequence[SweepPoint]) -> bool:
+            outcome = run_points(device, units, recorder, points, options=options, progress=progress, ends_s=ends_s)
             total.add(outcome)
             return not outcome.out_of_time
 
-        baselines = [Point(kernel, AUTO) for kernel in range(len(units.kernels))]
+        baselines = [SweepPoint(kernel, AUTO) for kernel in range(len(units.kernels))]
         going = run(baselines) and run(_first_points(possible, settings))
         left = allowed - _count(recorder.done)
         batch = max(len(units.kernels) // 4, math.ceil(left / _ROUNDS))
@@ -185,31 +185,33 @@ def _allowed(share: float, possible: NDArray[np.bool_], kernels: int) -> int:
     return int(share * whole)
 
 
-def _first_points(possible: NDArray[np.bool_], settings: Sequence[Setting]) -> list[Point]:
+def _first_points(possible: NDArray[np.bool_], settings: Sequence[Setting]) -> list[SweepPoint]:
     used: Counter[tuple[int, int]] = Counter()
     points = []
     for kernel, there in enumerate(possible):
         open_to = np.flatnonzero(there).tolist()
         pairs = [(settings[place].core_mhz or 0.0, settings[place].memory_mhz or 0.0) for place in open_to]
-        points += [Point(kernel, settings[open_to[choice]]) for choice in choose_pairs(pairs, used, _FIRST_POINTS)]
+        points += [SweepPoint(kernel, settings[open_to[choice]]) for choice in choose_pairs(pairs, used, _FIRST_POINTS)]
     return _in_order(points, settings)
 
 
-def _best_points(worth: FloatArray, settings: Sequence[Setting], most: int) -> list[Point]:
+def _best_points(worth: FloatArray, settings: Sequence[Setting], most: int) -> list[SweepPoint]:
     """The most promising point of each kernel, those of most promise."""
     best = worth.argmax(axis=1)
     kernels = np.argsort(-worth.max(axis=1), kind="stable")[:most]
-    chosen = [Point(int(kernel), settings[int(best[kernel])]) for kernel in kernels if worth[kernel, best[kernel]] > 0.0]
+    chosen = [
+        SweepPoint(int(kernel), settings[int(best[kernel])]) for kernel in kernels if worth[kernel, best[kernel]] > 0.0
+    ]
     return _in_order(chosen, settings)
 
 
-def _in_order(points: Sequence[Point], settings: Sequence[Setting]) -> list[Point]:
+def _in_order(points: Sequence[SweepPoint], settings: Sequence[Setting]) -> list[SweepPoint]:
     """Points so that clocks change rarely."""
     place = {setting: index for index, setting in enumerate(settings)}
     return sorted(points, key=lambda point: (place[point.setting], point.kernel))
 
 
-def _read(study: Study, units: Units, settings: Sequence[Setting], possible: NDArray[np.bool_]) -> _Known:
+def _read(study: Study, units: WorkloadTasks, settings: Sequence[Setting], possible: NDArray[np.bool_]) -> _Known:
     sweep = study.read(units.workload)
     costs = combine_repeats(sweep)
     place = {setting: index for index, setting in enumerate(settings)}

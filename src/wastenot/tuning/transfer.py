@@ -10,8 +10,8 @@ from wastenot.errors import BadInputError
 from wastenot.origin import Origin
 from wastenot.planning.plan import Plan
 from wastenot.progress import Progress, Silent
-from wastenot.sweeping.point import Method
-from wastenot.tasks import Units
+from wastenot.sweeping.point import PointOptions
+from wastenot.tasks import WorkloadTasks
 from wastenot.tuning.interleaved import Interval, compare_with_auto
 
 
@@ -56,10 +56,10 @@ class Transfer:
 def transfer(
     device: Device,
     plan: Plan,
-    targets: Sequence[Units],
+    targets: Sequence[WorkloadTasks],
     *,
     repeats: int = 10,
-    method: Method | None = None,
+    options: PointOptions | None = None,
     progress: Progress | None = None,
 ) -> Transfer:
     """Measure a plan's clocks, in turn with auto, on other workloads that are made of the same kernels.
@@ -69,7 +69,7 @@ def transfer(
         plan: whose clocks to take, kernel by kernel.
         targets: workloads to measure.
         repeats: of each, at least 2.
-        method: how to measure.
+        options: how to measure.
         progress: who is told.
 
     Raises:
@@ -88,7 +88,7 @@ def transfer(
     progress.begin(sum(2 * repeats * len(units.kernels) for units in targets))
     rows = []
     for units in targets:
-        found = compare_with_auto(device, units, settings, repeats=repeats, method=method, progress=progress)
+        found = compare_with_auto(device, units, settings, repeats=repeats, options=options, progress=progress)
         rows.append(
             TransferRow(units.workload, found.time_change, found.energy_change, found.auto_time_s, found.auto_energy_j)
         )

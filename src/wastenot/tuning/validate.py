@@ -6,18 +6,18 @@ from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
 from wastenot.planning.plan import Measured, Plan, Validation
 from wastenot.progress import Progress, Silent
-from wastenot.sweeping.point import Method
-from wastenot.tasks import Units
+from wastenot.sweeping.point import PointOptions
+from wastenot.tasks import WorkloadTasks
 from wastenot.tuning.interleaved import LEVEL, Interval, compare_with_auto
 
 
 def validate(
     device: Device,
     plan: Plan,
-    units: Units,
+    units: WorkloadTasks,
     *,
     repeats: int = 10,
-    method: Method | None = None,
+    options: PointOptions | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Measure every kernel at the plan's setting and at auto, in turn, several times over.
@@ -27,7 +27,7 @@ def validate(
         plan: to validate.
         units: what its kernels run.
         repeats: of each, at least 2.
-        method: how to measure.
+        options: how to measure.
         progress: who is told.
 
     Returns:
@@ -46,7 +46,7 @@ def validate(
     progress = progress or Silent()
     progress.begin(2 * max(repeats, 0) * len(names))
     settings = {row.kernel: row.setting for row in plan.assignments}
-    found = compare_with_auto(device, units, settings, repeats=repeats, method=method, progress=progress)
+    found = compare_with_auto(device, units, settings, repeats=repeats, options=options, progress=progress)
     validation = Validation(
         device=label,
         repeats=repeats,

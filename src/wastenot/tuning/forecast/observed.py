@@ -15,7 +15,7 @@ from wastenot.errors import BadInputError, StudyError
 from wastenot.origin import Origin
 from wastenot.study.store import Study
 from wastenot.study.sweep import Kernel, Sweep
-from wastenot.tasks import Units, units_in_study
+from wastenot.tasks import WorkloadTasks, tasks_in_study
 from wastenot.tuning.forecast.prior import Bounds
 from wastenot.workloads.bound import GPUS, find_roofline
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
@@ -142,7 +142,7 @@ def observe(study: Study, workload: str | None, preset: Preset | None = None) ->
         notes.append(f"core clocks in effect are not recorded for {int(np.isnan(core).sum())} kernels: drawn as well")
     states = np.asarray(gpu.clocks.memory_mhz)
     nearest = states[np.abs(np.where(np.isnan(memory), states[-1], memory)[:, None] - states).argmin(axis=1)]
-    operations, arithmetic, traffic = _shares(units_in_study(study, sweep), gpu, time, core)
+    operations, arithmetic, traffic = _shares(tasks_in_study(study, sweep), gpu, time, core)
     unknown = int(np.isnan(traffic).sum())
     if unknown:
         notes.append(f"FLOPs and bytes of {unknown} of {len(time)} kernels are not known: what bounds them is drawn")
@@ -159,7 +159,7 @@ def _read(study: Study, workload: str | None) -> Sweep:
     try:
         return study.read(workload)
     except StudyError as error:
-        trials = study.trials(workload)
+        trials = study.measurements(workload)
         at_auto = {trial.kernel for trial in trials if trial.setting.is_auto}
         without = next((trial.kernel for trial in trials if trial.kernel not in at_auto), None)
         if without is None:
@@ -187,7 +187,7 @@ def _means(place: NDArray[np.int64], values: FloatArray) -> FloatArray:
 def _from_trials(study: Study, sweep: Sweep) -> tuple[FloatArray, FloatArray]:
     """Memory power and share of throttled time by kernel; NaN where no trial tells."""
     number = {kernel.name: index for index, kernel in enumerate(sweep.kernels)}
-    trials = [trial for trial in study.trials(sweep.workload) if trial.setting.is_auto]
+    trials = [trial for trial in study.measurements(sweep.workload) if trial.setting.is_auto]
     place = np.array([number[trial.kernel] for trial in trials] + [len(number) - 1], dtype=np.int64)
     columns = []
     for name in ("memory_power_w", "throttled_share"):
@@ -197,7 +197,7 @@ def _from_trials(study: Study, sweep: Sweep) -> tuple[FloatArray, FloatArray]:
 
 
 def _shares(
-    units: Units, gpu: Preset, time_s: FloatArray, core_mhz: FloatArray
+    units: WorkloadTasks, gpu: Preset, time_s: FloatArray, core_mhz: FloatArray
 ) -> tuple[tuple[str, ...], FloatArray, FloatArray]:
     """What each kernel computes, and its FLOPs and bytes as shares of what the GPU could do in its time."""
     specs = [task.steps[0][0] for task in units.tasks]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wastenot.metering.mean_error import error_of_mean
+from wastenot.metering.mean_power import error_of_mean
 
 
 def series(kind: str, length: int, rng: np.random.Generator) -> np.ndarray:

@@ -1,11 +1,11 @@
-"""Moments of a GPU's own work on the clock of the host, from CUDA events that nobody waits for while the work runs.
+"""Dates a GPU's own work on the host's clock, from CUDA events that nobody waits for while the work runs.
 
     host   ──a──────────b────────────e──────────────────────────r──a'──►     begin, end: events are put on the stream
-    GPU    ──A───────────────B───────────────────E─────────────────A'──►     and happen when the GPU comes to them
+    GPU    ──A───────────────B───────────────────E─────────────────A'──►     and happen when the GPU reaches them
 
-Anchors A are events on a stream of their own, which is empty, so that they happen as soon as they are asked for: host and
-GPU then agree to the time that the asking takes. One is made once, another when results are read; moments between them are
-interpolated, so that clocks which drift apart do no harm.
+Anchors A are events on an empty stream of their own, so they happen as soon as they are recorded: host and GPU then agree to
+within the round trip. One is taken at the beginning, another when results are read; moments between them are interpolated,
+so that clocks which drift apart do no harm.
 """
 
 from __future__ import annotations
@@ -15,28 +15,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from wastenot.devices.clock_fit import ClockFit
+from wastenot.devices.instrument import RoundTrip
 from wastenot.errors import BadInputError, MissingExtraError
 
-_TRIES = 5  # of an anchor; the fastest is taken
-_DRIFT_S = 1.0  # anchors closer than that say nothing of drift
+_TRIES = 5  # for an anchor; the fastest is kept
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """An event and the host's moment of it, give or take half the width."""
+    """An event that happened between two moments of the host."""
 
     event: Any
-    moment_s: float
-    width_s: float
+    before_s: float
+    after_s: float
 
 
 class GpuClock:
     """The clock of one GPU.
 
     Args:
-        make_event: a CUDA event with timing.
+        make_event: makes a CUDA event with timing.
         own_stream: an empty stream on the GPU.
-        current_stream: gives the stream that the program uses.
+        current_stream: returns the stream that the program uses.
         now_s: clock of the host.
     """
 
@@ -49,50 +52,47 @@ class GpuClock:
     ) -> None:
         self._make_event, self._own_stream, self._current_stream = make_event, own_stream, current_stream
         self._now_s = now_s
-        self._anchor = self.anchor()
+        self._first = self.anchor()
 
     def mark(self) -> Any:
-        """Put an event on the current stream; nothing is waited for."""
+        """Record an event on the current stream, without waiting."""
         event = self._make_event()
         event.record(self._current_stream())
         return event
 
     def anchor(self) -> Anchor:
-        """Find out at which moment of the host an event happens."""
-        best: Anchor | None = None
+        """Record an event on the empty stream and wait for it."""
+        tries = []
         for _ in range(_TRIES):
             event = self._make_event()
             before = self._now_s()
             event.record(self._own_stream)
             event.synchronize()
-            after = self._now_s()
-            if best is None or after - before < best.width_s:
-                best = Anchor(event, 0.5 * (before + after), after - before)
-        assert best is not None
-        return best
+            tries.append(Anchor(event, before, self._now_s()))
+        return min(tries, key=lambda anchor: anchor.after_s - anchor.before_s)
 
     def moments(self, begin: Any, end: Any) -> tuple[float, float, float]:
-        """Host moments of two events, waiting for the second to happen, and the width they are known to."""
+        """Host moments of two events, and the width to which they are known. Waits for the second event."""
         end.synchronize()
-        first, last = self._anchor, self.anchor()
-        host_s = last.moment_s - first.moment_s
-        gpu_s = _between_s(first.event, last.event)
-        rate = host_s / gpu_s if host_s > _DRIFT_S else 1.0
-        length_s = _between_s(begin, end) * rate
+        first, last = self._first, self.anchor()
+        last_s = _elapsed_s(first.event, last.event)
+        fit = ClockFit.through(RoundTrip(first.before_s, 0.0, first.after_s), RoundTrip(last.before_s, last_s, last.after_s))
         # Counted from the nearer anchor: milliseconds in single precision are coarse over hours.
-        end_s = last.moment_s - _between_s(end, last.event) * rate
-        return end_s - length_s, end_s, max(first.width_s, last.width_s)
+        end_s = last_s - _elapsed_s(end, last.event)
+        host_s = fit.host(np.array([end_s - _elapsed_s(begin, end), end_s]))
+        return float(host_s[0]), float(host_s[1]), 2.0 * fit.delay_s
 
 
-def _between_s(first: Any, second: Any) -> float:
+def _elapsed_s(first: Any, second: Any) -> float:
     return 1e-3 * float(first.elapsed_time(second))
 
 
-_clocks: dict[int, GpuClock] = {}
-
-
-def torch_clocks(unique_ids: tuple[str, ...]) -> tuple[GpuClock | None, ...]:
+def torch_clocks(unique_ids: tuple[str, ...], clocks: dict[int, GpuClock]) -> tuple[GpuClock | None, ...]:
     """Clocks of GPUs through PyTorch; ``None`` for one that PyTorch does not see.
+
+    Args:
+        unique_ids: of the GPUs.
+        clocks: those that exist, by PyTorch's index; new ones are added.
 
     Raises:
         MissingExtraError: PyTorch is not installed.
@@ -103,24 +103,24 @@ def torch_clocks(unique_ids: tuple[str, ...]) -> tuple[GpuClock | None, ...]:
     except ImportError as error:
         raise MissingExtraError("measure(gpu=True) needs PyTorch: pip install 'wastenot[torch]'") from error
     if not torch.cuda.is_available():
-        raise BadInputError("measure(gpu=True): PyTorch sees no GPU here; leave gpu out to measure by the host's time")
+        raise BadInputError("measure(gpu=True): PyTorch sees no GPU here; omit gpu to measure by the host's time")
     indices = {_bare(str(torch.cuda.get_device_properties(i).uuid)): i for i in range(torch.cuda.device_count())}
     found = tuple(indices.get(_bare(unique_id)) for unique_id in unique_ids)
     if all(index is None for index in found):
         raise BadInputError(f"measure(gpu=True): PyTorch sees none of the GPUs measured ({', '.join(unique_ids)})")
-    return tuple(None if index is None else _torch_clock(index) for index in found)
+    return tuple(None if index is None else _torch_clock(index, clocks) for index in found)
 
 
-def _torch_clock(index: int) -> GpuClock:
+def _torch_clock(index: int, clocks: dict[int, GpuClock]) -> GpuClock:
     import torch
 
-    if index not in _clocks:
-        _clocks[index] = GpuClock(
+    if index not in clocks:
+        clocks[index] = GpuClock(
             lambda: torch.cuda.Event(enable_timing=True),  # type: ignore[no-untyped-call,unused-ignore]
             torch.cuda.Stream(device=index),  # type: ignore[no-untyped-call,unused-ignore]
             lambda: torch.cuda.current_stream(index),
         )
-    return _clocks[index]
+    return clocks[index]
 
 
 def _bare(unique_id: str) -> str:

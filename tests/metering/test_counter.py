@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.metering.window_helpers import PERIOD_S, FakeDevice, FakeSensors, Power, constant
-from wastenot.metering.step_follower import StepFollower
+from wastenot.metering.counter import StepFollower
 
 
 def followed(sensors, seconds, *, late=None):
