@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from benchmarks.noisy_gpu import Truth
 from benchmarks.verdict import Verdict
+from tests.support.noisy_gpu import Truth
 from wastenot.planning.noise.expectation import expect
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from benchmarks import kill_runs
+from tests.stand_in import kill_runs
 from tests.stand_in.fixtures import start_stand_in
 from wastenot.cli.main import run as run_command
 from wastenot.devices.nvidia import journal

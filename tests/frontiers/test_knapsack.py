@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.instances import GENERATORS, budget_s
-from benchmarks.peers import solve_with_milp
+from tests.support.highs import solve_with_milp
+from tests.support.knapsack_instances import GENERATORS, budget_s
 from wastenot.errors import InfeasibleError
 from wastenot.frontiers.knapsack import Knapsack
 from wastenot.frontiers.pareto import Groups

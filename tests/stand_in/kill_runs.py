@@ -1,8 +1,8 @@
-"""Kills processes that change clocks, at random moments, and looks at what is left once the next command has run.
+"""Kills processes that change clocks, at random moments, and checks what is left after the next command.
 
-Runs against a stand-in for NVML only (tests/stand_in), whose state outlives its clients; no real GPU is ever touched:
+Runs only against a stand-in for NVML (tests/stand_in), whose state outlives its clients; never touches a real GPU:
 
-    python -m benchmarks.kill_runs [KILLS] [SEED]
+    python -m tests.stand_in.kill_runs [KILLS] [SEED]
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LONGEST_LIFE_S = 0.012
 
 
 def change_clocks_for_ever(seed: int) -> None:
-    """What a victim does until it is killed: ask for settings, give them back, and again."""
+    """What a victim does until it is killed: request and release settings, again and again."""
     rng = random.Random(seed)
     device = open_nvidia("nvidia:0", allow_clock_control=True)
     states, limits = device.clocks.supported_clocks(), device.clocks.power_limits_w()
@@ -42,17 +42,17 @@ def change_clocks_for_ever(seed: int) -> None:
 
 
 def changed(control: Control) -> bool:
-    """Whether anything is not as the driver has it by itself."""
+    """Whether any clock or limit differs from the driver's default."""
     state = control.state(0)
     locked = state.locked_core_mhz is not None or state.locked_memory_mhz is not None
     return locked or state.power_limit_w != state.default_power_limit_w
 
 
 def kill_and_look(kills: int, seed: int = 0) -> dict[str, int]:
-    """Kill so many victims.
+    """Kill this many victims.
 
     Returns:
-        How many were killed; how often a journal, and how often changed clocks were left; and how often anything was
+        How many were killed, how often a journal and how often changed clocks were left behind, and how often anything was
         still left after the next command.
     """
     control, rng = Control(os.environ[SOCKET_VARIABLE]), random.Random(seed)
@@ -68,7 +68,7 @@ def kill_and_look(kills: int, seed: int = 0) -> dict[str, int]:
         os.kill(victim, signal.SIGKILL)
         _, status = os.waitpid(victim, 0)
         if not os.WIFSIGNALED(status):
-            raise RuntimeError("a victim died by itself")
+            raise RuntimeError("a victim exited on its own")
         control.wait_for(victim)
         counts["kills"] += 1
         counts["left_a_journal"] += bool(journals())
@@ -79,16 +79,17 @@ def kill_and_look(kills: int, seed: int = 0) -> dict[str, int]:
 
 
 def main(kills: int = 1000, seed: int = 0) -> dict[str, int]:
-    """The same in a process of its own, on a stand-in of its own."""
+    """Run :func:`kill_and_look` in a new process, on a new stand-in."""
     with start_stand_in("h200", memory_lock=True) as stand_in, tempfile.TemporaryDirectory() as folder:
-        found = subprocess.run(
-            [sys.executable, "-c", f"from benchmarks.kill_runs import *; print(json.dumps(kill_and_look({kills}, {seed})))"],
+        code = f"from tests.stand_in.kill_runs import *; print(json.dumps(kill_and_look({kills}, {seed})))"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
             env=stand_in.environment(WASTENOT_STATE=folder, WASTENOT_READ_ONLY="0"),
             check=True,
             stdout=subprocess.PIPE,
             text=True,
         )
-    counts: dict[str, int] = json.loads(found.stdout)
+    counts: dict[str, int] = json.loads(done.stdout)
     return counts
 
 
