@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from benchmarks.h200 import fingrav_raw
 from tests.stand_in.fixtures import start_stand_in
+from tests.support import raw_runs
 from wastenot.devices.instrument import RoundTrip, burst_of, instrument_of
 from wastenot.devices.nvidia import power_poller
 from wastenot.devices.nvidia.device import open_nvidia
@@ -270,8 +270,8 @@ def test_runs_are_kept_and_read_again(device, tmp_path):
     burst = burst_of(GEMM, 5)
     with instrument.prepare(burst) as bench:
         runs = [bench.run(0.15), bench.run(0.0)]
-    fingrav_raw.write_runs(tmp_path / "runs.npz", instrument, burst, runs, rest_s=0.15)
-    about, found = fingrav_raw.read_runs(tmp_path / "runs.npz")
+    raw_runs.write_runs(tmp_path / "runs.npz", instrument, burst, runs, rest_s=0.15)
+    about, found = raw_runs.read_runs(tmp_path / "runs.npz")
     assert about["burst"] == [["gemm-4096", 5]] and about["rest_s"] == 0.15 and about["device"] == device.identity.label
     assert json.dumps(about) and [channel["name"] for channel in about["channels"]] == ["total", "memory"]
     for before, after in zip(runs, found, strict=True):
@@ -280,4 +280,4 @@ def test_runs_are_kept_and_read_again(device, tmp_path):
         for name, log in before.readings.items():
             assert np.array_equal(log.moment_s, after.readings[name].moment_s)
             assert np.array_equal(log.power_w, after.readings[name].power_w)
-    assert "1000.0" in fingrav_raw.summary(runs)
+    assert "1000.0" in raw_runs.summary(runs)

@@ -63,7 +63,7 @@ class Channel:
         source: where these values come from, such as ``identified by wastenot sensor`` or ``published``.
         lag_s: time constant where readings are a first-order lag of power rather than a mean; 0 for a mean.
         delay_error_s: uncertainty of the delay; 0 where it is exact.
-        delay_drift: growth of the delay per second (s/s), because the sensor's clock is not the one that timestamps readings.
+        delay_drift: growth of the delay per second (s/s), since its clock is not that of the timestamps.
         delay_at_s: host time at which the delay equals ``delay_s``.
         sample_s: interval at which the sensor samples, where a reading is the latest sample: its delay drifts within one
             interval and jumps by one; 0 where a reading is taken when it is due.

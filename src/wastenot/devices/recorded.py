@@ -1,4 +1,4 @@
-"""``recorded:STUDY``: a measured study replayed as a device. It runs only what was measured, and returns what was measured."""
+"""``recorded:STUDY``: a measured study replayed as a device, which runs and returns only what was measured."""
 
 from __future__ import annotations
 
