@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sys
+import threading
 import time
 
 import numpy as np
@@ -123,11 +124,14 @@ def test_what_came_while_nobody_looked_is_left_out(slow):
 
 
 def test_an_error_of_a_sensor_is_raised_where_it_is_waited_for():
+    looked = threading.Event()
+
     def read():
+        looked.set()
         raise GpuLostError("the GPU is lost")
 
     with pytest.raises(GpuLostError), PowerPoller(read).following():
-        time.sleep(0.01)
+        looked.wait()
 
 
 def test_a_busy_program_lets_the_poller_look_in_time():
@@ -137,13 +141,15 @@ def test_a_busy_program_lets_the_poller_look_in_time():
     assert sys.getswitchinterval() == usual_s
 
 
-def test_what_was_logged_before_is_forgotten():
+def test_what_was_logged_before_is_forgotten(monkeypatch):
+    monkeypatch.setattr(power_poller, "_BLIND_S", 60.0)
     values = iter(range(10_000))
     poller = PowerPoller(lambda: (float(next(values)),), pause_s=1e-3)
     for _ in range(2):
         began = time.perf_counter()
         with poller.following():
-            time.sleep(0.03)
+            while poller.looks < 10:
+                time.sleep(1e-3)
         (log,) = poller.readings()
         assert 0 < len(log.moment_s) < poller.looks and log.moment_s[0] > began
         assert np.all(np.diff(log.power_w) > 0.0)

@@ -92,10 +92,11 @@ def test_hull_vertices_are_the_hull_of_all_plans(kind):
             times = (times[:, None] + groups.time_s[begin:end]).ravel()
             energies = (energies[:, None] + groups.energy_j[begin:end]).ravel()
         problem = Knapsack(groups)
-        time, energy = problem.hull()
+        time, energy, rate = problem.hull()
         assert time[0] == pytest.approx(times.min()) and energy[-1] == pytest.approx(energies.min())
         slopes = -np.diff(energy) / np.diff(time)
         assert (np.diff(slopes) < 0).all() and (slopes > 0).all()
+        assert rate == pytest.approx(slopes)
         inside = times <= time[-1]
         assert (energies[inside] >= np.interp(times[inside], time, energy) * (1 - 1e-9)).all()
         for vertex in range(len(time)):

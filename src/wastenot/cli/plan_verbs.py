@@ -80,12 +80,12 @@ def plan(
 
 def _context(study: str, sweep: Sweep, made: Plan) -> ContextChange | None:
     """What energies in context change, where the study has them of the same clocks."""
-    from wastenot.analyses.context import context_change, plan_likewise
+    from wastenot.analyses.context import context_change, plan_as
     from wastenot.errors import BadInputError, InfeasibleError
 
     try:
         alone, within = _sweep(study, sweep.workload, "ssp"), _sweep(study, sweep.workload, "context")
-        first, second = (made if each.workload == sweep.workload else plan_likewise(each, made) for each in (alone, within))
+        first, second = (made if each.workload == sweep.workload else plan_as(each, made) for each in (alone, within))
         return context_change(alone, within, first, second)
     except (BadInputError, InfeasibleError):
         return None
