@@ -34,7 +34,7 @@ NAMES = sorted([*CARDS, "mi300x"])
         (
             "overlap_exponent = 4.0",
             "overlap_exponent = 0.5",
-            "parameters.overlap_exponent: Input should be greater than or equal to 1",
+            "overlap_exponent: Input should be greater than or equal to 1",
         ),
         ("[1.0, 1.0, 1.15, 1.4]", "[1.0, 1.2, 1.15, 1.4]", "voltage_ratio: must not fall"),
         ("[1.0, 1.0, 1.15, 1.4]", "[1.0, 1.0, 1.15]", "voltage_ratio: 3 values for 4"),

@@ -23,7 +23,7 @@ from wastenot.workloads.kernel import KernelSpec
 
 MEMORY = "memory"
 _POLL_S = 0.5e-3  # interval at which a gauge without a log of its own is polled
-_DELAY_SD = 0.3  # standard deviation of a delay that is uniform within a sampling interval, as a fraction of that interval
+_DELAY_SD = 0.3  # standard deviation of a delay that is uniform within a sampling interval, as a fraction of it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,7 +162,7 @@ class SimulatedInstrument:
         yield SimulatedBench(self, burst)
 
     def truth(self, burst: Burst) -> tuple[Execution, ...]:
-        """Every execution of a burst without randomness, at the current temperature and clocks, for tests to compare with."""
+        """Every execution of a burst without randomness, at the current temperature and clocks, for tests."""
         exact = self._trace(burst, None)
         matrix = np.stack([log.weights for log in self._logs])
         executions = []
@@ -192,7 +192,7 @@ class SimulatedInstrument:
         self._engine.advance(rest_s)
         actual = self._trace(burst, self._rng)
         began_s = self._engine.now_s
-        self._engine.play(actual.history.moment_s, actual.history.energy_j.sum(axis=1))
+        self._engine.play(actual.history.moment_s, actual.history.energy_j.sum(axis=0))
         settle_s = max(log.reach_after_s for log in self._logs if log.name != MEMORY)
         self._engine.advance(max(float(actual.end_s[-1]) + settle_s - float(actual.history.moment_s[-1]), 0.0))
         until_s = self._engine.now_s
