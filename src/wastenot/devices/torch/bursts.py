@@ -4,9 +4,9 @@
     stream         ├── gate ──┤ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │
     events                    ↑   ↑   ↑   ↑   the end of one execution is the start of the next
 
-The gate is a one-thread kernel that spins long enough for the host to fill the driver's queue behind it, so that the GPU never
-waits for the host. Executions too short for the host to keep up with are queued many at once, as CUDA graphs with events in
-them.
+The gate is a one-thread kernel that spins long enough for the host to fill the driver's queue behind it, so that the GPU
+never waits for the host. Executions too short for the host to keep up with are queued many at once, as CUDA graphs with
+events in them.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class TorchBurst:
         fed = len(self._pieces) - self._ahead
         if self._late > max(1.0, _LATE_FRACTION * fed):
             raise DeviceError(
-                f"{self._names}: the GPU waited for the host before {self._late} of {fed} executions, which therefore are not "
+                f"{self._names}: the GPU waited for the host before {self._late} of {fed} executions, which are thus not "
                 "back to back; run fewer executions, or use a less busy host"
             )
 

@@ -1,4 +1,4 @@
-"""Tasks that run back to back: queued on a GPU ahead of time, or at once on the host.
+"""Tasks running back to back: queued ahead on a GPU, as CUDA graphs where possible, or run directly on the host.
 
 host     feed        feed              feed
 queue    [▮▮▮▮▮▮▮▮▮▮]                             about 0.2 s of work, in launches of about 20 ms
