@@ -1,8 +1,8 @@
 """A journal of changed clocks, on disk before anything changes, so that a GPU can be restored however the process dies.
 
-A journal exists in the state folder, under the GPU's UUID, from before the first change until everything is undone. Its owner
-is identified by process ID, start time and boot ID. While the owner lives, the journal is a lease that others must wait for;
-once it is dead, the next command restores the GPU.
+A journal exists in the state folder, under the GPU's UUID, from before the first change until everything is undone. Its
+owner is identified by process ID, start time and boot ID. While the owner lives, the journal is a lease that others must
+wait for; once it is dead, the next command restores the GPU.
 
     no file ──create──▶ leased ──release──▶ no file
                           │ owner dies
