@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from benchmarks.bench_forecast import auto_rows, auto_study, holds, true_changes
-from wastenot.cli.forecast_verb import forecast as verb
+from wastenot.cli.forecast import forecast as verb
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
