@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wastenot.analyses.carry_over import CarryOver
-    from wastenot.analyses.light_first import Loop
+    from wastenot.analyses.light_first import LoopOrder
     from wastenot.analyses.pairs import Pairs
     from wastenot.study.store import Study
     from wastenot.study.sweep import Sweep
@@ -106,7 +106,7 @@ def _memory_power(source: Study, sweep: Sweep) -> dict[str, float]:
     return {kernel: sum(watts) / len(watts) for kernel, watts in found.items()}
 
 
-def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[Loop, ...]]:
+def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[LoopOrder, ...]]:
     """The carry-over and what the order of kernels is worth, if the study has energies in context."""
     from wastenot.analyses.carry_over import fit_carry_over
     from wastenot.analyses.light_first import light_first
@@ -157,7 +157,7 @@ def _pairs_text(sweep: Sweep, found: Pairs, most: int) -> RenderableType:
     return Group(head, "", table if found.pairs else none, "", Text(note, style="yellow"))
 
 
-def _order_text(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[Loop, ...]) -> RenderableType:
+def _order_text(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[LoopOrder, ...]) -> RenderableType:
     """What running light kernels first would save."""
     from rich.console import Group
     from rich.text import Text

@@ -172,12 +172,12 @@ def report(
 
 def _change_in_context(study: str, sweep: Sweep, made: Plan) -> ContextChange | None:
     """What energies in context change, if the study has them at the same clocks."""
-    from wastenot.analyses.context import context_change, plan_likewise
+    from wastenot.analyses.context import context_change, plan_as
     from wastenot.errors import BadInputError, InfeasibleError
 
     try:
         alone, within = (SweepOptions(study, sweep.workload, state).read() for state in ("ssp", "context"))
-        first, second = (made if each.workload == sweep.workload else plan_likewise(each, made) for each in (alone, within))
+        first, second = (made if each.workload == sweep.workload else plan_as(each, made) for each in (alone, within))
         return context_change(alone, within, first, second)
     except (BadInputError, InfeasibleError):
         return None
