@@ -159,7 +159,7 @@ def test_ctrl_c_reaches_the_program_once():
 
 def test_bad_input_is_one_line_before_anything_runs(wastenot):
     touch = python("open('ran', 'w')")
-    assert "cannot be run" in wastenot.refuse("monitor", *ON, "no-such-program")
+    assert "cannot run this command" in wastenot.refuse("monitor", *ON, "no-such-program")
     assert "interval" in wastenot.refuse("monitor", "--interval", "0", *ON, *touch)
     assert "there is no kind" in wastenot.refuse("monitor", "--device", "tpu:0", "--", *touch)
     assert "--csv" in wastenot.refuse("monitor", "--csv", "no/such/folder.csv", *ON, *touch)
