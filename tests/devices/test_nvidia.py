@@ -359,7 +359,7 @@ def test_reset_restores_clocks_and_doctor_reports_them_before(stand_in, wastenot
     assert locks(stand_in) != CLEAN
     done = wastenot("reset")
     assert done.returncode == 0 and "restored" in done.stderr and locks(stand_in) == CLEAN
-    assert "nothing was left changed" in wastenot("reset").stderr
+    assert "no clocks were left changed" in wastenot("reset").stderr
 
 
 def test_a_sweep_of_settings_is_refused_at_once_without_permission(wastenot, tmp_path):
