@@ -327,7 +327,7 @@ def test_an_unknown_kernel_is_refused_by_name(op, name, shape):
 def test_what_does_not_fit_is_refused_with_its_size():
     huge = 2**46
     kernel = KernelSpec("gelu", "GELU", "elementwise", (huge,), 1.0, 2.0 * huge, 2.0 * huge, "", None, 1, 0, None, 2)
-    with pytest.raises(CannotRunError, match=r"gelu: 2 × its data, .*GB, do not fit cpu; take a smaller batch"):
+    with pytest.raises(CannotRunError, match=r"gelu: 2 × its data, .*GB, do not fit into cpu; use a smaller batch"):
         prepare_kernel(kernel, "cpu", 2)
 
 
