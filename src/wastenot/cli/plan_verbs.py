@@ -28,7 +28,6 @@ from wastenot.planning.objective import Objective, parse_bounds
 if TYPE_CHECKING:
     from wastenot.analyses.context import ContextChange
     from wastenot.planning.plan import Plan
-    from wastenot.reporting.plan.totals import Price
     from wastenot.study.state import State
     from wastenot.study.sweep import Sweep
 
@@ -58,8 +57,9 @@ def plan(
     """Find the clocks that save the most energy within the slowdown allowed, and prove it."""
     from wastenot.cli.output import console, print_json, say
     from wastenot.planning.planner import plan as make_plan
+    from wastenot.reporting.price import Price
 
-    price = checked_price(price_per_kwh, currency)
+    price = Price(price_per_kwh, currency)
     found = make_plan(
         _sweep(study, workload, energies),
         Objective(objective, max_slowdown, edp_exponent, confidence),
@@ -80,29 +80,15 @@ def plan(
 
 def _context(study: str, sweep: Sweep, made: Plan) -> ContextChange | None:
     """What energies in context change, where the study has them of the same clocks."""
-    from wastenot.analyses.context import context_change, plan_likewise
+    from wastenot.analyses.context import context_change, plan_as
     from wastenot.errors import BadInputError, InfeasibleError
 
     try:
         alone, within = _sweep(study, sweep.workload, "ssp"), _sweep(study, sweep.workload, "context")
-        first, second = (made if each.workload == sweep.workload else plan_likewise(each, made) for each in (alone, within))
+        first, second = (made if each.workload == sweep.workload else plan_as(each, made) for each in (alone, within))
         return context_change(alone, within, first, second)
     except (BadInputError, InfeasibleError):
         return None
-
-
-def checked_price(per_kwh: float, currency: str) -> Price:
-    """The price, if it is one.
-
-    Raises:
-        BadInputError: it is negative or not a number.
-    """
-    from wastenot.errors import BadInputError
-    from wastenot.reporting.plan.totals import Price
-
-    if not 0.0 <= per_kwh < float("inf"):
-        raise BadInputError(f"--price-per-kwh {per_kwh}: must be a number of at least 0")
-    return Price(per_kwh, currency)
 
 
 def frontier(
@@ -222,20 +208,21 @@ def report(
     ] = None,
 ) -> None:
     """One page, for a browser without a network: totals, curves, settings, kernels, tables."""
+    from wastenot.analyses.plan_overview import make_overview
     from wastenot.cli.output import say
     from wastenot.planning.planner import plan as make_plan
-    from wastenot.reporting.plan.data import collect
     from wastenot.reporting.plan.page import write_report
+    from wastenot.reporting.price import Price
 
-    price = checked_price(price_per_kwh, currency)
+    price = Price(price_per_kwh, currency)
     sweep = _sweep(study, workload, energies)
     goal = Objective(objective, max_slowdown, edp_exponent, confidence)
     made = make_plan(sweep, goal, granularity=granularity, scope=scope, clock_tolerance_mhz=clock_tolerance)
-    data = collect(sweep, made, _context(study, sweep, made))
-    write_report(data, out, price_per_kwh=price.per_kwh, currency=price.currency)
+    overview = make_overview(sweep, made, _context(study, sweep, made))
+    write_report(overview, out, price=price)
     say(f"{out}: report written")
     if figures is not None:
-        from wastenot.reporting.plan.figures import write_figures
+        from wastenot.reporting.plan.page import write_figures
 
-        written = write_figures(data, figures)
+        written = write_figures(overview, figures)
         say(f"{figures}: {len(written)} figure files written")

@@ -69,11 +69,11 @@ def transfer(
     with shown_progress("transfer") as progress:
         found = measure_transfer(target, made, targets, repeats=repeats, progress=progress)
     if figures is not None:
-        from wastenot.reporting.plan.figures import write_files
+        from wastenot.reporting.figure import export_figures
         from wastenot.reporting.plan.transfer_figure import transfer_figure
 
         figure = transfer_figure(found, name, title, tuple(map(str, labels)), axis)
-        written = write_files([figure], found.origin, figures)
+        written = export_figures([figure], found.origin, figures)
         say(f"{figures}: {len(written)} figure files written")
     if as_json:
         print_json(as_values(found))
@@ -87,7 +87,7 @@ def described_transfer(found: Transfer) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from wastenot.reporting.words import change, quantity
+    from wastenot.reporting.formatting import change, quantity
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("workload")

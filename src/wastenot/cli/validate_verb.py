@@ -59,7 +59,7 @@ def described_validation(plan: Plan) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
 
-    from wastenot.reporting.words import change
+    from wastenot.reporting.formatting import change
 
     found, expected = plan.validation, plan.expected
     assert found is not None

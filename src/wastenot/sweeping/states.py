@@ -45,7 +45,7 @@ from wastenot.study.recorder import Measurement
 from wastenot.study.state import State, labelled, parted
 from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.tasks import WorkloadTasks
-from wastenot.workloads.order import Step, predecessors
+from wastenot.workloads.order import predecessors, steps_of
 
 if TYPE_CHECKING:
     from wastenot.profiling.result import Profile
@@ -72,7 +72,7 @@ def in_state(units: WorkloadTasks, state: State) -> WorkloadTasks:
 
 def tasks_before(units: WorkloadTasks) -> tuple[Task, ...]:
     """What runs right before each kernel; the kernel itself where that is what mostly does."""
-    steps = [Step(kernel.count, kernel.block, kernel.pass_name) for kernel in units.kernels]
+    steps = steps_of(units.kernels)
     return tuple(units.tasks[index] for index in predecessors(steps))
 
 

@@ -11,6 +11,7 @@ or linear, so that time advances from event to event however long they are apart
 from __future__ import annotations
 
 import math
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -74,8 +75,7 @@ class Engine:
         self._running: _Running | None = None
         self._point: OperatingPoint | None = None
         self._power_w = 0.0
-        self._moments_s = [0.0]
-        self._energies_j = [0.0]
+        self._moments_s, self._energies_j = array("d", [0.0]), array("d", [0.0])
         self._runs: dict[object, int] = {}
         self._look()
 
@@ -125,8 +125,8 @@ class Engine:
         """
         self.advance(0.0)
         mean_w = float(energy_j[-1] / moment_s[-1])
-        self._moments_s += (self.now_s + moment_s[1:]).tolist()
-        self._energies_j += (self._energies_j[-1] + energy_j[1:]).tolist()
+        self._moments_s.frombytes((self.now_s + moment_s[1:]).tobytes())
+        self._energies_j.frombytes((self._energies_j[-1] + energy_j[1:]).tobytes())
         self.now_s += float(moment_s[-1])
         self.temperature_c = self._thermal.after(self.temperature_c, mean_w, float(moment_s[-1]))
         self._forget()
@@ -186,8 +186,8 @@ class Engine:
         bounds = np.array(self._moments_s[first : bisect_right(self._moments_s, moment_s) + 1])
         if len(bounds) < 2:
             return self._power_w
-        power_w = mean_power_w(bounds, np.array(self._energies_j[first : first + len(bounds)])[:, None])
-        return float(lag_of(bounds, power_w, moment_s, lag_s, power_w[0])[0])
+        power_w = mean_power_w(bounds, np.array(self._energies_j[first : first + len(bounds)]))
+        return float(lag_of(bounds, power_w, moment_s, lag_s, power_w[0]))
 
     def clocks_in_effect(self) -> tuple[float, float] | None:
         """Core and memory clock of the running task, in MHz."""
@@ -223,7 +223,7 @@ class Engine:
         """Drop what no sensor looks back at."""
         if len(self._moments_s) > 4096 and self._moments_s[2048] < self.now_s - _REMEMBERED_S:
             keep = bisect_right(self._moments_s, self.now_s - _REMEMBERED_S) - 1
-            if keep > 0:
+            if keep > len(self._moments_s) // 8:  # as all that is kept has to move
                 del self._moments_s[:keep], self._energies_j[:keep]
 
     def _draw(self, *about: object) -> float:

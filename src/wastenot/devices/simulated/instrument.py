@@ -192,7 +192,7 @@ class SimulatedInstrument:
         self._engine.advance(rest_s)
         told = self._trace(burst, self._rng)
         began_s = self._engine.now_s
-        self._engine.play(told.history.moment_s, told.history.energy_j.sum(axis=1))
+        self._engine.play(told.history.moment_s, told.history.energy_j.sum(axis=0))
         lasting = max(log.reach_after_s for log in self._logs if log.name != MEMORY)
         self._engine.advance(max(float(told.end_s[-1]) + lasting - float(told.history.moment_s[-1]), 0.0))
         until_s = self._engine.now_s

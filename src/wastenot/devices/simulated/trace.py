@@ -110,23 +110,26 @@ def trace(
     idle_w = idle.as_array()
     above = np.array([kernel.parts.as_array() - idle_w for kernel in kernels])
     shapes = np.array([_demand(dynamics.shape_of(kernel.op), segments) for kernel in kernels])
-    demand = ((shapes * above[:, None, :])[kernel_of] / factor[:, None, None]).reshape(-1, 3)
+    by_part = np.ascontiguousarray(np.moveaxis(shapes * above[:, None, :], 2, 0))  # (parts, kernels, segments)
+    demand = (by_part[:, kernel_of] / factor[:, None]).reshape(3, -1)
     if dynamics.firmware is not None:
         heavy = np.array([kernel.parts.total >= dynamics.firmware.heavy_w for kernel in kernels])[kernel_of]
         if heavy.any():
             held = _held(dynamics.firmware, middle - begins[np.argmax(heavy)])
-            demand *= np.where(np.repeat(heavy, segments), held, 1.0)[:, None]
+            demand *= np.where(np.repeat(heavy, segments), held, 1.0)
     if dynamics.carry_over_share:
         demand += _carry_over(dynamics, kernel_of, begins, middle, above)
     used, state = _lags(dynamics, demand, step_s)
     tail_s = np.linspace(0.0, 1.0, _TAIL_SEGMENTS + 1)[1:] ** 2 * _TAIL_LAGS * max(dynamics.fast_s, dynamics.slow_s)
     fall = sum(
-        share * state[lag] * (-lag_s * np.expm1(-tail_s / lag_s))[:, None]
+        share * state[lag][:, None] * (-lag_s * np.expm1(-tail_s / lag_s))
         for lag, (lag_s, share) in enumerate(_lag_parts(dynamics))
     )
     moment_s = np.concatenate([[0.0], np.cumsum(step_s), ends[-1] + tail_s])
-    energy = np.vstack([np.zeros(3), np.cumsum(used, axis=0)])
-    energy_j = np.vstack([energy, energy[-1] + fall]) + moment_s[:, None] * idle_w
+    energy_j = np.zeros((3, len(moment_s)))
+    np.cumsum(used, axis=1, out=energy_j[:, 1 : used.shape[1] + 1])
+    energy_j[:, used.shape[1] + 1 :] = energy_j[:, [used.shape[1]]] + fall
+    energy_j += moment_s * idle_w[:, None]
     return Trace(kernel_of, begins, ends, PowerHistory(moment_s, energy_j))
 
 
@@ -168,18 +171,18 @@ def carry_over_j(dynamics: Dynamics, before_w: FloatArray, own_w: FloatArray, la
 def _carry_over(
     dynamics: Dynamics, kernel_of: IndexArray, begins: FloatArray, middle: FloatArray, above: FloatArray
 ) -> FloatArray:
-    """What light kernels draw on top of their own after heavy ones; shape (segments, parts)."""
+    """What light kernels draw on top of their own after heavy ones; shape (parts, segments)."""
     total = above.sum(axis=1)
     segments = len(middle) // len(kernel_of)
     changes = [*(np.flatnonzero(np.diff(kernel_of)) + 1).tolist(), len(kernel_of)]
-    found = np.zeros((len(middle), 3))
+    extra_w = np.zeros((3, len(middle)))
     for first, last in pairwise(changes):
         kernel = kernel_of[first]
         glow_w = dynamics.carry_over_share * max(total[kernel_of[first - 1]] - total[kernel], 0.0)
         part = slice(first * segments, last * segments)
         left = glow_w * np.exp(-(middle[part] - begins[first]) / dynamics.carry_over_s)
-        found[part] = left[:, None] * (above[kernel] / total[kernel])
-    return found
+        extra_w[:, part] = left * (above[kernel] / total[kernel])[:, None]
+    return extra_w
 
 
 def _lag_parts(dynamics: Dynamics) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -188,7 +191,7 @@ def _lag_parts(dynamics: Dynamics) -> tuple[tuple[float, float], tuple[float, fl
 
 
 def _lags(dynamics: Dynamics, demand: FloatArray, step_s: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Energy above idle of each segment (segments, parts), and what either lag stands at in the end (lags, parts).
+    """Energy above idle of each segment (parts, segments), and what either lag stands at in the end (lags, parts).
 
     x' = (demand - x) / lag has the solution x(t) = exp(-t / lag) · (x(0) + Σ (exp(t_end / lag) - exp(t_begin / lag)) ·
     demand), summed in stretches short enough for the exponentials.
@@ -201,13 +204,13 @@ def _lags(dynamics: Dynamics, demand: FloatArray, step_s: FloatArray) -> tuple[F
             last = max(int(np.searchsorted(clock, clock[first] + _LONGEST_EXPONENT)) - 1, first + 1)
             since = np.minimum(clock[first : last + 1] - clock[first], 2.0 * _LONGEST_EXPONENT)
             grown = np.exp(since)
-            after = (state + np.cumsum(np.diff(grown)[:, None] * demand[first:last], axis=0)) / grown[1:, None]
-            before = np.vstack([state, after[:-1]])
-            kept = -np.expm1(-np.diff(since))[:, None]
-            used[first:last] += share * (
-                demand[first:last] * step_s[first:last, None] + lag_s * kept * (before - demand[first:last])
-            )
-            first, state = last, after[-1]
+            wanted = demand[:, first:last]
+            x = np.empty((3, last - first + 1))
+            x[:, 0] = state
+            x[:, 1:] = (state[:, None] + np.cumsum(np.diff(grown) * wanted, axis=1)) / grown[1:]
+            decayed = -lag_s * np.expm1(-np.diff(since))
+            used[:, first:last] += share * (wanted * step_s[first:last] + decayed * (x[:, :-1] - wanted))
+            first, state = last, x[:, -1]
         states[lag] = state
     return used, states
 
