@@ -82,7 +82,7 @@ class DelayPath:
     Attributes:
         parameters: with the delay, drift and jumps of the last readings.
         jump_s: moments before which delays lie on other lines, ascending.
-        above: number of jumps by which they lie above the last line, before each of these moments and after the previous one.
+        above: number of jumps by which they lie above the last line, before each of these moments (and after the previous).
         cost: of the readings, in squared noise standard deviations.
     """
 
@@ -170,9 +170,7 @@ def _path_of_readings(
     line_s = delays_s[0] + step_s * (path_of(best) - pad)
     drifting = replace(start, drift=float(drifts[best]))
     path = _with_jumps_found(line_s, moment_s[decisive], drifting, step_s, float(cheapest[best]))
-    all_readings = path.with_jumps(
-        BurstReadings(moment_s, moment_s, np.zeros(0, dtype=np.intp), np.zeros(len(moment_s)))
-    )
+    all_readings = path.with_jumps(BurstReadings(moment_s, moment_s, np.zeros(0, dtype=np.intp), np.zeros(len(moment_s))))
     index = np.round((path.parameters.delays_s(all_readings) - delays_s[0]) / step_s)
     return path, np.clip(index, 0, len(delays_s) - 1).astype(np.intp)
 
@@ -202,13 +200,15 @@ class DelayTrack:
     """Delays of runs.
 
     Attributes:
-        delay_s: at the first run, before any jump.
+        delay_s: at ``at_s``, before any jump.
         drift: seconds per second.
+        at_s: moment of the first run.
         late_s: by which jumps delay each run further; NaN for one that no delay explains; shape (runs,).
     """
 
     delay_s: float
     drift: float
+    at_s: float
     late_s: FloatArray
 
 
@@ -217,15 +217,15 @@ def run_delays_s(channel: Channel) -> FloatArray:
     return np.arange(0.0, channel.delay_s + 2.0 * channel.delay_error_s + channel.sample_s, _RUN_STEP_S)
 
 
-def track_delay(costs: FloatArray, since_s: FloatArray, channel: Channel) -> DelayTrack:
+def track_delay(costs: FloatArray, moment_s: FloatArray, channel: Channel) -> DelayTrack:
     """The delays that explain runs best, with jumps of a known size.
 
     Args:
         costs: of each delay of :func:`run_delays_s` for each run, at most :data:`MAX_RUN_COST`; shape (runs, delays).
-        since_s: time of each run after the first; shape (runs,).
+        moment_s: of each run, ascending; shape (runs,).
         channel: prior of the delay, and the size of its jumps; 0 for none.
     """
-    delays_s = run_delays_s(channel)
+    delays_s, since_s = run_delays_s(channel), moment_s - moment_s[0]
     jumps = _possible_jumps(channel.sample_s, float(since_s[-1]))
     first = delays_s[np.abs(delays_s - channel.delay_s) <= 2.0 * channel.delay_error_s]
     drift, start = (one.ravel() for one in np.meshgrid(_RUN_DRIFTS, first, indexing="ij"))
@@ -241,7 +241,7 @@ def track_delay(costs: FloatArray, since_s: FloatArray, channel: Channel) -> Del
     path = path_of(best)
     explained = along[np.arange(len(costs)), best, path] < _EXCLUDED_COST
     late_s = np.where(explained, channel.sample_s * jumps[path], np.nan)
-    return DelayTrack(float(start[best]), float(drift[best]), late_s)
+    return DelayTrack(float(start[best]), float(drift[best]), float(moment_s[0]), late_s)
 
 
 def _possible_jumps(sample_s: float, duration_s: float) -> IndexArray:

@@ -1,15 +1,15 @@
 """Fits one channel's window or lag, its delay and drift: a search over a grid, then robust least squares.
 
-Given the sensor's response, its delay and the lags of power, a reading is linear in idle power, busy power and the deviations
-of first and last executions, so only the former are searched for; the latter follow by linear least squares (variable
-projection: Golub and Pereyra, SIAM J. Numer. Anal. 10, 1973). Standard errors account for all of them, and for correlated
-errors of readings of the same run (the sandwich estimator of White, Econometrica 48, 1980, clustered by run).
+Given the sensor's response, its delay and the lags of power, a reading is linear in idle power, busy power and the
+deviations of first and last executions, so only the former are searched for; the latter follow by linear least squares
+(variable projection: Golub and Pereyra, SIAM J. Numer. Anal. 10, 1973). Standard errors account for all of them, and for
+correlated errors of readings of the same run (the sandwich estimator of White, Econometrica 48, 1980, clustered by run).
 
 A window or lag of many executions averages over their shape: all readings are used, and both kinds of response are tried. A
-window of few executions sees the shape of each, which is unknown; then only readings near the edges of bursts are used, where
-power is known on one side: idle before the first execution, and after the last one a decay that is a sum of exponentials. A
-wrong window requires a shape with kinks; that identifies the right one, however fast or slow the power itself decays. A lag
-as short as that of power cannot be told from it.
+window of few executions sees the shape of each, which is unknown; then only readings near the edges of bursts are used,
+where power is known on one side: idle before the first execution, and after the last one a decay that is a sum of
+exponentials. A wrong window requires a shape with kinks; that identifies the right one, however fast or slow the power
+itself decays. A lag as short as that of power cannot be told from it.
 """
 
 from __future__ import annotations
@@ -194,10 +194,10 @@ def grid_search(readings: BurstReadings, load: Load, windows_s: FloatArray, ages
         busy = np.interp(until, edges, worked) - np.interp(until - windows_s[:, None], edges, worked)
         busy /= windows_s[:, None]
         busy -= busy.mean(axis=1, keepdims=True)
-        explained = (busy @ power) ** 2 / np.maximum(np.einsum("ij,ij->i", busy, busy), 1e-12)
+        explained = [float(one @ power) ** 2 / max(float(one @ one), 1e-12) for one in busy]
         index = int(np.argmax(explained))
         if explained[index] > highest:
-            highest, best = float(explained[index]), (float(windows_s[index]), float(delays[index]))
+            highest, best = explained[index], (float(windows_s[index]), float(delays[index]))
     return SensorParameters(*best, 0.0, 0.0, 0.0, at_s=centre_of(readings))
 
 

@@ -183,7 +183,9 @@ def _hats(x: FloatArray, knots: FloatArray, parameters: SensorParameters) -> Flo
     return response
 
 
-def _hats_after(after_begin: FloatArray, after_end: FloatArray, knots: FloatArray, parameters: SensorParameters) -> FloatArray:
+def _hats_after(
+    after_begin: FloatArray, after_end: FloatArray, knots: FloatArray, parameters: SensorParameters
+) -> FloatArray:
     """Response to what such demands would be after the end of bursts that end before the last knot."""
     duration = (after_begin - after_end)[:, None]
     # The value at the end, and the slopes of the knots that remain.
