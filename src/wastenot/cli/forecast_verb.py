@@ -11,7 +11,7 @@ from wastenot.cli.options import JsonOption, OutOption, StudyOption, WorkloadOpt
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.tuning.forecast.forecast import Forecast, Spread
+    from wastenot.tuning.forecast.forecast import Forecast, Quantiles
 
 
 def forecast(
@@ -119,7 +119,7 @@ def _table(found: Forecast) -> RenderableType:
     return table
 
 
-def _interval(spread: Spread) -> str:
+def _interval(spread: Quantiles) -> str:
     from wastenot.reporting.formatting import change
 
     (low80, high80), (low95, high95) = spread.central_80, spread.central_95
