@@ -46,7 +46,9 @@ def sensor_of(kernel: str) -> tuple[Updates, SensorFit]:
 
 def main() -> None:
     """Print the table."""
-    print("| kernel | new each | reading | delay, in the middle of the 15 s | drift | left over | by the other response |")
+    print(
+        "| kernel | updates every | reading | delay, in the middle of the 15 s | drift | left over | by the other response |"
+    )
     print("|---|---|---|---|---|---|---|")
     for kernel in KERNELS:
         updates, fit = sensor_of(kernel)
@@ -54,7 +56,7 @@ def main() -> None:
         print(
             f"| {kernel} | {1e3 * updates.period_s:.3f} ms | {kind} {1e3 * parameters.span_s:.1f} "
             f"± {1e3 * fit.span_se_s:.1f} ms | {1e3 * parameters.delay_s:.1f} ms | {1e3 * parameters.drift:.2f} ± "
-            f"{1e3 * fit.drift_se:.2f} ms each second | {fit.rms_w:.1f} W | {fit.other_rms_w:.1f} W |"
+            f"{1e3 * fit.drift_se:.2f} ms per second | {fit.rms_w:.1f} W | {fit.other_rms_w:.1f} W |"
         )
 
 

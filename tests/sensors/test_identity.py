@@ -199,10 +199,9 @@ def test_the_model_is_the_mean_or_a_lag_of_lagged_load(is_lag):
     end_s = stamps - 0.007 - 3e-3 * (stamps - 0.2) - 0.004 * jumps
     if is_lag:
         state = np.zeros((len(power), len(edges_s)))
-        for place in range(len(time_s)):
-            state[:, place + 1] = state[:, place] + (power[:, place] - state[:, place]) * -np.expm1(
-                -step_s / parameters.span_s
-            )
+        gained = -np.expm1(-step_s / parameters.span_s)
+        for index in range(len(time_s)):
+            state[:, index + 1] = state[:, index] + (power[:, index] - state[:, index]) * gained
         read = [np.interp(end_s, edges_s, column) for column in state]
     else:
         energy = np.concatenate([np.zeros((len(power), 1)), np.cumsum(power * step_s, axis=1)], axis=1)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def doctor(
-    seconds: Annotated[float, typer.Option("--seconds", metavar="S", help="To look at each sensor.")] = 1.5,
+    seconds: Annotated[float, typer.Option("--seconds", metavar="S", help="Time to probe each sensor.")] = 1.5,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what this machine can do: GPUs, sensors and how fast they are, whether clocks may be set, what to ask for."""
+    """Report what this machine can do: its GPUs, their sensors and how fast they are, and which permissions are missing."""
     from dataclasses import asdict
 
     from wastenot.cli.output import print_json
@@ -40,24 +40,24 @@ def doctor(
         driver = str(nvml.call("nvmlSystemGetDriverVersion"))
         for name in nvidia_names(nvml):
             handle = nvml.call("nvmlDeviceGetHandleByIndex", int(name.partition(":")[2]))
-            found = examine(nvml, name, handle, torch_found["uuids"])
-            gpus.append((found, () if found.mig else probe_sensors(NvidiaDevice(nvml, handle, name), seconds)))
+            gpu = examine(nvml, name, handle, torch_found["uuids"])
+            gpus.append((gpu, () if gpu.mig else probe_sensors(NvidiaDevice(nvml, handle, name), seconds)))
     except WastenotError as error:
         problem = str(error)
-    left = journals()
+    open_journals = journals()
     if as_json:
         print_json({
             "driver": driver, "problem": problem, "rights": asdict(rights) | {"likely": rights.likely},
             "gpus": [asdict(gpu) | {"sensors": [asdict(sensor) for sensor in sensors]} for gpu, sensors in gpus],
             "torch": torch_found,
-            "journals": [{"gpu": j.uuid, "process": j.owner, "alive": j.owner_alive, "file": str(j.path)} for j in left],
+            "journals": [{"gpu": j.uuid, "process": j.owner, "alive": j.owner_alive, "file": str(j.path)} for j in open_journals],
         })  # fmt: skip
         return
     _print(driver, problem, rights, gpus, torch_found)
-    for journal in left:
-        what = f"process {journal.owner} has the clocks of {journal.uuid}"
+    for journal in open_journals:
+        what = f"process {journal.owner} controls the clocks of {journal.uuid}"
         if not journal.owner_alive:
-            what = f"clocks of {journal.uuid} were left changed by process {journal.owner}, which is dead: wastenot reset"
+            what = f"process {journal.owner} has ended without restoring the clocks of {journal.uuid}: run wastenot reset"
         typer.echo(f"journal     {what}")
 
 
@@ -75,26 +75,26 @@ def _print(
     typer.echo(f"torch       {torch_found['says']}")
     for gpu, sensors in gpus:
         typer.echo(f"\n{gpu.name}    {gpu.model}, {gpu.architecture or 'architecture unknown'}, {gpu.uuid}")
-        for line in _about(gpu, rights):
+        for line in _gpu_lines(gpu, rights):
             typer.echo(f"  {line}")
         for sensor in sensors:
-            typer.echo(f"  {_about_sensor(sensor, gpu)}")
+            typer.echo(f"  {_sensor_line(sensor, gpu)}")
     if not gpus:
         typer.echo("\nno NVIDIA GPU: sim: and recorded: devices work everywhere (wastenot run gpt3-xl)")
 
 
-def _about(gpu: Examined, rights: Rights) -> list[str]:
+def _gpu_lines(gpu: Examined, rights: Rights) -> list[str]:
     lines = []
     if gpu.mig:
-        return ["MIG is on: power and clocks of a slice cannot be told apart; wastenot needs the whole GPU"]
+        return ["MIG is enabled: NVIDIA reports no power of single MIG instances; wastenot needs the whole GPU"]
     for memory, (low, high, number) in sorted(gpu.clocks.items()):
         lines.append(f"clocks           memory {memory:g} MHz with core {low:g} to {high:g} MHz ({number} clocks)")
     if gpu.power_limit_w is not None and gpu.power_limits_w is not None:
         lines.append(
-            f"power limit      {gpu.power_limit_w:g} W, may be {gpu.power_limits_w[0]:g} to {gpu.power_limits_w[1]:g} W"
+            f"power limit      {gpu.power_limit_w:g} W, can be set from {gpu.power_limits_w[0]:g} to {gpu.power_limits_w[1]:g} W"
         )
-    seen = "PyTorch does not see it" if gpu.torch_index is None else f"cuda:{gpu.torch_index}"
-    lines.append(f"in PyTorch       {seen}")
+    index = "not visible" if gpu.torch_index is None else f"cuda:{gpu.torch_index}"
+    lines.append(f"in PyTorch       {index}")
     for what, can in (("core clock", bool(gpu.clocks)), ("memory clock", gpu.memory_clock_settable), ("power limit", True)):
         lines.append(f"set {what:<13}{_may(can, rights)}")
     return lines
@@ -102,20 +102,20 @@ def _about(gpu: Examined, rights: Rights) -> list[str]:
 
 def _may(can: bool | None, rights: Rights) -> str:
     if can is False:
-        return "no: the GPU has nothing to choose from"
+        return "no: the GPU offers no choice"
     if not rights.likely:
-        return f"likely not (inferred): ask for {rights.to_ask_for}"
-    unsure = "; on this architecture drivers often refuse it" if can is None else ""
+        return f"probably not (inferred): ask for {rights.to_ask_for}"
+    unsure = "; drivers often refuse it on this architecture" if can is None else ""
     if rights.forbidden:
-        return f"not now: {rights.forbidden}; without it likely yes (inferred, not tried{unsure})"
-    return f"likely yes, with --allow-clock-control (inferred, not tried{unsure})"
+        return f"not now: {rights.forbidden}; otherwise probably yes (inferred, not tried{unsure})"
+    return f"probably yes, with --allow-clock-control (inferred, not tried{unsure})"
 
 
-def _about_sensor(sensor: SensorSpeed, gpu: Examined) -> str:
+def _sensor_line(sensor: SensorSpeed, gpu: Examined) -> str:
     label = f"{sensor.name:<17}"
     if not sensor.there or sensor.value is None or sensor.read_s is None or sensor.slowest_read_s is None:
-        return f"{label}not told by this GPU"
-    period = "did not change" if sensor.period_s is None else f"new each {1e3 * sensor.period_s:.3g} ms"
+        return f"{label}not reported by this GPU"
+    period = "did not change" if sensor.period_s is None else f"updates every {1e3 * sensor.period_s:.3g} ms"
     read = f"a read takes {1e6 * sensor.read_s:.3g} µs (at most {1e6 * sensor.slowest_read_s:.3g})"
     window = ""
     if sensor.name == "power" and gpu.published_window_s is not None:

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 SCHEMA = "wastenot.monitor/1"
 KWH_J = 3.6e6
 CSV_COLUMNS = ("time_s", "device", "power_w", "energy_j", "core_mhz", "memory_mhz", "temperature_c", "throttled_share")
-_SHARED_NOTE = "several processes used the GPU; their energy is in the numbers, whoever started them"
+_SHARED_NOTE = "several processes used the GPU; the numbers include all of them"
 
 
 def since(now: GpuWindow, before: GpuWindow) -> dict[str, float | None]:
-    """Means since the time before; of all of it the first time."""
+    """Means since the previous result, or since the beginning the first time."""
     first = before is now
     seconds = now.time_s if first else now.time_s - before.time_s
 
@@ -38,14 +38,14 @@ def since(now: GpuWindow, before: GpuWindow) -> dict[str, float | None]:
 
 
 def csv_row(gpu: GpuWindow, latest: dict[str, float | None]) -> str:
-    """A row of the table, empty where the GPU does not tell."""
+    """A row of the table; cells the GPU does not report are empty."""
     values: dict[str, Any] = {"time_s": gpu.time_s, "device": gpu.device, "energy_j": gpu.energy_j, **latest}
     cells = (values[name] for name in CSV_COLUMNS)
     return ",".join("" if cell is None else cell if isinstance(cell, str) else f"{cell:.6g}" for cell in cells)
 
 
 def live_line(gpu: GpuWindow, latest: dict[str, float | None], width: int) -> str:
-    """One GPU now, cut to a terminal's width."""
+    """The latest values of one GPU, truncated to the terminal's width."""
     from rich.console import Console
     from rich.text import Text
 
@@ -106,7 +106,7 @@ def _cost_text(result: WindowResult, price: Price) -> str:
     if result.energy_j is None:
         return ""
     kwh = result.energy_j / KWH_J
-    return f" = {kwh:.3g} kWh = {kwh * price.per_kwh:.2g} {price.currency} at {price.per_kwh:g} {price.currency} for a kWh"
+    return f" = {kwh:.3g} kWh = {kwh * price.per_kwh:.2g} {price.currency} at {price.per_kwh:g} {price.currency} per kWh"
 
 
 def monitor_document(result: WindowResult, command: list[str], code: int, price: Price) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``wastenot monitor -- COMMAND``: what a program's GPUs use while it runs, live, and at its end."""
+"""``wastenot monitor -- COMMAND``: what a program's GPUs use, live while it runs and in a summary at its end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wastenot.metering.result import WindowResult
     from wastenot.metering.window import Window
 
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LONGEST_NAME = 80  # of the program, in the summary
 
 
@@ -32,19 +32,19 @@ def monitor(
         str, typer.Option("--device", metavar="D,...|all", help="GPUs to watch, such as nvidia:0,nvidia:1; or sim:h200.")
     ] = "all",
     csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", help="Write what each interval used to this file.")
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write a row for each interval and GPU to this file.")
     ] = None,
-    interval: Annotated[float, typer.Option("--interval", metavar="S", help="Between lines shown or written.")] = 1.0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing while the program runs.")] = False,
+    interval: Annotated[float, typer.Option("--interval", metavar="S", help="Interval between updates, in seconds.")] = 1.0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no live lines while the program runs.")] = False,
     price_per_kwh: PriceOption = 0.15,
     currency: CurrencyOption = "USD",
     as_json: JsonOption = False,
 ) -> None:
-    """Run a program and say what its GPUs used: energy with its error, power, clocks, throttling, cost.
+    """Run a program and report what its GPUs used: energy with its error, power, clocks, throttling, cost.
 
-    The program has the terminal to itself but for some lines at the bottom, shown only in a terminal. Its exit code is
-    that of this command (128 + n where signal n ended it). With --json one document is printed on stdout at the end, and
-    what the program writes to stdout goes to stderr. The whole GPU is measured, whoever uses it.
+    In a terminal, live lines are shown below the program's own output. This command exits with the program's exit code
+    (128 + n if signal n ended it). With --json one document is printed on stdout at the end, and the program's stdout goes
+    to stderr. The whole GPU is measured, whichever processes use it.
     """
     from wastenot.cli.output import say
     from wastenot.errors import BadInputError
@@ -80,7 +80,7 @@ def monitor(
 
 @contextmanager
 def _program(command: list[str], *, to_stderr: bool) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a program; signals meant to end this one are passed on to it, and it is waited for."""
+    """Run a program, forward to it the signals meant to end this one, and wait for it."""
     from wastenot.errors import BadInputError
 
     sys.stdout.flush()
@@ -90,15 +90,15 @@ def _program(command: list[str], *, to_stderr: bool) -> Iterator[subprocess.Pope
     except OSError as error:
         raise BadInputError(f"{command[0]}: cannot be run: {error.strerror or error}") from error
 
-    def pass_on(number: int, _: object) -> None:
-        # What is typed at the terminal reaches the whole group in its foreground, the program included.
+    def forward(number: int, _: object) -> None:
+        # Ctrl-C at the terminal already reaches the whole foreground group, the program included.
         if (number == signal.SIGINT and _in_foreground()) or child.poll() is not None:
             return
         child.send_signal(number)
 
-    # One that is ignored, as under nohup, stays so.
-    numbers = [number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, pass_on) for number in numbers}
+    # A signal that is ignored, as under nohup, stays ignored.
+    numbers = [number for number in _FORWARDED if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, forward) for number in numbers}
     try:
         yield child
     finally:

@@ -20,17 +20,17 @@ def sensor(
         str, typer.Option("--kernel", metavar="K", help="The load: a steady, heavy kernel such as gemm:4096.")
     ] = "gemm:4096",
     budget: Annotated[
-        str, typer.Option("--budget", metavar="TIME", help="Device time to spend at most, such as 60s.")
+        str, typer.Option("--budget", metavar="TIME", help="Upper bound on the device time to spend, such as 60s.")
     ] = "60s",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE.json", help="Write what was found, for profiles to take.")
+        Path | None, typer.Option("--out", metavar="FILE.json", help="Write the result, for wastenot profile to use.")
     ] = None,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Identify how often power sensors update, what a reading is a mean or a lag of, how late it comes, and its noise.
+    """Identify a device's power sensors: how often they update, over what time they average or lag, their delay and noise.
 
-    Bursts of the kernel with rests of random lengths; clocks are not touched. What cannot be told is said to be so.
+    Runs bursts of the kernel with rests of random lengths; clocks are not touched. Notes say what could not be determined.
     """
     from wastenot.cli.output import print_json, say
     from wastenot.cli.progress import shown_progress
@@ -45,25 +45,25 @@ def sensor(
     seconds = parse_time(budget)
     instrument = instrument_of(open_device(device, seed=seed))
     with shown_progress("identifying sensors") as progress:
-        found = identify_sensors(instrument, load, seconds, seed=seed, progress=progress)
+        sensors = identify_sensors(instrument, load, seconds, seed=seed, progress=progress)
     if out is not None:
-        write_sensors(found, out)
+        write_sensors(sensors, out)
     if as_json:
-        print_json(sensors_document(found))
+        print_json(sensors_document(sensors))
         return
-    for one in found.channels:
+    for one in sensors.channels:
         typer.echo(_line(one))
-    # What holds for several channels is said once.
-    for note in dict.fromkeys(note for one in found.channels for note in one.notes):
-        names = [one.channel for one in found.channels if note in one.notes]
-        say(("" if len(names) == len(found.channels) else f"{', '.join(names)}: ") + note)
+    # Notes that several channels share are printed once.
+    for note in dict.fromkeys(note for one in sensors.channels for note in one.notes):
+        names = [one.channel for one in sensors.channels if note in one.notes]
+        say(("" if len(names) == len(sensors.channels) else f"{', '.join(names)}: ") + note)
     if out is not None:
         say(f"{out}: written")
 
 
 def _line(one: SensorIdentity) -> str:
     parts = [
-        _value("new each", one.period_s, one.period_se_s),
+        _value("updates every", one.period_s, one.period_se_s),
         _value("window", one.window_s, one.window_se_s) if one.lag_s is None else _value("lag", one.lag_s, one.lag_se_s),
         _value("delay", one.delay_s, one.delay_se_s) + _drift(one),
         f"noise {_watts(one.noise_idle_w)} at rest, {_watts(one.noise_busy_w)} under load",
@@ -74,14 +74,14 @@ def _line(one: SensorIdentity) -> str:
 def _drift(one: SensorIdentity) -> str:
     if not one.drifts or one.delay_drift is None or one.delay_drift_se is None:
         return ""
-    drift = f" {1e3 * one.delay_drift:+.3g} ± {1e3 * one.delay_drift_se:.2g} ms each second"
+    drift = f" {1e3 * one.delay_drift:+.3g} ± {1e3 * one.delay_drift_se:.2g} ms per second"
     return drift if one.sample_s is None else f"{drift}, {_value('jumps of', one.sample_s, one.sample_se_s)}"
 
 
 def _value(what: str, seconds: float | None, error_s: float | None) -> str:
     if seconds is None or error_s is None:
         return f"{what} not determined"
-    digits = 6 if what == "new each" else 3
+    digits = 6 if what == "updates every" else 3
     return f"{what} {1e3 * seconds:.{digits}g} ms ± {1e3 * error_s:.2g}"
 
 
