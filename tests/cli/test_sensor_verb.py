@@ -32,7 +32,7 @@ def test_a_line_for_each_channel(wastenot):
     ran = wastenot("sensor", "--device", "sim:v100", "--budget", "20s")
     assert ran.code == 0, ran
     (line,) = ran.out.splitlines()
-    assert line.startswith("total") and "updates every 20" in line and "under load" in line
+    assert line.startswith("total") and "updated every 20" in line and "under load" in line
     assert "gain cannot be determined" in ran.err
 
 

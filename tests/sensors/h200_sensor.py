@@ -47,7 +47,7 @@ def sensor_of(kernel: str) -> tuple[Updates, SensorFit]:
 def main() -> None:
     """Print the table."""
     print(
-        "| kernel | updates every | reading | delay, in the middle of the 15 s | drift | left over | by the other response |"
+        "| kernel | updates every | reading | delay, in the middle of the 15 s | drift | residual | of the other response |"
     )
     print("|---|---|---|---|---|---|---|")
     for kernel in KERNELS:
