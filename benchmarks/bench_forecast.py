@@ -1,7 +1,8 @@
 """Forecasts from the default clocks compared with the truth: how often the interval contains it, and how wide it is.
 
-The truth is that of simulated GPUs, each forecast once as any GPU and once as a GPU about like its preset, and the best plans
-of measured sweeps. The RTX 3080 Ti's sweep is no blind test: it taught us that default clocks may cost more than locked ones.
+The truth is that of simulated GPUs, each forecast once as any GPU and once as a GPU about like its preset, and the best
+plans of measured sweeps. The RTX 3080 Ti's sweep is no blind test: it taught us that default clocks may cost more than
+locked ones.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     python -m benchmarks.bench_plan time STUDY.db ...      # one whole command each
 
 Kernels follow the synthetic model, each with its own ratios and activities, at 100 clock pairs and the default clocks, with
-one reading per setting and standard errors. Clocks in effect are not recorded, or are those that a power limit allows, or are
-sampled, so that no two kernels have the same.
+one reading per setting and standard errors. Clocks in effect are not recorded, or are those that a power limit allows, or
+are sampled, so that no two kernels have the same.
 """
 
 from __future__ import annotations

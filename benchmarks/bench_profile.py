@@ -1,8 +1,8 @@
 """Power profiles on simulated GPUs compared with their exact truth, over seeds.
 
-Reports errors inside the SSE and SSP executions, which executions are found as such, and differences from the energy counter.
-For comparison there is a naive profile: no clock synchronisation, no bins, readings taken as instantaneous power, and a
-polynomial of degree four through them.
+Reports errors inside the SSE and SSP executions, which executions are found as such, and differences from the energy
+counter. For comparison there is a naive profile: no clock synchronisation, no bins, readings taken as instantaneous power,
+and a polynomial of degree four through them.
 """
 
 from __future__ import annotations

@@ -104,9 +104,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", default="nvidia:0")
     parser.add_argument("--jobs", choices=tuple(JOBS), default="alone")
-    parser.add_argument(
-        "--only", default="", metavar="KERNELS", help="only the jobs of these kernels, separated by commas"
-    )
+    parser.add_argument("--only", default="", metavar="KERNELS", help="only the jobs of these kernels, separated by commas")
     parser.add_argument("--budget", type=float, default=50.0, help="seconds per profile")
     parser.add_argument("--stop-after", type=float, default=560.0, help="seconds after which no further profile is started")
     chosen = parser.parse_args()
