@@ -1,4 +1,4 @@
-"""How the power sensor of a real H200 makes its readings, by short runs in data/h200/fingrav, for docs/fingrav.md.
+"""The power sensor of a real H200, identified from the short runs in data/h200/fingrav; prints a table of docs/fingrav.md.
 
 PYTHONPATH=src:. python tests/sensors/h200_sensor.py
 """
@@ -21,9 +21,9 @@ _NOISE_W, _LONGEST_S = 2.0, 0.5
 
 
 def sensor_of(kernel: str) -> tuple[Updates, SensorFit]:
-    """Period, and response with delay and drift, as `wastenot sensor` finds them, from bursts of 26 ms from rest."""
-    about, runs = read_runs(RUNS / f"{kernel}-1.npz")
-    in_unit = about["executions_in_unit"]
+    """Period, and response with delay and drift, by the fit of `wastenot sensor` to bursts of 26 ms from rest."""
+    metadata, runs = read_runs(RUNS / f"{kernel}-1.npz")
+    in_unit = metadata["executions_in_unit"]
     assert isinstance(in_unit, list)
     clocks = fit_clocks(trip for run in runs for trip in run.round_trips)
     begin_s = clocks.host(np.array([run.begin_s[0] for run in runs]))
@@ -46,9 +46,7 @@ def sensor_of(kernel: str) -> tuple[Updates, SensorFit]:
 
 def main() -> None:
     """Print the table."""
-    print(
-        "| kernel | updates every | reading | delay, in the middle of the 15 s | drift | residual | of the other response |"
-    )
+    print("| kernel | period | response | delay in the middle of the 15 s | drift | residual | with the other response |")
     print("|---|---|---|---|---|---|---|")
     for kernel in KERNELS:
         updates, fit = sensor_of(kernel)
