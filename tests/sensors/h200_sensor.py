@@ -1,4 +1,4 @@
-"""How the power sensor of a real H200 makes its readings, by short runs in data/h200/fingrav, for docs/fingrav.md.
+"""The power sensor of a real H200, identified from the short runs in data/h200/fingrav; prints a table of docs/fingrav.md.
 
 PYTHONPATH=src:. python tests/sensors/h200_sensor.py
 """
@@ -22,9 +22,9 @@ _NOISE_W, _LONGEST_S = 2.0, 0.5
 
 
 def sensor_of(kernel: str) -> tuple[Updates, SensorFit]:
-    """Period, and response with delay and drift, as `wastenot sensor` finds them, from bursts of 26 ms from rest."""
-    about, runs = read_runs(RUNS / f"{kernel}-1.npz")
-    in_unit = about["executions_in_unit"]
+    """Period, and response with delay and drift, by the fit of `wastenot sensor` to bursts of 26 ms from rest."""
+    metadata, runs = read_runs(RUNS / f"{kernel}-1.npz")
+    in_unit = metadata["executions_in_unit"]
     assert isinstance(in_unit, list)
     clocks = fit_clocks(trip for run in runs for trip in run.round_trips)
     begin_s = clocks.host(np.array([run.begin_s[0] for run in runs]))
@@ -45,7 +45,7 @@ def sensor_of(kernel: str) -> tuple[Updates, SensorFit]:
 
 def main() -> None:
     """Print the table."""
-    print("| kernel | new each | reading | delay, in the middle of the 15 s | drift | left over | by the other response |")
+    print("| kernel | period | response | delay in the middle of the 15 s | drift | residual | with the other response |")
     print("|---|---|---|---|---|---|---|")
     for kernel in KERNELS:
         updates, fit = sensor_of(kernel)
@@ -53,7 +53,7 @@ def main() -> None:
         print(
             f"| {kernel} | {1e3 * updates.period_s:.3f} ms | {kind} {1e3 * sensing.span_s:.1f} "
             f"± {1e3 * fit.span_se_s:.1f} ms | {1e3 * sensing.delay_s:.1f} ms | {1e3 * sensing.drift:.2f} ± "
-            f"{1e3 * fit.drift_se:.2f} ms each second | {fit.usual_w:.1f} W | {fit.other_usual_w:.1f} W |"
+            f"{1e3 * fit.drift_se:.2f} ms per second | {fit.usual_w:.1f} W | {fit.other_usual_w:.1f} W |"
         )
 
 
