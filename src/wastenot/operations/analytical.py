@@ -1,6 +1,6 @@
 """The analytical kernels of built-in workloads as PyTorch operations, on random data of their sizes.
 
-The operation follows from the kernel's ``op`` and name. One that eager PyTorch runs as several is compiled to a single kernel
+The operation follows from the kernel's ``op`` and name. One that eager PyTorch runs as several is compiled to one kernel
 on a GPU, as in fused implementations; where that fails, and on a CPU, it runs eagerly and reports so.
 """
 
