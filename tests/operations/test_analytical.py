@@ -309,7 +309,7 @@ def test_fp8_products_run_and_what_has_no_fp8_operation_is_refused():
     assert left.dtype == right.dtype == torch.float8_e4m3fn
     torch.testing.assert_close(call().float(), left.float() @ right.float(), rtol=0.02, atol=0.1)
     for name in ("gelu", "scores_gemm", "up_dweight_gemm"):
-        with pytest.raises(CannotRunError, match=f"{name}.*fp8.*take bf16"):
+        with pytest.raises(CannotRunError, match=f"{name}.*fp8.*use bf16"):
             prepare_kernel(kernel_named(name, element_bytes=1), "cpu", 1)
     with pytest.raises(CannotRunError, match=r"attention.*fp8"):
         prepare_kernel(kernel_named("attention", element_bytes=1, attention="flash"), "cpu", 1)
