@@ -89,7 +89,7 @@ def default_device(name: str | None) -> Iterator[None]:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         words = str(error).strip().splitlines() or [""]
-        raise BadInputError(f"--device {name}: PyTorch cannot use it: {words[0]}") from error
+        raise BadInputError(f"`device` {name}: PyTorch cannot use it: {words[0]}") from error
     before = torch.get_default_device()
     torch.set_default_device(device)
     try:
