@@ -8,7 +8,8 @@ import pytest
 
 from tests.planning.conftest import make_sweep, random_sweep
 from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.planning.objective import GRANULARITIES, Objective
+from wastenot.planning.objective import Objective
+from wastenot.workloads.identity import GRANULARITIES
 from wastenot.planning.planner import Planner, plan
 
 OBJECTIVES = [

@@ -8,8 +8,9 @@ from typing import Annotated, cast
 import typer
 
 from wastenot.origin import Origin
-from wastenot.planning.objective import Granularity, ObjectiveKind, Scope
+from wastenot.planning.objective import ObjectiveKind, Scope
 from wastenot.study.state import State
+from wastenot.workloads.identity import Granularity
 from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.shape import Attention, Optimizer, Phase, Shape, default_batch
 

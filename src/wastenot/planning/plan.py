@@ -13,9 +13,10 @@ from pydantic import Field
 from wastenot.documents import Finite, NotNegative, Part, Positive, read_document
 from wastenot.files import write_text
 from wastenot.origin import Origin
-from wastenot.planning.objective import Granularity, Scope
+from wastenot.planning.objective import Scope
 from wastenot.planning.plan_check import recomputed
 from wastenot.setting import Setting
+from wastenot.workloads.identity import Granularity
 
 SCHEMA: Final = "wastenot.plan/1"
 _SAME = 1e-9  # relative difference of two numbers that are one number written twice

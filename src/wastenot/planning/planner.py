@@ -18,7 +18,7 @@ from wastenot.planning.noise.confidence import choose_confidently
 from wastenot.planning.noise.errors import change_error, total_error
 from wastenot.planning.noise.expectation import expect
 from wastenot.planning.noise.shrinkage import Posteriors, posteriors
-from wastenot.planning.objective import SCOPES, Granularity, Objective, Scope
+from wastenot.planning.objective import SCOPES, Objective, Scope
 from wastenot.planning.plan import (
     SCHEMA,
     Certificate,
@@ -33,6 +33,7 @@ from wastenot.planning.plan import (
 from wastenot.planning.switches import switches_per_iteration
 from wastenot.planning.units import Unit, make_units
 from wastenot.study.sweep import Sweep
+from wastenot.workloads.identity import Granularity
 
 
 def plan(

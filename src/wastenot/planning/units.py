@@ -15,7 +15,7 @@ from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import Frontier, Ways, choice
 from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.costs import Costs
-from wastenot.planning.objective import GRANULARITIES, Granularity
+from wastenot.workloads.identity import GRANULARITIES, Granularity
 
 
 @dataclass(frozen=True, eq=False)
