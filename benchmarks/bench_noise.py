@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from benchmarks.noisy_gpu import Truth
 from benchmarks.verdict import Verdict
+from tests.support.noisy_gpu import Truth
 from wastenot.planning.noise.expectation import expect
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
@@ -71,7 +71,7 @@ def run(case: Case) -> dict[float | None, Record]:
             chosen = planner.choose(Objective("waste", 0.0, confidence=confidence))
             rows = planner.rows(chosen.options)
             measured = planner.totals(rows)
-            ours = expect(planner.units, planner.costs, planner.posteriors, chosen.options, 0.0)
+            ours = expect(planner.costs, planner.posteriors, rows, 0.0)
             true = truth.changes(planner.costs, rows)
             intervals = (ours.time_change_interval, ours.energy_change_interval)
             record.true.append(true)

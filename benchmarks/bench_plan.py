@@ -22,8 +22,8 @@ from typing import Literal
 
 import numpy as np
 
-from benchmarks import synthetic
 from benchmarks.verdict import Verdict
+from tests.support import synthetic_gpu as synthetic
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Kernel, Sweep
 

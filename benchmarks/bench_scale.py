@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 
-from benchmarks.instances import GENERATORS, budget_s
 from benchmarks.verdict import Verdict
+from tests.support.knapsack_instances import GENERATORS, budget_s
 from wastenot.frontiers.knapsack import Knapsack
 
 UNITS, OPTIONS, GAP = 10_000, 100, 1e-6

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from benchmarks.bench_solver import DATA
 from benchmarks.verdict import Verdict
-from tests.tuning.test_search import true_saving, truth
+from tests.support.known_truth import saving_of_measured, true_sweep
 from wastenot.devices.open import open_device
 from wastenot.planning.planner import plan
-from wastenot.study.exchange import import_sweep
 from wastenot.study.store import open_study
+from wastenot.study.sweep_file import import_sweep
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.point import PointOptions
 from wastenot.tasks import find_tasks
@@ -36,13 +36,13 @@ def _recorded(card: Path, few: Path, share: float) -> tuple[float, float]:
     study = open_study(few, create=True)
     settings = Grid().settings(device.clocks.supported_clocks())
     outcome = search_sweep(device, units, study, settings, share=share, options=PointOptions(0.0, 5.0))
-    return true_saving(whole, study.read()) / -plan(whole).predicted.energy_change, outcome.measured / len(whole)
+    return saving_of_measured(whole, study.read()) / -plan(whole).predicted.energy_change, outcome.measured / len(whole)
 
 
 def _h200(few: Path, share: float) -> tuple[float, float]:
     device, units = open_device("sim:h200", seed=1), find_tasks("gpt3-xl", "sim:h200")
     settings = Grid().settings(device.clocks.supported_clocks())
-    whole = truth(device, units, settings)
+    whole = true_sweep(device, units, settings)
     study = open_study(few, create=True)
     outcome = search_sweep(device, units, study, settings, share=share)
-    return true_saving(whole, study.read()) / -plan(whole).predicted.energy_change, outcome.measured / len(whole)
+    return saving_of_measured(whole, study.read()) / -plan(whole).predicted.energy_change, outcome.measured / len(whole)

@@ -14,7 +14,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from benchmarks.h200.fingrav_raw import read_runs
+from tests.support.raw_runs import read_runs
 from wastenot.arrays import FloatArray
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import BurstRun, Channel

@@ -27,12 +27,12 @@ def main(report: str) -> None:
 def profile() -> None:
     """Write docs/images/profile.png: power over a run of FinGraV's largest product."""
     import wastenot as wn
-    from wastenot.reporting.plan.figures import write_files
+    from wastenot.reporting.figure import export_figures
     from wastenot.reporting.profile.run_figure import run_figure
 
     found = wn.profile("gemm:8192", "sim:mi300x")
     with tempfile.TemporaryDirectory() as folder:
-        picture = next(path for path in write_files([run_figure(found)], found.origin, folder) if path.suffix == ".png")
+        picture = next(path for path in export_figures([run_figure(found)], found.origin, folder) if path.suffix == ".png")
         (Path(__file__).parent / "images" / "profile.png").write_bytes(picture.read_bytes())
 
 

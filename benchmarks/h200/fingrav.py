@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.h200.fingrav_raw import write_units
+from tests.support.raw_runs import write_units
 from wastenot.devices.instrument import Burst, BurstRun, instrument_of
 from wastenot.devices.open import open_device
 from wastenot.errors import WastenotError

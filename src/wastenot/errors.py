@@ -47,16 +47,19 @@ class InfeasibleError(WastenotError):
 
 
 class MissingExtraError(WastenotError):
-    """An optional dependency is not installed; the text says how to install it."""
+    """Software that the request needs is not installed on this machine; the text says how to install it."""
 
 
 class DeviceError(WastenotError):
-    """A device cannot do what is asked of it."""
+    """A device, its driver or one of its sensors failed, does not answer, or lacks what measuring needs.
+
+    The command line exits with 1 for it and with 2 for the two subclasses below, which a different request avoids.
+    """
 
 
 class ClocksRefusedError(DeviceError):
-    """A device does not run at the clocks asked for, or does not allow them to be set."""
+    """A device does not support the requested clocks, or this process may not set them."""
 
 
 class CannotRunError(DeviceError):
-    """A device cannot run a task."""
+    """A device cannot run a task: no operation is known for a kernel, or its data do not fit into memory."""

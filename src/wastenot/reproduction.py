@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from wastenot.analyses.plan_overview import make_overview
 from wastenot.devices.open import open_device
 from wastenot.files import write_text
 from wastenot.planning.comparison import Comparison, compare
@@ -13,12 +14,12 @@ from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
 from wastenot.progress import Progress
-from wastenot.reporting.plan.data import collect
-from wastenot.reporting.plan.figures import write_figures, write_files
-from wastenot.reporting.plan.page import write_report
-from wastenot.reporting.plan.tables import Table, comparison_table, kernel_table
+from wastenot.reporting.figure import export_figures
+from wastenot.reporting.formatting import change
+from wastenot.reporting.plan.page import write_figures, write_report
+from wastenot.reporting.plan.tables import comparison_table, kernel_table
 from wastenot.reporting.plan.transfer_figure import transfer_figure
-from wastenot.reporting.words import change
+from wastenot.reporting.table import Table
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.sweep import measure_sweep
@@ -80,7 +81,7 @@ def reproduce(folder: Path, watch: Watch, seed: int = 0) -> str:
         [tasks_of(build_workload(MODEL, tensor_parallel=d, sequence_parallel=d > 1)) for d in DEGREES],
         repeats=TRANSFER_REPEATS, progress=watch("tensor parallelism"),
     )  # fmt: skip
-    write_files(
+    export_figures(
         [
             transfer_figure(batches, "fig7-batch", "The plan at other batch sizes", tuple(map(str, BATCHES)), "batch size"),
             transfer_figure(
@@ -105,17 +106,17 @@ def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:
     kernels, passes = tasks_of(workload), tasks_of(workload, "pass")
     for units, what in ((kernels, "kernels"), (passes, "passes")):
         measure_sweep(device, units, study, settings, progress=watch(f"{name}, {what}"))
-    sweep = study.read(kernels.workload)
+    sweep = study.read(kernels.name, granularity="kernel")
     plan = Planner(sweep).plan(_strict())
     # On a fresh device, so that validation is the same however the sweep was broken off.
     plan = validate(
         open_device(name, seed=seed + 100), plan, kernels, repeats=REPEATS, progress=watch(f"{name}, validation")
     )
     plan.write(folder / "plan.json")
-    data = collect(sweep, plan)
-    write_report(data, folder / "report.html")
-    write_figures(data, folder / "figures")
-    by_pass = Planner(study.read(passes.workload)).plan(_strict())
+    overview = make_overview(sweep, plan)
+    write_report(overview, folder / "report.html")
+    write_figures(overview, folder / "figures")
+    by_pass = Planner(study.read(passes.name, granularity="pass")).plan(_strict())
     return CardResult(name, plan, compare(sweep), by_pass)
 
 

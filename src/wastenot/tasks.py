@@ -96,10 +96,10 @@ def find_tasks(
         StudyError: a study cannot be read.
     """
     kind, _, recording = device.partition(":")
-    is_study = Path(name).exists() and not name.endswith(".json")
-    if kind == "recorded" or is_study:
+    exists = Path(name).exists()
+    if kind == "recorded" or (exists and not name.endswith(".json")):
         study = open_study(recording if kind == "recorded" else name)
-        sweep = study.read(None if is_study else name, granularity=granularity, finer=True)
+        sweep = study.read(None if exists else name, granularity=granularity, finer=True)
         return replace(tasks_in_study(study, sweep), state=state)
     built = read_workload(name) if name.endswith(".json") else build_workload(name, shape)
     return tasks_of(built, granularity, state)

@@ -16,7 +16,7 @@ from wastenot.devices.torch import devices as torch_devices
 from wastenot.devices.torch import task_run as torch_run
 from wastenot.devices.torch.launcher import Program, TorchLauncher, copies_of
 from wastenot.devices.torch.task_run import GpuRun, Launch
-from wastenot.errors import CannotRunError, DeviceError
+from wastenot.errors import BadInputError, CannotRunError, DeviceError, MissingExtraError
 from wastenot.operations import prepared_call
 from wastenot.setting import AUTO
 from wastenot.workloads.kernel import KernelSpec
@@ -134,14 +134,14 @@ def test_memory_that_runs_out_while_running_is_said_with_sizes(monkeypatch):
 
 @pytest.mark.parametrize("name", ["xyz", "mps", "cuda:x", "meta"])
 def test_a_device_that_pytorch_does_not_run_kernels_on(name):
-    with pytest.raises(DeviceError, match=re.escape(f"device '{name}': kernels run on")):
+    with pytest.raises(BadInputError, match=re.escape(f"device '{name}': kernels run on")):
         TorchLauncher(name)
 
 
 def test_pytorch_without_cuda_says_so(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", None)
-    with pytest.raises(DeviceError, match=r"cuda:0.*was built without CUDA") as caught:
+    with pytest.raises(MissingExtraError, match=r"cuda:0.*was built without CUDA") as caught:
         TorchLauncher("cuda:0")
     assert "\n" not in str(caught.value)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
@@ -154,7 +154,7 @@ def test_pytorch_without_cuda_says_so(monkeypatch):
 def test_a_gpu_that_is_not_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(DeviceError, match="cuda:2': PyTorch sees 2 GPUs, cuda:0 to cuda:1"):
+    with pytest.raises(BadInputError, match="cuda:2': PyTorch sees 2 GPUs, cuda:0 to cuda:1"):
         TorchLauncher("cuda:2")
     assert str(TorchLauncher("cuda").device) == "cuda:0"
 
@@ -178,7 +178,7 @@ def test_without_pytorch_it_says_what_to_install(monkeypatch):
         return found(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(DeviceError, match=r"needs PyTorch.*pip install"):
+    with pytest.raises(MissingExtraError, match=r"needs PyTorch.*pip install"):
         TorchLauncher("cuda:0")
 
 

@@ -12,7 +12,7 @@ from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.simulated.dynamics import GpuClockModel
 from wastenot.devices.simulated.instrument import SimulatedBench, SimulatedInstrument
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.errors import CannotRunError, DeviceError
+from wastenot.errors import BadInputError, CannotRunError, DeviceError
 from wastenot.profiling.golden import fullest_bin
 from wastenot.profiling.guidance import executions_in_unit, guidance_for
 from wastenot.profiling.profile import Options, profile_kernel
@@ -99,12 +99,12 @@ def test_steady_execution_is_where_times_get_no_better() -> None:
 def test_a_device_without_a_power_sensor() -> None:
     preset = find_preset("h200")
     blind = preset.model_copy(update={"sensors": preset.sensors.model_copy(update={"power": None})})
-    with pytest.raises(DeviceError, match="no power sensor"):
+    with pytest.raises(BadInputError, match="no power sensor"):
         profile_kernel(simulated_device(blind, "sim:h200"), kernel("gemm:8192"))
 
 
 def test_devices_that_cannot_run_executions_one_by_one() -> None:
-    with pytest.raises(DeviceError, match="virtual time only"):
+    with pytest.raises(BadInputError, match="virtual time only"):
         instrument_of(open_device("sim:h200", wall_time=True))
 
 

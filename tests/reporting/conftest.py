@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wastenot.analyses.plan_overview import PlanOverview, make_overview
 from wastenot.planning.planner import plan
-from wastenot.reporting.plan.data import ReportData, collect
 from wastenot.study.sweep import Kernel, Origin, Sweep
 from wastenot.study.sweep_file import read_sweep
 
@@ -89,23 +89,23 @@ def _passes(count: int) -> list[Kernel]:
 
 
 @pytest.fixture(scope="session")
-def demo() -> ReportData:
+def demo() -> PlanOverview:
     sweep = read_sweep(_DEMO, workload="gpt3-xl", device="textbook GPU", origin="synthetic")
-    return collect(sweep)
+    return make_overview(sweep)
 
 
 @pytest.fixture(scope="session")
-def cases() -> dict[str, Callable[[], ReportData]]:
+def cases() -> dict[str, Callable[[], PlanOverview]]:
     """Data that reports must cope with, made when asked for."""
     nasty = [Kernel(NASTY, 3, NASTY), Kernel("k" * 900, 2, "<b>pass</b>"), Kernel("[0].a.b", 1, "<b>pass</b>")]
     small = make_sweep(_passes(4), 6)
-    makers: dict[str, Callable[[], ReportData]] = {
-        "only auto": lambda: collect(make_sweep([Kernel("alone", 1)], 0, origin="measured")),
-        "one setting": lambda: collect(make_sweep([Kernel("alone", 1)], 1, origin="forecast")),
-        "nasty names": lambda: collect(make_sweep(nasty, 9)),
-        "extreme": lambda: collect(make_sweep(_passes(8), 12, extreme=True)),
-        "pass plan": lambda: collect(small, plan(small, granularity="pass", scope="local")),
-        "many": lambda: collect(make_sweep([Kernel(f"k{index}", 2) for index in range(500)], 60)),
+    makers: dict[str, Callable[[], PlanOverview]] = {
+        "only auto": lambda: make_overview(make_sweep([Kernel("alone", 1)], 0, origin="measured")),
+        "one setting": lambda: make_overview(make_sweep([Kernel("alone", 1)], 1, origin="forecast")),
+        "nasty names": lambda: make_overview(make_sweep(nasty, 9)),
+        "extreme": lambda: make_overview(make_sweep(_passes(8), 12, extreme=True)),
+        "pass plan": lambda: make_overview(small, plan(small, granularity="pass", scope="local")),
+        "many": lambda: make_overview(make_sweep([Kernel(f"k{index}", 2) for index in range(260)], 24)),
     }
     return {name: cache(make) for name, make in makers.items()}
 

@@ -9,9 +9,8 @@ import pytest
 
 from wastenot.errors import BadInputError
 from wastenot.profiling.by_name import profile
-from wastenot.reporting.profile.figures import draw_profiles, write_profile_figures
-from wastenot.reporting.profile.page import render_profile_page, write_profile_page
-from wastenot.reporting.profile.words import profiles_table, state_table
+from wastenot.reporting.profile.description import profiles_table, state_table
+from wastenot.reporting.profile.page import draw_profiles, render_profile_page, write_profile_figures, write_profile_page
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.h200.fingrav_sensor import KERNELS, sensor_of
+from tests.sensors.h200_sensor import KERNELS, sensor_of
 from tests.sensors.sensor_helpers import LOAD, delay_error_s, identified_total, sensed
 from wastenot.devices.simulated.dynamics import Firmware
 from wastenot.sensors.identity import SensorIdentity

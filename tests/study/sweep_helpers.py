@@ -7,8 +7,7 @@ from dataclasses import fields
 import numpy as np
 from hypothesis import strategies as st
 
-from wastenot.study.columns import NUMBERS, Range
-from wastenot.study.sweep import Kernel, Sweep
+from wastenot.study.sweep import NUMBERS, Kernel, Range, Sweep
 
 HEADER = "kernel,count,core_mhz,memory_mhz,time_s,energy_j"
 SMALL_CSV = f"{HEADER}\nqkv,24,,,0.5,100.0\nqkv,24,1200,,0.625,80.0\nmlp,12,,,0.25,50.0\n"

@@ -133,5 +133,5 @@ for attempt in (
 
 
 def test_polars_is_not_imported_before_it_is_needed():
-    program = "import sys; import wastenot.study.exchange; sys.exit('polars' in sys.modules)"
+    program = "import sys; import wastenot.study.sweep_file; sys.exit('polars' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

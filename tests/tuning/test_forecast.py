@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import typer
 
-from benchmarks.bench_forecast import auto_rows, auto_study, holds, true_changes
+from tests.support.known_truth import contains, default_clock_rows, default_clock_study, true_changes
 from wastenot.cli.forecast_verb import forecast as verb
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
@@ -33,7 +33,7 @@ FEW = 60
 
 @pytest.fixture(scope="module")
 def h200(tmp_path_factory):
-    return auto_study("h200", "gpt3-small", 3, tmp_path_factory.mktemp("auto") / "h200.db")
+    return default_clock_study("h200", "gpt3-small", 3, tmp_path_factory.mktemp("auto") / "h200.db")
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +52,11 @@ def test_the_interval_holds_the_truth_of_every_preset(tmp_path, knowledge):
     held = []
     for preset in ("rtx-3080-ti", "rtx-a4000", "h200", "v100"):
         for workload, core_only in (("gpt3-xl", False), ("llama-1b", True)):
-            study = auto_study(preset, workload, 5, tmp_path / f"{preset}-{workload}.db")
+            study = default_clock_study(preset, workload, 5, tmp_path / f"{preset}-{workload}.db")
             changes = true_changes(preset, workload, (0.0, 0.02), core_only=core_only)
             for bound, change in zip((0.0, 0.02), changes, strict=True):
                 made = forecast(study, max_slowdown=bound, knowledge=knowledge, core_only=core_only, seed=5)
-                held.append(holds(made.energy_change.central_95, change))
+                held.append(contains(made.energy_change.central_95, change))
                 assert width(made) < 0.25
     assert np.mean(held) >= 0.9, held
 
@@ -81,10 +81,10 @@ def test_the_interval_holds_the_truth(h200, bound):
 def test_measured_sweeps_of_which_it_sees_auto_alone(shared_data, tmp_path, file, gpu, changes):
     """The best of the whole sweep is in the interval, though neither FLOPs nor clocks in effect are known."""
     study = open_study(tmp_path / "auto.db", create=True)
-    study.add(auto_rows(read_sweep(shared_data / file), gpu), source=file)
+    study.add(default_clock_rows(read_sweep(shared_data / file), gpu), source=file)
     for bound, change in changes.items():
         made = forecast(study, max_slowdown=bound)
-        assert holds(made.energy_change.central_95, change), (bound, made.energy_change)
+        assert contains(made.energy_change.central_95, change), (bound, made.energy_change)
         assert any("FLOPs and bytes" in note for note in made.notes)
         assert any("clocks in effect are not recorded" in note for note in made.notes)
         assert made.observed_origin == "measured" and made.origin == "forecast"
@@ -146,7 +146,7 @@ def test_like_any_gpu_uses_nothing_that_the_preset_says_of_voltage_and_power(h20
 
 
 def test_the_preset_narrows(tmp_path):
-    study = auto_study("v100", "gpt3-small", 3, tmp_path / "v100.db")
+    study = default_clock_study("v100", "gpt3-small", 3, tmp_path / "v100.db")
     like_any, like_preset = (forecast(study, knowledge=known, max_slowdown=0.05) for known in ("any", "preset"))
     assert width(like_preset) < 0.85 * width(like_any)
     assert like_any.unknowns[0].what == "voltage" and like_any.unknowns[0].share > 0.4
@@ -172,7 +172,7 @@ def test_a_sensor_of_memory_power_is_believed(h200, tmp_path):
             assert memory_w[large] == pytest.approx((observed.memory_power_w - idle_w)[large], rel=0.2)
     (change,) = true_changes("h200", "gpt3-small", (0.05,))
     before, after = forecast(h200, max_slowdown=0.05), forecast(told, max_slowdown=0.05)
-    assert holds(after.energy_change.central_95, change)
+    assert contains(after.energy_change.central_95, change)
     share_before, share_after = (
         next(unknown.share for unknown in made.unknowns if unknown.what == "memory power") for made in (before, after)
     )

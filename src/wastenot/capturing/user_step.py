@@ -60,7 +60,7 @@ def user_code(target: str, path: Path, doing: str) -> Iterator[None]:
             yield
     except (KeyboardInterrupt, WastenotError):
         raise
-    except BaseException as error:
+    except (Exception, SystemExit) as error:
         where = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path.resolve()]
         line = f" at {path}:{where[-1].lineno}" if where else ""
         if isinstance(error, SyntaxError) and error.lineno is not None:

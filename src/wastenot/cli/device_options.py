@@ -9,6 +9,7 @@ import typer
 if TYPE_CHECKING:
     from wastenot.devices.nvidia.journal import Restore
     from wastenot.devices.protocol import Device
+    from wastenot.workloads.identity import WorkloadKey
 
 DeviceOption = Annotated[
     str, typer.Option("--device", metavar="D", help="sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.")
@@ -30,7 +31,14 @@ RestoreOption = Annotated[
 ]
 
 
-def open_target(name: str, *, seed: int, workload: str, allow: bool, restore: str | None) -> Device:
+def open_target(
+    name: str,
+    *,
+    seed: int,
+    workload: WorkloadKey | None,
+    allow: bool,
+    restore: str | None,
+) -> Device:
     """The device of a verb; of a real one whose clocks may be changed it is said beforehand to what they go back.
 
     Args:
@@ -49,7 +57,14 @@ def open_target(name: str, *, seed: int, workload: str, allow: bool, restore: st
 
     ranges = parse_restore(restore)
     recorded = workload if name.startswith("recorded:") else None
-    device = open_device(name, seed=seed, workload=recorded, allow_clock_control=allow, restore=ranges)
+    device = open_device(
+        name,
+        seed=seed,
+        workload=None if recorded is None else recorded.name,
+        granularity=None if recorded is None else recorded.granularity,
+        allow_clock_control=allow,
+        restore=ranges,
+    )
     if allow and name.startswith("nvidia:"):
         back = "reset, so that clocks locked before are lost (name them: --restore-clocks)"
         if ranges is not None:

@@ -75,7 +75,7 @@ def described_forecast(found: Forecast) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from wastenot.reporting.words import change, percent, quantity
+    from wastenot.reporting.formatting import change, percent, quantity
 
     lines = [
         f"FORECAST for {found.workload} on {found.device}: no clocks were set, nothing here was measured but auto "
@@ -98,7 +98,7 @@ def _table(found: Forecast) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from wastenot.reporting.words import change, clock, percent, shortened
+    from wastenot.reporting.formatting import change, clock, percent, shortened
 
     table = Table(box=None, pad_edge=False, header_style="bold", title="forecast by kernel", title_justify="left")
     table.add_column("kernel")
@@ -120,7 +120,7 @@ def _table(found: Forecast) -> RenderableType:
 
 
 def _interval(spread: Spread) -> str:
-    from wastenot.reporting.words import change
+    from wastenot.reporting.formatting import change
 
     (low80, high80), (low95, high95) = spread.central_80, spread.central_95
     return (

@@ -27,9 +27,9 @@ from wastenot.cli import (
     validate_verb,
     workload_verbs,
 )
-from wastenot.errors import WastenotError
+from wastenot.errors import CannotRunError, ClocksRefusedError, DeviceError, WastenotError
 
-DONE, BAD_INPUT, INTERRUPTED = 0, 2, 130
+DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 _FLAG_OF: dict[str, str] = {}
 """Flags that are not called as the argument of the library that they give."""
@@ -93,7 +93,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run the command line; errors that a person can mend become one line on stderr.
+    """Run the command line; errors that the user can act on become one line on stderr.
+
+    A device, driver or sensor that fails is a fault (1). All else the user can fix by changing the request or installing
+    what it needs (2); that includes clocks a device refuses and kernels it cannot run.
 
     Args:
         arguments: without the program's name; those of the process by default.
@@ -105,7 +108,9 @@ def run(arguments: list[str] | None = None) -> int:
         code = app(arguments, standalone_mode=False)
         sys.stdout.flush()
     except WastenotError as error:
-        return _say(error.text(flag_of))
+        refused = isinstance(error, (CannotRunError, ClocksRefusedError))
+        fault = isinstance(error, DeviceError) and not refused
+        return _say(error.text(flag_of), FAULT if fault else BAD_INPUT)
     except _ClickError as error:
         command = getattr(getattr(error, "ctx", None), "command_path", "wastenot")
         hint = f" (see '{command} --help')" if isinstance(error, _UsageError) else ""
@@ -133,6 +138,6 @@ def flag_of(argument: str) -> str:
     return argument
 
 
-def _say(message: str) -> int:
+def _say(message: str, code: int = BAD_INPUT) -> int:
     print("error:", " ".join(message.split()), file=sys.stderr)
-    return BAD_INPUT
+    return code

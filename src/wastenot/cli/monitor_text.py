@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wastenot.metering.result import GpuWindow, WindowResult
-    from wastenot.reporting.plan.totals import Price
+    from wastenot.reporting.price import Price
 
 SCHEMA = "wastenot.monitor/1"
 KWH_J = 3.6e6
@@ -72,7 +72,7 @@ def live_line(gpu: GpuWindow, latest: dict[str, float | None], width: int) -> st
 def described(result: WindowResult, price: Price) -> str:
     """A summary for people."""
     from wastenot.metering.result import SHARED, THROTTLED
-    from wastenot.reporting.words import percent, quantity
+    from wastenot.reporting.formatting import percent, quantity
 
     lines = [f"{result.name}: {quantity(result.time_s, 's')}, {_energy(result)}{_cost_text(result, price)}"]
     if result.origin != "measured":
@@ -95,7 +95,7 @@ def described(result: WindowResult, price: Price) -> str:
 
 
 def _energy(of: WindowResult | GpuWindow) -> str:
-    from wastenot.reporting.words import quantity
+    from wastenot.reporting.formatting import quantity
 
     if of.energy_j is None or of.energy_se_j is None:
         return "energy cannot be read"

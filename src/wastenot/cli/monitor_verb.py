@@ -47,12 +47,12 @@ def monitor(
     what the program writes to stdout goes to stderr. The whole GPU is measured, whoever uses it.
     """
     from wastenot.cli.output import say
-    from wastenot.cli.plan_verbs import checked_price
     from wastenot.errors import BadInputError
     from wastenot.metering.window import measure
-    from wastenot.reporting.words import shortened
+    from wastenot.reporting.formatting import shortened
+    from wastenot.reporting.price import Price
 
-    price = checked_price(price_per_kwh, currency)
+    price = Price(price_per_kwh, currency)
     if not 0.1 <= interval < float("inf"):
         raise BadInputError(f"--interval {interval}: must be at least 0.1 s")
     names = None if device == "all" else [name.strip() for name in device.split(",")]

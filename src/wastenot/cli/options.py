@@ -9,8 +9,7 @@ import typer
 
 from wastenot.origin import Origin
 from wastenot.planning.objective import ObjectiveKind, Scope
-from wastenot.study.state import State
-from wastenot.workloads.identity import Granularity
+from wastenot.workloads.identity import EnergyState, Granularity
 from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.shape import Attention, Optimizer, Phase, Shape, default_batch
 
@@ -21,7 +20,7 @@ WorkloadOption = Annotated[
     str | None, typer.Option("--workload", metavar="NAME", help="Which workload; needed where a study has several.")
 ]
 EnergiesOption = Annotated[
-    State | None,
+    EnergyState | None,
     typer.Option(
         "--energies",
         help="Of kernels back to back (ssp, the default), of their first execution at full speed (sse), or each after the "
@@ -53,6 +52,10 @@ ConfidenceOption = Annotated[
         metavar="C",
         help="Keep the slowdown with this confidence in spite of noise, such as 0.95; needs repeats or standard errors.",
     ),
+]
+MeasuredGranularityOption = Annotated[
+    Granularity | None,
+    typer.Option("--granularity", help="What was measured as one; by default the finest that there is."),
 ]
 GranularityOption = Annotated[Granularity, typer.Option("--granularity", help="What gets clocks of its own.")]
 ScopeOption = Annotated[

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wastenot.analyses.carry_over import CarryOver
-    from wastenot.analyses.light_first import Loop
+    from wastenot.analyses.light_first import LoopOrder
     from wastenot.analyses.pairs import Pairs
     from wastenot.study.store import Study
     from wastenot.study.sweep import Sweep
@@ -96,20 +96,20 @@ def _roofline(device: str, dtype: str, named: bool) -> Roofline | None:
 
 def _memory_power(source: Study, sweep: Sweep) -> dict[str, float]:
     found: dict[str, list[float]] = {}
-    for trial in source.measurements(sweep.workload):
+    for trial in source.measurements(sweep.workload, sweep.state, sweep.granularity):
         if trial.setting.is_auto and trial.memory_power_w is not None:
             found.setdefault(trial.kernel, []).append(trial.memory_power_w)
     return {kernel: sum(watts) / len(watts) for kernel, watts in found.items()}
 
 
-def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[Loop, ...]]:
+def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[LoopOrder, ...]]:
     """The carry-over and what order is worth, where the study has energies in context."""
     from wastenot.analyses.carry_over import fit_carry_over
     from wastenot.analyses.light_first import light_first
     from wastenot.errors import BadInputError
 
     try:
-        carry_over = fit_carry_over(sweep, source.read(sweep.workload, "context"))
+        carry_over = fit_carry_over(sweep, source.read(sweep.workload, "context", sweep.granularity))
     except BadInputError:
         return None, ()
     return carry_over, light_first(sweep, carry_over) if carry_over.known else ()
@@ -121,7 +121,7 @@ def described_pairs(sweep: Sweep, found: Pairs, most: int) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from wastenot.reporting.words import percent, quantity
+    from wastenot.reporting.formatting import percent, quantity
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("computes", "moves data"):
@@ -153,12 +153,12 @@ def described_pairs(sweep: Sweep, found: Pairs, most: int) -> RenderableType:
     return Group(head, "", table if found.pairs else none, "", Text(told, style="yellow"))
 
 
-def described_order(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[Loop, ...]) -> RenderableType:
+def described_order(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[LoopOrder, ...]) -> RenderableType:
     """What light kernels first would save."""
     from rich.console import Group
     from rich.text import Text
 
-    from wastenot.reporting.words import quantity
+    from wastenot.reporting.formatting import quantity
 
     if carry_over is None:
         how = f"wastenot sweep {sweep.workload} --device DEVICE --study STUDY --in-context"

@@ -9,11 +9,12 @@ from rich.console import Group
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from wastenot.reporting.plan.context_table import context_table
-from wastenot.reporting.plan.tables import Table, comparison_table, kernel_table
-from wastenot.reporting.plan.totals import Price, goal_words, totals, warnings
-from wastenot.reporting.words import change, percent, quantity
-from wastenot.study.state import STATE_WORDS, parted
+from wastenot.reporting.formatting import change, percent, quantity
+from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
+from wastenot.reporting.plan.tables import comparison_table, context_table, kernel_table
+from wastenot.reporting.price import Price
+from wastenot.reporting.table import Table
+from wastenot.workloads.identity import STATE_DESCRIPTIONS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,12 +32,11 @@ def described_plan(plan: Plan, price: Price) -> RenderableType:
     summary.add_column(style="bold", no_wrap=True)
     summary.add_column(no_wrap=True)
     summary.add_column()
-    for total in totals(plan, price):
-        summary.add_row(Text(total.label), Text(total.value), Text(total.detail))
-    what = f"{goal_words(plan.objective)}, by {plan.granularity}, {plan.scope} scope"
+    for card in summary_cards(plan, price):
+        summary.add_row(Text(card.label), Text(card.value), Text(card.detail))
+    what = f"{describe_goal(plan.objective)}, by {plan.granularity}, {plan.scope} scope"
     notes = [Text(f"note: {warning}", style="yellow") for warning in warnings(plan)]
-    state = parted(plan.workload)[1]
-    what += "" if state == "ssp" else f"; energies of {STATE_WORDS[state]}"
+    what += "" if plan.state == "ssp" else f"; energies of {STATE_DESCRIPTIONS[plan.state]}"
     head = about(plan.workload, plan.device, plan.origin, what)
     return Group(head, "", rich_table(kernel_table(plan)), "", summary, "", *notes)
 

@@ -28,15 +28,14 @@ from wastenot.planning.objective import Objective, parse_bounds
 if TYPE_CHECKING:
     from wastenot.analyses.context import ContextChange
     from wastenot.planning.plan import Plan
-    from wastenot.reporting.plan.totals import Price
-    from wastenot.study.state import State
     from wastenot.study.sweep import Sweep
+    from wastenot.workloads.identity import EnergyState, Granularity
 
 
-def _sweep(study: str, workload: str | None, energies: State | None) -> Sweep:
+def _sweep(study: str, workload: str | None, energies: EnergyState | None, granularity: Granularity = "kernel") -> Sweep:
     from wastenot.study.store import open_study
 
-    return open_study(study).read(workload, energies)
+    return open_study(study).read(workload, energies, granularity, finer=True)
 
 
 def plan(
@@ -58,10 +57,11 @@ def plan(
     """Find the clocks that save the most energy within the slowdown allowed, and prove it."""
     from wastenot.cli.output import console, print_json, say
     from wastenot.planning.planner import plan as make_plan
+    from wastenot.reporting.price import Price
 
-    price = checked_price(price_per_kwh, currency)
+    price = Price(price_per_kwh, currency)
     found = make_plan(
-        _sweep(study, workload, energies),
+        _sweep(study, workload, energies, granularity),
         Objective(objective, max_slowdown, edp_exponent, confidence),
         granularity=granularity,
         scope=scope,
@@ -80,29 +80,17 @@ def plan(
 
 def _context(study: str, sweep: Sweep, made: Plan) -> ContextChange | None:
     """What energies in context change, where the study has them of the same clocks."""
-    from wastenot.analyses.context import context_change, plan_likewise
+    from wastenot.analyses.context import context_change, plan_as
     from wastenot.errors import BadInputError, InfeasibleError
+    from wastenot.study.store import open_study
 
     try:
-        alone, within = _sweep(study, sweep.workload, "ssp"), _sweep(study, sweep.workload, "context")
-        first, second = (made if each.workload == sweep.workload else plan_likewise(each, made) for each in (alone, within))
+        source, by = open_study(study), sweep.granularity
+        alone, within = source.read(sweep.workload, "ssp", by), source.read(sweep.workload, "context", by)
+        first, second = (made if each.key == sweep.key else plan_as(each, made) for each in (alone, within))
         return context_change(alone, within, first, second)
     except (BadInputError, InfeasibleError):
         return None
-
-
-def checked_price(per_kwh: float, currency: str) -> Price:
-    """The price, if it is one.
-
-    Raises:
-        BadInputError: it is negative or not a number.
-    """
-    from wastenot.errors import BadInputError
-    from wastenot.reporting.plan.totals import Price
-
-    if not 0.0 <= per_kwh < float("inf"):
-        raise BadInputError(f"--price-per-kwh {per_kwh}: must be a number of at least 0")
-    return Price(per_kwh, currency)
 
 
 def frontier(
@@ -123,7 +111,7 @@ def frontier(
     from wastenot.planning.comparison import whole_frontier
 
     found = whole_frontier(
-        _sweep(study, workload, energies),
+        _sweep(study, workload, energies, granularity),
         parse_bounds(bounds),
         granularity=granularity,
         clock_tolerance_mhz=clock_tolerance,
@@ -186,8 +174,10 @@ def diff(
     change = None
     if study is not None:
         from wastenot.analyses.context import context_change
+        from wastenot.study.store import open_study
 
-        ours, theirs = (_sweep(study, plan.workload, None) for plan in plans)
+        source = open_study(study)
+        ours, theirs = (source.read(plan.workload, plan.state, plan.measured_granularity) for plan in plans)
         change = context_change(ours, theirs, *plans)
     if as_json:
         document = as_values(found)
@@ -222,20 +212,21 @@ def report(
     ] = None,
 ) -> None:
     """One page, for a browser without a network: totals, curves, settings, kernels, tables."""
+    from wastenot.analyses.plan_overview import make_overview
     from wastenot.cli.output import say
     from wastenot.planning.planner import plan as make_plan
-    from wastenot.reporting.plan.data import collect
     from wastenot.reporting.plan.page import write_report
+    from wastenot.reporting.price import Price
 
-    price = checked_price(price_per_kwh, currency)
-    sweep = _sweep(study, workload, energies)
+    price = Price(price_per_kwh, currency)
+    sweep = _sweep(study, workload, energies, granularity)
     goal = Objective(objective, max_slowdown, edp_exponent, confidence)
     made = make_plan(sweep, goal, granularity=granularity, scope=scope, clock_tolerance_mhz=clock_tolerance)
-    data = collect(sweep, made, _context(study, sweep, made))
-    write_report(data, out, price_per_kwh=price.per_kwh, currency=price.currency)
+    overview = make_overview(sweep, made, _context(study, sweep, made))
+    write_report(overview, out, price=price)
     say(f"{out}: report written")
     if figures is not None:
-        from wastenot.reporting.plan.figures import write_figures
+        from wastenot.reporting.plan.page import write_figures
 
-        written = write_figures(data, figures)
+        written = write_figures(overview, figures)
         say(f"{figures}: {len(written)} figure files written")

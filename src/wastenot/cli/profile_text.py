@@ -10,8 +10,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from wastenot.cli.plan_text import about, rich_table
-from wastenot.reporting.profile.words import difference, facts, sensor_words, shortfall, state_table, subject
-from wastenot.reporting.words import percent
+from wastenot.reporting.formatting import percent
+from wastenot.reporting.profile.description import describe_sensors, difference, facts, shortfall, state_table, subject
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,7 +24,7 @@ def described_profile(profile: Profile) -> RenderableType:
     known = RichTable.grid(padding=(0, 2))
     known.add_column(style="bold", no_wrap=True)
     known.add_column(overflow="fold")
-    for name, words in (*facts(profile), *(("sensor", words) for words in sensor_words(profile))):
+    for name, words in (*facts(profile), *(("sensor", words) for words in describe_sensors(profile))):
         known.add_row(Text(name), Text(words))
     notes = [Text(f"note: {note}", style="yellow") for note in profile.notes]
     if not profile.complete:

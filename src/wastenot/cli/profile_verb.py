@@ -116,8 +116,7 @@ def profile(
     if out is not None:
         say(f"{out}: profile written" + ("" if found.complete else ", marked incomplete"))
     if report is not None or figures is not None:
-        from wastenot.reporting.profile.figures import write_profile_figures
-        from wastenot.reporting.profile.page import write_profile_page
+        from wastenot.reporting.profile.page import write_profile_figures, write_profile_page
 
         if report is not None:
             write_profile_page([found], report)

@@ -25,7 +25,7 @@ def profiles(
     from wastenot.cli.plan_text import rich_table
     from wastenot.cli.profile_text import about_profiles
     from wastenot.profiling.profile_file import profile_document, read_profile
-    from wastenot.reporting.profile.words import profiles_table
+    from wastenot.reporting.profile.description import profiles_table
 
     check_places(None, report, figures)
     found = [read_profile(file) for file in files]
@@ -36,8 +36,7 @@ def profiles(
     else:
         console().print(about_profiles(found), "", rich_table(profiles_table(found, relative=relative)), sep="\n")
     if report is not None or figures is not None:
-        from wastenot.reporting.profile.figures import write_profile_figures
-        from wastenot.reporting.profile.page import write_profile_page
+        from wastenot.reporting.profile.page import write_profile_figures, write_profile_page
 
         if report is not None:
             write_profile_page(found, report, relative=relative)

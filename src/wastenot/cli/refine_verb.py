@@ -7,7 +7,14 @@ from typing import Annotated
 import typer
 
 from wastenot.cli.device_options import AllowOption, DeviceOption, RestoreOption, open_target
-from wastenot.cli.options import JsonOption, SeedOption, StudyOption, WorkloadOption
+from wastenot.cli.options import (
+    EnergiesOption,
+    JsonOption,
+    MeasuredGranularityOption,
+    SeedOption,
+    StudyOption,
+    WorkloadOption,
+)
 from wastenot.cli.sweep_verb import described_outcome, parse_time
 
 
@@ -15,6 +22,8 @@ def refine(
     study: StudyOption,
     device: DeviceOption,
     workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
+    granularity: MeasuredGranularityOption = None,
     into: Annotated[
         str | None,
         typer.Option("--into", metavar="FILE|URL", help="Study of another card of the same kind, to measure there instead."),
@@ -50,9 +59,9 @@ def refine(
     if not 0.0 <= around < float("inf"):
         raise BadInputError(f"--around {around}: must be a number of MHz, 0 for none")
     source = open_study(study)
-    sweep = source.read(workload)
+    sweep = source.read(workload, energies, granularity)
     plan = make_plan(sweep, Objective("waste", max_slowdown))
-    target = open_target(device, seed=seed, workload=sweep.workload, allow=allow_clock_control, restore=restore_clocks)
+    target = open_target(device, seed=seed, workload=sweep.key, allow=allow_clock_control, restore=restore_clocks)
     kept = source if into is None else open_study(into, create=True)
     candidates = find_finalists(sweep, plan, finalists)
     if around:
@@ -61,16 +70,16 @@ def refine(
             near = settings_around(row.setting, states, around)
             candidates[row.kernel] = tuple(dict.fromkeys((*candidates[row.kernel], *near)))
     units = tasks_in_study(source, sweep)
-    with shown_progress(f"refining {sweep.workload}") as progress:
+    with shown_progress(f"refining {sweep.key}") as progress:
         outcome = measure_again(
             target, units, kept, candidates, repeats=repeats, progress=progress,
             budget_s=None if budget is None else parse_time(budget),
         )  # fmt: skip
-    refined = make_plan(kept.read(sweep.workload), Objective("waste", max_slowdown))
+    refined = make_plan(kept.read(sweep.workload, sweep.state, sweep.granularity), Objective("waste", max_slowdown))
     if as_json:
         print_json(as_values(outcome) | {"before": plan.document()["predicted"], "after": refined.document()["predicted"]})
         return
-    for line in described_outcome(outcome, sweep.workload, str(into or study)):
+    for line in described_outcome(outcome, sweep.key, str(into or study)):
         say(line)
     changed = sum(a.setting != b.setting for a, b in zip(plan.assignments, refined.assignments, strict=True))
     say(

@@ -52,36 +52,35 @@ def run(
     seed: SeedOption = 0,
 ) -> None:
     """Sweep a workload, plan it, compare, validate the plan, and write a report. Goes on where it was broken off."""
+    from wastenot.analyses.plan_overview import make_overview
     from wastenot.cli.output import console, say
     from wastenot.cli.plan_text import described_comparison, described_plan
-    from wastenot.cli.plan_verbs import checked_price
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.validate_verb import described_validation
     from wastenot.planning.comparison import compare
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import plan as make_plan
-    from wastenot.reporting.plan.data import collect
-    from wastenot.reporting.plan.figures import write_figures
-    from wastenot.reporting.plan.page import write_report
+    from wastenot.reporting.plan.page import write_figures, write_report
+    from wastenot.reporting.price import Price
     from wastenot.study.store import open_study
     from wastenot.sweeping.grid import Grid, check_measures, settable
     from wastenot.sweeping.sweep import measure_sweep
     from wastenot.tasks import find_tasks
 
-    price = checked_price(price_per_kwh, currency)
+    price = Price(price_per_kwh, currency)
     goal = Objective("waste", max_slowdown, confidence=confidence)
     shape = chosen_shape(phase, batch, sequence, tensor_parallel, sequence_parallel, dtype, attention, optimizer)
     units = find_tasks(workload, device, shape)
-    target = open_target(device, seed=seed, workload=units.workload, allow=allow_clock_control, restore=restore_clocks)
+    target = open_target(device, seed=seed, workload=units.key, allow=allow_clock_control, restore=restore_clocks)
     check_measures(target)
     settings = settable(target, Grid(core_step).settings(target.clocks.supported_clocks()))
-    folder = made_folder(out or Path(f"wastenot-{units.workload}"))
+    folder = made_folder(out or Path(f"wastenot-{units.name}"))
     kept = open_study(folder / "study.db", create=True)
     with shown_progress("sweep") as progress:
         outcome = measure_sweep(target, units, kept, settings, progress=progress)
-    for line in described_outcome(outcome, units.workload, str(folder / "study.db")):
+    for line in described_outcome(outcome, units.key, str(folder / "study.db")):
         say(line)
-    sweep = kept.read(units.workload)
+    sweep = kept.read(units.name)
     plan = make_plan(sweep, goal)
     if repeats:
         from wastenot.tuning.validate import validate
@@ -93,9 +92,9 @@ def run(
     if repeats:
         console().print(described_validation(plan))
     console().print(described_comparison(compare(sweep)))
-    data = collect(sweep, plan)
-    write_report(data, folder / "report.html", price_per_kwh=price.per_kwh, currency=price.currency)
-    write_figures(data, folder / "figures")
+    overview = make_overview(sweep, plan)
+    write_report(overview, folder / "report.html", price=price)
+    write_figures(overview, folder / "figures")
     say(f"{folder}: study.db, plan.json, report.html and figures/ written")
 
 

@@ -27,6 +27,7 @@ from wastenot.cli.options import (
 if TYPE_CHECKING:
     from wastenot.setting import Setting
     from wastenot.sweeping.sweep import SweepOutcome
+    from wastenot.workloads.identity import WorkloadKey
 
 Search = Literal["grid", "model"]
 Clocks = Literal["grid", "auto"]
@@ -97,18 +98,17 @@ def sweep(
     from wastenot.study.store import open_study
     from wastenot.sweeping.grid import Grid, check_measures, settable
     from wastenot.sweeping.point import PointOptions
-    from wastenot.sweeping.states import check_state, in_state
+    from wastenot.sweeping.states import check_state
     from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
     from wastenot.tasks import find_tasks
 
     shape = chosen_shape(phase, batch, sequence, tensor_parallel, sequence_parallel, dtype, attention, optimizer)
-    units = find_tasks(workload, device, shape, granularity)
     if in_context and at == "sse":
         raise BadInputError("--in-context, --at sse: take one of them; in context is in steady power")
-    units = in_state(units, "context" if in_context else at)
+    units = find_tasks(workload, device, shape, granularity, "context" if in_context else at)
     if search == "model" and (in_context or at == "sse"):
         raise BadInputError("--search model: looks for plans of kernels alone in steady power; measure the grid")
-    target = open_target(device, seed=seed, workload=units.workload, allow=allow_clock_control, restore=restore_clocks)
+    target = open_target(device, seed=seed, workload=units.key, allow=allow_clock_control, restore=restore_clocks)
     check_measures(target)
     check_state(target, units)
     if clocks == "auto":
@@ -119,7 +119,7 @@ def sweep(
     options = PointOptions(checked_seconds("--warm-up", warm_up), checked_seconds("--window", window), relative_error)
     budget_s = None if budget is None else parse_time(budget)
     kept = open_study(study, create=True)
-    with shown_progress(f"sweep of {units.workload}") as progress:
+    with shown_progress(f"sweep of {units.key}") as progress:
         if search == "model":
             from wastenot.tuning.search import search_sweep
 
@@ -131,14 +131,15 @@ def sweep(
                 rounds=rounds if clocks == "auto" else BASELINE_ROUNDS,
             )  # fmt: skip
     if as_json:
-        print_json({"study": str(study), "workload": units.workload, "device": target.identity.label,
+        print_json({"study": str(study), "workload": units.name, "state": units.state,
+                    "granularity": units.granularity, "device": target.identity.label,
                     "origin": target.identity.origin} | as_values(outcome))  # fmt: skip
     else:
-        for line in described_outcome(outcome, units.workload, str(study)):
+        for line in described_outcome(outcome, units.key, str(study)):
             say(line)
 
 
-def described_outcome(outcome: SweepOutcome, workload: str, study: str) -> list[str]:
+def described_outcome(outcome: SweepOutcome, workload: WorkloadKey, study: str) -> list[str]:
     """What became of a sweep, for a person."""
     lines = [f"{study}: workload '{workload}': {outcome.measured:,} points measured, {outcome.found:,} were there before"]
     lines += [f"{count:,} points could not be measured: {reason}" for reason, count in outcome.skipped.items()]

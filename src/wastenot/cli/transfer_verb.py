@@ -47,12 +47,16 @@ def transfer(
     from wastenot.tasks import tasks_of
     from wastenot.tuning.transfer import transfer as measure_transfer
     from wastenot.workloads.build import build_workload
-    from wastenot.workloads.shape import parse_name
 
     if (batch is None) == (tensor_parallel is None):
         raise BadInputError("name what to change: either --batch 40,20,... or --tensor-parallel 1,2,...")
     made = read_plan(plan)
-    model, shape = parse_name(made.workload)
+    if made.run is None:
+        raise BadInputError(
+            f"{plan}: workload '{made.workload}' is not known to be of a model, which alone can be run at other shapes; "
+            "plan a sweep of a model, such as gpt3-xl"
+        )
+    model, shape = made.run.model, made.run.shape
     if batch is not None:
         labels = parse_counts("--batch", batch)
         shapes = [replace(shape, batch=size) for size in labels]
@@ -64,16 +68,16 @@ def transfer(
             replace(shape, tensor_parallel=degree, sequence_parallel=sequence_parallel and degree > 1) for degree in labels
         ]
         name, title, axis = "transfer-parallel", "The plan at other tensor-parallel degrees", "tensor-parallel degree"
-    targets = [tasks_of(build_workload(model, each)) for each in shapes]
-    target = open_target(device, seed=seed, workload="", allow=allow_clock_control, restore=restore_clocks)
+    targets = [tasks_of(build_workload(model, each), made.measured_granularity, made.state) for each in shapes]
+    target = open_target(device, seed=seed, workload=None, allow=allow_clock_control, restore=restore_clocks)
     with shown_progress("transfer") as progress:
         found = measure_transfer(target, made, targets, repeats=repeats, progress=progress)
     if figures is not None:
-        from wastenot.reporting.plan.figures import write_files
+        from wastenot.reporting.figure import export_figures
         from wastenot.reporting.plan.transfer_figure import transfer_figure
 
         figure = transfer_figure(found, name, title, tuple(map(str, labels)), axis)
-        written = write_files([figure], found.origin, figures)
+        written = export_figures([figure], found.origin, figures)
         say(f"{figures}: {len(written)} figure files written")
     if as_json:
         print_json(as_values(found))
@@ -87,7 +91,7 @@ def described_transfer(found: Transfer) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from wastenot.reporting.words import change, quantity
+    from wastenot.reporting.formatting import change, quantity
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("workload")

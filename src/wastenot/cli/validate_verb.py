@@ -40,9 +40,9 @@ def validate(
 
     made = read_plan(plan)
     source = open_study(study)
-    sweep = source.read(workload or made.workload)
+    sweep = source.read(workload or made.workload, made.state, made.measured_granularity)
     name = device or sweep.device
-    target = open_target(name, seed=seed, workload=sweep.workload, allow=allow_clock_control, restore=restore_clocks)
+    target = open_target(name, seed=seed, workload=sweep.key, allow=allow_clock_control, restore=restore_clocks)
     with shown_progress("validation") as progress:
         checked = measure_again(target, made, tasks_in_study(source, sweep), repeats=repeats, progress=progress)
     if out is not None:
@@ -59,7 +59,7 @@ def described_validation(plan: Plan) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
 
-    from wastenot.reporting.words import change
+    from wastenot.reporting.formatting import change
 
     found, expected = plan.validation, plan.expected
     assert found is not None
@@ -77,6 +77,6 @@ def described_validation(plan: Plan) -> RenderableType:
     )
     table.add_row(f"all {found.pairs} pairs", *(f"{change(each.least)} to {change(each.most)}" for each in measured))
     head = (
-        f"{plan.workload} on {found.device} ({plan.origin} numbers): the plan and auto in turn, {found.repeats} times each"
+        f"{plan.measured} on {found.device} ({plan.origin} numbers): the plan and auto in turn, {found.repeats} times each"
     )
     return Group(head, "", table)

@@ -4,8 +4,8 @@
     GPU    ──A───────────────B───────────────────E─────────────────A'──►     and happen when the GPU reaches them
 
 Anchors A are events on an empty stream of their own, so they happen as soon as they are recorded: host and GPU then agree to
-within the round trip. One is taken at the beginning, another when results are read; moments between them are interpolated, so
-that clocks which drift apart do no harm.
+within the round trip. One is taken at the beginning, another when results are read; moments between them are interpolated,
+so that clocks which drift apart do no harm.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from wastenot.devices.clock_fit import ClockFit
-from wastenot.devices.fine_grain import RoundTrip
+from wastenot.devices.instrument import RoundTrip
 from wastenot.errors import BadInputError, MissingExtraError
 
 _TRIES = 5  # for an anchor; the fastest is kept

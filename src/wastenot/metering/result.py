@@ -35,7 +35,7 @@ class WindowNumbers:
         energy_j: used; ``None`` where it cannot be read.
         energy_se_j: its standard error, including that of the window's edges.
         mean_power_w: energy divided by time.
-        memory_energy_j: the memory's part, where the GPU reports its power and the window is longer than that gauge averages.
+        memory_energy_j: the memory's part, where the GPU reports its power and the window outlasts that gauge's average.
         core_mhz: mean of the clock.
         memory_mhz: mean of the clock.
         temperature_c: mean.

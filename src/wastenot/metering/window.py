@@ -143,7 +143,8 @@ class Window:
         end = self.begin_s if self.end_s is None else self.end_s
         identity = follower.device.identity
         return GpuWindow(
-            device=identity.name, unique_id=identity.unique_id, model=identity.model, origin=identity.origin, time_s=end - self.begin_s,
+            device=identity.name, unique_id=identity.unique_id, model=identity.model, origin=identity.origin,
+            time_s=end - self.begin_s,
             energy_j=None, energy_se_j=None, mean_power_w=None, memory_energy_j=None, core_mhz=None, memory_mhz=None,
             temperature_c=None, throttled_share=None, flags=(FORKED,),
         )  # fmt: skip
@@ -235,8 +236,8 @@ def measure(
 ) -> Meter:
     """Measure time and energy of the code in a ``with`` block, or of each call of the function it decorates.
 
-    The first call in a process opens the devices and starts to follow their sensors, which takes a moment; windows themselves
-    cost microseconds. To measure repeatedly, keep the returned meter.
+    The first call in a process opens the devices and starts to follow their sensors, which takes a moment; windows cost
+    microseconds. To measure repeatedly, keep the returned meter.
 
     Args:
         devices: names such as ``nvidia:0``, devices, or ``None`` for all NVIDIA GPUs that this process may use.

@@ -23,7 +23,7 @@ power within the interval is modelled
 The standard error is the root of the sum of
 
     timing      p_x²·((1 − x)²·w0² + x²·w1²)/12     for each edge: the interval's two moments, uniform over their widths
-    shape       P²·x·(1 − x)·s²                     for each edge: power may have varied within the interval as it does around
+    shape       P²·x·(1 − x)·s²                     for each edge: power may have varied within the interval as it does near
                                                     it; s² = scatter of the intervals nearby, or of gauge readings about
                                                     their interval where that is larger, and the part of p outside l … r
     model       (0.1·|change − constant|)²          for each edge: the change may have been gradual

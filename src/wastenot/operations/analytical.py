@@ -143,7 +143,7 @@ def _fused(ready: Sequence[PreparedCall]) -> Sequence[PreparedCall]:
                 compiled(*call.arguments)
         torch.cuda.synchronize(first_device(first))
     except Exception as error:
-        if isinstance(error, RuntimeError) and out_of_memory(error):
+        if isinstance(error, RuntimeError) and (out_of_memory(error) or isinstance(error, torch.AcceleratorError)):
             raise
         reason = str(error).strip().splitlines()[0][:100] if str(error).strip() else type(error).__name__
         return [replace(call, how=f"{call.how}: not compiled ({reason})") for call in ready]

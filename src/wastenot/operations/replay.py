@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from wastenot.errors import CannotRunError
+from wastenot.errors import CannotRunError, DeviceError
 from wastenot.operations.signature import HOST
 from wastenot.operations.tensor_values import fill
 from wastenot.workloads.call import Call
@@ -37,6 +37,7 @@ def prepare_call(call: Call, device: str, copies: int, *, seed: int = 0) -> list
     Raises:
         CannotRunError: the operation is unknown here, has arguments that cannot be made again, does not run on the
             device, or needs more memory than there is.
+        DeviceError: the GPU failed.
     """
     operation = _copy_back if call.op == "aten._local_scalar_dense.default" else find_operation(call.op)
     arguments = steadied(call.op, json.loads(call.arguments))
@@ -49,6 +50,8 @@ def prepare_call(call: Call, device: str, copies: int, *, seed: int = 0) -> list
             torch.cuda.synchronize(target)
     except torch.OutOfMemoryError as error:
         raise CannotRunError(f"{call.op}: {device} has no memory for {copies} sets of its buffers") from error
+    except torch.AcceleratorError as error:
+        raise DeviceError(f"{call.op}: {device} failed: {str(error).strip().splitlines()[0]}") from error
     except (RuntimeError, AssertionError, TypeError, ValueError, LookupError, AttributeError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise CannotRunError(f"{call.op} cannot run on {device}: {lines[0]}") from error

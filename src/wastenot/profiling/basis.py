@@ -85,33 +85,53 @@ class Basis:
             rows[:, first + len(knots) : first + len(knots) + shapes] = _cosines(execution - np.floor(execution), shapes)
         return rows
 
-    def precision(self, level_w: float, shape_w: float, settling: float) -> FloatArray:
-        """Of the prior.
+    def prior(self, settling: float) -> Prior:
+        """The prior, where changes of the level fall off over units with an exponent of ``settling``."""
+        fixed, levels, shapes = (np.zeros((self.columns, self.columns)) for _ in range(3))
+        fixed[0, 0] = _BROAD_W**-2
+        tail = np.arange(1, len(TAIL_S))
+        # After the last execution power falls from where its level was; how fast is known no better than so.
+        falls = np.zeros((len(tail), self.columns))
+        falls[np.arange(len(tail)), tail] = 1.0
+        falls[:, self.first[-1] + len(self.knots[-1]) - 1] = -np.exp(-TAIL_S[:-1] / _FALL_S)
+        for knots, first, number in zip(self.knots, self.first, self.shapes, strict=True):
+            steps = np.diff(np.eye(len(knots)), axis=0)
+            block = slice(first, first + len(knots))
+            levels[block, block] += steps.T @ (steps / np.diff(_settled(knots, settling))[:, None])
+            fixed[first, first] += _BROAD_W**-2
+            columns = first + len(knots) + np.arange(number)
+            shapes[columns, columns] = np.arange(1, number + 1) ** _SMOOTHNESS
+        return Prior(fixed, levels, shapes, falls, 0.0 if self.coarse else _FALL_DOUBT)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prior:
+    """Precision of the unknowns' normal prior, in parts.
+
+    Attributes:
+        fixed: of what does not depend on how much power varies; shape (columns, columns).
+        levels: where levels vary by a watt.
+        shapes: where shapes vary by a watt.
+        falls: rows of the power after the last execution less what is expected of it.
+        fall_doubt: standard deviation of these over variations of the level.
+    """
+
+    fixed: FloatArray
+    levels: FloatArray
+    shapes: FloatArray
+    falls: FloatArray
+    fall_doubt: float
+
+    def precision(self, level_w: float, shape_w: float) -> FloatArray:
+        """The precision; shape (columns, columns).
 
         Args:
             level_w: by which the level changes from the first unit to the next ones.
             shape_w: by which power varies inside executions.
-            settling: exponent with which changes of the level fall off over units: 1 by the logarithm, more for faster.
         """
-        found = np.zeros((self.columns, self.columns))
-        found[0, 0] = _BROAD_W**-2
-        tail = np.arange(1, len(TAIL_S))
-        # After the last execution power falls from where its level was; how fast is known no better than so.
-        last = self.first[-1] + len(self.knots[-1]) - 1
-        falls = np.zeros((len(tail), self.columns))
-        falls[np.arange(len(tail)), tail] = 1.0
-        falls[:, last] = -np.exp(-TAIL_S[:-1] / _FALL_S)
-        doubt_w = (0.0 if self.coarse else _FALL_DOUBT * level_w) * np.exp(-TAIL_S[:-1] / _FALLEN_S) + _LEFT_W
-        found += falls.T @ (falls / doubt_w[:, None] ** 2)
-        for knots, first, shapes in zip(self.knots, self.first, self.shapes, strict=True):
-            steps = np.diff(np.eye(len(knots)), axis=0)
-            weights = 1.0 / (level_w**2 * np.diff(_settled(knots, settling)))
-            block = slice(first, first + len(knots))
-            found[block, block] += steps.T @ (weights[:, None] * steps)
-            found[first, first] += _BROAD_W**-2
-            columns = first + len(knots) + np.arange(shapes)
-            found[columns, columns] = np.arange(1, shapes + 1) ** _SMOOTHNESS / shape_w**2
-        return found
+        doubt_w = self.fall_doubt * level_w * np.exp(-TAIL_S[:-1] / _FALLEN_S) + _LEFT_W
+        falls = self.falls.T @ (self.falls / doubt_w[:, None] ** 2)
+        return np.asarray(self.fixed + falls + self.levels / level_w**2 + self.shapes / shape_w**2)
 
 
 def points_in(group: int) -> int:

@@ -23,7 +23,7 @@ import numpy as np
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.instrument import Channel
 from wastenot.profiling.collect import TimedRun
-from wastenot.profiling.design import rows_until, told_of
+from wastenot.profiling.design import Design, told_of
 from wastenot.profiling.surface import Surface
 
 _STEP_S = 2.5e-4  # between delays that are tried
@@ -66,7 +66,7 @@ def find_track(runs: list[TimedRun], surface: Surface, channel: Channel, own: in
     delays = np.arange(0.0, channel.delay_s + 2.0 * channel.delay_error_s + channel.sample_s, _STEP_S)
     levels = surface.mean(0, surface.units).power_w
     usual_w = float(np.hypot(surface.noise_w, _MISFIT * (float(levels.max()) - surface.idle_w)))
-    curves = np.stack([_costs(run, surface, channel, delays, own, group, usual_w) for run in runs])
+    curves = _costs(Design(runs, surface.basis, own, group), surface, channel, delays, usual_w)
     jumps = _jumps(channel.sample_s, since[-1])
     first = delays[np.abs(delays - channel.delay_s) <= 2.0 * channel.delay_error_s]
     drift, start = (one.ravel() for one in np.meshgrid(_DRIFTS, first, indexing="ij"))
@@ -83,15 +83,17 @@ def find_track(runs: list[TimedRun], surface: Surface, channel: Channel, own: in
     return Track(float(start[best]), float(drift[best]), at_s, late_s)
 
 
-def _costs(
-    run: TimedRun, surface: Surface, channel: Channel, delays: FloatArray, own: int, group: int, usual_w: float
-) -> FloatArray:
-    """What each delay costs a run, whose readings usually are off by so much."""
-    readings, told = run.readings[channel.name], told_of(run, channel)
-    moment = readings.moment_s[told][:, None] - delays
-    rows = rows_until(run, channel, surface.basis, own, group, moment.ravel())
-    left = (readings.power_w[told][:, None] / channel.gain - surface.explained(rows).reshape(moment.shape)) / usual_w
-    return np.asarray(np.minimum(np.sum(left**2, axis=0), _MOST))
+def _costs(design: Design, surface: Surface, channel: Channel, delays: FloatArray, usual_w: float) -> FloatArray:
+    """What each delay costs each run, whose readings usually are off by so much; shape (runs, delays)."""
+    used = [told_of(run, channel) for run in design.runs]
+    logs = [run.readings[channel.name] for run in design.runs]
+    moments = [(log.moment_s[chosen][:, None] - delays).ravel() for log, chosen in zip(logs, used, strict=True)]
+    costs = np.empty((len(logs), len(delays)))
+    for index, rows in enumerate(design.rows(channel, moments)):
+        expected_w = surface.explained(rows).reshape(-1, len(delays))
+        off = (logs[index].power_w[used[index]][:, None] / channel.gain - expected_w) / usual_w
+        costs[index] = np.minimum(np.sum(off**2, axis=0), _MOST)
+    return costs
 
 
 def _jumps(sample_s: float, lasting_s: float) -> IndexArray:

@@ -1,12 +1,21 @@
-"""Rows of readings: how much of each unknown the window of each reading covers."""
+"""The linear model of readings: how much of each unknown the window of each reading covers.
+
+Power is piecewise constant over cells, equal parts of each execution. What a window covers is therefore a difference of two
+values of a running integral; the integral up to any execution is accumulated once for all runs, and the part of an execution
+that a window cuts off follows in closed form.
+
+    cells      │▁│▄│▆│▆│▇│▇│▇│▇│▇│▇│▇│▇│▃▁          3 executions of 4 cells, and the tail
+    window           ├──────────┤                    integral to its end less integral to its begin
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.instrument import Channel
@@ -14,45 +23,8 @@ from wastenot.profiling.basis import CELLS, TAIL_CELLS, TAIL_S, Basis, points_in
 from wastenot.profiling.collect import TimedRun
 
 _SHORTEST_WINDOW_S = 1e-6
-
-
-def rows_of_readings(
-    run: TimedRun, channel: Channel, basis: Basis, own: int, group: int, windows: bool
-) -> tuple[FloatArray, FloatArray]:
-    """Rows and values of the readings of one run that say something of it."""
-    readings, told = run.readings[channel.name], told_of(run, channel)
-    if windows:
-        return rows_until(run, channel, basis, own, group, seen_until(run, channel)[told]), readings.power_w[told]
-    instant = replace(channel, window_s=_SHORTEST_WINDOW_S, lag_s=0.0)
-    return rows_until(run, instant, basis, own, group, readings.moment_s[told]), readings.power_w[told]
-
-
-def rows_until(run: TimedRun, channel: Channel, basis: Basis, own: int, group: int, end_s: FloatArray) -> FloatArray:
-    """Rows of readings that would tell of power until some moments."""
-    reach = max(channel.reach_s, _SHORTEST_WINDOW_S)
-    line = timeline_of(run, own, group, coarse=basis.coarse)
-    reading, stretch = _covered(line, end_s - reach, end_s)
-    begins = np.maximum(line.bounds_s[stretch], (end_s - reach)[reading])
-    ends = np.minimum(line.bounds_s[stretch + 1], end_s[reading])
-    if channel.lag_s:
-        weights = np.exp((ends - end_s[reading]) / channel.lag_s) - np.exp((begins - end_s[reading]) / channel.lag_s)
-    else:
-        weights = (ends - begins) / reach
-    # Only stretches that a window covers are looked at: of a long run most are not.
-    looked, column = np.unique(stretch, return_inverse=True)
-    covers = csr_array((weights, (reading, column)), shape=(len(end_s), len(looked)))
-    rows = np.asarray(covers @ line.rows(looked, basis))
-    rows[:, 0] = 1.0  # idle is below everything, before the run and after it too
-    return rows
-
-
-def _covered(line: Timeline, begin_s: FloatArray, end_s: FloatArray) -> tuple[IndexArray, IndexArray]:
-    """Pairs of a window and a stretch that it covers some of, as two arrays."""
-    last = len(line.unit)
-    first = np.clip(np.searchsorted(line.bounds_s, begin_s, side="right") - 1, 0, last)
-    number = np.clip(np.searchsorted(line.bounds_s, end_s, side="left"), first, last) - first
-    window = np.repeat(np.arange(len(begin_s)), number)
-    return window, np.arange(len(window)) - np.repeat(np.cumsum(number) - number, number) + first[window]
+_LONGEST_LAGS = 300.0  # time constants that a running integral may span: exp(±700) is the range of a float
+_TAIL_BOUNDS_S = np.interp(np.arange(TAIL_CELLS * (len(TAIL_S) - 1) + 1) / TAIL_CELLS, np.arange(len(TAIL_S)), TAIL_S)
 
 
 def seen_until(run: TimedRun, channel: Channel) -> FloatArray:
@@ -73,47 +45,226 @@ def told_of(run: TimedRun, channel: Channel) -> NDArray[np.bool_]:
     return np.asarray((moment > -channel.period_s) & (moment < run.end_s[-1] + 3.0 * channel.period_s))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Timeline:
-    """A run cut into stretches, its tail included.
+class Design:
+    """Runs laid out for one basis, so that the rows of their readings are quick to compute for many sensor responses.
 
-    Attributes:
-        bounds_s: of the stretches; shape (stretches + 1,).
-        kernel: that runs in each, -1 after the last execution; shape (stretches,).
-        unit: number of the unit and share of it at each one's middle; in the tail, the stretch's number.
+    Args:
+        runs: of one burst, by one clock.
+        basis: of the unknowns.
+        own: the profiled kernel.
+        group: executions in a unit of it.
     """
 
-    bounds_s: FloatArray
-    kernel: IndexArray
-    unit: FloatArray
+    def __init__(self, runs: Sequence[TimedRun], basis: Basis, own: int, group: int) -> None:
+        self.runs, self.basis = runs, basis
+        alike: dict[bytes, list[int]] = {}
+        for index, run in enumerate(runs):
+            alike.setdefault(np.asarray(run.kernel, dtype=np.intp).tobytes(), []).append(index)
+        self._layouts = [
+            (members, _Layout([runs[index] for index in members], basis, own, group)) for members in alike.values()
+        ]
 
-    def rows(self, stretches: IndexArray, basis: Basis) -> FloatArray:
-        """The columns' values in some stretches."""
-        found = np.zeros((len(stretches), basis.columns))
-        for kernel in np.unique(self.kernel[stretches]):
-            ours = self.kernel[stretches] == kernel
-            unit = self.unit[stretches[ours]]
-            found[ours] = tail_rows(basis.columns)[unit.astype(np.intp)] if kernel < 0 else basis.rows(int(kernel), unit)
+    def readings(self, channel: Channel, *, windows: bool = True) -> list[tuple[FloatArray, FloatArray]]:
+        """Rows and values of the readings of each run that say something of it.
+
+        Args:
+            channel: whose readings; its window, lag and delay are taken as told.
+            windows: whether readings are means over their windows; if not, they are the power at their timestamps.
+        """
+        used = [told_of(run, channel) for run in self.runs]
+        if windows:
+            ends = [seen_until(run, channel)[chosen] for run, chosen in zip(self.runs, used, strict=True)]
+        else:
+            ends = [run.readings[channel.name].moment_s[chosen] for run, chosen in zip(self.runs, used, strict=True)]
+        values = [run.readings[channel.name].power_w[chosen] for run, chosen in zip(self.runs, used, strict=True)]
+        seen = channel if windows else replace(channel, window_s=_SHORTEST_WINDOW_S, lag_s=0.0)
+        return list(zip(self.rows(seen, ends), values, strict=True))
+
+    def rows(self, channel: Channel, end_s: Sequence[FloatArray]) -> list[FloatArray]:
+        """Rows of readings of each run whose windows end at some moments."""
+        rows: list[FloatArray] = [np.empty(0)] * len(self.runs)
+        for members, layout in self._layouts:
+            number = np.array([len(end_s[index]) for index in members])
+            run = np.repeat(np.arange(len(members)), number)
+            found = layout.rows(channel, run, np.concatenate([end_s[index] for index in members]))
+            for index, its_rows in zip(members, np.split(found, np.cumsum(number)[:-1]), strict=True):
+                rows[index] = its_rows
+        return rows
+
+
+class _Layout:
+    """Runs with the same executions in the same order."""
+
+    def __init__(self, runs: Sequence[TimedRun], basis: Basis, own: int, group: int) -> None:
+        self._basis = basis
+        self._bounds_s = np.stack([np.append(run.begin_s, run.end_s[-1]) for run in runs])  # (runs, executions + 1)
+        self._executions = [np.flatnonzero(runs[0].kernel == kernel) for kernel in range(len(basis.knots))]
+        self._each = [group if kernel == own else 1 for kernel in range(len(basis.knots))]
+        self._integrals: dict[tuple[float, float], list[_Integral]] = {}  # of the last lag and piece
+
+    def rows(self, channel: Channel, run: IndexArray, end_s: FloatArray) -> FloatArray:
+        """Rows of readings.
+
+        Args:
+            channel: its window or lag.
+            run: of each reading; shape (readings,).
+            end_s: of each reading's window; shape (readings,).
+        """
+        rows = np.zeros((len(end_s), self._basis.columns))
+        rows[:, 0] = 1.0  # idle is below everything, before the run and after it too
+        reach_s = max(channel.reach_s, _SHORTEST_WINDOW_S)
+        last_s = self._bounds_s[run, -1] + TAIL_S[-1]
+        covers = (end_s > 0.0) & (end_s - reach_s < last_s)
+        # The exponentials of a long run do not fit into a float, so it is integrated piece by piece.
+        piece_s = _LONGEST_LAGS * channel.lag_s if channel.lag_s else np.inf
+        piece = np.where(covers, np.minimum(end_s, last_s) // piece_s, -1.0)
+        for number in np.unique(piece[covers]).tolist():
+            chosen = np.flatnonzero(piece == number)
+            origin_s = number * piece_s if number else 0.0
+            rows[chosen] += self._covered(channel.lag_s, reach_s, run[chosen], end_s[chosen], origin_s)
+        return rows
+
+    def _covered(self, lag_s: float, reach_s: float, run: IndexArray, end_s: FloatArray, origin_s: float) -> FloatArray:
+        """What windows that end in one piece of their runs cover of all columns but idle."""
+        if (lag_s, origin_s) not in self._integrals:
+            from_s, until_s = max(origin_s - reach_s, 0.0), origin_s + _LONGEST_LAGS * lag_s if lag_s else math.inf
+            self._integrals = {
+                (lag_s, origin_s): [
+                    self._integral(kernel, lag_s, origin_s, from_s, until_s) for kernel in range(len(self._executions))
+                ]
+            }
+        begin_s = end_s - reach_s
+        tail_s = np.clip(self._bounds_s[run, -1:] + _TAIL_BOUNDS_S, begin_s[:, None], end_s[:, None])
+        weight = np.exp((tail_s - end_s[:, None]) / lag_s) if lag_s else tail_s / reach_s
+        rows: FloatArray = np.diff(weight, axis=1) @ tail_rows(self._basis.columns)
+        rows[:, 0] = 0.0
+        scale = np.exp((origin_s - end_s) / lag_s) if lag_s else np.full(len(end_s), 1.0 / reach_s)
+        for kernel, integral in enumerate(self._integrals[lag_s, origin_s]):
+            columns = integral.between(run, begin_s - origin_s, end_s - origin_s)
+            first = self._basis.first[kernel]
+            rows[:, first : first + columns.shape[1]] = columns * scale[:, None]
+        return rows
+
+    def _integral(self, kernel: int, lag_s: float, origin_s: float, from_s: float, until_s: float) -> _Integral:
+        basis, each = self._basis, self._each[kernel]
+        executions = self._executions[kernel]
+        begin_s, end_s = self._bounds_s[:, executions], self._bounds_s[:, executions + 1]
+        cells = CELLS * (1 if basis.coarse else points_in(each))
+        # Each knot is moved to the nearest bound of cells, since power is constant in each.
+        knot = np.ceil(basis.knots[kernel] * each * cells - 0.5).astype(np.intp)
+        number, cell = np.minimum(knot // cells, len(executions) - 1), knot % cells
+        cell[knot >= cells * len(executions)] = cells
+        knot_s = begin_s[:, number] + cell / cells * (end_s - begin_s)[:, number]
+        first = max(int(np.searchsorted(begin_s.max(axis=0), from_s, side="right")) - 1, 0)
+        last = max(int(np.searchsorted(begin_s.min(axis=0), until_s)), first + 1)
+        return _Integral(
+            begin_s[:, first:last] - origin_s, end_s[:, first:last] - origin_s, knot_s - origin_s,
+            np.arange(first, min(last, len(executions))), basis.knots[kernel], basis.shapes[kernel], each, cells, lag_s,
+        )  # fmt: skip
+
+
+class _Integral:
+    """Running integrals of one kernel's columns over runs, weighted by exp(time / lag) where there is a lag.
+
+    Args:
+        begin_s, end_s: of each execution, from when weights are 1; shape (runs, executions).
+        knot_s: moments of the knots; shape (runs, knots).
+        number: of each execution.
+        knots: of the level, in units.
+        shapes: columns of the shape.
+        each: executions in a unit.
+        cells: in an execution.
+        lag_s: time constant; 0 for none.
+    """
+
+    def __init__(
+        self, begin_s: FloatArray, end_s: FloatArray, knot_s: FloatArray, number: IndexArray, knots: FloatArray, shapes: int,
+        each: int, cells: int, lag_s: float,
+    ) -> None:  # fmt: skip
+        self._begin_s, self._knot_s, self._knots, self._shapes = begin_s, knot_s, knots, shapes
+        self._number, self._each, self._cells, self._lag_s = number, each, cells, lag_s
+        self._width_s = end_s - begin_s
+        if lag_s:
+            self._base = np.exp(begin_s / lag_s)
+            last = np.exp(end_s / lag_s)
+            self._growth = np.expm1(self._width_s / (cells * lag_s))  # of the weight, from cell to cell
+            weight = last - self._base
+            inside = last * (1.0 - 0.5 / cells) + (0.5 * self._base - weight / self._growth) / cells
+        else:
+            weight, inside = self._width_s, 0.5 * self._width_s
+        self._weight = _running(weight)
+        self._moment = _running(weight * number + inside)
+        # Runs one after another on one axis, so that one search finds moments of all.
+        self._stride_s = 2.0 * (float(end_s.max()) - float(begin_s.min()))
+        self._keys = (begin_s + self._stride_s * np.arange(len(begin_s))[:, None]).ravel()
+
+    def between(self, run: IndexArray, begin_s: FloatArray, end_s: FloatArray) -> FloatArray:
+        """Integrals of all columns over windows of runs, those of levels before those of shapes."""
+        knots = self._knots
+        bounds_s = np.clip(self._knot_s[run], begin_s[:, None], end_s[:, None])
+        weight, moment = self._until(run[:, None], np.column_stack([bounds_s, end_s]))
+        weight, moment = np.diff(weight, axis=1), np.diff(moment, axis=1) / self._each
+        columns = np.zeros((len(run), len(knots) + self._shapes))
+        right = (moment[:, :-1] - knots[:-1] * weight[:, :-1]) / np.diff(knots)
+        columns[:, : len(knots)] = weight
+        columns[:, : len(knots) - 1] -= right
+        columns[:, 1 : len(knots)] += right
+        if self._shapes:
+            columns[:, len(knots) :] = self._shapes_until(run, end_s) - self._shapes_until(run, begin_s)
+        return columns
+
+    def _place(self, run: IndexArray, moment_s: FloatArray) -> tuple[IndexArray, IndexArray, FloatArray]:
+        """The execution, the cell of it, and the fraction of the cell that some moments are at."""
+        executions = len(self._number)
+        first_s, last_s = self._begin_s[run, 0], self._begin_s[run, -1] + self._width_s[run, -1]
+        moment_s = np.clip(moment_s, first_s, last_s)
+        index = np.searchsorted(self._keys, moment_s + self._stride_s * run, side="right") - 1 - executions * run
+        index = np.clip(index, 0, executions - 1)
+        fraction = np.clip((moment_s - self._begin_s[run, index]) / self._width_s[run, index], 0.0, 1.0) * self._cells
+        cell = np.minimum(fraction.astype(np.intp), self._cells - 1)
+        return index, cell, fraction - cell
+
+    def _until(self, run: IndexArray, moment_s: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Integrals up to some moments: of the weight, and of the weight times the executions done."""
+        index, cell, fraction = self._place(run, moment_s)
+        width_s = self._width_s[run, index] / self._cells
+        if self._lag_s:
+            base, growth = self._base[run, index], self._growth[run, index]
+            until_cell = np.exp(cell * width_s / self._lag_s)
+            in_cell = base * until_cell * np.expm1(fraction * width_s / self._lag_s)
+            weight = base * (until_cell - 1.0) + in_cell
+            inside = base * ((cell - 0.5) * until_cell + 0.5 - (until_cell - 1.0) / growth) + in_cell * (cell + 0.5)
+        else:
+            weight = width_s * (cell + fraction)
+            inside = width_s * (0.5 * cell**2 + fraction * (cell + 0.5))
+        moment = self._moment[run, index] + weight * self._number[index] + inside / self._cells
+        return self._weight[run, index] + weight, moment
+
+    def _shapes_until(self, run: IndexArray, moment_s: FloatArray) -> FloatArray:
+        """Integrals of the cosines up to some moments; shape (moments, shapes)."""
+        index, cell, fraction = self._place(run, moment_s)
+        angle = np.pi * np.arange(1, self._shapes + 1) / self._cells  # of a cell
+        width_s = self._width_s[run, index] / self._cells
+        here = np.cos(angle * (cell[:, None] + 0.5))
+        if not self._lag_s:
+            done = np.sin(angle * cell[:, None]) / (2.0 * np.sin(0.5 * angle))  # of the cells' cosines, the sum
+            return np.asarray(width_s[:, None] * (done + fraction[:, None] * here))
+        growth, until_cell = self._growth[run, index][:, None], np.exp(cell * width_s / self._lag_s)[:, None]
+        turn = np.exp(0.5j * angle)
+        done = (growth * (until_cell * np.exp(1j * angle * cell[:, None]) - 1.0) / ((growth + 1.0) * turn - 1.0 / turn)).real
+        in_cell = until_cell * np.expm1(fraction * width_s / self._lag_s)[:, None]
+        found: FloatArray = self._base[run, index][:, None] * (done + in_cell * here)
+        last = self._base + np.diff(self._weight)
+        for shape, cosine in enumerate(np.cos(0.5 * angle)):
+            ends = last if shape % 2 else -last  # cos(π j) at the end of an execution
+            whole = cosine * self._growth**2 * (ends - self._base)
+            whole /= (cosine * self._growth) ** 2 + (1.0 - cosine**2) * (self._growth + 2.0) ** 2
+            found[:, shape] += _running(whole)[run, index]
         return found
 
 
-def timeline_of(run: TimedRun, own: int, group: int, *, coarse: bool = False) -> Timeline:
-    """A run cut into stretches; coarse ones where power changes little within an execution."""
-    ends = np.append(run.begin_s[1:], run.end_s[-1])
-    bounds, kernels, units = [], [], []
-    for kernel in np.unique(run.kernel):
-        each = group if kernel == own else 1
-        cells = CELLS * (1 if coarse else points_in(each))
-        ours = np.flatnonzero(run.kernel == kernel)
-        inside = (np.arange(cells) + 0.5) / cells
-        bounds.append((run.begin_s[ours][:, None] + np.arange(cells) / cells * (ends - run.begin_s)[ours][:, None]).ravel())
-        units.append(((np.arange(len(ours))[:, None] + inside) / each).ravel())
-        kernels.append(np.full(len(ours) * cells, kernel))
-    order = np.argsort(np.concatenate(bounds), kind="stable")
-    stretches = TAIL_CELLS * (len(TAIL_S) - 1)
-    tail_s = np.interp(np.arange(stretches + 1) / TAIL_CELLS, np.arange(len(TAIL_S)), TAIL_S)
-    return Timeline(
-        np.concatenate([np.concatenate(bounds)[order], run.end_s[-1] + tail_s]),
-        np.concatenate([np.concatenate(kernels)[order], np.full(stretches, -1)]),
-        np.concatenate([np.concatenate(units)[order], np.arange(float(stretches))]),
-    )
+def _running(values: FloatArray) -> FloatArray:
+    """Sums of the values before each, and of all, along the last axis."""
+    found = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
+    np.cumsum(values, axis=-1, out=found[..., 1:])
+    return found

@@ -22,7 +22,8 @@ from wastenot.arrays import FloatArray
 from wastenot.devices.instrument import Channel
 from wastenot.profiling.collect import TimedRun
 from wastenot.profiling.delay_track import Track, find_track
-from wastenot.profiling.surface import Surface, fit_surface
+from wastenot.profiling.design import Design
+from wastenot.profiling.surface import Surface, design_of, posterior
 
 _GRID_S, _GRID_REACH = 1e-3, 1.5  # between delays that are tried first, and how many of their errors off
 _AGAIN_S = np.arange(-4e-3, 4.1e-3, 1e-3)  # around what a track says, as it may have come from a side minimum
@@ -64,17 +65,21 @@ def fit_response(
     """
     runs = [replace(run, late_s=0.0) for run in runs]
 
-    def fitted(looked: Sequence[TimedRun], at: Channel) -> Surface:
-        return fit_surface(looked, at, kernels=kernels, own=own, group=group, shaped=False, coarse=True)
+    def designed(looked: Sequence[TimedRun]) -> Design:
+        return design_of(looked, kernels=kernels, own=own, group=group, shaped=False, coarse=True)
 
-    def likeliest(looked: Sequence[TimedRun], track: Track | None) -> Channel:
-        tried = _Places(channel, float(np.mean([run.zero_s for run in looked])))
-        return tried.likeliest(lambda at: fitted(looked, at).unlikeliness, track)
+    def fitted(design: Design, at: Channel) -> Surface:
+        readings = [(rows, power_w / at.gain) for rows, power_w in design.readings(at)]
+        return posterior([readings], design.basis, own, at.noise_w)
+
+    def likeliest(design: Design, track: Track | None) -> Channel:
+        tried = _Places(channel, float(np.mean([run.zero_s for run in design.runs])))
+        return tried.likeliest(lambda at: fitted(design, at).negative_log_evidence, track)
 
     if before is None:
         # A jump in the middle of a stretch spoils it; two stretches are not both likely to have one.
         stretches = [runs[:_STRETCH], runs[-_STRETCH:]] if channel.sample_s and len(runs) > _STRETCH else [runs[:_STRETCH]]
-        looks = [(one, likeliest(one, None)) for one in stretches]
+        looks = [(one, likeliest(one, None)) for one in map(designed, stretches)]
         found, surface = min(((at, fitted(one, at)) for one, at in looks), key=lambda look: look[1].noise_w)
     else:
         found, surface = before.channel, before.surface
@@ -82,13 +87,15 @@ def fit_response(
         track = find_track(
             runs, surface, replace(found, delay_s=channel.delay_s, delay_error_s=channel.delay_error_s), own, group
         )
-        kept = [
-            replace(run, late_s=float(late_s))
-            for run, late_s in zip(runs, track.late_s, strict=True)
-            if not np.isnan(late_s)
-        ]
-        found = likeliest(kept, track)
-        surface = fitted(kept, found)
+        design = designed(
+            [
+                replace(run, late_s=float(late_s))
+                for run, late_s in zip(runs, track.late_s, strict=True)
+                if not np.isnan(late_s)
+            ]
+        )
+        found = likeliest(design, track)
+        surface = fitted(design, found)
     known = replace(found, delay_error_s=0.0, source=f"{channel.source}; delay and width fitted to these runs")
     return Response(known, track.late_s, surface)
 

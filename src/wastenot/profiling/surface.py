@@ -17,23 +17,25 @@ unexplained goes into the band.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dtrtrs
 from scipy.optimize import minimize
 
 from wastenot.arrays import FloatArray
 from wastenot.devices.instrument import Channel
 from wastenot.profiling.basis import Basis, points_in
 from wastenot.profiling.collect import TimedRun
-from wastenot.profiling.design import rows_of_readings
+from wastenot.profiling.design import Design
 from wastenot.profiling.misfit import NO_MISFIT, Misfit, misfit_of
 from wastenot.profiling.run_factors import without_factors
 
 _NEVER = 1e12
 _FARTHEST = 6.0  # logarithms that noise and variation may be off from what is believed of them
+_AT_ONCE = 10_000  # rows of which means are taken, for want of memory for all
 _LOOKED = 100  # units of a stretch that means over it are taken from
 _SETTLINGS = (1.0, 1.7, 2.5)  # how fast power settles over executions; the likeliest is taken
 _NOISE_DOUBT = 1.5
@@ -64,12 +66,12 @@ class Surface:
         readings: that it rests on.
         basis: of what is unknown.
         misfit: what it leaves unexplained.
-        unlikeliness: twice the negative logarithm of the evidence, to compare fits to the same readings.
+        negative_log_evidence: twice it, to compare fits to the same readings.
     """
 
     noises_w: tuple[float, ...]
     readings: int
-    unlikeliness: float
+    negative_log_evidence: float
     basis: Basis
     misfit: Misfit
     _mean: FloatArray
@@ -89,8 +91,10 @@ class Surface:
 
     def mean(self, first: int, last: int) -> Band:
         """Mean power of each of the units from ``first`` to before ``last``; shape (units,)."""
-        rows = np.stack([self._mean_row(unit, unit + 1) for unit in range(first, last)])
-        return self._band(rows, self.misfit.common_w)
+        places = np.arange(first, last)[:, None] + (np.arange(self.points) + 0.5) / self.points
+        parts = np.array_split(places, max(places.size // _AT_ONCE, 1))
+        rows = [self.basis.rows(self._own, part.ravel()).reshape(*part.shape, -1).mean(axis=1) for part in parts]
+        return self._band(np.concatenate(rows), self.misfit.common_w)
 
     def range(self, first: int, last: int) -> tuple[float, float]:
         """Mean power over the units from ``first`` to before ``last``, and its standard error."""
@@ -135,7 +139,7 @@ class Surface:
         return np.asarray(looked[:, None] + (np.arange(self.points) + 0.5) / self.points)
 
     def _band(self, rows: FloatArray, misfit_w: float = 0.0) -> Band:
-        variance = np.einsum("ij,jk,ik->i", rows, self._covariance, rows)
+        variance = np.sum((rows @ self._covariance) * rows, axis=1)
         return Band(np.asarray(rows @ self._mean), np.sqrt(np.maximum(variance, 0.0) + misfit_w**2))
 
 
@@ -164,27 +168,29 @@ def fit_surface(
         windows: whether readings are taken as means over their windows; if not, as power at the moment they came.
         coarse: whether power is to come and go at once and to change but slowly, as by which a delay can be told.
     """
-    groups = [group if kernel == own else 1 for kernel in range(kernels)]
-    executions = [max(int(np.count_nonzero(run.kernel == kernel)) for run in runs) for kernel in range(kernels)]
-    basis = Basis.of(
-        [max(number // each, 1) for number, each in zip(executions, groups, strict=True)],
-        groups,
-        shaped=shaped,
-        coarse=coarse,
-    )
-    rows = [rows_of_readings(run, channel, basis, own, group, windows) for run in runs]
-    found = [(design, seen / channel.gain) for design, seen in rows]
-    range_w = max(float(np.ptp(np.concatenate([seen for _, seen in found]))), 1.0)
+    design = design_of(runs, kernels=kernels, own=own, group=group, shaped=shaped, coarse=coarse)
+    readings = [(rows, power_w / channel.gain) for rows, power_w in design.readings(channel, windows=windows)]
     each = [
-        [one for one, its in zip(found, kinds or [0] * len(runs), strict=True) if its == kind]
+        [one for one, its in zip(readings, kinds or [0] * len(runs), strict=True) if its == kind]
         for kind in sorted(set(kinds or [0]))
     ]
-    fitted = _posterior([_Sums.of(kind) for kind in each], basis, own, channel.noise_w, range_w)
+    fitted = posterior(each, design.basis, own, channel.noise_w)
     if not coarse:
+        range_w = _range_w(each)
         turned = [without_factors(kind, [fitted.explained(one[0]) for one in kind], fitted.idle_w) for kind in each]
-        fitted = _posterior([_Sums.of(kind) for kind in turned], basis, own, channel.noise_w, range_w)
-    residuals = [seen - fitted.explained(design) for design, seen in found]
+        fitted = posterior(turned, design.basis, own, channel.noise_w, range_w)
+    residuals = [power_w - fitted.explained(rows) for rows, power_w in readings]
     return replace(fitted, misfit=misfit_of(runs, residuals, channel, own, group))
+
+
+def design_of(
+    runs: Sequence[TimedRun], *, kernels: int, own: int, group: int, shaped: bool = True, coarse: bool = False
+) -> Design:
+    """The design of some runs, to be fitted to; arguments as of :func:`fit_surface`."""
+    groups = [group if kernel == own else 1 for kernel in range(kernels)]
+    executions = [max(int(np.count_nonzero(run.kernel == kernel)) for run in runs) for kernel in range(kernels)]
+    units = [max(number // each, 1) for number, each in zip(executions, groups, strict=True)]
+    return Design(runs, Basis.of(units, groups, shaped=shaped, coarse=coarse), own, group)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -203,85 +209,97 @@ class _Sums:
         return cls(design.T @ design, design.T @ seen, float(seen @ seen), len(seen))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Evidence:
     """How likely readings are, by how noisy they are and how much levels and shapes vary.
 
-    Places are logarithms: of the noise of each kind of runs, then of how much levels and shapes vary.
+    Hyperparameters are logarithms: of the noise of each kind of runs, then of how much levels and shapes vary.
 
-    Attributes:
+    Args:
         basis: of the unknowns.
         sums: of each kind of runs.
         noise_w: that is said of the channel; ``None`` for nothing.
         range_w: of the readings, by which beliefs in levels and shapes are scaled.
+        settling: exponent with which changes of the level fall off over units: 1 by the logarithm, more for faster.
     """
 
-    basis: Basis
-    sums: Sequence[_Sums]
-    noise_w: float | None
-    range_w: float
+    def __init__(
+        self, basis: Basis, sums: Sequence[_Sums], noise_w: float | None, range_w: float, settling: float
+    ) -> None:  # fmt: skip
+        self._prior, self._sums, self._noise_w = basis.prior(settling), sums, noise_w
+        self._grams, self._rights = np.stack([one.gram for one in sums]), np.stack([one.right for one in sums])
+        self._squares = np.array([one.square for one in sums])
+        self._readings = np.array([float(one.readings) for one in sums])
+        level_share = _COARSE_SHARE if basis.coarse else _LEVEL_SHARE
+        noise = noise_w or 0.1 * range_w
+        self.start: FloatArray = np.log([*[noise] * len(sums), level_share * range_w, _SHAPE_SHARE * range_w])
 
-    @property
-    def start(self) -> FloatArray:
-        """Where to begin looking."""
-        noise = self.noise_w or 0.1 * self.range_w
-        return np.log([*[noise] * len(self.sums), self.level_w, _SHAPE_SHARE * self.range_w])
-
-    @property
-    def level_w(self) -> float:
-        """By how much levels are believed to change."""
-        return (_COARSE_SHARE if self.basis.coarse else _LEVEL_SHARE) * self.range_w
-
-    def likeliest(self, start: FloatArray, settling: float) -> tuple[float, FloatArray]:
-        """The least of :meth:`less` and where it is."""
-
-        def less(place: FloatArray) -> float:
-            return self.less(place, settling)
-
-        found = minimize(less, start, method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 600})
+    def least(self, start: FloatArray) -> tuple[float, FloatArray]:
+        """The least negative log-evidence, doubled, and the hyperparameters that give it."""
+        found = minimize(
+            self.negative_log, start, method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 600}
+        )
         return float(found.fun), np.asarray(found.x, dtype=float)
 
-    def normal(self, place: FloatArray, settling: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def normal(self, logs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Precision of the prior, precision after the readings, and the right-hand side."""
-        prior = self.basis.precision(float(np.exp(place[-2])), float(np.exp(place[-1])), settling)
-        weights = np.exp(-2.0 * place[:-2])
-        after = prior + sum(weight * one.gram for weight, one in zip(weights, self.sums, strict=True))
-        right = np.sum([weight * one.right for weight, one in zip(weights, self.sums, strict=True)], axis=0)
-        return prior, after, np.asarray(right)
+        prior = self._prior.precision(math.exp(logs[-2]), math.exp(logs[-1]))
+        weights = np.exp(-2.0 * logs[:-2])
+        return prior, prior + np.tensordot(weights, self._grams, 1), weights @ self._rights
 
-    def less(self, place: FloatArray, settling: float) -> float:
+    def negative_log(self, logs: FloatArray) -> float:
         """Twice the negative logarithm of the evidence, but for a constant."""
-        if np.any(np.abs(place - self.start) > _FARTHEST):
+        off = logs - self.start
+        if np.abs(off).max() > _FARTHEST:
             return _NEVER
-        prior, after, right = self.normal(place, settling)
-        try:
-            factor = cho_factor(after, lower=True)
-        except np.linalg.LinAlgError:
+        prior, after, right = self.normal(logs)
+        factor, failed = dpotrf(after, lower=True, clean=False)
+        if failed:
             return _NEVER
-        found = 2.0 * float(np.sum(np.log(np.diag(factor[0])))) - float(np.linalg.slogdet(prior)[1])
-        found -= float(right @ cho_solve(factor, right))
-        for log, one in zip(place[:-2], self.sums, strict=True):
-            found += 2.0 * one.readings * float(log) + one.square * float(np.exp(-2.0 * log))
-            if self.noise_w is not None:
-                # A weak belief that the channel is as noisy as is said of it keeps few readings from being taken as exact.
-                found += (float(log - np.log(max(self.noise_w, 1e-3))) / _NOISE_DOUBT) ** 2
-        found += (float(place[-1] - np.log(_SHAPE_SHARE * self.range_w)) / _SHAPE_DOUBT) ** 2
-        found += (float(place[-2] - np.log(self.level_w)) / _LEVEL_DOUBT) ** 2
-        return found
+        factor_of_prior, _ = dpotrf(prior, lower=True, clean=False)
+        white, _ = dtrtrs(factor, right, lower=True)
+        noise, level, shape = logs[:-2], float(off[-2]), float(off[-1])
+        found = 2.0 * float(np.log(factor.diagonal()).sum() - np.log(factor_of_prior.diagonal()).sum()) - float(
+            white @ white
+        )
+        found += float(2.0 * self._readings @ noise + self._squares @ np.exp(-2.0 * noise))
+        if self._noise_w is not None:
+            # A weak belief that the channel is as noisy as is said of it keeps few readings from being taken as exact.
+            found += float(np.sum((noise - math.log(max(self._noise_w, 1e-3))) ** 2)) / _NOISE_DOUBT**2
+        return found + (shape / _SHAPE_DOUBT) ** 2 + (level / _LEVEL_DOUBT) ** 2
 
 
-def _posterior(sums: Sequence[_Sums], basis: Basis, own: int, noise_w: float | None, range_w: float) -> Surface:
-    """The most likely hyperparameters, and what follows from them."""
-    evidence = _Evidence(basis, sums, noise_w, range_w)
-    start = evidence.start
-    best: tuple[float, FloatArray, float] | None = None
+def _range_w(kinds: Sequence[Sequence[tuple[FloatArray, FloatArray]]]) -> float:
+    return max(float(np.ptp(np.concatenate([power_w for kind in kinds for _, power_w in kind]))), 1.0)
+
+
+def posterior(
+    kinds: Sequence[Sequence[tuple[FloatArray, FloatArray]]],
+    basis: Basis,
+    own: int,
+    noise_w: float | None,
+    range_w: float | None = None,
+) -> Surface:
+    """Power by the most likely hyperparameters.
+
+    Args:
+        kinds: rows and values of the readings of each run, for each kind of runs.
+        basis: of the unknowns.
+        own: the profiled kernel.
+        noise_w: that is said of the channel; ``None`` for nothing.
+        range_w: of the readings; by the values where not given.
+    """
+    sums = [_Sums.of(kind) for kind in kinds]
+    range_w = range_w or _range_w(kinds)
+    start: FloatArray | None = None
+    fits: list[tuple[float, FloatArray, _Evidence]] = []
     for settling in _SETTLINGS[:1] if basis.coarse else _SETTLINGS:
-        unlikeliness, start = evidence.likeliest(start, settling)
-        if best is None or unlikeliness < best[0]:
-            best = (unlikeliness, start, settling)
-    assert best is not None
-    noise = tuple(np.exp(best[1][:-2]).tolist())
-    _, after, right = evidence.normal(best[1], best[2])
+        evidence = _Evidence(basis, sums, noise_w, range_w, settling)
+        fits.append((*evidence.least(evidence.start if start is None else start), evidence))
+        start = fits[-1][1]
+    least, logs, evidence = min(fits, key=lambda fit: fit[0])
+    _, after, right = evidence.normal(logs)
     covariance: FloatArray = np.asarray(np.linalg.inv(after), dtype=float)
     readings = sum(one.readings for one in sums)
-    return Surface(noise, readings, best[0], basis, NO_MISFIT, covariance @ right, covariance, own)
+    return Surface(
+        tuple(np.exp(logs[:-2]).tolist()), readings, least, basis, NO_MISFIT, covariance @ right, covariance, own
+    )  # fmt: skip

@@ -1,25 +1,33 @@
-"""A figure: a Vega-Lite specification with the words around it."""
+"""A figure: a Vega-Lite specification with the text around it, and the files it is exported to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from wastenot.planning.plan import Plan
+from wastenot.errors import BadInputError
+from wastenot.files import write_atomically
+from wastenot.origin import Origin
+from wastenot.reporting.formatting import ORIGIN_TEXT
 from wastenot.reporting.optional_imports import load
+from wastenot.reporting.theme import LIGHT
+
+PNG_SCALE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure without title and colours, which the page and the files add in their own way.
+    """A figure without title and colours, which pages and files add in their own way.
 
     Attributes:
         name: stem of its files.
         title: what it shows.
-        subtitle: of which workload and device, and where the numbers come from.
+        subtitle: its workload and device, and where the numbers come from.
         note: how to read it and what is left out, or why there is no figure.
-        specification: Vega-Lite; ``None`` where there is nothing to draw.
+        specification: Vega-Lite; ``None`` if there is nothing to draw.
     """
 
     name: str
@@ -29,15 +37,123 @@ class Figure:
     specification: dict[str, Any] | None
 
 
-def make_figure(plan: Plan, name: str, title: str, note: str, chart: Any | None) -> Figure:
-    """A figure of an Altair chart, or of none; the subtitle always says where the numbers come from."""
-    subtitle = f"{plan.workload} on {plan.device} · {plan.origin} numbers"
-    specification: dict[str, Any] | None = None if chart is None else chart.to_dict()
-    if specification is not None:
-        specification.pop("config", None)  # Altair's own; ours comes from the theme
-    return Figure(name, title, subtitle, note, specification)
+def specification_of(chart: Any | None) -> dict[str, Any] | None:
+    """The specification of an Altair chart without Altair's own colours: ours come from the theme."""
+    if chart is None:
+        return None
+    specification: dict[str, Any] = chart.to_dict()
+    specification.pop("config", None)
+    return specification
 
 
 def inline(rows: Sequence[Mapping[str, object]]) -> Any:
-    """Rows as data of a chart; no table library is needed for this."""
+    """Rows as the data of a chart; no table library is needed for this."""
     return load("altair").InlineData(values=[dict(row) for row in rows])
+
+
+def name_axis(names: Sequence[str], width: int) -> Any:
+    """An axis of named rows: the scale is the row index and labels are looked up, so names may repeat and keep their order.
+
+    Args:
+        names: one for each row.
+        width: of the labels, in pixels.
+    """
+    return load("altair").Axis(
+        labelExpr=f"{string_list(names)}[datum.value]",
+        labelLimit=width,
+        minExtent=width,
+        maxExtent=width,
+        ticks=False,
+        domain=False,
+        grid=False,
+        labelPadding=8,
+        labelFontSize=12,
+    )
+
+
+def string_list(strings: Sequence[str]) -> str:
+    """A list of strings in Vega's expression language; nothing in a string can end it."""
+    quoted = ("".join(f"\\u{unit:04x}" for unit in _utf16(string)) for string in strings)
+    return "[" + ",".join(f'"{string}"' for string in quoted) + "]"
+
+
+def _utf16(text: str) -> list[int]:
+    encoded = text.encode("utf-16-be", errors="surrogatepass")
+    return [int.from_bytes(encoded[start : start + 2], "big") for start in range(0, len(encoded), 2)]
+
+
+def vega_lite_version() -> str:
+    """The Vega-Lite version that figures are written in, such as ``6.4``."""
+    major_minor_patch: str = load("altair").SCHEMA_VERSION
+    return ".".join(major_minor_patch.removeprefix("v").split(".")[:2])
+
+
+def export_figures(figures: Iterable[Figure], origin: Origin, folder: str | os.PathLike[str]) -> list[Path]:
+    """Write each figure as SVG, PDF and PNG; those with nothing to draw are left out.
+
+    All are drawn before the first is written, and each file appears whole or not at all.
+
+    Args:
+        figures: to write.
+        origin: of their numbers.
+        folder: where to write; created if missing.
+
+    Returns:
+        The files, ``relaxed-waste.svg`` and so on, in the order of the figures.
+
+    Raises:
+        BadInputError: the folder or a file cannot be written.
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    contents = {
+        f"{figure.name}.{suffix}": content
+        for figure in figures
+        if figure.specification is not None
+        for suffix, content in _render(figure, origin).items()
+    }
+    target = Path(folder)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(f"{target}: cannot create this folder: {error.strerror or error}") from error
+    written = []
+    for name, content in contents.items():
+        path = target / name
+        write_atomically(path, _writer(content))
+        written.append(path)
+    return written
+
+
+def _writer(content: bytes) -> Callable[[Path], None]:
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(content)
+
+    return write
+
+
+def _render(figure: Figure, origin: Origin) -> dict[str, bytes]:
+    converter = load("vl_convert")
+    specification = titled(figure, origin)
+    # No base address is allowed: a figure holds its data and may not fetch anything.
+    options: dict[str, Any] = {"vl_version": vega_lite_version(), "config": LIGHT, "allowed_base_urls": []}
+    svg: str = converter.vegalite_to_svg(specification, **options)
+    return {
+        "svg": svg.encode("utf-8"),
+        "pdf": converter.svg_to_pdf(svg),
+        "png": converter.svg_to_png(svg, scale=PNG_SCALE),
+    }
+
+
+def titled(figure: Figure, origin: Origin) -> dict[str, Any]:
+    """The specification with its title inside, for a file that stands alone."""
+    subtitle = [figure.subtitle] if origin == "measured" else [figure.subtitle, f"{origin}: {ORIGIN_TEXT[origin]}"]
+    specification = dict(figure.specification or {})
+    title = {"text": figure.title, "subtitle": subtitle}
+    if "title" in specification:  # a single chart has a title of its own: wrap it in a row, which takes another
+        return {
+            "$schema": specification.pop("$schema"),
+            "title": title,
+            **{name: specification.pop(name) for name in ("datasets", "params") if name in specification},
+            "hconcat": [specification],
+        }
+    return {**specification, "title": title}

@@ -44,7 +44,7 @@ from wastenot.setting import Setting
 from wastenot.study.recorder import Measurement
 from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.tasks import WorkloadTasks
-from wastenot.workloads.order import Step, predecessors
+from wastenot.workloads.order import predecessors, steps_of
 
 if TYPE_CHECKING:
     from wastenot.profiling.result import Profile
@@ -66,7 +66,7 @@ KeepAlone = Callable[[Measurement], None]
 
 def tasks_before(workload: WorkloadTasks) -> tuple[Task, ...]:
     """What runs right before each kernel; the kernel itself where that is what mostly does."""
-    steps = [Step(kernel.count, kernel.block, kernel.pass_name) for kernel in workload.kernels]
+    steps = steps_of(workload.kernels)
     return tuple(workload.tasks[index] for index in predecessors(steps))
 
 

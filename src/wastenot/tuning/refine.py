@@ -82,19 +82,14 @@ def finalists(sweep: Sweep, plan: Plan, per_kernel: int = 3) -> dict[str, tuple[
     """
     planner = Planner(sweep, "kernel")
     costs = planner.costs
-    vertices = planner.frontier.hull()
-    at = int(np.searchsorted(vertices.time_s, plan.predicted.time_s))
-    low, high = max(at - 1, 0), min(max(at, 1), len(vertices) - 1)
-    price = 0.0
-    if high > low:
-        price = float(vertices.energy_j[low] - vertices.energy_j[high]) / float(vertices.time_s[high] - vertices.time_s[low])
-    found = {}
+    price = planner.frontier.price_of_time(plan.predicted.time_s)
+    chosen = {}
     for index, row in enumerate(plan.assignments):
         rows = np.arange(costs.start[index], costs.start[index + 1])
         value = costs.energy_j[rows] + price * costs.time_s[rows]
-        best = [costs.setting(int(rows[place])) for place in np.argsort(value, kind="stable")[:per_kernel]]
-        found[row.kernel] = tuple(dict.fromkeys((row.setting, *best)))
-    return found
+        best = [costs.setting(int(rows[rank])) for rank in np.argsort(value, kind="stable")[:per_kernel]]
+        chosen[row.kernel] = tuple(dict.fromkeys((row.setting, *best)))
+    return chosen
 
 
 def around(setting: Setting, states: Mapping[float, Sequence[float]], step_mhz: float) -> tuple[Setting, ...]:

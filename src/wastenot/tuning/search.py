@@ -20,8 +20,8 @@ from scipy.stats import norm
 from wastenot.arrays import FloatArray
 from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
-from wastenot.frontiers.knapsack import Knapsack
-from wastenot.frontiers.pareto import Groups
+from wastenot.frontiers.algebra import choice
+from wastenot.frontiers.nodes import Ways
 from wastenot.planning.costs import combine_repeats
 from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
@@ -153,23 +153,19 @@ def expected_improvement(known: _Known, settings: Sequence[Setting], max_slowdow
 
 def price_of_time(known: _Known, predicted: Predicted, max_slowdown: float) -> float:
     """Joules that a second is worth at the budget: the mean of that among measured points and that among all."""
+    auto_s = float((known.count * known.auto_time_s).sum())
     prices = []
-    for time, energy, there in (
+    for time, energy, available in (
         (known.time_s, known.energy_j, known.measured),
         (predicted.time_s, predicted.energy_j, known.possible),
     ):
-        times = np.concatenate([known.auto_time_s, np.where(there, time, np.inf)], axis=1)
-        energies = np.concatenate([known.auto_energy_j, np.where(there, energy, np.inf)], axis=1)
-        size = there.sum(axis=1) + 1
-        flat = np.isfinite(times)
-        count = np.broadcast_to(known.count, times.shape)
-        groups = Groups((count * times)[flat], (count * energies)[flat], np.concatenate([[0], np.cumsum(size)]))
-        relaxation = Knapsack(groups).relaxation
-        budget = float((known.count * known.auto_time_s).sum()) * (1.0 + max_slowdown)
-        taken = int(np.searchsorted(relaxation.reached_time_s, budget, side="right")) - 1
-        if relaxation.segments:
-            prices.append(float(relaxation.segment_rate[min(max(taken, 0), relaxation.segments - 1)]))
-    return float(np.mean(prices)) if prices else 0.0
+        times = np.concatenate([known.auto_time_s, np.where(available, time, np.inf)], axis=1)
+        energies = np.concatenate([known.auto_energy_j, np.where(available, energy, np.inf)], axis=1)
+        start = np.concatenate([[0], np.cumsum(available.sum(axis=1) + 1)])
+        finite = np.isfinite(times)
+        ways = Ways(times[finite], energies[finite], start=start, runs=known.count[:, 0].astype(np.int64))
+        prices.append(choice(ways).price_of_time(auto_s * (1.0 + max_slowdown)))
+    return float(np.mean(prices))
 
 
 def _allowed(share: float, possible: NDArray[np.bool_], kernels: int) -> int:
@@ -212,7 +208,7 @@ def _in_order(points: Sequence[SweepPoint], settings: Sequence[Setting]) -> list
 
 
 def _read(study: Study, units: WorkloadTasks, settings: Sequence[Setting], possible: NDArray[np.bool_]) -> _Known:
-    sweep = study.read(units.workload)
+    sweep = study.read(units.name, units.state, units.granularity)
     costs = combine_repeats(sweep)
     place = {setting: index for index, setting in enumerate(settings)}
     shape = possible.shape

@@ -53,7 +53,7 @@ def build_workload(name: str, shape: Shape | None = None, **options: Unpack[Shap
 
 
 def run_named(name: str) -> ModelRun | None:
-    """The model and the shape that a person means by a name such as ``gpt3-xl-batch10-tp2``; ``None`` where it is not one."""
+    """The model and shape that a person means by a name such as ``gpt3-xl-batch10-tp2``; ``None`` where it means none."""
     try:
         run = ModelRun(*parse_name(name))
         return run if build_workload(run.model, run.shape).name == name else None

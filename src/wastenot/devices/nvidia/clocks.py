@@ -180,7 +180,7 @@ def put_back(nvml: Nvml, handle: Any, restore: Restore, kinds: set[str]) -> None
         except NotSupportedError:
             pass  # what cannot be set was not changed
         except NvmlError as error:
-            failed = error
+            failed = failed or error
 
     if "power" in kinds and restore.power_limit_w is not None:
         call("nvmlDeviceSetPowerManagementLimit", round(1e3 * restore.power_limit_w))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from wastenot.devices.nvidia.clocks import NvidiaClocks, recover
 from wastenot.devices.nvidia.journal import Restore, stale
-from wastenot.devices.nvidia.nvml import Nvml, NvmlError, forbidden, text_of
+from wastenot.devices.nvidia.nvml import NoSuchGpuError, Nvml, forbidden, text_of
 from wastenot.devices.nvidia.sensors import NvidiaSensors
 from wastenot.devices.protocol import Identity, Launcher, TimeSource
-from wastenot.errors import BadInputError, DeviceError
+from wastenot.errors import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,12 +135,14 @@ def _handle(nvml: Nvml, name: str) -> Any:
             handle = nvml.call("nvmlDeviceGetHandleByIndex", int(which))
         else:
             handle = nvml.call("nvmlDeviceGetHandleByUUID", which)
-    except NvmlError as error:
+    except NoSuchGpuError as error:
         names = ", ".join(nvidia_names(nvml)) or "none"
-        raise BadInputError(f"device '{name}': there is no such GPU ({error}); there are: {names}") from error
+        raise BadInputError(f"device '{name}': there is no such GPU; this machine has {names}") from error
     mode = nvml.try_call("nvmlDeviceGetMigMode", handle)
     if mode is not None and mode[0] == nvml.library.NVML_DEVICE_MIG_ENABLE:
-        raise DeviceError(f"{name}: is cut into MIG slices, whose power NVIDIA does not tell apart; use a whole GPU")
+        raise BadInputError(
+            f"{name}: is partitioned into MIG instances, for which NVIDIA reports no power of their own; use a whole GPU"
+        )
     return handle
 
 

@@ -17,7 +17,7 @@ from wastenot.devices.nvidia.power_poller import PowerPoller
 from wastenot.devices.nvidia.published import ARCHITECTURES, MEMORY, PublishedSensor, power_sensor
 from wastenot.devices.nvidia.sensors import NvidiaSensors
 from wastenot.devices.protocol import Identity
-from wastenot.errors import DeviceError
+from wastenot.errors import BadInputError, DeviceError
 
 MEMORY_CHANNEL = "memory"
 
@@ -88,7 +88,7 @@ class NvidiaInstrument:
         self._calls: Mapping[str, Callable[[], object]] = {}
         sensors = NvidiaSensors(nvml, handle)
         if sensors.power_w() is None:
-            raise DeviceError(f"{identity.name}: it tells nothing of its power; power inside kernels cannot be seen on it")
+            raise BadInputError(f"{identity.name}: it has no power sensor; power inside kernels cannot be seen on it")
         architecture = ARCHITECTURES.get(nvml.try_call("nvmlDeviceGetArchitecture", handle) or -1)
         published = power_sensor(architecture, identity.model, instant=sensors.has_instant) or _UNKNOWN
         names = [(TOTAL, published)]

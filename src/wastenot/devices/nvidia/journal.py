@@ -115,8 +115,10 @@ def journals() -> tuple[Journal, ...]:
     """All journals there are, whole or claimed by somebody who was putting them right."""
     try:
         paths = sorted(path for path in state_folder().iterdir() if not path.name.startswith(".") and ".json" in path.name)
-    except OSError:
+    except FileNotFoundError:
         return ()
+    except OSError as error:
+        raise DeviceError(f"{state_folder()}: journals of changed clocks cannot be read: {error.strerror}") from error
     return tuple(found for found in map(read, paths) if found is not None)
 
 

@@ -1,4 +1,4 @@
-"""The one door to NVML. It reads; whatever would change a GPU is refused here unless it was allowed, below every caller."""
+"""The only access to NVML: a call that would change a GPU is refused here, below every caller, unless that is allowed."""
 
 from __future__ import annotations
 
@@ -8,23 +8,30 @@ from copy import copy
 from types import ModuleType
 from typing import Any
 
-from wastenot.errors import DeviceError, MissingExtraError
+from wastenot.errors import DeviceError, MissingExtraError, WastenotError
 
 READ_ONLY = "WASTENOT_READ_ONLY"
 
+_ELSEWHERE = "use a sim: device, or run where nvidia-smi works"
+_NEEDED_FOR_CLOCKS = "clocks need root, in a container also --cap-add=SYS_ADMIN"
+_RESET = "an administrator must reset it, or reboot"
 _READING = ("nvmlInit", "nvmlShutdown", "nvmlSystemGet", "nvmlDeviceGet", "nvmlErrorString")
 
 
 class NvmlError(DeviceError):
-    """NVML could not do it."""
+    """A call to NVML failed."""
 
 
 class NoPermissionError(NvmlError):
-    """The user may not do it."""
+    """The user lacks the permission for the call."""
 
 
 class NotSupportedError(NvmlError):
-    """The GPU or its driver does not have it."""
+    """The GPU, its driver or the binding does not support the call."""
+
+
+class NoSuchGpuError(NvmlError):
+    """NVML knows no GPU of that index or UUID."""
 
 
 class GpuLostError(NvmlError):
@@ -32,27 +39,26 @@ class GpuLostError(NvmlError):
 
 
 class ReadOnlyError(NvmlError):
-    """It would change the GPU, which was not allowed."""
+    """The call would change the GPU, which was not allowed."""
 
 
 def forbidden() -> str | None:
-    """Why nothing may be changed whatever is said on the command line; ``None`` where nothing forbids it."""
+    """Why nothing may be changed, whatever the flags; ``None`` where nothing forbids it."""
     value = os.environ.get(READ_ONLY, "")
     return None if value in ("", "0") else f"{READ_ONLY}={value} is set"
 
 
 class Nvml:
-    """NVML with typed errors, behind a guard.
+    """NVML with typed errors and a guard against unintended changes.
 
     Functions are called by their names in ``pynvml``: ``nvml.call("nvmlDeviceGetName", handle)``.
 
     Args:
-        allow_changes: let functions through that change a GPU; the environment's ``WASTENOT_READ_ONLY=1`` forbids it all the
-            same.
+        allow_changes: allow functions that change a GPU. ``WASTENOT_READ_ONLY=1`` in the environment still forbids them.
 
     Raises:
-        MissingExtraError: the Python binding of NVML is not installed.
-        NvmlError: there is no driver, or it does not start.
+        MissingExtraError: the Python binding of NVML, or NVML itself, is not installed.
+        NvmlError: the driver is not loaded or does not start.
     """
 
     def __init__(self, *, allow_changes: bool = False) -> None:
@@ -61,20 +67,20 @@ class Nvml:
         self.call("nvmlInit")
 
     def allowing_changes(self) -> Nvml:
-        """The same NVML, started once, with changes allowed; the environment may still forbid them."""
+        """The same initialised NVML with changes allowed; the environment may still forbid them."""
         allowed = copy(self)
         allowed.allow_changes = True
         return allowed
 
     def close(self) -> None:
-        """Done with NVML."""
+        """Shut NVML down."""
         self.call("nvmlShutdown")
 
     def refusal(self) -> str | None:
-        """Why clocks may not be changed; ``None`` where they may, as far as wastenot goes."""
+        """Why wastenot itself refuses to change clocks; ``None`` where it does not."""
         reason = forbidden()
         if reason is None and not self.allow_changes:
-            reason = "clocks are only touched with --allow-clock-control"
+            reason = "clocks are only changed with --allow-clock-control"
         return reason
 
     def call(self, function: str, *arguments: object) -> Any:
@@ -82,12 +88,13 @@ class Nvml:
 
         Args:
             function: its name in ``pynvml``.
-            arguments: as it takes them.
+            arguments: of the function.
 
         Raises:
-            ReadOnlyError: the function may change something, and that was not allowed.
-            NoPermissionError: the user lacks a right.
-            NotSupportedError: the GPU or driver lacks it.
+            ReadOnlyError: the function may change something, which was not allowed.
+            NoPermissionError: the user lacks the permission.
+            NotSupportedError: the GPU, driver or binding does not support it.
+            NoSuchGpuError: there is no GPU of that index or UUID.
             GpuLostError: the GPU has fallen off the bus.
             NvmlError: any other failure.
         """
@@ -97,35 +104,33 @@ class Nvml:
                 raise ReadOnlyError(f"{function}: refused: {reason}")
         found = getattr(self.library, function, None)
         if found is None:
-            raise NotSupportedError(f"{function}: this nvidia-ml-py does not have it; install a newer one")
+            raise NotSupportedError(f"{function}: the installed nvidia-ml-py does not have it; install a newer version")
         try:
             return found(*arguments)
         except self.library.NVMLError as error:
             raise _typed(self.library, function, error) from error
 
     def try_call(self, function: str, *arguments: object) -> Any:
-        """Call a reading function; ``None`` where the value cannot be had.
+        """Call a reading function; ``None`` where this GPU, driver or user has no such value.
 
         Raises:
-            GpuLostError: the GPU has fallen off the bus.
+            NvmlError: the GPU or its driver failed, so that nothing can be said about the value.
         """
         try:
             return self.call(function, *arguments)
-        except GpuLostError:
-            raise
-        except NvmlError:
+        except (NotSupportedError, NoPermissionError):
             return None
 
     def field(self, handle: object, field: int, scope: int = 0) -> float | None:
-        """The value of one field; ``None`` where the GPU does not tell it."""
+        """The value of one field; ``None`` where the GPU does not report it."""
         return self.fields(handle, [field], scope)[0]
 
     def fields(self, handle: object, wanted: Sequence[int], scope: int = 0) -> tuple[float | None, ...]:
-        """Values of several fields, asked for together; ``None`` for each that the GPU does not tell."""
+        """Values of several fields, read in one call; ``None`` for each that the GPU does not report."""
         return self.scoped_fields(handle, [(field, scope) for field in wanted])
 
     def scoped_fields(self, handle: object, wanted: Sequence[tuple[int, int]]) -> tuple[float | None, ...]:
-        """Values of several (field, scope), asked for together; ``None`` for each that the GPU does not tell."""
+        """Values of several (field, scope), read in one call; ``None`` for each that the GPU does not report."""
         found = self.try_call("nvmlDeviceGetFieldValues", handle, wanted)
         return (None,) * len(wanted) if found is None else tuple(map(_value_of, found))
 
@@ -138,7 +143,7 @@ def _value_of(field: Any) -> float | None:
 
 
 def text_of(value: str | bytes) -> str:
-    """Text from NVML, which some versions of the binding give as bytes."""
+    """Text from NVML, which some versions of the binding return as bytes."""
     return value.decode() if isinstance(value, bytes) else value
 
 
@@ -154,14 +159,18 @@ def _library() -> ModuleType:
     return pynvml  # type: ignore[no-any-return,unused-ignore]
 
 
-def _typed(library: Any, function: str, error: Exception) -> NvmlError:
+def _typed(library: Any, function: str, error: Exception) -> WastenotError:
+    by_code: dict[int, tuple[type[WastenotError], str]] = {
+        library.NVML_ERROR_LIBRARY_NOT_FOUND: (MissingExtraError, f"no NVIDIA driver is installed here; {_ELSEWHERE}"),
+        library.NVML_ERROR_DRIVER_NOT_LOADED: (NvmlError, f"the NVIDIA driver is not loaded; {_ELSEWHERE}"),
+        library.NVML_ERROR_NO_PERMISSION: (NoPermissionError, f"{function}: no permission; {_NEEDED_FOR_CLOCKS}"),
+        library.NVML_ERROR_NOT_SUPPORTED: (NotSupportedError, f"{function}: this GPU or driver does not support it"),
+        library.NVML_ERROR_FUNCTION_NOT_FOUND: (NotSupportedError, f"{function}: this driver does not have it"),
+        library.NVML_ERROR_INVALID_ARGUMENT: (NotSupportedError, f"{function}: this GPU does not accept the arguments"),
+        library.NVML_ERROR_GPU_IS_LOST: (GpuLostError, f"the GPU is lost: it no longer answers; {_RESET}"),
+    }
     code = getattr(error, "value", None)
-    if code in (library.NVML_ERROR_LIBRARY_NOT_FOUND, library.NVML_ERROR_DRIVER_NOT_LOADED):
-        return NvmlError("no NVIDIA driver was found on this machine; use a sim: device, or run where nvidia-smi works")
-    if code == library.NVML_ERROR_NO_PERMISSION:
-        return NoPermissionError(f"{function}: no permission; clocks need root, in a container also --cap-add=SYS_ADMIN")
-    if code == library.NVML_ERROR_NOT_SUPPORTED:
-        return NotSupportedError(f"{function}: this GPU or driver does not support it")
-    if code == library.NVML_ERROR_GPU_IS_LOST:
-        return GpuLostError("the GPU is lost: it no longer answers; it needs a reset by the administrator, or a reboot")
-    return NvmlError(f"{function}: {error}")
+    if "GetHandle" in function and code in (library.NVML_ERROR_INVALID_ARGUMENT, library.NVML_ERROR_NOT_FOUND):
+        return NoSuchGpuError(f"{function}: {error}")
+    kind, message = by_code.get(code, (NvmlError, f"{function}: {error}")) if code is not None else (NvmlError, str(error))
+    return kind(message)

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 import numpy as np
 
 from wastenot.devices.instrument import Readings
-from wastenot.errors import WastenotError
 
 _PAUSE_S = 1e-4  # between looks; what the system makes of it is about half as much again
 _BLIND_S = 2e-3  # since the look before, after which a new value may have come long ago
@@ -46,7 +45,7 @@ class PowerPoller:
         self._looked_s = 0.0
         self._log: list[list[tuple[float, float]]] = []
         self._stopped = threading.Event()
-        self._error: WastenotError | None = None
+        self._error: Exception | None = None
         self.looks = 0
 
     @contextmanager
@@ -99,5 +98,5 @@ class PowerPoller:
             while not self._stopped.is_set():
                 self.look()
                 time.sleep(self._pause_s)
-        except WastenotError as error:
+        except Exception as error:  # raised again where the log is wanted
             self._error = error

@@ -12,7 +12,7 @@ from wastenot.devices.protocol import Identity, Lap, Task, TaskRun
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.devices.simulated.sensors import SimulatedSensors
-from wastenot.errors import DeviceError
+from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
 from wastenot.setting import AUTO, Setting
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class SimulatedDevice:
         from wastenot.devices.simulated.model_physics import ModelPhysics
 
         if not isinstance(self.engine.physics, ModelPhysics):
-            raise DeviceError(f"{self.identity.name}: a recording has no executions; profile on sim:NAME or nvidia:INDEX")
+            raise BadInputError(f"{self.identity.name}: a recording has no executions; profile on sim:NAME or nvidia:INDEX")
         if self._instrument is None:
             self._instrument = SimulatedInstrument(self.identity, self.engine, self.engine.physics)
         return self._instrument
@@ -165,7 +165,7 @@ class SimulatedLauncher:
         try:
             self._engine.physics.check(setting)
             self._engine.physics.operating_point(task, setting, self._engine.temperature_c)
-        except DeviceError:
+        except (CannotRunError, ClocksRefusedError):
             return False
         return True
 

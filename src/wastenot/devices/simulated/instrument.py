@@ -18,7 +18,7 @@ from wastenot.devices.simulated.hardware import GaugeModel
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.power_history import LAG_REACH, PowerHistory
 from wastenot.devices.simulated.trace import Parts, Steady, Trace, trace
-from wastenot.errors import DeviceError
+from wastenot.errors import BadInputError
 from wastenot.workloads.kernel import KernelSpec
 
 MEMORY = "memory"
@@ -96,9 +96,9 @@ class SimulatedInstrument:
         preset = physics.preset
         gauge = preset.sensors.power if preset.dynamics.logger is None else preset.dynamics.logger
         if gauge is None:
-            raise DeviceError(f"{identity.name}: it has no power sensor; power inside kernels cannot be seen on it")
+            raise BadInputError(f"{identity.name}: it has no power sensor; power inside kernels cannot be seen on it")
         if engine.on_wall_time:
-            raise DeviceError(f"{identity.name}: executions one by one are simulated by virtual time only")
+            raise BadInputError(f"{identity.name}: executions one by one are simulated in virtual time only")
         self.identity = identity
         self._engine, self._physics, self._dynamics = engine, physics, preset.dynamics
         self._rng = np.random.default_rng([engine.seed, 78])

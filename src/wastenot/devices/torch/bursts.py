@@ -300,7 +300,7 @@ class TorchBurst:
                 memory = memory or graph.pool()
                 pieces.append(_of_graph(graph, ends, self._stream))
         except RuntimeError as error:
-            if out_of_memory(error):
+            if out_of_memory(error) or isinstance(error, torch.AcceleratorError):
                 raise
             torch.cuda.synchronize(self._stream.device)
             return

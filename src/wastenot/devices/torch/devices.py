@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wastenot.errors import DeviceError
+from wastenot.errors import BadInputError, DeviceError, MissingExtraError
 
 if TYPE_CHECKING:
     import torch
 
 
 def torch_device(uuid: str) -> str:
-    """PyTorch's name of the GPU with a UUID; it numbers GPUs in another order than NVML.
+    """PyTorch's name of the GPU with a UUID; PyTorch numbers GPUs in a different order than NVML.
 
     Args:
-        uuid: as NVML tells it, such as ``GPU-8f2b...``.
+        uuid: as NVML reports it, such as ``GPU-8f2b...``.
 
     Raises:
-        DeviceError: PyTorch is missing, or does not see that GPU.
+        MissingExtraError: PyTorch is not installed, or was built without CUDA.
+        DeviceError: PyTorch does not see that GPU.
     """
     find_torch_device("cuda:0")
     import torch
@@ -26,36 +27,39 @@ def torch_device(uuid: str) -> str:
     for index in range(torch.cuda.device_count()):
         if str(torch.cuda.get_device_properties(index).uuid).removeprefix("GPU-").lower() == wanted:
             return f"cuda:{index}"
-    raise DeviceError(f"{uuid}: PyTorch does not see this GPU; is it left out of CUDA_VISIBLE_DEVICES?")
+    raise DeviceError(f"{uuid}: PyTorch does not see this GPU; does CUDA_VISIBLE_DEVICES leave it out?")
 
 
 def find_torch_device(name: str) -> torch.device:
     """PyTorch's device of a name.
 
     Raises:
-        DeviceError: PyTorch is missing, or does not have it; says which it has.
+        MissingExtraError: PyTorch is not installed, or was built without CUDA.
+        BadInputError: there is no such device; says which there are.
+        DeviceError: PyTorch finds no GPU.
     """
     try:
         import torch
     except ImportError:
-        raise DeviceError("running kernels needs PyTorch, which is not installed: pip install 'wastenot[torch]'") from None
+        raise MissingExtraError(
+            "running kernels needs PyTorch, which is not installed: pip install 'wastenot[torch]'"
+        ) from None
     try:
         device = torch.device(name)
     except RuntimeError:
         device = None
     if device is None or device.type not in {"cpu", "cuda"}:
-        raise DeviceError(f"device '{name}': kernels run on cpu and cuda:0, cuda:1, ...")
+        raise BadInputError(f"device '{name}': kernels run on cpu and cuda:0, cuda:1, ...")
     if device.type == "cpu":
         return device
     if not torch.cuda.is_available():
-        built = torch.version.cuda or torch.version.hip
-        why = (
-            "finds no GPU: check the driver with nvidia-smi, and CUDA_VISIBLE_DEVICES"
-            if built
-            else "was built without CUDA: install a build with it, see pytorch.org"
-        )
-        raise DeviceError(f"device '{name}': PyTorch {torch.__version__} {why}")
+        version = f"device '{name}': PyTorch {torch.__version__}"
+        if not (torch.version.cuda or torch.version.hip):
+            raise MissingExtraError(f"{version} was built without CUDA: install a build with it, see pytorch.org")
+        raise DeviceError(f"{version} finds no GPU: check the driver with nvidia-smi, and CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     if (device.index or 0) >= count:
-        raise DeviceError(f"device '{name}': PyTorch sees {count} GPU{'s' if count > 1 else ''}, cuda:0 to cuda:{count - 1}")
+        raise BadInputError(
+            f"device '{name}': PyTorch sees {count} GPU{'s' if count > 1 else ''}, cuda:0 to cuda:{count - 1}"
+        )
     return torch.device("cuda", device.index or 0)

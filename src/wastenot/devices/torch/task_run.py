@@ -153,6 +153,8 @@ class GpuRun:
         if self._feeder is not None:
             self._feeder.join()
         try:
+            if self._error is not None:
+                raise self._error
             self._stream.synchronize()
             self._look()
             self._laps = tuple(
@@ -280,7 +282,7 @@ def plan_launch(program: Program, stream: torch.cuda.Stream) -> Launch:
             del launch  # its memory first
             launch = _captured(program, stream, better)
     except RuntimeError as error:
-        if out_of_memory(error):
+        if out_of_memory(error) or isinstance(error, torch.AcceleratorError):
             raise
         program.drop_outputs()
         torch.cuda.synchronize(stream.device)

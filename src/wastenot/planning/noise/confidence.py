@@ -26,14 +26,15 @@ from statistics import NormalDist
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.frontiers.knapsack import Knapsack
-from wastenot.frontiers.pareto import Groups
+from wastenot.frontiers.algebra import choice
+from wastenot.frontiers.linear import cheapest_within
+from wastenot.frontiers.nodes import Ways
 from wastenot.planning.noise.expectation import Excess, excess
 from wastenot.planning.noise.shrinkage import Posteriors
 from wastenot.planning.objective import Objective, Scope
-from wastenot.planning.units import Unit
+from wastenot.planning.units import PlanUnit
 
 _MOST_INTERVALS = 64
 _GAP = 1e-5
@@ -44,7 +45,7 @@ _MOST_LINES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ConfidentOptions:
     """Options of each unit that keep the confidence.
 
     Attributes:
@@ -59,7 +60,7 @@ class Kept:
 
 
 def choose_confidently(
-    units: Sequence[Unit], posteriors: Posteriors | None, objective: Objective, scope: Scope
+    units: Sequence[PlanUnit], posteriors: Posteriors | None, objective: Objective, scope: Scope
 ) -> tuple[tuple[int, ...], float]:
     """The options of least expected cost whose true time is within the slowdown with the objective's confidence.
 
@@ -127,7 +128,7 @@ class ConfidentChoice:
         mean, deviation = self._over.of_plan(options)
         return mean + self._z * deviation <= 0.0
 
-    def least(self, cost: FloatArray) -> Kept:
+    def least(self, cost: FloatArray) -> ConfidentOptions:
         """The options of least cost that keep the confidence.
 
         Args:
@@ -151,12 +152,12 @@ class ConfidentChoice:
             fixed = max(1.5 * fixed, self._over.common_variance(found.options))
         if best is None:
             raise InfeasibleError("no plan was found that keeps the time budget with that confidence")
-        return Kept(best.options, best.cost, min(bound, best.cost))
+        return ConfidentOptions(best.options, best.cost, min(bound, best.cost))
 
-    def _search(self, cost: FloatArray, largest: float, fixed: float) -> tuple[Kept | None, float]:
+    def _search(self, cost: FloatArray, largest: float, fixed: float) -> tuple[ConfidentOptions | None, float]:
         """The best plan whose time keeps the confidence if common errors have a fixed variance; and a lower bound."""
         ends = [0.0, *(largest * np.logspace(-_DECADES, 0.0, 7))]
-        best: Kept | None = None
+        best: ConfidentOptions | None = None
         waiting: list[tuple[float, float, float]] = []
 
         def look(low: float, high: float) -> None:
@@ -185,7 +186,7 @@ class ConfidentChoice:
         bounds = [waiting[0][0]] if waiting else []
         return best, min([*bounds, *([best.cost] if best else [])], default=0.0)
 
-    def _line(self, cost: FloatArray, slope: float, least_s: float) -> Kept | None:
+    def _line(self, cost: FloatArray, slope: float, least_s: float) -> ConfidentOptions | None:
         """Least cost with M + z (V / slope + least_s) ≤ 0."""
         return self._solve(cost, self._mean + self._z * self._variance / slope, -self._z * least_s)
 
@@ -194,7 +195,7 @@ class ConfidentChoice:
         deviation = math.sqrt(float(self._variance[place].sum()) + fixed)
         return float(self._mean[place].sum()) + self._z * deviation <= 0.0
 
-    def least_edp(self, exponent: float) -> Kept:
+    def least_edp(self, exponent: float) -> ConfidentOptions:
         """Options of low ``energy * time ** exponent`` that keep the confidence.
 
         The least of all where they keep it; else found by descent along tangents of the logarithm, which is concave in
@@ -202,10 +203,10 @@ class ConfidentChoice:
         """
         energy, time = np.concatenate(self._over.energy_j), np.concatenate(self._over.time_s)
         strict = self.least(energy)
-        free = Knapsack(Groups(time, energy, self._start)).least_edp(exponent)
-        options = self._options(free.options)
+        free = choice(Ways(time, energy, start=self._start)).least_edp(exponent)
+        options = tuple(free.options.tolist())
         if self.keeps(options):
-            return Kept(options, free.energy_j, min(strict.lower_bound, free.energy_j))
+            return ConfidentOptions(options, free.energy_j, min(strict.lower_bound, free.energy_j))
 
         def totals(chosen: tuple[int, ...]) -> tuple[float, float]:
             place = self._start[:-1] + np.array(chosen)
@@ -222,32 +223,23 @@ class ConfidentChoice:
             if log_edp(tried) >= log_edp(best) - _ROUNDING:
                 break
             best = tried
-        return Kept(best, totals(best)[0], strict.lower_bound)
+        return ConfidentOptions(best, totals(best)[0], strict.lower_bound)
 
-    def _first(self, cost: FloatArray) -> Kept | None:
+    def _first(self, cost: FloatArray) -> ConfidentOptions | None:
         """Auto everywhere, where that keeps the confidence."""
         options = (0,) * (len(self._start) - 1)
-        return Kept(options, float(cost[self._start[:-1]].sum()), 0.0) if self.keeps(options) else None
+        return ConfidentOptions(options, float(cost[self._start[:-1]].sum()), 0.0) if self.keeps(options) else None
 
-    def _certain(self, cost: FloatArray) -> Kept:
+    def _certain(self, cost: FloatArray) -> ConfidentOptions:
         found = self._solve(cost, self._mean, 0.0)
         if found is None:
             raise InfeasibleError("no plan keeps the time budget")
         return found
 
-    def _solve(self, cost: FloatArray, weight: FloatArray, budget: float) -> Kept | None:
-        """Least cost with the weights' sum within a budget; weights may be negative, so each unit's are shifted."""
-        sizes = np.diff(self._start)
-        lowest = np.minimum.reduceat(weight, self._start[:-1])
-        unit = max(float(np.abs(weight).max()), 1e-300)
-        shift = lowest - unit
-        allowed = budget - float(shift.sum())
-        allowed += _ROUNDING * (abs(allowed) + len(sizes) * unit)
+    def _solve(self, cost: FloatArray, weight: FloatArray, budget: float) -> ConfidentOptions | None:
+        """Least cost with the weights' sum within a budget."""
         try:
-            found = Knapsack(Groups(weight - np.repeat(shift, sizes), cost, self._start)).least_energy(allowed, _GAP / 10)
+            best = cheapest_within(cost, weight, self._start, budget, _GAP / 10)
         except InfeasibleError:
             return None
-        return Kept(self._options(found.options), found.energy_j, found.lower_bound_j)
-
-    def _options(self, places: IndexArray) -> tuple[int, ...]:
-        return tuple((places - self._start[:-1]).tolist())
+        return ConfidentOptions(tuple(best.options.tolist()), best.cost, best.lower_bound)

@@ -13,7 +13,7 @@ from wastenot.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import Costs
 from wastenot.planning.noise.shrinkage import Posterior, Posteriors
 from wastenot.planning.plan import Expected
-from wastenot.planning.units import Unit
+from wastenot.planning.units import PlanUnit
 
 LEVEL = 0.95  # of intervals
 
@@ -39,7 +39,7 @@ class Change:
         return self.change - reach, self.change + reach
 
 
-def expected_change(posterior: Posterior, costs: Costs, rows: IndexArray) -> Change:
+def expected_change(posterior: Posterior, count: FloatArray, base: IndexArray, chosen: IndexArray) -> Change:
     """What is to be expected of one total under a plan.
 
     The error is that of a ratio to first order; what a kernel's plan and baseline have in common cancels, and a kernel left
@@ -47,24 +47,26 @@ def expected_change(posterior: Posterior, costs: Costs, rows: IndexArray) -> Cha
 
     Args:
         posterior: of times or energies.
-        costs: that it is about.
-        rows: chosen row of each kernel.
+        count: how often each kernel runs in an iteration, shape (kernels,).
+        base: index into ``posterior`` of each kernel's baseline.
+        chosen: index into ``posterior`` of each kernel under the plan.
     """
-    base, count = costs.start[:-1], costs.count.astype(np.float64)
-    whole, total = float(count @ posterior.mean[base]), float(count @ posterior.mean[rows])
+    whole, total = float(count @ posterior.mean[base]), float(count @ posterior.mean[chosen])
     ratio = total / whole
-    variance = posterior.variance[rows] + ratio**2 * posterior.variance[base] - 2.0 * ratio * posterior.with_baseline[rows]
-    common = count @ (posterior.common[rows] - ratio * posterior.common[base])
+    variance = (
+        posterior.variance[chosen] + ratio**2 * posterior.variance[base] - 2.0 * ratio * posterior.with_baseline[chosen]
+    )
+    common = count @ (posterior.common[chosen] - ratio * posterior.common[base])
     return Change(total, ratio - 1.0, math.sqrt(max(0.0, float(count**2 @ variance + common @ common))) / whole)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Excess:
-    """Time over the budget that each option of each unit adds: a normal variable. Units share no more than common errors.
+    """Time over the budget that each option of each unit adds: a normal variable. Units share only common errors.
 
     Attributes:
         mean_s: of each unit an array of shape (options,).
-        variance_s2: likewise, without the common errors.
+        variance_s2: the same of variances, without the common errors.
         common_s: loadings of the common errors, of each unit an array of shape (options, errors).
         energy_j: expected energy of each option.
         time_s: expected time of each option.
@@ -89,51 +91,43 @@ class Excess:
 
     def probability_kept(self, options: tuple[int, ...]) -> float:
         """That the plan's true time is within the budget."""
-        mean, deviation = self.of_plan(options)
-        if deviation == 0.0:
-            return 1.0 if mean <= 0.0 else 0.0
-        return NormalDist().cdf(-mean / deviation)
+        return _probability_kept(*self.of_plan(options))
 
 
-def excess(units: Sequence[Unit], posteriors: Posteriors, slowdown: float) -> Excess:
+def excess(units: Sequence[PlanUnit], posteriors: Posteriors, slowdown: float) -> Excess:
     """Time of each option less what the slowdown allows the unit; what option and baseline have in common cancels."""
     means, variances, commons, energies, times = [], [], [], [], []
-    time, allowed = posteriors.time_s, 1.0 + slowdown
     for unit in units:
         count = unit.costs.count[unit.kernels].astype(np.float64)
-        base = unit.costs.start[unit.kernels]
-        same = unit.rows == base
-        mean = np.where(same, -slowdown * time.mean[base], time.mean[unit.rows] - allowed * time.mean[base])
-        variance = np.where(
-            same,
-            slowdown**2 * time.variance[base],
-            time.variance[unit.rows] + allowed**2 * time.variance[base] - 2.0 * allowed * time.with_baseline[unit.rows],
+        rows = posteriors.index(unit.rows)
+        mean, variance, common = _excess_of_calls(
+            posteriors.time_s, posteriors.index(unit.costs.start[unit.kernels]), rows, slowdown
         )
         means.append(mean @ count)
-        variances.append(np.maximum(variance, 0.0) @ count**2)
-        commons.append(np.einsum("k,okf->of", count, time.common[unit.rows] - allowed * time.common[base]))
-        energies.append(posteriors.energy_j.mean[unit.rows] @ count)
-        times.append(time.mean[unit.rows] @ count)
+        variances.append(variance @ count**2)
+        commons.append(np.einsum("k,okf->of", count, common))
+        energies.append(posteriors.energy_j.mean[rows] @ count)
+        times.append(posteriors.time_s.mean[rows] @ count)
     return Excess(tuple(means), tuple(variances), tuple(commons), tuple(energies), tuple(times))
 
 
-def expect(
-    units: Sequence[Unit], costs: Costs, posteriors: Posteriors, options: tuple[int, ...], slowdown: float | None
-) -> Expected:
+def expect(costs: Costs, posteriors: Posteriors, rows: IndexArray, slowdown: float | None) -> Expected:
     """What is to be expected of a plan in truth.
 
     Args:
-        units: that got an option each.
-        costs: of their kernels.
-        posteriors: of the true costs.
-        options: of each unit.
+        costs: of the kernels.
+        posteriors: of the true costs, at least of ``rows``.
+        rows: chosen row of each kernel.
         slowdown: that was to be kept.
     """
-    rows = costs.start[:-1].copy()
-    for unit, option in zip(units, options, strict=True):
-        rows[unit.kernels] = unit.rows[option]
-    time = expected_change(posteriors.time_s, costs, rows)
-    energy = expected_change(posteriors.energy_j, costs, rows)
+    count, base, chosen = costs.count.astype(np.float64), posteriors.index(costs.start[:-1]), posteriors.index(rows)
+    time = expected_change(posteriors.time_s, count, base, chosen)
+    energy = expected_change(posteriors.energy_j, count, base, chosen)
+    probability = None
+    if slowdown is not None:
+        mean, variance, common = _excess_of_calls(posteriors.time_s, base, chosen, slowdown)
+        together = float(variance @ count**2) + float(np.sum(np.square(count @ common)))
+        probability = _probability_kept(math.fsum(mean * count), math.sqrt(together))
     return Expected(
         level=LEVEL,
         time_s=time.total,
@@ -142,7 +136,32 @@ def expect(
         time_change_interval=time.interval,
         energy_change=energy.change,
         energy_change_interval=energy.interval,
-        probability_within_budget=None
-        if slowdown is None
-        else excess(units, posteriors, slowdown).probability_kept(options),
+        probability_within_budget=probability,
     )
+
+
+def _excess_of_calls(
+    time: Posterior, base: IndexArray, chosen: IndexArray, slowdown: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Time of one call less what the slowdown allows: mean, variance and loadings of common errors.
+
+    Args:
+        time: posterior of times.
+        base: index of each kernel's baseline, shape (kernels,).
+        chosen: index of each kernel's setting, shape (..., kernels).
+        slowdown: allowed.
+    """
+    allowed, same = 1.0 + slowdown, chosen == base
+    mean = np.where(same, -slowdown * time.mean[base], time.mean[chosen] - allowed * time.mean[base])
+    variance = np.where(
+        same,
+        slowdown**2 * time.variance[base],
+        time.variance[chosen] + allowed**2 * time.variance[base] - 2.0 * allowed * time.with_baseline[chosen],
+    )
+    return mean, np.maximum(variance, 0.0), time.common[chosen] - allowed * time.common[base]
+
+
+def _probability_kept(mean_s: float, deviation_s: float) -> float:
+    if deviation_s == 0.0:
+        return 1.0 if mean_s <= 0.0 else 0.0
+    return NormalDist().cdf(-mean_s / deviation_s)

@@ -1,113 +1,159 @@
-"""Shapes of time and power over clocks that physics suggests, for surfaces to be made of.
+"""Shapes of time and power over clocks that physics suggests, from which surfaces are built.
 
-A kernel's time is a smooth maximum of a core time, which goes with 1 / core clock, and a memory time, which goes with
-1 / memory clock (roofline). A power limit may hold the core clock below what was asked for. A table has all combinations of
-the ratio of the two times, of how smooth the maximum is, and of where the clock is held; each kernel is given the mean of
-those that its measurements allow, and the directions in which they differ.
+A kernel's time is a smooth maximum of a core time, proportional to 1 / core clock, and a memory time, proportional to
+1 / memory clock (roofline). A power limit may hold the core clock below what was requested. A table holds every combination
+of the ratio of the two times, the smoothness of the maximum, and the clock at which the limit holds; each kernel gets the
+mean of the combinations that its measurements allow, and the directions in which these differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.arrays import FloatArray, IndexArray
 
 _LOG_RATIOS = np.linspace(-2.0, 2.0, 61)  # of core to memory time at the highest clocks
 _EXPONENTS = (2.0, 3.0, 4.0, 6.0, 9.0, 14.0)
-_BETWEEN = 6  # places between two core clocks at which a power limit may hold the clock
-_KNEES = (0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.92)  # core clocks over the highest between which voltage may bend
+_BETWEEN = 6  # clocks per core step at which a power limit may hold
+_KNEES = (0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.92)  # core clocks, over the highest, above which voltage may rise
 _DIRECTIONS = 4
-_WIDENED = 2.0  # directions are as wide a prior as this times what the same measurements allow: they count once more
+_WIDENED = 2.0  # the directions' prior is this times what the same measurements allow, since they are used twice
+_UNLIKELY = 1e-4  # likelihood, over the best combination's, below which a combination is left out
+
+
+@dataclass(frozen=True, slots=True)
+class TimeShape:
+    """The log time over clocks that one kernel's measurements allow.
+
+    Attributes:
+        mean: centred log time, averaged over the combinations allowed; shape (settings,).
+        directions: in which the combinations differ, the widest first; shape (directions, settings).
+        limit: logarithm of the clock that a limit holds, averaged likewise over the combinations.
+        ratio: logarithm of core over memory time, averaged in the same way.
+        exponent: of the smooth maximum, averaged in the same way.
+    """
+
+    mean: FloatArray
+    directions: FloatArray
+    limit: float
+    ratio: float
+    exponent: float
 
 
 class ShapeTable:
-    """The shapes that kernels measured at the same clocks may have.
+    """Log times, in every combination, of kernels that were measured at the same clocks.
 
     Args:
         core: logarithm of the core clock over the highest of the sweep, shape (settings,).
-        memory: likewise memory clock.
-        automatic: 1 where a part of the setting is auto, else 0; auto is not wholly like the clocks that it holds.
-        held: whether a limit may hold the core clock below what is given; else it is that in effect.
+        memory: the same of the memory clock.
+        held: whether a limit may hold the core clock below ``core``; otherwise ``core`` is what was in effect.
     """
 
-    def __init__(self, core: FloatArray, memory: FloatArray, automatic: FloatArray, held: bool) -> None:
-        self.core, self.memory, self.automatic = core, memory, automatic
-        levels = np.unique(self.core)
-        self.held = held
-        places = np.arange((len(levels) - 1) * _BETWEEN + 1) / _BETWEEN
-        upper = np.interp(places, np.arange(len(levels)), levels) if held else levels[-1:]
-        self.limits = upper[upper >= np.median(levels)]
-
-    @cached_property
-    def _candidates(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Limit, ratio and exponent of every combination, shape (combinations, 1) each."""
-        grid = np.meshgrid(self.limits, _LOG_RATIOS, _EXPONENTS, indexing="ij")
-        limit, ratio, exponent = (axis.reshape(-1, 1) for axis in grid)
-        return limit, ratio, exponent
-
-    @cached_property
-    def _times(self) -> FloatArray:
-        """Centred log times of every combination, shape (combinations, settings)."""
-        limit, ratio, exponent = self._candidates
-        found = np.logaddexp(exponent * (ratio - np.minimum(self.core, limit)), -exponent * self.memory) / exponent
-        centred: FloatArray = found - found.mean(axis=1, keepdims=True)
-        return centred
-
-    @cached_property
-    def _squares(self) -> FloatArray:
-        squares: FloatArray = (self._times**2).sum(axis=1)
-        return squares
+    def __init__(self, core: FloatArray, memory: FloatArray, held: bool) -> None:
+        levels = np.unique(core)
+        steps = np.arange((len(levels) - 1) * _BETWEEN + 1) / _BETWEEN
+        upper = np.interp(steps, np.arange(len(levels)), levels) if held else levels[-1:]
+        grid = np.meshgrid(upper[upper >= np.median(levels)], _LOG_RATIOS, _EXPONENTS, indexing="ij")
+        self._limit, self._ratio, self._exponent = (axis.reshape(-1, 1) for axis in grid)
+        scaled = -self._exponent * memory
+        times = np.logaddexp(self._exponent * (self._ratio - np.minimum(core, self._limit)), scaled) / self._exponent
+        self._times: FloatArray = times - times.mean(axis=1, keepdims=True)
+        self._squares: FloatArray = (self._times**2).sum(axis=1)
 
     def misfits(self, log_time: FloatArray) -> FloatArray:
-        """Sums of squares that each combination leaves of a kernel's log times, shape (combinations,)."""
-        wanted = log_time - log_time.mean()
-        left: FloatArray = np.maximum(self._squares - 2.0 * (self._times @ wanted) + wanted @ wanted, 0.0)
-        return left
-
-    def shapes(
-        self, misfits: FloatArray, noise: float, states: FloatArray, others: Sequence[FloatArray]
-    ) -> tuple[FloatArray, FloatArray]:
-        """The shapes of one kernel's log time and log power, shape (settings, shapes) each.
+        """Sums of squares that each combination leaves of kernels' log times.
 
         Args:
-            misfits: see :meth:`misfits`.
-            noise: variance of a log time.
-            states: values of ``memory`` that have a power of their own, shape (states,).
-            others: further logarithms that both may go with, shape (settings,) each.
+            log_time: shape (kernels, settings).
+
+        Returns:
+            Shape (kernels, combinations).
         """
-        likely = np.exp(-0.5 * (misfits - misfits.min()) / noise)
-        taken = np.flatnonzero(likely > 1e-4)
-        share_of = likely[taken] / likely[taken].sum()
+        wanted = log_time - log_time.mean(axis=1, keepdims=True)
+        left: FloatArray = wanted @ self._times.T
+        left *= -2.0
+        left += self._squares
+        left += (wanted**2).sum(axis=1, keepdims=True)
+        np.maximum(left, 0.0, out=left)
+        return left
+
+    def time_shape(self, misfits: FloatArray, noise: float) -> TimeShape:
+        """What one kernel's measurements allow.
+
+        Args:
+            misfits: of that kernel, shape (combinations,).
+            noise: variance of a log time.
+        """
+        least = misfits.min()
+        taken = np.flatnonzero(misfits - least < -2.0 * noise * np.log(_UNLIKELY))
+        weight = np.exp(-0.5 * (misfits[taken] - least) / noise)
+        weight /= weight.sum()
         times = self._times[taken]
-        mean = share_of @ times
-        _, size, along = np.linalg.svd(np.sqrt(share_of)[:, None] * (times - mean), full_matrices=False)
+        mean = weight @ times
         directions = np.zeros((_DIRECTIONS, len(mean)))
-        width = min(_DIRECTIONS, len(size))
-        directions[:width] = _WIDENED * size[:width, None] * along[:width]
-        limit, ratio, exponent = (share_of @ axis[taken, 0] for axis in self._candidates)
-        clock = np.minimum(self.core, limit)
-        planes = [clock, self.memory, *others]
-        rate, throughput = np.exp(clock), np.exp(-mean)
-        switching = [rate, rate**2, *(np.maximum(rate - knee, 0.0) for knee in _KNEES)]
-        steady = [
-            *switching,
-            *((self.memory == state).astype(np.float64) for state in states),
-        ]  # what is drawn all the time; then by work done
-        if self.held:  # the clock is a guess: fewer shapes, that depend less on it
-            core_share = 1.0 / (1.0 + np.exp(-np.clip(exponent * (ratio - clock + self.memory), -60.0, 60.0)))
-            work = [core_share * part for part in switching[:2] + switching[5:7]]
-        else:
-            work = [throughput * part for part in steady]
-        power = [*steady, throughput, *work, *others]
-        return (
-            np.column_stack([np.ones(len(mean)), self.automatic, mean, *(_centred(p) for p in planes), *directions]),
-            np.column_stack([np.ones(len(mean)), self.automatic, *power]),
+        if len(taken) > 1:
+            _, size, along = np.linalg.svd(np.sqrt(weight)[:, None] * (times - mean), full_matrices=False)
+            width = min(_DIRECTIONS, len(size))
+            directions[:width] = _WIDENED * size[:width, None] * along[:width]
+        limit, ratio, exponent = (float(weight @ axis[taken, 0]) for axis in (self._limit, self._ratio, self._exponent))
+        return TimeShape(mean, directions, limit, ratio, exponent)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shapes:
+    """What the surfaces of kernels measured at the same settings are made of.
+
+    Attributes:
+        core: logarithm of the core clock, held by a limit where there is one; shape (kernels, settings).
+        memory: logarithm of the rate at which memory delivers, shape (kernels, settings).
+        mean: see :class:`TimeShape`; shape (kernels, settings).
+        directions: shape (kernels, directions, settings).
+        ratio: shape (kernels, 1).
+        exponent: shape (kernels, 1).
+        automatic: 1 where part of the setting is auto, else 0, since auto differs from the clocks that it holds; shape
+            (settings,).
+        others: further logarithms that time and power may depend on, shape (settings,) each.
+        states: values of ``memory`` whose power is told apart, shape (states,).
+        held: whether the core clock in effect is a guess.
+    """
+
+    core: FloatArray
+    memory: FloatArray
+    mean: FloatArray
+    directions: FloatArray
+    ratio: FloatArray
+    exponent: FloatArray
+    automatic: FloatArray
+    others: Sequence[FloatArray]
+    states: FloatArray
+    held: bool
+
+    def of_time(self, kernels: IndexArray) -> FloatArray:
+        """Shapes of the log times of some kernels, shape (kernels, settings, shapes)."""
+        mean = self.mean[kernels]
+        planes = (self.core[kernels], self.memory[kernels], *(np.broadcast_to(other, mean.shape) for other in self.others))
+        directions = np.moveaxis(self.directions[kernels], 1, 0)
+        centred = (plane - plane.mean(axis=1, keepdims=True) for plane in planes)
+        return np.stack(
+            [np.ones(mean.shape), np.broadcast_to(self.automatic, mean.shape), mean, *centred, *directions], axis=2
         )
 
-
-def _centred(shape: FloatArray) -> FloatArray:
-    centred: FloatArray = shape - shape.mean()
-    return centred
+    def of_power(self, kernels: IndexArray) -> FloatArray:
+        """Shapes of the powers of some kernels, shape (kernels, settings, shapes)."""
+        clock, memory, mean = self.core[kernels], self.memory[kernels], self.mean[kernels]
+        rate, throughput = np.exp(clock), np.exp(-mean)
+        switching = [rate, rate**2, *(np.maximum(rate - knee, 0.0) for knee in _KNEES)]
+        # What is drawn all the time, then what is drawn for the work done.
+        steady = [*switching, *((memory == state).astype(np.float64) for state in self.states)]
+        if self.held:  # fewer shapes, that depend less on the clock
+            odds = self.exponent[kernels] * (self.ratio[kernels] - clock + memory)
+            core_fraction = 1.0 / (1.0 + np.exp(-np.clip(odds, -60.0, 60.0)))
+            work = [core_fraction * part for part in switching[:2] + switching[5:7]]
+        else:
+            work = [throughput * part for part in steady]
+        shared = (np.broadcast_to(part, mean.shape) for part in (np.ones(1), self.automatic))
+        others = (np.broadcast_to(other, mean.shape) for other in self.others)
+        return np.stack([*shared, *steady, throughput, *work, *others], axis=2)

@@ -1,34 +1,39 @@
-"""What is believed of the true costs after a noisy sweep: measured values, drawn towards what is smooth over clocks.
+"""The posterior of true costs after a noisy sweep: measured values, shrunk towards what is smooth over clocks.
 
-The least of many noisy numbers is too low on average: who chooses by measured values chooses lucky noise (paper, §6,
+The least of many noisy numbers is too low on average: choosing by measured values chooses lucky noise (paper, §6,
 Validation). A posterior mean does not have that fault, however the choice was made from the same data. Time and power,
 whose noises are independent, each get a surface for every kernel (:mod:`wastenot.planning.noise.surface`): time by its
 logarithm, power as it is, being a sum of what physics names. Energy is their product.
 
-How noisy readings are is taken from repeats, pooled over the sweep; where there are few, from their standard errors and
+The noise of readings is estimated from repeats, pooled over the sweep; where there are few, from their standard errors and
 from how rough the measured values are over the clocks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wastenot.arrays import FloatArray, IndexArray
+from wastenot.blas import single_threaded
 from wastenot.planning.costs import Costs, rows_of_readings
-from wastenot.planning.noise.shapes import ShapeTable
-from wastenot.planning.noise.surface import Readings, fit_hyperparameters, posterior
+from wastenot.planning.noise.shapes import Shapes, ShapeTable, TimeShape
+from wastenot.planning.noise.surface import LARGEST_FIT, Hyperparameters, Readings, fit_hyperparameters, posterior
 from wastenot.planning.noise.temperature import at_one_temperature
 from wastenot.study.sweep import Sweep
 
 LEAST_SETTINGS = 8  # of every kernel, besides auto, for values to have a shape
-_TIME_WIDENED, _POWER_WIDENED = 1.05, 1.15  # times: for hyperparameters that are estimates (benchmarks/bench_noise.py)
-_CLOCKS_UNKNOWN = 1.4  # times wider where the clocks in effect were not recorded (likewise)
-_MEMORY_STATES = 6  # the highest, whose power is told from each other
+_TIME_WIDENED, _POWER_WIDENED = 1.05, 1.15  # factors, for hyperparameters that are estimates (benchmarks/bench_noise.py)
+_CLOCKS_UNKNOWN = 1.4  # factor where the clocks in effect were not recorded (same benchmark)
+_MEMORY_STATES = 6  # the highest, whose powers are told apart
 _HIGH_CORES = 3  # core clocks at which bandwidth is looked at
 _LEAST_FREEDOM = 8  # degrees of freedom of repeats from which their scatter is trusted
+_LEAST_TIME_NOISE = 1e-9  # variance of a log time
+_TOGETHER = 64  # kernels that are compared with a table at once
+_CHUNK = 1 << 21  # numbers of the matrices that are factorised at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,33 +91,174 @@ class Posterior:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Posteriors:
-    """What is believed of times and energies; but for common errors, kernels are independent of each other."""
+    """Posteriors of times and energies; apart from common errors, kernels are independent of each other.
 
+    Attributes:
+        rows: of :class:`Costs` that they are of, ascending, each kernel's baseline among them.
+        time_s: of times, by ``rows``.
+        energy_j: of energies, by ``rows``.
+    """
+
+    rows: IndexArray
     time_s: Posterior
     energy_j: Posterior
+
+    def index(self, rows: IndexArray) -> IndexArray:
+        """Where some rows of :class:`Costs` are in these arrays."""
+        return np.searchsorted(self.rows, rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Measured:
-    """Means over repeats of one thing; arrays by the rows of :class:`Costs`.
+    """Means over repeats of one quantity; arrays by the rows of :class:`Costs`.
 
     Attributes:
         value: the means.
         noise: variance of ``value`` as far as it is known.
-        share: what noise that is not known is to be multiplied by.
+        rest_scale: factor by which the noise that is not known is multiplied.
         rest_is_noise: whether there may be more noise than ``noise``.
         known: whether ``noise`` is known at all.
     """
 
     value: FloatArray
     noise: FloatArray
-    share: FloatArray
+    rest_scale: FloatArray
     rest_is_noise: bool
     known: bool
 
 
-def posteriors(sweep: Sweep, costs: Costs) -> Posteriors | None:
-    """What is believed of the true costs; ``None`` where nothing says how noisy they are.
+@dataclass(frozen=True, slots=True, eq=False)
+class _Design:
+    """Kernels that share their settings.
+
+    Attributes:
+        rows: of :class:`Costs`, shape (settings, kernels).
+        clocks: logarithms of the clocks that vary, shape (settings, dimensions).
+        shapes: of which their surfaces are made.
+    """
+
+    rows: IndexArray
+    clocks: FloatArray
+    shapes: Shapes
+
+    def readings(self, measured: _Measured, kernels: IndexArray, power: bool) -> Readings:
+        """What was measured of some of its kernels."""
+        shapes = self.shapes.of_power(kernels) if power else self.shapes.of_time(kernels)
+        rows = self.rows[:, kernels]
+        return Readings(self.clocks, shapes, measured.value[rows], measured.noise[rows], measured.rest_scale[rows])
+
+    def chunks(self) -> Iterator[IndexArray]:
+        """Its kernels, so many at once that their matrices are small."""
+        settings, kernels = self.rows.shape
+        return iter(np.array_split(np.arange(kernels), -(-kernels * settings**2 // _CHUNK)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Surfaces:
+    """A fitted surface for each kernel."""
+
+    costs: Costs
+    designs: Sequence[_Design]
+    measured: _Measured
+    power: bool
+    common: Hyperparameters
+
+    @classmethod
+    def fitted(cls, costs: Costs, designs: Sequence[_Design], measured: _Measured, power: bool) -> _Surfaces:
+        """By the hyperparameters of greatest likelihood, above ``LARGEST_FIT`` kernels those of a random sample."""
+        sample = _sample(costs)
+        picked = [np.flatnonzero(np.isin(costs.kernel[design.rows[0]], sample)) for design in designs]
+        readings = [
+            design.readings(measured, kernels, power)
+            for design, kernels in zip(designs, picked, strict=True)
+            if len(kernels)
+        ]
+        everything = (design.readings(measured, kernels, power) for design in designs for kernels in design.chunks())
+        common = fit_hyperparameters(readings, everything if len(sample) < len(costs.kernels) else ())
+        return cls(costs, designs, measured, power, common)
+
+    def posterior(self, rows: IndexArray) -> Posterior:
+        """Of some rows, ascending, each kernel's baseline among them."""
+        kernel = self.costs.kernel[rows]
+        begin = np.searchsorted(kernel, np.arange(len(self.costs.kernels)))
+        rank = np.arange(len(rows)) - begin[kernel]
+        wanted = np.zeros((len(self.costs.kernels), int(rank.max()) + 1), dtype=np.intp)
+        wanted[kernel, rank] = rows - self.costs.start[kernel]
+        number = np.bincount(kernel)
+        mean, variance, with_baseline = (np.empty(len(rows)) for _ in range(3))
+        common = np.empty((len(rows), len(self.common.weight)))
+        for design in self.designs:
+            for chunk in design.chunks():
+                members = self.costs.kernel[design.rows[0, chunk]]
+                width = int(number[members].max())
+                readings = design.readings(self.measured, chunk, self.power)
+                found = posterior(readings, self.common, self.measured.rest_is_noise, wanted[members, :width])
+                asked = np.arange(width) < number[members, None]
+                place = (begin[members, None] + np.arange(width))[asked]
+                for whole, part in zip((mean, variance, with_baseline, common), found, strict=True):
+                    whole[place] = part[asked]
+        return Posterior(mean, variance, with_baseline, common)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _AsMeasured:
+    """Measured values with their own errors, where there is no shape towards which to shrink them."""
+
+    costs: Costs
+    measured: _Measured
+
+    def posterior(self, rows: IndexArray) -> Posterior:
+        noise = self.measured.noise[rows]
+        at_baseline = rows == self.costs.start[self.costs.kernel[rows]]
+        return Posterior(self.measured.value[rows], noise, np.where(at_baseline, noise, 0.0), np.zeros((len(rows), 0)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CostModel:
+    """What a noisy sweep says about the true costs; get one from :func:`fit_costs`.
+
+    Attributes:
+        costs: that were measured.
+        log_time: of the logarithm of time, less ``level``.
+        level: shape (rows,).
+        power: in units of ``power_unit_w``.
+        power_unit_w: typical power.
+        widened: factors on the errors of log time and of power.
+        time_errors: loadings of further errors that all rows share, as fractions of time; shape (rows, errors).
+        power_errors: the same of power.
+    """
+
+    costs: Costs
+    log_time: _Surfaces | _AsMeasured
+    level: FloatArray
+    power: _Surfaces | _AsMeasured
+    power_unit_w: float
+    widened: tuple[float, float]
+    time_errors: FloatArray
+    power_errors: FloatArray
+
+    @single_threaded()
+    def posteriors(self, rows: IndexArray | None = None) -> Posteriors:
+        """Posteriors of true times and energies.
+
+        Args:
+            rows: of the costs; each kernel's baseline is added. By default all, which takes longer.
+        """
+        start = self.costs.start
+        rows = np.arange(start[-1]) if rows is None else np.unique(np.concatenate([start[:-1], rows]))
+        first = np.searchsorted(rows, start[self.costs.kernel[rows]])
+        log_time = self.log_time.posterior(rows)
+        log_time = replace(log_time, mean=log_time.mean + self.level[rows])
+        time = log_time.widened(self.widened[0]).exponential(first)
+        power = self.power.posterior(rows).widened(self.widened[1])
+        energy = time.times(power.scaled(self.power_unit_w), first)
+        time_errors, power_errors = self.time_errors[rows], self.power_errors[rows]
+        return Posteriors(rows, time.with_common(time_errors), energy.with_common(time_errors + power_errors))
+
+
+@single_threaded()
+def fit_costs(sweep: Sweep, costs: Costs) -> CostModel | None:
+    """Fit what a sweep says about the true costs; ``None`` where nothing says how noisy it is.
 
     Args:
         sweep: every reading.
@@ -126,37 +272,46 @@ def posteriors(sweep: Sweep, costs: Costs) -> Posteriors | None:
     power_variance = np.maximum(energy_error**2 - time_error**2, 0.0)  # energy is measured as power times time
     time = _logarithm(np.log(sweep.time_s), time_error**2, row, repeats)
     log_power = _logarithm(np.log(sweep.energy_j / sweep.time_s), power_variance, row, repeats)
-    relative = np.exp(log_power.value - log_power.value.mean())
-    power = replace(log_power, value=relative, noise=relative**2 * log_power.noise, share=relative**2 * log_power.share)
-    first = costs.start[costs.kernel]
+    unit = log_power.value.mean()
+    relative = np.exp(log_power.value - unit)
+    power = replace(
+        log_power, value=relative, noise=relative**2 * log_power.noise, rest_scale=relative**2 * log_power.rest_scale
+    )
+    level = np.zeros(len(row))
+    fits: tuple[_Surfaces | _AsMeasured, _Surfaces | _AsMeasured]
     if np.diff(costs.start).min() > LEAST_SETTINGS:
         level = (np.add.reduceat(time.value, costs.start[:-1]) / np.diff(costs.start))[costs.kernel]
-        time_shapes, power_shapes = _shapes(sweep, costs, time.value, row, repeats)
-        log_time = _smoothed(costs, replace(time, value=time.value - level), time_shapes)
-        log_time = replace(log_time, mean=log_time.mean + level)
-        power_posterior = _smoothed(costs, power, power_shapes)
+        designs = _designs(sweep, costs, time.value, row, repeats)
+        relative_time = replace(time, value=time.value - level)
+        fits = _Surfaces.fitted(costs, designs, relative_time, False), _Surfaces.fitted(costs, designs, power, True)
         doubt = _CLOCKS_UNKNOWN if np.isnan(sweep.effective_core_mhz).any() else 1.0
-        log_time, power_posterior = log_time.widened(doubt * _TIME_WIDENED), power_posterior.widened(doubt * _POWER_WIDENED)
+        widened = doubt * _TIME_WIDENED, doubt * _POWER_WIDENED
     elif time.known and power.known:
-        log_time, power_posterior = _as_measured(time, first), _as_measured(power, first)
+        fits, widened = (_AsMeasured(costs, time), _AsMeasured(costs, power)), (1.0, 1.0)
     else:
         return None
-    time_posterior = log_time.exponential(first)
-    energy_posterior = time_posterior.times(power_posterior.scaled(float(np.exp(log_power.value.mean()))), first)
-    time_errors, power_errors = (_means(each, row, repeats) for each in (levelled.time_errors, levelled.power_errors))
-    return Posteriors(time_posterior.with_common(time_errors), energy_posterior.with_common(time_errors + power_errors))
+    errors = (_means(each, row, repeats) for each in (levelled.time_errors, levelled.power_errors))
+    return CostModel(costs, fits[0], level, fits[1], float(np.exp(unit)), widened, *errors)
+
+
+def _sample(costs: Costs) -> IndexArray:
+    """The kernels from which is learnt what kernels have in common: all, or of many a random choice, always the same."""
+    kernels = len(costs.kernels)
+    if kernels <= LARGEST_FIT:
+        return np.arange(kernels)
+    return np.sort(np.random.default_rng(0).choice(kernels, LARGEST_FIT, replace=False))
 
 
 def _logarithm(value: FloatArray, stated: FloatArray, row: IndexArray, repeats: IndexArray) -> _Measured:
     """Means of logarithms, and their noise from repeats where there are enough, else as stated."""
     mean = np.bincount(row, value) / repeats
-    told = np.bincount(row, np.nan_to_num(stated)) / repeats
+    variance = np.bincount(row, np.nan_to_num(stated)) / repeats
     freedom = len(value) - len(repeats)
     if freedom < _LEAST_FREEDOM:
-        return _Measured(mean, told / repeats, 1.0 / repeats, True, not bool(np.isnan(stated).any()))
+        return _Measured(mean, variance / repeats, 1.0 / repeats, True, not bool(np.isnan(stated).any()))
     scatter = float(((value - mean[row]) ** 2).sum())
-    expected = float(told @ (repeats - 1))
-    return _Measured(mean, (told + max(0.0, scatter - expected) / freedom) / repeats, np.ones(len(mean)), False, True)
+    expected = float(variance @ (repeats - 1))
+    return _Measured(mean, (variance + max(0.0, scatter - expected) / freedom) / repeats, np.ones(len(mean)), False, True)
 
 
 def _means(loadings: FloatArray, row: IndexArray, repeats: IndexArray) -> FloatArray:
@@ -164,39 +319,8 @@ def _means(loadings: FloatArray, row: IndexArray, repeats: IndexArray) -> FloatA
     return np.column_stack([np.bincount(row, column) / repeats for column in loadings.T])
 
 
-def _as_measured(measured: _Measured, first: IndexArray) -> Posterior:
-    """Measured values with their own errors, where there is no shape to draw them to."""
-    at_baseline = np.arange(len(first)) == first
-    return Posterior(measured.value, measured.noise, np.where(at_baseline, measured.noise, 0.0), np.zeros((len(first), 0)))
-
-
-def _smoothed(costs: Costs, measured: _Measured, shapes: list[FloatArray]) -> Posterior:
-    """Values drawn towards surfaces over clocks."""
-    clocks, _ = _clocks(costs)
-    designs = _designs(costs)
-    readings = [
-        Readings(
-            clocks[rows[:, 0]],
-            np.stack([shapes[kernel] for kernel in costs.kernel[rows[0]]]),
-            *(column[rows] for column in (measured.value, measured.noise, measured.share)),
-        )
-        for rows in designs
-    ]
-    found = fit_hyperparameters(readings)
-    mean, variance, covariance = (np.empty(len(costs.kernel)) for _ in range(3))
-    common = np.empty((len(costs.kernel), len(found.weight)))
-    for rows, reading in zip(designs, readings, strict=True):
-        for column in range(rows.shape[1]):
-            at = rows[:, column]
-            mean[at], whole, common[at] = posterior(reading, column, found, measured.rest_is_noise)
-            variance[at], covariance[at] = np.diag(whole), whole[0]
-    return Posterior(mean, variance, covariance, common)
-
-
-def _shapes(
-    sweep: Sweep, costs: Costs, log_time: FloatArray, row: IndexArray, repeats: IndexArray
-) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Of each kernel the shapes of time and those of power."""
+def _designs(sweep: Sweep, costs: Costs, log_time: FloatArray, row: IndexArray, repeats: IndexArray) -> list[_Design]:
+    """The kernels by the settings that they share, and the shapes of their times and powers."""
     logs = _log_clocks(costs)
     effective, effective_memory = (
         np.log(np.bincount(row, recorded) / repeats) - highest
@@ -204,23 +328,58 @@ def _shapes(
             (sweep.effective_core_mhz, sweep.effective_memory_mhz), _highest_logs(costs)[:2], strict=True
         )
     )
-    automatic: FloatArray = np.asarray(_clocks(costs)[1].any(axis=1), dtype=np.float64)
-    others: list[FloatArray] = [logs[:, 2]] if np.ptp(logs[:, 2]) > 0 else []
+    held = bool(np.isnan(effective).any())
+    core = logs[:, 0] if held else effective
+    memory = _memory_rates(costs, log_time, logs[:, 1] if np.isnan(effective_memory).any() else effective_memory)
+    clocks, automatic = _clocks(costs)
+    others = [logs[:, 2]] if np.ptp(logs[:, 2]) > 0 else []
+    states = np.unique(memory)[-_MEMORY_STATES:-1]
+    fits = _time_shapes(costs, log_time, core, memory, held)
+    designs = []
+    for rows in _shared_settings(costs, clocks, automatic):
+        members = [fits[kernel] for kernel in costs.kernel[rows[0]].tolist()]
+        first = rows[:, 0]
+        shapes = Shapes(
+            core=np.minimum(core[rows.T], np.array([fit.limit for fit in members])[:, None]),
+            memory=memory[rows.T],
+            mean=np.stack([fit.mean for fit in members]),
+            directions=np.stack([fit.directions for fit in members]),
+            ratio=np.array([[fit.ratio] for fit in members]),
+            exponent=np.array([[fit.exponent] for fit in members]),
+            automatic=np.where(automatic[first].any(axis=1), 1.0, 0.0),
+            others=[log[first] for log in others],
+            states=states,
+            held=held,
+        )
+        designs.append(_Design(rows, clocks[first], shapes))
+    return designs
+
+
+def _time_shapes(costs: Costs, log_time: FloatArray, core: FloatArray, memory: FloatArray, held: bool) -> list[TimeShape]:
+    """The shape of each kernel's time; kernels at the same clocks share a table."""
+    spans = [slice(*span) for span in zip(costs.start[:-1].tolist(), costs.start[1:].tolist(), strict=True)]
+    members: dict[bytes, list[int]] = {}
+    for kernel, span in enumerate(spans):
+        members.setdefault(core[span].tobytes() + memory[span].tobytes(), []).append(kernel)
+    sampled = set(_sample(costs).tolist())
     tables: dict[bytes, ShapeTable] = {}
-    fits = []
-    rates = _memory_rates(costs, log_time, logs[:, 1] if np.isnan(effective_memory).any() else effective_memory)
-    for first, last in zip(costs.start[:-1].tolist(), costs.start[1:].tolist(), strict=True):
-        core = logs[first:last, 0]
-        known = not np.isnan(effective[first:last]).any()
-        core, memory = effective[first:last] if known else core, rates[first:last]
-        key = core.tobytes() + memory.tobytes()
-        if key not in tables:
-            tables[key] = ShapeTable(core, memory, automatic[first:last], held=not known)
-        fits.append((tables[key], tables[key].misfits(log_time[first:last]), [log[first:last] for log in others]))
-    noise = max(float(np.median([misfits.min() / (len(table.core) - 4) for table, misfits, _ in fits])), 1e-9)
-    states = np.unique(rates)[-_MEMORY_STATES:-1]
-    found = [table.shapes(misfits, noise, states, others) for table, misfits, others in fits]
-    return [time for time, _ in found], [power for _, power in found]
+    left: list[float] = []
+    for key, kernels in members.items():
+        some = sampled.intersection(kernels)
+        if some:
+            tables[key] = ShapeTable(core[spans[kernels[0]]], memory[spans[kernels[0]]], held)
+            settings = spans[kernels[0]].stop - spans[kernels[0]].start
+            misfits = tables[key].misfits(np.stack([log_time[spans[kernel]] for kernel in sorted(some)]))
+            left += (misfits.min(axis=1) / (settings - 4)).tolist()
+    noise = max(float(np.median(left)), _LEAST_TIME_NOISE)
+    found: dict[int, TimeShape] = {}
+    for key, kernels in members.items():
+        table = tables.get(key) or ShapeTable(core[spans[kernels[0]]], memory[spans[kernels[0]]], held)
+        for first in range(0, len(kernels), _TOGETHER):
+            chunk = kernels[first : first + _TOGETHER]
+            misfits = table.misfits(np.stack([log_time[spans[kernel]] for kernel in chunk]))
+            found |= {kernel: table.time_shape(each, noise) for kernel, each in zip(chunk, misfits, strict=True)}
+    return [found[kernel] for kernel in range(len(spans))]
 
 
 def _memory_rates(costs: Costs, log_time: FloatArray, log_memory: FloatArray) -> FloatArray:
@@ -273,10 +432,10 @@ def _clocks(costs: Costs) -> tuple[FloatArray, NDArray[np.bool_]]:
     return logs[:, varying], automatic[:, varying]
 
 
-def _designs(costs: Costs) -> list[IndexArray]:
+def _shared_settings(costs: Costs, clocks: FloatArray, automatic: NDArray[np.bool_]) -> list[IndexArray]:
     """Rows of kernels that have their settings in common, shape (settings, kernels) each."""
-    places = np.column_stack(_clocks(costs))
+    settings = np.column_stack([clocks, automatic])
     found: dict[bytes, list[IndexArray]] = {}
     for first, last in zip(costs.start[:-1].tolist(), costs.start[1:].tolist(), strict=True):
-        found.setdefault(places[first:last].tobytes(), []).append(np.arange(first, last))
+        found.setdefault(settings[first:last].tobytes(), []).append(np.arange(first, last))
     return [np.column_stack(members) for members in found.values()]

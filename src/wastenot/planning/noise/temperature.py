@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import rows_of_readings
@@ -101,6 +100,8 @@ def _likely_slopes(shapes: FloatArray, apart: FloatArray, freedom: int, usual: F
         freedom: degrees of freedom of ``apart``.
         usual: scale of each slope, shape (2,).
     """
+    from scipy.optimize import nnls  # takes a quarter of a second to import, and few sweeps come here
+
     _, left = nnls(shapes, apart)
     noise = max(left**2 / freedom, _LEAST_NOISE)
     weighed = np.concatenate([shapes / np.sqrt(noise), np.diag(1.0 / usual)])

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.reporting.figure import Figure, inline, make_figure
+from wastenot.analyses.plan_overview import Curve, PlanOverview
+from wastenot.reporting.figure import Figure, inline
+from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
-from wastenot.reporting.plan.data import Curve, ReportData
-from wastenot.reporting.words import percent, quantity
+from wastenot.reporting.plan.plan_figure import plan_figure
 
 _WIDTH, _HEIGHT = 935, 340
 _DASHES = {"global": [1, 0], "local": [5, 3]}
 
 
-def curve_figure(data: ReportData) -> Figure:
-    """Lines for each granularity and scope, no slowdown as a dotted rule, and the plan."""
+def curve_figure(overview: PlanOverview) -> Figure:
+    """A line for each granularity and scope, a dotted rule at no slowdown, and the plan."""
     note = (
-        "Each line is the most energy that can be saved within the slowdown allowed, one exact plan for each point. "
-        "Global: kernels make up for each other's losses; local: each keeps the slowdown by itself. The dotted line "
-        "is no slowdown at all."
+        "Each line is the most energy that can be saved within the slowdown allowed; every point is an exact optimum. "
+        "Global: kernels may compensate for each other's slowdown; local: each must keep the limit by itself. The dotted "
+        "line marks no slowdown."
     )
-    if data.plan.fastest.time_change < 0:
-        note += f" No clocks save more than {percent(-data.plan.fastest.time_change)} time."
-    return make_figure(
-        data.plan, "relaxed-waste", "Energy saved against slowdown allowed", note, _chart(data) if data.curves else None
+    if overview.plan.fastest.time_change < 0:
+        note += f" No clocks save more than {percent(-overview.plan.fastest.time_change)} of the time."
+    return plan_figure(
+        overview.plan,
+        "relaxed-waste",
+        "Energy saved against the slowdown allowed",
+        note,
+        _chart(overview) if overview.curves else None,
     )
 
 
-def _chart(data: ReportData) -> Any:
+def _chart(overview: PlanOverview) -> Any:
     alt = load("altair")
-    curves = [curve for curve in data.curves if curve.points]
+    curves = [curve for curve in overview.curves if curve.points]
     series = [_series(curve) for curve in curves]
     fine = [curve.granularity == "kernel" for curve in curves]
     base = alt.Chart(inline([row for curve in curves for row in _rows(curve)])).encode(
@@ -37,9 +42,9 @@ def _chart(data: ReportData) -> Any:
             "allowed:Q",
             title="slowdown allowed, %",
             axis=alt.Axis(tickCount=12),
-            scale=alt.Scale(domain=_span(data), nice=False),
+            scale=alt.Scale(domain=_x_limits(overview), nice=False),
         ),
-        y=alt.Y("saved:Q", title="energy saved, %", scale=alt.Scale(domain=_height(data), nice=True)),
+        y=alt.Y("saved:Q", title="energy saved, %", scale=alt.Scale(domain=_y_limits(overview), nice=True)),
     )
     lines = base.mark_line().encode(
         color=alt.Color(
@@ -66,20 +71,20 @@ def _chart(data: ReportData) -> Any:
             alt.Tooltip("allowed_text:N", title="slowdown allowed"),
             alt.Tooltip("taken_text:N", title="time taken"),
             alt.Tooltip("saved_text:N", title="energy saved"),
-            alt.Tooltip("energy_text:N", title="energy of an iteration"),
+            alt.Tooltip("energy_text:N", title="energy per iteration"),
         ]
     )
     strict = alt.Chart(inline([{"x": 0.0}])).mark_rule(style="rule").encode(x="x:Q")
-    layers = alt.layer(strict, lines, points, *_plan_marks(data))
+    layers = alt.layer(strict, lines, points, *_plan_marks(overview))
     return layers.properties(width=_WIDTH, height=_HEIGHT)
 
 
-def _plan_marks(data: ReportData) -> list[Any]:
+def _plan_marks(overview: PlanOverview) -> list[Any]:
     alt = load("altair")
-    plan = data.plan
+    plan = overview.plan
     bound = plan.objective.max_slowdown
     at = plan.predicted.time_change if bound is None else bound
-    last = max((curve.points[-1].max_slowdown for curve in data.curves if curve.points), default=0.0)
+    last = max((curve.points[-1].max_slowdown for curve in overview.curves if curve.points), default=0.0)
     to_the_left = at > 0.6 * last
     row = {
         "allowed": 100 * at,
@@ -92,17 +97,17 @@ def _plan_marks(data: ReportData) -> list[Any]:
     tooltip = [
         alt.Tooltip("text:N", title="plan"),
         alt.Tooltip("time:N", title="time"),
-        alt.Tooltip("energy:N", title="energy of an iteration"),
+        alt.Tooltip("energy:N", title="energy per iteration"),
     ]
-    place = {
+    label = {
         "align": "right" if to_the_left else "left",
         "dx": -12 if to_the_left else 12,
         "dy": 18,
         "fontWeight": "bold",
     }
     return [
-        mark.mark_text(style="halo", **place).encode(text="text:N"),
-        mark.mark_text(style="label", **place).encode(text="text:N"),
+        mark.mark_text(style="halo", **label).encode(text="text:N"),
+        mark.mark_text(style="label", **label).encode(text="text:N"),
         mark.mark_point(style="plan").encode(tooltip=tooltip),
     ]
 
@@ -126,14 +131,14 @@ def _rows(curve: Curve) -> list[dict[str, object]]:
     ]
 
 
-def _span(data: ReportData) -> list[float]:
-    """The ends of the axis in per cent: of the curves, with room for the plan's mark at no slowdown."""
-    allowed = [100 * point.max_slowdown for curve in data.curves for point in curve.points] or [0.0, 1.0]
+def _x_limits(overview: PlanOverview) -> list[float]:
+    """Limits of the x axis in per cent: those of the curves, with room for the plan's mark at no slowdown."""
+    allowed = [100 * point.max_slowdown for curve in overview.curves for point in curve.points] or [0.0, 1.0]
     return [min(allowed) - 0.02 * max(allowed), max(allowed)]
 
 
-def _height(data: ReportData) -> list[float]:
-    """The ends of the axis in per cent: 0, or lower where a speed-up or the plan costs energy, to the most saved."""
-    saved = [-100 * point.energy_change for curve in data.curves for point in curve.points]
-    saved.append(-100 * data.plan.predicted.energy_change)
+def _y_limits(overview: PlanOverview) -> list[float]:
+    """Limits of the y axis in per cent: from 0, or lower if a speed-up or the plan costs energy, to the most saved."""
+    saved = [-100 * point.energy_change for curve in overview.curves for point in curve.points]
+    saved.append(-100 * overview.plan.predicted.energy_change)
     return [min(0.0, *saved), max(1.0, *saved)]

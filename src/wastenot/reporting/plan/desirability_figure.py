@@ -1,4 +1,4 @@
-"""How desirable a change of time and energy is to EDP and to waste (paper, Fig. 2), with the plans on top."""
+"""How desirable EDP and waste find a change of time and energy (paper, Fig. 2), with the plans on top."""
 
 from __future__ import annotations
 
@@ -6,62 +6,63 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from wastenot.analyses.plan_overview import PlanOverview
 from wastenot.planning.comparison import ComparisonRow
-from wastenot.reporting.figure import Figure, inline, make_figure
+from wastenot.reporting.figure import Figure, inline
+from wastenot.reporting.formatting import change
 from wastenot.reporting.optional_imports import load
-from wastenot.reporting.plan.data import ReportData
-from wastenot.reporting.plan.tables import objective_words
-from wastenot.reporting.words import change
+from wastenot.reporting.plan.plan_figure import plan_figure
+from wastenot.reporting.plan.tables import describe_objective
 
 Desirability = Callable[[float, float], float | None]
 
 _CELLS = 48  # of a map, each way
 _OVERLAP = 1.15  # of a cell into the next, which hides the seams between them
 _SIZE = 384
-_SAME_PLACE = 0.06  # of the reach: closer plans' labels would overlap
+_LABEL_DISTANCE = 0.06  # of the reach: labels of plans closer than this would overlap
 _LEAST_REACH, _MOST_REACH = 0.05, 0.60
 
 
 def edp_desirability(time_change: float, energy_change: float) -> float:
-    """By how much E·T falls, as a share: EDP does not tell time from energy."""
+    """The fraction by which E·T falls: EDP does not distinguish time from energy."""
     return 1.0 - (1.0 + time_change) * (1.0 + energy_change)
 
 
 def waste_desirability(time_change: float, energy_change: float) -> float | None:
-    """The energy saved, as a share; ``None`` where time is lost or energy added: strict waste rejects both (§3)."""
+    """The fraction of energy saved; ``None`` if time is lost or energy added: strict waste rejects both (§3)."""
     return -energy_change if time_change <= 0.0 and energy_change <= 0.0 else None
 
 
-def desirability_figure(data: ReportData) -> Figure:
-    """Two heat maps, with the least energy for each slowdown as a line and the objectives' plans on it."""
+def desirability_figure(overview: PlanOverview) -> Figure:
+    """Two heat maps, each with a line of least energy for each slowdown and the objectives' plans."""
     note = (
-        "Colour is what each goal makes of a change: EDP trades time for energy at any rate, so it is content with "
-        "slower plans; waste counts only energy that is saved without losing time, and rejects the rest (blank). The "
-        "line is the least energy this workload can reach within each slowdown, kernel by kernel."
+        "Colour is how each objective scores a change. EDP trades time for energy at a fixed rate, so it accepts slower "
+        "plans; waste counts only energy saved at no loss of time and rejects everything else (blank). The line is the "
+        "least energy this workload can reach within each slowdown, with clocks chosen for each kernel."
     )
-    return make_figure(data.plan, "desirability", "What EDP wants and what waste wants", note, _chart(data))
+    return plan_figure(overview.plan, "desirability", "What EDP optimises and what waste optimises", note, _chart(overview))
 
 
-def _chart(data: ReportData) -> Any:
+def _chart(overview: PlanOverview) -> Any:
     alt = load("altair")
-    rows = _plans(data)
-    predicted = data.plan.predicted
+    rows = _plans(overview)
+    predicted = overview.plan.predicted
     changes = [(predicted.time_change, predicted.energy_change)]
     changes += [
         (row.time_change, row.energy_change) for row in rows if row.time_change is not None and row.energy_change is not None
     ]
     reach = (_reach([time for time, _ in changes]), _reach([energy for _, energy in changes]))
     maps = [
-        _map(data, rows, "EDP", _cells(edp_desirability, reach, columns=_CELLS), reach, legend=False),
-        _map(data, rows, "Waste, strict", _cells(waste_desirability, reach, columns=2), reach, legend=True),
+        _map(overview, rows, "EDP", _cells(edp_desirability, reach, columns=_CELLS), reach, legend=False),
+        _map(overview, rows, "Waste, strict", _cells(waste_desirability, reach, columns=2), reach, legend=True),
     ]
     return alt.hconcat(*maps, spacing=34).resolve_scale(color="independent")
 
 
-def _plans(data: ReportData) -> list[ComparisonRow]:
+def _plans(overview: PlanOverview) -> list[ComparisonRow]:
     return [
         row
-        for row in data.comparison.rows
+        for row in overview.comparison.rows
         if row.granularity == "kernel"
         and row.scope == "global"
         and row.time_change is not None
@@ -70,13 +71,13 @@ def _plans(data: ReportData) -> list[ComparisonRow]:
 
 
 def _reach(changes: list[float]) -> float:
-    """Half the width of a map, as a share, in steps of 5 %."""
+    """Half the width of a map, as a fraction, in steps of 5 %."""
     reach = 1.25 * max(abs(value) for value in changes)
     return min(_MOST_REACH, max(_LEAST_REACH, math.ceil(reach * 20) / 20))
 
 
 def _map(
-    data: ReportData,
+    overview: PlanOverview,
     rows: list[ComparisonRow],
     title: str,
     cells: list[dict[str, object]],
@@ -88,7 +89,7 @@ def _map(
     most = 100 * edp_desirability(-reach[0], -reach[1])
     scale = alt.Scale(domain=[-most, 0, most], range="diverging", interpolate="rgb", clamp=True)
     key = alt.Legend(gradientLength=_SIZE - 80, gradientThickness=12, format=".0f") if legend else None
-    x = alt.X("x:Q", title="time gain, % (negative: slower)", scale=_scale(reach[0]))
+    x = alt.X("x:Q", title="time saved, % (negative: slower)", scale=_scale(reach[0]))
     y = alt.Y("y:Q", title="energy saved, %", scale=_scale(reach[1]))
     field = (
         alt.Chart(inline(cells))
@@ -101,8 +102,8 @@ def _map(
             color=alt.Color("score:Q", title="desirability, %", scale=scale, legend=key),
         )
     )
-    words = _rejected(reach) if legend else []
-    return alt.layer(field, *words, *_axes(), *_overlay(data, rows, reach, x, y)).properties(
+    labels = _rejected_labels(reach) if legend else []
+    return alt.layer(field, *labels, *_axes(), *_overlay(overview, rows, reach, x, y)).properties(
         width=_SIZE, height=_SIZE, title=alt.TitleParams(title, anchor="start", fontSize=13, offset=8)
     )
 
@@ -112,7 +113,7 @@ def _scale(reach: float) -> Any:
 
 
 def _cells(desirability: Desirability, reach: tuple[float, float], *, columns: int) -> list[dict[str, object]]:
-    """The colour of each small rectangle, from the change at its middle; rejected ones are left out."""
+    """The score of each cell, evaluated at its centre; rejected cells are left out."""
     width, height = 2 * reach[0] / columns, 2 * reach[1] / _CELLS
     cells: list[dict[str, object]] = []
     for column in range(columns):
@@ -131,8 +132,8 @@ def _cells(desirability: Desirability, reach: tuple[float, float], *, columns: i
     return cells
 
 
-def _rejected(reach: tuple[float, float]) -> list[Any]:
-    """What strict waste rejects, in words where there is no colour."""
+def _rejected_labels(reach: tuple[float, float]) -> list[Any]:
+    """Labels of the regions that strict waste rejects, which have no colour."""
     alt = load("altair")
     rows = [
         {"x": -50 * reach[0], "y": -50 * reach[1], "text": "rejected: loses time"},
@@ -147,15 +148,15 @@ def _axes() -> list[Any]:
     return [zero.mark_rule(style="rule").encode(x="zero:Q"), zero.mark_rule(style="rule").encode(y="zero:Q")]
 
 
-def _overlay(data: ReportData, rows: list[ComparisonRow], reach: tuple[float, float], x: Any, y: Any) -> list[Any]:
+def _overlay(overview: PlanOverview, rows: list[ComparisonRow], reach: tuple[float, float], x: Any, y: Any) -> list[Any]:
     """The line of least energy, the plans of the objectives, and this plan."""
     alt = load("altair")
-    curve = next((curve.points for curve in data.curves if curve.granularity == "kernel"), ())
+    curve = next((curve.points for curve in overview.curves if curve.granularity == "kernel"), ())
     line = alt.Chart(inline([_at(point.time_change, point.energy_change) for point in curve])).mark_line(
         style="curve", clip=True
     )
     dots = alt.Chart(inline(_dots(rows, reach)))
-    plan = data.plan.predicted
+    plan = overview.plan.predicted
     diamond = alt.Chart(inline([_at(plan.time_change, plan.energy_change) | {"who": "this plan"}]))
     tooltip = [
         alt.Tooltip("who:N", title="plan"),
@@ -171,16 +172,16 @@ def _overlay(data: ReportData, rows: list[ComparisonRow], reach: tuple[float, fl
 
 
 def _dots(rows: list[ComparisonRow], reach: tuple[float, float]) -> list[dict[str, object]]:
-    """The plans of the objectives; those that would be drawn on top of each other are one dot with both names."""
+    """The objectives' plans; those that would overlap share one dot with both names."""
     dots: list[dict[str, object]] = []
     taken: list[tuple[float, float]] = []
     for row in rows:
         if row.time_change is None or row.energy_change is None:
             continue
-        who = objective_words(row.objective)
+        who = describe_objective(row.objective)
         for dot, (time_change, energy_change) in zip(dots, taken, strict=True):
-            near_x = abs(row.time_change - time_change) < _SAME_PLACE * reach[0]
-            if near_x and abs(row.energy_change - energy_change) < _SAME_PLACE * reach[1]:
+            near_x = abs(row.time_change - time_change) < _LABEL_DISTANCE * reach[0]
+            if near_x and abs(row.energy_change - energy_change) < _LABEL_DISTANCE * reach[1]:
                 dot["who"] = f"{dot['who']} and {who}"
                 break
         else:

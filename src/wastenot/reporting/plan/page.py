@@ -1,65 +1,80 @@
-"""The report as one HTML page that holds everything it needs: styles, scripts, figures, tables; it fetches nothing."""
+"""The report of a plan: a self-contained HTML page, and its figures as files."""
 
 from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from pathlib import Path
 
-from wastenot.errors import BadInputError
+from wastenot.analyses.plan_overview import PlanOverview
 from wastenot.files import write_text
-from wastenot.reporting.plan.context_table import context_table
-from wastenot.reporting.plan.data import ReportData
-from wastenot.reporting.plan.figures import draw
-from wastenot.reporting.plan.tables import comparison_table, kernel_table
-from wastenot.reporting.plan.totals import Price, goal_words, totals, warnings
-from wastenot.reporting.shell import render
+from wastenot.reporting.figure import Figure, export_figures
+from wastenot.reporting.html_page import render
+from wastenot.reporting.plan.curve_figure import curve_figure
+from wastenot.reporting.plan.desirability_figure import desirability_figure
+from wastenot.reporting.plan.kernels_figure import kernels_figure
+from wastenot.reporting.plan.settings_figure import coarse_figure, kernel_figure
+from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
+from wastenot.reporting.plan.tables import comparison_table, context_table, kernel_table
+from wastenot.reporting.price import Price
 
 MOST_TABLE_ROWS = 200
 
 
 def write_report(
-    data: ReportData,
-    path: str | os.PathLike[str],
-    *,
-    price_per_kwh: float | None = None,
-    currency: str = "USD",
-    made_at: datetime | None = None,
+    overview: PlanOverview, path: str | os.PathLike[str], *, price: Price | None = None, made_at: datetime | None = None
 ) -> None:
     """Write the page.
 
     Args:
-        data: what to show.
-        path: the HTML file to make or replace.
-        price_per_kwh: what a kilowatt-hour costs; without it no costs are shown.
-        currency: of that price.
-        made_at: date shown on the page; now where not given.
+        overview: what to show.
+        path: the HTML file to create or replace.
+        price: of electricity; without it no costs are shown.
+        made_at: date shown on the page; now by default.
 
     Raises:
-        BadInputError: the price is not a number of at least 0, or the file cannot be written.
+        BadInputError: the file cannot be written.
         MissingExtraError: the ``report`` extra is not installed.
     """
-    if price_per_kwh is not None and not 0.0 <= price_per_kwh < float("inf"):
-        raise BadInputError(f"--price-per-kwh {price_per_kwh}: must be a number of at least 0")
-    price = None if price_per_kwh is None else Price(price_per_kwh, currency)
-    write_text(path, render_page(data, price, made_at or datetime.now(UTC)))
+    write_text(path, render_page(overview, price, made_at or datetime.now(UTC)))
 
 
-def render_page(data: ReportData, price: Price | None, made_at: datetime) -> str:
+def render_page(overview: PlanOverview, price: Price | None, made_at: datetime) -> str:
     """The page as text; see :func:`write_report`."""
-    plan = data.plan
+    plan = overview.plan
     return render(
         "plan.html.j2",
         plan.origin,
-        draw(data),
+        report_figures(overview),
         [
             ("kernels", kernel_table(plan, MOST_TABLE_ROWS)),
-            ("comparison", comparison_table(data.comparison)),
-            *([] if data.context is None else [("context", context_table(data.context))]),
+            ("comparison", comparison_table(overview.comparison)),
+            *([] if overview.context is None else [("context", context_table(overview.context))]),
         ],
         made_at,
         plan=plan,
         kernels=len(plan.assignments),
-        goal=goal_words(plan.objective),
-        totals=totals(plan, price),
+        goal=describe_goal(plan.objective),
+        cards=summary_cards(plan, price),
         warnings=warnings(plan),
     )
+
+
+def report_figures(overview: PlanOverview) -> tuple[Figure, ...]:
+    """All figures in the order they are shown, including those that have nothing to draw and say why.
+
+    Raises:
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    return (
+        curve_figure(overview),
+        coarse_figure(overview),
+        kernel_figure(overview),
+        kernels_figure(overview),
+        desirability_figure(overview),
+    )
+
+
+def write_figures(overview: PlanOverview, folder: str | os.PathLike[str]) -> list[Path]:
+    """Write every figure of the report as SVG, PDF and PNG; see :func:`wastenot.reporting.figure.export_figures`."""
+    return export_figures(report_figures(overview), overview.plan.origin, folder)

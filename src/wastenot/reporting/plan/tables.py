@@ -1,67 +1,27 @@
-"""The paper's two tables as plain data, for a terminal or a page: texts to show, and the values behind them."""
+"""The tables of a plan's report: what it does to each kernel, what each kind of plan is worth, what context changes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from wastenot.analyses.context import ContextChange, KernelInContext
 from wastenot.planning.comparison import Comparison, ComparisonRow
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Assignment, Plan
-from wastenot.reporting.words import change, clock, part, percent
+from wastenot.reporting.formatting import change, clock, fraction_of_whole, percent, quantity
+from wastenot.reporting.table import Column, Row, Table, Value
 
-Value = str | float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column: its heading, and whether it holds numbers (set flush right)."""
-
-    title: str
-    numeric: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row.
-
-    Attributes:
-        group: rows of one group follow each other; ``None`` where there are no groups.
-        texts: what to show, one for each column.
-        values: the same as numbers (clocks in MHz, changes as shares) or text, ``None`` where there is none.
-        note: why values are missing, else ``None``.
-    """
-
-    group: str | None
-    texts: tuple[str, ...]
-    values: tuple[Value, ...]
-    note: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table.
-
-    Attributes:
-        title: what it shows.
-        columns: its columns.
-        rows: its rows.
-        note: what is left out, else ``None``.
-    """
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    note: str | None = None
+_STATE_NAMES = {"ssp": "alone, steady", "sse": "alone, first", "context": "in context"}
 
 
 def kernel_table(plan: Plan, most_rows: int | None = None) -> Table:
     """What the plan does to each kernel, by pass in order of execution (Table 1).
 
     Args:
-        plan: of the workload.
-        most_rows: at most so many rows, those of most energy; the note says how many are left out. By default all.
+        plan: to show.
+        most_rows: keep only this many kernels, those that use most energy; a note says how many are left out. All by
+            default.
     """
     limited = any(row.power_limit_w is not None for row in plan.assignments)
     columns = [
@@ -72,7 +32,7 @@ def kernel_table(plan: Plan, most_rows: int | None = None) -> Table:
         *([Column("Limit, W", numeric=True)] if limited else []),
         Column("Time", numeric=True),
         Column("Energy", numeric=True),
-        Column("Share of energy", numeric=True),
+        Column("% of energy", numeric=True),
     ]
     base_j = [row.count * row.energy_j / (1.0 + row.energy_change) for row in plan.assignments]
     kept = set(sorted(range(len(base_j)), key=lambda index: -base_j[index])[:most_rows])
@@ -86,7 +46,7 @@ def kernel_table(plan: Plan, most_rows: int | None = None) -> Table:
     if len(kept) < len(base_j):
         left_j = math.fsum(energy for index, energy in enumerate(base_j) if index not in kept)
         note = (
-            f"{len(base_j) - len(kept)} more kernels, together {part(left_j / plan.baseline.energy_j)} of the "
+            f"{len(base_j) - len(kept)} more kernels, which use {fraction_of_whole(left_j / plan.baseline.energy_j)} of the "
             "energy, are left out here; the plan file has them all."
         )
     return Table("What the plan does to each kernel", tuple(columns), tuple(rows), note)
@@ -107,8 +67,8 @@ def comparison_table(comparison: Comparison) -> Table:
     )
 
 
-def objective_words(objective: Objective) -> str:
-    """An objective in the paper's words: ``waste, strict``, ``waste, up to 2 % slower``, ``EDP``."""
+def describe_objective(objective: Objective) -> str:
+    """An objective as the paper calls it: ``waste, strict``, ``waste, up to 2 % slower``, ``EDP``."""
     if objective.kind != "waste":
         return "EDP" if objective.kind == "edp" else objective.kind
     if not objective.max_slowdown:
@@ -125,7 +85,7 @@ def _by_pass(assignments: Sequence[Assignment]) -> list[int]:
     return sorted(range(len(assignments)), key=lambda index: (first[assignments[index].pass_name], index))
 
 
-def _kernel_row(row: Assignment, share: float, limited: bool) -> Row:
+def _kernel_row(row: Assignment, energy_fraction: float, limited: bool) -> Row:
     limit: tuple[Value, ...] = (row.power_limit_w,) if limited else ()
     limit_text = ("auto" if row.power_limit_w is None else f"{row.power_limit_w:g}",) if limited else ()
     return Row(
@@ -138,7 +98,7 @@ def _kernel_row(row: Assignment, share: float, limited: bool) -> Row:
             *limit_text,
             change(row.time_change),
             change(row.energy_change),
-            part(share),
+            fraction_of_whole(energy_fraction),
         ),
         (
             row.kernel,
@@ -148,7 +108,7 @@ def _kernel_row(row: Assignment, share: float, limited: bool) -> Row:
             *limit,
             row.time_change,
             row.energy_change,
-            share,
+            energy_fraction,
         ),
     )
 
@@ -156,7 +116,55 @@ def _kernel_row(row: Assignment, share: float, limited: bool) -> Row:
 def _comparison_row(row: ComparisonRow) -> Row:
     return Row(
         f"{row.granularity} granularity",
-        (objective_words(row.objective), row.scope, change(row.time_change), change(row.energy_change)),
+        (describe_objective(row.objective), row.scope, change(row.time_change), change(row.energy_change)),
         (str(row.objective), row.scope, row.time_change, row.energy_change),
         row.reason,
+    )
+
+
+def context_table(context: ContextChange) -> Table:
+    """Kernels whose energy or setting differs between two states, most energy first; what that is worth in the note."""
+    shown = [kernel for kernel in context.kernels if kernel.beyond_error or kernel.first != kernel.second]
+    shown.sort(key=lambda kernel: -abs(kernel.count * (kernel.within_j - kernel.alone_j)))
+    before, after = (_STATE_NAMES[state] for state in context.states)
+    columns = (
+        Column("Kernel"),
+        Column("Calls", numeric=True),
+        Column(f"Energy, {before}", numeric=True),
+        Column(f"Energy, {after}", numeric=True),
+        Column("Change", numeric=True),
+        Column(f"Plan, {before}"),
+        Column(f"Plan, {after}"),
+    )
+    title = "Where the kernel before changes the plan" if "context" in context.states else "What the state changes"
+    return Table(title, columns, tuple(map(_context_row, shown)), _context_note(context))
+
+
+def _context_note(context: ContextChange) -> str:
+    """How many kernels differ, and what the plan made for it is worth."""
+    before, after = (_STATE_NAMES[state] for state in context.states)
+    first, second = context.first, context.second
+    return (
+        f"The energy of {len(context.differing)} of {len(context.kernels)} kernels differs between {before} and {after} by "
+        f"more than its error; {len(context.moved)} get other clocks. With energies {after}, the plan made from those "
+        f"{before} uses {quantity(first.energy_j, 'J', 5)} ({change(first.energy_change)}) at time "
+        f"{change(first.time_change)}, the plan made from those {after} {quantity(second.energy_j, 'J', 5)} "
+        f"({change(second.energy_change)}) at time {change(second.time_change)}."
+    )
+
+
+def _context_row(kernel: KernelInContext) -> Row:
+    error = "" if kernel.error_j is None else f" ± {100 * kernel.error_j / kernel.alone_j:.1f} %"
+    settings = (str(kernel.first), "the same" if kernel.first == kernel.second else str(kernel.second))
+    return Row(
+        None,
+        (
+            kernel.kernel,
+            f"{kernel.count:,}",
+            quantity(kernel.alone_j, "J", 3),
+            quantity(kernel.within_j, "J", 3),
+            change(kernel.change, 1) + error,
+            *settings,
+        ),
+        (kernel.kernel, kernel.count, kernel.alone_j, kernel.within_j, kernel.change, *settings),
     )

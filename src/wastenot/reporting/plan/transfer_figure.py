@@ -1,26 +1,26 @@
-"""What a plan's clocks give at other batch sizes or parallel degrees, with error bars (paper, Figs. 7 and 8)."""
+"""What a plan's clocks give at other batch sizes or parallel degrees (paper, Figs. 7 and 8)."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from wastenot.reporting.figure import Figure, inline
+from wastenot.reporting.figure import Figure, inline, specification_of
+from wastenot.reporting.formatting import percent
 from wastenot.reporting.optional_imports import load
-from wastenot.reporting.words import percent
 from wastenot.tuning.transfer import Transfer
 
 _WIDTH, _HEIGHT = 420, 300
 
 
-def transfer_figure(found: Transfer, name: str, title: str, labels: tuple[str, ...], axis: str) -> Figure:
-    """Time gain and energy saved, side by side.
+def transfer_figure(transfer: Transfer, name: str, title: str, labels: tuple[str, ...], axis: str) -> Figure:
+    """Time saved and energy saved, side by side.
 
     Args:
-        found: what was measured.
+        transfer: the measurements.
         name: stem of the figure's files.
         title: of the figure.
-        labels: of each row, in order.
-        axis: what they are.
+        labels: one for each row, in order.
+        axis: title of the axis that they are on.
     """
     rows = [
         {
@@ -32,23 +32,21 @@ def transfer_figure(found: Transfer, name: str, title: str, labels: tuple[str, .
             "text": f"{percent(-change.mean, 3, sign=True)}, all pairs {percent(-change.greatest_pair, 2, sign=True)} to "
             f"{percent(-change.least_pair, 2, sign=True)}",
         }
-        for label, row in zip(labels, found.rows, strict=True)
-        for what, change in (("time gained", row.time_change), ("energy saved", row.energy_change))
+        for label, row in zip(labels, transfer.rows, strict=True)
+        for what, change in (("time saved", row.time_change), ("energy saved", row.energy_change))
     ]
     note = (
-        f"The clocks planned for {found.planned}, measured in turn with auto {found.repeats} times. Points: means; bars: "
-        "all pairs of a run of the plan and a run at auto."
+        f"The clocks planned for {transfer.planned}, measured {transfer.repeats} times, interleaved with auto. "
+        "Points: means; bars: range over all pairs of a run of the plan and a run at auto."
     )
-    subtitle = f"{found.planned} on {found.device} · {found.origin} numbers"
-    specification: dict[str, Any] = _chart(rows, labels, axis).to_dict()
-    specification.pop("config", None)
-    return Figure(name, title, subtitle, note, specification)
+    subtitle = f"{transfer.planned} on {transfer.device} · {transfer.origin} numbers"
+    return Figure(name, title, subtitle, note, specification_of(_chart(rows, labels, axis)))
 
 
 def _chart(rows: list[dict[str, object]], labels: tuple[str, ...], axis: str) -> Any:
     alt = load("altair")
     charts = []
-    for what, color in (("time gained", "#e08a00"), ("energy saved", "#2f6fde")):
+    for what, color in (("time saved", "#e08a00"), ("energy saved", "#2f6fde")):
         base = alt.Chart(inline([row for row in rows if row["what"] == what])).encode(
             x=alt.X("label:O", title=axis, sort=list(labels), axis=alt.Axis(labelAngle=0))
         )

@@ -1,4 +1,4 @@
-"""Power inside SSE and SSP: readings of interest, what was found with its error, the line of degree four through them."""
+"""Power inside SSE and SSP: readings of interest, the estimate with its error, and a polynomial through the readings."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Inside, Profile, State
 from wastenot.reporting.figure import Figure, inline
-from wastenot.reporting.profile.rows import BLUE, FAINT, FOUND_COLOR, TimeUnit, altair, color_of, figure_of
-from wastenot.reporting.profile.words import channel_names, subject, timed_channels, unit_word
-from wastenot.reporting.words import quantity
+from wastenot.reporting.formatting import quantity
+from wastenot.reporting.profile.description import channel_names, subject, timed_channels, unit_word
+from wastenot.reporting.profile.drawing import BLUE, FAINT, FIT_COLOR, TimeUnit, altair, color_of, profile_figure
 
 _WIDTH, _TOTAL_HEIGHT, _PARTS_HEIGHT = 435, 260, 210
 _TREND_POINTS = 60
-_READING, _FOUND = "reading of a golden run", "found ± standard error"
-_TREND = "line of degree four through the readings"
+_READING, _ESTIMATE = "reading of a golden run", "estimate ± standard error"
+_TREND = "polynomial of degree 4 through the readings"
 
 
 def inside_figure(profile: Profile) -> Figure:
@@ -25,27 +25,28 @@ def inside_figure(profile: Profile) -> Figure:
     states = _shown_states(profile)
     drawn = [state for state in states if TOTAL in names and TOTAL in state.channels]
     note = (
-        f"Inside one {unit_word(profile)}, by time from its begin. Dots: readings of golden runs, at the middle of what "
-        "they are the mean of. Line and band: power as found from all readings, those before and after too, and its error. "
+        f"Inside one {unit_word(profile)}, by time since its start. Dots: readings of golden runs, at the middle of the "
+        "window that they average. Line and band: power estimated from all readings, including those before and after, and "
+        "its standard error. "
     )
     total = profile.channels[0].channel
     if total.span_s > profile.states[-1].time_s:
         note += (
-            f"Readings are means over {quantity(total.span_s, 's', 3)}, longer than the {unit_word(profile)}: they are no "
-            "power inside it, so they are left out. "
+            f"Readings are means over {quantity(total.span_s, 's', 3)}, longer than the {unit_word(profile)}: they "
+            "do not show power inside it and are left out. "
         )
     else:
-        note += "Dashed: the line of degree four through the dots alone, as in the FinGraV paper. "
+        note += "Dashed: a polynomial of degree 4 through the dots alone, as in the FinGraV paper. "
     if any(not state.channels[TOTAL].resolved for state in drawn):
-        note += "Where the sensor does not resolve the shape only the mean is drawn, and how well any moment is known. "
+        note += "If the sensor does not resolve the shape, only the mean is drawn, with the error of power at any time. "
     chart = _chart(profile, drawn) if drawn else None
     if chart is None:
-        note = "The sensor averages over too long to look inside an execution; see the levels."
-    return figure_of(profile, "profile-inside", f"Power inside an {unit_word(profile)}", note.strip(), chart)
+        note = "The sensor averages over too long to resolve an execution; see the levels."
+    return profile_figure(profile, "profile-inside", f"Power inside an {unit_word(profile)}", note.strip(), chart)
 
 
 def _shown_states(profile: Profile) -> list[State]:
-    """States, those of one unit once."""
+    """States, one for each distinct unit."""
     shown: dict[int, State] = {}
     for state in profile.states:
         shown.setdefault(state.unit, state)
@@ -95,17 +96,17 @@ def _panel(
         axis=alt.Axis(tickCount=6),
     )
     total = names == [TOTAL]
-    words = ("total power, W" if total else "power of components, W") if first else ""
-    y = alt.Y("p:Q", title=words, scale=alt.Scale(zero=not total, nice=True))
-    kinds = {_READING: BLUE, _FOUND: FOUND_COLOR, _TREND: FAINT}
+    y_title = ("total power, W" if total else "power of components, W") if first else ""
+    y = alt.Y("p:Q", title=y_title, scale=alt.Scale(zero=not total, nice=True))
+    kinds = {_READING: BLUE, _ESTIMATE: FIT_COLOR, _TREND: FAINT}
     if not total:
         kinds = {name: color_of(name, channel_names(profile)) for name in names}
     elif _averaged(profile, state):
-        kinds = {_FOUND: FOUND_COLOR}
+        kinds = {_ESTIMATE: FIT_COLOR}
     layers = []
     for name in names:
         if name in state.channels:
-            layers += _layers(profile, state, name, unit, x, y, words, kinds)
+            layers += _layers(profile, state, name, unit, x, y, y_title, kinds)
     chart = alt.layer(*layers).properties(width=width, height=height)
     return chart if title is None else chart.properties(title=title)
 
@@ -115,7 +116,7 @@ def _averaged(profile: Profile, state: State) -> bool:
 
 
 def _layers(
-    profile: Profile, state: State, name: str, unit: TimeUnit, x: Any, y: Any, words: str, kinds: dict[str, str]
+    profile: Profile, state: State, name: str, unit: TimeUnit, x: Any, y: Any, y_title: str, kinds: dict[str, str]
 ) -> list[Any]:
     alt = altair()
     inside: Inside = state.channels[name]
@@ -138,17 +139,17 @@ def _layers(
             "p": round(float(power), 2),
             "low": round(float(power - error), 2),
             "high": round(float(power + error), 2),
-            "kind": kind(_FOUND),
+            "kind": kind(_ESTIMATE),
         }
         for share, power, error in zip(inside.share, inside.power_w, inside.error_w, strict=True)
     ]
-    # To the edges: the outer stretches' middles are half a stretch away from them.
+    # Extend to the edges: the centres of the outer intervals are half an interval away from them.
     band = [band[0] | {"t": 0.0}, *band, band[-1] | {"t": at}]
     base = alt.Chart(inline(band))
     layers = []
     if not _averaged(profile, state):
         layers.append(_readings(profile, state, name, unit, kind(_READING)).encode(x=x, y=y, color=color))
-    layers.append(base.mark_area(opacity=0.25).encode(x=x, y=alt.Y("low:Q", title=words), y2="high:Q", color=color))
+    layers.append(base.mark_area(opacity=0.25).encode(x=x, y=alt.Y("low:Q", title=y_title), y2="high:Q", color=color))
     layers.append(
         base.mark_line(strokeWidth=2.2).encode(
             color=color,

@@ -1,4 +1,4 @@
-"""What the method is worth: clocks told together, bins of execution times, and fewer runs (FinGraV, Fig. 5)."""
+"""What each part of the method contributes: synchronised clocks, binning, and the number of runs (FinGraV, Fig. 5)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile
 from wastenot.reporting.figure import Figure, inline
-from wastenot.reporting.profile.rows import (
+from wastenot.reporting.profile.description import timed_channels
+from wastenot.reporting.profile.drawing import (
     BLUE,
     FAINT,
     RED,
     TimeUnit,
     altair,
-    chosen_rows,
-    figure_of,
+    drawn_readings,
+    polynomial_trend,
+    profile_figure,
     span_of,
-    trend,
 )
-from wastenot.reporting.profile.words import timed_channels
 
 _WIDTH, _HEIGHT = 262, 250
 _MOST = 1200  # readings in a panel
@@ -30,22 +30,20 @@ _LINE_POINTS = 80
 
 
 def method_figure(profile: Profile) -> Figure:
-    """Three panels of total power: without and with each part of the method."""
+    """Three panels of total power, each without and with one part of the method."""
     total = profile.channels[0].channel
     averaged = total.span_s > float(profile.unit_time_s[-1])
     note = (
-        "Left: where readings lie with the two clocks told together, and where they would lie if each run's first reading "
-        "under load were taken for its beginning. Middle: readings of golden runs, and of all the others. Right: the line "
-        f"of degree four through the readings of golden runs over the run's time, by all runs and by the first {FEW_RUNS}."
+        "Left: readings with host and GPU clocks synchronised, and where they would lie if the first reading under load "
+        "were taken as the start of each run. Middle: readings of golden runs, and of all other runs. Right: a polynomial "
+        f"of degree 4 through the readings of golden runs over the run, from all runs and from the first {FEW_RUNS}."
     )
     chart = None
     if TOTAL not in timed_channels(profile) or averaged:
-        note = (
-            "The sensor averages over more than an execution, so readings are no profile by themselves: nothing to compare."
-        )
+        note = "The sensor averages over more than an execution, so there is nothing to compare."
     else:
         chart = _chart(profile)
-    return figure_of(profile, "profile-method", "What synchronising, binning and more runs do", note, chart)
+    return profile_figure(profile, "profile-method", "What synchronising, binning and more runs contribute", note, chart)
 
 
 def _chart(profile: Profile) -> Any:
@@ -53,14 +51,14 @@ def _chart(profile: Profile) -> Any:
     span_s = span_of(profile)
     unit = TimeUnit.of(span_s[1])
     logged = profile.logged
-    together, _ = chosen_rows(profile, TOTAL, span_s, most=_MOST)
-    apart, _ = chosen_rows(profile, TOTAL, span_s, unsynchronised=True, most=_MOST)
-    golden, golden_apart = together[logged.golden[together] == 1], apart[logged.golden[apart] == 1]
-    others = together[logged.golden[together] == 0]
-    low, high = _ends(logged.power_w[np.concatenate([together, apart])])
+    synced, _ = drawn_readings(profile, TOTAL, span_s, most=_MOST)
+    unsynced, _ = drawn_readings(profile, TOTAL, span_s, unsynchronised=True, most=_MOST)
+    golden, golden_unsynced = synced[logged.golden[synced] == 1], unsynced[logged.golden[unsynced] == 1]
+    others = synced[logged.golden[synced] == 0]
+    low, high = _power_limits(logged.power_w[np.concatenate([synced, unsynced])])
     panel = _Panel(unit, span_s, (low, high))
     sync = [
-        panel.dots(logged.unsynchronised_s[golden_apart], logged.power_w[golden_apart], "not synchronised"),
+        panel.dots(logged.unsynchronised_s[golden_unsynced], logged.power_w[golden_unsynced], "not synchronised"),
         panel.dots(logged.moment_s[golden], logged.power_w[golden], "synchronised"),
     ]
     bins = [
@@ -68,7 +66,7 @@ def _chart(profile: Profile) -> Any:
         panel.dots(logged.moment_s[golden], logged.power_w[golden], "golden runs"),
     ]
     kinds = {"synchronised": (BLUE, 0.6), "not synchronised": (RED, 0.4)}
-    first = panel.drawn(sync, kinds, "Clocks told together")
+    first = panel.drawn(sync, kinds, "Synchronised clocks")
     second = panel.drawn(bins, {"golden runs": (BLUE, 0.6), "other runs": (BLUE, 0.2)}, "Runs in one bin")
     return alt.hconcat(first, second, _few(profile, panel, golden), spacing=16).resolve_scale(
         color="independent", opacity="independent"
@@ -78,37 +76,37 @@ def _chart(profile: Profile) -> Any:
 def _few(profile: Profile, panel: _Panel, golden: IndexArray) -> Any:
     logged = profile.logged
     end_s = float(profile.unit_begin_s[-1] + profile.unit_time_s[-1])
-    index = next(place for place, found in enumerate(profile.channels) if found.channel.name == TOTAL)
-    ours = (logged.channel == index) & (logged.golden == 1) & (logged.moment_s >= 0.0) & (logged.moment_s <= end_s)
+    index = next(index for index, each in enumerate(profile.channels) if each.channel.name == TOTAL)
+    used = (logged.channel == index) & (logged.golden == 1) & (logged.moment_s >= 0.0) & (logged.moment_s <= end_s)
     at = np.linspace(0.0, end_s, _LINE_POINTS)
     layers = [panel.dots(logged.moment_s[golden], logged.power_w[golden], "readings")]
     kinds = {"readings": (FAINT, 0.25)}
-    first = int(logged.run[ours].max(initial=0)) + 1
+    first = int(logged.run[used].max(initial=0)) + 1
     for label, most, color in ((f"{profile.runs} runs", first, BLUE), (f"{FEW_RUNS} runs", FEW_RUNS, RED)):
-        chosen = ours & (logged.run < most)
-        line = trend(logged.moment_s[chosen], logged.power_w[chosen], at)
+        chosen = used & (logged.run < most)
+        line = polynomial_trend(logged.moment_s[chosen], logged.power_w[chosen], at)
         if line is not None and label not in kinds:
             layers.append(panel.line(at, line, label, dashed=color == RED))
             kinds[label] = (color, 1.0)
-    return panel.drawn(layers, kinds, f"As few as {FEW_RUNS} runs")
+    return panel.drawn(layers, kinds, f"Only {FEW_RUNS} runs")
 
 
-def _ends(power_w: FloatArray) -> tuple[float, float]:
-    room = 0.05 * max(float(np.ptp(power_w)), 1.0)
-    return max(float(power_w.min()) - room, 0.0), float(power_w.max()) + room
+def _power_limits(power_w: FloatArray) -> tuple[float, float]:
+    margin = 0.05 * max(float(np.ptp(power_w)), 1.0)
+    return max(float(power_w.min()) - margin, 0.0), float(power_w.max()) + margin
 
 
 class _Panel:
-    """Panels of one figure, which share their axes."""
+    """Panels of one figure, which share axes."""
 
     def __init__(self, unit: TimeUnit, span_s: tuple[float, float], power_w: tuple[float, float]) -> None:
         self._unit, self._span_s, self._power_w = unit, span_s, power_w
 
-    def _places(self) -> tuple[Any, Any]:
+    def _axes(self) -> tuple[Any, Any]:
         alt = altair()
         x = alt.X(
             "t:Q",
-            title=f"time of the run, {self._unit.name}",
+            title=f"time in the run, {self._unit.name}",
             scale=alt.Scale(domain=[self._unit.factor * end for end in self._span_s], nice=False),
             axis=alt.Axis(tickCount=5),
         )
@@ -124,18 +122,18 @@ class _Panel:
 
     def dots(self, moment_s: FloatArray, power_w: FloatArray, kind: str) -> Any:
         """Readings."""
-        x, y = self._places()
+        x, y = self._axes()
         return altair().Chart(self._values(moment_s, power_w, kind)).mark_circle(size=13, stroke=None).encode(x=x, y=y)
 
     def line(self, moment_s: FloatArray, power_w: FloatArray, kind: str, *, dashed: bool) -> Any:
         """A line through readings."""
-        x, y = self._places()
+        x, y = self._axes()
         dash = [6, 4] if dashed else [1, 0]
         chart = altair().Chart(self._values(moment_s, power_w, kind))
         return chart.mark_line(strokeWidth=2.2, strokeDash=dash, clip=True).encode(x=x, y=y)
 
     def drawn(self, layers: list[Any], kinds: dict[str, tuple[str, float]], title: str) -> Any:
-        """Layers with one legend for them."""
+        """Layers with one legend."""
         alt = altair()
         domain = list(kinds)
         color = alt.Color(

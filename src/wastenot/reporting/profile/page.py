@@ -1,23 +1,27 @@
-"""Power profiles as one HTML page: one in full, or several side by side."""
+"""The report of power profiles: one in full, or several side by side, as an HTML page and as figure files."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from wastenot.devices.instrument import TOTAL
+from wastenot.errors import BadInputError
 from wastenot.files import write_text
+from wastenot.origin import Origin
 from wastenot.profiling.result import Profile
-from wastenot.reporting.plan.tables import Table
-from wastenot.reporting.plan.totals import Total
-from wastenot.reporting.profile.figures import draw_profiles, origin_of
-from wastenot.reporting.profile.words import (
+from wastenot.reporting.figure import Figure, export_figures
+from wastenot.reporting.formatting import change, quantity
+from wastenot.reporting.html_page import Card, render
+from wastenot.reporting.profile.comparison_figures import components_figure, contexts_figure, shapes_figure
+from wastenot.reporting.profile.description import (
+    describe_sensors,
     difference,
-    energy_words,
+    energy_text,
     facts,
     profiles_table,
-    sensor_words,
     shortfall,
     state_table,
     subject,
@@ -25,8 +29,10 @@ from wastenot.reporting.profile.words import (
     unit_word,
     watts,
 )
-from wastenot.reporting.shell import render
-from wastenot.reporting.words import change, quantity
+from wastenot.reporting.profile.inside_figure import inside_figure
+from wastenot.reporting.profile.method_figure import method_figure
+from wastenot.reporting.profile.run_figure import run_figure
+from wastenot.reporting.table import Table
 
 
 def write_profile_page(
@@ -39,10 +45,10 @@ def write_profile_page(
     """Write the page.
 
     Args:
-        profiles: one, which is shown in full, or several, which are set side by side.
-        path: the HTML file to make or replace.
-        relative: power of several as a share of the largest, instead of watts.
-        made_at: date shown on the page; now where not given.
+        profiles: one, shown in full, or several, shown side by side.
+        path: the HTML file to create or replace.
+        relative: show the power of several as a fraction of the largest, instead of watts.
+        made_at: date shown on the page; now by default.
 
     Raises:
         BadInputError: there is no profile, or the file cannot be written.
@@ -58,8 +64,8 @@ def render_profile_page(profiles: Sequence[Profile], *, relative: bool = False, 
     if len(profiles) == 1:
         profile = profiles[0]
         about = [("Device", f"{profile.device}: {profile.model}"), ("Driver", profile.driver)]
-        about += [(name.capitalize(), words) for name, words in facts(profile)]
-        about += [("Sensor", words) for words in sensor_words(profile)]
+        about += [(name.capitalize(), text) for name, text in facts(profile)]
+        about += [("Sensor", text) for text in describe_sensors(profile)]
         title, where, cards, tables = (
             subject(profile),
             subtitle(profile),
@@ -85,8 +91,8 @@ def render_profile_page(profiles: Sequence[Profile], *, relative: bool = False, 
     )
 
 
-def _cards(profile: Profile) -> list[Total]:
-    """What a reader looks for first: power of each state, and how much they differ."""
+def _cards(profile: Profile) -> list[Card]:
+    """Headline numbers: power of each state, and the difference between them."""
     cards = []
     shown = {state.unit: state for state in profile.states}
     for state in shown.values():
@@ -94,14 +100,14 @@ def _cards(profile: Profile) -> list[Total]:
         if inside is None:
             continue
         names = " = ".join(other.name for other in profile.states if other.unit == state.unit)
-        detail = f"{unit_word(profile)} {state.unit}, {quantity(state.time_s, 's')}, {energy_words(state)}"
-        cards.append(Total(f"Power, {names}", watts(inside.mean_w, inside.mean_error_w), detail, main=True))
+        detail = f"{unit_word(profile)} {state.unit}, {quantity(state.time_s, 's')}, {energy_text(state)}"
+        cards.append(Card(f"Power, {names}", watts(inside.mean_w, inside.mean_error_w), detail, main=True))
     moved = difference(profile)
     if moved is not None and len(shown) > 1:
-        cards.append(Total("From SSE to SSP", change(moved, 1), "power, at execution times that are alike"))
+        cards.append(Card("From SSE to SSP", change(moved, 1), "change in power, at nearly the same execution time"))
     if profile.counter is not None:
-        against = f"profile against energy counter, over {quantity(profile.counter.seconds, 's', 3)}"
-        cards.append(Total("Agreement", change(profile.counter.difference), against))
+        against = f"profile against the energy counter, over {quantity(profile.counter.seconds, 's', 3)}"
+        cards.append(Card("Agreement", change(profile.counter.difference), against))
     return cards
 
 
@@ -113,3 +119,37 @@ def _notes(profiles: Sequence[Profile]) -> list[str]:
             notes.append(f"{name}incomplete: {shortfall(profile)}.")
         notes += [f"{name}{note}" for note in profile.notes]
     return notes
+
+
+def draw_profiles(profiles: Sequence[Profile], *, relative: bool = False) -> tuple[Figure, ...]:
+    """The figures of one profile in full, or those that compare several, in the order they are shown.
+
+    Args:
+        profiles: one or more.
+        relative: show the power of several as a fraction of the largest, instead of watts.
+
+    Raises:
+        BadInputError: there is none.
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    if not profiles:
+        raise BadInputError("no power profile was given; make one with 'wastenot profile --out'")
+    if len(profiles) == 1:
+        return run_figure(profiles[0]), inside_figure(profiles[0]), method_figure(profiles[0])
+    return (
+        components_figure(profiles, relative=relative),
+        shapes_figure(profiles, relative=relative),
+        contexts_figure(profiles),
+    )
+
+
+def write_profile_figures(
+    profiles: Sequence[Profile], folder: str | os.PathLike[str], *, relative: bool = False
+) -> list[Path]:
+    """Write the figures of :func:`draw_profiles`; see :func:`wastenot.reporting.figure.export_figures`."""
+    return export_figures(draw_profiles(profiles, relative=relative), origin_of(profiles), folder)
+
+
+def origin_of(profiles: Sequence[Profile]) -> Origin:
+    """Where the numbers come from: ``measured`` only if all are."""
+    return next((profile.origin for profile in profiles if profile.origin != "measured"), "measured")

@@ -1,73 +1,73 @@
-"""Power over the time of a run: every reading, what was found of it, and where SSE and SSP are (FinGraV, Figs. 5 to 7)."""
+"""Power over the time of a run: every reading, the estimate made from them, and SSE and SSP (FinGraV, Figs. 5 to 7)."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.devices.instrument import TOTAL
-from wastenot.profiling.result import Profile
+from wastenot.profiling.result import Profile, State
 from wastenot.reporting.figure import Figure, inline
-from wastenot.reporting.profile.marks import execution_marks, state_labels
-from wastenot.reporting.profile.rows import (
+from wastenot.reporting.formatting import quantity
+from wastenot.reporting.profile.description import channel_names, shown_before, timed_channels, unit_word
+from wastenot.reporting.profile.drawing import (
     BLUE,
-    FOUND_COLOR,
+    FIT_COLOR,
     MOST_POINTS,
     WIDTH,
     TimeUnit,
     altair,
-    chosen_rows,
     color_of,
-    figure_of,
-    marks,
+    drawn_readings,
+    point_style,
+    profile_figure,
     span_of,
 )
-from wastenot.reporting.profile.words import channel_names, timed_channels, unit_word
-from wastenot.reporting.words import quantity
 
 _TOTAL_HEIGHT, _PARTS_HEIGHT = 330, 240
-_GOLDEN, _OTHER, _FITTED = "reading of a golden run", "reading of another run", "found: means, and inside SSE and SSP"
+_GOLDEN, _OTHER, _FITTED = "reading of a golden run", "reading of another run", "estimate: means, and inside SSE and SSP"
 _TOTAL_TITLE, _PARTS_TITLE = "total power, W", "power of components, W"
-_MOST_BOUNDS = 70  # executions whose bounds are drawn
-_MOST_OF_PART = 800
-_WORDS = 0.16  # of the range of power, for words above it
+_MOST_BOUNDS = 70  # executions, above which their bounds are not drawn
+_MOST_OF_PART = 800  # readings of a component that are drawn
+_LABEL_ROOM = 0.16  # of the range of power, for labels above it
 _NARROW = 130  # pixels that a label needs
 
 
 def run_figure(profile: Profile) -> Figure:
-    """Total power, and that of the components under it."""
+    """Total power, with the components below."""
     span_s = span_of(profile)
     names = timed_channels(profile)
     shown = {
-        name: chosen_rows(profile, name, span_s, most=MOST_POINTS if name == TOTAL else _MOST_OF_PART) for name in names
+        name: drawn_readings(profile, name, span_s, most=MOST_POINTS if name == TOTAL else _MOST_OF_PART) for name in names
     }
     note = (
-        "Each dot is a reading, at the middle of the time that it is the mean of; faint ones are of runs whose execution "
-        f"time is not in the bin. Steps: mean power of each {unit_word(profile)} as found, its standard error as a band. "
-        "After the last one come rest, and executions of longer runs. "
+        "Each dot is a reading, at the middle of the window that it averages; faint dots are from runs whose execution "
+        f"time is outside the bin. Steps: estimated mean power of each {unit_word(profile)}, with its standard error as a "
+        "band. After the last one come rest, and the executions of longer runs. "
     )
     channel = profile.channels[0].channel
     if channel.span_s > float(profile.unit_time_s[-1]):
         if channel.lag_s:
-            note += f"A reading follows power with a lag of {quantity(channel.lag_s, 's', 3)}, longer than "
+            note += f"A reading lags power by {quantity(channel.lag_s, 's', 3)}, longer than "
         else:
             note += f"A reading is the mean over {quantity(channel.window_s, 's', 3)}, longer than "
-        note += "an execution: it lies below where the window holds rest, and what was found undoes that. "
+        note += "an execution: it is too low if its window includes rest, which the estimate corrects. "
     states = [state for state in profile.states if state.name != "in context"]
     if states:
-        note += "Before SSE the kernel warms up; from SSE on its time is the best, from SSP on its power is steady. "
-    left = [f"{found - len(rows):,} of {found:,} of {name}" for name, (rows, found) in shown.items() if len(rows) < found]
-    if left:
-        note += f"So that the figure stays light, readings of some runs are left out: {', '.join(left)}. "
+        note += "Before SSE the kernel warms up; from SSE on its execution time is steady, from SSP on its power is. "
+    omitted = [f"{total - len(rows):,} of {total:,} of {name}" for name, (rows, total) in shown.items() if len(rows) < total]
+    if omitted:
+        note += f"To keep the figure small, readings of some runs are left out: {', '.join(omitted)}. "
     levels = [name for name in channel_names(profile) if name not in names]
     if levels:
-        note += f"Not drawn over time: {', '.join(levels)}, which averages over too long. "
+        note += f"Not drawn over time: {', '.join(levels)}, averaged over too long. "
     chart = _chart(profile, span_s, shown) if TOTAL in names else None
     if chart is None:
-        note = "The sensor of total power averages over too long to be drawn over time; see the levels."
-    return figure_of(profile, "profile-run", "Power over a run", note.strip(), chart)
+        note = "The sensor of total power averages over too long to draw its readings over time; see the levels."
+    return profile_figure(profile, "profile-run", "Power over a run", note.strip(), chart)
 
 
 def _chart(profile: Profile, span_s: tuple[float, float], shown: dict[str, tuple[Any, int]]) -> Any:
@@ -75,7 +75,7 @@ def _chart(profile: Profile, span_s: tuple[float, float], shown: dict[str, tuple
     unit = TimeUnit.of(span_s[1])
     x = alt.X(
         "t:Q",
-        title=f"time from the first execution's begin, {unit.name}",
+        title=f"time since the start of the first execution, {unit.name}",
         scale=alt.Scale(domain=[unit.factor * end for end in span_s], nice=False),
         axis=alt.Axis(tickCount=10),
     )
@@ -92,7 +92,7 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
     logged = profile.logged
     power = logged.power_w[rows]
     golden = logged.golden[rows] == 1
-    y = alt.Y("p:Q", title=_TOTAL_TITLE, scale=alt.Scale(domain=_room_for_words(profile, power), nice=False))
+    y = alt.Y("p:Q", title=_TOTAL_TITLE, scale=alt.Scale(domain=_total_power_limits(profile, power), nice=False))
     readings = [
         {
             "t": round(float(unit.factor * t), 5),
@@ -102,11 +102,11 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
         }
         for t, p, good, run in zip(logged.moment_s[rows], power, golden, logged.run[rows], strict=True)
     ]
-    look = marks(len(rows), MOST_POINTS)
+    style = point_style(len(rows), MOST_POINTS)
     kinds = [_GOLDEN, _OTHER, _FITTED]
     dots = (
         alt.Chart(inline(readings))
-        .mark_circle(size=look["size"], stroke=None)
+        .mark_circle(size=style["size"], stroke=None)
         .encode(
             x=x,
             y=y,
@@ -114,14 +114,14 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
                 "kind:O",
                 sort=kinds,
                 title=None,
-                scale=alt.Scale(domain=kinds, range=[BLUE, BLUE, FOUND_COLOR]),
+                scale=alt.Scale(domain=kinds, range=[BLUE, BLUE, FIT_COLOR]),
                 legend=alt.Legend(orient="top", columnPadding=22, symbolSize=60, labelLimit=400),
             ),
             opacity=alt.Opacity(
                 "kind:O",
                 sort=kinds,
                 title=None,
-                scale=alt.Scale(type="ordinal", domain=kinds, range=[look["opacity"], 0.3, 1.0]),
+                scale=alt.Scale(type="ordinal", domain=kinds, range=[style["opacity"], 0.3, 1.0]),
             ),
             tooltip=[
                 alt.Tooltip("p:Q", title="W"),
@@ -131,22 +131,22 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
             ],
         )
     )
-    fitted = _steps(profile, TOTAL, unit, x, y, _TOTAL_TITLE, FOUND_COLOR)
-    fitted += _insides(profile, unit, x, y)
-    return alt.layer(*execution_marks(profile, unit), dots, *fitted, *state_labels(profile, unit)).properties(
+    fitted = _steps(profile, TOTAL, unit, x, y, _TOTAL_TITLE, FIT_COLOR)
+    fitted += _inside_lines(profile, unit, x, y)
+    return alt.layer(*_execution_bounds(profile, unit), dots, *fitted, *_state_labels(profile, unit)).properties(
         width=WIDTH, height=_TOTAL_HEIGHT
     )
 
 
-def _room_for_words(profile: Profile, power_w: FloatArray) -> list[float]:
-    """The ends of the axis of total power: the words at the top hide nothing."""
-    found = [
+def _total_power_limits(profile: Profile, power_w: FloatArray) -> list[float]:
+    """Limits of the axis of total power, with room for labels at the top."""
+    estimates = [
         inside.power_w for state in profile.states if (inside := state.channels.get(TOTAL)) is not None and inside.resolved
     ]
-    means = next(found.mean_w for found in profile.channels if found.channel.name == TOTAL)
-    every = np.concatenate([power_w, means, *found])
+    means = next(each.mean_w for each in profile.channels if each.channel.name == TOTAL)
+    every = np.concatenate([power_w, means, *estimates])
     reach = float(np.ptp(every))
-    return [max(float(every.min()) - 0.06 * reach, 0.0), float(every.max()) + _WORDS * reach]
+    return [max(float(every.min()) - 0.06 * reach, 0.0), float(every.max()) + _LABEL_ROOM * reach]
 
 
 def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]) -> Any:
@@ -161,10 +161,10 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
         ]
         dots += values
     parts = list(shown)
-    look = marks(len(dots), MOST_POINTS)
+    style = point_style(len(dots), MOST_POINTS)
     points = (
         alt.Chart(inline(dots))
-        .mark_circle(size=look["size"], stroke=None)
+        .mark_circle(size=style["size"], stroke=None)
         .encode(
             x=x,
             y=y,
@@ -180,30 +180,87 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
         )
     )
     fitted = [layer for name in parts for layer in _steps(profile, name, unit, x, y, _PARTS_TITLE, None)]
-    return alt.layer(*execution_marks(profile, unit), points, *fitted).properties(width=WIDTH, height=_PARTS_HEIGHT)
+    return alt.layer(*_execution_bounds(profile, unit), points, *fitted).properties(width=WIDTH, height=_PARTS_HEIGHT)
+
+
+def _execution_bounds(profile: Profile, unit: TimeUnit) -> list[Any]:
+    """Bounds of the executions, with SSE and SSP shaded."""
+    alt = altair()
+    begin, time = profile.unit_begin_s, profile.unit_time_s
+    units = {state.unit: state.name for state in profile.states}
+    areas = [
+        {"t": unit.factor * float(begin[number - 1]), "end": unit.factor * float(begin[number - 1] + time[number - 1])}
+        for number in units
+    ]
+    layers = [alt.Chart(inline(areas)).mark_rect(style="good-region").encode(x="t:Q", x2="end:Q")]
+    if len(begin) <= _MOST_BOUNDS:
+        bounds = np.unique(np.concatenate([begin, [begin[-1] + time[-1]]]))
+        rules = [{"t": unit.factor * float(bound)} for bound in bounds]
+        layers.append(alt.Chart(inline(rules)).mark_rule(style="rule", opacity=0.45, strokeWidth=0.8).encode(x="t:Q"))
+    return layers
+
+
+def _state_labels(profile: Profile, unit: TimeUnit) -> list[Any]:
+    """Labels at the top: warm-up, SSE, SSP; on two lines if they are close."""
+    alt = altair()
+    span = span_of(profile)
+    pixels = WIDTH / (span[1] - span[0])
+    word = unit_word(profile).partition(" of ")[0]
+
+    def label_of(state: State) -> str:
+        return profile.kernel if state.name == "in context" else f"{state.name}: {word} {state.unit}"
+
+    labels: list[tuple[float, str, str]] = []
+    states = profile.states
+    if shown_before(profile) and profile.unit_begin_s[0] > 0.0:
+        labels.append((0.5 * float(profile.unit_begin_s[0]), profile.before, "center"))
+    elif states[0].unit > 1:
+        warm_s = float(profile.unit_begin_s[states[0].unit - 1])
+        narrow = pixels * warm_s < _NARROW / 2
+        labels.append((warm_s, "warm-up ", "right") if narrow else (0.5 * warm_s, "warm-up", "center"))
+    if len(states) > 1 and len({state.unit for state in states}) == 1:
+        name = " = ".join(state.name for state in states)
+        labels.append((float(profile.unit_begin_s[states[0].unit - 1]), f"{name}: {word} {states[0].unit}", "left"))
+    else:
+        labels += [(float(profile.unit_begin_s[state.unit - 1]), label_of(state), "left") for state in states]
+    layers: list[Any] = []
+    last_s = -math.inf
+    for moment_s, text, align in labels:
+        flush = align == "left" and pixels * (span[1] - moment_s) < _NARROW
+        close = align == "left" and pixels * (moment_s - last_s) < _NARROW + (_NARROW if flush else 0)
+        # If there is no room to the right, the label ends where the execution does.
+        at_s, side = (float(profile.unit_begin_s[-1] + profile.unit_time_s[-1]), "right") if flush else (moment_s, align)
+        row = alt.Chart(inline([{"t": unit.factor * at_s, "text": text}]))
+        position = {"align": side, "baseline": "top", "dx": 3 if side == "left" else 0, "dy": 21 if close else 5}
+        layers += [
+            row.mark_text(style=style, **position).encode(x="t:Q", y=alt.value(0), text="text:N")
+            for style in ("halo", "label")
+        ]
+        last_s = at_s if side == "left" else last_s
+    return layers
 
 
 def _steps(profile: Profile, name: str, unit: TimeUnit, x: Any, y: Any, title: str, color: str | None) -> list[Any]:
-    """Mean power of each unit as a step with its band; ink on components, whose dots have the colours."""
+    """Mean power of each unit as a step with its error band; black on components, whose dots have the colours."""
     alt = altair()
-    found = next(found for found in profile.channels if found.channel.name == name)
-    number = min(len(found.mean_w), len(profile.unit_begin_s))
+    channel = next(each for each in profile.channels if each.channel.name == name)
+    number = min(len(channel.mean_w), len(profile.unit_begin_s))
     begin = unit.factor * profile.unit_begin_s[:number]
     end = unit.factor * (profile.unit_begin_s + profile.unit_time_s)[:number]
     values = [
         {
-            "t": round(float(begin[place]), 5),
-            "end": round(float(end[place]), 5),
-            "p": round(float(found.mean_w[place]), 2),
-            "low": round(float(found.mean_w[place] - found.error_w[place]), 2),
-            "high": round(float(found.mean_w[place] + found.error_w[place]), 2),
-            "execution": place + 1,
+            "t": round(float(begin[index]), 5),
+            "end": round(float(end[index]), 5),
+            "p": round(float(channel.mean_w[index]), 2),
+            "low": round(float(channel.mean_w[index] - channel.error_w[index]), 2),
+            "high": round(float(channel.mean_w[index] + channel.error_w[index]), 2),
+            "execution": index + 1,
         }
-        for place in range(number)
+        for index in range(number)
     ]
     base = alt.Chart(inline(values))
     drawn: dict[str, Any] = {} if color is None else {"color": color}
-    style: dict[str, Any] = {"style": "curve"} if color is None else {}
+    ink: dict[str, Any] = {"style": "curve"} if color is None else {}
     tooltip = [
         alt.Tooltip("execution:Q", title=unit_word(profile)),
         alt.Tooltip("p:Q", title=f"{name}, W"),
@@ -211,14 +268,14 @@ def _steps(profile: Profile, name: str, unit: TimeUnit, x: Any, y: Any, title: s
         alt.Tooltip("high:Q", title="to"),
     ]
     band = base.mark_rect(opacity=0.3, **drawn).encode(x=x, x2="end:Q", y=alt.Y("low:Q", title=title), y2="high:Q")
-    line = base.mark_rule(strokeWidth=2.4, opacity=1, strokeDash=[1, 0], **style, **drawn).encode(
+    line = base.mark_rule(strokeWidth=2.4, opacity=1, strokeDash=[1, 0], **ink, **drawn).encode(
         x=x, x2="end:Q", y=y, tooltip=tooltip
     )
     return [band, line]
 
 
-def _insides(profile: Profile, unit: TimeUnit, x: Any, y: Any) -> list[Any]:
-    """Total power inside the units that the profile is about, where it is known."""
+def _inside_lines(profile: Profile, unit: TimeUnit, x: Any, y: Any) -> list[Any]:
+    """Total power inside SSE and SSP, if resolved."""
     alt = altair()
     layers = []
     for state in profile.states:
@@ -230,5 +287,5 @@ def _insides(profile: Profile, unit: TimeUnit, x: Any, y: Any) -> list[Any]:
             {"t": round(float(unit.factor * (begin + share * time)), 5), "p": round(float(power), 2)}
             for share, power in zip(inside.share, inside.power_w, strict=True)
         ]
-        layers.append(alt.Chart(inline(values)).mark_line(color=FOUND_COLOR, strokeWidth=2.2, opacity=1).encode(x=x, y=y))
+        layers.append(alt.Chart(inline(values)).mark_line(color=FIT_COLOR, strokeWidth=2.2, opacity=1).encode(x=x, y=y))
     return layers

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from wastenot.arrays import FloatArray
 from wastenot.devices.simulated.preset import Preset
 from wastenot.errors import BadInputError
+from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.exact import exact_sum
-from wastenot.frontiers.knapsack import Knapsack
-from wastenot.frontiers.pareto import Groups
+from wastenot.frontiers.nodes import Ways
 from wastenot.origin import Origin
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import Study
@@ -252,13 +252,12 @@ def best_options(time_s: FloatArray, energy_j: FloatArray, counts: list[int], ma
         counts: how often each kernel runs.
         max_slowdown: allowed to the sum.
     """
-    count = np.array(counts, dtype=float)[:, None]
     auto_s = time_s[:, :1]
     time_s = np.where(np.abs(time_s / auto_s - 1.0) < _SAME_TIME, auto_s, time_s)
-    groups = Groups((time_s * count).ravel(), (energy_j * count).ravel(), np.arange(len(time_s) + 1) * time_s.shape[1])
-    auto = exact_sum((1, value) for value in (auto_s * count).ravel().tolist())
-    found = Knapsack(groups).least_energy(auto * (1 + Fraction(max_slowdown)), _GAP)
-    return np.asarray(found.options - groups.start[:-1], dtype=np.intp)
+    start = np.arange(len(time_s) + 1) * time_s.shape[1]
+    frontier = choice(Ways(time_s.ravel(), energy_j.ravel(), start=start, runs=np.array(counts)))
+    auto = exact_sum(zip(counts, auto_s.ravel().tolist(), strict=True))
+    return frontier.least_energy(auto * (1 + Fraction(max_slowdown)), _GAP).options
 
 
 def _spread(values: FloatArray) -> Spread:

@@ -18,8 +18,8 @@ from wastenot.study.sweep import Kernel, Sweep
 from wastenot.tasks import WorkloadTasks, tasks_in_study
 from wastenot.tuning.forecast.prior import Bounds
 from wastenot.workloads.bound import GPUS, find_roofline
+from wastenot.workloads.identity import ModelRun
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
-from wastenot.workloads.shape import parse_name
 
 _HELD = 0.5  # share of the time in which a limit held the clocks, from which on they count as held
 _AT_LIMIT = 0.975  # of the power limit, where nothing else tells
@@ -187,7 +187,7 @@ def _means(place: NDArray[np.int64], values: FloatArray) -> FloatArray:
 def _from_trials(study: Study, sweep: Sweep) -> tuple[FloatArray, FloatArray]:
     """Memory power and share of throttled time by kernel; NaN where no trial tells."""
     number = {kernel.name: index for index, kernel in enumerate(sweep.kernels)}
-    trials = [trial for trial in study.measurements(sweep.workload) if trial.setting.is_auto]
+    trials = [trial for trial in study.measurements(sweep.workload, sweep.state, sweep.granularity) if trial.setting.is_auto]
     place = np.array([number[trial.kernel] for trial in trials] + [len(number) - 1], dtype=np.int64)
     columns = []
     for name in ("memory_power_w", "throttled_share"):
@@ -201,9 +201,9 @@ def _shares(
 ) -> tuple[tuple[str, ...], FloatArray, FloatArray]:
     """What each kernel computes, and its FLOPs and bytes as shares of what the GPU could do in its time."""
     specs = [task.steps[0][0] for task in units.tasks]
-    known = np.array([spec.bytes_moved > 0 for spec in specs])
+    known = np.array([task.is_kernel and task.steps[0][0].bytes_moved > 0 for task in units.tasks])
     highest = gpu.clocks.boost_mhz
-    flops_s = np.array([spec.flops / _peak(gpu, spec, units.workload) for spec in specs])
+    flops_s = np.array([spec.flops / _peak(gpu, spec, units.run) for spec in specs])
     bytes_s = np.array([spec.bytes_moved / _bandwidth(gpu) for spec in specs])
     slower = highest / np.where(np.isnan(core_mhz), highest, core_mhz)
     arithmetic = np.where(known, flops_s * slower / time_s, np.nan)
@@ -211,13 +211,13 @@ def _shares(
     return operations, np.clip(arithmetic, 0.0, 1.0), np.clip(np.where(known, bytes_s / time_s, np.nan), 0.0, 1.0)
 
 
-def _peak(gpu: Preset, spec: KernelSpec, workload: str) -> float:
+def _peak(gpu: Preset, spec: KernelSpec, run: ModelRun | None) -> float:
     """FLOP/s that the operation could reach: the datasheet's peak, or what the preset's own operations reach."""
     matrix = spec.op in ("gemm", "attention", "attention_backward")
     if gpu.name in GPUS:
         dtype = "fp32"
         if matrix and spec.bytes_moved > 0:
-            dtype = parse_name(workload)[1].dtype if spec.call is None else _dtype(spec)
+            dtype = run.shape.dtype if run is not None else _dtype(spec)
         return find_roofline(gpu.name, dtype).peak_flops
     if gpu.ops:
         return gpu.ops.get("gemm" if matrix else "default", gpu.ops["default"]).flops_per_s

@@ -2,24 +2,28 @@
 
 import numpy as np
 
-from wastenot.planning.switches import switches_per_iteration
 from wastenot.setting import AUTO, Setting
 from wastenot.study.sweep import Kernel
+from wastenot.workloads.order import steps_of, switches
 
 LOW = Setting(900.0)
+
+
+def counted(kernels, settings):
+    return switches(steps_of(kernels), settings)
 
 
 def test_by_hand():
     def layer(name, count=3):
         return Kernel(name, count, "forward", "layer")
 
-    assert switches_per_iteration([Kernel("a", 9)], [LOW]) == 0
-    assert switches_per_iteration([Kernel("a", 9), Kernel("b", 2)], [LOW, AUTO]) == 2
+    assert counted([Kernel("a", 9)], [LOW]) == 0
+    assert counted([Kernel("a", 9), Kernel("b", 2)], [LOW, AUTO]) == 2
     # a b | a b | a b, and back to the first of the next iteration
-    assert switches_per_iteration([layer("a"), layer("b")], [LOW, AUTO]) == 6
+    assert counted([layer("a"), layer("b")], [LOW, AUTO]) == 6
     # Another pass's layers are another loop: a a a b b b
     other = Kernel("b", 3, "backward", "layer")
-    assert switches_per_iteration([layer("a"), other], [LOW, AUTO]) == 2
+    assert counted([layer("a"), other], [LOW, AUTO]) == 2
 
 
 def test_by_playing_the_iteration_twice():
@@ -41,4 +45,4 @@ def test_by_playing_the_iteration_twice():
             place = end
         twice = played * 2
         steady = sum(twice[i] != twice[i + 1] for i in range(len(played)))
-        assert switches_per_iteration(kernels, settings) == steady
+        assert counted(kernels, settings) == steady

@@ -9,8 +9,8 @@ import pytest
 from wastenot.errors import BadInputError, MissingExtraError
 from wastenot.reporting import optional_imports
 from wastenot.reporting.plan.desirability_figure import edp_desirability, waste_desirability
-from wastenot.reporting.plan.figures import draw, write_figures
 from wastenot.reporting.plan.kernels_figure import MOST_BARS
+from wastenot.reporting.plan.page import report_figures, write_figures
 
 NAMES = ["relaxed-waste", "settings-coarse", "settings-kernel", "kernels", "desirability"]
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
@@ -23,7 +23,7 @@ def test_each_figure_becomes_three_files(demo, tmp_path):
         assert path.read_bytes().startswith(_STARTS[path.suffix])
         if path.suffix == ".svg":
             text = path.read_text(encoding="utf-8")
-            assert "synthetic: from a formula, measured on nothing" in text
+            assert "synthetic: made up for a demonstration, not measured" in text
             assert "gpt3-xl on textbook GPU" in text
 
 
@@ -31,8 +31,8 @@ def test_a_figure_with_nothing_to_draw_is_left_out(cases, tmp_path):
     data = cases["only auto"]()
     written = write_figures(data, tmp_path)
     assert {path.stem for path in written} == {"relaxed-waste", "kernels", "desirability"}
-    missing = [figure for figure in draw(data) if figure.specification is None]
-    assert all("only auto was measured" in figure.note for figure in missing)
+    missing = [figure for figure in report_figures(data) if figure.specification is None]
+    assert all("only the default clocks were measured" in figure.note for figure in missing)
 
 
 def test_a_folder_that_cannot_be_made_is_bad_input(cases, tmp_path):
@@ -43,15 +43,15 @@ def test_a_folder_that_cannot_be_made_is_bad_input(cases, tmp_path):
 
 def test_the_origin_is_in_every_figure(demo, cases):
     for data in (demo, cases["one setting"]()):
-        assert all(data.plan.origin in figure.subtitle for figure in draw(data))
+        assert all(data.plan.origin in figure.subtitle for figure in report_figures(data))
 
 
 def test_bars_hold_all_energy_whatever_is_left_out(cases):
     data = cases["many"]()
-    figure = next(figure for figure in draw(data) if figure.name == "kernels")
+    figure = next(figure for figure in report_figures(data) if figure.name == "kernels")
     rows = max(figure.specification["datasets"].values(), key=len)
     assert len(rows) == MOST_BARS + 1
-    assert rows[-1]["name"] == "452 other kernels"
+    assert rows[-1]["name"] == "212 other kernels"
     assert sum(row["energy_auto"] for row in rows) == pytest.approx(100.0)
     plan = data.plan
     assert sum(row["energy_plan"] for row in rows) == pytest.approx(100.0 * plan.predicted.energy_j / plan.baseline.energy_j)
@@ -85,7 +85,7 @@ def test_a_missing_extra_says_how_to_install_it(demo, monkeypatch):
     with pytest.raises(MissingExtraError, match=r"pip install 'wastenot\[report\]'"):
         optional_imports.load("altair")
     with pytest.raises(MissingExtraError):
-        draw(demo)
+        report_figures(demo)
 
 
 def test_data_and_tables_need_no_extra():
@@ -94,7 +94,7 @@ def test_data_and_tables_need_no_extra():
     import sys
 
     code = (
-        "import sys; import wastenot.reporting.plan.data, wastenot.reporting.plan.tables, wastenot.reporting.plan.figures;"
+        "import sys; import wastenot.analyses.plan_overview, wastenot.reporting.plan.tables, wastenot.reporting.plan.page;"
         "import wastenot.reporting.plan.page;"
         "print(sorted({'altair', 'vl_convert', 'jinja2', 'polars'} & set(sys.modules)))"
     )

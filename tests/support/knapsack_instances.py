@@ -1,4 +1,4 @@
-"""Random instances of the multiple-choice knapsack, of the kinds that kernels make and of kinds made to be hard."""
+"""Random instances of the multiple-choice knapsack: kernel-like ones, and ones designed to be hard."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.synthetic import CORE_MHZ, MEMORY_MHZ, costs
+from tests.support.synthetic_gpu import CORE_MHZ, MEMORY_MHZ, costs
 from wastenot.frontiers.pareto import Groups
 
 Generator = Callable[[np.random.Generator, int, int], Groups]
@@ -18,7 +18,7 @@ def _rows(time: np.ndarray, energy: np.ndarray) -> Groups:
 
 
 def physical(rng: np.random.Generator, groups: int, options: int) -> Groups:
-    """Kernels of a GPU by the model of the demonstration, counts from 1 to 48, with half a per cent of noise."""
+    """Kernels of the synthetic GPU, run 1 to 48 times, with 0.5 % of noise."""
     scale = 10.0 ** rng.uniform(-5, -1.5, (groups, 1))
     core, memory = scale * rng.uniform(0.05, 1, (groups, 1)), scale * rng.uniform(0.05, 1, (groups, 1))
     core_mhz = rng.choice(np.arange(CORE_MHZ[0], CORE_MHZ[-1] + 1, 15), options)
@@ -30,25 +30,25 @@ def physical(rng: np.random.Generator, groups: int, options: int) -> Groups:
 
 
 def uniform(rng: np.random.Generator, groups: int, options: int) -> Groups:
-    """Times and energies independent and uniform."""
+    """Independent, uniform times and energies."""
     return _rows(rng.uniform(1, 100, (groups, options)), rng.uniform(1, 100, (groups, options)))
 
 
 def correlated(rng: np.random.Generator, groups: int, options: int) -> Groups:
-    """Energy falls almost as time rises: many plans of nearly the same worth."""
+    """Energy falls almost exactly as time rises: many plans are nearly equally good."""
     time = rng.uniform(1, 100, (groups, options))
     return _rows(time, 120 - time + rng.uniform(0, 2, time.shape))
 
 
 def heavy_tailed(rng: np.random.Generator, groups: int, options: int) -> Groups:
-    """Physical kernels whose counts follow a power law, so that a few of them are nearly everything."""
+    """Physical kernels whose counts follow a power law, so that a few of them dominate."""
     plain = physical(rng, groups, options)
     count = np.repeat(np.ceil(rng.pareto(0.7, groups) + 1e-9), np.diff(plain.start))
     return Groups(count * plain.time_s, count * plain.energy_j, plain.start)
 
 
 def tied(rng: np.random.Generator, groups: int, options: int) -> Groups:
-    """Small whole numbers: many equal times, energies and sums."""
+    """Small integers: many equal times, energies and sums."""
     return _rows(
         rng.integers(1, 7, (groups, options)).astype(float),
         rng.integers(1, 7, (groups, options)).astype(float),
@@ -68,5 +68,5 @@ def budget_s(groups: Groups, looseness: float) -> float:
     """A budget between the fastest plan (0) and the slowest of all options (1)."""
     fastest = np.minimum.reduceat(groups.time_s, groups.start[:-1]).sum()
     slowest = np.maximum.reduceat(groups.time_s, groups.start[:-1]).sum()
-    # The next double above: a rounded sum may lie below the exact one, which would allow no plan at all.
+    # Rounded up: a rounded sum may lie below the exact one, and then no plan would be feasible.
     return float(np.nextafter((fastest + looseness * (slowest - fastest)) * (1 + 1e-15), np.inf))

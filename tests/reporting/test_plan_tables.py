@@ -6,14 +6,15 @@ import dataclasses
 
 import pytest
 
+from wastenot.analyses.plan_overview import make_overview
 from wastenot.errors import BadInputError
 from wastenot.planning.comparison import Comparison, ComparisonRow, compare
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import plan
-from wastenot.reporting.plan.data import collect
-from wastenot.reporting.plan.tables import comparison_table, kernel_table, objective_words
-from wastenot.reporting.plan.totals import Price, goal_words, totals, warnings
-from wastenot.reporting.words import change, number, part, percent, quantity, shortened
+from wastenot.reporting.formatting import change, fraction_of_whole, number, percent, quantity, shortened
+from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
+from wastenot.reporting.plan.tables import comparison_table, describe_objective, kernel_table
+from wastenot.reporting.price import Price
 
 
 def plain(text: str) -> str:
@@ -41,7 +42,7 @@ def test_the_kernel_table_is_the_plans(demo):
 def test_a_long_table_says_what_it_leaves_out(demo):
     table = kernel_table(demo.plan, 10)
     assert len(table.rows) == 10
-    assert table.note.startswith("36 more kernels, together ")
+    assert table.note.startswith("36 more kernels, which use ")
     kept = {row.values[0] for row in table.rows}
     assert "down_dweight_gemm" in kept
     assert "wte_wpe" not in kept
@@ -74,24 +75,24 @@ def test_a_plan_of_another_sweep_is_refused(cases):
     sweep = make_sweep([Kernel("alone", 2)], 1)
     for data in (one, other):
         with pytest.raises(BadInputError, match="not made from this sweep"):
-            collect(sweep, data.plan)
+            make_overview(sweep, data.plan)
 
 
 def test_totals_state_energy_cost_and_proof(demo):
-    found = {total.label: total for total in totals(demo.plan, Price(0.25, "EUR"))}
+    found = {card.label: card for card in summary_cards(demo.plan, Price(0.25, "EUR"))}
     assert plain(found["Energy saved"].value) == "10.29 % ± 0.11 %"
-    assert plain(found["Energy saved"].detail) == "359.2 J of 3,492 J in each iteration"
-    assert found["Certificate"].value == "proven best"
+    assert plain(found["Energy saved"].detail) == "359.2 J of 3,492 J per iteration"
+    assert found["Certificate"].value == "proven optimal"
     assert plain(found["Per 1,000 iterations"].value) == "0.0998 kWh"
     assert "0.0249 EUR" in plain(found["Per 1,000 iterations"].detail)
-    assert plain(found["Greatest time saving"].value) == "0.20 %"
+    assert plain(found["Largest time saving"].value) == "0.20 %"
     assert found["Clock switches"].value == "846"
     assert "milliseconds to tens of milliseconds" in warnings(demo.plan)[0]
 
 
 def test_a_plan_that_never_switches_is_not_warned_about(cases):
     data = cases["only auto"]()
-    found = {total.label: total for total in totals(data.plan, None)}
+    found = {card.label: card for card in summary_cards(data.plan, None)}
     assert found["Clock switches"].value == "none"
     assert "no price" in found["Per 1,000 iterations"].detail
     assert not any("driver" in warning for warning in warnings(data.plan))
@@ -100,8 +101,8 @@ def test_a_plan_that_never_switches_is_not_warned_about(cases):
 @pytest.mark.parametrize(
     ("objective", "words"),
     [
-        (Objective(), "least energy without any slowdown"),
-        (Objective("waste", 0.02), "least energy with at most 2.00 % slowdown"),
+        (Objective(), "least energy with no slowdown"),
+        (Objective("waste", 0.02), "least energy at no more than 2.00 % slowdown"),
         (Objective("edp", edp_exponent=2.0), "least energy × time to the power of 2"),
         (Objective("energy"), "least energy, whatever the time"),
     ],
@@ -110,7 +111,7 @@ def test_goals_in_words(objective, words):
     from tests.reporting.conftest import Kernel, make_sweep
 
     sweep = make_sweep([Kernel("alone", 1)], 3)
-    assert plain(goal_words(plan(sweep, objective).objective)) == words
+    assert plain(describe_goal(plan(sweep, objective).objective)) == words
 
 
 def test_words():
@@ -118,8 +119,8 @@ def test_words():
     assert plain(percent(-0.1029)) == "−10.29 %"
     assert change(None) == "–"
     assert plain(change(0.5)) == "+50.00 %"
-    assert plain(part(0.0001)) == "<0.1 %"
-    assert plain(part(0.0)) == "0.0 %"
+    assert plain(fraction_of_whole(0.0001)) == "<0.1 %"
+    assert plain(fraction_of_whole(0.0)) == "0.0 %"
     assert plain(quantity(0.011923, "s")) == "11.92 ms"
     assert plain(quantity(3132.82, "J")) == "3,133 J"
     assert plain(quantity(2.5e6, "J")) == "2.500 MJ"
@@ -128,4 +129,4 @@ def test_words():
     assert shortened("abcdefghij", 10) == "abcdefghij"
     assert shortened("abcdefghijk", 10) == "abcde…hijk"
     assert len(shortened("x" * 900, 34)) == 34
-    assert objective_words(Objective("waste", -0.01)).startswith("waste, at least")
+    assert describe_objective(Objective("waste", -0.01)).startswith("waste, at least")

@@ -1,4 +1,4 @@
-"""Numbers as people read them: percentages, joules, seconds, clocks. For tables, the page and the figures alike."""
+"""Numbers as people read them: percentages, joules, seconds, clocks; for tables, pages and figures."""
 
 from __future__ import annotations
 
@@ -10,65 +10,65 @@ from wastenot.setting import format_mhz
 MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"  # a number and its unit stay on one line
 
-ORIGIN_WORDS: dict[Origin, str] = {
+ORIGIN_TEXT: dict[Origin, str] = {
     "measured": "on the device named here",
-    "simulated": "from a simulated GPU, not from a real one",
-    "synthetic": "from a formula, measured on nothing",
+    "simulated": "from a simulated GPU, not a real one",
+    "synthetic": "made up for a demonstration, not measured",
     "forecast": "forecast from other measurements, not measured itself",
 }
 
 _PREFIXES = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))
 
 
-def percent(share: float, digits: int = 2, *, sign: bool = False) -> str:
-    """A share as per cent, without a minus before zero: ``0.1029`` is ``10.29 %``."""
-    value = round(100.0 * share, digits)
+def percent(fraction: float, digits: int = 2, *, sign: bool = False) -> str:
+    """A fraction in per cent, without a minus before zero: ``0.1029`` is ``10.29 %``."""
+    value = round(100.0 * fraction, digits)
     if value == 0.0:
         return f"{0.0:.{digits}f}{SPACE}%"
     shown = f"{abs(value):,.{digits}f}" if abs(value) < 1e6 else f"{abs(value):.3g}"
     return f"{MINUS if value < 0 else '+' if sign else ''}{shown}{SPACE}%"
 
 
-def part(share: float) -> str:
-    """A part of a whole to a tenth of a per cent; what is less says so: ``<0.1 %``."""
-    return f"<0.1{SPACE}%" if 0.0 < share < 0.0005 else percent(share, 1)
+def fraction_of_whole(fraction: float) -> str:
+    """A fraction of a whole to a tenth of a per cent, ``<0.1 %`` if less."""
+    return f"<0.1{SPACE}%" if 0.0 < fraction < 0.0005 else percent(fraction, 1)
 
 
 def change(ratio: float | None, digits: int = 2) -> str:
-    """A change against auto, always with its sign; a dash where there is none."""
+    """A change from auto, always with its sign; a dash for ``None``."""
     return "–" if ratio is None else percent(ratio, digits, sign=True)
 
 
 def quantity(value: float, unit: str, digits: int = 4) -> str:
-    """A quantity with a prefix that suits its size: ``0.0119`` s is ``11.9 ms``."""
+    """A quantity with a suitable prefix: ``0.0119`` s is ``11.9 ms``."""
     size = abs(value)
     if size == 0.0 or not math.isfinite(size):
         return f"{value:g}{SPACE}{unit}"
     factor, prefix = next(((factor, prefix) for factor, prefix in _PREFIXES if size >= factor), _PREFIXES[-1])
-    # Kilojoules only where plain joules would be long: 3,133 J says more than 3.133 kJ.
+    # Kilojoules only where plain joules would be long: 3,133 J reads better than 3.133 kJ.
     if prefix == "k" and size < 1e5:
         factor, prefix = 1.0, ""
     return f"{number(value / factor, digits)}{SPACE}{prefix}{unit}"
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number to so many significant digits, thousands separated, never in powers of ten unless vast."""
+    """A number to ``digits`` significant digits, thousands separated; in scientific notation only if vast or tiny."""
     if value == 0.0:
         return "0"
     size = abs(value)
     if not 1e-6 <= size < 1e12:
         return f"{value:.{digits - 1}e}".replace("-", MINUS)
-    places = max(0, digits - 1 - math.floor(math.log10(size)))
-    return f"{value:,.{places}f}".replace("-", MINUS)
+    decimals = max(0, digits - 1 - math.floor(math.log10(size)))
+    return f"{value:,.{decimals}f}".replace("-", MINUS)
 
 
 def clock(mhz: float | None) -> str:
-    """A clock without unit: ``9501``, or ``auto``."""
+    """A clock in MHz without its unit, such as ``9501``, or ``auto``."""
     return format_mhz(mhz)
 
 
 def shortened(name: str, length: int) -> str:
-    """A name with its middle left out where it is longer than ``length``: both ends of a kernel's name tell."""
+    """A name without its middle if it is longer than ``length``: both ends of a kernel's name carry meaning."""
     if len(name) <= length:
         return name
     head = (length - 1 + 1) // 2

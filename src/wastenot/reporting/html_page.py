@@ -1,28 +1,38 @@
-"""What all pages share: how they look, their scripts, figures and tables. A page holds all it shows and fetches nothing."""
+"""What all pages share: style, scripts, figures, tables and cards. A page is self-contained and fetches nothing."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from wastenot.origin import Origin
-from wastenot.reporting.figure import Figure
+from wastenot.reporting.figure import Figure, vega_lite_version
+from wastenot.reporting.formatting import ORIGIN_TEXT
 from wastenot.reporting.optional_imports import load
-from wastenot.reporting.plan.figures import vega_lite_version
-from wastenot.reporting.plan.tables import Row, Table
+from wastenot.reporting.table import Row, Table
 from wastenot.reporting.theme import DARK, LIGHT
-from wastenot.reporting.words import ORIGIN_WORDS
 from wastenot.version import own_version
 
-_TEMPLATES = ("shell.html.j2", "parts.html.j2", "plan.html.j2", "profile.html.j2")
+_TEMPLATES = ("page.html.j2", "cards.html.j2", "plan.html.j2", "profile.html.j2")
 _LONG_TABLE = 60  # rows above which a table scrolls in its own frame
 
-# Characters that could end a script element or begin a comment in it; escaped, JSON means the same.
+# Characters that could end a script element or begin a comment in it; JSON means the same with them escaped.
 _UNSAFE_IN_SCRIPT = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&\u2028\u2029"}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One headline number: a label, the value, what it means, and whether it is a main one."""
+
+    label: str
+    value: str
+    detail: str
+    main: bool = False
 
 
 def render(
@@ -36,12 +46,12 @@ def render(
     """A page as text.
 
     Args:
-        template: its file, which fills the shell.
-        origin: of its numbers.
+        template: file name of the template, which extends ``page.html.j2``.
+        origin: of the numbers on it.
         figures: in the order they are shown.
-        tables: (name, table), likewise.
+        tables: (name, table) pairs, in the order they are shown.
         made_at: date shown on it.
-        values: what else the template asks for.
+        values: anything else that the template uses.
 
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
@@ -56,7 +66,7 @@ def render(
     )
     page: str = environment.get_template(template).render(
         origin=origin,
-        origin_words=ORIGIN_WORDS[origin],
+        origin_text=ORIGIN_TEXT[origin],
         figures=figures,
         tables=[_for_page(name, table) for name, table in tables],
         made_on=f"{made_at:%Y-%m-%d %H:%M} {made_at.tzname() or ''}".rstrip(),
@@ -81,7 +91,7 @@ def script_json(value: object) -> str:
 
 
 def _for_page(name: str, table: Table) -> dict[str, Any]:
-    """A table with its rows in groups, as the template walks them."""
+    """A table with its rows in groups, as the template iterates over them."""
     groups: list[tuple[str | None, list[Row]]] = []
     for row in table.rows:
         if not groups or groups[-1][0] != row.group:

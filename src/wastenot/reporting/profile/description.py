@@ -1,4 +1,4 @@
-"""What a power profile says, in words and as a table: for a terminal and the page alike."""
+"""A power profile as text and tables, for a terminal and a page."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Inside, Profile, State
-from wastenot.reporting.plan.tables import Column, Row, Table, Value
-from wastenot.reporting.words import SPACE, change, number, percent, quantity
+from wastenot.reporting.formatting import SPACE, change, number, percent, quantity
+from wastenot.reporting.table import Column, Row, Table, Value
 
 ABSENT = "–"
 
 
 def watts(power_w: float, error_w: float | None = None) -> str:
-    """Power with its standard error, as far as that makes digits worth showing: ``707.3 ± 0.4 W``."""
+    """Power with its standard error, to the digits that the error justifies: ``707.3 ± 0.4 W``."""
     if not math.isfinite(power_w):
         return ABSENT
     return f"{power_w:,.1f}{SPACE}W" if error_w is None else f"{_plus_minus(power_w, error_w)}{SPACE}W"
@@ -32,20 +32,20 @@ def subject(profile: Profile) -> str:
 
 
 def shown_before(profile: Profile) -> str:
-    """What came before the kernel: ``after 40 × gemv-4096``, or nothing."""
-    turns = ", in turn"
-    if profile.before.endswith(turns):
-        return f"in turn with {profile.before.removesuffix(turns)}"
+    """What ran before the kernel: ``after 40 × gemv-4096``, or nothing."""
+    alternating = ", in turn"
+    if profile.before.endswith(alternating):
+        return f"alternating with {profile.before.removesuffix(alternating)}"
     return f"after {profile.before}" if profile.before else ""
 
 
 def shortfall(profile: Profile) -> str:
-    """What is said of a profile that is not complete: that it is of what was collected, and why no more was."""
-    return "what was collected is shown" + (f"; stopped early: {profile.stopped}" if profile.stopped else "")
+    """Why a profile is incomplete, and what it is made from."""
+    return "made from the readings collected so far" + (f"; stopped early: {profile.stopped}" if profile.stopped else "")
 
 
 def unit_word(profile: Profile, number_of: int = 1) -> str:
-    """``execution``, or ``group of 5 executions`` where one is too short."""
+    """``execution``, or ``group of 5 executions`` if a single one is too short."""
     if profile.group == 1:
         return "execution" if number_of == 1 else "executions"
     return f"{'group' if number_of == 1 else 'groups'} of {profile.group} executions"
@@ -53,53 +53,53 @@ def unit_word(profile: Profile, number_of: int = 1) -> str:
 
 def subtitle(profile: Profile) -> str:
     """Where a figure's numbers come from: kernel, device, runs, measured or simulated."""
-    return f"{subject(profile)} on {profile.device} · {runs_words(profile)} · {profile.origin} numbers"
+    return f"{subject(profile)} on {profile.device} · {describe_runs(profile)} · {profile.origin} numbers"
 
 
-def runs_words(profile: Profile) -> str:
-    """How many runs, and which of them count."""
-    which = f"golden (times within {percent(profile.margin, 0)})"
+def describe_runs(profile: Profile) -> str:
+    """How many runs, and how many of them are used."""
+    which = f"golden (execution times within {percent(profile.margin, 0)})"
     if profile.bin_rank:
-        which = f"in the bin of outliers {profile.bin_rank} ({percent(profile.margin, 0)} wide)"
+        which = f"in outlier bin {profile.bin_rank} ({percent(profile.margin, 0)} wide)"
     return f"{profile.runs:,} runs, {profile.golden_runs:,} {which}"
 
 
 def channel_names(profile: Profile) -> tuple[str, ...]:
-    """Of all channels, total first."""
+    """Names of all channels, total first."""
     return tuple(found.channel.name for found in profile.channels)
 
 
 def timed_channels(profile: Profile) -> tuple[str, ...]:
-    """Channels that may be drawn over time; the others average over too long and tell of levels only."""
+    """Channels that can be drawn over time; the others average over too long and give levels only."""
     return tuple(found.channel.name for found in profile.channels if len(found.mean_w))
 
 
 def steady(profile: Profile) -> State:
-    """The state that a kernel is compared by: SSP, or the one in context."""
+    """The state in which kernels are compared: SSP, or the one in context."""
     return profile.states[-1]
 
 
 def difference(profile: Profile) -> float | None:
-    """Total power of SSP over that of SSE, less 1; ``None`` in context."""
+    """Total power of SSP over that of SSE, minus 1; ``None`` in context."""
     if len(profile.states) < 2:
         return None
     first, last = (state.channels.get(TOTAL) for state in (profile.states[0], profile.states[-1]))
     return None if first is None or last is None else last.mean_w / first.mean_w - 1.0
 
 
-def energy_words(state: State) -> str:
-    """Energy of the state's unit."""
+def energy_text(state: State) -> str:
+    """Energy of one unit (an execution, or a group of them) in a state."""
     return quantity(state.energy_j, "J") if TOTAL in state.channels else ABSENT
 
 
 def state_table(profile: Profile) -> Table:
-    """A column for each state, and how much the last differs from the first."""
+    """A column for each state, and the change from the first to the last."""
     states = profile.states
     compared = len(states) > 1
     columns = [Column(""), *(Column(state.name, numeric=True) for state in states)]
     columns += [Column("change", numeric=True)] if compared else []
     rows = [
-        _row(f"{unit_word(profile)} of the run", [f"{state.unit:,}" for state in states], compared),
+        _row(f"{unit_word(profile)} of the run, number", [f"{state.unit:,}" for state in states], compared),
         _row("time", [quantity(state.time_s, "s") for state in states], compared, _change([s.time_s for s in states])),
     ]
     for name in channel_names(profile):
@@ -108,7 +108,7 @@ def state_table(profile: Profile) -> Table:
         label = f"power, {name}" + ("" if name in timed_channels(profile) else " (level)")
         rows.append(_row(label, texts, compared, _change([one.mean_w for one in found if one is not None])))
     energies = [state.energy_j for state in states if TOTAL in state.channels]
-    rows.append(_row("energy", [energy_words(state) for state in states], compared, _change(energies)))
+    rows.append(_row("energy", [energy_text(state) for state in states], compared, _change(energies)))
     wanted = profile.readings_wanted
     window_s = profile.channels[0].channel.span_s
     readings = [_readings(state.channels.get(TOTAL), wanted, window_s > state.time_s) for state in states]
@@ -117,47 +117,50 @@ def state_table(profile: Profile) -> Table:
 
 
 def facts(profile: Profile) -> list[tuple[str, str]]:
-    """How well the profile is known."""
+    """What the accuracy of a profile rests on, as (name, text) pairs."""
     clocks = profile.clocks
     found = [
-        ("runs", runs_words(profile)),
+        ("runs", describe_runs(profile)),
         (
-            "clocks",
-            f"the GPU's runs {number(abs(clocks.drift_ppm), 3)} ppm {'faster' if clocks.drift_ppm >= 0 else 'slower'}; "
-            f"moments told to ± {quantity(clocks.error_s, 's', 2)}, read {quantity(clocks.delay_s, 's', 2)} after asking",
+            "timestamps",
+            f"the GPU's clock runs {number(abs(clocks.drift_ppm), 3)} ppm {'fast' if clocks.drift_ppm >= 0 else 'slow'}; "
+            f"timestamps match within ± {quantity(clocks.error_s, 's', 2)}, read {quantity(clocks.delay_s, 's', 2)} after a "
+            "request",
         ),
     ]
-    check = profile.counter
-    if check is not None:
+    counter = profile.counter
+    if counter is not None:
         found.append(
             (
                 "energy counter",
-                f"{watts(check.counter_w)} over {number(check.seconds, 3)} s, the profile says {watts(check.profile_w)}: "
-                f"{change(check.difference)}",
+                f"{watts(counter.counter_w)} over {number(counter.seconds, 3)} s; profile: {watts(counter.profile_w)}, "
+                f"{change(counter.difference)}",
             )
         )
     return found
 
 
-def sensor_words(profile: Profile) -> list[str]:
-    """What the channels were taken to be, those alike together."""
-    alike: dict[str, list[str]] = {}
+def describe_sensors(profile: Profile) -> list[str]:
+    """The sensor properties assumed for each channel; channels with the same ones share a line."""
+    by_properties: dict[str, list[str]] = {}
     for found in profile.channels:
         channel = found.channel
-        window = f"mean over {quantity(channel.window_s, 's', 3)}" if channel.window_s else "moments"
+        window = f"mean over {quantity(channel.window_s, 's', 3)}" if channel.window_s else "instantaneous"
         if channel.lag_s:
-            window = f"lags by {quantity(channel.lag_s, 's', 3)}"
+            window = f"lag {quantity(channel.lag_s, 's', 3)}"
         source = f" ({channel.source})" if channel.source else ""
-        alike.setdefault(f"{window}, new each {quantity(channel.period_s, 's', 3)}{source}", []).append(channel.name)
-    return [f"{', '.join(names)}: {words}" for words, names in alike.items()]
+        by_properties.setdefault(f"{window}, updated every {quantity(channel.period_s, 's', 3)}{source}", []).append(
+            channel.name
+        )
+    return [f"{', '.join(names)}: {properties}" for properties, names in by_properties.items()]
 
 
 def profiles_table(profiles: Sequence[Profile], *, relative: bool = False) -> Table:
     """A row for each profile: mean power of each channel in its last state, and energy.
 
     Args:
-        profiles: to be set side by side.
-        relative: power as a share of the largest of its channel.
+        profiles: to compare.
+        relative: power in per cent of the largest in its channel.
     """
     names = list(dict.fromkeys(name for profile in profiles for name in channel_names(profile)))
     largest = {name: max(_means(profiles, name), default=math.nan) for name in names}
@@ -176,10 +179,10 @@ def profiles_table(profiles: Sequence[Profile], *, relative: bool = False) -> Ta
             powers.append(ABSENT if found is None else _plus_minus(factor * found.mean_w, factor * found.mean_error_w))
         texts = (
             subject(profile), *([f"{profile.device}, {profile.origin}"] if several else []), *powers,
-            ABSENT if moved is None else change(moved, 1), quantity(state.time_s, "s"), energy_words(state),
+            ABSENT if moved is None else change(moved, 1), quantity(state.time_s, "s"), energy_text(state),
         )  # fmt: skip
         rows.append(Row(None, texts, texts, None if profile.complete else f"{subject(profile)}: incomplete"))
-    note = "Of SSP, the steady state of a kernel by itself; after others: of one execution in their wake."
+    note = "In SSP, the steady state of a kernel on its own; after other kernels: of the one execution that follows them."
     return Table("Mean power, side by side", tuple(columns), tuple(rows), note)
 
 
@@ -187,10 +190,10 @@ def _means(profiles: Sequence[Profile], name: str) -> list[float]:
     return [steady(profile).channels[name].mean_w for profile in profiles if name in steady(profile).channels]
 
 
-def _readings(found: Inside | None, wanted: int, averaged: bool) -> str:
-    """How many there are; of means over more than the unit none is asked for."""
-    number_of = 0 if found is None else found.readings
-    return f"{number_of:,} (means)" if averaged else f"{number_of:,} (wanted {wanted:,})"
+def _readings(inside: Inside | None, wanted: int, averaged: bool) -> str:
+    """How many readings there are, and how many were wanted if the sensor resolves a unit."""
+    count = 0 if inside is None else inside.readings
+    return f"{count:,} (means)" if averaged else f"{count:,} (wanted {wanted:,})"
 
 
 def _change(values: list[float]) -> str:

@@ -1,6 +1,6 @@
 """How the power sensor of a real H200 makes its readings, by short runs in data/h200/fingrav, for docs/fingrav.md.
 
-PYTHONPATH=src:. python benchmarks/h200/fingrav_sensor.py
+PYTHONPATH=src:. python tests/sensors/h200_sensor.py
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.h200.fingrav_raw import read_runs
+from tests.support.raw_runs import read_runs
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.sensors.channel_fit import Edges
 from wastenot.sensors.model import Load, Seen

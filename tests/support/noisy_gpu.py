@@ -1,4 +1,4 @@
-"""Sweeps with noise of a made-up GPU whose truth is known, for what is said of noise to be held against."""
+"""Noisy sweeps of made-up GPUs whose truth is known, to check statements about noise against."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks import synthetic
+from tests.support import synthetic_gpu as synthetic
 from wastenot.planning.costs import Costs
 from wastenot.study.sweep import Kernel, Sweep
 
@@ -18,8 +18,9 @@ ROWS = [(pass_name, count, *row) for pass_name, rows, count in synthetic.PASSES 
 class Truth:
     """True time and energy of one call, shape (kernels, settings), auto first.
 
-    The roofline of the demonstration with kernels' ratios and activities drawn at random, times and powers that depart from
-    it smoothly by a per cent, and an auto that is slower than its clocks by as much: the driver is not always right.
+    The model of :mod:`tests.support.synthetic_gpu` with random ratios and activities of the kernels, times and powers that
+    deviate from it smoothly by 1 %, and default clocks slower by as much than the same clocks locked: the driver is not
+    always right.
     """
 
     kernels: tuple[Kernel, ...]
@@ -31,7 +32,7 @@ class Truth:
 
     @classmethod
     def drawn(cls, rng: np.random.Generator, departure: float = 0.01, kernels: int | None = None) -> Truth:
-        """Another GPU, whose kernels are those of the demonstration or some of them."""
+        """A random GPU, whose kernels are those of the synthetic sweep or some of them."""
         rows = ROWS[:: 1 if kernels is None else len(ROWS) // kernels]
         core, memory = (np.array([[row[column]] for row in rows]) * 1e-3 for column in (3, 4))
         core, memory = (part * np.exp(0.5 * rng.standard_normal(part.shape)) for part in (core, memory))
@@ -41,13 +42,13 @@ class Truth:
         highest = np.array([[synthetic.CORE_MHZ[-1], synthetic.MEMORY_MHZ[-1]]])
         clocks = np.concatenate([highest, pairs])
         effective = np.minimum(clocks[:, 0], ceiling)
-        found = synthetic.costs(core, memory, activity, effective, np.broadcast_to(clocks[:, 1], effective.shape))
+        truth = synthetic.costs(core, memory, activity, effective, np.broadcast_to(clocks[:, 1], effective.shape))
         logs = np.log(clocks) / (0.5, 1.0)
         apart = ((logs[:, None] - logs[None]) ** 2).sum(axis=2)
         root = departure * np.linalg.cholesky(np.exp(-0.5 * apart) + 1e-9 * np.eye(len(clocks)))
-        time = found.time_s * np.exp(rng.standard_normal(effective.shape) @ root.T)
+        time = truth.time_s * np.exp(rng.standard_normal(effective.shape) @ root.T)
         time[:, 0] *= np.exp(departure * np.abs(rng.standard_normal(len(rows))))
-        power = found.power_w * np.exp(rng.standard_normal(effective.shape) @ root.T)
+        power = truth.power_w * np.exp(rng.standard_normal(effective.shape) @ root.T)
         requested = np.concatenate([[[NAN, NAN]], pairs])
         return cls(
             tuple(Kernel(row[2], row[1], row[0]) for row in rows),
@@ -57,7 +58,7 @@ class Truth:
     def sweep(
         self, rng: np.random.Generator, time_noise: float, power_noise: float, repeats: int = 1, effective: bool = True
     ) -> Sweep:
-        """Readings with noise of its time and of its power, as shares of them."""
+        """Readings with relative noise in time and power."""
         kernels, settings = self.time_s.shape
         place = np.repeat(np.arange(settings), repeats)
         time = self.time_s[:, place] * (1 + time_noise * rng.standard_normal((kernels, len(place))))
@@ -72,7 +73,7 @@ class Truth:
         )  # fmt: skip
 
     def changes(self, costs: Costs, rows: np.ndarray) -> tuple[float, float]:
-        """True change of time and of energy under a plan, given the chosen row of each kernel."""
+        """True change in time and energy under a plan, given the chosen row of each kernel."""
         clocks = np.nan_to_num(np.column_stack([self.core_mhz, self.memory_mhz])).tolist()
         chosen = np.nan_to_num(np.column_stack([costs.core_mhz, costs.memory_mhz])[rows]).tolist()
         column = [clocks.index(pair) for pair in chosen]

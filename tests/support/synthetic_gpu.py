@@ -1,12 +1,12 @@
-"""A made-up sweep: SYNTHETIC numbers from a textbook model of a GPU, measured on nothing.
+"""A SYNTHETIC sweep: numbers from a textbook model of a GPU, not measured.
 
-    python -m benchmarks.synthetic tests/reporting/synthetic-sweep.csv
+    python -m tests.support.synthetic_gpu tests/reporting/synthetic-sweep.csv
 
-Each kernel has a core time and a memory time, of which the longer decides (a smooth maximum). Power is a base, a part
-that rises with the memory clock, and switching power: activity times voltage squared times core clock, the voltage flat
-up to a knee and rising above it. The driver's own clocks (auto) are the highest ones, lowered where the power would
-pass the board's limit. Every point gets two readings with half a per cent of noise. The kernels are those of one GPT-3
-XL training iteration in the groups and order of the kernel-level DVFS paper (Table 1); their sizes are round figures.
+A kernel's time is a smooth maximum of its core time and its memory time. Power is a constant, a part that rises with the
+memory clock, and switching power (activity times voltage squared times core clock); the voltage is flat up to a knee and
+rises above it. The default clocks are the highest ones, lowered where power would exceed the board's limit. Every point gets
+two readings with 0.5 % of noise. The kernels are those of one GPT-3 XL training iteration, in the groups and the order of
+the kernel-level DVFS paper (Table 1); their sizes are round figures.
 """
 
 from __future__ import annotations
@@ -102,12 +102,12 @@ def costs(
     core_mhz: NDArray[np.float64],
     memory_mhz: NDArray[np.float64],
 ) -> Costs:
-    """The model in the module's text.
+    """The model described above.
 
     Args:
-        core_time_s: of each kernel at the highest clocks, shape (kernels, 1); likewise the next two.
-        memory_time_s: of each kernel at the highest clocks.
-        activity: share of the core's switching power while its core time runs.
+        core_time_s: core time of each kernel at the highest clocks, shape (kernels, 1), as the next two.
+        memory_time_s: memory time of each kernel at the highest clocks.
+        activity: fraction of the core's switching power drawn during its core time.
         core_mhz: shape (settings,) or (kernels, settings).
         memory_mhz: shape (settings,) or (kernels, settings).
     """
@@ -123,7 +123,7 @@ def costs(
 def auto_core_mhz(
     core_time_s: NDArray[np.float64], memory_time_s: NDArray[np.float64], activity: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The highest core clock, in steps of 15 MHz, at which each kernel stays under the power limit; (kernels, 1)."""
+    """The highest core clock, in steps of 15 MHz, at which each kernel stays within the power limit; shape (kernels, 1)."""
     clocks = np.arange(CORE_MHZ[0], CORE_MHZ[-1] + 1, 15.0)
     power = costs(core_time_s, memory_time_s, activity, clocks, np.full_like(clocks, MEMORY_MHZ[-1])).power_w
     under = np.where(power <= POWER_LIMIT_W, clocks, CORE_MHZ[0])
@@ -131,7 +131,7 @@ def auto_core_mhz(
 
 
 def readings(seed: int = 2026) -> Iterator[tuple[str, int, str, str, str, str, str, str, str]]:
-    """Rows of the sweep: two readings of every kernel at auto and at every pair of clocks, in order of execution."""
+    """Rows of the sweep, in order of execution: two readings of every kernel at the default clocks and every clock pair."""
     rng = np.random.default_rng(seed)
     rows = [(pass_name, count, *row) for pass_name, kernels, count in PASSES for row in kernels]
     core_ms, memory_ms, activity = (np.array([[row[column]] for row in rows]) for column in (3, 4, 5))
