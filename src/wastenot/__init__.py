@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from wastenot.capturing.session import Captured, capture
     from wastenot.capturing.workload_file import read_workload, write_workload
     from wastenot.errors import BadInputError, InfeasibleError, MissingExtraError, StudyError, WastenotError
-    from wastenot.frontiers.algebra import Frontier, choice, either, repeat, sequence
+    from wastenot.frontiers.algebra import Frontier, choice, either, repeat, sequence, tie
     from wastenot.metering.window import measure
     from wastenot.planning.comparison import compare, whole_frontier
     from wastenot.planning.difference import difference
     from wastenot.planning.objective import Objective
     from wastenot.planning.plan import Plan, read_plan
-    from wastenot.planning.planner import plan
+    from wastenot.planning.planner import frontier, plan
     from wastenot.profiling.by_name import profile
     from wastenot.profiling.profile_file import read_profile, write_profile
     from wastenot.profiling.result import Profile
@@ -61,6 +61,7 @@ __all__ = [
     "either",
     "export_sweep",
     "forecast",
+    "frontier",
     "import_sweep",
     "measure",
     "open_study",
@@ -72,6 +73,7 @@ __all__ = [
     "read_workload",
     "repeat",
     "sequence",
+    "tie",
     "whole_frontier",
     "write_profile",
     "write_sweep",
@@ -82,7 +84,7 @@ _HOME = {
     "capturing.session": ("Captured", "capture"),
     "capturing.workload_file": ("read_workload", "write_workload"),
     "errors": ("BadInputError", "InfeasibleError", "MissingExtraError", "StudyError", "WastenotError"),
-    "frontiers.algebra": ("Frontier", "choice", "either", "repeat", "sequence"),
+    "frontiers.algebra": ("Frontier", "choice", "either", "repeat", "sequence", "tie"),
     "profiling.by_name": ("profile",),
     "profiling.profile_file": ("read_profile", "write_profile"),
     "profiling.result": ("Profile",),
@@ -91,7 +93,7 @@ _HOME = {
     "planning.difference": ("difference",),
     "planning.objective": ("Objective",),
     "planning.plan": ("Plan", "read_plan"),
-    "planning.planner": ("plan",),
+    "planning.planner": ("frontier", "plan"),
     "setting": ("AUTO", "Setting"),
     "study.store": ("Study", "open_study"),
     "study.sweep": ("Kernel", "Sweep"),

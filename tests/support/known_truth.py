@@ -19,7 +19,7 @@ from wastenot.study.sweep import Sweep
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import measure_sweep
 from wastenot.tasks import WorkloadTasks, find_tasks
-from wastenot.tuning.forecast.kernels import choices
+from wastenot.tuning.forecast.kernels import candidate_settings
 
 ROUNDING = 1e-4  # of the energy: an interval that ends this close to the truth contains it
 
@@ -71,8 +71,8 @@ def true_changes(preset: str, workload: str, bounds: tuple[float, ...], *, core_
     """Energy changes of the best plans by a simulated GPU's truth, over the clocks that a forecast chooses from."""
     device, tasks = open_device(f"sim:{preset}"), find_tasks(workload, f"sim:{preset}")
     assert isinstance(device, SimulatedDevice)
-    offered = choices(find_preset(preset), core_only=core_only).settings
-    return best_changes(true_sweep(device, tasks, offered), bounds)
+    candidates = candidate_settings(find_preset(preset), core_only=core_only).settings
+    return best_changes(true_sweep(device, tasks, candidates), bounds)
 
 
 def best_changes(sweep: Sweep, bounds: tuple[float, ...]) -> tuple[float, ...]:

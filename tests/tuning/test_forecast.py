@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from tests.support.known_truth import contains, default_clock_rows, default_clock_study, true_changes
-from wastenot.cli.forecast_verb import forecast as verb
+from wastenot.cli.forecast import forecast as verb
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
@@ -24,7 +24,7 @@ from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import read_sweep
 from wastenot.tasks import find_tasks, tasks_by_name
 from wastenot.tuning.forecast.forecast import best_options, forecast
-from wastenot.tuning.forecast.kernels import choices, costs, draw_kernels
+from wastenot.tuning.forecast.kernels import candidate_settings, costs, draw_kernels
 from wastenot.tuning.forecast.observed import choose_gpu, observe
 from wastenot.tuning.forecast.prior import RANGES, draw_gpus
 
@@ -93,8 +93,8 @@ def test_measured_sweeps_of_which_it_sees_auto_alone(shared_data, tmp_path, file
 def test_what_was_observed_comes_out_exactly(h200):
     """Every draw gives back the time and power of each kernel at its clock, and holds back those that the limit held."""
     observed, gpu, _ = observe(h200, None)
-    assert 20 < observed.held.sum() < len(observed.held)
-    offered = choices(gpu)
+    assert 20 < observed.power_limited.sum() < len(observed.power_limited)
+    candidates = candidate_settings(gpu)
     exact = 0
     for draw in draw_gpus(gpu, observed.bounds(1980.0), "any", 40, 0):
         kernels = draw_kernels(observed, draw)
@@ -110,8 +110,8 @@ def test_what_was_observed_comes_out_exactly(h200):
         else:
             assert (time <= observed.time_s * (1 + 1e-9)).all() and (power <= observed.power_w * (1 + 1e-9)).all()
             assert (time >= 0.9 * observed.time_s).all()
-        all_time, all_energy = costs(draw.device, kernels, offered)
-        top = (offered.memory_mhz == 3201.0) & (offered.core_mhz == offered.core_mhz.max())
+        all_time, all_energy = costs(draw.device, kernels, candidates)
+        top = (candidates.memory_mhz == 3201.0) & (candidates.core_mhz == candidates.core_mhz.max())
         assert all_time[:, top][:, 0] == pytest.approx(time, rel=1e-5)
         assert (all_energy / all_time <= kernels.limit_w[:, None] * (1 + 1e-6)).all()
     assert exact == 20
@@ -209,7 +209,7 @@ def test_what_it_says_of_itself(h200, found):
     assert shares == sorted(shares, reverse=True) and len(shares) == 5 and all(0.0 <= share <= 1.0 for share in shares)
     for row in found.kernels:
         assert 1 / FEW <= row.chosen_share <= 1.0 and row.memory_mhz in (2201.0, 3201.0)
-        assert row.setting == AUTO or row.setting in choices(find_preset("h200")).settings
+        assert row.setting == AUTO or row.setting in candidate_settings(find_preset("h200")).settings
     # The kernels' changes, weighted, are the iteration's: the medians only roughly, so that the sign must agree.
     assert sum(row.energy_change.median < 0 for row in found.kernels) > len(found.kernels) / 2
 
@@ -236,10 +236,10 @@ def test_a_time_that_no_clock_could_tell_from_autos_counts_as_the_same():
     assert best_options(np.array([[1.0, 1.0 + 1e-4, 1.1]]), energy, [1], 0.0).tolist() == [0]
 
 
-def test_clocks_that_arrive_as_others_are_not_offered():
-    offered = choices(find_preset("rtx-3080-ti"), 105.0)
-    assert all(core <= 420.0 for core, memory in zip(offered.core_mhz, offered.memory_mhz, strict=True) if memory == 405.0)
-    assert offered.core_mhz.max() == 1965.0 and set(offered.memory_mhz) == {405.0, 810.0, 5001.0, 9251.0, 9501.0}
+def test_settings_that_take_effect_as_others_are_no_candidates():
+    candidates = candidate_settings(find_preset("rtx-3080-ti"), 105.0)
+    assert (candidates.core_mhz[candidates.memory_mhz == 405.0] <= 420.0).all()
+    assert candidates.core_mhz.max() == 1965.0 and set(candidates.memory_mhz) == {405.0, 810.0, 5001.0, 9251.0, 9501.0}
 
 
 def test_a_power_limit_that_was_lowered_is_noticed(h200, tmp_path):
@@ -248,7 +248,7 @@ def test_a_power_limit_that_was_lowered_is_noticed(h200, tmp_path):
     power = np.minimum(sweep.energy_j / sweep.time_s, 550.0)
     lowered.add(replace(sweep, energy_j=power * sweep.time_s), source="x")
     observed, _, notes = observe(lowered, None)
-    assert observed.power_limit_w == 700.0 and not observed.held.any() and not notes  # nothing says that it was held
+    assert observed.power_limit_w == 700.0 and not observed.power_limited.any() and not notes  # nothing says so
     with_trials = open_study(tmp_path / "trials.db", create=True)
     units = find_tasks("gpt3-small", "sim:h200")
     with with_trials.recording(
@@ -277,7 +277,7 @@ def test_the_gpu_is_found_by_the_studys_device(label, name):
 
 @pytest.mark.parametrize("label", ["NVIDIA GH200 480GB", "RTX 3080", "unknown", "", "AMD Instinct MI250X"])
 def test_a_device_that_is_none_of_the_presets(label):
-    with pytest.raises(BadInputError, match="--gpu") as refusal:
+    with pytest.raises(BadInputError, match="as gpu") as refusal:
         choose_gpu(label, None)
     assert "h200 (NVIDIA H200)" in str(refusal.value) and "v100" in str(refusal.value)
 
@@ -293,10 +293,10 @@ def test_a_gpu_of_ones_own(h200, tmp_path, found):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ({"max_slowdown": -0.01}, "--max-slowdown -0.01"),
-        ({"max_slowdown": float("nan")}, "--max-slowdown nan"),
-        ({"draws": 5}, "--draws 5"),
-        ({"knowledge": "all"}, "--knowledge all"),
+        ({"max_slowdown": -0.01}, "max_slowdown -0.01"),
+        ({"max_slowdown": float("nan")}, "max_slowdown nan"),
+        ({"draws": 5}, "draws 5"),
+        ({"knowledge": "all"}, "knowledge all"),
         ({"core_step_mhz": -15.0}, "--core-step -15"),
         ({"workload": "gpt3-xl"}, "there is no 'gpt3-xl'"),
     ],
@@ -365,5 +365,5 @@ class TestVerb:
     def test_unknown_gpus_and_negative_slowdowns(self, run):
         with pytest.raises(BadInputError, match="did you mean 'h200'"):
             run("--gpu", "h20")
-        with pytest.raises(BadInputError, match=r"--max-slowdown -0\.5"):
+        with pytest.raises(BadInputError, match=r"max_slowdown -0\.5"):
             run("--max-slowdown", "-0.5")

@@ -31,15 +31,17 @@ from wastenot.planning.plan import (
     Waste,
 )
 from wastenot.planning.units import PlanUnit, iteration_frontier, make_units
+from wastenot.study.source import Source, sweep_of
 from wastenot.study.sweep import Sweep
 from wastenot.workloads.identity import Granularity
 from wastenot.workloads.order import steps_of, switches
 
 
 def plan(
-    sweep: Sweep,
+    source: Source,
     objective: Objective | None = None,
     *,
+    workload: str | None = None,
     granularity: Granularity = "kernel",
     scope: Scope = "global",
     clock_tolerance_mhz: float = 0.0,
@@ -47,18 +49,57 @@ def plan(
     """The best plan for a workload.
 
     Args:
-        sweep: what its kernels cost.
-        objective: what is wanted; by default the least energy without any slowdown.
+        source: what its kernels cost: a study (its file name, URL or the open study) or a sweep.
+        objective: what to minimise; by default energy, without any slowdown.
+        workload: its name; may be left out where the study holds only one.
         granularity: what gets a setting of its own.
-        scope: ``global``, only the whole iteration must keep the slowdown, so that units make up for each other;
+        scope: ``global``, only the whole iteration must keep the slowdown, so that units compensate for each other;
             ``local``, each unit must keep it by itself.
         clock_tolerance_mhz: how far a kernel's core clock may be from that of its unit, where a unit has several.
 
     Raises:
         InfeasibleError: no plan keeps the slowdown; says the least possible.
         BadInputError: the sweep does not have what the granularity needs.
+        StudyError: the study cannot be read.
     """
+    sweep = sweep_of(source, workload)
     return Planner(sweep, granularity, clock_tolerance_mhz).plan(objective or Objective(), scope)
+
+
+def frontier(
+    source: Source,
+    *,
+    workload: str | None = None,
+    granularity: Granularity = "kernel",
+    clock_tolerance_mhz: float = 0.0,
+) -> Frontier:
+    """The time-energy frontier of a workload's iteration, to compose with others and to ask questions of.
+
+    Each choice is labelled with a :class:`~wastenot.frontiers.nodes.KernelSetting`. Ten training iterations and an
+    evaluation after them, where only the whole must keep to 3 % more than the fastest possible time:
+
+        >>> import wastenot as wn
+        >>> training, evaluation = wn.frontier("training.db"), wn.frontier("evaluation.db", granularity="iteration")
+        >>> whole = wn.sequence(wn.repeat(training, 10), evaluation)
+        >>> best = whole.least_energy(within_s=1.03 * whole.least_time().time_s)
+        >>> best.energy_j < whole.least_time().energy_j
+        True
+        >>> print(best.choices[0])  # of the training's first kernel
+        gemm at core 1410, memory 9501
+        >>> whole.price_of_time(best.time_s) > 0  # joules that one more second would save
+        True
+
+    Args:
+        source: what its kernels cost: a study (its file name, URL or the open study) or a sweep.
+        workload: its name; may be left out where the study holds only one.
+        granularity: what gets a setting of its own; kernels that share one are tied.
+        clock_tolerance_mhz: how far a kernel's core clock may be from that of its unit, where a unit has several.
+
+    Raises:
+        BadInputError: the sweep does not have what the granularity needs.
+        StudyError: the study cannot be read.
+    """
+    return Planner(sweep_of(source, workload), granularity, clock_tolerance_mhz).frontier
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -101,7 +101,10 @@ class Basis:
             fixed[first, first] += _BROAD_W**-2
             columns = first + len(knots) + np.arange(number)
             shapes[columns, columns] = np.arange(1, number + 1) ** _SMOOTHNESS
-        return Prior(fixed, levels, shapes, falls, 0.0 if self.coarse else _FALL_DOUBT)
+        if self.coarse:
+            fixed += falls.T @ falls / _LEFT_W**2
+            falls = falls[:0]
+        return Prior(fixed, levels, shapes, falls)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,15 +115,14 @@ class Prior:
         fixed: of what does not depend on how much power varies; shape (columns, columns).
         levels: where levels vary by a watt.
         shapes: where shapes vary by a watt.
-        falls: rows of the power after the last execution less what is expected of it.
-        fall_doubt: standard deviation of these over variations of the level.
+        falls: rows of the power after the last execution less what is expected of it, where that is known the less the more
+            levels vary; shape (0 or moments, columns).
     """
 
     fixed: FloatArray
     levels: FloatArray
     shapes: FloatArray
     falls: FloatArray
-    fall_doubt: float
 
     def precision(self, level_w: float, shape_w: float) -> FloatArray:
         """The precision; shape (columns, columns).
@@ -129,9 +131,12 @@ class Prior:
             level_w: by which the level changes from the first unit to the next ones.
             shape_w: by which power varies inside executions.
         """
-        doubt_w = self.fall_doubt * level_w * np.exp(-TAIL_S[:-1] / _FALLEN_S) + _LEFT_W
-        falls = self.falls.T @ (self.falls / doubt_w[:, None] ** 2)
-        return np.asarray(self.fixed + falls + self.levels / level_w**2 + self.shapes / shape_w**2)
+        found = self.fixed + self.levels / level_w**2
+        found += self.shapes / shape_w**2
+        if len(self.falls):
+            doubt_w = _FALL_DOUBT * level_w * np.exp(-TAIL_S[:-1] / _FALLEN_S) + _LEFT_W
+            found += self.falls.T @ (self.falls / doubt_w[:, None] ** 2)
+        return found
 
 
 def points_in(group: int) -> int:

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from wastenot.arrays import FloatArray
+from wastenot.blas import single_threaded
 from wastenot.devices.instrument import Channel
 from wastenot.profiling.collect import TimedRun
 from wastenot.profiling.delay_track import Track, find_track
@@ -50,6 +51,7 @@ class Response:
     surface: Surface
 
 
+@single_threaded()
 def fit_response(
     runs: Sequence[TimedRun], channel: Channel, *, kernels: int, own: int, group: int, before: Response | None = None
 ) -> Response:

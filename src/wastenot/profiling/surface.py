@@ -26,6 +26,7 @@ from scipy.linalg.lapack import dpotrf, dtrtrs
 from scipy.optimize import minimize
 
 from wastenot.arrays import FloatArray
+from wastenot.blas import single_threaded
 from wastenot.devices.instrument import Channel
 from wastenot.profiling.basis import Basis, points_in
 from wastenot.profiling.collect import TimedRun
@@ -143,6 +144,7 @@ class Surface:
         return Band(np.asarray(rows @ self._mean), np.sqrt(np.maximum(variance, 0.0) + misfit_w**2))
 
 
+@single_threaded()
 def fit_surface(
     runs: Sequence[TimedRun],
     channel: Channel,
@@ -226,7 +228,8 @@ class _Evidence:
         self, basis: Basis, sums: Sequence[_Sums], noise_w: float | None, range_w: float, settling: float
     ) -> None:  # fmt: skip
         self._prior, self._sums, self._noise_w = basis.prior(settling), sums, noise_w
-        self._grams, self._rights = np.stack([one.gram for one in sums]), np.stack([one.right for one in sums])
+        self._grams = np.stack([one.gram.ravel() for one in sums])
+        self._rights = np.stack([one.right for one in sums])
         self._squares = np.array([one.square for one in sums])
         self._readings = np.array([float(one.readings) for one in sums])
         level_share = _COARSE_SHARE if basis.coarse else _LEVEL_SHARE
@@ -244,7 +247,7 @@ class _Evidence:
         """Precision of the prior, precision after the readings, and the right-hand side."""
         prior = self._prior.precision(math.exp(logs[-2]), math.exp(logs[-1]))
         weights = np.exp(-2.0 * logs[:-2])
-        return prior, prior + np.tensordot(weights, self._grams, 1), weights @ self._rights
+        return prior, prior + (weights @ self._grams).reshape(prior.shape), weights @ self._rights
 
     def negative_log(self, logs: FloatArray) -> float:
         """Twice the negative logarithm of the evidence, but for a constant."""

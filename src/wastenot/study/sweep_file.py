@@ -149,7 +149,7 @@ def import_sweep(
 def _named(sweep: Sweep, file: str, state: EnergyState | None, granularity: Granularity | None) -> Sweep:
     """The sweep with what a person says of it."""
     for argument, given, held, default in (
-        ("energies", state, sweep.state, "ssp"),
+        ("state", state, sweep.state, "ssp"),
         ("granularity", granularity, sweep.granularity, "kernel"),
     ):
         if given not in (None, held) and held != default:
