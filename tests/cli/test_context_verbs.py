@@ -70,7 +70,7 @@ def test_the_report_has_a_section_where_there_are_energies_in_context(both):
 
 def test_pairs_that_cannot_be_told_are_refused(both):
     refused = both.refuse("pairs", "--study", "my.db", "--workload", "tiny")
-    assert "name the card whose peaks count" in refused
+    assert "name a card with known peaks" in refused
     assert "--power-limit" in both.refuse("pairs", "--study", "my.db", "--workload", "tiny", "--power-limit", "-3")
     assert "--most" in both.refuse("pairs", "--study", "my.db", "--workload", "tiny", "--most", "0")
 
@@ -92,7 +92,7 @@ def test_from_sweep_to_pairs_on_a_simulated_gpu(wastenot):
     assert found["carry_over"]["share"] > 0.05
     assert [loop["name"] for loop in found["loops"]] == ["layer forward", "layer backward"]
     text = " ".join(wastenot("pairs", "--study", "s.db").out.split())
-    for part in ("numbers: simulated", "headroom", "data dependencies are not known", "light first"):
+    for part in ("numbers: simulated", "headroom", "data dependencies", "light first"):
         assert part in text, part
     assert "--search model" in wastenot.refuse(*SWEEP, "--in-context", "--search", "model")
     assert "use only one" in wastenot.refuse(*SWEEP, "--in-context", "--at", "sse")
