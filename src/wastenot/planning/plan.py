@@ -211,9 +211,11 @@ class Plan(Part):
     def document(self) -> dict[str, Any]:
         """The plan as JSON values; optional parts that it does not have are left out."""
         values = self.model_dump(mode="json", by_alias=True)
-        for holder, part in ((values, "expected"), (values, "validation"), (values["objective"], "confidence")):
-            if holder[part] is None:
-                del holder[part]
+        for part in ("model", "shape", "expected", "validation"):
+            if values[part] is None:
+                del values[part]
+        if values["objective"]["confidence"] is None:
+            del values["objective"]["confidence"]
         return values
 
     def to_json(self) -> str:
