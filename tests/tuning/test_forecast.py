@@ -376,7 +376,7 @@ class TestVerb:
         run()
         text = capsys.readouterr().out
         assert text.startswith("FORECAST for gpt3-small on sim:h200") and "forecast by kernel" in text
-        assert "95 %:" in text and "what would narrow it" in text and "qkv_gemm" in text
+        assert "95 %:" in text and "what would reduce it" in text and "qkv_gemm" in text
 
     def test_json_and_file_are_the_same_document(self, run, capsys, tmp_path, found):
         run("--json", "--out", str(tmp_path / "f.json"))
