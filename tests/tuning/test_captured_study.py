@@ -1,4 +1,4 @@
-"""A study of a captured workload knows what its kernels compute: forecasts and whoever measures again find it there."""
+"""A study of a captured workload knows what its kernels compute: forecasts and later measurements find it there."""
 
 import json
 from dataclasses import replace
@@ -85,7 +85,7 @@ def test_what_was_measured_as_a_whole_can_be_measured_again(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["op = 'magic'", "shape = '8xmany'"])
-def test_damage_is_said(study, tmp_path, damage):
+def test_damage_is_reported(study, tmp_path, damage):
     with create_engine(f"sqlite:///{tmp_path / 's.db'}").begin() as connection:
         connection.execute(text(f"UPDATE wastenot_captured SET {damage}"))
     with pytest.raises(StudyError, match="is damaged"):
