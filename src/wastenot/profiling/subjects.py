@@ -94,7 +94,7 @@ class Subjects:
         match = _TIMES.fullmatch(name)
         if match and match[1] in kernels:
             return kernels[match[1]], int(match[2])
-        raise BadInputError(f"kernel '{text}': workload '{units.workload}' has no '{name}'; {suggestion(name, kernels)}")
+        raise BadInputError(f"kernel '{text}': workload '{units.name}' has no '{name}'; {suggestion(name, kernels)}")
 
 
 def _parted(text: str) -> tuple[str, str]:
