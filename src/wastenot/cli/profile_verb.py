@@ -90,7 +90,7 @@ def profile(
     from wastenot.cli.profile_text import described_profile
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.sweep_verb import parse_time
-    from wastenot.profiling.by_name import profile as make_profile
+    from wastenot.profiling.profile import profile as make_profile
     from wastenot.profiling.profile_file import profile_document, write_profile
 
     budget_s = parse_time(budget)
@@ -123,7 +123,7 @@ def profile(
             say(f"{report}: report written")
         if figures is not None:
             say(f"{figures}: {len(write_profile_figures([found], figures))} figure files written")
-    found.check_ran_to_end()
+    found.raise_if_stopped()
 
 
 def check_places(out: Path | None, report: Path | None, figures: Path | None) -> None:

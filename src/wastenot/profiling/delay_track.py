@@ -22,8 +22,8 @@ import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.instrument import Channel
-from wastenot.profiling.collect import TimedRun
-from wastenot.profiling.design import Design, told_of
+from wastenot.profiling.design import Design, informative
+from wastenot.profiling.runs import TimedRun
 from wastenot.profiling.surface import Surface
 
 _STEP_S = 2.5e-4  # between delays that are tried
@@ -64,7 +64,7 @@ def find_track(runs: list[TimedRun], surface: Surface, channel: Channel, own: in
     at_s = runs[0].zero_s
     since = np.array([run.zero_s - at_s for run in runs])
     delays = np.arange(0.0, channel.delay_s + 2.0 * channel.delay_error_s + channel.sample_s, _STEP_S)
-    levels = surface.mean(0, surface.units).power_w
+    levels = surface.unit_means(0, surface.units).power_w
     usual_w = float(np.hypot(surface.noise_w, _MISFIT * (float(levels.max()) - surface.idle_w)))
     curves = _costs(Design(runs, surface.basis, own, group), surface, channel, delays, usual_w)
     jumps = _jumps(channel.sample_s, since[-1])
@@ -85,12 +85,12 @@ def find_track(runs: list[TimedRun], surface: Surface, channel: Channel, own: in
 
 def _costs(design: Design, surface: Surface, channel: Channel, delays: FloatArray, usual_w: float) -> FloatArray:
     """What each delay costs each run, whose readings usually are off by so much; shape (runs, delays)."""
-    used = [told_of(run, channel) for run in design.runs]
+    used = [informative(run, channel) for run in design.runs]
     logs = [run.readings[channel.name] for run in design.runs]
     moments = [(log.moment_s[chosen][:, None] - delays).ravel() for log, chosen in zip(logs, used, strict=True)]
     costs = np.empty((len(logs), len(delays)))
     for index, rows in enumerate(design.rows(channel, moments)):
-        expected_w = surface.explained(rows).reshape(-1, len(delays))
+        expected_w = surface.expected(rows).reshape(-1, len(delays))
         off = (logs[index].power_w[used[index]][:, None] / channel.gain - expected_w) / usual_w
         costs[index] = np.minimum(np.sum(off**2, axis=0), _MOST)
     return costs
