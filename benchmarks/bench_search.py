@@ -1,4 +1,4 @@
-"""How much of the best saving a search with few measurements finds; what is measured is judged by the true numbers."""
+"""How much of the best saving a search with few measurements finds, judged by the true numbers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def main(verdict: Verdict) -> None:
         if (DATA / "sweep-share.csv").exists():
             card = Path(folder) / "card.db"
             import_sweep(DATA / "sweep-share.csv", card)
-            for share, asked in ((0.4, 0.98), (0.3, 0.95)):
+            for share, goal in ((0.4, 0.98), (0.3, 0.95)):
                 found, measured = _recorded(card, Path(folder) / f"{share}.db", share)
-                verdict.at_least(f"RTX 3080 Ti, {measured:.1%} measured: share of the best saving", found, asked)
+                verdict.at_least(f"RTX 3080 Ti, {measured:.1%} measured: fraction of the best saving", found, goal)
         found, measured = _h200(Path(folder) / "h200.db", 0.1)
-        verdict.at_least(f"sim:h200, full grid, {measured:.1%} measured: share of the best saving", found, 0.99)
+        verdict.at_least(f"sim:h200, full grid, {measured:.1%} measured: fraction of the best saving", found, 0.99)
 
 
 def _recorded(card: Path, few: Path, share: float) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.hardware import SensorModels, Switching, Thermal
 from wastenot.devices.simulated.model import DeviceParameters
-from wastenot.devices.simulated.model_physics import ModelPhysics, from_formula
+from wastenot.devices.simulated.model_physics import ModelPhysics, analytical_parameters
 from wastenot.devices.simulated.preset import ClockTable, OpTraits, Preset
 from wastenot.setting import AUTO
 from wastenot.study.sweep_file import read_sweep
@@ -204,7 +204,7 @@ def errors_of_held_out(preset: Preset, operations: Sequence[Measured]) -> list[O
 
 def predicted_over_measured(device: DeviceParameters, traits: OpTraits, one: Measured) -> tuple[float, float]:
     """Time and power of an operation at the clock that it ran at, over those measured."""
-    kernel = from_formula(one.kernel, traits)
+    kernel = analytical_parameters(one.kernel, traits)
     time = model.time_s(device, kernel, one.core_mhz, 3201.0)
     power = model.demanded_power_w(device, kernel, one.core_mhz, 3201.0, time)
     return float(time) / one.time_s, float(power) / one.power_w

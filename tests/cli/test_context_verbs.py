@@ -57,7 +57,9 @@ def test_diff_with_a_study_says_what_context_changes(both):
     both("plan", "--study", "my.db", "--max-slowdown", "0.05", "--energies", "context", "--out", "b.json")
     assert_as_agreed(both("diff", "a.json", "b.json", "--study", "my.db", "--json"), "diff_context")
     text = " ".join(both("diff", "a.json", "b.json", "--study", "my.db").out.split())
-    assert "3 of 4 kernels have an energy in context that differs" in text and "Energy, in context" in text
+    assert (
+        "The energy of 3 of 4 kernels differs between alone, steady and in context" in text and "Energy, in context" in text
+    )
 
 
 def test_the_report_has_a_section_where_there_are_energies_in_context(both):
@@ -88,4 +90,4 @@ def test_from_sweep_to_pairs_on_a_simulated_gpu(wastenot):
     for part in ("numbers: simulated", "headroom", "data dependencies are not known", "light first"):
         assert part in text, part
     assert "--search model" in wastenot.refuse(*SWEEP, "--in-context", "--search", "model")
-    assert "take one" in wastenot.refuse(*SWEEP, "--in-context", "--at", "sse")
+    assert "use only one" in wastenot.refuse(*SWEEP, "--in-context", "--at", "sse")

@@ -107,7 +107,7 @@ def test_interrupted_keeps_what_was_collected(wastenot):
         (["gemm:4096", "--device", "sim:mi300x", "--out", "no/such/p.parquet"], "no/such"),
         (["gemm:4096", "--device", "sim:mi300x", "--out", "p.json"], ".parquet"),
         (["gemm:4096", "--device", "sim:mi300x", "--report", "no/such/p.html"], "no/such"),
-        (["gemm:4096", "--device", "sim:mi300x", "--figures", "sweep.csv"], "name a folder"),
+        (["gemm:4096", "--device", "sim:mi300x", "--figures", "sweep.csv"], "give a folder"),
     ],
 )
 def test_nonsense_is_refused_in_one_line_before_anything_is_measured(wastenot, arguments, says):

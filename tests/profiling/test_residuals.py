@@ -77,7 +77,7 @@ def _misfit(off_w: float = 0.0, runs_w: float = 0.0, window_s: float = 2e-5, run
         residuals.append(wave_w + MISFIT_NOISE_W * rng.standard_normal(UNITS) + runs_w * rng.standard_normal())
         readings = {"total": Readings(end_s, np.zeros(UNITS))}
         made.append(TimedRun(np.zeros(UNITS, dtype=np.intp), begin_s, begin_s + UNIT_S, 0.0, readings))
-    return misfit_of(made, residuals, channel, own=0, group=1)
+    return misfit_of(made, residuals, channel, own=0, per_unit=1)
 
 
 def test_noise_alone_is_no_misfit() -> None:

@@ -15,9 +15,10 @@ from wastenot.devices.simulated.preset import find_preset
 from wastenot.errors import BadInputError, CannotRunError, DeviceError
 from wastenot.profiling.guidance import executions_in_unit, guidance_for
 from wastenot.profiling.profile import profile_kernel
-from wastenot.profiling.runs import fullest_bin, on_grid
+from wastenot.profiling.runs import fullest_bin
 from wastenot.profiling.session import Options
 from wastenot.profiling.steady_state import steady_execution
+from wastenot.sensors.updates import on_grid
 
 
 @pytest.mark.parametrize(

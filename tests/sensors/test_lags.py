@@ -85,6 +85,6 @@ def test_readings_of_a_real_h200(kernel):
     """Bursts of 26 ms from rest: a lag of 12 to 13 ms whose delay grows by 0.2 ms each second, no mean."""
     updates, fit = sensor_of(kernel)
     assert updates.period_s == pytest.approx(0.10002, abs=1e-5)
-    assert fit.sensing.lagging and 0.012 < fit.sensing.span_s < 0.0132
-    assert fit.other_usual_w > 1.1 * fit.usual_w
-    assert fit.sensing.drift == pytest.approx(2.1e-4, abs=6e-5)
+    assert fit.parameters.is_lag and 0.012 < fit.parameters.span_s < 0.0132
+    assert fit.other_rms_w > 1.1 * fit.rms_w
+    assert fit.parameters.drift == pytest.approx(2.1e-4, abs=6e-5)

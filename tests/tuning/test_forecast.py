@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from tests.support.known_truth import contains, default_clock_rows, default_clock_study, true_changes
-from wastenot.cli.forecast_verb import forecast as verb
+from wastenot.cli.forecast import forecast as verb
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model

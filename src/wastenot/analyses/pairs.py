@@ -193,5 +193,5 @@ def _stress(
         return {name: "memory" if share[name] > middle else "compute" for name in names}, told_by
     raise BadInputError(
         f"workload '{sweep.workload}': neither FLOPs and bytes of its kernels nor their memory power are known; "
-        "name the card whose peaks count, such as --device sim:h200"
+        "name a card with known peaks, such as `device` sim:h200"
     )

@@ -111,7 +111,7 @@ class Frontier:
     """Every way of doing a piece of work.
 
     Attributes:
-        alternatives: of which one is taken, more than one where the whole is an :func:`either`.
+        alternatives: one of them is taken; there are several where the whole is an :func:`either`.
     """
 
     alternatives: tuple[Node, ...]
@@ -304,7 +304,7 @@ def choice(ways: Ways | Iterable[Way]) -> Frontier:
 
 
 def tie(*frontiers: Frontier) -> Frontier:
-    """Several pieces of work after one another, all of whose choices must take the same way.
+    """Several pieces of work after one another, where every choice must take the same way.
 
     Ways are the same where their labels are equal, or, of kernels, their settings. Alternatives of :func:`either` are
     tied one by one.

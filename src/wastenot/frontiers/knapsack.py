@@ -45,7 +45,7 @@ class Selection:
 
 
 class Knapsack:
-    """Groups of time-energy points of which every plan takes one each.
+    """Groups of time-energy points; a plan takes one point of each.
 
     Args:
         groups: the points; times and energies positive, already multiplied by how often each group runs.

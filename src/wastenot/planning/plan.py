@@ -53,11 +53,11 @@ Interval = Annotated[tuple[Finite, Finite], Field(strict=False)]
 
 
 class Expected(Part):
-    """What the plan is believed to give in truth, once luck in choosing among noisy measurements is taken out.
+    """The plan's expected true time and energy, corrected for the luck of choosing among noisy measurements.
 
     Attributes:
         level: probability that a true change is within its interval.
-        probability_within_budget: that the plan's true time is; ``None`` where nothing was to be kept.
+        probability_within_budget: that the plan's true time is within its budget; ``None`` where there is no budget.
     """
 
     level: Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -71,7 +71,7 @@ class Expected(Part):
 
 
 class Measured(Part):
-    """One change as measured again: the mean over repeats, its interval, and the range of all pairs of repeats."""
+    """One measured change: the mean over repeats, its interval, and the range over all pairs of repeats."""
 
     mean: Finite
     interval: Interval
@@ -80,7 +80,7 @@ class Measured(Part):
 
 
 class Validation(Part):
-    """The plan and auto measured again in turn (paper, §6, Validation; Fig. 7).
+    """The plan and auto measured again, interleaved (paper, §6, Validation; Fig. 7).
 
     Attributes:
         device: that they were measured on.
@@ -88,9 +88,9 @@ class Validation(Part):
         level: of the intervals, which are of the mean over repeats.
         pairs: of one repeat of the plan and one of auto.
         time_s: of an iteration under the plan in each repeat.
-        energy_j: likewise.
+        energy_j: of the same.
         baseline_time_s: of an iteration at auto in each repeat.
-        baseline_energy_j: likewise.
+        baseline_energy_j: of the same.
         time_change: against auto.
         energy_change: against auto.
     """

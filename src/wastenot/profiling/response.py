@@ -21,10 +21,10 @@ from scipy.optimize import minimize
 from wastenot.arrays import FloatArray
 from wastenot.blas import single_threaded
 from wastenot.devices.instrument import Channel
-from wastenot.profiling.delay_track import Track, find_track
-from wastenot.profiling.design import Design
+from wastenot.profiling.design import Design, informative
 from wastenot.profiling.runs import TimedRun
 from wastenot.profiling.surface import Surface, design_of, posterior
+from wastenot.sensors.delay import MAX_RUN_COST, DelayTrack, run_delays_s, track_delay
 
 _GRID_S, _GRID_ERRORS = 1e-3, 1.5  # between the first delays tried, and how many errors of the delay they extend
 _AROUND_TRACK_S = np.arange(-4e-3, 4.1e-3, 1e-3)  # around a track's delay, which may be a side minimum
@@ -32,6 +32,7 @@ _DRIFTS = (0.0, 2e-4)
 _FIRST_RUNS = 40
 _WIDTH_ERROR = 0.04  # of the logarithm of the lag or window, which is nearly the same for all cards of a model
 _DRIFT_ERROR = 3e-4  # of the delay's drift, seconds per second
+_MISFIT = 3e-3  # of the range of power, by which readings may be off on top of noise
 _ROUNDS = 2
 _FIRST_ITERATIONS, _ITERATIONS = 15, 35
 
@@ -74,7 +75,7 @@ def fit_response(
         readings = [(rows, power_w / at.gain) for rows, power_w in design.readings(at)]
         return posterior([readings], design.basis, own, at.noise_w)
 
-    def likeliest(design: Design, track: Track | None) -> Channel:
+    def likeliest(design: Design, track: DelayTrack | None) -> Channel:
         search = _Search(channel, float(np.mean([run.zero_s for run in design.runs])))
         return search.likeliest(lambda at: fit(design, at).negative_log_evidence, track)
 
@@ -89,13 +90,30 @@ def fit_response(
         fitted, surface = before.channel, before.surface
     for _ in range(_ROUNDS if before is None else 1):
         unsure = replace(fitted, delay_s=channel.delay_s, delay_error_s=channel.delay_error_s)
-        track = find_track(runs, surface, unsure, own, group)
+        costs = _delay_costs(Design(runs, surface.basis, own, group), surface, unsure)
+        track = track_delay(costs, np.array([run.zero_s for run in runs]), unsure)
         lateness = zip(runs, track.late_s.tolist(), strict=True)
         design = coarse_design([replace(run, late_s=late_s) for run, late_s in lateness if not np.isnan(late_s)])
         fitted = likeliest(design, track)
         surface = fit(design, fitted)
     known = replace(fitted, delay_error_s=0.0, source=f"{channel.source}; delay and width fitted to these runs")
     return Response(known, track.late_s, surface)
+
+
+def _delay_costs(design: Design, surface: Surface, channel: Channel) -> FloatArray:
+    """Cost of each delay for each run, given its power; shape (runs, delays)."""
+    delays_s = run_delays_s(channel)
+    peak_w = float(surface.unit_means(0, surface.units).power_w.max())
+    usual_w = float(np.hypot(surface.noise_w, _MISFIT * (peak_w - surface.idle_w)))
+    used = [informative(run, channel) for run in design.runs]
+    logs = [run.readings[channel.name] for run in design.runs]
+    ends_s = [(log.moment_s[chosen][:, None] - delays_s).ravel() for log, chosen in zip(logs, used, strict=True)]
+    costs = np.empty((len(logs), len(delays_s)))
+    for index, rows in enumerate(design.rows(channel, ends_s)):
+        expected_w = surface.expected(rows).reshape(-1, len(delays_s))
+        off = (logs[index].power_w[used[index]][:, None] / channel.gain - expected_w) / usual_w
+        costs[index] = np.minimum(np.sum(off**2, axis=0), MAX_RUN_COST)
+    return costs
 
 
 def response_notes(response: Response, excluded: int) -> list[str]:
@@ -133,7 +151,7 @@ class _Search:
             delay_at_s=self.at_s,
         )
 
-    def likeliest(self, negative_log_evidence: Callable[[Channel], float], track: Track | None) -> Channel:
+    def likeliest(self, negative_log_evidence: Callable[[Channel], float], track: DelayTrack | None) -> Channel:
         """The likeliest channel, starting from the best of a grid or around a track."""
 
         def cost(position: FloatArray) -> float:

@@ -14,11 +14,7 @@ import numpy as np
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.clock_fit import ClockFit
 from wastenot.devices.instrument import Burst, BurstRun, Clock, Instrument, Readings
-
-# Polled timestamps.
-_MIN_ON_GRID = 8
-_REGULAR = 0.03  # of the period, by which timestamps on a grid may scatter
-_EARLIEST = 0.02  # quantile of lateness that is taken as none
+from wastenot.sensors.updates import on_grid
 
 
 @dataclass(slots=True)
@@ -105,35 +101,6 @@ def _with_regular_readings(runs: list[TimedRun], instrument: Instrument) -> list
         )
         for index, run in enumerate(runs)
     ]
-
-
-def on_grid(moment_s: FloatArray, period_s: float) -> FloatArray:
-    """Timestamps of polled readings, moved to the regular grid that the sensor updates on, if there is one.
-
-    A polled reading is timestamped when it is first seen, up to a polling interval after it came. Over many readings, a
-    sensor that updates by a clock of its own shows: they lie on a grid, and none is seen before it came.
-
-    Args:
-        moment_s: ascending; some of the grid's moments may be missing; shape (readings,).
-        period_s: of the grid, approximately.
-
-    Returns:
-        The timestamps on the grid, or those given where they do not lie on one.
-    """
-    if len(moment_s) < _MIN_ON_GRID:
-        return moment_s
-    # From one reading to the next the number of steps is certain; it then is over all of them.
-    period = period_s
-    for _ in range(3):
-        step = np.concatenate([[0.0], np.cumsum(np.round(np.diff(moment_s) / period))])
-        centred = step - step.mean()
-        if not np.any(centred):
-            return moment_s
-        period = float(centred @ (moment_s - moment_s.mean()) / (centred @ centred))
-    late_s = moment_s - period * step
-    if np.quantile(late_s, 0.95) - np.quantile(late_s, 0.05) > _REGULAR * period:
-        return moment_s
-    return np.asarray(float(np.quantile(late_s, _EARLIEST)) + period * step)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

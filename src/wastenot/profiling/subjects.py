@@ -45,7 +45,7 @@ class Subjects:
         """
         kernel, times = self._resolve(subject)
         if times != 1:
-            raise BadInputError(f"kernel '{subject}': it is profiled by itself; only kernels before it take x{times}")
+            raise BadInputError(f"kernel '{subject}': it is profiled by itself; leave the x{times} to kernels before it")
         return kernel
 
     def several(self, given: Iterable[Subject | tuple[Subject, int]]) -> tuple[tuple[KernelSpec, int], ...]:

@@ -1,4 +1,4 @@
-"""Verbs on workloads: which there are, and the kernels of one."""
+"""Verbs on workloads: list the models, and show the kernels of one."""
 
 from __future__ import annotations
 
@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.cli.options import (
-    AttentionOption,
-    BatchOption,
-    DtypeOption,
-    JsonOption,
-    OptimizerOption,
-    PhaseOption,
-    SequenceOption,
-    SequenceParallelOption,
-    TensorParallelOption,
-    chosen_shape,
-)
+from wastenot.cli.options import JsonOption, ShapeOptions
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def workloads(as_json: JsonOption = False) -> None:
-    """List the models whose kernels are known by formula."""
+    """List the models whose kernels are known analytically."""
     from wastenot.cli.output import as_values, console, print_json
     from wastenot.workloads.build import list_workloads
 
@@ -38,40 +27,34 @@ def workloads(as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"workloads": [as_values(model) | {"parameters": model.parameters} for model in models]})
     else:
-        console().print(_described_models(models))
+        console().print(_models_text(models))
 
 
 def workload(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A model, such as gpt3-xl; 'wastenot workloads' lists.")],
-    phase: PhaseOption = "training",
-    batch: BatchOption = None,
-    sequence: SequenceOption = 1024,
-    tensor_parallel: TensorParallelOption = 1,
-    sequence_parallel: SequenceParallelOption = False,
-    dtype: DtypeOption = "bf16",
-    attention: AttentionOption = "unfused",
-    optimizer: OptimizerOption = "none",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A model such as gpt3-xl; 'wastenot workloads' lists them.")],
+    shape_options: ShapeOptions,
     device: Annotated[
         str | None,
-        typer.Option("--device", metavar="GPU", help="Say what binds each kernel on this GPU: h200, sim:rtx-3080-ti, ..."),
+        typer.Option("--device", metavar="GPU", help="Show what bounds each kernel on this GPU: h200, sim:rtx-3080-ti, ..."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the kernels of a model: shapes, FLOPs, bytes, and what binds them on a GPU."""
+    """Show the kernels of a model.
+
+    Shapes, FLOPs, bytes, and whether computing or memory bounds them on a GPU.
+    """
     from wastenot.cli.output import console, print_json
     from wastenot.workloads.bound import find_roofline
     from wastenot.workloads.build import build_workload
     from wastenot.workloads.models import find_model
 
-    shape = chosen_shape(
-        phase, batch, sequence, tensor_parallel, sequence_parallel, dtype, attention, optimizer
-    )  # fmt: skip
+    shape = shape_options.shape()
     built, model = build_workload(name, shape), find_model(name)
-    roofline = None if device is None else find_roofline(device, dtype)
+    roofline = None if device is None else find_roofline(device, shape.dtype)
     if as_json:
         print_json(_document(built, model, shape, roofline))
     else:
-        console().print(_described_workload(built, model, roofline))
+        console().print(_workload_text(built, model, roofline))
 
 
 def _document(built: Workload, model: Model, shape: Shape, roofline: Roofline | None) -> dict[str, Any]:
@@ -96,14 +79,14 @@ def _kernel_values(kernel: KernelSpec, roofline: Roofline | None) -> dict[str, A
 
     values: dict[str, Any] = as_values(kernel)
     values["pass"] = values.pop("pass_name")
-    del values["call"], values["element_bytes"]  # nothing captured here, and the data type is the shape's
+    del values["call"], values["element_bytes"]  # not a captured kernel, and the data type is part of the shape
     return values | {
         "flops_per_byte": kernel.intensity,
         "bound": None if roofline is None else roofline.bound(kernel),
     }
 
 
-def _described_models(models: tuple[Model, ...]) -> RenderableType:
+def _models_text(models: tuple[Model, ...]) -> RenderableType:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -116,7 +99,7 @@ def _described_models(models: tuple[Model, ...]) -> RenderableType:
     return table
 
 
-def _described_workload(built: Workload, model: Model, roofline: Roofline | None) -> RenderableType:
+def _workload_text(built: Workload, model: Model, roofline: Roofline | None) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -155,11 +138,11 @@ def _described_workload(built: Workload, model: Model, roofline: Roofline | None
         Text(totals),
     ]
     if roofline is not None:
-        lines.append(Text(_described_roofline(roofline)))
+        lines.append(Text(_roofline_text(roofline)))
     return Group(*lines)
 
 
-def _described_roofline(roofline: Roofline) -> str:
+def _roofline_text(roofline: Roofline) -> str:
     return (
         f"{roofline.device}: {roofline.peak_flops / 1e12:,.1f} TFLOP/s in {roofline.dtype}, "
         f"{roofline.peak_bytes_per_s / 1e9:,.0f} GB/s; a kernel of more than {roofline.flops_per_byte:.1f} FLOP/B "
@@ -168,7 +151,7 @@ def _described_roofline(roofline: Roofline) -> str:
 
 
 def shape_text(kernel: KernelSpec) -> str:
-    """The sizes of a kernel: of products ``m×n×k``, with how many there are before it where there are several."""
+    """The sizes of a kernel: ``m×n×k`` of a matrix product, after their number if there are several."""
     if kernel.op != "gemm":
         return "×".join(map(str, kernel.shape))
     batches, *sizes = kernel.shape

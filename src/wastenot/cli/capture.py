@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from wastenot.capturing.session import Captured
     from wastenot.workloads.kernel import Workload
 
-_MOST_MISSING = 10  # lines of what a trace shows and the capture does not
+_MOST_MISSING = 10  # lines for operations in a trace that were not captured
 
 
 def capture(
@@ -28,16 +28,16 @@ def capture(
         "workload.json"
     ),
     device: Annotated[
-        str | None, typer.Option("--device", metavar="D", help="Where tensors are made unless told: cuda:0, cpu.")
+        str | None, typer.Option("--device", metavar="D", help="Default device of new tensors: cuda:0, cpu.")
     ] = None,
     with_coverage: Annotated[
-        bool, typer.Option("--coverage", help="Trace a third step, and say how much of its GPU time is captured.")
+        bool, typer.Option("--coverage", help="Trace a third step, and show what fraction of its GPU time is captured.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Record every operation that a PyTorch step runs, so that each can be measured alone."""
+    """Record the operations of a PyTorch step, so that each can be measured alone."""
     from wastenot.capturing.coverage import coverage
-    from wastenot.capturing.session import capture as captured_in
+    from wastenot.capturing.session import capture as record
     from wastenot.capturing.session import require_torch
     from wastenot.capturing.user_step import default_device, load_step
     from wastenot.capturing.workload_file import write_workload
@@ -49,7 +49,7 @@ def capture(
         say(f"{target}: running one step to warm up")
         step()
         say(f"{target}: capturing one step")
-        with captured_in(_name_of(target)) as captured:
+        with record(_workload_name(target)) as captured:
             step()
         covered = None
         if with_coverage:
@@ -61,11 +61,11 @@ def capture(
     if as_json:
         print_json(_document(captured, covered, out))
     else:
-        console().print(_described(captured, covered))
-    say(f"wrote {out}")
+        console().print(_text(captured, covered))
+    say(f"{out}: workload written")
 
 
-def _name_of(target: str) -> str:
+def _workload_name(target: str) -> str:
     file, _, function = target.rpartition(":")
     return f"{Path(file).stem}-{function}"
 
@@ -102,7 +102,7 @@ def _document(captured: Captured, covered: Coverage | None, out: Path) -> dict[s
     }
 
 
-def _described(captured: Captured, covered: Coverage | None) -> RenderableType:
+def _text(captured: Captured, covered: Coverage | None) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -146,7 +146,7 @@ def _table(workload: Workload) -> RenderableType:
 def _coverage_lines(covered: Coverage) -> list[str]:
     share = covered.share
     if share is None:
-        return ["coverage: the trace shows no time at all"]
+        return ["coverage: the trace is empty"]
     lines = [f"coverage: captured operations explain {share:.2%} of {covered.total_us / 1e3:,.3f} ms {covered.of}"]
     for entry in covered.missing[:_MOST_MISSING]:
         by = "launched by no operation" if entry.launched_by is None else f"launched by {entry.launched_by}"

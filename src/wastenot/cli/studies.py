@@ -19,16 +19,19 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="SWEEP", help="Sweep file: CSV, or Parquet (.parquet, .pq).")],
     study: StudyOption,
     device_name: Annotated[
-        str | None, typer.Option("--device-name", metavar="N", help="The GPU that the numbers are of.")
+        str | None, typer.Option("--device-name", metavar="N", help="The GPU that the numbers were measured on.")
     ] = None,
     workload: Annotated[
-        str | None, typer.Option("--workload", metavar="W", help="Name of the workload; by default the file's.")
+        str | None, typer.Option("--workload", metavar="W", help="Name of the workload; by default that of the file.")
     ] = None,
     origin: OriginOption = "measured",
-    append: Annotated[bool, typer.Option("--append", help="Add to what the workload has already, as repeats.")] = False,
+    append: Annotated[bool, typer.Option("--append", help="Add the rows as repeats of a workload that exists.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Read a sweep into a study, whole or not at all; a study file that is missing is made."""
+    """Import a sweep file into a study.
+
+    All of it or, if any row is invalid, nothing. A study file that does not exist is created.
+    """
     from wastenot.cli.output import print_json, say
     from wastenot.study.exchange import import_sweep
 
@@ -52,7 +55,7 @@ def import_(
 
 
 def show(study: StudyOption, as_json: JsonOption = False) -> None:
-    """Tell what a study holds."""
+    """Show what a study contains."""
     from wastenot.cli.output import as_values, console, print_json
     from wastenot.study.store import open_study
 
@@ -60,10 +63,10 @@ def show(study: StudyOption, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(as_values(summary))
     else:
-        console().print(_described(study, summary))
+        console().print(_summary_text(study, summary))
 
 
-def _described(study: str, summary: StudySummary) -> RenderableType:
+def _summary_text(study: str, summary: StudySummary) -> RenderableType:
     from rich.console import Group
     from rich.markup import escape
     from rich.table import Table
@@ -91,7 +94,7 @@ def _described(study: str, summary: StudySummary) -> RenderableType:
         for when in workload.imports
     ]
     head = (
-        f"[bold]{escape(study)}[/]: device {escape(summary.device)}; schema {summary.schema_version}, made by "
+        f"[bold]{escape(study)}[/]: device {escape(summary.device)}; schema {summary.schema_version}, created by "
         f"{escape(summary.created_by)} on {summary.created_at:%Y-%m-%d %H:%M} UTC"
     )
     return Group(head, "", table, "", "imports", *imports)
@@ -103,7 +106,7 @@ def export(
     workload: WorkloadOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a workload of a study back to a sweep file; every number comes back as it was."""
+    """Export a workload of a study to a sweep file, with every number exactly as imported."""
     from wastenot.cli.output import print_json, say
     from wastenot.study.exchange import export_sweep
 

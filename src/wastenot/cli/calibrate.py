@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli.options import JsonOption, StudyOption, WorkloadOption
+from wastenot.cli.options import JsonOption, StudyOption, WorkloadOption, check_watts
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,19 +19,21 @@ def calibrate(
     study: StudyOption,
     out: Annotated[Path, typer.Option("--out", metavar="FILE.toml", help="The simulated GPU to write.")],
     workload: WorkloadOption = None,
-    name: Annotated[str | None, typer.Option("--name", metavar="N", help="Of the GPU; by default the file's.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="N", help="Name of the GPU; by default that of the file.")
+    ] = None,
     base: Annotated[
         str | None,
-        typer.Option("--base", metavar="GPU", help="A simulated GPU that gives heat, sensors and latencies."),
+        typer.Option("--base", metavar="GPU", help="A simulated GPU to take thermal, sensor and latency parameters from."),
     ] = None,
     power_limit: Annotated[
-        float | None, typer.Option("--power-limit", metavar="W", help="Power limit in force in the sweep.")
+        float | None, typer.Option("--power-limit", metavar="W", help="Power limit in effect during the sweep.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit a simulated GPU to a sweep, and say how far off it is on points and kernels that it never saw.
+    """Fit a simulated GPU to a sweep.
 
-    Use it as --device sim:FILE.toml.
+    Reports its error on held-out points and kernels. Use it as --device sim:FILE.toml.
     """
     from wastenot.cli.output import as_values, console, print_json, say
     from wastenot.devices.simulated.preset import find_preset, preset_toml
@@ -41,9 +43,8 @@ def calibrate(
     from wastenot.tuning.calibration.calibrate import calibrate_sweep
 
     if out.suffix != ".toml":
-        raise BadInputError(f"--out {out}: a simulated GPU is a file whose name ends in .toml")
-    if power_limit is not None and not 0.0 < power_limit < float("inf"):
-        raise BadInputError(f"--power-limit {power_limit:g}: must be a number of watts above 0")
+        raise BadInputError(f"--out {out}: the file of a simulated GPU must have a name that ends in .toml")
+    check_watts("--power-limit", power_limit)
     found = calibrate_sweep(
         open_study(study).read(workload),
         name=name or out.stem,
@@ -57,7 +58,7 @@ def calibrate(
     console().print(_table(found.report))
     for warning in found.report.warnings:
         say(f"warning: {warning}")
-    say(f"{out}: {found.report.kernels} kernels from {found.report.points:,} points; use it: --device sim:{out}")
+    say(f"{out}: {found.report.kernels} kernels from {found.report.points:,} points; use it as --device sim:{out}")
 
 
 def _table(report: CalibrationReport) -> Table:

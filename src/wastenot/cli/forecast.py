@@ -1,4 +1,4 @@
-"""``wastenot forecast``: what kernel-level clocks would save, from a study of the driver's own clocks."""
+"""``wastenot forecast``: what kernel-level clocks would save, from a study of the default clocks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from wastenot.cli.options import JsonOption, OutOption, StudyOption, WorkloadOption
+from wastenot.cli.options import JsonOption, MaxSlowdownOption, OutOption, StudyOption, WorkloadOption
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,31 +19,30 @@ def forecast(
     workload: WorkloadOption = None,
     gpu: Annotated[
         str | None,
-        typer.Option("--gpu", metavar="NAME|FILE.toml", help="The GPU; by default the one that the study names."),
+        typer.Option("--gpu", metavar="NAME|FILE.toml", help="The GPU; by default the one named in the study."),
     ] = None,
-    max_slowdown: Annotated[
-        float, typer.Option("--max-slowdown", metavar="X", help="Slowdown allowed to the iteration: 0.02 is 2 %.")
-    ] = 0.0,
+    max_slowdown: MaxSlowdownOption = 0.0,
     knowledge: Annotated[
         Literal["any", "preset"],
-        typer.Option("--knowledge", help="any: it may be like any GPU; preset: voltage and power are about as --gpu says."),
+        typer.Option(
+            "--knowledge", help="any: it may behave like any GPU; preset: voltage and power are close to those of --gpu."
+        ),
     ] = "any",
     core_step: Annotated[
-        float | None, typer.Option("--core-step", metavar="MHZ", help="Between core clocks; about 32 of them by default.")
+        float | None,
+        typer.Option("--core-step", metavar="MHZ", help="Step between core clocks; by default about 32 clocks."),
     ] = None,
-    core_only: Annotated[bool, typer.Option("--core-only", help="Leave the memory clock alone.")] = False,
-    draws: Annotated[int, typer.Option("--draws", metavar="N", help="How many possible GPUs to plan for.")] = 200,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the draws.")] = 0,
+    core_only: Annotated[bool, typer.Option("--core-only", help="Do not change the memory clock.")] = False,
+    draws: Annotated[int, typer.Option("--draws", metavar="N", help="Number of possible GPUs to plan for.")] = 200,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the draws.")] = 0,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Forecast what kernel-level clocks would save where they may not be set, with an honest interval.
+    """Forecast the saving on a GPU whose clocks may not be set, with an interval.
 
-    Uses only what was measured at the driver's own clocks (sweep --clocks auto).
+    Uses only measurements at the default clocks (sweep --clocks auto).
     """
-    import json
-
-    from wastenot.cli.output import as_values, console, print_json, say
+    from wastenot.cli.output import as_values, console, json_text, print_json, say
     from wastenot.files import write_text
     from wastenot.study.store import open_study
     from wastenot.tuning.forecast.forecast import forecast as make_forecast
@@ -62,32 +61,32 @@ def forecast(
     )
     document = as_values(found)
     if out is not None:
-        write_text(out, json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        write_text(out, json_text(document) + "\n")
         say(f"{out}: forecast written")
     if as_json:
         print_json(document)
     else:
-        console().print(described_forecast(found))
+        console().print(_forecast_text(found))
 
 
-def described_forecast(found: Forecast) -> RenderableType:
-    """The forecast for a person: marked as one, the interval before the clocks."""
+def _forecast_text(found: Forecast) -> RenderableType:
+    """The forecast as text: marked as a forecast, intervals first, clocks last."""
     from rich.console import Group
     from rich.text import Text
 
     from wastenot.reporting.formatting import change, percent, quantity
 
     lines = [
-        f"FORECAST for {found.workload} on {found.device}: no clocks were set, nothing here was measured but auto "
-        f"({found.observed_origin}; {quantity(found.auto_time_s, 's')}, {quantity(found.auto_energy_j, 'J')} an iteration)",
+        f"FORECAST for {found.workload} on {found.device}: no clocks were set, only the default clocks (auto) were measured "
+        f"({found.observed_origin}; {quantity(found.auto_time_s, 's')}, {quantity(found.auto_energy_j, 'J')} per iteration)",
         "",
         f"energy  {_interval(found.energy_change)}",
         f"time    {_interval(found.time_change)}   (allowed: {change(found.max_slowdown)})",
-        f"saves anything in {percent(found.saves_share, 0)} of {found.draws} possible GPUs "
-        f"({'memory clock left alone, ' if found.core_only else ''}clocks, limit and peaks of {found.gpu}; "
-        f"{'else like any GPU' if found.knowledge == 'any' else 'else about as its preset says'})",
+        f"saves energy in {percent(found.saves_share, 0)} of {found.draws} possible GPUs "
+        f"({'memory clock unchanged, ' if found.core_only else ''}clocks, limit and peaks of {found.gpu}; "
+        f"{'otherwise like any GPU' if found.knowledge == 'any' else 'otherwise close to its preset'})",
         "",
-        "what the width comes from, and what would narrow it:",
+        "where the uncertainty comes from, and what would reduce it:",
         *(f"  {percent(unknown.share, 0):>5}  {unknown.what}: {unknown.narrowed_by}" for unknown in found.unknowns),
         *(f"note: {note}" for note in found.notes),
     ]
@@ -102,7 +101,7 @@ def _table(found: Forecast) -> RenderableType:
 
     table = Table(box=None, pad_edge=False, header_style="bold", title="forecast by kernel", title_justify="left")
     table.add_column("kernel")
-    for heading in ("count", "core MHz", "80 % of draws", "memory MHz", "share", "energy", "80 % of draws"):
+    for heading in ("count", "core MHz", "80 % of draws", "memory MHz", "of draws", "energy", "80 % of draws"):
         table.add_column(heading, justify="right")
     for row in found.kernels:
         core, energy = row.core_mhz, row.energy_change
@@ -124,6 +123,6 @@ def _interval(spread: Quantiles) -> str:
 
     (low80, high80), (low95, high95) = spread.central_80, spread.central_95
     return (
-        f"{change(spread.median)} in the middle, 80 %: {change(low80)} to {change(high80)}, "
+        f"{change(spread.median)} (median), 80 %: {change(low80)} to {change(high80)}, "
         f"95 %: {change(low95)} to {change(high95)}"
     )

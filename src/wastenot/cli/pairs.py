@@ -1,4 +1,4 @@
-"""``wastenot pairs``: kernels that would share a GPU well, and what putting light kernels first would save."""
+"""``wastenot pairs``: kernels that would run well concurrently, and what running light kernels first would save."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli.options import DtypeOption, JsonOption, StudyOption, WorkloadOption
+from wastenot.cli.options import DtypeOption, JsonOption, StudyOption, WorkloadOption, check_watts
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,16 +24,22 @@ def pairs(
     workload: WorkloadOption = None,
     device: Annotated[
         str | None,
-        typer.Option("--device", metavar="NAME", help="Whose peaks and power limit count; the study's by default."),
+        typer.Option(
+            "--device", metavar="NAME", help="Device whose peaks and power limit are used; by default that of the study."
+        ),
     ] = None,
     power_limit: Annotated[
-        float | None, typer.Option("--power-limit", metavar="W", help="Of the card; instead of the device's own.")
+        float | None,
+        typer.Option("--power-limit", metavar="W", help="Power limit of the card, instead of that of the device."),
     ] = None,
-    most: Annotated[int, typer.Option("--most", metavar="N", help="Pairs to show.")] = 10,
+    most: Annotated[int, typer.Option("--most", metavar="N", help="Number of pairs to show.")] = 10,
     dtype: DtypeOption = "bf16",
     as_json: JsonOption = False,
 ) -> None:
-    """Pairs of kernels with complementary power, and what light kernels before heavy ones would save: upper bounds."""
+    """Find kernels with complementary power.
+
+    Shows upper bounds of what running them concurrently, or light kernels before heavy ones, would save.
+    """
     from wastenot.analyses.pairs import complementary_pairs
     from wastenot.cli.output import as_values, console, print_json
     from wastenot.errors import BadInputError
@@ -64,18 +70,16 @@ def pairs(
              "loops": [as_values(loop) | {"saved_j": loop.saved_j} for loop in loops]}
         )  # fmt: skip
     else:
-        console().print(described_pairs(sweep, found, most))
-        console().print(described_order(sweep, carry_over, loops))
+        console().print(_pairs_text(sweep, found, most))
+        console().print(_order_text(sweep, carry_over, loops))
 
 
 def _limit(sweep: Sweep, device: str | None, stated_w: float | None) -> float:
-    """The power limit: as stated, of a device that can be asked without touching it, else the most power measured."""
+    """The power limit: as given, else that of a simulated device, else the highest power measured."""
     from wastenot.devices.open import open_device
-    from wastenot.errors import BadInputError
 
     if stated_w is not None:
-        if not 0.0 < stated_w < float("inf"):
-            raise BadInputError(f"--power-limit {stated_w:g}: must be a number of watts above 0")
+        check_watts("--power-limit", stated_w)
         return stated_w
     name = device or (sweep.device if sweep.device.startswith("sim:") else None)
     limits = None if name is None else open_device(name).clocks.power_limits_w()
@@ -103,7 +107,7 @@ def _memory_power(source: Study, sweep: Sweep) -> dict[str, float]:
 
 
 def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[LoopOrder, ...]]:
-    """The carry-over and what order is worth, where the study has energies in context."""
+    """The carry-over and what the order of kernels is worth, if the study has energies in context."""
     from wastenot.analyses.carry_over import fit_carry_over
     from wastenot.analyses.light_first import light_first
     from wastenot.errors import BadInputError
@@ -115,8 +119,8 @@ def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[LoopOrd
     return carry_over, light_first(sweep, carry_over) if carry_over.known else ()
 
 
-def described_pairs(sweep: Sweep, found: Pairs, most: int) -> RenderableType:
-    """The best pairs, and how the bound is meant."""
+def _pairs_text(sweep: Sweep, found: Pairs, most: int) -> RenderableType:
+    """The best pairs, and what the bounds assume."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -124,9 +128,9 @@ def described_pairs(sweep: Sweep, found: Pairs, most: int) -> RenderableType:
     from wastenot.reporting.formatting import percent, quantity
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("computes", "moves data"):
+    for heading in ("compute-bound", "memory-bound"):
         table.add_column(heading)
-    for heading in ("pairs", "one after another", "at once, at least", "headroom", "saves at most", "of the iteration"):
+    for heading in ("pairs", "one after another", "concurrently, at least", "headroom", "saves at most", "of the iteration"):
         table.add_column(heading, justify="right")
     by_name = {one.kernel: one for one in found.kernels}
     whole_j = sum(one.count * one.energy_j for one in found.kernels)
@@ -144,17 +148,17 @@ def described_pairs(sweep: Sweep, found: Pairs, most: int) -> RenderableType:
     head = Text.assemble(
         (sweep.workload, "bold"), f" on {sweep.device}: kernels with complementary power, at auto (numbers: {sweep.origin})"
     )
-    told = (
-        f"Told apart by {found.told_by}. Limit {found.limit_w:.0f} W; at most {found.shared_w:.0f} W are drawn once however "
-        "much runs, the least power of any kernel. Upper bounds: no interference, and data dependencies are not known. A "
-        "kernel is in several pairs and can be spent on one."
+    note = (
+        f"Classified by {found.told_by}. Limit {found.limit_w:.0f} W; at most {found.shared_w:.0f} W, the least power "
+        "of any kernel, is shared by kernels that run concurrently. Upper bounds, assuming no interference and no data "
+        "dependencies. A kernel appears in several pairs but can be used in only one."
     )
-    none = "no kernels of both kinds: nothing complements anything"
-    return Group(head, "", table if found.pairs else none, "", Text(told, style="yellow"))
+    none = "there are no complementary kernels: all are compute-bound or all are memory-bound"
+    return Group(head, "", table if found.pairs else none, "", Text(note, style="yellow"))
 
 
-def described_order(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[LoopOrder, ...]) -> RenderableType:
-    """What light kernels first would save."""
+def _order_text(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[LoopOrder, ...]) -> RenderableType:
+    """What running light kernels first would save."""
     from rich.console import Group
     from rich.text import Text
 
@@ -162,19 +166,19 @@ def described_order(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[Loo
 
     if carry_over is None:
         how = f"wastenot sweep {sweep.workload} --device DEVICE --study STUDY --in-context"
-        return Group("", f"What order is worth is not known: no energies in context; measure them: {how}")
+        return Group("", f"The value of reordering is unknown without energies in context; measure them: {how}")
     share = f"{carry_over.share:.1%} ± {carry_over.share_error:.1%}"
     fitted = (
-        f"After a heavier kernel a lighter one draws {share} of the difference more, dying away over "
+        f"After a heavier kernel, a lighter one draws {share} of the difference in addition, decaying over "
         f"{quantity(carry_over.lasts_s, 's', 2)} (fitted to {carry_over.loops} loops)"
     )
     if not carry_over.known:
-        return Group("", Text(f"{fitted}: no carry-over that noise does not explain; order costs nothing here."))
+        return Group("", Text(f"{fitted}: within the noise, so the order makes no difference here."))
     lines = [
-        f"  {loop.name} × {loop.times}: {quantity(loop.given_j, 'J', 3)} a round as given, at least "
-        f"{quantity(loop.best_j, 'J', 3)} in any order; saves at most {quantity(loop.saved_j, 'J', 3)} an iteration"
+        f"  {loop.name} × {loop.times}: {quantity(loop.given_j, 'J', 3)} per round in the given order, at least "
+        f"{quantity(loop.best_j, 'J', 3)} in any order; saves at most {quantity(loop.saved_j, 'J', 3)} per iteration"
         for loop in loops
     ]
     orders = [f"  {loop.name}, light first: {', '.join(loop.best)}" for loop in loops]
-    note = "Upper bounds: data dependencies are not known to the workload and would rule most of these orders out."
+    note = "Upper bounds: data dependencies, which the workload does not contain, would rule out most of these orders."
     return Group("", Text(f"{fitted}."), *map(Text, lines), Text(note, style="yellow"), *map(Text, orders))
