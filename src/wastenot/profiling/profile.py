@@ -70,9 +70,7 @@ def profile(
     """
     options = _checked_options(runs, margin, outliers, executions, budget_s, seed)
     if after and alternate:
-        raise BadInputError(
-            "`after` and `alternate`: give only one of them: what comes first, or what alternates with the kernel"
-        )
+        raise BadInputError("`after` and `alternate`: give only one: what runs first, or what alternates with the kernel")
     name = device if isinstance(device, str) else device.identity.name
     if name.partition(":")[0] == "recorded":
         raise BadInputError(f"device '{name}': a recording has no executions; profile on sim:NAME or nvidia:INDEX")
