@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from wastenot.profiling.profile_file import read_profile, write_profile
     from wastenot.profiling.result import Profile
     from wastenot.setting import AUTO, Setting
-    from wastenot.study.exchange import export_sweep, import_sweep
     from wastenot.study.store import Study, open_study
     from wastenot.study.sweep import Kernel, Sweep
-    from wastenot.study.sweep_file import read_sweep, write_sweep
+    from wastenot.study.sweep_file import export_sweep, import_sweep, read_sweep, write_sweep
     from wastenot.tuning.calibration.calibrate import calibrate_sweep
     from wastenot.tuning.forecast.forecast import forecast
 
@@ -96,10 +95,9 @@ _HOME = {
     "planning.plan": ("Plan", "read_plan"),
     "planning.planner": ("frontier", "plan"),
     "setting": ("AUTO", "Setting"),
-    "study.exchange": ("export_sweep", "import_sweep"),
     "study.store": ("Study", "open_study"),
     "study.sweep": ("Kernel", "Sweep"),
-    "study.sweep_file": ("read_sweep", "write_sweep"),
+    "study.sweep_file": ("export_sweep", "import_sweep", "read_sweep", "write_sweep"),
     "tuning.calibration.calibrate": ("calibrate_sweep",),
     "tuning.forecast.forecast": ("forecast",),
 }

@@ -92,7 +92,7 @@ class Subjects:
         match = _TIMES.fullmatch(name)
         if match and match[1] in kernels:
             return kernels[match[1]], int(match[2])
-        raise BadInputError(f"kernel '{text}': workload '{units.workload}' has no '{name}'; {suggestion(name, kernels)}")
+        raise BadInputError(f"kernel '{text}': workload '{units.name}' has no '{name}'; {suggestion(name, kernels)}")
 
 
 def _split(text: str) -> tuple[str, str]:
