@@ -1,1 +1,1 @@
-"""Measurements of the project itself; `make bench` runs them."""
+"""Benchmarks of wastenot itself, run by `make bench`."""

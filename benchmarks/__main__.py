@@ -1,4 +1,4 @@
-"""All benchmarks, or those named: python -m benchmarks [solver] [scale] [import] [startup] ...."""
+"""Run all benchmarks, or those named: python -m benchmarks [solver] [scale] [import] [startup] ..."""
 
 from __future__ import annotations
 

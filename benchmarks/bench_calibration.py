@@ -1,4 +1,4 @@
-"""How far calibrated GPUs are off on what the fit never saw, and how long a fit takes."""
+"""Held-out errors of calibrated GPUs, and how long a fit takes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SWEEPS = {
     "GTX 980": ("gpu-dvfs/gtx980.csv", None),
     "V100": ("gpu-dvfs/v100.csv", None),
 }
-ASKED_MEDIAN, ASKED_MEAN = 0.03, 0.05
+GOAL_MEDIAN, GOAL_MEAN = 0.03, 0.05
 
 
 def main(verdict: Verdict) -> None:
     if not DATA.is_dir():
-        print(f"  left out: no measured sweeps at {DATA}")
+        print(f"  skipped: no measured sweeps in {DATA}")
         return
     for name, (file, limit_w) in SWEEPS.items():
         began = time.perf_counter()
@@ -28,6 +28,6 @@ def main(verdict: Verdict) -> None:
         print(f"  {name}: fitted and held out in {time.perf_counter() - began:.1f} s")
         for errors in report.errors[1:]:
             for quantity in ("time", "energy"):
-                spread = getattr(errors, quantity)
-                verdict.at_most(f"{name}, {errors.what}: {quantity}, median", spread.median, ASKED_MEDIAN)
-                verdict.at_most(f"{name}, {errors.what}: {quantity}, mean", spread.mean, ASKED_MEAN)
+                summary = getattr(errors, quantity)
+                verdict.at_most(f"{name}, {errors.what}: {quantity}, median", summary.median, GOAL_MEDIAN)
+                verdict.at_most(f"{name}, {errors.what}: {quantity}, mean", summary.mean, GOAL_MEAN)

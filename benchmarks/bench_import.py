@@ -1,4 +1,4 @@
-"""How long a million rows take from CSV into a study."""
+"""How long it takes to import a million rows from CSV into a study."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def make_csv(path: Path, rows: int) -> None:
     with path.open("w", encoding="utf-8") as stream:
         stream.write("kernel,count,core_mhz,memory_mhz,time_s,energy_j\n")
         for row in range(rows):
-            kernel, way = divmod(row, _ROWS_PER_KERNEL)
-            clocks = f"{210 + 15 * (way % 120)},{(405, 810, 5001, 9251, 9501)[way % 5]}" if way else ","
+            kernel, setting = divmod(row, _ROWS_PER_KERNEL)
+            clocks = f"{210 + 15 * (setting % 120)},{(405, 810, 5001, 9251, 9501)[setting % 5]}" if setting else ","
             stream.write(f"layer.{kernel}.attention.qkv,24,{clocks},{rng.random()!r},{rng.random()!r}\n")
 
 

@@ -1,11 +1,11 @@
-"""Whole ``wastenot plan`` commands on large studies: seconds and peak memory, and what the cheaper estimate at scale costs.
+"""Whole ``wastenot plan`` commands on large studies: seconds, peak memory and the expected saving.
 
     python -m benchmarks.bench_plan make FOLDER            # keep the studies, to time or profile commands on them
     python -m benchmarks.bench_plan time STUDY.db ...      # one whole command each
 
-Kernels follow the model of the demonstration, each with its own ratios and activities, at 100 clock pairs and auto. Each has
-one reading per setting, with standard errors. Clocks in effect are not recorded, or those a power limit holds, or as a
-sampler reads them, so that no two kernels agree.
+Kernels follow the synthetic model, each with its own ratios and activities, at 100 clock pairs and the default clocks, with
+one reading per setting and standard errors. Clocks in effect are not recorded, or are those that a power limit allows, or
+are sampled, so that no two kernels have the same.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Literal
 
 import numpy as np
 
-from benchmarks import synthetic
 from benchmarks.verdict import Verdict
+from tests.support import synthetic_gpu as synthetic
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Kernel, Sweep
 
@@ -36,7 +36,7 @@ Effective = Literal["unknown", "held", "sampled"]
 
 @dataclass(frozen=True)
 class Case:
-    """A study, and what a whole command on it may take."""
+    """A study, and the limits for a whole command on it."""
 
     name: str
     kernels: int
@@ -55,7 +55,7 @@ CASES = (
 
 
 def made_up_sweep(kernels: int, effective: Effective, seed: int = 2026) -> Sweep:
-    """One reading with standard errors of each kernel at auto and at 100 pairs of clocks."""
+    """One reading with standard errors of each kernel at the default clocks and at 100 clock pairs."""
     rng = np.random.default_rng((seed, kernels))
     scale = 10.0 ** rng.uniform(-4.5, -2.0, (kernels, 1))
     core, memory = (scale * rng.uniform(0.1, 1.0, (kernels, 1)) for _ in range(2))
@@ -90,7 +90,7 @@ def made_up_sweep(kernels: int, effective: Effective, seed: int = 2026) -> Sweep
 
 
 def store(case: Case, folder: Path) -> Path:
-    """The study of a case, made where it is not there yet."""
+    """The study of a case, made if it does not exist yet."""
     path = folder / f"{case.kernels}-{case.effective}.db"
     if not path.exists():
         open_study(path, create=True).add(made_up_sweep(case.kernels, case.effective), source="benchmarks/bench_plan.py")
@@ -98,7 +98,7 @@ def store(case: Case, folder: Path) -> Path:
 
 
 def timed(study: Path, *arguments: str) -> tuple[float, float, float, dict[str, object]]:
-    """Seconds that passed, seconds of CPU, peak GB and the plan of one whole command."""
+    """Wall-clock seconds, CPU seconds, peak GB and the plan of one whole command."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "plan.json"
         command = [sys.executable, "-m", "wastenot", "plan", "--study", str(study), "--json", "--out", str(out), *arguments]
@@ -114,7 +114,7 @@ def timed(study: Path, *arguments: str) -> tuple[float, float, float, dict[str, 
 
 
 def line(study: Path) -> tuple[float, float]:
-    """Time one command and print a line of what it took and promised; seconds and GB."""
+    """Time one command and print what it took and promised; returns seconds and GB."""
     seconds, cpu, gigabytes, plan = timed(study)
     expected = plan["expected"]
     assert isinstance(expected, dict)

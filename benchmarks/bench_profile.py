@@ -1,7 +1,8 @@
-"""Power profiles on simulated GPUs against their exact truth, over seeds.
+"""Power profiles on simulated GPUs compared with their exact truth, over seeds.
 
-Errors inside SSE and SSP, where these are found, and what profiles say against the energy counter. The naive profile is
-shown beside: no clocks told together, no bins, readings taken as power of the moment, a line of degree four through them.
+Reports errors inside the SSE and SSP executions, which executions are found as such, and differences from the energy
+counter. For comparison there is a naive profile: no clock synchronisation, no bins, readings taken as instantaneous power,
+and a polynomial of degree four through them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import numpy as np
 
 from benchmarks.verdict import Verdict
 from tests.profiling.truth import Truth, averaging_h200, gpu, kernel
-from wastenot.profiling.profile import Options, profile_kernel
-from wastenot.profiling.result import Inside, Profile
+from wastenot.profiling.profile import profile_kernel
+from wastenot.profiling.result import Profile, UnitPower
+from wastenot.profiling.session import Options
 
 SEEDS = range(20, 25)
 LOGGED = ("gemm:2048", "gemv:8192", "gemm:4096", "gemm:8192", "gemm:12288", "all-gather:512MB", "all-reduce:512MB")
@@ -27,13 +29,13 @@ SENSORS = (
 
 
 def main(verdict: Verdict) -> None:
-    for preset, made, names, asked in SENSORS:
+    for preset, made, names, goal in SENSORS:
         worst, naive, late, early, counter, inside = [], [], [], [], [], []
         for name in names:
             errors, plain = [], []
             for seed in SEEDS:
                 device, spec = made(seed), kernel(name)
-                truth = Truth.of(device, spec)  # at the temperature that it begins with
+                truth = Truth.of(device, spec)  # at its initial temperature
                 profile = profile_kernel(device, spec, options=Options(seed=seed))
                 for state in ("SSE", "SSP"):
                     errors.append(truth.error(profile, state))
@@ -48,16 +50,16 @@ def main(verdict: Verdict) -> None:
             worst += errors
             naive += plain
             print(f"    {preset} {name}: error {np.mean(errors):.2%}, at most {max(errors):.2%}; naive {np.mean(plain):.1%}")
-        verdict.at_most(f"{preset}: RMS error over the range from idle to peak, the largest", max(worst), asked)
+        verdict.at_most(f"{preset}: RMS error over the range from idle to peak, the largest", max(worst), goal)
         verdict.at_least(f"{preset}: the naive profile's error, mean, over ours", np.mean(naive) / np.mean(worst), 2.0)
         verdict.at_most(f"{preset}: SSE off by, executions, the most", max(early), 1)
-        verdict.at_least(f"{preset}: SSP within one up to 8, within 25 % beyond, share", float(np.mean(late)), 1.0)
+        verdict.at_least(f"{preset}: SSP within one up to 8, within 25 % beyond, fraction", float(np.mean(late)), 1.0)
         verdict.at_most(f"{preset}: profile against energy counter, the largest", max(counter), 0.02)
-        verdict.at_least(f"{preset}: 95 % bands hold the power, at the temperature of the middle", np.mean(inside), 0.85)
+        verdict.at_least(f"{preset}: 95 % bands contain the power, at the temperature halfway", np.mean(inside), 0.85)
 
 
-def _naive(profile: Profile, state: str) -> Inside:
-    """A line of degree four through whatever would be taken to lie in the state's unit."""
+def _naive(profile: Profile, state: str) -> UnitPower:
+    """A polynomial of degree four through the readings that seem to lie in the state's unit."""
     found, logged = profile.state(state), profile.logged
     begin = profile.unit_begin_s[found.unit - 1]
     share = (logged.unsynchronised_s - begin) / found.time_s

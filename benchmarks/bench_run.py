@@ -1,4 +1,4 @@
-"""How long ``wastenot run gpt3-xl`` takes: 46 kernels at every pair of 210 MHz core steps and 5 memory clocks."""
+"""How long ``wastenot run gpt3-xl`` takes: 46 kernels at 10 core clocks (210 MHz apart) × 5 memory clocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large problems: 10,000 units × 100 options to a certified gap of 1e-6, each kind in a process of its own."""
+"""Large problems: 10,000 kernels × 100 options to a certified gap of 1e-6, each kind in a new process."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import time
 
 import numpy as np
 
-from benchmarks.instances import GENERATORS, budget_s
 from benchmarks.verdict import Verdict
+from tests.support.knapsack_instances import GENERATORS, budget_s
 from wastenot.frontiers.knapsack import Knapsack
 
-UNITS, OPTIONS, GAP = 10_000, 100, 1e-6
+KERNELS, OPTIONS, GAP = 10_000, 100, 1e-6
 LOOSENESS = (0.0005, 0.01, 0.1)
 
 
 def solve_one(kind: str) -> None:
-    """Solve at a few budgets; prints seconds, gap and peak memory of each as JSON."""
+    """Solve at a few budgets; print seconds, gap and peak memory of each as JSON."""
     rng = np.random.default_rng(7)
-    groups = GENERATORS[kind](rng, UNITS, OPTIONS)
+    groups = GENERATORS[kind](rng, KERNELS, OPTIONS)
     results = []
     for looseness in LOOSENESS:
         budget = budget_s(groups, looseness)
@@ -39,7 +39,7 @@ def main(verdict: Verdict) -> None:
             [sys.executable, "-m", "benchmarks.bench_scale", kind], check=True, capture_output=True, text=True
         )
         results = json.loads(done.stdout)
-        label = f"{UNITS:,} units x {OPTIONS} options, {kind}"
+        label = f"{KERNELS:,} kernels x {OPTIONS} options, {kind}"
         verdict.at_most(f"{label}: certified gap", max(result["gap"] for result in results), GAP)
         verdict.at_most(f"{label}: seconds", max(result["seconds"] for result in results), 0.5)
         verdict.at_most(f"{label}: GB", max(result["peak_bytes"] for result in results) / 1e9, 2)

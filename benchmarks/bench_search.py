@@ -1,4 +1,4 @@
-"""How much of the best saving a search with few measurements finds; what is measured is judged by the true numbers."""
+"""How much of the best saving a search with few measurements finds, judged by the true numbers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from benchmarks.bench_solver import DATA
 from benchmarks.verdict import Verdict
-from tests.tuning.test_search import true_saving, truth
+from tests.support.known_truth import saving_of_measured, true_sweep
 from wastenot.devices.open import open_device
 from wastenot.planning.planner import plan
-from wastenot.study.exchange import import_sweep
 from wastenot.study.store import open_study
+from wastenot.study.sweep_file import import_sweep
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.point import PointOptions
 from wastenot.tasks import find_tasks
@@ -23,11 +23,11 @@ def main(verdict: Verdict) -> None:
         if (DATA / "sweep-share.csv").exists():
             card = Path(folder) / "card.db"
             import_sweep(DATA / "sweep-share.csv", card)
-            for share, asked in ((0.4, 0.98), (0.3, 0.95)):
+            for share, goal in ((0.4, 0.98), (0.3, 0.95)):
                 found, measured = _recorded(card, Path(folder) / f"{share}.db", share)
-                verdict.at_least(f"RTX 3080 Ti, {measured:.1%} measured: share of the best saving", found, asked)
+                verdict.at_least(f"RTX 3080 Ti, {measured:.1%} measured: fraction of the best saving", found, goal)
         found, measured = _h200(Path(folder) / "h200.db", 0.1)
-        verdict.at_least(f"sim:h200, full grid, {measured:.1%} measured: share of the best saving", found, 0.99)
+        verdict.at_least(f"sim:h200, full grid, {measured:.1%} measured: fraction of the best saving", found, 0.99)
 
 
 def _recorded(card: Path, few: Path, share: float) -> tuple[float, float]:
@@ -36,13 +36,13 @@ def _recorded(card: Path, few: Path, share: float) -> tuple[float, float]:
     study = open_study(few, create=True)
     settings = Grid().settings(device.clocks.supported_clocks())
     outcome = search_sweep(device, units, study, settings, share=share, options=PointOptions(0.0, 5.0))
-    return true_saving(whole, study.read()) / -plan(whole).predicted.energy_change, outcome.measured / len(whole)
+    return saving_of_measured(whole, study.read()) / -plan(whole).predicted.energy_change, outcome.measured / len(whole)
 
 
 def _h200(few: Path, share: float) -> tuple[float, float]:
     device, units = open_device("sim:h200", seed=1), find_tasks("gpt3-xl", "sim:h200")
     settings = Grid().settings(device.clocks.supported_clocks())
-    whole = truth(device, units, settings)
+    whole = true_sweep(device, units, settings)
     study = open_study(few, create=True)
     outcome = search_sweep(device, units, study, settings, share=share)
-    return true_saving(whole, study.read()) / -plan(whole).predicted.energy_change, outcome.measured / len(whole)
+    return saving_of_measured(whole, study.read()) / -plan(whole).predicted.energy_change, outcome.measured / len(whole)

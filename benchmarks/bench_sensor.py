@@ -1,4 +1,4 @@
-"""Sensors as identified against those of the simulator: period, window or lag, delay, and whether errors are as stated."""
+"""Identified sensors compared with those of the simulator: period, window or lag, delay, and whether stated errors hold."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sensors.sensor_helpers import LOAD, delay_error_s, identified_total, 
 from wastenot.devices.simulated.preset import preset_names
 
 SEEDS = 5
-MEAN = {"lag_s": 0.0, "sample_s": 0.0, "delay_s": 0.0}  # the H200's sensor, if it took means when it is due
+MEAN = {"lag_s": 0.0, "sample_s": 0.0, "delay_s": 0.0}  # the H200's sensor, if it published means without delay
 CASES: tuple[tuple[str, dict[str, float]], ...] = (
     *((name, {}) for name in preset_names()),
     ("h200", MEAN),
@@ -49,14 +49,14 @@ def main(verdict: Verdict) -> None:
         worst = np.max(np.array(off), axis=0)
         what = ", ".join([name, *(_change(key, value) for key, value in changes.items())])
         kind = "lag" if truth.lag_s else "window"
-        verdict.at_most(f"{what}: period off by, worst of {SEEDS}", float(worst[0]), 0.1)
-        verdict.at_most(f"{what}: {kind} off by, worst of {SEEDS}", float(worst[1]), 0.1)
-        verdict.at_most(f"{what}: delay off by, of what is allowed, at any time", float(worst[2]), 1.0)
+        verdict.at_most(f"{what}: error of the period, worst of {SEEDS}", float(worst[0]), 0.1)
+        verdict.at_most(f"{what}: error of the {kind}, worst of {SEEDS}", float(worst[1]), 0.1)
+        verdict.at_most(f"{what}: error of the delay at any time, over the tolerance", float(worst[2]), 1.0)
         if math.isclose(truth.window_s, 1.0):
-            continue  # a minute is too short for the drift of so slow a sensor; its error says so
-        verdict.at_most(f"{what}: drift off by, s each second", float(worst[3]), 5e-5)
+            continue  # a minute is too short for the drift of a sensor this slow, as its stated error shows
+        verdict.at_most(f"{what}: error of the drift, s per second", float(worst[3]), 5e-5)
     held = float(np.mean(np.abs(scores) < 1.96))
-    verdict.at_least("stated 95 % intervals that hold window or lag", held, 0.85)
+    verdict.at_least("stated 95 % intervals that contain window or lag", held, 0.85)
 
 
 def _change(key: str, value: float) -> str:

@@ -1,7 +1,7 @@
-"""Our solver against what people would use instead, at the size of the paper; ratios taken instance by instance.
+"""Our solver compared with general ones at the size of the paper; ratios are taken instance by instance.
 
-CP-SAT runs in a process of its own, since OR-Tools and other HiGHS wheels cannot share one. Of CP-SAT only the solving
-is timed, not the building of its model.
+CP-SAT runs in a separate process, because OR-Tools and other HiGHS wheels cannot share one. Only its solving is timed, not
+the building of its model.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.instances import budget_s, physical
-from benchmarks.peers import solve_with_milp
 from benchmarks.verdict import Verdict
+from tests.support.highs import solve_with_milp
+from tests.support.knapsack_instances import budget_s, physical
 from wastenot.frontiers.knapsack import Knapsack
 from wastenot.frontiers.pareto import Groups
 from wastenot.study.sweep_file import read_sweep
@@ -30,7 +30,7 @@ RANDOM_INSTANCES = 24
 
 
 def instances() -> list[tuple[str, Groups, float]]:
-    """The paper's size by the physical generator, and the real sweeps where they are."""
+    """Kernel-like instances of the paper's size, and the measured sweeps if they are available."""
     rng = np.random.default_rng(46)
     made = []
     for _ in range(RANDOM_INSTANCES):
@@ -44,7 +44,7 @@ def instances() -> list[tuple[str, Groups, float]]:
 
 
 def real(path: Path) -> tuple[Groups, Fraction]:
-    """A measured sweep as an instance, and its exact time at auto."""
+    """A measured sweep as an instance, and its exact time at the default clocks."""
     sweep = read_sweep(path)
     count = np.array([kernel.count for kernel in sweep.kernels], dtype=float)[sweep.kernel_index]
     auto = [row for row in range(len(sweep)) if sweep.setting(row).is_auto]
@@ -54,7 +54,7 @@ def real(path: Path) -> tuple[Groups, Fraction]:
 
 
 def timed(work: Callable[[], object], repeats: int) -> tuple[float, object]:
-    """The median time of a call, and what it gave."""
+    """The median time of a call, and its result."""
     times = []
     for _ in range(repeats):
         began = time.perf_counter()
@@ -103,4 +103,4 @@ def main(verdict: Verdict) -> None:
         )
         verdict.at_least(f"{kind}: times faster than milp", float(np.median(milp / solve)), 20)
         verdict.at_least(f"{kind}: times faster than CP-SAT", float(np.median(cp_sat / solve)), 20)
-        verdict.at_most(f"{kind}: all hull vertices, share of one milp solve", float(np.median(hull / milp)), 1)
+        verdict.at_most(f"{kind}: all hull vertices, fraction of one milp solve", float(np.median(hull / milp)), 1)

@@ -1,4 +1,4 @@
-"""How long a person waits for ``wastenot --help``."""
+"""How long ``wastenot --help`` takes."""
 
 from __future__ import annotations
 

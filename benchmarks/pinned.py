@@ -1,10 +1,10 @@
-"""Numbers that a refactoring must leave as they are: the JSON documents of many whole commands, kept and compared.
+"""Pins the numbers that a refactoring must not change: the JSON documents printed by many whole commands.
 
-    python -m benchmarks.pinned write FILE.json            # run every command and keep what it said
+    python -m benchmarks.pinned write FILE.json                 # run every command and store its document
     python -m benchmarks.pinned compare BEFORE.json AFTER.json
 
-Commands are run as a user runs them, so that the file of one version can be compared with that of another, however the code
-moved in between. Those that need the measured sweeps beside the checkout are left out where these are not there.
+Commands run as a user would run them, so that the files of two versions can be compared however much code moved in between.
+Commands that need the measured sweeps beside the checkout are skipped if these are missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 DATA = Path(__file__).parents[2] / "shared" / "data"
 SYNTHETIC = Path(__file__).parents[1] / "tests" / "reporting" / "synthetic-sweep.csv"
 H200 = Path(__file__).parents[1] / "data" / "h200" / "gpt3-xl-4.csv"
-TOLERANCE = 1e-6  # relative; sums taken in another order differ by less, other numbers by more
+TOLERANCE = 1e-6  # relative; a changed order of summation differs by less, a changed number by more
 IGNORED = {"digest", "created_at", "imported_at", "created_by", "started_at", "version", "bytes"}
 FAST = ("--warm-up", "0.5", "--window", "1")
 
@@ -29,7 +29,7 @@ Command = tuple[str, ...]
 
 
 def commands() -> Iterator[tuple[str, Command]]:
-    """Names and arguments of what is run, in order; ``--json`` is added where a name is given."""
+    """Names and arguments of the commands, in order; those with a name are run with ``--json`` and pinned."""
     sweeps = {"synthetic": SYNTHETIC}
     if DATA.is_dir():
         folder = DATA / "rtx3080ti-polybench"
@@ -84,7 +84,7 @@ def commands() -> Iterator[tuple[str, Command]]:
 
 
 def run_all() -> dict[str, object]:
-    """What every command printed, by name."""
+    """Run all commands; returns the documents of those with a name."""
     documents: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name, command in commands():
@@ -102,7 +102,7 @@ def run_all() -> dict[str, object]:
 
 
 def differences(before: object, after: object, path: str = "") -> Iterator[str]:
-    """Where two documents differ by more than rounding; lines of text."""
+    """A line of text for each place where two documents differ by more than rounding."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted((before.keys() | after.keys()) - IGNORED, key=str):
             if key not in after or key not in before:
@@ -122,14 +122,14 @@ def differences(before: object, after: object, path: str = "") -> Iterator[str]:
 
 
 def main(verb: str, *files: str) -> None:
-    """Write or compare; the exit code of a comparison says whether everything is equal."""
+    """Write or compare; a comparison exits with 1 unless all documents are equal."""
     if verb == "write":
         Path(files[0]).write_text(json.dumps(run_all(), indent=1), encoding="utf-8")
         return
     before, after = (json.loads(Path(file).read_text(encoding="utf-8")) for file in files)
-    found = list(differences(before, after))
-    print("\n".join(found) or f"{len(before)} documents, all equal")
-    sys.exit(1 if found else 0)
+    lines = list(differences(before, after))
+    print("\n".join(lines) or f"{len(before)} documents, all equal")
+    sys.exit(1 if lines else 0)
 
 
 if __name__ == "__main__":

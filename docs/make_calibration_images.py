@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/calibration.md from ../shared/data: python docs/make_calibration_images.py."""
+"""Draws the figures of docs/calibration.md from ../shared/data: python docs/make_calibration_images.py."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def held_out(file: str, limit_w: float | None) -> dict[str, np.ndarray]:
-    """Absolute errors in per cent and clocks of every held-out point."""
+    """Absolute errors in per cent, and the clocks, of every held-out point."""
     points = points_of_sweep(read_sweep(DATA / file))
     parts = []
     for fit, left_out in fits_without_some(points, limit_w):
@@ -42,7 +42,7 @@ def held_out(file: str, limit_w: float | None) -> dict[str, np.ndarray]:
 
 
 def cumulative(found: dict[str, dict[str, np.ndarray]]) -> alt.Chart:
-    """Share of held-out points whose error is below a bound."""
+    """Fraction of held-out points with an error below a bound."""
     rows: list[dict[str, Any]] = []
     bounds = np.geomspace(0.1, 40, 120)
     for card, errors in found.items():
@@ -59,21 +59,21 @@ def cumulative(found: dict[str, dict[str, np.ndarray]]) -> alt.Chart:
         .encode(
             x=alt.X("error:Q", title="error of the prediction, %", scale=alt.Scale(type="log", domain=[0.1, 40], nice=False))
             .axis(values=[0.1, 0.3, 1, 3, 10, 30], grid=True),
-            y=alt.Y("share:Q", title="share of points with no more", scale=alt.Scale(domain=[0, 1])).axis(format="%"),
+            y=alt.Y("share:Q", title="fraction of points below", scale=alt.Scale(domain=[0, 1])).axis(format="%"),
             color=alt.Color("card:N", title=None, sort=list(found), legend=alt.Legend(orient="bottom")),
         )
     )  # fmt: skip
-    asked = alt.Chart().mark_rule(strokeDash=[4, 3], color="#5d6b7e").encode(x=alt.datum(3))
+    goal = alt.Chart().mark_rule(strokeDash=[4, 3], color="#5d6b7e").encode(x=alt.datum(3))
     half = alt.Chart().mark_rule(strokeDash=[4, 3], color="#5d6b7e").encode(y=alt.datum(0.5))
     return (
-        alt.layer(line, asked, half, data=alt.Data(values=rows))
+        alt.layer(line, goal, half, data=alt.Data(values=rows))
         .properties(width=360, height=260)
         .facet(column=alt.Column("quantity:N", title=None, sort=["time", "energy"]).header(labelFontSize=14))
         .properties(
             title=alt.Title(
-                "What the fit never saw",
+                "Errors on held-out points",
                 subtitle=[
-                    "8 points of each kernel fitted, the others predicted (V100: 4 of 5). Asked: half of them within 3 %",
+                    "8 points of each kernel fitted, the others predicted (V100: 4 of 5). Goal: half of them within 3 %",
                     f"Predicted against {ORIGIN}",
                 ],
             )
@@ -109,7 +109,7 @@ def by_clock(errors: dict[str, np.ndarray]) -> alt.Chart:
             title=alt.Title(
                 "RTX 3080 Ti: median error of held-out points at each pair of clocks, %",
                 subtitle=[
-                    "Blank: a corner that is fitted of every kernel",
+                    "Blank: a corner that is fitted for every kernel",
                     "Predicted against held-out measurements of apAdomas/GPU-FREQUENCY-DVFS",
                 ],
             )
@@ -118,7 +118,7 @@ def by_clock(errors: dict[str, np.ndarray]) -> alt.Chart:
 
 
 def save(chart: alt.Chart, name: str) -> None:
-    """Write a picture in the look of the reports."""
+    """Write a figure in the style of the reports."""
     specification = chart.to_dict() | {"config": LIGHT}
     (ROOT / "docs" / "images" / name).write_bytes(vl_convert.vegalite_to_png(specification, scale=1.5))
 

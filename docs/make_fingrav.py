@@ -1,4 +1,4 @@
-"""The H200's part of docs/fingrav.md: what the runs in data/h200/fingrav say, and the pictures.
+"""Prints the tables and draws the figures of the H200 section of docs/fingrav.md, from the runs in data/h200/fingrav.
 
 PYTHONPATH=src:. python docs/make_fingrav.py
 """
@@ -14,14 +14,14 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from benchmarks.h200.fingrav_raw import read_runs
+from tests.support.raw_runs import read_runs
 from wastenot.arrays import FloatArray
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import BurstRun, Channel
 from wastenot.devices.nvidia.published import power_sensor
-from wastenot.profiling.collect import TimedRun, by_host
-from wastenot.profiling.design import seen_until
+from wastenot.profiling.design import window_end_s
 from wastenot.profiling.response import Response, fit_response
+from wastenot.profiling.runs import TimedRun, on_host_clock
 from wastenot.profiling.surface import Surface, fit_surface
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +33,7 @@ LONG_S, SETTLED_S, LATE_S = 0.1, 0.5, 0.012
 
 
 class _Stamps:
-    """Which clocks the files' stamps are of, and what is known of the sensors beforehand."""
+    """The clocks of the files' timestamps, and what is known about the sensors in advance."""
 
     executions_by, readings_by = "gpu", "host"
 
@@ -50,8 +50,8 @@ class Measured:
     """All runs of one subject on one card.
 
     Attributes:
-        card: where it was measured.
-        name: of the files.
+        card: the card it was measured on.
+        name: name of the files.
     """
 
     card: str
@@ -59,20 +59,20 @@ class Measured:
 
     @cached_property
     def _all(self) -> tuple[list[TimedRun], list[int]]:
-        """Runs in order of time, and how many executions a unit of each has."""
-        told: list[tuple[BurstRun, int]] = []
+        """Runs in order of time, and the executions per unit of each."""
+        loaded: list[tuple[BurstRun, int]] = []
         for path in sorted((DATA / self.card).glob(f"{self.name}-[0-9].npz")):
-            about, found = read_runs(path)
-            group = about["executions_in_unit"]
+            metadata, runs_of_file = read_runs(path)
+            group = metadata["executions_in_unit"]
             assert isinstance(group, list)
-            told += [(run, group[-1]) for run in found]
-        told.sort(key=lambda one: float(one[0].begin_s[0]))
-        runs = [run for run, _ in told]
+            loaded += [(run, group[-1]) for run in runs_of_file]
+        loaded.sort(key=lambda one: float(one[0].begin_s[0]))
+        runs = [run for run, _ in loaded]
         trips = [trip for run in runs for trip in run.round_trips]
-        return by_host(runs, _Stamps(), fit_clocks(trips)), [group for _, group in told]  # type: ignore[arg-type]
+        return on_host_clock(runs, _Stamps(), fit_clocks(trips)), [group for _, group in loaded]  # type: ignore[arg-type]
 
     def _execution_us(self, *, long: bool, since_s: float) -> float:
-        """Median time of an execution in long or short runs, from some time on."""
+        """Median time of an execution in long or short runs, from a given time on."""
         found = []
         for run, group in zip(*self._all, strict=True):
             own = (run.kernel == run.kernel.max()) & (run.begin_s >= since_s)
@@ -81,8 +81,8 @@ class Measured:
         return 1e6 * float(np.median(found))
 
     @property
-    def there(self) -> bool:
-        """Whether it was measured there."""
+    def exists(self) -> bool:
+        """Whether it was measured on this card."""
         return (DATA / self.card / f"{self.name}-1.npz").exists()
 
     @property
@@ -97,19 +97,19 @@ class Measured:
 
     @cached_property
     def response(self) -> Response:
-        """How the sensor answered in short runs."""
+        """The sensor's response in short runs."""
         kernels = int(self.short[0].kernel.max()) + 1
         return fit_response(self.short, _Stamps().channels[0], kernels=kernels, own=kernels - 1, group=1)
 
     @property
     def explained(self) -> list[TimedRun]:
-        """Short runs, with what their readings are late by."""
+        """Short runs with known delays of their readings."""
         late = self.response.late_s.tolist()
         return [replace(run, late_s=by) for run, by in zip(self.short, late, strict=True) if not np.isnan(by)]
 
     @cached_property
     def surface(self) -> Surface:
-        """Power over them."""
+        """Power over these runs."""
         kernels = int(self.short[0].kernel.max()) + 1
         return fit_surface(self.explained, self.response.channel, kernels=kernels, own=kernels - 1)
 
@@ -119,11 +119,11 @@ class Measured:
         return f"{power_w:.0f} ± {max(error_w, 1.0):.0f} W"
 
     def early_us(self) -> float:
-        """Median time of an execution there; what a run's begin takes is not in it."""
+        """Median time of an execution in them, without the beginning of each run."""
         return self._execution_us(long=False, since_s=1e-3)
 
     def readings(self, since_s: float) -> FloatArray:
-        """Moments and readings of long runs from then on; shape (readings, 2)."""
+        """Times and readings of long runs from a given time on; shape (readings, 2)."""
         found = [np.empty((0, 2))]
         for run in self.long:
             log = run.readings["total"]
@@ -133,7 +133,7 @@ class Measured:
         return np.concatenate(found)
 
     def steady(self) -> str:
-        """Mean power of long runs from half a second on; its error by how runs differ and by blocks of a second."""
+        """Mean power of long runs from 0.5 s on; its error from blocks of a second."""
         if not self.long:
             return ""
         points = self.readings(SETTLED_S)[:, 1]
@@ -145,7 +145,7 @@ class Measured:
         return f"{self._execution_us(long=True, since_s=SETTLED_S):.1f} µs" if self.long else ""
 
     def memory(self) -> str:
-        """Mean of memory's power, a mean over a second, in steady state."""
+        """Mean memory power in steady state (its readings are means over a second)."""
         found = [
             log.power_w[(log.moment_s > 1.2) & (log.moment_s < run.end_s[-1])]
             for run in self.long
@@ -155,13 +155,13 @@ class Measured:
         return f"{power.mean():.0f} W" if len(power) else ""
 
     def counter(self) -> str:
-        """Mean power by the energy counter over a run that no profile was made of, and the profile's difference."""
+        """The profile's difference from the energy counter over a run not used for it."""
         path = DATA / self.card / f"{self.name}.json"
-        told = json.loads(path.read_text())["counter"] if path.exists() else None
-        return "" if told is None else f"{100.0 * (told[1] / told[0] - 1.0):+.2f} %"
+        counter = json.loads(path.read_text())["counter"] if path.exists() else None
+        return "" if counter is None else f"{100.0 * (counter[1] / counter[0] - 1.0):+.2f} %"
 
     def sensor(self) -> str:
-        """How the sensor answered."""
+        """The sensor's response in words."""
         found = self.response.channel
         kept = int(np.count_nonzero(~np.isnan(self.response.late_s)))
         return (
@@ -171,11 +171,11 @@ class Measured:
 
 
 def main() -> None:
-    """Print the tables and draw the pictures."""
+    """Print the tables and draw the figures."""
     rows: list[dict[str, object]] = []
-    print("| kernel | from rest | an execution | from 0.5 s on | an execution | memory | profile against counter |")
+    print("| kernel | from rest | execution | from 0.5 s on | execution | memory | against the counter |")
     for kernel in KERNELS:
-        measured = next(found for found in (Measured(ALONE, kernel), Measured(FIRST, kernel)) if found.there)
+        measured = next(found for found in (Measured(ALONE, kernel), Measured(FIRST, kernel)) if found.exists)
         print(
             f"| {kernel} | {measured.early()} | {measured.early_us():.1f} µs | {measured.steady()} | "
             f"{measured.steady_us()} | {measured.memory()} | {measured.counter()} | {measured.sensor()}",
@@ -183,18 +183,18 @@ def main() -> None:
         )
         rows += points_of(measured)
     draw_readings(rows)
-    print("| after | power | an execution | alone |")
+    print("| after | power | execution | alone |")
     for card in sorted(path.name for path in DATA.iterdir() if path.is_dir()):
         for name in sorted({path.name[:-6] for path in (DATA / card).glob("*-after-*-1.npz")}):
             context = Measured(card, name)
             alone = Measured(card, name.partition("-after-")[0])
-            alone = alone if alone.there else Measured(ALONE, alone.name)
+            alone = alone if alone.exists else Measured(ALONE, alone.name)
             print(
                 f"| {card} {name} | {context.early()} | {context.early_us():.1f} µs | {alone.early()}, "
                 f"{alone.early_us():.1f} µs ({alone.card}) | {context.sensor()}",
                 flush=True,
             )
-    print("| collective | an execution | from rest | from 0.5 s on | memory | counter |")
+    print("| collective | execution | from rest | from 0.5 s on | memory | against the counter |")
     for kind in ("all-gather", "all-reduce"):
         for size in SIZES:
             found = Measured(PAIR, f"{kind}-{size}")
@@ -213,7 +213,7 @@ def main() -> None:
 
 
 def points_of(measured: Measured) -> list[dict[str, object]]:
-    """Readings of short and long runs, for the picture."""
+    """Readings of short and long runs, for the figure."""
     rows: list[dict[str, object]] = [
         {"kernel": measured.name, "what": "long runs", "ms": 1e3 * at, "W": power} for at, power in measured.readings(0.1)
     ]
@@ -221,14 +221,14 @@ def points_of(measured: Measured) -> list[dict[str, object]]:
         readings = run.readings["total"]
         rows += [
             {"kernel": measured.name, "what": "readings from rest", "ms": 1e3 * at, "W": power}
-            for at, power in zip(seen_until(run, measured.response.channel), readings.power_w, strict=True)
+            for at, power in zip(window_end_s(run, measured.response.channel), readings.power_w, strict=True)
             if -0.01 < at < 0.06
         ]
     return rows
 
 
 def draw_readings(rows: list[dict[str, object]]) -> None:
-    """From rest on the left, the first seconds on the right."""
+    """Runs from rest on the left, the first seconds of long runs on the right."""
     table = pl.DataFrame(rows).with_columns(pl.col("ms").cast(pl.Float64), pl.col("W").cast(pl.Float64))
     colour = alt.Color("kernel:N", sort=list(KERNELS), title=None, legend=alt.Legend(orient="top"))
     power = alt.Y("W:Q", title="reading, W", scale=alt.Scale(domain=[0, 950]))
@@ -236,7 +236,7 @@ def draw_readings(rows: list[dict[str, object]]) -> None:
     rest = (
         alt.Chart(table.filter(pl.col("what") == "readings from rest"), title="from rest, 26 ms of executions")
         .mark_circle(size=16, clip=True)
-        .encode(x=alt.X("ms:Q", title="ms from the first execution, the delay taken off"), y=power, color=colour)
+        .encode(x=alt.X("ms:Q", title="ms from the first execution, delay removed"), y=power, color=colour)
         .properties(**size)
     )
     later = (
@@ -248,22 +248,22 @@ def draw_readings(rows: list[dict[str, object]]) -> None:
         .properties(**size)
     )
     limit = alt.Chart(pl.DataFrame({"W": [700.0]})).mark_rule(strokeDash=[4, 3], color="gray").encode(y="W:Q")
-    head = "Power readings of an H200 (measured; each answers as a first-order lag of 12.5 ms; dashed: the power limit)"
+    head = "Power readings of an H200 (measured; the sensor is a first-order lag of 12.5 ms; dashed: the power limit)"
     alt.hconcat(rest + limit, later + limit, title=head).save(IMAGES / "h200-fingrav.png", scale_factor=2)
 
 
 def draw_sensor(measured: Measured, power_w: FloatArray, error_w: FloatArray) -> None:
-    """The sensor's delay from run to run, and what is known of power inside an execution."""
+    """The sensor's delay from run to run, and power inside an execution."""
     found = measured.response
     at_s = np.array([run.zero_s for run in measured.short])
     delay_s = found.channel.delay_s + found.channel.delay_drift * (at_s - found.channel.delay_at_s) + found.late_s
-    told = ~np.isnan(delay_s)
-    track = pl.DataFrame({"s": at_s[told] - at_s[0], "ms": 1e3 * delay_s[told]})
+    known = ~np.isnan(delay_s)
+    track = pl.DataFrame({"s": at_s[known] - at_s[0], "ms": 1e3 * delay_s[known]})
     left = (
-        alt.Chart(track, title="how late the power sensor is")
+        alt.Chart(track, title="delay of the power sensor")
         .mark_circle(size=12, clip=True)
         .encode(
-            x=alt.X("s:Q", title="s, since the first run"),
+            x=alt.X("s:Q", title="s since the first run"),
             y=alt.Y("ms:Q", title="delay, ms", scale=alt.Scale(domain=[0, 25])),
         )
         .properties(width=330, height=240)
@@ -271,7 +271,7 @@ def draw_sensor(measured: Measured, power_w: FloatArray, error_w: FloatArray) ->
     share = (np.arange(len(power_w)) + 0.5) / len(power_w)
     inside = pl.DataFrame({"share": share, "W": power_w, "low": power_w - 1.96 * error_w, "high": power_w + 1.96 * error_w})
     base = alt.Chart(inside, title="inside an execution of gemm-8192, 1.37 ms, with 95 % band").encode(
-        x=alt.X("share:Q", title="share of the execution", scale=alt.Scale(domain=[0, 1]))
+        x=alt.X("share:Q", title="fraction of the execution", scale=alt.Scale(domain=[0, 1]))
     )
     right = (
         base.mark_area(opacity=0.25, clip=True).encode(
@@ -279,7 +279,7 @@ def draw_sensor(measured: Measured, power_w: FloatArray, error_w: FloatArray) ->
         )
         + base.mark_line().encode(y="W:Q")
     ).properties(width=330, height=240)
-    head = "An H200 (measured): its sensor's delay drifts and jumps; power inside one product"
+    head = "An H200 (measured): its sensor's delay drifts and jumps; power inside one GEMM"
     alt.hconcat(left, right, title=head).save(IMAGES / "h200-sensor.png", scale_factor=2)
 
 

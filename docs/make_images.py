@@ -1,7 +1,7 @@
-"""Makes the README's pictures.
+"""Makes the README's figures.
 
-python docs/make_images.py REPORT.html            of the report; Chromium must be installed
-python docs/make_images.py --profile              of a power profile, on the simulated MI300X
+python docs/make_images.py REPORT.html            the report; Chromium must be installed
+python docs/make_images.py --profile              a power profile on the simulated MI300X
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FLAGS = ("--headless --no-sandbox --disable-gpu --no-first-run --disable-backgro
 
 
 def main(report: str) -> None:
-    """Write docs/images/report.png: the head of the page."""
+    """Write docs/images/report.png: the top of the page."""
     picture = Path(__file__).parent / "images" / "report.png"
     with tempfile.TemporaryDirectory() as profile:
         size = "--window-size=1280,1900"
@@ -25,7 +25,7 @@ def main(report: str) -> None:
 
 
 def profile() -> None:
-    """Write docs/images/profile.png: power over a run of FinGraV's largest product."""
+    """Write docs/images/profile.png: power over a run of FinGraV's largest GEMM."""
     import wastenot as wn
     from wastenot.reporting.figure import export_figures
     from wastenot.reporting.profile.run_figure import run_figure

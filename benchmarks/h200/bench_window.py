@@ -1,4 +1,4 @@
-"""``measure`` on a real GPU: what begin and end cost, and how well windows agree with the energy counter, beside Zeus.
+"""``measure`` on a real GPU: overhead of begin and end, and agreement of windows with the energy counter, beside Zeus.
 
     PYTHONPATH=src:. WASTENOT_READ_ONLY=1 python -m benchmarks.h200.bench_window --out window.json     # about 5 minutes
 
@@ -111,7 +111,7 @@ def all_costs(meter: Meter, gpu_meter: Meter | None, zeus: Zeus, load: Load, rea
 
 
 def slowdown(meter: Meter, load: TorchLoad) -> dict[str, float]:
-    """Products in 3 s without and with a window open, interleaved."""
+    """GEMMs in 3 s without and with a window open, interleaved."""
 
     def rate() -> float:
         before, begin = load.done, time.perf_counter()

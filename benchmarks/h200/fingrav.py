@@ -1,14 +1,12 @@
-"""Power profiles on a real GPU, as FinGraV has them: products, matrices times vectors, one after another, collectives.
+"""Power profiles on a real GPU, the subjects of FinGraV: GEMMs, GEMVs, interleavings, collectives.
 
     export WASTENOT_READ_ONLY=1
     PYTHONPATH=src:. python benchmarks/h200/fingrav.py OUT --jobs alone --budget 60        # about 9 minutes
     PYTHONPATH=src:. python benchmarks/h200/fingrav.py OUT --jobs context --budget 30      # about 3 minutes
     PYTHONPATH=src:. python benchmarks/h200/fingrav.py OUT --jobs collectives --budget 25  # about 4 minutes, two GPUs
 
-Each profile is kept as soon as it is there (its numbers as JSON), and
-every run that it rests on, executions in units of about a millisecond. Only
-reads the GPU's state. ``--device sim:h200``
-tries the script without a GPU.
+Stores each profile's numbers as JSON as soon as it is complete, and all runs that it is based on, with executions merged
+into units of about a millisecond. Only reads the GPU's state. ``--device sim:h200`` tries the script without a GPU.
 """
 
 from __future__ import annotations
@@ -23,15 +21,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.h200.fingrav_raw import write_units
+from tests.support.raw_runs import write_units
 from wastenot.devices.instrument import Burst, BurstRun, instrument_of
 from wastenot.devices.open import open_device
 from wastenot.errors import WastenotError
-from wastenot.profiling.profile import Options, profile_kernel
+from wastenot.profiling.profile import profile_kernel
 from wastenot.profiling.result import Profile
+from wastenot.profiling.session import Options
 from wastenot.workloads.primitives import primitive
 
-# Kernel, units of it, what comes before, and times the usual budget: the inside of the largest product takes longer.
+# Kernel, its units, what comes before, and a factor on the budget: resolving the inside of the largest GEMM takes longer.
 Job = tuple[str, int | None, tuple[str, ...], float]
 SIZES = ("64KB", "128KB", "512MB", "1GB")
 JOBS: dict[str, tuple[Job, ...]] = {
@@ -39,7 +38,7 @@ JOBS: dict[str, tuple[Job, ...]] = {
         ("gemm:8192", None, (), 3.5),
         *((name, None, (), 1.0) for name in ("gemv:8192", "gemm:4096", "gemm:2048", "gemv:4096", "gemv:2048")),
     ),
-    # The interleavings of FinGraV's Fig. 9, with as much before as this GPU's power sensor can see.
+    # The interleavings of FinGraV's Fig. 9, with as many preceding kernels as this GPU's power sensor can see.
     "context": (
         ("gemm:8192", 12, ("gemm:2048x700",), 1.0),
         ("gemm:2048", 20, ("gemv:4096x1500",), 1.0),
@@ -56,7 +55,7 @@ JOBS: dict[str, tuple[Job, ...]] = {
 
 
 class Kept:
-    """A device whose instrument keeps every run."""
+    """A device whose instrument stores every run."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
@@ -67,12 +66,12 @@ class Kept:
         return getattr(self._device, name)
 
     def instrument(self) -> KeptInstrument:
-        """The device's, keeping runs."""
+        """The device's instrument, storing runs."""
         return KeptInstrument(self)
 
 
 class KeptInstrument:
-    """An instrument that keeps every run."""
+    """An instrument that stores every run."""
 
     def __init__(self, kept: Kept) -> None:
         self._kept = kept
@@ -82,7 +81,7 @@ class KeptInstrument:
 
     @contextmanager
     def prepare(self, burst: Burst) -> Iterator[KeptBench]:
-        """The burst, made ready."""
+        """Prepare the burst."""
         with self._kept.instrument_.prepare(burst) as bench:
             runs: list[BurstRun] = []
             self._kept.runs.append((burst, runs))
@@ -90,7 +89,7 @@ class KeptInstrument:
 
 
 class KeptBench:
-    """A burst whose runs are kept."""
+    """A burst whose runs are stored."""
 
     def __init__(self, bench: Any, runs: list[BurstRun]) -> None:
         self._bench, self._runs = bench, runs
@@ -106,11 +105,9 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", default="nvidia:0")
     parser.add_argument("--jobs", choices=tuple(JOBS), default="alone")
-    parser.add_argument(
-        "--only", default="", metavar="KERNELS", help="of the jobs, those of some kernels: names with commas"
-    )
-    parser.add_argument("--budget", type=float, default=50.0, help="seconds for each profile")
-    parser.add_argument("--stop-after", type=float, default=560.0, help="seconds after which no profile is begun")
+    parser.add_argument("--only", default="", metavar="KERNELS", help="only the jobs of these kernels, separated by commas")
+    parser.add_argument("--budget", type=float, default=50.0, help="seconds per profile")
+    parser.add_argument("--stop-after", type=float, default=560.0, help="seconds after which no further profile is started")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
@@ -126,23 +123,23 @@ def main() -> None:
         started = time.monotonic()
         try:
             options = Options(budget_s=budget, units=units, check=not before)
-            if name.endswith("KB"):  # the host cannot keep up with collectives this short: no more than wait in a queue
+            if name.endswith("KB"):  # the host cannot keep up with collectives this short: no more than fit in the queue
                 options = replace(options, units=3, longest_run_s=2.8e-3, check=False)
             first = [primitive(one) for one in before]
             profile = profile_kernel(device, primitive(name)[0], before=first, options=options)
         except WastenotError as error:
             print(f"{label}: {error}", flush=True)
         else:
-            tell(profile, label, time.monotonic() - started)
+            print_profile(profile, label, time.monotonic() - started)
             (chosen.out / f"{label}.json").write_text(json.dumps(numbers_of(profile), indent=1))
-        for place, (burst, runs) in enumerate(device.runs):
+        for index, (burst, runs) in enumerate(device.runs):
             if runs:
-                write_units(chosen.out / f"{label}-{place}.npz", device.instrument_, burst, runs)
+                write_units(chosen.out / f"{label}-{index}.npz", device.instrument_, burst, runs)
     sys.stdout.flush()
 
 
-def tell(profile: Profile, label: str, took_s: float) -> None:
-    """A profile in a few lines."""
+def print_profile(profile: Profile, label: str, took_s: float) -> None:
+    """Print a profile in a few lines."""
     for state in profile.states:
         total = state.channels["total"]
         print(
@@ -153,12 +150,12 @@ def tell(profile: Profile, label: str, took_s: float) -> None:
         )
     if profile.counter is not None:
         off = profile.counter.difference
-        print(f"    counter {profile.counter.counter_w:.1f} W, profile off by {off:+.2%}", flush=True)
+        print(f"    counter {profile.counter.counter_w:.1f} W, profile differs by {off:+.2%}", flush=True)
     print("    " + "; ".join(profile.notes), flush=True)
 
 
 def numbers_of(profile: Profile) -> dict[str, Any]:
-    """What a profile says in numbers; by hand, as the package's own document takes what the machine may lack."""
+    """A profile's numbers; not the package's own document, whose dependencies the machine may lack."""
     counter = profile.counter
     return {
         "kernel": profile.kernel,

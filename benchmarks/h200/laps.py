@@ -1,4 +1,4 @@
-"""Raw laps of a few kernels on a real GPU: how power and time scatter from lap to lap, for standard errors to be right.
+"""Raw laps of a few kernels on a real GPU: the lap-to-lap scatter of power and time, to check standard errors.
 
     python benchmarks/h200/laps.py OUT.json [SECONDS]
 

@@ -1,4 +1,4 @@
-"""Training steps of Hugging Face models with random weights, made from a config: nothing is downloaded.
+"""Training steps of Hugging Face models with random weights, built from a config: nothing is downloaded.
 
 wastenot capture benchmarks/h200/steps.py:gpt2 --device cuda:0 --coverage
 """

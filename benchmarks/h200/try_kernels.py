@@ -1,4 +1,4 @@
-"""Runs every kernel of some workloads briefly on a GPU, at its own clocks, and prints what each takes.
+"""Runs every kernel of some workloads briefly on a GPU at the default clocks and prints the time of each.
 
     PYTHONPATH=src WASTENOT_READ_ONLY=1 python benchmarks/h200/try_kernels.py --check --profile --whole
 
@@ -40,7 +40,7 @@ def workload(name: str, **options: object) -> Workload:
 
 
 def run(launcher: TorchLauncher, task: Task, seconds: float) -> tuple[float, float, str, float]:
-    """Time of a call, time of a call when it was tried, how it runs, most memory in GB."""
+    """Time of a call, time of a call when it was first tried, how it runs, peak memory in GB."""
     torch.cuda.reset_peak_memory_stats()
     with launcher.start(task) as running:
         running.mark()
@@ -66,7 +66,7 @@ def gpu_kernels(kernel: KernelSpec, device: str) -> list[str]:
 
 
 def differs(kernel: KernelSpec, device: str) -> float | None:
-    """How far compiled outputs are from eager ones, relative to the largest; None where nothing is compiled."""
+    """Largest relative difference of compiled from eager outputs; None if nothing is compiled."""
     (call,) = prepare_kernel(kernel, device, 1)
     assert isinstance(call, PreparedCall)
     if call.reference is None:

@@ -1,4 +1,4 @@
-"""Loads of a GPU that can be switched on and off, for the benchmark of windows."""
+"""GPU loads that can be switched on and off, for the benchmark of windows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wastenot.devices.protocol import Device
 
 
 class TorchLoad:
-    """Matrix products in a thread of this process, while switched on."""
+    """GEMMs in a thread of this process, while switched on."""
 
     def __init__(self, size: int = 8192) -> None:
         import torch
@@ -26,17 +26,17 @@ class TorchLoad:
         self.off()
 
     def product(self) -> None:
-        """Launch one more."""
+        """Launch another."""
         a, b, c = self._operands
         self._torch.mm(a, b, out=c)
 
     def on(self) -> None:
-        """Begin."""
+        """Switch on."""
         self._idle.clear()
         self._on.set()
 
     def off(self) -> None:
-        """End, and wait until nothing runs."""
+        """Switch off, and wait until nothing runs."""
         self._on.clear()
         self._idle.wait()
 
@@ -61,7 +61,7 @@ class SimulatedLoad:
         from wastenot.tasks import find_tasks
 
         self._device, self._lock = device, lock
-        self._task = find_tasks("gpt3-xl", "sim:h200").tasks[2]  # a matrix product
+        self._task = find_tasks("gpt3-xl", "sim:h200").tasks[2]  # a GEMM
         self._launched: Any = None
         self.done = 0
 
@@ -70,13 +70,13 @@ class SimulatedLoad:
         time.sleep(1e-4)
 
     def on(self) -> None:
-        """Begin."""
+        """Switch on."""
         with self._lock:
             self._launched = self._device.launcher.start(self._task)
             self._launched.__enter__()
 
     def off(self) -> None:
-        """End, and wait until nothing runs."""
+        """Switch off, and wait until nothing runs."""
         with self._lock:
             if self._launched is not None:
                 self._launched.__exit__(None, None, None)
@@ -88,7 +88,7 @@ Load = TorchLoad | SimulatedLoad
 
 @contextlib.contextmanager
 def running(load: Load, duty: tuple[float, float] | None = None) -> Iterator[None]:
-    """A load that runs, steadily or so many seconds on and off."""
+    """A running load, steady or alternating between on and off for the given seconds."""
     stop = threading.Event()
 
     def switch() -> None:

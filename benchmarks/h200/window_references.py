@@ -1,4 +1,4 @@
-"""Windows beside the energy counter read directly: what it says of the same time, and what Zeus says."""
+"""Windows compared with the energy counter read directly over the same time, and with Zeus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NORMAL_95 = 1.96
 
 
 def next_step(follower: StepFollower) -> CounterStep:
-    """Read the counter without pause until it steps."""
+    """Poll the counter until it steps."""
     reader = CounterReader(follower.device, time.perf_counter)
     while True:
         with follower.lock:
@@ -29,7 +29,7 @@ def next_step(follower: StepFollower) -> CounterStep:
 
 
 class Zeus:
-    """Zeus' windows, where it is installed."""
+    """Zeus' windows, if it is installed."""
 
     def __init__(self) -> None:
         try:
@@ -46,7 +46,7 @@ class Zeus:
             self.monitor.begin_window("w", sync_execution=sync)
 
     def end(self, *, sync: bool) -> tuple[float, float] | None:
-        """Joules and seconds."""
+        """End the window; returns joules and seconds."""
         if self.monitor is None:
             return None
         found = self.monitor.end_window("w", sync_execution=sync)
@@ -55,7 +55,7 @@ class Zeus:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One window beside its reference."""
+    """One window and its reference."""
 
     energy_j: float
     error_j: float
@@ -84,7 +84,7 @@ def idle_power_w(follower: StepFollower) -> float:
 
 
 def steady(meter: Meter, zeus: Zeus, length_s: float, rng: random.Random) -> Compared:
-    """A window at a random moment of a steady load: mean power between steps outside of it, times its time."""
+    """A window at a random moment of a steady load: mean power between steps outside of it, times its duration."""
     follower = meter.followers[0]
     first = next_step(follower)
     time.sleep(rng.uniform(0.0, 0.15))
@@ -97,14 +97,14 @@ def steady(meter: Meter, zeus: Zeus, length_s: float, rng: random.Random) -> Com
     result = window.result()
     between_s = last.moment_s - first.moment_s
     power = (last.energy_j - first.energy_j) / between_s
-    # The parts between steps and window are at this power but for the load's own variation, taken as 5 %.
+    # Between steps and window the power is this one, apart from the load's own variation, taken as 5 %.
     apart_s = between_s - result.time_s
     error = power * ((first.width_s**2 + last.width_s**2) / 12.0 + (0.05 * apart_s) ** 2) ** 0.5
     return _compared(result, power * result.time_s, error, None if told is None else told[0] / (power * told[1]) - 1.0)
 
 
 def aligned(meter: Meter, zeus: Zeus, length_s: float, _: random.Random) -> Compared:
-    """A window that begins and ends with steps, whatever the load does within."""
+    """A window that begins and ends with counter steps, whatever the load does inside."""
     follower = meter.followers[0]
     first = next_step(follower)
     zeus.begin(sync=False)
@@ -117,7 +117,7 @@ def aligned(meter: Meter, zeus: Zeus, length_s: float, _: random.Random) -> Comp
     assert window.end_s is not None
     result = window.result()
     reference = last.energy_j - first.energy_j
-    # From the step to the window's edge, a few milliseconds, at the gauge's power give or take half of it.
+    # From the step to the window's edge, a few milliseconds, at the gauge's power ± 50 %.
     gauge = follower.log.samples(window.begin_s, window.end_s)
     at = [float(gauge.power_w[np.argmin(np.abs(gauge.moment_s - moment))]) for moment in (first.moment_s, last.moment_s)]
     before, after = window.begin_s - first.moment_s, window.end_s - last.moment_s
@@ -128,7 +128,7 @@ def aligned(meter: Meter, zeus: Zeus, length_s: float, _: random.Random) -> Comp
 
 
 def with_load(load: Load, gpu_meter: Meter | None = None) -> Callable[[Meter, Zeus, float, random.Random], Compared]:
-    """A window around a load that begins and ends in it; outside the GPU idles, at a power that is measured."""
+    """A window around a load that begins and ends inside it; before and after, the GPU idles at a measured power."""
 
     def run(meter: Meter, zeus: Zeus, length_s: float, rng: random.Random) -> Compared:
         follower = meter.followers[0]
@@ -143,7 +143,7 @@ def with_load(load: Load, gpu_meter: Meter | None = None) -> Callable[[Meter, Ze
             load.off()
         told = zeus.end(sync=False)
         last = next_step(follower)
-        last = next_step(follower)  # a whole step of rest: what the counter has to say late is in it
+        last = next_step(follower)  # a whole step at rest absorbs what the counter reports late
         after_w = idle_power_w(follower)
         result = window.result()
         assert window.end_s is not None
@@ -161,7 +161,7 @@ def _compared(result: Any, reference: float, error: float, zeus: float | None, l
 
 
 def _lag(follower: StepFollower, begin_s: float, idle_w: float) -> float | None:
-    """How long after the window's begin the counter says that the load began: the counter's delay, and the launch."""
+    """Time from the window's begin until the counter shows the load: the counter's delay plus the launch."""
     steps = follower.log.steps(begin_s - 0.5, begin_s + 0.5)
     powers = np.diff(steps.energy_j) / np.diff(steps.moment_s)
     cut = int(np.searchsorted(steps.moment_s, begin_s)) - 1

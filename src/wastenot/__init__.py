@@ -20,21 +20,20 @@ if TYPE_CHECKING:
     from wastenot.capturing.session import Captured, capture
     from wastenot.capturing.workload_file import read_workload, write_workload
     from wastenot.errors import BadInputError, InfeasibleError, MissingExtraError, StudyError, WastenotError
-    from wastenot.frontiers.algebra import Frontier, choice, either, repeat, sequence
+    from wastenot.frontiers.algebra import Frontier, choice, either, repeat, sequence, tie
     from wastenot.metering.window import measure
     from wastenot.planning.comparison import compare, whole_frontier
     from wastenot.planning.difference import difference
     from wastenot.planning.objective import Objective
     from wastenot.planning.plan import Plan, read_plan
-    from wastenot.planning.planner import plan
-    from wastenot.profiling.by_name import profile
+    from wastenot.planning.planner import frontier, plan
+    from wastenot.profiling.profile import profile
     from wastenot.profiling.profile_file import read_profile, write_profile
     from wastenot.profiling.result import Profile
     from wastenot.setting import AUTO, Setting
-    from wastenot.study.exchange import export_sweep, import_sweep
     from wastenot.study.store import Study, open_study
     from wastenot.study.sweep import Kernel, Sweep
-    from wastenot.study.sweep_file import read_sweep, write_sweep
+    from wastenot.study.sweep_file import export_sweep, import_sweep, read_sweep, write_sweep
     from wastenot.tuning.calibration.calibrate import calibrate_sweep
     from wastenot.tuning.forecast.forecast import forecast
 
@@ -62,6 +61,7 @@ __all__ = [
     "either",
     "export_sweep",
     "forecast",
+    "frontier",
     "import_sweep",
     "measure",
     "open_study",
@@ -73,6 +73,7 @@ __all__ = [
     "read_workload",
     "repeat",
     "sequence",
+    "tie",
     "whole_frontier",
     "write_profile",
     "write_sweep",
@@ -83,8 +84,8 @@ _HOME = {
     "capturing.session": ("Captured", "capture"),
     "capturing.workload_file": ("read_workload", "write_workload"),
     "errors": ("BadInputError", "InfeasibleError", "MissingExtraError", "StudyError", "WastenotError"),
-    "frontiers.algebra": ("Frontier", "choice", "either", "repeat", "sequence"),
-    "profiling.by_name": ("profile",),
+    "frontiers.algebra": ("Frontier", "choice", "either", "repeat", "sequence", "tie"),
+    "profiling.profile": ("profile",),
     "profiling.profile_file": ("read_profile", "write_profile"),
     "profiling.result": ("Profile",),
     "metering.window": ("measure",),
@@ -92,12 +93,11 @@ _HOME = {
     "planning.difference": ("difference",),
     "planning.objective": ("Objective",),
     "planning.plan": ("Plan", "read_plan"),
-    "planning.planner": ("plan",),
+    "planning.planner": ("frontier", "plan"),
     "setting": ("AUTO", "Setting"),
-    "study.exchange": ("export_sweep", "import_sweep"),
     "study.store": ("Study", "open_study"),
     "study.sweep": ("Kernel", "Sweep"),
-    "study.sweep_file": ("read_sweep", "write_sweep"),
+    "study.sweep_file": ("export_sweep", "import_sweep", "read_sweep", "write_sweep"),
     "tuning.calibration.calibrate": ("calibrate_sweep",),
     "tuning.forecast.forecast": ("forecast",),
 }

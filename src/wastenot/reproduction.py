@@ -1,4 +1,8 @@
-"""The kernel-level DVFS paper on simulated GPUs: every table and figure, and ours beside the published numbers."""
+"""The kernel-level DVFS paper on simulated GPUs: every table and figure, and our numbers beside the published ones.
+
+It sits above all other rooms but the command line, because it uses the whole workflow: measuring, planning, validating,
+transferring and reporting.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +33,14 @@ from wastenot.tuning.validate import validate
 from wastenot.workloads.build import build_workload
 
 MODEL = "gpt3-xl"
-CORE_STEP_MHZ = 210.0  # as the paper sweeps (§4)
+CORE_STEP_MHZ = 210.0  # as in the paper (§4)
 BATCHES = (40, 20, 10, 5, 2, 1)  # Fig. 7
 DEGREES = (1, 2, 4, 8)  # Fig. 8
 REPEATS = 10  # of the validation (§6)
 TRANSFER_REPEATS = 5
 
 Watch = Callable[[str], Progress]
-"""Gives who is told of one part of the work, by its name."""
+"""Gives the progress display of one part of the work, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +48,10 @@ class CardResult:
     """The paper's experiment on one card.
 
     Attributes:
-        device: simulated.
-        plan: by kernel, strict, global; validated.
-        comparison: Table 2, coarse plans summed from kernels.
-        by_pass: strict plan of passes that were measured as one (§5).
+        device: the simulated card.
+        plan: strict, global plan by kernel; validated.
+        comparison: Table 2, with coarse plans summed from kernels.
+        by_pass: strict plan of passes, each measured as one (§5).
     """
 
     device: str
@@ -59,15 +63,15 @@ class CardResult:
 def reproduce(folder: Path, watch: Watch, seed: int = 0) -> str:
     """Measure, plan, validate and transfer on both of the paper's cards; write reports, figures and a summary.
 
-    What was measured in the folder before is gone on with.
+    Resumes sweeps that an earlier, interrupted call left in the folder.
 
     Args:
-        folder: to write to, made if it is missing.
-        watch: told of the progress of each part.
-        seed: of the simulated noise.
+        folder: folder to write to, created if missing.
+        watch: gives the progress display of each part, by name.
+        seed: seed of the simulated noise.
 
     Returns:
-        The summary, Markdown, as also written to ``reproduction.md``.
+        The summary in Markdown, which is also written to ``reproduction.md``.
     """
     cards = [_card(folder / name, f"sim:{name}", watch, seed) for name in ("rtx-3080-ti", "rtx-a4000")]
     main = cards[0]
@@ -92,7 +96,7 @@ def reproduce(folder: Path, watch: Watch, seed: int = 0) -> str:
         "simulated",
         folder,
     )  # fmt: skip
-    summary = summarised(cards, batches, parallel)
+    summary = summary_of(cards, batches, parallel)
     write_text(folder / "reproduction.md", summary)
     return summary
 
@@ -106,9 +110,9 @@ def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:
     kernels, passes = tasks_of(workload), tasks_of(workload, "pass")
     for units, what in ((kernels, "kernels"), (passes, "passes")):
         measure_sweep(device, units, study, settings, progress=watch(f"{name}, {what}"))
-    sweep = study.read(kernels.workload)
+    sweep = study.read(kernels.name, granularity="kernel")
     plan = Planner(sweep).plan(_strict())
-    # On a fresh device, so that validation is the same however the sweep was broken off.
+    # On a fresh device, so that validation gives the same numbers even if the sweep was interrupted and resumed.
     plan = validate(
         open_device(name, seed=seed + 100), plan, kernels, repeats=REPEATS, progress=watch(f"{name}, validation")
     )
@@ -116,7 +120,7 @@ def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:
     overview = make_overview(sweep, plan)
     write_report(overview, folder / "report.html")
     write_figures(overview, folder / "figures")
-    by_pass = Planner(study.read(passes.workload)).plan(_strict())
+    by_pass = Planner(study.read(passes.name, granularity="pass")).plan(_strict())
     return CardResult(name, plan, compare(sweep), by_pass)
 
 
@@ -124,25 +128,25 @@ def _strict() -> Objective:
     return Objective("waste", 0.0)
 
 
-def summarised(cards: list[CardResult], batches: Transfer, parallel: Transfer) -> str:
-    """The summary: ours beside the published numbers, the paper's tables, and both transfers."""
+def summary_of(cards: list[CardResult], batches: Transfer, parallel: Transfer) -> str:
+    """Our numbers beside the published ones, the paper's tables, and both transfers, as Markdown."""
     main, other = cards
-    found, checked, checked_other = main.plan.predicted, main.plan.validation, other.plan.validation
-    assert checked is not None and checked_other is not None
+    predicted, validation, validation_other = main.plan.predicted, main.plan.validation, other.plan.validation
+    assert validation is not None and validation_other is not None
     rows = [
         ("pass-level, no slowdown: energy", "about −2 %", change(main.by_pass.predicted.energy_change)),
-        ("kernel-level, no slowdown, predicted: energy", "−15.64 %", change(found.energy_change)),
-        ("the same, validated: energy", "−14.6 %", change(checked.energy_change.mean)),
-        ("the same, validated: time", "+0.6 %", change(checked.time_change.mean)),
-        ("greatest time saving of any clocks", "(lost)", change(main.plan.fastest.time_change)),
+        ("kernel-level, no slowdown, predicted: energy", "−15.64 %", change(predicted.energy_change)),
+        ("the same, validated: energy", "−14.6 %", change(validation.energy_change.mean)),
+        ("the same, validated: time", "+0.6 %", change(validation.time_change.mean)),
+        ("largest time saving of any clocks", "(lost)", change(main.plan.fastest.time_change)),
         ("RTX A4000, kernel-level, predicted: energy", "(lost)", change(other.plan.predicted.energy_change)),
-        ("RTX A4000, validated: energy", "(lost)", change(checked_other.energy_change.mean)),
-        ("RTX A4000, validated: time", "(lost)", change(checked_other.time_change.mean)),
+        ("RTX A4000, validated: energy", "(lost)", change(validation_other.energy_change.mean)),
+        ("RTX A4000, validated: time", "(lost)", change(validation_other.time_change.mean)),
     ]
     parts = [
         "# The paper on simulated GPUs\n",
-        "All of ours is SIMULATED (`sim:rtx-3080-ti`, `sim:rtx-a4000`). Published numbers marked (lost) did not survive in "
-        "the text that we have. Changes are against auto; negative is saved.\n",
+        "All of our numbers are SIMULATED (`sim:rtx-3080-ti`, `sim:rtx-a4000`). Published numbers marked (lost) are missing "
+        "from our copy of the text. Changes are against the default clocks; negative is saved.\n",
         _markdown(("quantity", "published", "ours, simulated"), rows),
         "\n## Table 2\n",
         *(f"{card.device}\n\n{_as_markdown(comparison_table(card.comparison))}\n" for card in cards),
@@ -154,14 +158,14 @@ def summarised(cards: list[CardResult], batches: Transfer, parallel: Transfer) -
     return "\n".join(parts)
 
 
-def _transfer_rows(found: Transfer) -> str:
+def _transfer_rows(transfer: Transfer) -> str:
     rows = [
         (
             row.workload,
             f"{change(row.time_change.mean, 3)} ({change(row.time_change.low)} to {change(row.time_change.high)})",
             f"{change(row.energy_change.mean)} ({change(row.energy_change.low)} to {change(row.energy_change.high)})",
         )
-        for row in found.rows
+        for row in transfer.rows
     ]
     return _markdown(("workload", "time (95 % interval)", "energy (95 % interval)"), rows)
 

@@ -66,5 +66,5 @@ def test_measured_memory_power_tells_kernels_apart_where_the_card_is_not_known()
 
 
 def test_without_either_it_says_what_to_name():
-    with pytest.raises(BadInputError, match="--device sim:h200"):
+    with pytest.raises(BadInputError, match="device sim:h200"):
         complementary_pairs(sweep(), 1_000.0)

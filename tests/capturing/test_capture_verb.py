@@ -44,10 +44,10 @@ def idle():
 @pytest.fixture(autouse=True)
 def verb():
     """The verb, where the program does not have it yet."""
-    from wastenot.cli import capture_verb
+    from wastenot.cli import capture
 
     if "capture" not in {command.name for command in app.registered_commands}:
-        app.command("capture")(capture_verb.capture)
+        app.command("capture")(capture.capture)
 
 
 @pytest.fixture

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import pytest
+
+from wastenot.cli.main import run
 
 SWEEP = """kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass,block,time_se_s,energy_se_j
 gemm,24,,,0.01,3.0,forward,layer,0.0001,0.01
@@ -32,12 +37,25 @@ class Ran:
 
 
 class Program:
-    """The program, run in a folder of its own."""
+    """The program in a folder of its own, run inside the test's process, or as a process where that makes a difference."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def __call__(self, *arguments: str, **environment: str) -> Ran:
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            chdir(self.folder),
+            redirect_stdout(out),
+            redirect_stderr(err),
+            mock.patch.dict(os.environ, {"COLUMNS": "120"} | environment),
+            mock.patch.object(sys, "argv", ["wastenot", *arguments]),
+        ):
+            code = run(list(arguments))
+        return Ran(code, out.getvalue(), err.getvalue())
+
+    def process(self, *arguments: str, **environment: str) -> Ran:
+        """Run as a user does, in a process."""
         done = subprocess.run(
             [sys.executable, "-m", "wastenot", *arguments],
             cwd=self.folder, capture_output=True, text=True, encoding="utf-8", check=False,

@@ -35,7 +35,7 @@ def test_sweep_tells_what_it_did_and_goes_on(toy):
 def test_validate_refine_and_transfer(swept):
     checked = swept("validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json")
     assert checked.code == 0, checked.err
-    assert "measured again" in checked.out and "simulated" in checked.out
+    assert "interleaved with auto" in checked.out and "simulated" in checked.out
     assert json.loads((swept.folder / "checked.json").read_text())["validation"]["repeats"] == 2
     assert swept("diff", "plan.json", "checked.json").code == 0
     refined = json.loads(swept("refine", "--study", "s.db", "--device", "sim:toy.toml", "--repeats", "1", "--json").out)

@@ -35,7 +35,7 @@ def python(code):
 
 
 def test_the_program_has_its_streams_and_its_exit_code(wastenot):
-    ran = wastenot("monitor", *ON, *python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"))
+    ran = wastenot.process("monitor", *ON, *python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"))
     assert ran.code == 3
     assert ran.out == "out\n"
     assert ran.err.startswith("err\n")
@@ -53,7 +53,7 @@ def test_it_reads_what_is_typed(tmp_path):
 
 
 def test_energy_is_that_of_the_time(wastenot):
-    ran = wastenot(
+    ran = wastenot.process(
         "monitor", "--json", "--price-per-kwh", "0.3", "--currency", "EUR", *ON, *python("import time; time.sleep(2)")
     )
     found = json.loads(ran.out)
@@ -69,13 +69,13 @@ def test_energy_is_that_of_the_time(wastenot):
 
 
 def test_json_has_stdout_to_itself(wastenot):
-    ran = wastenot("monitor", "--json", *ON, *python("print('mine')"))
+    ran = wastenot.process("monitor", "--json", *ON, *python("print('mine')"))
     assert json.loads(ran.out)["exit_code"] == 0
     assert ran.err == "mine\n"
 
 
 def test_two_devices_and_a_csv(wastenot):
-    ran = wastenot("monitor", "--device", f"{SIM},sim:v100", "--csv", "log.csv", "--interval", "0.4",
+    ran = wastenot.process("monitor", "--device", f"{SIM},sim:v100", "--csv", "log.csv", "--interval", "0.4",
                    "--", *python("import time; time.sleep(2)"))  # fmt: skip
     assert ran.code == 0, ran.err
     assert "sim:v100 (" in ran.err and f"{SIM} (" in ran.err
@@ -106,7 +106,7 @@ def test_signals_are_passed_on_and_the_result_is_still_told(number, tmp_path):
 
 
 def test_a_program_that_a_signal_ends_is_told_as_shells_do(wastenot):
-    assert wastenot("monitor", *ON, *python("import os; os.kill(os.getpid(), 9)")).code == 128 + 9
+    assert wastenot.process("monitor", *ON, *python("import os; os.kill(os.getpid(), 9)")).code == 128 + 9
 
 
 def in_terminal(*arguments, rows=24, keys=None):
@@ -159,7 +159,7 @@ def test_ctrl_c_reaches_the_program_once():
 
 def test_bad_input_is_one_line_before_anything_runs(wastenot):
     touch = python("open('ran', 'w')")
-    assert "cannot be run" in wastenot.refuse("monitor", *ON, "no-such-program")
+    assert "cannot run this command" in wastenot.refuse("monitor", *ON, "no-such-program")
     assert "interval" in wastenot.refuse("monitor", "--interval", "0", *ON, *touch)
     assert "there is no kind" in wastenot.refuse("monitor", "--device", "tpu:0", "--", *touch)
     assert "--csv" in wastenot.refuse("monitor", "--csv", "no/such/folder.csv", *ON, *touch)
@@ -170,7 +170,7 @@ def test_bad_input_is_one_line_before_anything_runs(wastenot):
 
 def test_without_a_gpu_that_may_be_used_it_says_so_and_starts_nothing(wastenot):
     hidden = {"CUDA_VISIBLE_DEVICES": ""}
-    ran = wastenot("monitor", "--", *python("open('ran', 'w')"), **hidden)
+    ran = wastenot.process("monitor", "--", *python("open('ran', 'w')"), **hidden)
     assert (ran.code, ran.out) == (2, "") and ran.err.count("\n") == 1 and ran.err.startswith("error: ")
     assert not (wastenot.folder / "ran").exists()
 

@@ -88,5 +88,5 @@ def test_a_broken_journal_is_named_with_a_way_out(folder, text):
 def test_without_a_place_for_the_journal_nothing_may_be_changed(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("WASTENOT_STATE", str(tmp_path / "file"))
-    with pytest.raises(DeviceError, match="clocks are not touched without it"):
+    with pytest.raises(DeviceError, match="clocks are not changed without it"):
         journal.begin(UUID, Restore())

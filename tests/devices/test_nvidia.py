@@ -4,11 +4,11 @@ import json
 import signal
 import subprocess
 import sys
-import time
+import types
 
 import pytest
 
-from benchmarks import kill_runs
+from tests.stand_in import kill_runs
 from tests.stand_in.fixtures import start_stand_in
 from wastenot.cli.main import run as run_command
 from wastenot.devices.nvidia import journal
@@ -175,7 +175,7 @@ def test_nothing_that_changes_a_gpu_gets_through_when_it_is_forbidden(stand_in, 
 
 def test_clocks_stay_as_they_are_unless_they_may_be_touched(stand_in, monkeypatch):
     device = open_device("nvidia:0")
-    with pytest.raises(ClocksRefusedError, match="--allow-clock-control"):
+    with pytest.raises(ClocksRefusedError, match="allow_clock_control"):
         device.clocks.request(Setting(1500.0, 3201.0))
     monkeypatch.setenv("WASTENOT_READ_ONLY", "1")
     with pytest.raises(ClocksRefusedError, match="WASTENOT_READ_ONLY=1"):
@@ -235,12 +235,12 @@ def test_a_clock_that_never_arrives_is_flagged(stand_in, device):
     stand_in.control.clock_never_arrives()
     cool = find_tasks("gpt3-xl", "sim:h200").tasks[0]
     found = measure_point(device, cool, Setting(900.0, 3201.0), PointOptions(0.5, 1.0))
-    assert found.in_effect.core_mhz > 1000.0 and "core clock above what was asked for" in found.flags
+    assert found.effective_core_mhz > 1000.0 and "core clock above what was asked for" in found.flags
 
 
 def test_a_second_lease_of_the_same_gpu_is_refused(stand_in, device):
     device.clocks.request(Setting(1500.0))
-    with pytest.raises(DeviceError, match="has the clocks of this GPU"):
+    with pytest.raises(DeviceError, match="controls the clocks of this GPU"):
         controlled(stand_in).clocks.request(Setting(1200.0))
     assert locks(stand_in)[0] == (345, 1500)
 
@@ -316,53 +316,59 @@ def test_after_sigkill_the_next_command_puts_it_right(stand_in, tmp_path, monkey
     assert len(starts) == 1
 
 
-def test_a_thousand_kills_leave_nothing_behind():
-    counts = kill_runs.main(1000)
-    assert counts["kills"] == 1000 and counts["left_after_the_next_command"] == 0
-    assert counts["left_clocks_changed"] > 10  # or nothing was tried; how many depends on how busy the machine is
+@pytest.mark.parametrize("kills", [60, pytest.param(1000, marks=pytest.mark.slow)])
+def test_kills_leave_nothing_behind(kills):
+    counts = kill_runs.main(kills)
+    assert counts["kills"] == kills and counts["left_after_the_next_command"] == 0
+    assert counts["left_clocks_changed"] > 10  # or nothing was tried
 
 
 # ---- verbs ------------------------------------------------------------------------------------------------------
 
 
-def wastenot(stand_in, tmp_path, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "wastenot", *arguments], check=False,
-        env=stand_in.environment(WASTENOT_STATE=str(tmp_path)), capture_output=True, text=True, cwd=tmp_path, timeout=120,
-    )  # fmt: skip
+@pytest.fixture
+def wastenot(stand_in, tmp_path, monkeypatch, capsys):
+    """Runs a verb; returns its exit code and its two streams."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        code = run_command(list(arguments))
+        said = capsys.readouterr()
+        return types.SimpleNamespace(returncode=code, stdout=said.out, stderr=said.err)
+
+    return run
 
 
-def test_doctor_says_what_can_be_done(stand_in, tmp_path):
-    found = json.loads(wastenot(stand_in, tmp_path, "doctor", "--json", "--seconds", "0.2").stdout)
+def test_doctor_says_what_can_be_done(wastenot):
+    found = json.loads(wastenot("doctor", "--json", "--seconds", "0.2").stdout)
     assert [gpu["name"] for gpu in found["gpus"]] == ["nvidia:0", "nvidia:1"] and found["problem"] is None
     assert found["gpus"][0]["clocks"]["3201.0"] == [345.0, 1980.0, 110]
-    told = wastenot(stand_in, tmp_path, "doctor", "--seconds", "0.1").stdout
-    assert "energy counter" in told and "inferred" in told
+    text = wastenot("doctor", "--seconds", "0.1").stdout
+    assert "energy counter" in text and "inferred" in text
 
 
-def test_reset_puts_right_and_doctor_tells_before(stand_in, tmp_path):
+def test_reset_restores_clocks_and_doctor_reports_them_before(stand_in, wastenot):
     kill = PROGRAM.format(end="os.kill(os.getpid(), 9)")
     subprocess.run(
         [sys.executable, "-c", kill],
         check=False,
-        env=stand_in.environment(WASTENOT_STATE=str(tmp_path)),
+        env=stand_in.environment(),
         stdout=subprocess.DEVNULL,
     )
-    assert "left changed" in wastenot(stand_in, tmp_path, "doctor", "--seconds", "0.1").stdout
+    assert "left changed" in wastenot("doctor", "--seconds", "0.1").stdout
     assert locks(stand_in) != CLEAN
-    done = wastenot(stand_in, tmp_path, "reset")
-    assert done.returncode == 0 and "as before" in done.stderr and locks(stand_in) == CLEAN
-    assert "nothing was left changed" in wastenot(stand_in, tmp_path, "reset").stderr
+    done = wastenot("reset")
+    assert done.returncode == 0 and "restored" in done.stderr and locks(stand_in) == CLEAN
+    assert "no clocks were left changed" in wastenot("reset").stderr
 
 
-def test_a_sweep_of_settings_is_refused_at_once_without_permission(stand_in, tmp_path):
-    began = time.monotonic()
-    done = wastenot(stand_in, tmp_path, "sweep", "gpt3-xl", "--device", "nvidia:0", "--study", "s.db")
+def test_a_sweep_of_settings_is_refused_at_once_without_permission(wastenot, tmp_path):
+    done = wastenot("sweep", "gpt3-xl", "--device", "nvidia:0", "--study", "s.db")
     assert done.returncode == 2 and "--allow-clock-control" in done.stderr and "--clocks auto" in done.stderr
-    assert time.monotonic() - began < 20 and not (tmp_path / "s.db").exists()
+    assert not (tmp_path / "s.db").exists()
 
 
-def test_a_task_without_a_gpu_for_it_is_one_clear_line(stand_in, tmp_path):
-    done = wastenot(stand_in, tmp_path, "sweep", "gpt3-xl", "--device", "nvidia:0", "--clocks", "auto", "--study", "s.db")
+def test_a_task_without_a_gpu_for_it_is_one_clear_line(wastenot):
+    done = wastenot("sweep", "gpt3-xl", "--device", "nvidia:0", "--clocks", "auto", "--study", "s.db")
     assert done.returncode == 2 and done.stderr.startswith("error:") and "torch" in done.stderr.lower()
     assert issubclass(CannotRunError, DeviceError)

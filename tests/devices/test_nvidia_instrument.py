@@ -3,13 +3,14 @@
 import contextlib
 import json
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
 
-from benchmarks.h200 import fingrav_raw
 from tests.stand_in.fixtures import start_stand_in
+from tests.support import raw_runs
 from wastenot.devices.instrument import RoundTrip, burst_of, instrument_of
 from wastenot.devices.nvidia import power_poller
 from wastenot.devices.nvidia.device import open_nvidia
@@ -123,11 +124,14 @@ def test_what_came_while_nobody_looked_is_left_out(slow):
 
 
 def test_an_error_of_a_sensor_is_raised_where_it_is_waited_for():
+    looked = threading.Event()
+
     def read():
+        looked.set()
         raise GpuLostError("the GPU is lost")
 
     with pytest.raises(GpuLostError), PowerPoller(read).following():
-        time.sleep(0.01)
+        looked.wait()
 
 
 def test_a_busy_program_lets_the_poller_look_in_time():
@@ -137,13 +141,15 @@ def test_a_busy_program_lets_the_poller_look_in_time():
     assert sys.getswitchinterval() == usual_s
 
 
-def test_what_was_logged_before_is_forgotten():
+def test_what_was_logged_before_is_forgotten(monkeypatch):
+    monkeypatch.setattr(power_poller, "_BLIND_S", 60.0)
     values = iter(range(10_000))
     poller = PowerPoller(lambda: (float(next(values)),), pause_s=1e-3)
     for _ in range(2):
         began = time.perf_counter()
         with poller.following():
-            time.sleep(0.03)
+            while poller.looks < 10:
+                time.sleep(1e-3)
         (log,) = poller.readings()
         assert 0 < len(log.moment_s) < poller.looks and log.moment_s[0] > began
         assert np.all(np.diff(log.power_w) > 0.0)
@@ -264,8 +270,8 @@ def test_runs_are_kept_and_read_again(device, tmp_path):
     burst = burst_of(GEMM, 5)
     with instrument.prepare(burst) as bench:
         runs = [bench.run(0.15), bench.run(0.0)]
-    fingrav_raw.write_runs(tmp_path / "runs.npz", instrument, burst, runs, rest_s=0.15)
-    about, found = fingrav_raw.read_runs(tmp_path / "runs.npz")
+    raw_runs.write_runs(tmp_path / "runs.npz", instrument, burst, runs, rest_s=0.15)
+    about, found = raw_runs.read_runs(tmp_path / "runs.npz")
     assert about["burst"] == [["gemm-4096", 5]] and about["rest_s"] == 0.15 and about["device"] == device.identity.label
     assert json.dumps(about) and [channel["name"] for channel in about["channels"]] == ["total", "memory"]
     for before, after in zip(runs, found, strict=True):
@@ -274,4 +280,4 @@ def test_runs_are_kept_and_read_again(device, tmp_path):
         for name, log in before.readings.items():
             assert np.array_equal(log.moment_s, after.readings[name].moment_s)
             assert np.array_equal(log.power_w, after.readings[name].power_w)
-    assert "1000.0" in fingrav_raw.summary(runs)
+    assert "1000.0" in raw_runs.summary(runs)

@@ -22,7 +22,7 @@ def test_a_mean_over_a_second_has_earlier_bursts_in_it() -> None:
     seen = 0
     for times in TIMES:
         burst = Burst(((kernel("gemv:8192"), times),))
-        used_j = float(instrument._trace(burst, None).history.energy_j[-1, 2])
+        used_j = float(instrument._trace(burst, None).history.energy_j[2, -1])
         with instrument.prepare(burst) as bench:
             run = bench.run(0.3)
         ran.append((float(run.begin_s[0]), float(run.end_s[-1]) + TAIL_S, used_j))

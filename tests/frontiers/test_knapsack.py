@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.instances import GENERATORS, budget_s
-from benchmarks.peers import solve_with_milp
+from tests.support.highs import solve_with_milp
+from tests.support.knapsack_instances import GENERATORS, budget_s
 from wastenot.errors import InfeasibleError
 from wastenot.frontiers.knapsack import Knapsack
 from wastenot.frontiers.pareto import Groups
@@ -92,10 +92,11 @@ def test_hull_vertices_are_the_hull_of_all_plans(kind):
             times = (times[:, None] + groups.time_s[begin:end]).ravel()
             energies = (energies[:, None] + groups.energy_j[begin:end]).ravel()
         problem = Knapsack(groups)
-        time, energy = problem.hull()
+        time, energy, rate = problem.hull()
         assert time[0] == pytest.approx(times.min()) and energy[-1] == pytest.approx(energies.min())
         slopes = -np.diff(energy) / np.diff(time)
         assert (np.diff(slopes) < 0).all() and (slopes > 0).all()
+        assert rate == pytest.approx(slopes)
         inside = times <= time[-1]
         assert (energies[inside] >= np.interp(times[inside], time, energy) * (1 - 1e-9)).all()
         for vertex in range(len(time)):

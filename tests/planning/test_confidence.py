@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from benchmarks.noisy_gpu import Truth
 from tests.planning.conftest import make_sweep, random_sweep
+from tests.support.noisy_gpu import Truth
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.planning.noise.confidence import ConfidentChoice
 from wastenot.planning.noise.expectation import Excess, excess

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from benchmarks.noisy_gpu import Truth
 from tests.planning.conftest import make_sweep, random_sweep
+from tests.support.noisy_gpu import Truth
 from wastenot.planning.noise.shrinkage import LEAST_SETTINGS
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import read_plan

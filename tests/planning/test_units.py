@@ -52,7 +52,7 @@ def test_passes_have_their_own():
 
 def test_nothing_in_common_names_what_is_missing():
     rows = [row for row in ROWS if row[1] != 1000]
-    with pytest.raises(BadInputError, match=r"within 0 MHz.*missing for 1: '[ab]'.*clock_tolerance_mhz 15 would do"):
+    with pytest.raises(BadInputError, match=r"within 0 MHz.*missing for 1: '[ab]'.*clock_tolerance_mhz 15 is enough"):
         options(rows)
     with pytest.raises(BadInputError, match="measure what is missing"):
         options([("a", None, None, 1, 1), ("a", 900, 810, 1, 1), ("b", None, None, 1, 1)])

@@ -4,8 +4,8 @@ Of a kernel of power P and time t after one of power P' the penalty is taken as
 
     g · max(P' - P, 0) · τ · (1 - exp(-t / τ))
 
-a share g of the difference that dies away over τ: two numbers for a card. In a loop of two kernels only the lighter one
-pays. Readings near the power limit are left out: there neighbours also lend each other clock.
+a fraction g of the difference that decays with time constant τ: two numbers for a card. In a loop of two kernels only the
+lighter one pays. Readings near the power limit are left out: there one kernel also changes its neighbour's clocks.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.study.sweep import Sweep
-from wastenot.workloads.order import Step, predecessors
+from wastenot.workloads.order import predecessors, steps_of
 
 _AT_LIMIT = 0.97  # of the highest power
-_LASTS_S = np.geomspace(2e-5, 0.2, 120)
+_TIME_CONSTANTS_S = np.geomspace(2e-5, 0.2, 120)
 _LEAST_LOOPS = 4
 
 
@@ -33,8 +33,8 @@ class CarryOver:
         share: g.
         share_error: its standard error, for the time constant found.
         lasts_s: τ.
-        loops: pairs of kernels and settings that it rests on.
-        scatter: root mean square of what is left, in standard errors.
+        loops: pairs of kernels and settings that it was fitted to.
+        scatter: root mean square of the residuals, in standard errors.
     """
 
     share: float
@@ -45,16 +45,16 @@ class CarryOver:
 
     @property
     def known(self) -> bool:
-        """Whether there is one, as far as noise tells."""
+        """Whether it differs from zero by more than noise explains."""
         return self.share > 2.0 * self.share_error * max(1.0, self.scatter)
 
     def penalty_j(self, before_w: FloatArray, own_w: FloatArray, time_s: FloatArray) -> FloatArray:
-        """Energy on top of its own that a kernel draws after another one."""
-        return np.asarray(self.share * _of_one_share(before_w, own_w, time_s, self.lasts_s))
+        """Energy that a kernel draws after another one, on top of its own."""
+        return np.asarray(self.share * _decayed_j(before_w, own_w, time_s, self.lasts_s))
 
 
 def fit_carry_over(alone: Sweep, within: Sweep) -> CarryOver:
-    """The penalty that explains best what kernels cost in context.
+    """Fit the penalty to what kernels cost in context.
 
     Args:
         alone: energies of kernels back to back.
@@ -64,13 +64,12 @@ def fit_carry_over(alone: Sweep, within: Sweep) -> CarryOver:
         BadInputError: too few kernels were measured in both at the same settings, below the power limit.
     """
     first, second = combine_repeats(alone), combine_repeats(within)
-    steps = [Step(kernel.count, kernel.block, kernel.pass_name) for kernel in within.kernels]
-    before = predecessors(steps)
-    there = {(int(first.kernel[row]), first.setting(row)): row for row in range(len(first.kernel))}
+    before = predecessors(steps_of(within.kernels))
+    row_of = {(int(first.kernel[row]), first.setting(row)): row for row in range(len(first.kernel))}
     rows = []
     for row in range(len(second.kernel)):
         kernel, setting = int(second.kernel[row]), second.setting(row)
-        pair = there.get((kernel, setting)), there.get((before[kernel], setting))
+        pair = row_of.get((kernel, setting)), row_of.get((before[kernel], setting))
         if before[kernel] != kernel and None not in pair:
             rows.append((row, *pair))
     if not rows:
@@ -88,23 +87,23 @@ def fit_carry_over(alone: Sweep, within: Sweep) -> CarryOver:
     lighter = np.where(power_w[own] <= power_w[other], own, other)
     heavier = np.where(power_w[own] <= power_w[other], other, own)
     best: CarryOver | None = None
-    for lasts_s in _LASTS_S.tolist():
-        shape = _of_one_share(power_w[heavier], power_w[lighter], first.time_s[lighter], lasts_s) / error
+    for lasts_s in _TIME_CONSTANTS_S.tolist():
+        shape = _decayed_j(power_w[heavier], power_w[lighter], first.time_s[lighter], lasts_s) / error
         weight = float(shape @ shape)
         share = max(0.0, float(shape @ (excess / error)) / weight) if weight else 0.0
-        left = float(np.sqrt(np.mean((excess / error - share * shape) ** 2)))
-        if best is None or left < best.scatter:
-            best = CarryOver(share, weight**-0.5 if weight else np.inf, lasts_s, len(ours), left)
+        scatter = float(np.sqrt(np.mean((excess / error - share * shape) ** 2)))
+        if best is None or scatter < best.scatter:
+            best = CarryOver(share, weight**-0.5 if weight else np.inf, lasts_s, len(ours), scatter)
     assert best is not None
     return best
 
 
 def _errors(first: Costs, second: Costs, ours: FloatArray, own: FloatArray) -> FloatArray:
-    """Standard errors of excesses: twice that of the difference of in context and alone."""
+    """Standard errors of the excess energies: twice that of the difference between in context and alone."""
     return np.asarray(2.0 * np.hypot(second.energy_se_j[ours], first.energy_se_j[own]))
 
 
-def _of_one_share(before_w: FloatArray, own_w: FloatArray, time_s: FloatArray, lasts_s: float) -> FloatArray:
+def _decayed_j(before_w: FloatArray, own_w: FloatArray, time_s: FloatArray, lasts_s: float) -> FloatArray:
     return np.asarray(-np.maximum(before_w - own_w, 0.0) * lasts_s * np.expm1(-time_s / lasts_s))
 
 

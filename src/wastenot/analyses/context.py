@@ -11,13 +11,13 @@ from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.objective import Objective
-from wastenot.planning.plan import Plan, Prediction
+from wastenot.planning.plan import Plan, PredictedTotal
 from wastenot.planning.planner import Planner
 from wastenot.setting import Setting
-from wastenot.study.state import State, parted
 from wastenot.study.sweep import Sweep
+from wastenot.workloads.identity import EnergyState
 
-BEYOND = 1.96  # standard errors from which a difference is told
+BEYOND = 1.96  # standard errors beyond which a difference counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class KernelInContext:
         first: setting in the plan of the first state.
         second: setting in the plan of the second state.
         alone_j: energy of one call at ``first`` in the first state.
-        within_j: likewise in the second state.
-        error_j: standard error of their difference; ``None`` where one of them is not known.
+        within_j: the same in the second state.
+        error_j: standard error of their difference; ``None`` where one of them is unknown.
     """
 
     kernel: str
@@ -66,10 +66,10 @@ class ContextChange:
     """
 
     workload: str
-    states: tuple[State, State]
+    states: tuple[EnergyState, EnergyState]
     kernels: tuple[KernelInContext, ...]
-    first: Prediction
-    second: Prediction
+    first: PredictedTotal
+    second: PredictedTotal
 
     @property
     def moved(self) -> tuple[KernelInContext, ...]:
@@ -100,12 +100,12 @@ def context_change(alone: Sweep, within: Sweep, first: Plan, second: Plan) -> Co
         BadInputError: they are not of the same kernels, or the second state lacks a setting of a plan.
     """
     names = [kernel.name for kernel in alone.kernels]
-    for what, found in (
+    for what, kernels_of_it in (
         (f"workload '{within.workload}'", [kernel.name for kernel in within.kernels]),
         ("the first plan", [row.kernel for row in first.assignments]),
         ("the second plan", [row.kernel for row in second.assignments]),
     ):
-        if found != names:
+        if kernels_of_it != names:
             raise BadInputError(f"{what} has other kernels than workload '{alone.workload}': nothing to compare")
     planner, costs = Planner(within), combine_repeats(alone)
     settings = [[row.setting for row in plan.assignments] for plan in (first, second)]
@@ -123,13 +123,11 @@ def context_change(alone: Sweep, within: Sweep, first: Plan, second: Plan) -> Co
         )
         for index, kernel in enumerate(alone.kernels)
     )
-    name = parted(alone.workload)[0]
-    states = parted(alone.workload)[1], parted(within.workload)[1]
-    return ContextChange(name, states, kernels, *(planner.totals(rows) for rows in theirs))
+    return ContextChange(alone.workload, (alone.state, within.state), kernels, *(planner.totals(rows) for rows in theirs))
 
 
-def plan_likewise(sweep: Sweep, plan: Plan) -> Plan:
-    """The plan of another state of the workload, asked for in the same words."""
+def plan_as(sweep: Sweep, plan: Plan) -> Plan:
+    """The plan of another state of the workload, for the same objective, granularity and scope."""
     goal = plan.objective
     exponent = 1.0 if goal.edp_exponent is None else goal.edp_exponent
     objective = Objective(goal.kind, goal.max_slowdown, exponent, goal.confidence)
@@ -137,16 +135,16 @@ def plan_likewise(sweep: Sweep, plan: Plan) -> Plan:
 
 
 def _rows(costs: Costs, settings: list[Setting], workload: str) -> IndexArray:
-    there = {(int(costs.kernel[row]), costs.setting(row)): row for row in range(len(costs.kernel))}
-    found = []
+    row_of = {(int(costs.kernel[row]), costs.setting(row)): row for row in range(len(costs.kernel))}
+    rows = []
     for index, setting in enumerate(settings):
-        if (index, setting) not in there:
+        if (index, setting) not in row_of:
             name = costs.kernels[index].name
             raise BadInputError(
                 f"workload '{workload}': kernel '{name}' was not measured at {setting}; sweep the same clocks"
             )
-        found.append(there[index, setting])
-    return np.array(found, dtype=np.intp)
+        rows.append(row_of[index, setting])
+    return np.array(rows, dtype=np.intp)
 
 
 def _error(first: float, second: float) -> float | None:

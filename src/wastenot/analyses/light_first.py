@@ -1,27 +1,27 @@
 """What putting light kernels before heavy ones would save (FinGraV, recommendation 5).
 
-Only coming down costs: a kernel pays for being lighter than the one before it. A layer is a loop, so that it must come down
-from its heaviest kernel to its lightest once; the best order climbs from light to heavy and comes down in the cheapest way,
-which is a shortest path over the kernels by falling power. That order is bound by nothing but power: it is a lower bound of
-the energy of any order that keeps the data dependencies, which a workload does not hold.
+Only a fall in power costs energy: a kernel pays for being lighter than the one before it. A layer is a loop, so power must
+fall from its heaviest kernel to its lightest once a round; the best order climbs from light to heavy and falls in the
+cheapest way, a shortest path over the kernels by falling power. That order ignores data dependencies, which a workload does
+not record, so its energy is a lower bound for any order that keeps them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 
 from wastenot.analyses.carry_over import CarryOver
 from wastenot.arrays import FloatArray
 from wastenot.planning.costs import combine_repeats
-from wastenot.study.sweep import Kernel, Sweep
+from wastenot.study.sweep import Sweep
+from wastenot.workloads.order import loops, steps_of
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
-    """A loop of kernels, such as a transformer layer's forward pass.
+class LoopOrder:
+    """A loop of kernels, such as a transformer layer's forward pass, in the order it runs and in the best one.
 
     Attributes:
         name: block and pass.
@@ -45,7 +45,7 @@ class Loop:
         return self.times * (self.given_j - self.best_j)
 
 
-def light_first(sweep: Sweep, carry_over: CarryOver) -> tuple[Loop, ...]:
+def light_first(sweep: Sweep, carry_over: CarryOver) -> tuple[LoopOrder, ...]:
     """The loops of a workload in the given order and in the best one, at auto.
 
     Args:
@@ -55,18 +55,19 @@ def light_first(sweep: Sweep, carry_over: CarryOver) -> tuple[Loop, ...]:
     costs = combine_repeats(sweep)
     base = costs.start[:-1]
     power_w, time_s = costs.energy_j[base] / costs.time_s[base], costs.time_s[base]
-    found = []
-    for key, group in groupby(enumerate(sweep.kernels), lambda entry: _loop_of(entry[1])):
-        members = np.array([index for index, _ in group])
-        if key[0] is None or len(members) < 2:
+    orders = []
+    for loop in loops(steps_of(sweep.kernels)):
+        if len(loop.members) < 2:
             continue
+        members = np.array(loop.members)
         descent = _descents(power_w[members], time_s[members], carry_over)
         best, best_j = best_order(power_w[members], descent)
         names = [sweep.kernels[index].name for index in members]
-        given_j = float(sum(descent[place - 1, place] for place in range(len(members))))
-        label = " ".join(part for part in key[:2] if part)
-        found.append(Loop(label, key[2], tuple(names), tuple(names[place] for place in best), given_j, best_j))
-    return tuple(found)
+        given_j = float(sum(descent[index - 1, index] for index in range(len(members))))
+        first = sweep.kernels[loop.members[0]]
+        label = " ".join(part for part in (first.block, first.pass_name) if part)
+        orders.append(LoopOrder(label, loop.times, tuple(names), tuple(names[index] for index in best), given_j, best_j))
+    return tuple(orders)
 
 
 def best_order(power_w: FloatArray, descent_j: FloatArray) -> tuple[tuple[int, ...], float]:
@@ -82,8 +83,8 @@ def best_order(power_w: FloatArray, descent_j: FloatArray) -> tuple[tuple[int, .
     falling = np.argsort(-power_w, kind="stable").tolist()
     least = {falling[0]: 0.0}
     came: dict[int, int] = {}
-    for place, kernel in enumerate(falling[1:], 1):
-        came[kernel] = min(falling[:place], key=lambda above: least[above] + descent_j[above, kernel])
+    for rank, kernel in enumerate(falling[1:], 1):
+        came[kernel] = min(falling[:rank], key=lambda above: least[above] + descent_j[above, kernel])
         least[kernel] = least[came[kernel]] + float(descent_j[came[kernel], kernel])
     down = [falling[-1]]
     while down[-1] != falling[0]:
@@ -95,7 +96,3 @@ def best_order(power_w: FloatArray, descent_j: FloatArray) -> tuple[tuple[int, .
 
 def _descents(power_w: FloatArray, time_s: FloatArray, carry_over: CarryOver) -> FloatArray:
     return carry_over.penalty_j(power_w[:, None], power_w[None, :], time_s[None, :])
-
-
-def _loop_of(kernel: Kernel) -> tuple[str | None, str | None, int]:
-    return kernel.block, kernel.pass_name, kernel.count

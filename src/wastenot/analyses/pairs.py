@@ -1,15 +1,15 @@
 """Pairs of kernels with complementary power, and what running them at once could save at most (FinGraV, recommendation 2).
 
-A kernel that computes leaves the memory idle, one that moves data leaves the arithmetic idle; at once, both would share what
-the GPU draws whatever it does. Two kernels of times t₁, t₂ and energies E₁, E₂, one after another, take t₁ + t₂. At once
-they take no less than
+A kernel that computes leaves the memory idle, one that moves data leaves the arithmetic idle; run at once, they would share
+the power that the GPU draws whatever it does. Two kernels of times t₁, t₂ and energies E₁, E₂, one after another, take
+t₁ + t₂. At once they take no less than
 
     T = max(t₁, t₂, (E₁ + E₂ - S (t₁ + t₂)) / (L - S), (F₁ + F₂) / peak FLOP/s, (B₁ + B₂) / peak bytes/s)
 
-and the energy saved at the clocks they have is no more than S (t₁ + t₂ - T). L is the power limit, S the power shared: what
+and the energy saved at the clocks they have is no more than S (t₁ + t₂ - T). L is the power limit, S the shared power: what
 is drawn once however much runs. Any kernel draws at least S, so the least power of any kernel at auto is an upper bound for
 it, and the saving grows with S. It is a bound, not a forecast: real kernels get in each other's way in caches and
-schedulers, and which of them may run at once the workload's data dependencies say, which a workload does not hold.
+schedulers, and may only run at once where data dependencies allow it, which a workload does not record.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PowerOf:
         count: how often it runs in an iteration.
         time_s: of one call.
         energy_j: of one call.
-        stress: what it is heavy on.
+        stress: what limits it.
     """
 
     kernel: str
@@ -115,12 +115,13 @@ def complementary_pairs(
         sweep: what the kernels cost; auto counts.
         limit_w: the card's power limit.
         specs: what kernels compute, by name.
-        roofline: of the card; with ``specs`` it tells compute- from memory-heavy, and bounds how fast a pair can be.
+        roofline: of the card; with ``specs`` it separates compute-heavy from memory-heavy kernels, and bounds
+            how fast a pair can be.
         memory_power_w: measured power of the memory at auto by kernel, where there is no roofline: a kernel with a greater
-            share of it than the median is memory-heavy.
+            fraction of it than the median is memory-heavy.
 
     Raises:
-        BadInputError: neither tells what kernels stress.
+        BadInputError: neither says what kernels stress.
     """
     costs = combine_repeats(sweep)
     base = costs.start[:-1]
@@ -133,9 +134,9 @@ def complementary_pairs(
     )
     shared_w = float(power_w.min())
     heavy = [[one for one in kernels if one.stress == what] for what in ("compute", "memory")]
-    found = [_pair(compute, memory, limit_w, shared_w, specs, roofline) for compute, memory in product(*heavy)]
-    found.sort(key=lambda pair: -pair.iteration_j)
-    return Pairs(limit_w, shared_w, told_by, kernels, tuple(found))
+    pairs = [_pair(compute, memory, limit_w, shared_w, specs, roofline) for compute, memory in product(*heavy)]
+    pairs.sort(key=lambda pair: -pair.iteration_j)
+    return Pairs(limit_w, shared_w, told_by, kernels, tuple(pairs))
 
 
 def together_s(first: PowerOf, second: PowerOf, limit_w: float, shared_w: float) -> float:
@@ -192,5 +193,5 @@ def _stress(
         return {name: "memory" if share[name] > middle else "compute" for name in names}, told_by
     raise BadInputError(
         f"workload '{sweep.workload}': neither FLOPs and bytes of its kernels nor their memory power are known; "
-        "name the card whose peaks count, such as --device sim:h200"
+        "name a card with known peaks, such as `device` sim:h200"
     )

@@ -12,12 +12,13 @@ from wastenot.analyses.context import ContextChange
 from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError
 from wastenot.planning.comparison import CURVE_BOUNDS, Comparison, CurvePoint, compare, relaxed_curve
-from wastenot.planning.objective import Granularity, Objective, Scope
+from wastenot.planning.objective import Objective, Scope
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
-from wastenot.planning.units import Unit
+from wastenot.planning.units import PlanUnit
 from wastenot.setting import Setting
 from wastenot.study.sweep import Sweep
+from wastenot.workloads.identity import Granularity
 
 MOST_KERNEL_MAPS = 9  # kernels whose settings are all shown: those with the largest saving
 _SAME = 1e-9  # relative difference below which two numbers are the same number
@@ -196,21 +197,21 @@ def _kernel_totals(planner: Planner, plan: Plan) -> tuple[KernelTotal, ...]:
     )
 
 
-def _largest_savings(units: Sequence[Unit], kernels: Sequence[KernelTotal]) -> list[Unit]:
+def _largest_savings(units: Sequence[PlanUnit], kernels: Sequence[KernelTotal]) -> list[PlanUnit]:
     """The single-kernel units with the largest saving, by energy where the plan saves nothing."""
 
-    def saved(unit: Unit) -> tuple[float, float]:
+    def saved(unit: PlanUnit) -> tuple[float, float]:
         kernel = kernels[int(unit.kernels[0])]
         return kernel.base_energy_j - kernel.energy_j, kernel.base_energy_j
 
     return sorted((unit for unit in units if len(unit.rows) > 1), key=saved, reverse=True)[:MOST_KERNEL_MAPS]
 
 
-def _maps(units: Sequence[Unit], kernels: Sequence[KernelTotal]) -> tuple[SettingMap, ...]:
+def _maps(units: Sequence[PlanUnit], kernels: Sequence[KernelTotal]) -> tuple[SettingMap, ...]:
     """Maps of the units that have more settings than auto, most energy first."""
     whole_j = math.fsum(kernel.base_energy_j for kernel in kernels)
 
-    def total(unit: Unit, of: Callable[[KernelTotal], float]) -> float:
+    def total(unit: PlanUnit, of: Callable[[KernelTotal], float]) -> float:
         return math.fsum(of(kernels[index]) for index in unit.kernels.tolist())
 
     maps = []
@@ -229,7 +230,7 @@ def _maps(units: Sequence[Unit], kernels: Sequence[KernelTotal]) -> tuple[Settin
     return tuple(sorted(maps, key=lambda each: -each.energy_fraction))
 
 
-def _point(unit: Unit, option: int) -> SettingPoint:
+def _point(unit: PlanUnit, option: int) -> SettingPoint:
     rows: IndexArray = unit.rows[option]
     core = unit.costs.core_mhz[rows]
     lowest, highest = int(rows[np.argmin(core)]), float(core.max())

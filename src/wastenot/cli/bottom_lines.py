@@ -6,11 +6,11 @@ import os
 from typing import TextIO
 
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
-_LEAST_ABOVE = 5  # rows that are left to the other program
+_LEAST_ABOVE = 5  # rows left to the other program
 
 
 class BottomLines:
-    """Reserves the lowest rows by a scrolling region, as package managers do; used as a context, which gives them back.
+    """Reserves the lowest rows with a scrolling region, as package managers do; a context manager that releases them.
 
     Args:
         stream: a terminal.
@@ -33,7 +33,7 @@ class BottomLines:
             self._size = None
 
     def show(self, lines: list[str]) -> None:
-        """Show lines, each cut by the caller to the terminal's width; those beyond the reserved rows are left out."""
+        """Show lines, each already cut to the terminal's width; those beyond the reserved rows are left out."""
         size = os.get_terminal_size(self._stream.fileno())
         if size != self._size:
             self._reserve(size)
@@ -52,7 +52,7 @@ class BottomLines:
         if size.lines < self._rows + _LEAST_ABOVE:
             self._size = None
             return
-        # New lines first, so that what is on the lowest rows moves up; then back to where the cursor was.
+        # New lines first, to scroll up what is on the lowest rows; then back to where the cursor was.
         self._write("\n" * self._rows + f"\x1b[{self._rows}A{_SAVE}\x1b[1;{size.lines - self._rows}r{_RESTORE}")
         self._size = size
 

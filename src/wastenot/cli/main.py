@@ -1,40 +1,36 @@
-"""The program ``wastenot``: its verbs, and how errors reach a person."""
+"""The program ``wastenot``: its verbs, and how errors are shown."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import typer
 
 from wastenot.cli import (
-    calibrate_verb,
-    capture_verb,
-    doctor_verb,
-    forecast_verb,
-    monitor_verb,
-    pairs_verb,
-    plan_verbs,
-    profile_verb,
-    profiles_verb,
-    refine_verb,
-    reproduce_verb,
-    reset_verb,
-    run_verb,
-    sensor_verb,
-    study_verbs,
-    sweep_verb,
-    transfer_verb,
-    validate_verb,
-    workload_verbs,
+    calibrate,
+    capture,
+    devices,
+    forecast,
+    monitoring,
+    pairs,
+    planning,
+    profiling,
+    studies,
+    sweeping,
+    validation,
+    whole_loop,
+    workloads,
 )
+from wastenot.cli.option_groups import expand_groups
 from wastenot.errors import CannotRunError, ClocksRefusedError, DeviceError, WastenotError
 
 DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
-_FLAG_OF: dict[str, str] = {}
-"""Flags that are not called as the argument of the library that they give."""
+_FLAG_OF: dict[str, str] = {"state": "--energies"}
+"""Flags whose names differ from the arguments of the library that they set."""
 
-# Typer brings its own copy of Click and exports of its errors only this one, the most special.
+# Typer brings its own copy of Click and exports only this one, the most specific of its errors.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
@@ -47,48 +43,52 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-app.command("run")(run_verb.run)
-app.command("reproduce")(reproduce_verb.reproduce)
-app.command("doctor")(doctor_verb.doctor)
-app.command("sensor")(sensor_verb.sensor)
-app.command("reset")(reset_verb.reset)
-app.command("import")(study_verbs.import_)
-app.command("show")(study_verbs.show)
-app.command("export")(study_verbs.export)
-app.command("capture")(capture_verb.capture)
-app.command("monitor", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(
-    monitor_verb.monitor
-)
-app.command("profile")(profile_verb.profile)
-app.command("profiles")(profiles_verb.profiles)
-app.command("sweep")(sweep_verb.sweep)
-app.command("refine")(refine_verb.refine)
-app.command("validate")(validate_verb.validate)
-app.command("transfer")(transfer_verb.transfer)
-app.command("forecast")(forecast_verb.forecast)
-app.command("calibrate")(calibrate_verb.calibrate)
-app.command("plan")(plan_verbs.plan)
-app.command("frontier")(plan_verbs.frontier)
-app.command("compare")(plan_verbs.compare)
-app.command("diff")(plan_verbs.diff)
-app.command("pairs")(pairs_verb.pairs)
-app.command("report")(plan_verbs.report)
-app.command("workloads")(workload_verbs.workloads)
-app.command("workload")(workload_verbs.workload)
+
+_VERBS: dict[str, Callable[..., None]] = {
+    "run": whole_loop.run,
+    "reproduce": whole_loop.reproduce,
+    "doctor": devices.doctor,
+    "sensor": devices.sensor,
+    "reset": devices.reset,
+    "import": studies.import_,
+    "show": studies.show,
+    "export": studies.export,
+    "capture": capture.capture,
+    "monitor": monitoring.monitor,
+    "profile": profiling.profile,
+    "profiles": profiling.profiles,
+    "sweep": sweeping.sweep,
+    "refine": sweeping.refine,
+    "validate": validation.validate,
+    "transfer": validation.transfer,
+    "forecast": forecast.forecast,
+    "calibrate": calibrate.calibrate,
+    "plan": planning.plan,
+    "frontier": planning.frontier,
+    "compare": planning.compare,
+    "diff": planning.diff,
+    "pairs": pairs.pairs,
+    "report": planning.report,
+    "workloads": workloads.workloads,
+    "workload": workloads.workload,
+}
+_FOLLOWED_BY_A_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+for _name, _verb in _VERBS.items():
+    app.command(_name, context_settings=_FOLLOWED_BY_A_COMMAND if _name == "monitor" else None)(expand_groups(_verb))
 
 
 @app.callback(invoke_without_command=True)
-def root(version: bool = typer.Option(False, "--version", help="Print the version and stop.")) -> None:
+def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
     """Find the energy that a GPU wastes while it trains or serves an LLM, and remove it without slowing it down."""
     if version:
-        from importlib.metadata import version as installed
+        from wastenot.version import own_version
 
-        print(installed("wastenot"))
+        print(own_version())
         raise typer.Exit
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code: 0 done, 2 bad input, 1 a fault."""
+    """Run the command line and exit with its code: 0 done, 2 bad input, 1 a fault."""
     sys.exit(run(arguments))
 
 
@@ -127,7 +127,7 @@ def flag_of(argument: str) -> str:
     """The flag that stands for an argument of the library, so that errors name what the user typed.
 
     ``max_slowdown`` is ``--max-slowdown``; a unit may be left out (``clock_tolerance_mhz`` is ``--clock-tolerance``), and a
-    few are called otherwise. An argument that no verb has a flag for keeps its name.
+    few have other names. An argument without a flag keeps its name.
     """
     verbs = typer.main.get_command(app).commands.values()  # type: ignore[attr-defined]
     flags = {flag for verb in verbs for parameter in verb.params for flag in parameter.opts}

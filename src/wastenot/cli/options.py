@@ -1,121 +1,350 @@
-"""Flags that mean the same wherever they stand."""
+"""Options that mean the same in every verb, singly and in groups, and the values that they are read as."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from wastenot.errors import BadInputError
 from wastenot.origin import Origin
-from wastenot.planning.objective import Granularity, ObjectiveKind, Scope
-from wastenot.study.state import State
+from wastenot.planning.objective import Objective, ObjectiveKind, Scope
+from wastenot.workloads.identity import EnergyState, Granularity, WorkloadKey
 from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.shape import Attention, Optimizer, Phase, Shape, default_batch
 
+if TYPE_CHECKING:
+    from wastenot.devices.nvidia.journal import Restore
+    from wastenot.devices.protocol import Device
+    from wastenot.planning.plan import Plan
+    from wastenot.reporting.price import Price
+    from wastenot.study.sweep import Sweep
+
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
 StudyOption = Annotated[
-    str, typer.Option("--study", metavar="FILE|URL", help="The study: an SQLite file, or a database URL.")
+    str, typer.Option("--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL.")
 ]
 WorkloadOption = Annotated[
-    str | None, typer.Option("--workload", metavar="NAME", help="Which workload; needed where a study has several.")
+    str | None, typer.Option("--workload", metavar="NAME", help="Which workload, if the study has several.")
 ]
 EnergiesOption = Annotated[
-    State | None,
+    EnergyState | None,
     typer.Option(
         "--energies",
-        help="Of kernels back to back (ssp, the default), of their first execution at full speed (sse), or each after the "
-        "kernel before it (context).",
+        help="Energies of kernels back to back (ssp, the default), of their first execution at full speed (sse), or of "
+        "each after the kernel before it (context).",
     ),
+]
+MeasuredGranularityOption = Annotated[
+    Granularity | None, typer.Option("--granularity", help="What was measured as one; by default the finest there is.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the result to this file.")]
-ObjectiveOption = Annotated[
-    ObjectiveKind,
-    typer.Option(
-        "--objective",
-        help="waste: least energy within the slowdown allowed; edp: least energy × time^A; or the least of one.",
-    ),
+DeviceOption = Annotated[
+    str, typer.Option("--device", metavar="D", help="sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.")
 ]
-SlowdownOption = Annotated[
-    float | None,
-    typer.Option(
-        "--max-slowdown",
-        metavar="X",
-        help="Slowdown allowed: 0.02 is 2 %; negative asks for a speed-up. Waste: 0 unless given; EDP: no bound.",
-    ),
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the noise of a simulated GPU.")]
+BudgetOption = Annotated[
+    str | None, typer.Option("--budget", metavar="TIME", help="Device time to spend at most, such as 90s, 45m or 2h.")
 ]
-ExponentOption = Annotated[float, typer.Option("--edp-exponent", metavar="A", help="α of energy × time^α, at least 0.")]
+MaxSlowdownOption = Annotated[
+    float, typer.Option("--max-slowdown", metavar="X", help="Slowdown allowed, as a fraction: 0.02 is 2 %.")
+]
 ConfidenceOption = Annotated[
     float | None,
     typer.Option(
         "--confidence",
         metavar="C",
-        help="Keep the slowdown with this confidence in spite of noise, such as 0.95; needs repeats or standard errors.",
+        help="Keep the slowdown limit with this confidence despite noise, such as 0.95; needs repeats or standard errors.",
     ),
 ]
-GranularityOption = Annotated[Granularity, typer.Option("--granularity", help="What gets clocks of its own.")]
-ScopeOption = Annotated[
-    Scope,
-    typer.Option("--scope", help="Who must keep the slowdown: the whole iteration, or each unit by itself."),
+GranularityOption = Annotated[
+    Granularity, typer.Option("--granularity", help="What gets clocks of its own: each kernel, each pass, or the iteration.")
 ]
 ToleranceOption = Annotated[
     float,
     typer.Option(
-        "--clock-tolerance", metavar="MHZ", help="How far core clocks of kernels that share a setting may be apart."
+        "--clock-tolerance", metavar="MHZ", help="How much the core clocks of kernels that share a setting may differ."
     ),
 ]
-PriceOption = Annotated[float, typer.Option("--price-per-kwh", metavar="P", help="Price of electricity for a kWh.")]
-CurrencyOption = Annotated[str, typer.Option("--currency", metavar="C", help="What that price is in.")]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Of a simulated GPU's noise.")]
 OriginOption = Annotated[
-    Origin, typer.Option("--origin", help="Where the numbers come from; shown wherever they are shown.")
-]
-PhaseOption = Annotated[
-    str, typer.Option("--phase", metavar="training|prefill|decode", help="A training iteration, or a part of serving.")
-]
-BatchOption = Annotated[
-    int | None,
-    typer.Option("--batch", metavar="N", help="Sequences at once. By default 40 in training, 4 in prefill, 64 in decode."),
-]
-SequenceOption = Annotated[
-    int, typer.Option("--sequence", metavar="N", help="Tokens of a sequence; in decode those in the key-value cache.")
-]
-TensorParallelOption = Annotated[
-    int,
-    typer.Option("--tensor-parallel", metavar="N", help="GPUs that share each matrix product; one's kernels count."),
-]
-SequenceParallelOption = Annotated[
-    bool, typer.Option("--sequence-parallel", help="These GPUs also share norms, residuals, embedding and loss.")
+    Origin, typer.Option("--origin", help="Where the numbers come from; shown wherever the numbers are.")
 ]
 DtypeOption = Annotated[
     str, typer.Option("--dtype", metavar="|".join(DTYPE_BYTES), help="Data type of activations and weights.")
 ]
-AttentionOption = Annotated[
-    str, typer.Option("--attention", metavar="unfused|flash", help="Scores in memory, or attention in one kernel.")
-]
-OptimizerOption = Annotated[
-    str, typer.Option("--optimizer", metavar="none|adamw", help="Whether a training iteration updates the weights.")
+FiguresOption = Annotated[
+    Path | None, typer.Option("--figures", metavar="DIR", help="Write every figure as SVG, PDF and PNG.")
 ]
 
 
-def chosen_shape(
-    phase: str,
-    batch: int | None,
-    sequence: int,
-    tensor_parallel: int,
-    sequence_parallel: bool,
-    dtype: str,
-    attention: str,
-    optimizer: str,
-) -> Shape:
-    """The shape that the options say; what cannot be is refused when a workload is built of it."""
-    return Shape(
-        cast(Phase, phase),
-        default_batch(cast(Phase, phase)) if batch is None else batch,
-        sequence,
-        tensor_parallel,
-        sequence_parallel,
-        dtype,
-        cast(Attention, attention),
-        cast(Optimizer, optimizer),
+@dataclass(frozen=True, slots=True)
+class SweepOptions:
+    """Which sweep of a study to read."""
+
+    study: StudyOption
+    workload: WorkloadOption = None
+    energies: EnergiesOption = None
+
+    def read(self, granularity: Granularity = "kernel") -> Sweep:
+        """The sweep that a plan by ``granularity`` is made of: measured by it, else finer."""
+        from wastenot.study.store import open_study
+
+        return open_study(self.study).read(self.workload, self.energies, granularity, finer=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What a plan is to achieve."""
+
+    objective: Annotated[
+        ObjectiveKind,
+        typer.Option(
+            "--objective",
+            help="waste: least energy within the slowdown allowed; edp: least energy × time^A; energy or time: the least.",
+        ),
+    ] = "waste"
+    max_slowdown: Annotated[
+        float | None,
+        typer.Option(
+            "--max-slowdown",
+            metavar="X",
+            help="Slowdown allowed, as a fraction: 0.02 is 2 %, negative asks for a speed-up. Default: 0 for waste, no "
+            "limit for edp.",
+        ),
+    ] = None
+    edp_exponent: Annotated[float, typer.Option("--edp-exponent", metavar="A", help="α in energy × time^α, at least 0.")] = (
+        1.0
     )
+    confidence: ConfidenceOption = None
+    granularity: GranularityOption = "kernel"
+    scope: Annotated[
+        Scope,
+        typer.Option("--scope", help="What must keep the slowdown limit: the whole iteration, or each unit by itself."),
+    ] = "global"
+    clock_tolerance: ToleranceOption = 0.0
+
+    def plan(self, sweep: Sweep) -> Plan:
+        """The plan of a sweep."""
+        from wastenot.planning.planner import plan
+
+        return plan(
+            sweep,
+            Objective(self.objective, self.max_slowdown, self.edp_exponent, self.confidence),
+            granularity=self.granularity,
+            scope=self.scope,
+            clock_tolerance_mhz=self.clock_tolerance,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PriceOptions:
+    """The price of electricity."""
+
+    price_per_kwh: Annotated[
+        float, typer.Option("--price-per-kwh", metavar="P", help="Price of a kilowatt-hour of electricity.")
+    ] = 0.15
+    currency: Annotated[str, typer.Option("--currency", metavar="C", help="Currency of that price.")] = "USD"
+
+    def price(self) -> Price:
+        """The price."""
+        from wastenot.reporting.price import Price
+
+        return Price(self.price_per_kwh, self.currency)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeOptions:
+    """The shape of a model's workload."""
+
+    phase: Annotated[
+        str,
+        typer.Option("--phase", metavar="training|prefill|decode", help="A training iteration, or a phase of serving."),
+    ] = "training"
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            "--batch", metavar="N", help="Sequences per batch. Default: 40 in training, 4 in prefill, 64 in decode."
+        ),
+    ] = None
+    sequence: Annotated[
+        int, typer.Option("--sequence", metavar="N", help="Tokens per sequence; in decode, tokens in the key-value cache.")
+    ] = 1024
+    tensor_parallel: Annotated[
+        int,
+        typer.Option("--tensor-parallel", metavar="N", help="GPUs that share each matrix product; one GPU's kernels count."),
+    ] = 1
+    sequence_parallel: Annotated[
+        bool, typer.Option("--sequence-parallel", help="These GPUs also share norms, residuals, embedding and loss.")
+    ] = False
+    dtype: DtypeOption = "bf16"
+    attention: Annotated[
+        str,
+        typer.Option("--attention", metavar="unfused|flash", help="Scores written to memory, or attention in one kernel."),
+    ] = "unfused"
+    optimizer: Annotated[
+        str, typer.Option("--optimizer", metavar="none|adamw", help="Whether a training iteration updates the weights.")
+    ] = "none"
+
+    def shape(self) -> Shape:
+        """The shape; impossible ones are refused when a workload is built from it."""
+        phase = cast(Phase, self.phase)
+        return Shape(
+            phase,
+            default_batch(phase) if self.batch is None else self.batch,
+            self.sequence,
+            self.tensor_parallel,
+            self.sequence_parallel,
+            self.dtype,
+            cast(Attention, self.attention),
+            cast(Optimizer, self.optimizer),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClockControlOptions:
+    """Whether and how the clocks of a real GPU may be changed."""
+
+    allow_clock_control: Annotated[
+        bool,
+        typer.Option(
+            "--allow-clock-control",
+            help="Allow changing the clocks of a real GPU; they are restored afterwards. WASTENOT_READ_ONLY=1 forbids it.",
+        ),
+    ] = False
+    restore_clocks: Annotated[
+        str | None,
+        typer.Option(
+            "--restore-clocks",
+            metavar="MIN-MAX[,MIN-MAX]",
+            help="Core (and memory) clocks that a real GPU is locked to afterwards; without it its clocks are reset.",
+        ),
+    ] = None
+
+    def open_device(self, name: str, *, seed: int, workload: WorkloadKey | None) -> Device:
+        """Open the device of a verb; before changing a real GPU's clocks, say what they are restored to.
+
+        Args:
+            name: of the device.
+            seed: of a simulated device.
+            workload: that a recorded device replays; ``None`` for the only one.
+
+        Raises:
+            BadInputError: there is no such device, or ``--restore-clocks`` is not one or two ranges.
+            DeviceError: it does not respond.
+        """
+        from wastenot.cli.output import say
+        from wastenot.devices.open import open_device
+
+        ranges = parse_restore(self.restore_clocks)
+        recorded = workload if name.startswith("recorded:") else None
+        device = open_device(
+            name,
+            seed=seed,
+            workload=None if recorded is None else recorded.name,
+            granularity=None if recorded is None else recorded.granularity,
+            allow_clock_control=self.allow_clock_control,
+            restore=ranges,
+        )
+        if self.allow_clock_control and name.startswith("nvidia:"):
+            restored = "reset, and clocks locked before are lost (to keep them, name them: --restore-clocks)"
+            if ranges is not None:
+                restored = f"locked to {self.restore_clocks} MHz again"
+            say(f"{name}: {device.identity.label}: afterwards the clocks are {restored}, and the power limit is restored")
+        return device
+
+
+def parse_restore(text: str | None) -> Restore | None:
+    """Ranges of locked clocks such as ``345-1980`` or ``345-1500,3201-3201``.
+
+    Raises:
+        BadInputError: it is something else.
+    """
+    from wastenot.devices.nvidia.journal import Restore
+
+    if text is None:
+        return None
+    ranges = []
+    for item in text.split(","):
+        low, _, high = item.partition("-")
+        try:
+            bounds = (float(low), float(high))
+        except ValueError:
+            bounds = (0.0, 0.0)
+        if not 0.0 < bounds[0] <= bounds[1] < float("inf"):
+            raise BadInputError(
+                f"--restore-clocks {text}: write a range of core clocks in MHz such as 345-1980, and one of memory clocks "
+                "after a comma"
+            )
+        ranges.append(bounds)
+    if len(ranges) > 2:
+        raise BadInputError(f"--restore-clocks {text}: at most two ranges, one of core and one of memory clocks")
+    return Restore(ranges[0], ranges[1] if len(ranges) == 2 else None)
+
+
+def parse_counts(flag: str, text: str) -> tuple[int, ...]:
+    """Positive whole numbers from a list such as ``40,20,10``.
+
+    Raises:
+        BadInputError: one of them is something else.
+    """
+    try:
+        counts = tuple(int(item) for item in text.split(","))
+    except ValueError:
+        counts = (0,)
+    if not all(count > 0 for count in counts):
+        raise BadInputError(f"{flag} {text}: write whole numbers separated by commas, such as 40,20,10")
+    return counts
+
+
+def parse_clocks(flag: str, text: str | None) -> tuple[float, ...] | None:
+    """Clocks in MHz from a list such as ``5001,9501``.
+
+    Raises:
+        BadInputError: one of them is not a positive number.
+    """
+    if text is None:
+        return None
+    try:
+        clocks = tuple(float(item) for item in text.split(","))
+    except ValueError:
+        clocks = (0.0,)
+    if not all(0.0 < clock < float("inf") for clock in clocks):
+        raise BadInputError(f"{flag} {text}: write clocks in MHz separated by commas, such as 5001,9501")
+    return clocks
+
+
+def parse_budget(text: str) -> float:
+    """Seconds from a time such as ``90s``, ``45m`` or ``2h``.
+
+    Raises:
+        BadInputError: it is not a time.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip())
+    if not match or float(match[1]) <= 0:
+        raise BadInputError(f"--budget {text}: write a time such as 90s, 45m or 2h")
+    return float(match[1]) * _UNITS_S[match[2] or "s"]
+
+
+def check_seconds(flag: str, seconds: float, *, positive: bool = False) -> None:
+    """Refuse what is not a duration.
+
+    Raises:
+        BadInputError: the seconds are negative or not a number, or 0 although they must be ``positive``.
+    """
+    if not 0.0 <= seconds < float("inf") or (positive and seconds == 0.0):
+        raise BadInputError(f"{flag} {seconds}: must be a number of seconds, such as 5")
+
+
+def check_watts(flag: str, power_w: float | None) -> None:
+    """Refuse what is not a power.
+
+    Raises:
+        BadInputError: it is not above 0.
+    """
+    if power_w is not None and not 0.0 < power_w < float("inf"):
+        raise BadInputError(f"{flag} {power_w:g}: must be a number of watts above 0")

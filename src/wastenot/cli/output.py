@@ -1,4 +1,4 @@
-"""How verbs speak: results to stdout, messages to stderr."""
+"""Results go to stdout, messages to stderr."""
 
 from __future__ import annotations
 
@@ -14,24 +14,29 @@ if TYPE_CHECKING:
 
 
 def console() -> Console:
-    """A console on stdout; tables are not squeezed where the output is not a terminal."""
+    """A console on stdout; 120 columns wide unless the output is a terminal."""
     from rich.console import Console
 
     return Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else 120)
 
 
 def say(message: str) -> None:
-    """A message for a person, on stderr."""
+    """Print a message for the user on stderr."""
     print(message, file=sys.stderr)
 
 
 def print_json(document: object) -> None:
-    """One JSON document on stdout; a number that JSON cannot hold is null."""
-    print(json.dumps(_plain(document), indent=2, ensure_ascii=False, allow_nan=False))
+    """Print one JSON document on stdout."""
+    print(json_text(document))
+
+
+def json_text(document: object) -> str:
+    """A JSON document; a number that JSON cannot represent is null."""
+    return json.dumps(_finite(document), indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def as_values(value: object) -> Any:
-    """A dataclass or a part of a file, or anything made of them, as JSON values."""
+    """Dataclasses and pydantic models, and whatever is made of them, as JSON values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: as_values(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if hasattr(value, "model_dump"):
@@ -41,9 +46,9 @@ def as_values(value: object) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _plain(value: Any) -> Any:
+def _finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

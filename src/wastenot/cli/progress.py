@@ -1,4 +1,4 @@
-"""Progress of long work on stderr: a bar in a terminal, a line now and then elsewhere."""
+"""Progress of long work on stderr: a bar in a terminal, otherwise a line every 15 seconds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINE_EVERY_S = 15.0
 
 @contextmanager
 def shown_progress(title: str) -> Iterator[Progress]:
-    """Shows the progress of some work while the context lasts."""
+    """Show the progress of work inside the context."""
     if not sys.stderr.isatty():
         yield _Lines(title)
         return
@@ -53,23 +53,23 @@ class _Lines:
     def __init__(self, title: str) -> None:
         self._title = title
         self._steps = self._done = self._done_before = 0
-        self._began_s = self._told_s = time.monotonic()
+        self._began_s = self._last_line_s = time.monotonic()
 
     def begin(self, steps: int, done: int = 0) -> None:
-        longer = self._steps > 0  # work that turns out longer has begun before
+        restarted = self._steps > 0  # work that turned out longer begins again
         self._steps, self._done, self._done_before = steps, done, done
         self._began_s = time.monotonic()
-        if longer:
+        if restarted:
             return
-        self._told_s = self._began_s
+        self._last_line_s = self._began_s
         if done:
-            print(f"{self._title}: {done} of {steps} were done before", file=sys.stderr)
+            print(f"{self._title}: resuming, {done} of {steps} done before", file=sys.stderr)
 
     def step(self, what: str) -> None:
         self._done += 1
         now = time.monotonic()
-        if now - self._told_s >= _LINE_EVERY_S:
-            self._told_s = now
+        if now - self._last_line_s >= _LINE_EVERY_S:
+            self._last_line_s = now
             each_s = (now - self._began_s) / (self._done - self._done_before)
             left_s = each_s * (self._steps - self._done)
             print(f"{self._title}: {self._done} of {self._steps}, {left_s:.0f} s left; {what}", file=sys.stderr)

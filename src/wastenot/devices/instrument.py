@@ -1,11 +1,11 @@
-"""What a device offers for power inside a kernel: executions one by one, power as it is logged, and two clocks.
+"""The role that profiles power inside kernels: single executions with timestamps, and a power log beside them.
 
     host    │ round trips │                                     │ round trips │
-    GPU     ___rest___▁▄▇█│▅▆▇█│▅▆▇█│▅▆▇█│▅▆▇█│▃▁____________    executions, begin and end of each stamped
-    logger      •       •       •       •       •       •        each reading stands for a window before it
+    GPU     ___rest___▁▄▇█│▅▆▇█│▅▆▇█│▅▆▇█│▅▆▇█│▃▁____________    executions, with timestamps of start and end
+    logger      •       •       •       •       •       •        each reading covers a window before it
 
-Executions and readings may be stamped by different clocks, the host's and the GPU's, which are off by an offset and drift;
-round trips tell them together. Who measures speaks only this, on real GPUs and simulated ones.
+Executions and readings may carry timestamps of different clocks, the host's and the GPU's, which differ by an offset and
+drift; round trips relate the two. The profiler uses only this protocol, on real GPUs and simulated ones.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from wastenot.workloads.kernel import KernelSpec
 Clock = Literal["host", "gpu"]
 
 TOTAL = "total"
-"""The channel of the whole GPU's power, which every device that can be profiled has."""
+"""Name of the channel of the whole GPU's power, which every device that can be profiled has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Executions in a row, from rest.
+    """Consecutive executions, starting from rest.
 
     Attributes:
-        steps: (kernel, how often) in order; of a kernel that comes again later, the same object.
+        steps: (kernel, number of executions) in order; a kernel that recurs is the same object.
     """
 
     steps: tuple[tuple[KernelSpec, int], ...]
@@ -44,29 +44,29 @@ class Burst:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Of each execution, which of :attr:`kernels` it is."""
-        place = {kernel: index for index, kernel in enumerate(self.kernels)}
-        return tuple(chain.from_iterable(repeat(place[kernel], times) for kernel, times in self.steps))
+        """For each execution the index of its kernel in :attr:`kernels`."""
+        index_of = {kernel: index for index, kernel in enumerate(self.kernels)}
+        return tuple(chain.from_iterable(repeat(index_of[kernel], times) for kernel, times in self.steps))
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A power reading that the device logs, and how it comes about as far as that is known.
+    """A power reading that the device logs, and the sensor's characteristics as far as they are known.
 
     Attributes:
-        name: ``total``, or that of a component.
-        period_s: between new readings.
-        window_s: that a reading is the mean over.
-        delay_s: from the window's end to the reading's stamp.
-        lag_s: time constant of the first-order lag that a reading is, in place of a mean; 0 for a mean.
-        delay_error_s: by which the delay may be off; 0 where it is known.
-        delay_drift: by which the delay grows each second, as a share: a sensor's own clock runs beside that of its stamps.
-        delay_at_s: moment of the host's clock at which the delay is as told.
-        sample_s: time between the sensor's samples, of which a reading is the latest: its delay drifts within it, and jumps
-            by it; 0 where a reading is made when it is due.
-        gain: it reads this times the truth; 1 where that is not known.
-        noise_w: standard deviation of a reading; ``None`` where it is not known.
-        source: who says so, such as ``identified by wastenot sensor`` or ``published``.
+        name: ``total``, or the name of a component.
+        period_s: time between new readings.
+        window_s: length of the window a reading averages over.
+        delay_s: time from the end of the window to the reading's timestamp.
+        gain: ratio of readings to true power; 1 where it is unknown.
+        noise_w: standard deviation of a reading; ``None`` where it is unknown.
+        source: where these values come from, such as ``identified by wastenot sensor`` or ``published``.
+        lag_s: time constant where readings are a first-order lag of power rather than a mean; 0 for a mean.
+        delay_error_s: uncertainty of the delay; 0 where it is exact.
+        delay_drift: growth of the delay per second (s/s), since its clock is not that of the timestamps.
+        delay_at_s: host time at which the delay equals ``delay_s``.
+        sample_s: interval at which the sensor samples, where a reading is the latest sample: its delay drifts within one
+            interval and jumps by one; 0 where a reading is taken when it is due.
     """
 
     name: str
@@ -84,21 +84,21 @@ class Channel:
 
     @property
     def span_s(self) -> float:
-        """Time that a reading stands for, by and large."""
+        """Approximate length of time that a reading represents."""
         return 2.0 * self.lag_s or self.window_s
 
     @property
     def reach_s(self) -> float:
-        """How far back a reading tells of anything."""
+        """How far back power affects a reading."""
         return 8.0 * self.lag_s or self.window_s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Readings:
-    """What one channel logged; arrays of shape (readings,).
+    """The log of one channel; arrays of shape (readings,).
 
     Attributes:
-        moment_s: stamps, on the log's clock.
+        moment_s: timestamps, by the log's clock.
         power_w: the readings.
     """
 
@@ -111,9 +111,9 @@ class RoundTrip:
     """One reading of the GPU's clock.
 
     Attributes:
-        before_s: host clock before it was asked for.
-        gpu_s: what the GPU's clock said.
-        after_s: host clock when the answer was there.
+        before_s: host time when the reading was requested.
+        gpu_s: the GPU's time.
+        after_s: host time when the answer arrived.
     """
 
     before_s: float
@@ -126,11 +126,11 @@ class BurstRun:
     """One run of a burst; arrays of shape (executions,).
 
     Attributes:
-        kernel: which of the burst's kernels each execution was.
-        begin_s, end_s: of each execution, on the clock that the instrument stamps executions by.
-        readings: by channel, from some time before the first execution to some after the last.
-        round_trips: taken just before and just after.
-        late_s: by which readings came later than their channel's delay, as far as that was found out since.
+        kernel: index of each execution's kernel in the burst.
+        begin_s, end_s: start and end of each execution, by the clock that timestamps executions.
+        readings: by channel, from before the first execution until after the last.
+        round_trips: taken just before and just after the burst.
+        late_s: how much later than their channel's delay readings arrived, as far as was established later.
     """
 
     kernel: IndexArray
@@ -142,13 +142,13 @@ class BurstRun:
 
 
 class PreparedBurst(Protocol):
-    """A burst made ready to run."""
+    """A burst that is ready to run."""
 
     def run(self, rest_s: float) -> BurstRun:
-        """Rest, run the burst once, and wait until readings that cover its end have come.
+        """Rest, run the burst once, and wait for the readings that cover its end.
 
         Args:
-            rest_s: with nothing to do before the first execution.
+            rest_s: idle time before the first execution.
 
         Raises:
             DeviceError: the device failed.
@@ -157,59 +157,60 @@ class PreparedBurst(Protocol):
 
 
 class Instrument(Protocol):
-    """What profiles power inside kernels is made with."""
+    """Runs bursts on a device and logs its power meanwhile."""
 
     @property
     def identity(self) -> Identity:
-        """Of the device."""
+        """Which device it is."""
         ...
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """Power readings that there are, ``total`` first."""
+        """The available power readings, ``total`` first."""
         ...
 
     @property
     def executions_by(self) -> Clock:
-        """The clock that executions are stamped by."""
+        """The clock that timestamps executions."""
         ...
 
     @property
     def readings_by(self) -> Clock:
-        """The clock that readings are stamped by."""
+        """The clock that timestamps readings."""
         ...
 
     @property
     def resolution_s(self) -> float:
-        """Of the clock that executions are stamped by."""
+        """Resolution of the clock that timestamps executions."""
         ...
 
     def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
-        """Read the GPU's clock so often."""
+        """Read the GPU's clock a number of times."""
         ...
 
     def prepare(self, burst: Burst) -> AbstractContextManager[PreparedBurst]:
-        """Make a burst ready, until the context is left.
+        """Prepare a burst to run, until the context exits.
 
         Raises:
-            CannotRunError: the device does not have what a kernel needs.
+            CannotRunError: the device lacks what a kernel needs.
         """
         ...
 
     def now_s(self) -> float:
-        """The host's clock."""
+        """Time of the host's clock."""
         ...
 
 
 @runtime_checkable
 class HasInstrument(Protocol):
-    """A device that has an instrument."""
+    """A device that can be profiled."""
 
     def instrument(self) -> Instrument:
         """Its instrument.
 
         Raises:
-            DeviceError: it has no power sensor, or what runs kernels is missing.
+            BadInputError: it has no power sensor.
+            MissingExtraError: what runs kernels is not installed.
         """
         ...
 
@@ -218,7 +219,7 @@ def instrument_of(device: Device) -> Instrument:
     """The instrument of a device.
 
     Raises:
-        DeviceError: the device has none, such as a recording; or no power sensor.
+        BadInputError: the device has none, such as a recording, or has no power sensor.
     """
     if not isinstance(device, HasInstrument):
         raise BadInputError(
@@ -228,5 +229,5 @@ def instrument_of(device: Device) -> Instrument:
 
 
 def burst_of(kernel: KernelSpec, executions: int, before: Sequence[tuple[KernelSpec, int]] = ()) -> Burst:
-    """A kernel so many times, after executions of others."""
+    """A number of executions of a kernel, optionally after executions of others."""
     return Burst((*before, (kernel, executions)))

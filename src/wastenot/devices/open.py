@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
     from wastenot.devices.simulated.device import SimulatedDevice
     from wastenot.devices.simulated.preset import Preset
+    from wastenot.workloads.identity import Granularity
 
 SIMULATOR_VERSION = "simulator 1"
 _KINDS = ("sim", "recorded", "nvidia")
@@ -24,23 +25,26 @@ def open_device(
     seed: int = 0,
     wall_time: bool = False,
     workload: str | None = None,
+    granularity: Granularity | None = None,
     allow_clock_control: bool = False,
     restore: Restore | None = None,
 ) -> Device:
-    """The device of a name.
+    """Open a device by name.
 
     Args:
         name: ``sim:PRESET``, ``sim:FILE.toml``, ``recorded:STUDY``, ``nvidia:INDEX`` or ``nvidia:UUID``.
         seed: of a simulated device's noise and sensors.
-        wall_time: let a simulated device live in real time, to share it with other programs.
-        workload: of a recording's study, where that has several.
-        allow_clock_control: let the clocks of a real GPU be changed.
-        restore: ranges of locked clocks that a real GPU goes back to.
+        wall_time: run a simulated device in real time, so that other programs can share it.
+        workload: the workload to replay, where a recording's study has several.
+        granularity: that the workload of a recording was measured by; by default the finest there is.
+        allow_clock_control: allow the clocks of a real GPU to be changed.
+        restore: ranges of locked clocks to which a real GPU is restored.
 
     Raises:
-        BadInputError: there is no such device; says what there is.
+        BadInputError: there is no such device; the message lists those there are.
         StudyError: a recording's study cannot be read.
-        DeviceError: a real GPU does not answer.
+        MissingExtraError: the driver or its Python binding is not installed.
+        DeviceError: a real GPU or its driver failed.
     """
     kind, _, what = name.partition(":")
     if kind == "nvidia" and what:
@@ -51,14 +55,14 @@ def open_device(
         from wastenot.devices.recorded import recorded_device
         from wastenot.study.store import open_study
 
-        return recorded_device(open_study(what).read(workload), name)
+        return recorded_device(open_study(what).read(workload, granularity=granularity), name)
     if kind == "sim" and what:
         from wastenot.devices.simulated.preset import find_preset
 
         return simulated_device(find_preset(what), name, seed=seed, wall_time=wall_time)
     forms = "sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX"
     if kind in _KINDS:
-        raise BadInputError(f"device '{name}': name what follows the colon: {forms}")
+        raise BadInputError(f"device '{name}': the part after the colon is missing; write {forms}")
     raise BadInputError(f"device '{name}': there is no kind '{kind}'; {suggestion(kind, _KINDS)}; write {forms}")
 
 

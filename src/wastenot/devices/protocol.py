@@ -1,13 +1,13 @@
-"""The roles of a device. Code that measures speaks only these, so that it runs on every GPU and on the simulated one.
+"""The roles of a device. Code that measures uses only these, so it runs on every GPU and on the simulated one.
 
 device.clocks.request(Setting(1470, 9501))
 with device.launcher.start(task) as run:       # the task runs back to back from here on
-before = device.sensors.energy_j()
-run.mark()
-run.feed()                                 # keeps the GPU busy; call it often
-device.time.sleep(0.01)
-...
-run.mark()
+    before = device.sensors.energy_j()
+    run.mark()
+    run.feed()                                 # keeps the GPU busy; call it often
+    device.time.sleep(0.01)
+    ...
+    run.mark()
 run.laps
 """
 
@@ -26,13 +26,13 @@ from wastenot.workloads.order import Step, order_of_steps
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is run back to back: kernels one after another, each so many times. One call is all of it once.
+    """Kernels to run back to back. One call of the task runs all of its steps once.
 
-    Kernels of one block that run equally often take turns, layer by layer, as in the model.
+    Kernels of one block that run equally often are interleaved layer by layer, as in the model.
 
     Attributes:
-        name: of the kernel, the pass or the iteration.
-        steps: (kernel, how often) in order.
+        name: name of the kernel, pass or iteration.
+        steps: (kernel, number of executions) in order.
     """
 
     name: str
@@ -40,17 +40,17 @@ class Task:
 
     @classmethod
     def of_kernel(cls, kernel: KernelSpec) -> Task:
-        """One kernel by itself; one call is one call of the kernel."""
+        """A single kernel; one call of the task is one call of the kernel."""
         return cls(kernel.name, ((kernel, 1),))
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Indices of the steps in the order they run in a call."""
+        """Indices of the steps in the order in which a call runs them."""
         return order_of_steps([Step(times, kernel.block, kernel.pass_name) for kernel, times in self.steps])
 
     @property
     def is_kernel(self) -> bool:
-        """Whether one call of it is one call of the kernel of its name."""
+        """Whether a call of the task is one call of the kernel it is named after."""
         return len(self.steps) == 1 and self.steps[0][0].name == self.name and self.steps[0][1] == 1
 
 
@@ -59,12 +59,12 @@ class Identity:
     """Which device this is.
 
     Attributes:
-        name: as the user names it, such as ``nvidia:0`` or ``sim:rtx-3080-ti``.
-        model: of the GPU.
-        unique_id: that no other card has; of a simulated one its preset and seed.
+        name: the user's name for it, such as ``nvidia:0`` or ``sim:rtx-3080-ti``.
+        model: model of the GPU.
+        unique_id: identifies this card among all cards; for a simulated one, its preset and seed.
         driver: version of the driver, or of the simulator.
-        origin: of the numbers it gives.
-        unique_name: whether ``name`` means this very card everywhere; the first GPU of a machine is not that of another.
+        origin: origin of its numbers.
+        unique_name: whether ``name`` means the same card on every machine (``nvidia:0`` does not).
     """
 
     name: str
@@ -76,71 +76,74 @@ class Identity:
 
     @property
     def label(self) -> str:
-        """What studies and plans call the device: numbers of two cards are never mixed."""
+        """The device's name in studies and plans, unique so that numbers of two cards are never mixed."""
         return self.name if self.unique_name else f"{self.model} {self.unique_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """Clocks that the GPU runs at; ``None`` where it does not say."""
+    """Clocks in effect; ``None`` where the GPU does not report one."""
 
     core_mhz: float | None
     memory_mhz: float | None
 
 
 class TimeSource(Protocol):
-    """Time as the device lives in it: that of the wall, or virtual."""
+    """The device's time: wall-clock or virtual."""
 
     def now_s(self) -> float:
-        """Seconds since some moment."""
+        """Seconds since an arbitrary moment."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait."""
         ...
 
 
 class ClockControl(Protocol):
-    """Asking for clocks. What is asked for is a ceiling, and may be refused, moved, or arrive late."""
+    """Clock control. A requested clock is a ceiling; it may be refused, changed, or take effect late."""
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
-        """Core clocks in MHz, rising, that may be asked for with each memory clock in MHz."""
+        """By memory clock in MHz, the core clocks in MHz that may be requested with it, ascending."""
         ...
 
     def power_limits_w(self) -> tuple[float, float] | None:
-        """The least and the greatest power limit in watts; ``None`` where it cannot be set."""
+        """Lowest and highest power limit in watts; ``None`` where it cannot be set."""
         ...
 
     def request(self, setting: Setting) -> None:
-        """Ask for a setting; parts that are auto go back to the driver.
+        """Request a setting; what is auto in it returns to the driver's control.
 
         Raises:
-            ClocksRefusedError: the device does not do that, or may not.
+            ClocksRefusedError: the device does not support the setting, or this process may not set it.
         """
         ...
 
     def release(self) -> None:
-        """Give everything back to the driver, as it was found."""
+        """Restore everything to how it was found."""
         ...
 
 
 class Sensors(Protocol):
-    """What a device tells of itself. A value that cannot be read is ``None``, never 0."""
+    """A device's sensors. A value that a device does not have is ``None``, never 0; a failure to read one raises.
+
+    Every method may raise DeviceError: the device or its driver failed.
+    """
 
     def energy_j(self) -> float | None:
-        """Energy used since some moment. The counter may be slow to change and slow to read."""
+        """Energy used since an arbitrary moment. The counter may update rarely and be slow to read."""
         ...
 
     def power_w(self) -> float | None:
-        """The device's latest reading of its power."""
+        """Latest power reading of the whole device."""
         ...
 
     def memory_power_w(self) -> float | None:
-        """The latest reading of its memory's power, which may average over a second."""
+        """Latest power reading of the memory, which may be averaged over a second."""
         ...
 
     def clocks(self) -> ClockReading:
-        """The device's latest reading of its clocks."""
+        """Latest reading of the clocks in effect."""
         ...
 
     def temperature_c(self) -> float | None:
@@ -148,46 +151,46 @@ class Sensors(Protocol):
         ...
 
     def processes(self) -> int | None:
-        """How many processes use the device."""
+        """Number of processes that use the device."""
         ...
 
     def throttled_s(self) -> float | None:
-        """For how long altogether a power or thermal limit has held the clocks below what was asked for."""
+        """Total time for which a power or thermal limit has held the clocks below those requested."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Lap:
-    """Whole calls between two marks, and the GPU time from the first one's begin to the last one's end."""
+    """Whole calls between two marks, and the GPU time from the start of the first to the end of the last."""
 
     calls: int
     seconds: float
 
 
 class TaskRun(Protocol):
-    """A task running back to back."""
+    """A task that is running back to back."""
 
     def feed(self) -> None:
         """Keep the GPU busy for a while longer. Call at least every 50 ms."""
         ...
 
     def mark(self) -> None:
-        """Begin a lap here, and end the one before."""
+        """End the current lap and begin the next."""
         ...
 
     @property
     def completed(self) -> int:
-        """Whole calls since the first mark that have ended by now."""
+        """Number of whole calls that have ended since the first mark."""
         ...
 
     @property
     def how(self) -> str:
-        """The way the task is run, where that is worth saying: ``cuda graph of 40 calls over 3 buffers``."""
+        """How the task is run, where that is worth reporting: ``cuda graph of 40 calls over 3 buffers``."""
         ...
 
     @property
     def laps(self) -> tuple[Lap, ...]:
-        """Laps between marks, those without a whole call left out; known when the run has ended."""
+        """Laps between marks, except those without a whole call; available once the run has ended."""
         ...
 
 
@@ -195,14 +198,15 @@ class Launcher(Protocol):
     """Running tasks."""
 
     def can_run(self, task: Task, setting: Setting) -> bool:
-        """Whether nothing is known to stop a task from running at a setting."""
+        """Whether the task can run at a setting, as far as is known without trying."""
         ...
 
     def start(self, task: Task) -> AbstractContextManager[TaskRun]:
-        """Run a task back to back until the context is left.
+        """Run a task back to back until the context exits.
 
         Raises:
-            CannotRunError: the device does not have what the task needs.
+            CannotRunError: the device lacks what the task needs.
+            DeviceError: the device failed.
         """
         ...
 
@@ -212,7 +216,7 @@ class Device(Protocol):
 
     @property
     def identity(self) -> Identity:
-        """Which one it is."""
+        """Which device it is."""
         ...
 
     @property
@@ -232,5 +236,5 @@ class Device(Protocol):
 
     @property
     def launcher(self) -> Launcher:
-        """What runs tasks on it."""
+        """Runs tasks on it."""
         ...

@@ -1,4 +1,4 @@
-"""``recorded:STUDY``: a measured study replayed as a device. It runs only what was measured, and gives what was measured."""
+"""``recorded:STUDY``: a measured study replayed as a device, which runs and returns only what was measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RecordedPhysics:
     """Times and energies of a sweep.
 
     Args:
-        sweep: what was measured; its repeats are averaged.
+        sweep: the measurements; repeats are averaged.
     """
 
     def __init__(self, sweep: Sweep) -> None:
@@ -46,25 +46,28 @@ class RecordedPhysics:
         return {memory: tuple(sorted(found[memory])) for memory in sorted(found)}
 
     def power_limits_w(self) -> tuple[float, float] | None:
-        """A recording's power limit cannot be set but to what was measured."""
+        """Range of the power limits that were measured."""
         limits = [setting.power_limit_w for setting in self._settings if setting.power_limit_w is not None]
         return (min(limits), max(limits)) if limits else None
 
     def check(self, setting: Setting) -> None:
-        """Refuse what no kernel was measured at."""
+        """Refuse a setting at which no kernel was measured."""
         if setting not in self._settings:
-            raise ClocksRefusedError(f"the recording has nothing at {setting}")
+            raise ClocksRefusedError(f"the recording has no measurement at {setting}")
 
     def operating_point(self, task: Task, setting: Setting, temperature_c: float) -> OperatingPoint:
-        """Sums of what was measured."""
-        rows = [(self._find(kernel.name, setting), calls) for kernel, calls in task.steps]
+        """What was measured of the task as a whole, else the sums over its kernels."""
+        steps = [(kernel.name, calls) for kernel, calls in task.steps]
+        if task.name in self._names:
+            steps = [(task.name, 1)]
+        rows = [(self._find(name, setting), calls) for name, calls in steps]
         time = sum(calls * float(self._costs.time_s[row]) for row, calls in rows)
         energy = sum(calls * float(self._costs.energy_j[row]) for row, calls in rows)
         core, memory = (np.nan if clock is None else clock for clock in (setting.core_mhz, setting.memory_mhz))
         return OperatingPoint(time, energy / time, core, memory, False)
 
     def idle_power_w(self, setting: Setting, temperature_c: float) -> float:
-        """Nothing was recorded of an idle device."""
+        """0: idle power is not recorded."""
         return 0.0
 
     def _find(self, name: str, setting: Setting) -> int:
@@ -72,15 +75,15 @@ class RecordedPhysics:
             raise CannotRunError(f"the recording has no kernel '{name}'; {suggestion(name, self._names)}")
         row = self._row.get((name, setting))
         if row is None:
-            raise CannotRunError(f"the recording has nothing of kernel '{name}' at {setting}")
+            raise CannotRunError(f"the recording has no measurement of kernel '{name}' at {setting}")
         return row
 
 
 def recorded_device(sweep: Sweep, name: str) -> SimulatedDevice:
-    """A device that replays a sweep, without noise of its own.
+    """A device that replays a sweep, without noise.
 
     Args:
-        sweep: what was measured.
+        sweep: the measurements.
         name: of the device, as the user gave it.
     """
     thermal = Thermal(
@@ -88,5 +91,5 @@ def recorded_device(sweep: Sweep, name: str) -> SimulatedDevice:
     )
     engine = Engine(RecordedPhysics(sweep), thermal, Switching(), Noise(), seed=0)
     sensors = SensorModels(energy=CounterModel(period_s=1e-3, quantum_j=1e-9))
-    identity = Identity(name, sweep.device, f"{sweep.device}/{sweep.workload}", "recording", sweep.origin)
+    identity = Identity(name, sweep.device, f"{sweep.device}/{sweep.key}", "recording", sweep.origin)
     return SimulatedDevice(identity, engine, SimulatedSensors(engine, sensors), _ROOM_C)

@@ -1,150 +1,256 @@
-"""Time-energy frontiers that compose: ``choice``, ``either``, ``repeat`` and ``sequence``.
+"""Time-energy frontiers that compose: ``choice``, ``tie``, ``repeat``, ``sequence`` and ``either``.
 
 A frontier stands for every way of doing a piece of work. Composing is cheap, since the parts are kept and not
-multiplied out; the questions asked of the whole are answered exactly from the parts.
+multiplied out; every question is asked of the whole and answered exactly from the parts.
 
     >>> kernel = choice([(1.0, 9.0, "fast"), (2.0, 4.0, "slow")])
     >>> iteration = sequence(repeat(kernel, 24), choice([(5.0, 7.0, "only")]))
     >>> iteration.least_energy(within_s=60.0).choices
     ('slow', 'only')
+    >>> iteration.price_of_time(40.0)  # joules that one more second saves
+    5.0
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
+from typing import overload
 
 import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
-from wastenot.errors import BadInputError, WastenotError
-from wastenot.frontiers.knapsack import Knapsack, Solution
-from wastenot.frontiers.pareto import Groups, pareto_points
+from wastenot.errors import BadInputError, InfeasibleError, WastenotError
+from wastenot.frontiers.exact import exact_sum
+from wastenot.frontiers.knapsack import Knapsack, Selection
+from wastenot.frontiers.nodes import Alternative, Listed, Node, Powers, Repeated, Sequenced, Ways, tied
+from wastenot.frontiers.pareto import Groups, hull_points, pareto_points
 
 _MOST_SUMS = 8_000_000  # looked at in one step of listing a frontier
 
-
-@dataclass(frozen=True, eq=False)
-class Ways:
-    """The ways of doing one piece of work, as arrays.
-
-    Attributes:
-        time_s: shape (ways,), positive.
-        energy_j: shape (ways,), positive.
-        label: what a person or program knows each way by.
-        exact_time_s: the time of one way without rounding, where ``time_s`` had to be rounded.
-    """
-
-    time_s: FloatArray
-    energy_j: FloatArray
-    label: Sequence[object]
-    exact_time_s: Callable[[int], Fraction] | None = None
-
-    def exact_time(self, way: int) -> Fraction:
-        """The exact time of one way."""
-        return Fraction(float(self.time_s[way])) if self.exact_time_s is None else self.exact_time_s(way)
+Way = tuple[float, float] | tuple[float, float, object]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Point:
     """One way of doing the whole.
 
     Attributes:
         time_s: its time.
         energy_j: its energy.
-        choices: for each choice under it, in order, the label of the way taken. A choice of :func:`either` gives the
-            pair (which frontier, its choices).
+        exact_time_s: its time without rounding.
+        options: for each decision under it the option taken; shape (decisions,).
+        node: what these are the decisions of.
         lower_bound_j: for the answer to a question about energy: no way that meets it needs less.
     """
 
     time_s: float
     energy_j: float
-    choices: tuple[object, ...]
+    exact_time_s: Fraction
+    options: IndexArray
+    node: Node
     lower_bound_j: float | None = None
 
+    @property
+    def choices(self) -> tuple[object, ...]:
+        """For each choice under it, in order, the label of the way taken.
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Points:
+        A choice of :func:`either` gives the pair (which frontier, its choices).
+        """
+        return self.node.labels(self.options)
+
+    @property
+    def powers(self) -> Powers:
+        """Highest power on the way and power while waiting after it, where the ways say so."""
+        return self.node.powers(self.options)
+
+    def __repr__(self) -> str:
+        return f"Point(time_s={self.time_s:.6g}, energy_j={self.energy_j:.6g}, decisions={len(self.options)})"
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Points(Sequence[Point]):
     """Several points of a frontier, by rising time.
 
     Attributes:
         time_s: shape (points,).
         energy_j: shape (points,).
-        unroll: gives the :class:`Point` at an index.
+        point_at: gives the :class:`Point` at an index.
     """
 
     time_s: FloatArray
     energy_j: FloatArray
-    unroll: Callable[[int], Point]
+    point_at: Callable[[int], Point]
 
     def __len__(self) -> int:
         return len(self.time_s)
+
+    @overload
+    def __getitem__(self, index: int) -> Point: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Point]: ...
+    def __getitem__(self, index: int | slice) -> Point | list[Point]:
+        chosen = range(len(self))[index]
+        return self.point_at(chosen) if isinstance(chosen, int) else [self.point_at(each) for each in chosen]
+
+    def __repr__(self) -> str:
+        first, last = (f"({self.time_s[end]:.6g} s, {self.energy_j[end]:.6g} J)" for end in (0, -1))
+        return f"Points({len(self)} from {first} to {last})"
 
 
 class FrontierTooLargeError(WastenotError):
     """A frontier has more points than can be listed; ask it a question instead."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Frontier:
-    """Ways of doing work one after another, each its own way.
+    """Every way of doing a piece of work.
 
     Attributes:
-        parts: the choices to be made, in order, and how often the chosen way of each then runs.
+        alternatives: one of them is taken; there are several where the whole is an :func:`either`.
     """
 
-    parts: tuple[tuple[Ways, int], ...]
+    alternatives: tuple[Node, ...]
 
     @cached_property
-    def _problem(self) -> Knapsack:
-        time = np.concatenate([ways.time_s * count for ways, count in self.parts])
-        energy = np.concatenate([ways.energy_j * count for ways, count in self.parts])
-        start = np.concatenate([[0], np.cumsum([len(ways.time_s) for ways, _ in self.parts])])
-        return Knapsack(Groups(time, energy, start), self._exact_time)
+    def _problems(self) -> tuple[Knapsack, ...]:
+        return tuple(Knapsack(node.groups, _exact_time_of(node)) for node in self.alternatives)
 
-    def _local(self, options: IndexArray) -> list[int]:
-        """Indices into each part's ways, from indices into all ways laid end to end."""
-        return [int(way) for way in options - self._problem.groups.start[:-1]]
+    def _point(self, alternative: int, selection: Selection) -> Point:
+        node = self.alternatives[alternative]
+        options = selection.options - node.groups.start[:-1]
+        exact_s = exact_sum(node.time_terms(options))
+        return Point(float(exact_s), selection.energy_j, exact_s, options, node, selection.lower_bound_j)
 
-    def _exact_time(self, options: IndexArray) -> Fraction:
-        chosen = zip(self.parts, self._local(options), strict=True)
-        return sum((count * ways.exact_time(way) for (ways, count), way in chosen), Fraction(0))
+    def _answers(self, ask: Callable[[Knapsack], Selection]) -> list[Point]:
+        """The answer of each alternative that has one."""
+        answers = []
+        for index, problem in enumerate(self._problems):
+            try:
+                answers.append(self._point(index, ask(problem)))
+            except InfeasibleError:
+                continue
+        return answers
 
-    def _point(self, solution: Solution, *, bounded: bool = True) -> Point:
-        chosen = zip(self.parts, self._local(solution.options), strict=True)
-        labels = tuple(ways.label[way] for (ways, _), way in chosen)
-        time_s = float(self._exact_time(solution.options))
-        return Point(time_s, solution.energy_j, labels, solution.lower_bound_j if bounded else None)
+    def _too_fast(self, within_s: Fraction | float | None) -> InfeasibleError:
+        fastest_s = self.least_time().time_s
+        return InfeasibleError(
+            f"`within_s` {float(within_s or 0.0):g}: no way is that fast; the fastest takes {fastest_s:.9g} s"
+        )
 
     def least_time(self) -> Point:
         """The fastest way, and of those the one of least energy."""
-        return self._point(self._problem.least_time())
+        return min(self._answers(Knapsack.least_time), key=lambda point: (point.exact_time_s, point.energy_j))
 
     def least_energy(self, within_s: Fraction | float | None = None, gap_tolerance: float = 0.0) -> Point:
         """The way of least energy within a time, exact; see :meth:`Knapsack.least_energy`.
 
+        Args:
+            within_s: the time; ``None`` for no limit.
+            gap_tolerance: stop once the energy is proven to be within this fraction of the least possible.
+
         Raises:
             InfeasibleError: no way is that fast.
         """
-        return self._point(self._problem.least_energy(within_s, gap_tolerance))
+        within_s = _checked_time(within_s)
+        answers = self._answers(lambda problem: problem.least_energy(within_s, gap_tolerance))
+        if not answers:
+            raise self._too_fast(within_s)
+        bound = min(point.lower_bound_j for point in answers if point.lower_bound_j is not None)
+        return replace(min(answers, key=lambda point: (point.energy_j, point.exact_time_s)), lower_bound_j=bound)
 
     def least_edp(self, exponent: float = 1.0, within_s: Fraction | float | None = None) -> Point:
-        """The way of least ``energy * time ** exponent``, exponent ≥ 0, exact; see :meth:`Knapsack.least_edp`.
+        """The way of least ``energy * time ** exponent``, exact; see :meth:`Knapsack.least_edp`.
+
+        Args:
+            exponent: at least 0.
+            within_s: the time it may take; ``None`` for no limit.
 
         Raises:
             BadInputError: the exponent is negative or not a number.
             InfeasibleError: no way is within the time.
         """
         if not 0.0 <= exponent < np.inf:
-            raise BadInputError(f"EDP exponent {exponent}: must be a number of at least 0")
-        return self._point(self._problem.least_edp(exponent, within_s), bounded=within_s is None)
+            raise BadInputError(f"`exponent` {exponent}: must be a number of at least 0")
+        within_s = _checked_time(within_s)
+        answers = self._answers(lambda problem: problem.least_edp(exponent, within_s))
+        if not answers:
+            raise self._too_fast(within_s)
+        best = min(answers, key=lambda point: math.log(point.energy_j) + exponent * math.log(point.time_s))
+        return best if within_s is None else replace(best, lower_bound_j=None)
+
+    @cached_property
+    def _hull(self) -> tuple[FloatArray, FloatArray, FloatArray, IndexArray, IndexArray]:
+        """Vertices of the lower hull: time, energy, J/s on the edge to the next, alternative, its vertex."""
+        if len(self._problems) == 1:
+            time, energy, rate = self._problems[0].hull()
+            return time, energy, rate, np.zeros(len(time), dtype=np.intp), np.arange(len(time))
+        hulls = [problem.hull() for problem in self._problems]
+        time, energy = (np.concatenate([hull[column] for hull in hulls]) for column in (0, 1))
+        sizes = [len(hull[0]) for hull in hulls]
+        front = pareto_points(Groups(time, energy, np.array([0, len(time)])))
+        kept = front[hull_points(time[front], energy[front], np.zeros(len(front), dtype=np.intp))]
+        time, energy = time[kept], energy[kept]
+        alternative = np.repeat(np.arange(len(hulls)), sizes)[kept]
+        vertex = np.concatenate([np.arange(size) for size in sizes])[kept]
+        return time, energy, -np.diff(energy) / np.diff(time), alternative, vertex
 
     def hull(self) -> Points:
         """Vertices of the lower convex hull: all ways that are best for some price of time."""
-        time, energy = self._problem.hull()
-        return Points(time, energy, lambda vertex: self._point(self._problem.hull_plan(vertex)))
+        time, energy, _, alternative, vertex = self._hull
+
+        def point_at(index: int) -> Point:
+            problem = int(alternative[index])
+            return self._point(problem, self._problems[problem].hull_plan(int(vertex[index])))
+
+        return Points(time, energy, point_at)
+
+    def price_of_time(self, at_s: Fraction | float) -> float:
+        """Energy that one more second saves, in J/s, where the whole takes a time: minus the slope of the hull there.
+
+        Args:
+            at_s: the time. At a vertex the price is that of the edge before it, which the last second earned; before
+                the first vertex that of the first edge; after the last, where more time saves nothing, 0.
+        """
+        time, _, rate, *_ = self._hull
+        if not len(rate) or at_s > time[-1]:
+            return 0.0
+        return float(rate[max(int(np.searchsorted(time, float(at_s))) - 1, 0)])
+
+    def at_price(self, price_j_per_s: float) -> Point:
+        """The way of least ``energy + price * time``, and of several the fastest: a vertex of the hull.
+
+        Args:
+            price_j_per_s: what a second is worth, at least 0.
+
+        Raises:
+            BadInputError: the price is negative or not a number.
+        """
+        if not 0.0 <= price_j_per_s < np.inf:
+            raise BadInputError(f"`price_j_per_s` {price_j_per_s}: must be a number of at least 0")
+        return self.hull()[int((self._hull[2] > price_j_per_s).sum())]
+
+    def lower_bound_j(self, within_s: Fraction | float | None = None) -> float:
+        """No way within a time needs less energy than this; the linear relaxation, without a search.
+
+        Raises:
+            InfeasibleError: no way is that fast.
+        """
+        within_s = _checked_time(within_s)
+        if within_s is None:
+            return self.least_energy().energy_j
+        bounds = [
+            problem.relaxation.least_energy_j(float(within_s))
+            for problem, fastest in zip(self._problems, self._answers(Knapsack.least_time), strict=True)
+            if fastest.exact_time_s <= within_s
+        ]
+        if not bounds:
+            raise self._too_fast(within_s)
+        return min(bounds)
 
     def pareto(self) -> Points:
         """All ways that no other beats in both time and energy.
@@ -152,63 +258,85 @@ class Frontier:
         Raises:
             FrontierTooLargeError: there are millions of them.
         """
-        time, energy = np.zeros(1), np.zeros(1)
-        history: list[tuple[IndexArray, IndexArray]] = []
-        for ways, count in self.parts:
-            if len(time) * len(ways.time_s) > _MOST_SUMS:
-                raise FrontierTooLargeError("the frontier has millions of points; ask for its hull or a budget instead")
-            new_time = (time[:, None] + ways.time_s * count).ravel()
-            new_energy = (energy[:, None] + ways.energy_j * count).ravel()
-            kept = pareto_points(Groups(new_time, new_energy, np.array([0, len(new_time)])))
-            history.append((kept // len(ways.time_s), kept % len(ways.time_s)))
-            time, energy = new_time[kept], new_energy[kept]
+        lists = [_listed(node) for node in self.alternatives]
+        if len(lists) == 1:
+            return lists[0]
+        time, energy = np.concatenate([each.time_s for each in lists]), np.concatenate([each.energy_j for each in lists])
+        kept = pareto_points(Groups(time, energy, np.array([0, len(time)])))
+        first = np.cumsum([0, *(len(each) for each in lists)])
 
-        def unroll(point: int) -> Point:
-            state, labels = point, []
-            for (ways, _), (parent, way) in zip(reversed(self.parts), reversed(history), strict=True):
-                labels.append(ways.label[int(way[state])])
-                state = int(parent[state])
-            return Point(float(time[point]), float(energy[point]), tuple(reversed(labels)))
+        def point_at(index: int) -> Point:
+            which = int(np.searchsorted(first, kept[index], side="right")) - 1
+            return lists[which][int(kept[index] - first[which])]
 
-        return Points(time, energy, unroll)
+        return Points(time[kept], energy[kept], point_at)
+
+    def __repr__(self) -> str:
+        try:
+            fastest, least = self.least_time(), self.least_energy()
+        except FrontierTooLargeError:
+            return "Frontier(with a part that has too many points to list)"
+        decisions = " or ".join(str(len(node.groups)) for node in self.alternatives[:4])
+        decisions += " or ..." if len(self.alternatives) > 4 else ""
+        return (
+            f"Frontier({decisions} decisions, from {fastest.time_s:.6g} s and {fastest.energy_j:.6g} J "
+            f"to {least.time_s:.6g} s and {least.energy_j:.6g} J)"
+        )
 
 
-def choice(ways: Ways | Iterable[tuple[float, float, object]]) -> Frontier:
+def choice(ways: Ways | Iterable[Way]) -> Frontier:
     """One of several ways.
 
     Args:
-        ways: (time in s, energy in J, label) of each; or the same as arrays.
+        ways: (time in s, energy in J) of each, or (time in s, energy in J, label), the label being the index otherwise;
+            or the same as arrays.
 
     Raises:
         BadInputError: there is no way, or a time or energy is not positive and finite.
     """
-    if not isinstance(ways, Ways):
-        listed = list(ways)
-        time = np.array([way[0] for way in listed], dtype=np.float64)
-        energy = np.array([way[1] for way in listed], dtype=np.float64)
-        ways = Ways(time, energy, [way[2] for way in listed])
-    if not len(ways.time_s):
-        raise BadInputError("a choice needs at least one way")
-    for name, values in (("time", ways.time_s), ("energy", ways.energy_j)):
-        if not np.all(np.isfinite(values) & (values > 0)):
-            raise BadInputError(f"a choice's {name} must be positive and finite")
-    return Frontier(((ways, 1),))
+    if isinstance(ways, Ways):
+        return Frontier((ways,))
+    listed = list(ways)
+    time, energy = np.empty(len(listed)), np.empty(len(listed))
+    for index, way in enumerate(listed):
+        try:
+            time[index], energy[index] = way[0], way[1]
+            described = len(way) in (2, 3)
+        except (TypeError, ValueError, IndexError):
+            described = False
+        if not described:
+            raise BadInputError(
+                f"`ways`[{index}]: {way!r} is not (time in s, energy in J) or (time in s, energy in J, label)"
+            )
+    return Frontier((Ways(time, energy, [way[2] if len(way) == 3 else index for index, way in enumerate(listed)]),))
+
+
+def tie(*frontiers: Frontier) -> Frontier:
+    """Several pieces of work after one another, where every choice must take the same way.
+
+    Ways are the same where their labels are equal, or, of kernels, their settings. Alternatives of :func:`either` are
+    tied one by one.
+
+    Raises:
+        BadInputError: nothing is given, or the choices have no way in common.
+    """
+    if not frontiers:
+        raise BadInputError("`frontiers`: a tie needs at least one frontier")
+    return Frontier(tuple(tied(Sequenced(nodes)) for nodes in product(*(each.alternatives for each in frontiers))))
 
 
 def either(*frontiers: Frontier) -> Frontier:
     """One of several frontiers; a way is labelled with the pair (which frontier, its choices).
 
+    Each is asked by itself. Only where the whole becomes a part of a sequence are its Pareto points listed, which raises
+    :class:`FrontierTooLargeError` where there are millions of them.
+
     Raises:
         BadInputError: nothing is given.
-        FrontierTooLargeError: one of them has too many points to list.
     """
-    found = [
-        (index, points.unroll(place))
-        for index, frontier in enumerate(frontiers)
-        for points in (frontier.pareto(),)
-        for place in range(len(points))
-    ]
-    return choice([(point.time_s, point.energy_j, (index, point.choices)) for index, point in found])
+    if not frontiers:
+        raise BadInputError("`frontiers`: either needs at least one frontier")
+    return Frontier(tuple(Alternative(node, index) for index, each in enumerate(frontiers) for node in each.alternatives))
 
 
 def repeat(frontier: Frontier, times: int) -> Frontier:
@@ -217,9 +345,9 @@ def repeat(frontier: Frontier, times: int) -> Frontier:
     Raises:
         BadInputError: ``times`` is not a positive whole number.
     """
-    if times != int(times) or times < 1:
-        raise BadInputError(f"repeat {times}: must be a positive whole number")
-    return Frontier(tuple((ways, count * int(times)) for ways, count in frontier.parts))
+    if not (math.isfinite(times) and times == int(times) and times >= 1):
+        raise BadInputError(f"`times` {times}: must be a positive whole number")
+    return Frontier(tuple(Repeated(node, int(times)) for node in frontier.alternatives))
 
 
 def sequence(*frontiers: Frontier) -> Frontier:
@@ -229,5 +357,51 @@ def sequence(*frontiers: Frontier) -> Frontier:
         BadInputError: nothing is given.
     """
     if not frontiers:
-        raise BadInputError("a sequence needs at least one frontier")
-    return Frontier(tuple(part for frontier in frontiers for part in frontier.parts))
+        raise BadInputError("`frontiers`: a sequence needs at least one frontier")
+    return Frontier((Sequenced(tuple(part for frontier in frontiers for part in _parts(frontier))),))
+
+
+def _parts(frontier: Frontier) -> Iterator[Node]:
+    if len(frontier.alternatives) > 1:
+        yield Listed(frontier)
+    elif isinstance(node := frontier.alternatives[0], Sequenced):
+        yield from node.parts
+    else:
+        yield node
+
+
+def _exact_time_of(node: Node) -> Callable[[IndexArray], Fraction]:
+    """Exact time of a plan, by its points among all of the node's."""
+    return lambda points: exact_sum(node.time_terms(points - node.groups.start[:-1]))
+
+
+def _checked_time(within_s: Fraction | float | None) -> Fraction | float | None:
+    if within_s is not None and not math.isfinite(within_s):
+        raise BadInputError(f"`within_s` {within_s}: must be a finite number of seconds")
+    return within_s
+
+
+def _listed(node: Node) -> Points:
+    """The Pareto points of a node, its decisions multiplied out one after another."""
+    groups = node.groups
+    time, energy = np.zeros(1), np.zeros(1)
+    history: list[tuple[IndexArray, IndexArray]] = []
+    for begin, end in zip(groups.start[:-1].tolist(), groups.start[1:].tolist(), strict=True):
+        if len(time) * (end - begin) > _MOST_SUMS:
+            raise FrontierTooLargeError("the frontier has millions of points; ask for its hull or a budget instead")
+        new_time = (time[:, None] + groups.time_s[begin:end]).ravel()
+        new_energy = (energy[:, None] + groups.energy_j[begin:end]).ravel()
+        kept = pareto_points(Groups(new_time, new_energy, np.array([0, len(new_time)])))
+        history.append((kept // (end - begin), kept % (end - begin)))
+        time, energy = new_time[kept], new_energy[kept]
+
+    def point_at(index: int) -> Point:
+        state, options = index, []
+        for parent, option in reversed(history):
+            options.append(int(option[state]))
+            state = int(parent[state])
+        taken = np.array(options[::-1], dtype=np.intp)
+        exact_s = exact_sum(node.time_terms(taken))
+        return Point(float(exact_s), float(energy[index]), exact_s, taken, node)
+
+    return Points(time, energy, point_at)

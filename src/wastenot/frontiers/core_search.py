@@ -56,8 +56,8 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """What a search ended with.
+class SearchResult:
+    """The best plan of a search, and what it proves.
 
     Attributes:
         chosen: the Pareto point of each group.
@@ -110,15 +110,15 @@ class CoreSearch:
         spare = max(budget.most_s - float(relaxation.reached_time_s[taken]), 0.0)
         self._relaxed_j = float(relaxation.reached_energy_j[taken] - spare * relaxation.segment_rate[taken])
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         """Search; the bound of what it returns is proven."""
         if self._relaxed_j >= self._worth_below:
-            return Found(self._best, self._best_j, self._relaxed_j)
+            return SearchResult(self._best, self._best_j, self._relaxed_j)
         self._improve_by_one_change()
         if not self._extend(keep_ties=False):
             # A partial plan may have pushed out its equal that rounding alone made look slower.
             self._extend(keep_ties=True)
-        return Found(self._best, self._best_j, max(min(self._best_j, self._given_up_j), self._relaxed_j))
+        return SearchResult(self._best, self._best_j, max(min(self._best_j, self._given_up_j), self._relaxed_j))
 
     @property
     def _worth_below(self) -> float:
@@ -222,8 +222,8 @@ class CoreSearch:
         completed = np.where(whole >= 0, base - rest.saved_j[whole], np.inf)
         winner = int(np.argmin(completed))
         if completed[winner] < self._best_j:
-            state, place = divmod(winner, len(option))
-            self._take(path.plan(state, int(option[place]), rest.segments[: whole[winner]]))
+            state, added = divmod(winner, len(option))
+            self._take(path.plan(state, int(option[added]), rest.segments[: whole[winner]]))
         return bound
 
     def _undominated(self, time: FloatArray, energy: FloatArray, state: IndexArray, *, keep_ties: bool) -> IndexArray:

@@ -23,7 +23,7 @@ _SLACK_TERMS = 1024  # rounding errors allowed for inside single points, besides
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Solution:
+class Selection:
     """A plan and the proof of how good it is.
 
     Attributes:
@@ -40,12 +40,12 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """How far the energy can be above the least possible, as a share of it."""
+        """How far the energy can be above the least possible, as a fraction of it."""
         return (self.energy_j - self.lower_bound_j) / self.energy_j
 
 
 class Knapsack:
-    """Groups of time-energy points of which every plan takes one each.
+    """Groups of time-energy points; a plan takes one point of each.
 
     Args:
         groups: the points; times and energies positive, already multiplied by how often each group runs.
@@ -60,39 +60,39 @@ class Knapsack:
     def _sum_of_times(self, options: IndexArray) -> Fraction:
         return exact_sum((1, time) for time in self.groups.time_s[options].tolist())
 
-    def _solution(self, chosen: IndexArray, lower_bound_j: float | None = None) -> Solution:
+    def _selection(self, chosen: IndexArray, lower_bound_j: float | None = None) -> Selection:
         energy = float(self.relaxation.energy_j[chosen].sum())
         if lower_bound_j is None or energy - lower_bound_j <= ROUNDING * energy:
             lower_bound_j = energy
         time = float(self.relaxation.time_s[chosen].sum())
-        return Solution(self.relaxation.source[chosen], time, energy, lower_bound_j)
+        return Selection(self.relaxation.source[chosen], time, energy, lower_bound_j)
 
-    def hull(self) -> tuple[FloatArray, FloatArray]:
-        """Time and energy of every vertex of the lower hull of all plans, by rising time."""
-        vertex = self.relaxation.vertices()
-        return self.relaxation.reached_time_s[vertex], self.relaxation.reached_energy_j[vertex]
+    def hull(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Vertices of the lower hull of all plans by rising time: time, energy, and J/s saved on the edge to the next."""
+        r, vertex = self.relaxation, self.relaxation.vertices()
+        return r.reached_time_s[vertex], r.reached_energy_j[vertex], r.segment_rate[vertex[:-1]]
 
-    def hull_plan(self, vertex: int) -> Solution:
+    def hull_plan(self, vertex: int) -> Selection:
         """The plan at a vertex of :meth:`hull`: no plan that is as fast needs less energy."""
-        return self._solution(self.relaxation.prefix(int(self.relaxation.vertices()[vertex])))
+        return self._selection(self.relaxation.prefix(int(self.relaxation.vertices()[vertex])))
 
-    def least_time(self) -> Solution:
+    def least_time(self) -> Selection:
         """The fastest plan, and of the fastest the one of least energy."""
-        return self._solution(self.relaxation.prefix(0))
+        return self._selection(self.relaxation.prefix(0))
 
-    def least_energy(self, budget_s: Fraction | float | None = None, gap_tolerance: float = 0.0) -> Solution:
+    def least_energy(self, budget_s: Fraction | float | None = None, gap_tolerance: float = 0.0) -> Selection:
         """The plan of least energy whose time, summed exactly, is within a budget.
 
         Args:
             budget_s: the budget; ``None`` for no limit.
-            gap_tolerance: stop once the energy is proven to be within this share of the least possible.
+            gap_tolerance: stop once the energy is proven to be within this fraction of the least possible.
 
         Raises:
             InfeasibleError: even the fastest plan is over the budget.
         """
         relaxation = self.relaxation
         if budget_s is None:
-            return self._solution(relaxation.prefix(relaxation.segments))
+            return self._selection(relaxation.prefix(relaxation.segments))
         exact_s = Fraction(budget_s)
         largest = max(float(exact_s), float(relaxation.reached_time_s[0]))
         doubt_s = float((len(relaxation.time_s) + _SLACK_TERMS) * np.finfo(float).eps * largest)
@@ -103,11 +103,11 @@ class Knapsack:
         if taken < 0:
             raise InfeasibleError("even the fastest plan is over the time budget")
         if taken == relaxation.segments:
-            return self._solution(relaxation.prefix(taken))
-        found = CoreSearch(relaxation, budget, taken, gap_tolerance).run()
-        return self._solution(found.chosen, found.lower_bound_j)
+            return self._selection(relaxation.prefix(taken))
+        result = CoreSearch(relaxation, budget, taken, gap_tolerance).run()
+        return self._selection(result.chosen, result.lower_bound_j)
 
-    def least_edp(self, exponent: float = 1.0, budget_s: Fraction | float | None = None) -> Solution:
+    def least_edp(self, exponent: float = 1.0, budget_s: Fraction | float | None = None) -> Selection:
         """The plan of least ``energy * time ** exponent``, exact, over all plans or those within a time budget.
 
         For an exponent ≥ 0 the product is quasi-concave where both are positive, so its least value over all plans is
@@ -119,7 +119,7 @@ class Knapsack:
         """
         relaxation = self.relaxation
         log_edp = np.log(relaxation.reached_energy_j) + exponent * np.log(relaxation.reached_time_s)
-        best = self._solution(relaxation.prefix(int(np.argmin(log_edp))))
+        best = self._selection(relaxation.prefix(int(np.argmin(log_edp))))
         if budget_s is None:
             return best
         if exponent == 0.0:
@@ -129,29 +129,29 @@ class Knapsack:
             return best
         return self._least_edp_within(exponent, budget, np.argsort(log_edp, kind="stable"))
 
-    def _least_edp_within(self, exponent: float, budget: Fraction, vertices: IndexArray) -> Solution:
+    def _least_edp_within(self, exponent: float, budget: Fraction, vertices: IndexArray) -> Selection:
         """:meth:`least_edp` where the best of all ``vertices`` (numbers of segments, best first) is too slow."""
 
-        def log_edp(plan: Solution) -> float:
+        def log_edp(plan: Selection) -> float:
             return float(np.log(plan.energy_j) + exponent * np.log(plan.time_s))
 
         relaxation = self.relaxation
-        best = found = self.least_energy(budget)
+        best = cheapest = self.least_energy(budget)
         for taken in vertices.tolist():
-            vertex = self._solution(relaxation.prefix(taken))
+            vertex = self._selection(relaxation.prefix(taken))
             if self._exact_time(vertex.options) <= budget:
                 best = min(best, vertex, key=log_edp)
                 break
         while True:
             least = log_edp(best)
-            # Plans still to come need at least the energy just found, so a better one must be this much faster.
-            fast_enough = Fraction(float(np.exp((least - np.log(found.energy_j)) / exponent)))
-            limit = min(self._exact_time(found.options) - _INSTANT, fast_enough)
+            # Plans still to come need at least the energy of the last, so a better one must be this much faster.
+            fast_enough = Fraction(float(np.exp((least - np.log(cheapest.energy_j)) / exponent)))
+            limit = min(self._exact_time(cheapest.options) - _INSTANT, fast_enough)
             floor_j = relaxation.least_energy_j(float(limit))
             if limit <= 0 or np.log(floor_j) + exponent * np.log(float(limit)) >= least - ROUNDING:
                 return best
             try:
-                found = self.least_energy(limit)
+                cheapest = self.least_energy(limit)
             except InfeasibleError:
                 return best
-            best = min(best, found, key=log_edp)
+            best = min(best, cheapest, key=log_edp)

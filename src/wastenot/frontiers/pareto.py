@@ -48,14 +48,14 @@ def pareto_points(groups: Groups) -> IndexArray:
     widest = int(sizes.max())
     if widest * len(groups) <= _PADDING_ALLOWED * len(groups.time_s) + 4096:
         return _pareto_padded(groups, np.arange(len(groups)), widest)
-    # Groups of like size together: padding then at most doubles the points.
+    # Groups of similar size together: padding then at most doubles the points.
     class_of = np.frexp(sizes.astype(np.float64) - 0.5)[1]
     kept = []
     for size_class in np.unique(class_of):
         members = np.flatnonzero(class_of == size_class)
         kept.append(_pareto_padded(groups, members, int(sizes[members].max())))
-    found = np.concatenate(kept)
-    return found[np.argsort(groups.group[found], kind="stable")]
+    points = np.concatenate(kept)
+    return points[np.argsort(groups.group[points], kind="stable")]
 
 
 def _pareto_padded(groups: Groups, members: IndexArray, width: int) -> IndexArray:
@@ -78,16 +78,16 @@ def _pareto_padded(groups: Groups, members: IndexArray, width: int) -> IndexArra
     keep[:, 0] = True
     if width > 1:
         np.less(energy[:, 1:], np.minimum.accumulate(energy, axis=1)[:, :-1], out=keep[:, 1:])
-    row, place = keep.nonzero()
+    row, column = keep.nonzero()
     # Of kept points at one time only the last, with the least energy, is not beaten.
-    kept_time = time[row, place]
+    kept_time = time[row, column]
     unbeaten = np.empty(len(row), dtype=bool)
     unbeaten[-1] = True
     np.not_equal(kept_time[1:], kept_time[:-1], out=unbeaten[:-1])
     unbeaten[:-1] |= row[1:] != row[:-1]
-    row, place = row[unbeaten], place[unbeaten]
-    found: IndexArray = point[row, order[row, place]]
-    return found
+    row, column = row[unbeaten], column[unbeaten]
+    kept: IndexArray = point[row, order[row, column]]
+    return kept
 
 
 def hull_points(time_s: FloatArray, energy_j: FloatArray, group: IndexArray) -> IndexArray:

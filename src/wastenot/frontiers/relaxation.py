@@ -9,7 +9,7 @@ from wastenot.frontiers.pareto import Groups, hull_points, pareto_points
 
 
 class Relaxation:
-    """Pareto points and hull segments of groups of which every plan takes one point each.
+    """Pareto points and hull segments of groups; a plan takes one point of each.
 
     Taking the segments of all groups' lower hulls in order of energy saved per second leads along the vertices of the
     hull of all plans (Minkowski sum of convex curves), and between two of them along the optimum of the linear

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.origin import Origin
-from wastenot.planning.objective import Granularity, Objective, Scope
+from wastenot.planning.objective import Objective, Scope
 from wastenot.planning.planner import Planner
-from wastenot.study.sweep import Sweep
+from wastenot.study.source import Source, sweep_of
+from wastenot.workloads.identity import Granularity
 
 RELAXED_BOUNDS = (0.01, 0.02, 0.05, 0.10)
 CURVE_BOUNDS = tuple(step / 400 for step in range(81))  # 0 to 20 % in steps of 0.25 %
@@ -24,7 +25,7 @@ class ComparisonRow:
         scope: who must keep the slowdown.
         objective: what is minimised.
         time_change: of the iteration against auto; ``None`` where there is no plan.
-        energy_change: likewise.
+        energy_change: against auto; ``None`` where there is no plan.
         reason: why there is no plan, else ``None``.
     """
 
@@ -52,20 +53,28 @@ class Comparison:
     device: str
     origin: Origin
     coarse: Granularity
-    rows: tuple[ComparisonRow, ...]
+    rows: tuple[ComparisonRow, ...] = field(repr=False)
 
 
-def compare(sweep: Sweep, *, bounds: Sequence[float] = RELAXED_BOUNDS, clock_tolerance_mhz: float = 0.0) -> Comparison:
+def compare(
+    source: Source,
+    *,
+    workload: str | None = None,
+    bounds: Sequence[float] = RELAXED_BOUNDS,
+    clock_tolerance_mhz: float = 0.0,
+) -> Comparison:
     """Compare EDP and waste × coarse and fine × local and global, and relaxed bounds.
 
     Args:
-        sweep: what the kernels cost.
+        source: what the kernels cost: a study (its file name, URL or the open study) or a sweep.
+        workload: its name; may be left out where the study holds only one.
         bounds: slowdowns allowed besides none.
         clock_tolerance_mhz: see :func:`wastenot.planning.planner.plan`.
 
     Raises:
         BadInputError: a bound is out of range.
     """
+    sweep = sweep_of(source, workload)
     objectives = [Objective("edp"), *(Objective("waste", bound) for bound in dict.fromkeys((0.0, *bounds)))]
     coarse: Granularity = "pass" if all(kernel.pass_name for kernel in sweep.kernels) else "iteration"
     rows: list[ComparisonRow] = []
@@ -88,8 +97,8 @@ def _row(planner: Planner, scope: Scope, objective: Objective) -> ComparisonRow:
         chosen = planner.choose(objective, scope)
     except InfeasibleError as error:
         return ComparisonRow(planner.granularity, scope, objective, None, None, str(error))
-    found = planner.totals(planner.rows(chosen.options))
-    return ComparisonRow(planner.granularity, scope, objective, found.time_change, found.energy_change)
+    totals = planner.totals(planner.rows(chosen.options))
+    return ComparisonRow(planner.granularity, scope, objective, totals.time_change, totals.energy_change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +109,8 @@ class CurvePoint:
         max_slowdown: what was allowed.
         time_s: of the best plan's iteration.
         energy_j: of the best plan's iteration.
-        time_change: what the best plan takes of it.
-        energy_change: against auto.
+        time_change: of the best plan, against auto.
+        energy_change: of the best plan, against auto.
         gap: of its certificate.
     """
 
@@ -114,7 +123,7 @@ class CurvePoint:
 
 
 def relaxed_curve(planner: Planner, scope: Scope, bounds: Sequence[float] = CURVE_BOUNDS) -> tuple[CurvePoint, ...]:
-    """Energy against the slowdown allowed (Fig. 6), one exact plan for each bound; bounds that none keeps are left out.
+    """Energy against the slowdown allowed (Fig. 6), one exact plan for each bound; bounds that no plan keeps are left out.
 
     Args:
         planner: of the workload.
@@ -127,15 +136,15 @@ def relaxed_curve(planner: Planner, scope: Scope, bounds: Sequence[float] = CURV
             chosen = planner.choose(Objective("waste", bound), scope)
         except InfeasibleError:
             continue
-        found = planner.totals(planner.rows(chosen.options))
-        gap = max(0.0, 1.0 - chosen.lower_bound_j / found.energy_j)
+        totals = planner.totals(planner.rows(chosen.options))
+        gap = max(0.0, 1.0 - chosen.lower_bound_j / totals.energy_j)
         points.append(
             CurvePoint(
                 bound,
-                found.time_s,
-                found.energy_j,
-                found.time_change,
-                found.energy_change,
+                totals.time_s,
+                totals.energy_j,
+                totals.time_change,
+                totals.energy_change,
                 gap if gap > 1e-12 else 0.0,
             )
         )
@@ -182,23 +191,30 @@ class WholeFrontier:
     granularity: Granularity
     auto_time_s: float
     auto_energy_j: float
-    hull: tuple[Vertex, ...]
-    bounds: tuple[CurvePoint, ...]
+    hull: tuple[Vertex, ...] = field(repr=False)
+    bounds: tuple[CurvePoint, ...] = field(repr=False)
     impossible_bounds: tuple[float, ...]
     least_slowdown: float
 
 
 def whole_frontier(
-    sweep: Sweep, bounds: Sequence[float], *, granularity: Granularity = "kernel", clock_tolerance_mhz: float = 0.0
+    source: Source,
+    bounds: Sequence[float],
+    *,
+    workload: str | None = None,
+    granularity: Granularity = "kernel",
+    clock_tolerance_mhz: float = 0.0,
 ) -> WholeFrontier:
     """The frontier of a workload's iteration: all hull vertices in one pass, and an exact plan at each bound.
 
     Args:
-        sweep: what the kernels cost.
+        source: what the kernels cost: a study (its file name, URL or the open study) or a sweep.
         bounds: slowdowns to solve exactly.
+        workload: its name; may be left out where the study holds only one.
         granularity: what gets a setting of its own.
         clock_tolerance_mhz: see :func:`wastenot.planning.planner.plan`.
     """
+    sweep = sweep_of(source, workload)
     planner = Planner(sweep, granularity, clock_tolerance_mhz)
     hull = planner.frontier.hull()
     time, energy = float(planner.baseline_time_s), planner.baseline_energy_j

@@ -44,7 +44,7 @@ class Costs:
 
     @cached_property
     def start(self) -> IndexArray:
-        """Kernel ``k`` has rows ``start[k]:start[k + 1]``, of which the first is its baseline."""
+        """Kernel ``k`` has rows ``start[k]:start[k + 1]``; the first is its baseline."""
         return np.searchsorted(self.kernel, np.arange(len(self.kernels) + 1))
 
     @cached_property
@@ -61,8 +61,8 @@ class Costs:
 def combine_repeats(sweep: Sweep) -> Costs:
     """Average the repeats of each kernel and setting.
 
-    The standard error of a mean over n repeats is the larger of what their scatter says (sample standard deviation over
-    the root of n) and what their own standard errors say; of a single reading it is that reading's own, where given.
+    The standard error of a mean over n repeats is the larger of two: that from their scatter (sample standard deviation over
+    the root of n) and that from their own standard errors. A single reading keeps its own, where it has one.
     """
     order, first = _grouped(sweep)
     repeats = np.diff(np.append(first, len(order)))
@@ -83,11 +83,11 @@ def combine_repeats(sweep: Sweep) -> Costs:
 
 
 def rows_of_readings(sweep: Sweep) -> IndexArray:
-    """For each row of a sweep, the row of :func:`combine_repeats` that it is a part of."""
+    """For each row of a sweep, the row of :func:`combine_repeats` that averages it."""
     order, first = _grouped(sweep)
-    found = np.empty(len(order), dtype=np.intp)
-    found[order] = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(order))))
-    return found
+    combined = np.empty(len(order), dtype=np.intp)
+    combined[order] = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(order))))
+    return combined
 
 
 def _grouped(sweep: Sweep) -> tuple[IndexArray, IndexArray]:

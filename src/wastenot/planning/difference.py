@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wastenot.errors import BadInputError
 from wastenot.planning.plan import Assignment, Plan
@@ -18,7 +18,7 @@ class KernelDifference:
         first: setting in the first plan.
         second: setting in the second plan.
         time_s: change of its time in an iteration, second less first; ``None`` where one plan lacks it.
-        energy_j: likewise its energy.
+        energy_j: change of its energy.
     """
 
     kernel: str
@@ -33,13 +33,13 @@ class PlanDifference:
     """Two plans side by side.
 
     Attributes:
-        kernels: those that the plans treat differently, in order of execution.
-        same: how many they treat alike.
+        kernels: those whose settings differ, in order of execution.
+        same: how many kernels have the same setting in both.
         time_s: predicted time of the second less that of the first, one iteration.
-        energy_j: likewise energy.
+        energy_j: predicted energy of the second less that of the first.
     """
 
-    kernels: tuple[KernelDifference, ...]
+    kernels: tuple[KernelDifference, ...] = field(repr=False)
     same: int
     time_s: float
     energy_j: float

@@ -1,4 +1,4 @@
-"""What a plan is to achieve, and how finely it may choose."""
+"""What a plan minimises, and how finely it may choose."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Literal, get_args
 from wastenot.errors import BadInputError
 
 ObjectiveKind = Literal["waste", "edp", "energy", "time"]
-Granularity = Literal["iteration", "pass", "kernel"]
 Scope = Literal["global", "local"]
 
 OBJECTIVES: tuple[ObjectiveKind, ...] = get_args(ObjectiveKind)
-GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 
@@ -27,7 +25,7 @@ class Objective:
         max_slowdown: bound on T/T_auto − 1, above −1; negative asks for a speed-up. For ``waste`` 0 unless given
             (the paper's strict variant, §3), for ``edp`` no bound unless given.
         edp_exponent: α of E·T^α, at least 0.
-        confidence: with which the true slowdown is to be within the bound, above 0.5 and below 1; ``None`` to take the
+        confidence: probability that the true slowdown is within the bound, above 0.5 and below 1; ``None`` to take the
             study's numbers as they are.
 
     Raises:
@@ -89,6 +87,6 @@ def parse_bounds(text: str) -> tuple[float, ...]:
         except ValueError:
             bound = math.nan
         if not (math.isfinite(bound) and bound > -1.0):
-            raise BadInputError(f"`bounds`: '{part.strip()}' is not a number above -1; write such as 0,0.01,0.02")
+            raise BadInputError(f"`bounds`: '{part.strip()}' is not a number above -1; write them as in 0,0.01,0.02")
         bounds.append(bound)
     return tuple(bounds)

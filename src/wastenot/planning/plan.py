@@ -6,16 +6,19 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field
 
 from wastenot.documents import Finite, NotNegative, Part, Positive, read_document
 from wastenot.files import write_text
+from wastenot.frontiers.exact import exact_sum
 from wastenot.origin import Origin
-from wastenot.planning.objective import Granularity, Scope
-from wastenot.planning.plan_check import recomputed
+from wastenot.planning.objective import Scope
 from wastenot.setting import Setting
+from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
+from wastenot.workloads.shape import Shape
 
 SCHEMA: Final = "wastenot.plan/1"
 _SAME = 1e-9  # relative difference of two numbers that are one number written twice
@@ -39,7 +42,7 @@ class Total(Part):
     energy_se_j: NotNegative | None
 
 
-class Prediction(Total):
+class PredictedTotal(Total):
     """The plan's iteration, and how it differs from the baseline: changes are plan/baseline − 1."""
 
     time_change: Finite
@@ -52,11 +55,11 @@ Interval = Annotated[tuple[Finite, Finite], Field(strict=False)]
 
 
 class Expected(Part):
-    """What the plan is believed to give in truth, once luck in choosing among noisy measurements is taken out.
+    """The plan's expected true time and energy, corrected for the luck of choosing among noisy measurements.
 
     Attributes:
         level: probability that a true change is within its interval.
-        probability_within_budget: that the plan's true time is; ``None`` where nothing was to be kept.
+        probability_within_budget: that the plan's true time is within its budget; ``None`` where there is no budget.
     """
 
     level: Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -70,7 +73,7 @@ class Expected(Part):
 
 
 class Measured(Part):
-    """One change as measured again: the mean over repeats, its interval, and the range of all pairs of repeats."""
+    """One measured change: the mean over repeats, its interval, and the range over all pairs of repeats."""
 
     mean: Finite
     interval: Interval
@@ -79,7 +82,7 @@ class Measured(Part):
 
 
 class Validation(Part):
-    """The plan and auto measured again in turn (paper, §6, Validation; Fig. 7).
+    """The plan and auto measured again, interleaved (paper, §6, Validation; Fig. 7).
 
     Attributes:
         device: that they were measured on.
@@ -87,9 +90,9 @@ class Validation(Part):
         level: of the intervals, which are of the mean over repeats.
         pairs: of one repeat of the plan and one of auto.
         time_s: of an iteration under the plan in each repeat.
-        energy_j: likewise.
+        energy_j: of the same.
         baseline_time_s: of an iteration at auto in each repeat.
-        baseline_energy_j: likewise.
+        baseline_energy_j: of the same.
         time_change: against auto.
         energy_change: against auto.
     """
@@ -177,27 +180,43 @@ class Plan(Part):
     scope: Scope
     clock_tolerance_mhz: NotNegative
     baseline: Total
-    predicted: Prediction
+    predicted: PredictedTotal
     waste: Waste
     certificate: Certificate
     fastest: Fastest
     switches: Switches
     assignments: Annotated[tuple[Assignment, ...], Field(min_length=1, strict=False)]
+    state: EnergyState = "ssp"
+    measured_granularity: Granularity = "kernel"
+    model: str | None = None
+    shape: Shape | None = None
     expected: Expected | None = None
     validation: Validation | None = None
     digest: str = ""
+
+    @property
+    def measured(self) -> WorkloadKey:
+        """The measurements that the plan was made of."""
+        return WorkloadKey(self.workload, self.state, self.measured_granularity)
+
+    @property
+    def run(self) -> ModelRun | None:
+        """The model that the workload is of, and how that is run; ``None`` where not known."""
+        return None if self.model is None or self.shape is None else ModelRun(self.model, self.shape)
 
     def sealed(self) -> Self:
         """The same plan with the digest of its content, by which an edit is noticed."""
         return self.model_copy(update={"digest": self._digest()})
 
     def document(self) -> dict[str, Any]:
-        """The plan as JSON values; parts that it does not have are left out, as in files of before there were such."""
-        found = self.model_dump(mode="json", by_alias=True)
-        for holder, part in ((found, "expected"), (found, "validation"), (found["objective"], "confidence")):
-            if holder[part] is None:
-                del holder[part]
-        return found
+        """The plan as JSON values; optional parts that it does not have are left out."""
+        values = self.model_dump(mode="json", by_alias=True)
+        for part in ("model", "shape", "expected", "validation"):
+            if values[part] is None:
+                del values[part]
+        if values["objective"]["confidence"] is None:
+            del values["objective"]["confidence"]
+        return values
 
     def to_json(self) -> str:
         """The plan as a JSON document, for people to read as well."""
@@ -206,6 +225,16 @@ class Plan(Part):
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the JSON document; raises :class:`BadInputError` where that is not possible."""
         write_text(path, self.to_json())
+
+    def __repr__(self) -> str:
+        goal = self.objective.kind + ("" if self.objective.max_slowdown is None else f" {self.objective.max_slowdown:g}")
+        return (
+            f"Plan('{self.workload}' on '{self.device}', {self.origin}: {goal}, {self.granularity}, {self.scope}; "
+            f"{len(self.assignments)} kernels, energy {self.predicted.energy_change:+.2%}, "
+            f"time {self.predicted.time_change:+.2%} predicted)"
+        )
+
+    __str__ = __repr__
 
     def _digest(self) -> str:
         content = self.document()
@@ -222,9 +251,55 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
     """
     document = read_document(path, Plan, "make the plan anew with 'wastenot plan'")
     plan = document.content
-    for field, stated, true in recomputed(plan):
+    for field, stated, true in _recomputed(plan):
         if not math.isclose(stated, true, rel_tol=_SAME, abs_tol=_SAME):
             raise document.error(field, f"is {stated!r} where the other fields give {true!r}: the file was edited")
     if plan.digest != plan._digest():
         raise document.error(("digest",), "does not match the content: the file was edited")
     return plan
+
+
+def _recomputed(plan: Plan) -> Iterator[tuple[tuple[int | str, ...], float, float]]:
+    """Fields of a plan that follow from its others, by which an edit is noticed: (field, as stated, as it should be)."""
+    base, predicted = plan.baseline, plan.predicted
+    for index, row in enumerate(plan.assignments):
+        if row.time_change <= -1.0 or row.energy_change <= -1.0:
+            yield ("assignments", index, "time_change"), row.time_change, 0.0
+            return
+    rows = plan.assignments
+    yield ("predicted", "time_s"), predicted.time_s, float(exact_sum((row.count, row.time_s) for row in rows))
+    yield (
+        ("predicted", "energy_j"),
+        predicted.energy_j,
+        float(exact_sum((row.count, row.energy_j) for row in rows)),
+    )
+    yield ("predicted", "time_change"), predicted.time_change, predicted.time_s / base.time_s - 1
+    yield ("predicted", "energy_change"), predicted.energy_change, predicted.energy_j / base.energy_j - 1
+    yield (
+        ("baseline", "time_s"),
+        base.time_s,
+        math.fsum(row.count * row.time_s / (1 + row.time_change) for row in rows),
+    )
+    yield (
+        ("baseline", "energy_j"),
+        base.energy_j,
+        math.fsum(row.count * row.energy_j / (1 + row.energy_change) for row in rows),
+    )
+    yield ("fastest", "time_change"), plan.fastest.time_change, plan.fastest.time_s / base.time_s - 1
+    yield ("waste", "share"), plan.waste.share, plan.waste.joules / base.energy_j
+    energy_j = predicted.energy_j
+    expected = plan.expected
+    if expected is not None:
+        energy_j = energy_j if plan.objective.confidence is None else expected.energy_j
+        for name, (low, high), middle in (
+            ("time_change_interval", expected.time_change_interval, expected.time_change),
+            ("energy_change_interval", expected.energy_change_interval, expected.energy_change),
+        ):
+            yield ("expected", name), 0.5 * (low + high), middle
+    yield (
+        ("certificate", "gap"),
+        plan.certificate.gap,
+        (energy_j - plan.certificate.lower_bound_j) / energy_j,
+    )
+    if plan.validation is not None:
+        yield ("validation", "pairs"), plan.validation.pairs, plan.validation.repeats**2

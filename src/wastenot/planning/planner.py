@@ -10,35 +10,41 @@ import numpy as np
 
 from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.frontiers.algebra import Frontier, Point, sequence
+from wastenot.frontiers.algebra import Frontier, Point
 from wastenot.frontiers.exact import exact_sum
-from wastenot.planning.assignments import assignments
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.noise.confidence import choose_confidently
 from wastenot.planning.noise.errors import change_error, total_error
 from wastenot.planning.noise.expectation import expect
 from wastenot.planning.noise.shrinkage import CostModel, Posteriors, fit_costs
-from wastenot.planning.objective import SCOPES, Granularity, Objective, Scope
+from wastenot.planning.objective import SCOPES, Objective, Scope
 from wastenot.planning.plan import (
     SCHEMA,
+    Assignment,
     Certificate,
     Fastest,
     Goal,
     Plan,
-    Prediction,
+    PredictedTotal,
     Switches,
     Total,
     Waste,
 )
-from wastenot.planning.switches import switches_per_iteration
-from wastenot.planning.units import Unit, make_units
+from wastenot.planning.units import PlanUnit, iteration_frontier, make_units
+from wastenot.study.source import Source, sweep_of
 from wastenot.study.sweep import Sweep
+from wastenot.workloads.identity import Granularity
+from wastenot.workloads.order import steps_of, switches
+
+LARGEST_EXACT = 2048  # units; the least energy of more is found to within ``GAP_AT_SCALE``, which the certificate states
+GAP_AT_SCALE = 1e-9  # relative; proving the rest takes half a minute for 10,000 kernels
 
 
 def plan(
-    sweep: Sweep,
+    source: Source,
     objective: Objective | None = None,
     *,
+    workload: str | None = None,
     granularity: Granularity = "kernel",
     scope: Scope = "global",
     clock_tolerance_mhz: float = 0.0,
@@ -46,27 +52,66 @@ def plan(
     """The best plan for a workload.
 
     Args:
-        sweep: what its kernels cost.
-        objective: what is wanted; by default the least energy without any slowdown.
+        source: what its kernels cost: a study (its file name, URL or the open study) or a sweep.
+        objective: what to minimise; by default energy, without any slowdown.
+        workload: its name; may be left out where the study holds only one.
         granularity: what gets a setting of its own.
-        scope: ``global``, only the whole iteration must keep the slowdown, so that units make up for each other;
+        scope: ``global``, only the whole iteration must keep the slowdown, so that units compensate for each other;
             ``local``, each unit must keep it by itself.
         clock_tolerance_mhz: how far a kernel's core clock may be from that of its unit, where a unit has several.
 
     Raises:
         InfeasibleError: no plan keeps the slowdown; says the least possible.
         BadInputError: the sweep does not have what the granularity needs.
+        StudyError: the study cannot be read.
     """
+    sweep = sweep_of(source, workload)
     return Planner(sweep, granularity, clock_tolerance_mhz).plan(objective or Objective(), scope)
 
 
+def frontier(
+    source: Source,
+    *,
+    workload: str | None = None,
+    granularity: Granularity = "kernel",
+    clock_tolerance_mhz: float = 0.0,
+) -> Frontier:
+    """The time-energy frontier of a workload's iteration, to compose with others and to ask questions of.
+
+    Each choice is labelled with a :class:`~wastenot.frontiers.nodes.KernelSetting`. Ten training iterations and an
+    evaluation after them, where only the whole must keep to 3 % more than the fastest possible time:
+
+        >>> import wastenot as wn
+        >>> training, evaluation = wn.frontier("training.db"), wn.frontier("evaluation.db", granularity="iteration")
+        >>> whole = wn.sequence(wn.repeat(training, 10), evaluation)
+        >>> best = whole.least_energy(within_s=1.03 * whole.least_time().time_s)
+        >>> best.energy_j < whole.least_time().energy_j
+        True
+        >>> print(best.choices[0])  # of the training's first kernel
+        gemm at core 1410, memory 9501
+        >>> whole.price_of_time(best.time_s) > 0  # joules that one more second would save
+        True
+
+    Args:
+        source: what its kernels cost: a study (its file name, URL or the open study) or a sweep.
+        workload: its name; may be left out where the study holds only one.
+        granularity: what gets a setting of its own; kernels that share one are tied.
+        clock_tolerance_mhz: how far a kernel's core clock may be from that of its unit, where a unit has several.
+
+    Raises:
+        BadInputError: the sweep does not have what the granularity needs.
+        StudyError: the study cannot be read.
+    """
+    return Planner(sweep_of(source, workload), granularity, clock_tolerance_mhz).frontier
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
-    """Chosen options, before they are made into a :class:`Plan`.
+class Optimum:
+    """The best option of each unit, before a :class:`Plan` is made of them.
 
     Attributes:
         options: of each unit, shape (units,).
-        lower_bound_j: no choice within ``budget_s`` needs less energy (with a confidence: less expected energy).
+        lower_bound_j: no options within ``budget_s`` needs less energy (with a confidence: less expected energy).
         budget_s: the time budget, exact.
     """
 
@@ -94,12 +139,12 @@ class Planner:
         self.granularity = granularity
         self.clock_tolerance_mhz = clock_tolerance_mhz
         self.costs: Costs = combine_repeats(sweep)
-        self.units: list[Unit] = make_units(self.costs, granularity, clock_tolerance_mhz)
-        self.frontier: Frontier = sequence(*(unit.frontier for unit in self.units))
+        self.units: list[PlanUnit] = make_units(self.costs, granularity, clock_tolerance_mhz)
+        self.frontier: Frontier = iteration_frontier(self.costs, self.units, granularity)
         self.baseline_rows: IndexArray = self.costs.start[:-1]
         self.baseline_time_s: Fraction = self.exact_time(self.baseline_rows)
         self.baseline_energy_j = self.energy(self.baseline_rows)
-        self._waste_j: float | None = None
+        self._gap_tolerance = 0.0 if len(self.units) <= LARGEST_EXACT else GAP_AT_SCALE
 
     # ---- totals of one row for each kernel -------------------------------------------------------------------
 
@@ -122,22 +167,23 @@ class Planner:
         """The exact time that a slowdown allows."""
         return self.baseline_time_s * (1 + Fraction(slowdown))
 
-    @property
+    @cached_property
     def waste_j(self) -> float:
         """What the baseline wastes (paper, Eq. 2): its energy less the least at no more time, at this granularity."""
-        if self._waste_j is None:
-            best = self._choose_global(Objective("waste", 0.0))
-            self._waste_j = max(0.0, self.baseline_energy_j - self.energy(self.rows(best.options)))
-        return self._waste_j
+        return max(0.0, self.baseline_energy_j - self.energy(self.rows(tuple(self._strict.options.tolist()))))
+
+    @cached_property
+    def _strict(self) -> Point:
+        """The least energy at no more time than the baseline."""
+        return self.frontier.least_energy(self.baseline_time_s, self._gap_tolerance)
 
     # ---- choosing --------------------------------------------------------------------------------------------
 
     def plan(self, objective: Objective, scope: Scope = "global") -> Plan:
         """The best plan; see :func:`plan`."""
-        chosen = self.choose(objective, scope)
-        return self._describe(chosen, objective, scope)
+        return self._describe(self.choose(objective, scope), objective, scope)
 
-    def choose(self, objective: Objective, scope: Scope = "global") -> Choice:
+    def choose(self, objective: Objective, scope: Scope = "global") -> Optimum:
         """The best option of each unit.
 
         Raises:
@@ -149,42 +195,40 @@ class Planner:
         if objective.confidence is not None:
             options, bound = choose_confidently(self.units, self.posteriors, objective, scope)
             assert objective.max_slowdown is not None
-            return Choice(options, bound, self.budget(objective.max_slowdown))
+            return Optimum(options, bound, self.budget(objective.max_slowdown))
         return self._choose_global(objective) if scope == "global" else self._choose_local(objective)
 
-    def _choose_global(self, objective: Objective) -> Choice:
+    def _choose_global(self, objective: Objective) -> Optimum:
         budget = None if objective.max_slowdown is None else self.budget(objective.max_slowdown)
         try:
-            point = _best(self.frontier, objective, budget)
+            strict = objective.kind == "waste" and budget == self.baseline_time_s
+            point = self._strict if strict else _best(self.frontier, objective, budget, self._gap_tolerance)
         except InfeasibleError as error:
-            least = float(self.exact_time(self._rows_of(self.frontier.least_time())) / self.baseline_time_s - 1)
+            least = float(self.frontier.least_time().exact_time_s / self.baseline_time_s - 1)
             raise _too_fast(objective, least, "") from error
-        options = _options(point)
         bound = point.lower_bound_j
         if budget is None or bound is None:
-            budget = self.exact_time(self.rows(options))
-            bound = self.frontier.least_energy(budget).lower_bound_j
+            budget = point.exact_time_s
+            bound = self.frontier.least_energy(budget, self._gap_tolerance).lower_bound_j
         assert bound is not None
-        return Choice(options, bound, budget)
+        return Optimum(tuple(point.options.tolist()), bound, budget)
 
-    def _choose_local(self, objective: Objective) -> Choice:
-        options: list[int] = []
+    def _choose_local(self, objective: Objective) -> Optimum:
+        best: list[Point] = []
         for unit in self.units:
-            own_time = unit.exact_time(0)
-            budget = None if objective.max_slowdown is None else own_time * (1 + Fraction(objective.max_slowdown))
+            own_s = unit.baseline_time_s
+            budget = None if objective.max_slowdown is None else own_s * (1 + Fraction(objective.max_slowdown))
             try:
-                options += _options(_best(unit.frontier, objective, budget))
+                best.append(_best(unit.frontier, objective, budget))
             except InfeasibleError as error:
-                least = [
-                    float(unit.exact_time(_options(unit.frontier.least_time())[0]) / unit.exact_time(0) - 1)
-                    for unit in self.units
-                ]
+                least = [float(unit.frontier.least_time().exact_time_s / unit.baseline_time_s - 1) for unit in self.units]
                 slowest = int(np.argmax(least))
                 raise _too_fast(objective, least[slowest], f" of '{self.units[slowest].name}' by itself") from error
-        rows = self.rows(tuple(options))
-        budget = self.exact_time(rows) if objective.max_slowdown is None else self.budget(objective.max_slowdown)
+        options = tuple(int(point.options[0]) for point in best)
+        time_s = sum((point.exact_time_s for point in best), Fraction(0))
+        budget = time_s if objective.max_slowdown is None else self.budget(objective.max_slowdown)
         # Each unit has its least energy within its own bound, or its own best product: nothing else was allowed.
-        return Choice(tuple(options), self.energy(rows), budget)
+        return Optimum(options, self.energy(self.rows(options)), budget)
 
     @cached_property
     def cost_model(self) -> CostModel | None:
@@ -196,16 +240,13 @@ class Planner:
         """Posteriors of the true costs at every setting; ``None`` where nothing says how noisy the sweep is."""
         return None if self.cost_model is None else self.cost_model.posteriors()
 
-    def _rows_of(self, point: Point) -> IndexArray:
-        return self.rows(_options(point))
-
     # ---- describing ------------------------------------------------------------------------------------------
 
-    def totals(self, rows: IndexArray) -> Prediction:
+    def totals(self, rows: IndexArray) -> PredictedTotal:
         """Time and energy of an iteration at the given row of each kernel, and the changes from the baseline."""
         costs, base = self.costs, self.baseline_rows
         time, energy = float(self.exact_time(rows)), self.energy(rows)
-        return Prediction(
+        return PredictedTotal(
             time_s=time,
             energy_j=energy,
             time_se_s=total_error(costs.count, costs.time_se_s[rows]),
@@ -216,13 +257,13 @@ class Planner:
             energy_change_se=change_error(costs.count, costs.energy_j, costs.energy_se_j, rows, base),
         )
 
-    def _describe(self, chosen: Choice, objective: Objective, scope: Scope) -> Plan:
+    def _describe(self, optimum: Optimum, objective: Objective, scope: Scope) -> Plan:
         costs = self.costs
-        rows = self.rows(chosen.options)
+        rows = self.rows(optimum.options)
         predicted, baseline = self.totals(rows), self.totals(self.baseline_rows)
-        settings = [costs.setting(int(row)) for row in rows]
-        switches = switches_per_iteration(costs.kernels, settings)
-        fastest_s = float(self.exact_time(self._rows_of(self.frontier.least_time())))
+        assignments = self._assignments(rows)
+        changes = switches(steps_of(costs.kernels), [each.setting for each in assignments])
+        fastest_s = self.frontier.least_time().time_s
         expected = None
         if self.cost_model is not None:
             posteriors = self.cost_model.posteriors(rows) if objective.confidence is None else self.posteriors
@@ -231,7 +272,7 @@ class Planner:
         energy_j = predicted.energy_j
         if objective.confidence is not None and expected is not None:
             energy_j = expected.energy_j
-        bound = min(chosen.lower_bound_j, energy_j)
+        bound = min(optimum.lower_bound_j, energy_j)
         if energy_j - bound <= 1e-12 * energy_j:
             bound = energy_j
         return Plan(
@@ -239,6 +280,10 @@ class Planner:
             origin=self.sweep.origin,
             device=self.sweep.device,
             workload=self.sweep.workload,
+            state=self.sweep.state,
+            measured_granularity=self.sweep.granularity,
+            model=None if self.sweep.run is None else self.sweep.run.model,
+            shape=None if self.sweep.run is None else self.sweep.run.shape,
             objective=Goal(
                 kind=objective.kind,
                 max_slowdown=objective.max_slowdown,
@@ -259,19 +304,45 @@ class Planner:
             certificate=Certificate(
                 lower_bound_j=bound,
                 gap=(energy_j - bound) / energy_j,
-                budget_s=float(chosen.budget_s),
+                budget_s=float(optimum.budget_s),
             ),
             fastest=Fastest(time_s=fastest_s, time_change=fastest_s / baseline.time_s - 1),
-            switches=Switches(per_iteration=switches, mean_dwell_s=predicted.time_s / switches if switches else None),
-            assignments=tuple(assignments(costs, self.units, rows)),
+            switches=Switches(per_iteration=changes, mean_dwell_s=predicted.time_s / changes if changes else None),
+            assignments=assignments,
             expected=expected,
         ).sealed()
 
+    def _assignments(self, rows: IndexArray) -> tuple[Assignment, ...]:
+        """One line for each kernel, in order of execution."""
+        costs = self.costs
+        unit_of = {int(kernel): unit.name for unit in self.units for kernel in unit.kernels}
+        lines = []
+        for index, (kernel, row) in enumerate(zip(costs.kernels, rows.tolist(), strict=True)):
+            base, setting = int(costs.start[index]), costs.setting(row)
+            time_s, energy_j = float(costs.time_s[row]), float(costs.energy_j[row])
+            lines.append(
+                Assignment(
+                    kernel=kernel.name,
+                    pass_name=kernel.pass_name,
+                    block=kernel.block,
+                    unit=unit_of[index],
+                    count=kernel.count,
+                    core_mhz=setting.core_mhz,
+                    memory_mhz=setting.memory_mhz,
+                    power_limit_w=setting.power_limit_w,
+                    time_s=time_s,
+                    energy_j=energy_j,
+                    time_change=time_s / float(costs.time_s[base]) - 1,
+                    energy_change=energy_j / float(costs.energy_j[base]) - 1,
+                )
+            )
+        return tuple(lines)
 
-def _best(frontier: Frontier, objective: Objective, budget: Fraction | None) -> Point:
+
+def _best(frontier: Frontier, objective: Objective, budget: Fraction | None, gap_tolerance: float = 0.0) -> Point:
     match objective.kind:
         case "waste":
-            return frontier.least_energy(budget)
+            return frontier.least_energy(budget, gap_tolerance)
         case "edp":
             return frontier.least_edp(objective.edp_exponent, budget)
         case "energy":
@@ -280,15 +351,11 @@ def _best(frontier: Frontier, objective: Objective, budget: Fraction | None) -> 
             return frontier.least_time()
 
 
-def _options(point: Point) -> tuple[int, ...]:
-    return tuple(option for option in point.choices if isinstance(option, int))
-
-
-def _too_fast(objective: Objective, least_slowdown: float, whose: str) -> InfeasibleError:
+def _too_fast(objective: Objective, least_slowdown: float, unit: str) -> InfeasibleError:
     # Rounded up, so that the bound as written can be met.
     shown = np.ceil(least_slowdown * 1e6) / 1e6
     return InfeasibleError(
-        f"`max_slowdown` {objective.max_slowdown:g}: no plan is that fast; the least slowdown possible{whose} is "
+        f"`max_slowdown` {objective.max_slowdown:g}: no plan is that fast; the least slowdown possible{unit} is "
         f"{shown:.6f} ({shown:+.4%})",
         least_slowdown=least_slowdown,
     )

@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import BadInputError
-from wastenot.frontiers.algebra import Frontier, Ways, choice
+from wastenot.frontiers.algebra import Frontier, choice, sequence
 from wastenot.frontiers.exact import exact_sum
+from wastenot.frontiers.nodes import KernelSetting, Tied, Ways
 from wastenot.planning.costs import Costs
-from wastenot.planning.objective import GRANULARITIES, Granularity
+from wastenot.workloads.identity import GRANULARITIES, Granularity
+
+
+class _Labels(Sequence[KernelSetting]):
+    """The kernel and setting of some rows, made when asked for."""
+
+    def __init__(self, costs: Costs, rows: IndexArray | None = None) -> None:
+        self._costs = costs
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._costs.kernel) if self._rows is None else len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> KernelSetting: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[KernelSetting]: ...
+    def __getitem__(self, index: int | slice) -> KernelSetting | list[KernelSetting]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(len(self))[index]]
+        row = index if self._rows is None else int(self._rows[index])
+        return KernelSetting(self._costs.kernels[self._costs.kernel[row]].name, self._costs.setting(row))
 
 
 @dataclass(frozen=True, eq=False)
-class Unit:
+class PlanUnit:
     """Kernels that share a setting, and the settings they have in common.
 
     Attributes:
@@ -44,23 +67,32 @@ class Unit:
         """Energy of the unit in one iteration at each option, counts included; shape (options,)."""
         return self.costs.energy_j[self.rows] @ self.costs.count[self.kernels].astype(np.float64)
 
-    def exact_time(self, option: int) -> Fraction:
-        """Time at one option without rounding, from the study's numbers."""
-        return exact_sum(
-            zip(
-                self.costs.count[self.kernels].tolist(),
-                self.costs.time_s[self.rows[option]].tolist(),
-                strict=True,
-            )
-        )
+    @property
+    def baseline_time_s(self) -> Fraction:
+        """Time of the unit in one iteration at auto, without rounding."""
+        times = self.costs.time_s[self.rows[0]].tolist()
+        return exact_sum(zip(self.costs.count[self.kernels].tolist(), times, strict=True))
 
     @cached_property
     def frontier(self) -> Frontier:
-        """The unit's frontier; the label of a way is its option."""
-        return choice(Ways(self.time_s, self.energy_j, range(len(self.rows)), self.exact_time))
+        """The unit's frontier: its kernels tied, as often as each runs."""
+        options, kernels = self.rows.shape
+        row = self.rows.T.ravel()
+        start = np.arange(kernels + 1) * options
+        count = self.costs.count[self.kernels]
+        ways = Ways(self.costs.time_s[row], self.costs.energy_j[row], _Labels(self.costs, row), start, count)
+        same = np.broadcast_to(np.arange(options)[:, None], self.rows.shape)
+        return Frontier((ways if kernels == 1 else Tied(ways, same),))
 
 
-def make_units(costs: Costs, granularity: Granularity, clock_tolerance_mhz: float = 0.0) -> list[Unit]:
+def iteration_frontier(costs: Costs, units: Sequence[PlanUnit], granularity: Granularity) -> Frontier:
+    """The frontier of an iteration: its units in sequence, each at a setting of its own."""
+    if granularity == "kernel":  # all rows in one piece
+        return choice(Ways(costs.time_s, costs.energy_j, _Labels(costs), costs.start, costs.count))
+    return sequence(*(unit.frontier for unit in units))
+
+
+def make_units(costs: Costs, granularity: Granularity, clock_tolerance_mhz: float = 0.0) -> list[PlanUnit]:
     """The units of a workload, in order of execution.
 
     Args:
@@ -77,7 +109,7 @@ def make_units(costs: Costs, granularity: Granularity, clock_tolerance_mhz: floa
     match granularity:
         case "kernel":
             return [
-                Unit(
+                PlanUnit(
                     kernel.name,
                     costs,
                     np.array([index]),
@@ -117,7 +149,7 @@ class _Level:
     memory_mhz: float
 
 
-def _shared_unit(name: str, costs: Costs, kernels: IndexArray, tolerance_mhz: float) -> Unit:
+def _shared_unit(name: str, costs: Costs, kernels: IndexArray, tolerance_mhz: float) -> PlanUnit:
     auto = costs.start[kernels][None, :]
     levels = list(_levels(costs, kernels, tolerance_mhz))
     rows = [level.row[(level.row >= 0).all(axis=1)] for level in levels]
@@ -125,7 +157,7 @@ def _shared_unit(name: str, costs: Costs, kernels: IndexArray, tolerance_mhz: fl
     if len(shared) == 1 and levels and len(kernels) > 1:
         raise BadInputError(_nothing_shared(name, costs, kernels, levels, tolerance_mhz))
     _, first = np.unique(shared, axis=0, return_index=True)
-    return Unit(name, costs, kernels, shared[np.sort(first)])
+    return PlanUnit(name, costs, kernels, shared[np.sort(first)])
 
 
 def _levels(costs: Costs, kernels: IndexArray, tolerance_mhz: float) -> Iterator[_Level]:
@@ -161,21 +193,21 @@ def _nearest(core_mhz: FloatArray, rows: IndexArray, wanted: FloatArray) -> tupl
     above = np.searchsorted(clocks, wanted).clip(0, len(rows) - 1)
     below = (above - 1).clip(0)
     lower = np.abs(clocks[below] - wanted) <= np.abs(clocks[above] - wanted)
-    place = np.where(lower, below, above)
-    return rows[place], np.abs(clocks[place] - wanted)
+    nearest = np.where(lower, below, above)
+    return rows[nearest], np.abs(clocks[nearest] - wanted)
 
 
 def _nothing_shared(name: str, costs: Costs, kernels: IndexArray, levels: list[_Level], tolerance_mhz: float) -> str:
     level = max(levels, key=lambda level: int((level.row >= 0).sum(axis=1).max()))
-    place = int((level.row >= 0).sum(axis=1).argmax())
-    missing = [costs.kernels[kernels[index]].name for index in np.flatnonzero(level.row[place] < 0)]
+    best = int((level.row >= 0).sum(axis=1).argmax())
+    missing = [costs.kernels[kernels[index]].name for index in np.flatnonzero(level.row[best] < 0)]
     listed = ", ".join(f"'{kernel}'" for kernel in missing[:3]) + (", ..." if len(missing) > 3 else "")
-    clocks = f"core {_mhz(level.core_mhz[place])}, memory {_mhz(level.memory_mhz)}"
+    clocks = f"core {_mhz(level.core_mhz[best])}, memory {_mhz(level.memory_mhz)}"
     needed = min((float(level.nearest_mhz.max(axis=1).min()) for level in levels), default=np.inf)
-    mend = f"`clock_tolerance_mhz` {needed:g} would do, or " if np.isfinite(needed) else ""
+    fix = f"`clock_tolerance_mhz` {needed:g} is enough, or " if np.isfinite(needed) else ""
     return (
         f"{name}: no setting besides auto is common to its {len(kernels)} kernels within {tolerance_mhz:g} MHz; "
-        f"the nearest to it, {clocks}, is missing for {len(missing)}: {listed}; {mend}measure what is missing"
+        f"the nearest to it, {clocks}, is missing for {len(missing)}: {listed}; {fix}measure what is missing"
     )
 
 

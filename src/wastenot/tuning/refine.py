@@ -1,7 +1,7 @@
-"""Measure again what a plan rests on: the finalists of every kernel and the clocks around them (paper, §9).
+"""Measure again what a plan relies on: the finalists of every kernel and the clocks around them (paper, §9).
 
-On the card that was swept it takes the luck out of the plan; on another card of the same kind it finds that card's own
-best clocks without a sweep of its own.
+On the card that was swept this takes the luck out of the plan; on another card of the same model it finds that card's own
+best clocks without a full sweep.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def refine(
     progress: Progress | None = None,
     budget_s: float | None = None,
 ) -> SweepOutcome:
-    """Measure candidates and auto several times more, in turn, so that drift meets all of them alike.
+    """Measure candidates and auto several times more, interleaved, so that drift affects all of them equally.
 
     Args:
         device: to measure on.
@@ -44,8 +44,8 @@ def refine(
         candidates: settings of each kernel besides auto.
         repeats: how often to measure each.
         options: how to measure.
-        progress: who is told.
-        budget_s: device time after which no further point is begun.
+        progress: is told of each point.
+        budget_s: device time after which no further point is started.
 
     Raises:
         BadInputError: no repeats, or a kernel without a name among the candidates.
@@ -53,19 +53,19 @@ def refine(
         DeviceError: the device does not measure.
     """
     if repeats < 1:
-        raise BadInputError(f"--repeats {repeats}: must be at least 1")
+        raise BadInputError(f"`repeats` {repeats}: must be at least 1")
     progress, options = progress or Silent(), options or PointOptions()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
-    wanted = [
+    pairs = [
         (kernel, setting)
         for kernel, task in enumerate(units.tasks)
         for setting in dict.fromkeys((AUTO, *candidates.get(task.name, ())))
         if device.launcher.can_run(task, setting)
     ]
-    wanted.sort(key=lambda pair: (_order(pair[1]), pair[0]))
+    pairs.sort(key=lambda pair: (_order(pair[1]), pair[0]))
     with recording(device, units, study) as recorder:
-        before = {pair: recorder.done[units.tasks[pair[0]].name, pair[1]] for pair in wanted}
-        points = [SweepPoint(*pair, before[pair] + turn) for turn in range(repeats) for pair in wanted]
+        before = {pair: recorder.done[units.tasks[pair[0]].name, pair[1]] for pair in pairs}
+        points = [SweepPoint(*pair, before[pair] + repeat) for repeat in range(repeats) for pair in pairs]
         progress.begin(len(points))
         return run_points(
             device, units, recorder, points, options=options or PointOptions(), progress=progress, ends_s=ends_s
@@ -73,28 +73,23 @@ def refine(
 
 
 def finalists(sweep: Sweep, plan: Plan, per_kernel: int = 3) -> dict[str, tuple[Setting, ...]]:
-    """The plan's setting of each kernel and those that come closest to it, at the price of time that the plan pays.
+    """The plan's setting of each kernel and those closest to it, by energy + price · time at the plan's price of time.
 
     Args:
-        sweep: that the plan was made from.
-        plan: by kernel.
+        sweep: the plan's.
+        plan: of granularity kernel.
         per_kernel: how many of each kernel.
     """
     planner = Planner(sweep, "kernel")
     costs = planner.costs
-    vertices = planner.frontier.hull()
-    at = int(np.searchsorted(vertices.time_s, plan.predicted.time_s))
-    low, high = max(at - 1, 0), min(max(at, 1), len(vertices) - 1)
-    price = 0.0
-    if high > low:
-        price = float(vertices.energy_j[low] - vertices.energy_j[high]) / float(vertices.time_s[high] - vertices.time_s[low])
-    found = {}
+    price = planner.frontier.price_of_time(plan.predicted.time_s)
+    chosen = {}
     for index, row in enumerate(plan.assignments):
         rows = np.arange(costs.start[index], costs.start[index + 1])
         value = costs.energy_j[rows] + price * costs.time_s[rows]
-        best = [costs.setting(int(rows[place])) for place in np.argsort(value, kind="stable")[:per_kernel]]
-        found[row.kernel] = tuple(dict.fromkeys((row.setting, *best)))
-    return found
+        best = [costs.setting(int(rows[rank])) for rank in np.argsort(value, kind="stable")[:per_kernel]]
+        chosen[row.kernel] = tuple(dict.fromkeys((row.setting, *best)))
+    return chosen
 
 
 def around(setting: Setting, states: Mapping[float, Sequence[float]], step_mhz: float) -> tuple[Setting, ...]:
@@ -103,7 +98,7 @@ def around(setting: Setting, states: Mapping[float, Sequence[float]], step_mhz: 
     Args:
         setting: to look around; auto has nothing around it.
         states: core clocks that the device has with each memory clock.
-        step_mhz: about how far to go in core clock; the nearest clock there is.
+        step_mhz: distance in core clock; the nearest available clock is taken.
     """
     if setting.core_mhz is None or setting.memory_mhz is None or setting.memory_mhz not in states:
         return (setting,)
@@ -111,11 +106,11 @@ def around(setting: Setting, states: Mapping[float, Sequence[float]], step_mhz: 
     available = states[memory]
     near = [min(available, key=lambda clock: abs(clock - wanted)) for wanted in (core - step_mhz, core + step_mhz)]
     memories = sorted(states)
-    place = memories.index(memory)
-    beside = [other for other in memories[max(place - 1, 0) : place + 2] if core in states[other]]
-    found = [setting, *(Setting(clock, memory, setting.power_limit_w) for clock in near)]
-    found += [Setting(core, other, setting.power_limit_w) for other in beside]
-    return tuple(dict.fromkeys(found))
+    index = memories.index(memory)
+    beside = [other for other in memories[max(index - 1, 0) : index + 2] if core in states[other]]
+    nearby = [setting, *(Setting(clock, memory, setting.power_limit_w) for clock in near)]
+    nearby += [Setting(core, other, setting.power_limit_w) for other in beside]
+    return tuple(dict.fromkeys(nearby))
 
 
 def _order(setting: Setting) -> tuple[float, float]:

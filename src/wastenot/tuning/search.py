@@ -1,9 +1,9 @@
 """Search with few measurements: measure some points, fit a model, and spend the rest where it can still change the plan.
 
-Only measured points enter a plan; the model says no more than where to look next. At a price of time λ (the energy that a
-second is worth at the budget) a kernel's best setting is that of least energy + λ · time, so a point that was not measured
-is worth measuring by how far it is expected to get below the best that was (expected improvement: Jones, Schonlau and
-Welch, Journal of Global Optimization 13, 1998), times how often the kernel runs.
+Only measured points enter a plan; the model only says where to measure next. At a price of time λ (the energy that a second
+is worth at the budget) a kernel's best setting is that of least energy + λ · time, so an unmeasured point is worth as much
+as it is expected to improve on the best measured one (expected improvement: Jones, Schonlau and Welch, Journal of Global
+Optimization 13, 1998), times how often the kernel runs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from scipy.stats import norm
 from wastenot.arrays import FloatArray
 from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
-from wastenot.frontiers.knapsack import Knapsack
-from wastenot.frontiers.pareto import Groups
+from wastenot.frontiers.algebra import choice
+from wastenot.frontiers.nodes import Ways
 from wastenot.planning.costs import combine_repeats
 from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
@@ -33,13 +33,13 @@ from wastenot.tuning.calibration.clocks import ClockMapping, learn_clock_mapping
 from wastenot.tuning.calibration.points import choose_pairs
 from wastenot.tuning.calibration.predict import Predicted, predict_costs
 
-_FIRST_POINTS = 5  # of each kernel, besides auto: the fewest from which the model can be fitted
-_ROUNDS = 7  # in which the rest is spent
-_WORTHWHILE = 1e-4  # of the iteration's energy: where less is expected of all points together, the search ends
+_FIRST_POINTS = 5  # of each kernel, besides auto: the fewest that the model can be fitted to
+_ROUNDS = 7  # of choosing among the rest
+_WORTHWHILE = 1e-4  # fraction of the iteration's energy: the search ends once all points together promise less
 
 
 @dataclass(frozen=True, eq=False)
-class _Known:
+class _MeasuredGrid:
     """What has been measured of the grid; arrays of shape (kernels, settings), NaN where nothing was.
 
     Attributes:
@@ -62,7 +62,7 @@ class _Known:
 
     @property
     def measured(self) -> NDArray[np.bool_]:
-        """Where something was measured."""
+        """Which points were measured."""
         return ~np.isnan(self.time_s)
 
 
@@ -83,13 +83,13 @@ def search_sweep(
     Args:
         device: to measure on.
         units: what to measure.
-        study: to keep the measurements in; what it holds already is used.
-        settings: the grid, besides auto; both clocks of each given.
-        share: of the grid's points, auto included, that may be measured.
-        max_slowdown: that plans will be allowed.
+        study: to keep the measurements in; those it holds already are used.
+        settings: the grid, besides auto; none of their clocks auto.
+        share: fraction of the grid's points, auto included, that may be measured.
+        max_slowdown: that plans will allow.
         options: how to measure.
-        progress: who is told.
-        budget_s: device time after which no further point is begun.
+        progress: is told of each point.
+        budget_s: device time after which no further point is started.
 
     Raises:
         BadInputError: a share that is not above 0 and at most 1, or too small for the first points.
@@ -111,10 +111,10 @@ def search_sweep(
             return not outcome.out_of_time
 
         baselines = [SweepPoint(kernel, AUTO) for kernel in range(len(units.kernels))]
-        going = run(baselines) and run(_first_points(possible, settings))
+        within_time = run(baselines) and run(_first_points(possible, settings))
         left = allowed - _count(recorder.done)
         batch = max(len(units.kernels) // 4, math.ceil(left / _ROUNDS))
-        while going and left > 0:
+        while within_time and left > 0:
             known = _read(study, units, settings, possible)
             worth = expected_improvement(known, settings, max_slowdown)
             if worth.sum() < _WORTHWHILE * float((known.count * known.auto_energy_j).sum()):
@@ -122,13 +122,13 @@ def search_sweep(
             points = _best_points(worth, settings, min(batch, left))
             if not points:
                 break
-            going = run(points)
+            within_time = run(points)
             left = allowed - _count(recorder.done)
     return total
 
 
-def expected_improvement(known: _Known, settings: Sequence[Setting], max_slowdown: float) -> FloatArray:
-    """What measuring each point is expected to save in an iteration, in joules at the price of time; 0 where measured.
+def expected_improvement(known: _MeasuredGrid, settings: Sequence[Setting], max_slowdown: float) -> FloatArray:
+    """Joules that measuring each point is expected to save in an iteration, at the price of time; 0 where measured.
 
     Returns:
         Shape (kernels, settings).
@@ -143,43 +143,40 @@ def expected_improvement(known: _Known, settings: Sequence[Setting], max_slowdow
     # Energy is power times time: their errors go together.
     error = known.count * np.sqrt(time_error**2 + energy_error**2 + time_error * energy_error)
     at_auto = known.count * (known.auto_energy_j + price * known.auto_time_s)
-    found = np.where(known.measured, known.count * (known.energy_j + price * known.time_s), np.inf)
-    best = np.minimum(found.min(axis=1, keepdims=True), at_auto)
+    values = np.where(known.measured, known.count * (known.energy_j + price * known.time_s), np.inf)
+    best = np.minimum(values.min(axis=1, keepdims=True), at_auto)
     with np.errstate(divide="ignore", invalid="ignore"):
         ahead = (best - value) / error
         worth = error * (ahead * norm.cdf(ahead) + norm.pdf(ahead))
     return np.where(known.measured | ~known.possible, 0.0, np.nan_to_num(worth))
 
 
-def price_of_time(known: _Known, predicted: Predicted, max_slowdown: float) -> float:
-    """Joules that a second is worth at the budget: the mean of that among measured points and that among all."""
+def price_of_time(known: _MeasuredGrid, predicted: Predicted, max_slowdown: float) -> float:
+    """Joules that a second is worth at the budget: the mean of the price by measured points and that by predicted ones."""
+    auto_s = float((known.count * known.auto_time_s).sum())
     prices = []
-    for time, energy, there in (
+    for time, energy, available in (
         (known.time_s, known.energy_j, known.measured),
         (predicted.time_s, predicted.energy_j, known.possible),
     ):
-        times = np.concatenate([known.auto_time_s, np.where(there, time, np.inf)], axis=1)
-        energies = np.concatenate([known.auto_energy_j, np.where(there, energy, np.inf)], axis=1)
-        size = there.sum(axis=1) + 1
-        flat = np.isfinite(times)
-        count = np.broadcast_to(known.count, times.shape)
-        groups = Groups((count * times)[flat], (count * energies)[flat], np.concatenate([[0], np.cumsum(size)]))
-        relaxation = Knapsack(groups).relaxation
-        budget = float((known.count * known.auto_time_s).sum()) * (1.0 + max_slowdown)
-        taken = int(np.searchsorted(relaxation.reached_time_s, budget, side="right")) - 1
-        if relaxation.segments:
-            prices.append(float(relaxation.segment_rate[min(max(taken, 0), relaxation.segments - 1)]))
+        times = np.concatenate([known.auto_time_s, np.where(available, time, np.inf)], axis=1)
+        energies = np.concatenate([known.auto_energy_j, np.where(available, energy, np.inf)], axis=1)
+        start = np.concatenate([[0], np.cumsum(available.sum(axis=1) + 1)])
+        finite = np.isfinite(times)
+        ways = Ways(times[finite], energies[finite], start=start, runs=known.count[:, 0].astype(np.int64))
+        prices.append(choice(ways).price_of_time(auto_s * (1.0 + max_slowdown)))
+    prices = [price for price in prices if price > 0.0]
     return float(np.mean(prices)) if prices else 0.0
 
 
 def _allowed(share: float, possible: NDArray[np.bool_], kernels: int) -> int:
     if not 0.0 < share <= 1.0:
-        raise BadInputError(f"--share {share}: must be above 0 and at most 1, such as 0.3")
+        raise BadInputError(f"`share` {share}: must be above 0 and at most 1, such as 0.3")
     whole = int(possible.sum()) + kernels
     least = kernels + int(np.minimum(possible.sum(axis=1), _FIRST_POINTS).sum())
     if int(share * whole) < least:
         raise BadInputError(
-            f"--share {share:g}: allows {int(share * whole):,} of {whole:,} points, but {least:,} are needed to begin with; "
+            f"`share` {share:g}: allows {int(share * whole):,} of {whole:,} points, but the first {least:,} are needed; "
             f"give at least {least / whole + 5e-4:.3f}"
         )
     return int(share * whole)
@@ -188,15 +185,15 @@ def _allowed(share: float, possible: NDArray[np.bool_], kernels: int) -> int:
 def _first_points(possible: NDArray[np.bool_], settings: Sequence[Setting]) -> list[SweepPoint]:
     used: Counter[tuple[int, int]] = Counter()
     points = []
-    for kernel, there in enumerate(possible):
-        open_to = np.flatnonzero(there).tolist()
-        pairs = [(settings[place].core_mhz or 0.0, settings[place].memory_mhz or 0.0) for place in open_to]
-        points += [SweepPoint(kernel, settings[open_to[choice]]) for choice in choose_pairs(pairs, used, _FIRST_POINTS)]
+    for kernel, can_run in enumerate(possible):
+        offered = [settings[index] for index in np.flatnonzero(can_run).tolist()]
+        pairs = [(setting.core_mhz or 0.0, setting.memory_mhz or 0.0) for setting in offered]
+        points += [SweepPoint(kernel, offered[index]) for index in choose_pairs(pairs, used, _FIRST_POINTS)]
     return _in_order(points, settings)
 
 
 def _best_points(worth: FloatArray, settings: Sequence[Setting], most: int) -> list[SweepPoint]:
-    """The most promising point of each kernel, those of most promise."""
+    """The most promising point of each of the most promising kernels."""
     best = worth.argmax(axis=1)
     kernels = np.argsort(-worth.max(axis=1), kind="stable")[:most]
     chosen = [
@@ -206,23 +203,23 @@ def _best_points(worth: FloatArray, settings: Sequence[Setting], most: int) -> l
 
 
 def _in_order(points: Sequence[SweepPoint], settings: Sequence[Setting]) -> list[SweepPoint]:
-    """Points so that clocks change rarely."""
-    place = {setting: index for index, setting in enumerate(settings)}
-    return sorted(points, key=lambda point: (place[point.setting], point.kernel))
+    """The points in an order that changes clocks rarely."""
+    index_of = {setting: index for index, setting in enumerate(settings)}
+    return sorted(points, key=lambda point: (index_of[point.setting], point.kernel))
 
 
-def _read(study: Study, units: WorkloadTasks, settings: Sequence[Setting], possible: NDArray[np.bool_]) -> _Known:
-    sweep = study.read(units.workload)
+def _read(study: Study, units: WorkloadTasks, settings: Sequence[Setting], possible: NDArray[np.bool_]) -> _MeasuredGrid:
+    sweep = study.read(units.name, units.state, units.granularity)
     costs = combine_repeats(sweep)
-    place = {setting: index for index, setting in enumerate(settings)}
+    index_of = {setting: index for index, setting in enumerate(settings)}
     shape = possible.shape
     time, energy = np.full(shape, np.nan), np.full(shape, np.nan)
     for row in range(len(costs.time_s)):
-        index = place.get(costs.setting(row))
+        index = index_of.get(costs.setting(row))
         if index is not None:
             time[costs.kernel[row], index], energy[costs.kernel[row], index] = costs.time_s[row], costs.energy_j[row]
     auto = costs.start[:-1]
-    return _Known(
+    return _MeasuredGrid(
         time,
         energy,
         costs.time_s[auto][:, None],

@@ -1,11 +1,26 @@
-"""The order in which the kernels of a workload run, layer by layer where they share a loop, and what runs before what."""
+"""The order in which the kernels of a workload run, layer by layer where they share a loop, and what runs before what.
+
+This is the one definition of that order: switches, what runs before a kernel, loops and whole iterations follow from it.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby, pairwise
+from typing import NamedTuple, Protocol
+
+
+class Ordered(Protocol):
+    """A kernel, as far as the order of execution goes."""
+
+    @property
+    def count(self) -> int: ...  # noqa: D102
+    @property
+    def block(self) -> str | None: ...  # noqa: D102
+    @property
+    def pass_name(self) -> str | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,27 +38,59 @@ class Step:
     pass_name: str | None = None
 
 
-def order_of_steps(steps: Sequence[Step]) -> tuple[int, ...]:
-    """Indices of the steps in the order they run.
+class StepLoop(NamedTuple):
+    """Steps that run one after another, so many times; a step without a block is a loop by itself."""
 
-    Steps of one block that run equally often one after another, such as those of a transformer layer's forward pass, run
-    in turn, as they do in the model; others as often as they run, one by one.
+    members: tuple[int, ...]
+    times: int
+
+
+def steps_of(kernels: Iterable[Ordered]) -> tuple[Step, ...]:
+    """The steps of a workload's kernels."""
+    return tuple(Step(kernel.count, kernel.block, kernel.pass_name) for kernel in kernels)
+
+
+def loops(steps: Sequence[Step]) -> tuple[StepLoop, ...]:
+    """The loops of a workload, in the order they run.
+
+    Neighbouring steps of one block and pass that run equally often, such as those of a transformer layer's forward pass,
+    alternate as they do in the model; others run all their calls back to back.
     """
 
     def loop_of(index: int) -> tuple[object, ...]:
         step = steps[index]
         return (index,) if step.block is None else (step.block, step.pass_name, step.times)
 
-    order: list[int] = []
-    for _, group in groupby(range(len(steps)), loop_of):
-        members = list(group)
-        order += members * steps[members[0]].times
-    return tuple(order)
+    grouped = (tuple(members) for _, members in groupby(range(len(steps)), loop_of))
+    return tuple(StepLoop(members, steps[members[0]].times) for members in grouped)
 
 
-def changes(order: Sequence[int]) -> Counter[tuple[int, int]]:
+def order_of_steps(steps: Sequence[Step]) -> tuple[int, ...]:
+    """Indices of the steps in the order they run, each as often as it runs."""
+    return tuple(chain.from_iterable(loop.members * loop.times for loop in loops(steps)))
+
+
+def changes(steps: Sequence[Step]) -> Counter[tuple[int, int]]:
     """How often each step follows each other one; after the last comes the first, as iterations follow each other."""
-    return Counter(zip([order[-1], *order[:-1]], order, strict=True)) if order else Counter()
+    follows: Counter[tuple[int, int]] = Counter()
+    every = loops(steps)
+    for loop, earlier in zip(every, [*every[-1:], *every[:-1]], strict=True):
+        for pair in pairwise(loop.members):
+            follows[pair] += loop.times
+        if loop.times > 1:
+            follows[loop.members[-1], loop.members[0]] += loop.times - 1
+        follows[earlier.members[-1], loop.members[0]] += 1
+    return follows
+
+
+def switches(steps: Sequence[Step], values: Sequence[Hashable]) -> int:
+    """How often a value changes from one execution to the next, iterations following each other.
+
+    Args:
+        steps: in order of execution.
+        values: of each step, such as its setting.
+    """
+    return sum(times for (before, after), times in changes(steps).items() if values[before] != values[after])
 
 
 def predecessors(steps: Sequence[Step]) -> tuple[int, ...]:
@@ -52,12 +99,10 @@ def predecessors(steps: Sequence[Step]) -> tuple[int, ...]:
     The first kernel of a layer comes after the layer's last one, which comes before it more often than what the loop is
     entered from. A step that runs many times by itself comes after itself.
     """
-    follows = changes(order_of_steps(steps))
-    found: list[int] = []
-    for index in range(len(steps)):
-        before = [(times, earlier) for (earlier, later), times in follows.items() if later == index]
-        found.append(max(before, key=lambda entry: (entry[0], -entry[1]))[1] if before else index)
-    return tuple(found)
+    most: dict[int, tuple[int, int]] = {}
+    for (earlier, later), times in changes(steps).items():
+        most[later] = max(most.get(later, (0, 0)), (times, -earlier))
+    return tuple(-most[index][1] for index in range(len(steps)))
 
 
 def stretches(order: Sequence[int]) -> list[tuple[int, int, int, int]]:
@@ -70,5 +115,5 @@ def stretches(order: Sequence[int]) -> list[tuple[int, int, int, int]]:
         runs = [(runs[0][0], runs[-1][1] + runs[0][1]), *runs[1:-1]]
     if len(runs) < 2:
         return []
-    found = Counter((before, *run) for (before, _), run in zip([runs[-1], *runs[:-1]], runs, strict=True))
-    return [(before, after, lasting, times) for (before, after, lasting), times in found.items()]
+    counts = Counter((before, *run) for (before, _), run in zip([runs[-1], *runs[:-1]], runs, strict=True))
+    return [(before, after, lasting, times) for (before, after, lasting), times in counts.items()]

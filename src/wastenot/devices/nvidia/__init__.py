@@ -1,1 +1,1 @@
-"""NVIDIA GPUs: sensors, clocks that are always given back, and kernels that run."""
+"""NVIDIA GPUs: sensors, clock control that always restores what it found, and the instrument."""

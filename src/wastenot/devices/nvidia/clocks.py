@@ -1,7 +1,7 @@
-"""Clocks of an NVIDIA GPU: asked for under a journal, and always given back.
+"""Clock control of an NVIDIA GPU: changes are journaled first and always undone.
 
-NVML tells supported clocks, the power limit and clocks in effect, but not whether somebody has locked clocks. So what was
-locked before is lost unless it is named; the journal says to what the GPU goes back.
+NVML reports supported clocks, the power limit and clocks in effect, but not whether clocks are locked. So an earlier lock is
+lost unless the user names it; the journal records what to restore.
 """
 
 from __future__ import annotations
@@ -27,43 +27,44 @@ class NvidiaClocks:
     """Clock control of one GPU.
 
     Args:
-        nvml: to ask.
-        handle: of the GPU.
-        uuid: of the GPU.
-        restore: ranges of locked clocks to go back to; by default they are reset.
+        nvml: access to NVML.
+        handle: NVML's handle of the GPU.
+        uuid: the GPU's UUID.
+        restore: ranges of locked clocks to restore; by default locks are reset.
     """
 
     def __init__(self, nvml: Nvml, handle: Any, uuid: str, restore: Restore | None = None) -> None:
         self._nvml, self._handle, self._uuid = nvml, handle, uuid
         self._restore = restore or Restore()
-        self._states: dict[float, tuple[float, ...]] | None = None
+        self._supported: dict[float, tuple[float, ...]] | None = None
         self._held: _Lease | None = None
-        self._memory_locks = True  # until it is found not to
+        self._memory_locks = True  # until the driver says otherwise
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
-        """Core clocks that may be asked for with each memory clock, both rising."""
-        if self._states is None:
-            found = self._nvml.try_call("nvmlDeviceGetSupportedMemoryClocks", self._handle) or ()
-            told = {memory: self._cores(memory) for memory in sorted(map(float, found))}
-            self._states = {memory: cores for memory, cores in told.items() if cores}
-        return self._states
+        """By memory clock, the core clocks that may be requested with it, both ascending."""
+        if self._supported is None:
+            memory_mhz = self._nvml.try_call("nvmlDeviceGetSupportedMemoryClocks", self._handle) or ()
+            supported = {memory: self._cores(memory) for memory in sorted(map(float, memory_mhz))}
+            self._supported = {memory: cores for memory, cores in supported.items() if cores}
+        return self._supported
 
     def _cores(self, memory_mhz: float) -> tuple[float, ...]:
         found = self._nvml.try_call("nvmlDeviceGetSupportedGraphicsClocks", self._handle, round(memory_mhz)) or ()
         return tuple(sorted(map(float, found)))
 
     def power_limits_w(self) -> tuple[float, float] | None:
-        """The least and the greatest power limit; ``None`` where it may not be set."""
+        """Lowest and highest power limit; ``None`` where it may not be set."""
         if self._nvml.refusal() is not None:
             return None
         found = self._nvml.try_call("nvmlDeviceGetPowerManagementLimitConstraints", self._handle)
         return None if found is None else (1e-3 * found[0], 1e-3 * found[1])
 
     def request(self, setting: Setting) -> None:
-        """Ask for a setting. The first one that is not auto takes the lease of the GPU's clocks.
+        """Request a setting. The first one that is not auto acquires the lease on the GPU's clocks.
 
         Raises:
-            ClocksRefusedError: the GPU does not have it, the user may not, or it is not allowed.
+            ClocksRefusedError: the GPU does not support it, the user lacks the permission, or changes are not allowed.
+            DeviceError: another process holds the lease, or the driver failed.
         """
         if setting == AUTO:
             self.release()
@@ -71,11 +72,11 @@ class NvidiaClocks:
         self._check(setting)
         reason = self._nvml.refusal()
         if reason is not None:
-            raise ClocksRefusedError(f"{self._uuid}: clocks stay as they are: {reason}")
+            raise ClocksRefusedError(f"{self._uuid}: clocks cannot be changed: {reason}")
         if self._held is None:
             limit = self._nvml.try_call("nvmlDeviceGetPowerManagementLimit", self._handle)
             restore = Restore(self._restore.core_mhz, self._restore.memory_mhz, None if limit is None else 1e-3 * limit)
-            self._held = _Lease(self._uuid, restore, self._give_back)
+            self._held = _Lease(self._uuid, restore, self._undo)
         try:
             self._apply(setting)
         except BaseException:
@@ -83,13 +84,13 @@ class NvidiaClocks:
             raise
 
     def release(self) -> None:
-        """Give back what was changed; nothing happens where nothing was."""
+        """Undo what was changed, if anything was."""
         if self._held is not None:
             self._held.end()
-            self._held = None  # where giving back failed it is tried again, at the latest when the program ends
+            self._held = None  # where undoing failed it is tried again, at the latest when the program ends
 
-    def _give_back(self, restore: Restore, touched: set[str]) -> None:
-        put_back(self._nvml, self._handle, restore, touched)
+    def _undo(self, restore: Restore, touched: set[str]) -> None:
+        restore_clocks(self._nvml, self._handle, restore, touched)
 
     def _check(self, setting: Setting) -> None:
         supported_clocks = self.supported_clocks()
@@ -120,7 +121,7 @@ class NvidiaClocks:
         for kind, value, function in wanted:
             if value is None:
                 if kind in touched:
-                    put_back(self._nvml, self._handle, restore, {kind})
+                    restore_clocks(self._nvml, self._handle, restore, {kind})
                     touched.discard(kind)
                 continue
             arguments = self._arguments(kind, value)
@@ -139,17 +140,17 @@ class NvidiaClocks:
                 raise ClocksRefusedError(f"{self._uuid}: {kind}: {error}") from error
 
     def _arguments(self, kind: str, value: float) -> tuple[int, ...] | None:
-        """What the function takes; ``None`` for a lock that is better left undone."""
+        """The function's arguments; ``None`` for a lock that is better not set."""
         if kind == "power":
             return (round(1e3 * value),)
         if kind == "core":
-            # A ceiling: the GPU may idle below it.
+            # A ceiling: the GPU may run below it.
             lowest = min(cores[0] for cores in self.supported_clocks().values())
             return (round(lowest), round(value))
         if not self._memory_locks:
             raise ClocksRefusedError(f"{self._uuid}: memory: this GPU or its driver does not support setting its clock")
         if value == max(self.supported_clocks()) and (self._architecture() or 0) >= _BLACKWELL:
-            return None  # any upper bound, even the highest, slows Blackwell down
+            return None  # any upper bound, even the highest clock, slows Blackwell down
         return (round(value), round(value))
 
     def _architecture(self) -> int | None:
@@ -157,19 +158,17 @@ class NvidiaClocks:
         return None if found is None else int(found)
 
 
-def put_back(nvml: Nvml, handle: Any, restore: Restore, kinds: set[str]) -> None:
-    """Bring a GPU back to what its journal says.
-
-    All kinds are tried before an error is raised.
+def restore_clocks(nvml: Nvml, handle: Any, restore: Restore, kinds: set[str]) -> None:
+    """Restore a GPU to what its journal says, trying all kinds before raising.
 
     Args:
-        nvml: to ask.
-        handle: of the GPU.
-        restore: to what it goes back.
-        kinds: of ``core``, ``memory`` and ``power`` those that may have been changed.
+        nvml: access to NVML.
+        handle: NVML's handle of the GPU.
+        restore: what to restore.
+        kinds: those of ``core``, ``memory`` and ``power`` that may have been changed.
 
     Raises:
-        NvmlError: something could not be put back.
+        NvmlError: something could not be restored; the first failure.
     """
     failed: NvmlError | None = None
 
@@ -178,7 +177,7 @@ def put_back(nvml: Nvml, handle: Any, restore: Restore, kinds: set[str]) -> None
         try:
             nvml.call(function, handle, *arguments)
         except NotSupportedError:
-            pass  # what cannot be set was not changed
+            pass  # what cannot be set has not been changed
         except NvmlError as error:
             failed = failed or error
 
@@ -195,46 +194,46 @@ def put_back(nvml: Nvml, handle: Any, restore: Restore, kinds: set[str]) -> None
 
 
 def recover(nvml: Nvml) -> tuple[Journal, ...]:
-    """Put right what dead processes left changed.
+    """Restore the GPUs whose clocks dead processes left changed.
 
     Args:
-        nvml: that may make changes.
+        nvml: access to NVML that allows changes.
 
     Returns:
-        The journals that were seen to.
+        The journals of the GPUs that were restored.
 
     Raises:
-        NvmlError: a GPU could not be put right; its journal stays.
+        NvmlError: a GPU could not be restored; its journal stays.
     """
-    done = []
+    restored = []
     for found in journal.stale():
         claimed = journal.claim(found)
         if claimed is None:
             continue
         try:
             handle = nvml.call("nvmlDeviceGetHandleByUUID", found.uuid)
-            put_back(nvml, handle, found.restore, {"core", "memory", "power"})
+            restore_clocks(nvml, handle, found.restore, {"core", "memory", "power"})
         except NvmlError as error:
             raise type(error)(f"{found.uuid}: clocks were left changed by process {found.owner}: {error}") from error
         journal.end(claimed)
-        done.append(found)
-    return tuple(done)
+        restored.append(found)
+    return tuple(restored)
 
 
 class _Terminated(SystemExit):
-    """A signal asked the process to end."""
+    """A signal asked the process to terminate."""
 
 
 class _Lease:
-    """The right to change one GPU's clocks, from the journal's writing until all is given back.
+    """The exclusive right to change one GPU's clocks, from writing the journal until everything is undone.
 
-    A signal that would end the process becomes an exception, so that contexts are left in order; what still slips through is
-    caught when the interpreter ends.
+    A signal that would end the process becomes an exception, so that contexts exit in order; an exit handler of the
+    interpreter catches whatever remains.
     """
 
-    def __init__(self, uuid: str, restore: Restore, give_back: Callable[[Restore, set[str]], None]) -> None:
+    def __init__(self, uuid: str, restore: Restore, undo: Callable[[Restore, set[str]], None]) -> None:
         self.restore, self.touched = restore, set[str]()
-        self._give_back = give_back
+        self._undo = undo
         self._process = os.getpid()
         self._path = journal.begin(uuid, restore)
         self._before: dict[int, Any] = {}
@@ -242,13 +241,13 @@ class _Lease:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGHUP):
                 if signal.getsignal(number) is signal.SIG_DFL:
-                    self._before[number] = signal.signal(number, _leave)
+                    self._before[number] = signal.signal(number, _terminate)
 
     def end(self) -> None:
-        """Give back, then forget. A forked child gives nothing back: the lease is its parent's."""
+        """Undo the changes, then remove the journal. A forked child does neither: the lease is its parent's."""
         if os.getpid() != self._process:
             return
-        self._give_back(self.restore, self.touched)
+        self._undo(self.restore, self.touched)
         journal.end(self._path)
         atexit.unregister(self.end)
         if threading.current_thread() is threading.main_thread():
@@ -256,5 +255,5 @@ class _Lease:
                 signal.signal(number, handler)
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _terminate(number: int, frame: FrameType | None) -> None:
     raise _Terminated(128 + number)

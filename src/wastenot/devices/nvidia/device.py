@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class WallTime:
-    """The machine's time."""
+    """Wall-clock time."""
 
     def now_s(self) -> float:
-        """Seconds since some moment."""
+        """Seconds since an arbitrary moment."""
         return time.perf_counter()
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait."""
         time.sleep(seconds)
 
 
@@ -35,13 +35,13 @@ class NvidiaDevice:
     """One GPU.
 
     Args:
-        nvml: to ask.
-        handle: of the GPU.
-        name: as the user names it.
-        restore: ranges of locked clocks to go back to.
-        time_source: that the GPU lives in.
-        launcher: makes what runs tasks on the GPU of a UUID; by default PyTorch's, imported when it is first used.
-        bursts: makes what runs bursts on the GPU of a UUID, likewise.
+        nvml: access to NVML.
+        handle: NVML's handle of the GPU.
+        name: the user's name for it.
+        restore: ranges of locked clocks to restore.
+        time_source: the GPU's time; wall-clock time by default.
+        launcher: makes the launcher of tasks for the GPU with a UUID; by default PyTorch's, imported on first use.
+        bursts: makes the runner of bursts for the GPU with a UUID; by default PyTorch's, imported on first use.
     """
 
     def __init__(
@@ -68,14 +68,16 @@ class NvidiaDevice:
 
     @cached_property
     def launcher(self) -> Launcher:
-        """What runs tasks on it."""
+        """Runs tasks on it."""
         return self._launcher(self.identity.unique_id)
 
     def instrument(self) -> NvidiaInstrument:
-        """What profiles power inside kernels.
+        """The instrument that profiles power inside kernels.
 
         Raises:
-            DeviceError: the GPU tells nothing of its power, PyTorch is missing, or does not see the GPU.
+            BadInputError: the GPU has no power sensor.
+            MissingExtraError: PyTorch is not installed, or was built without CUDA.
+            DeviceError: PyTorch does not see the GPU.
         """
         return self._instrument
 
@@ -90,18 +92,18 @@ class NvidiaDevice:
 def open_nvidia(
     name: str, *, allow_clock_control: bool = False, restore: Restore | None = None, **parts: Any
 ) -> NvidiaDevice:
-    """The GPU of a name. What a dead process left changed, of any GPU, is put right first.
+    """Open a GPU by name, after restoring any GPU whose clocks a dead process left changed.
 
     Args:
         name: ``nvidia:INDEX``, in NVML's order, or ``nvidia:UUID``.
-        allow_clock_control: let clocks be changed.
-        restore: ranges of locked clocks to go back to.
-        parts: other time or launcher than the usual, see :class:`NvidiaDevice`.
+        allow_clock_control: allow clocks to be changed.
+        restore: ranges of locked clocks to restore.
+        parts: time source and launchers that replace the defaults, see :class:`NvidiaDevice`.
 
     Raises:
-        BadInputError: there is no such GPU.
-        MissingExtraError: nvidia-ml-py is not installed.
-        DeviceError: there is no driver, or the GPU is cut into MIG slices.
+        BadInputError: there is no such GPU, or it is partitioned into MIG instances.
+        MissingExtraError: nvidia-ml-py or the driver is not installed.
+        DeviceError: the GPU or its driver failed.
     """
     nvml = Nvml(allow_changes=allow_clock_control)
     put_right(nvml)
@@ -109,13 +111,13 @@ def open_nvidia(
 
 
 def put_right(nvml: Nvml) -> int:
-    """Put right what dead processes left changed, unless that is forbidden; says of how many GPUs.
+    """Restore the GPUs whose clocks dead processes left changed, unless that is forbidden; returns how many.
 
     Args:
-        nvml: to use, whether or not it allows changes: what is put right was allowed to them.
+        nvml: access to NVML, whether or not it allows changes: the dead processes were allowed theirs.
 
     Raises:
-        NvmlError: it could not be done.
+        NvmlError: a GPU could not be restored.
     """
     if not stale() or forbidden() is not None:
         return 0

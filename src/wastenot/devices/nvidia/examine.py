@@ -1,4 +1,4 @@
-"""What an NVIDIA GPU is and has, for a person who wants to know what can be done with it."""
+"""What an NVIDIA GPU is and supports, as ``wastenot doctor`` reports it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Examined:
     """One GPU.
 
     Attributes:
-        name: that wastenot knows it by.
-        model: of the vendor.
-        uuid: of the card.
-        architecture: name of it; ``None`` where unknown.
-        mig: whether it is cut into slices; ``None`` where it has no such mode.
-        persistence: whether the driver stays loaded without users.
-        memory_bytes: of the card.
-        power_limit_w: in force.
-        power_limits_w: least and greatest there may be.
-        clocks: of each memory clock the lowest and highest core clock and how many, MHz.
-        memory_clock_settable: ``None`` where it has to be tried.
-        published_window_s: that its power reading averages over, as others measured on its architecture.
-        torch_index: number that PyTorch knows it by; ``None`` where it does not see it.
+        name: its name in wastenot.
+        model: the vendor's name of the model.
+        uuid: UUID of the card.
+        architecture: name of the architecture; ``None`` where unknown.
+        mig: whether it is partitioned into MIG instances; ``None`` where it has no such mode.
+        persistence: whether the driver stays loaded while nothing uses it.
+        memory_bytes: size of its memory.
+        power_limit_w: power limit in force.
+        power_limits_w: lowest and highest power limit.
+        clocks: by memory clock in MHz, the lowest and highest core clock in MHz and how many there are.
+        memory_clock_settable: ``None`` where that is only known by trying.
+        published_window_s: window that its power reading averages over, as published for its architecture.
+        torch_index: its index in PyTorch; ``None`` where PyTorch does not see it.
     """
 
     name: str
@@ -48,13 +48,13 @@ class Examined:
 
 
 def examine(nvml: Nvml, name: str, handle: Any, torch_indices: Mapping[str, int]) -> Examined:
-    """Look at one GPU; nothing is changed.
+    """Examine one GPU without changing anything.
 
     Args:
-        nvml: to ask.
-        name: that wastenot knows it by.
-        handle: of the GPU.
-        torch_indices: PyTorch's number of each GPU it sees, by UUID.
+        nvml: access to NVML.
+        name: the GPU's name in wastenot.
+        handle: NVML's handle of the GPU.
+        torch_indices: by UUID, the index of each GPU that PyTorch sees.
     """
     ask = nvml.try_call
     uuid, model = text_of(nvml.call("nvmlDeviceGetUUID", handle)), text_of(nvml.call("nvmlDeviceGetName", handle))

@@ -1,4 +1,4 @@
-"""What an NVIDIA GPU profiles power inside kernels with: executions stamped by its events, power polled from NVML."""
+"""The instrument of an NVIDIA GPU: executions with timestamps of CUDA events, power polled from NVML."""
 
 from __future__ import annotations
 
@@ -21,54 +21,54 @@ from wastenot.errors import BadInputError, DeviceError
 
 MEMORY_CHANNEL = "memory"
 
-_ROUND_TRIPS = 5  # before a run, and after it
-_TRIES = 3  # of a run
-_LATE_S = 0.01  # that a reading may come later than its sensor's period has it
-_UNKNOWN = PublishedSensor(0.1, 0.025, 0.01, "assumed, as on Hopper")  # of architectures that nothing was published of
+_ROUND_TRIPS = 5  # before a run, and again after it
+_TRIES = 3  # per run
+_LATE_S = 0.01  # by which a reading may come later than expected
+_UNKNOWN = PublishedSensor(0.1, 0.025, 0.01, "assumed, as on Hopper")  # for architectures without published values
 
 
 class ReadyBurst(Protocol):
-    """A burst made ready on a GPU."""
+    """A burst that is ready to run on a GPU."""
 
     def run(self) -> bool:
-        """Run it and wait for its end; says whether executions were back to back, if not it is worth another try."""
+        """Run it and wait for its end; returns whether executions were back to back, without which it is worth a retry."""
         ...
 
     def stamps(self) -> tuple[FloatArray, FloatArray]:
-        """Begin and end of each execution of the last run."""
+        """Start and end of each execution of the last run."""
         ...
 
 
 class Bursts(Protocol):
-    """What runs bursts: :class:`wastenot.devices.torch.bursts.TorchBursts`."""
+    """Runs bursts: :class:`wastenot.devices.torch.bursts.TorchBursts`."""
 
     @property
     def resolution_s(self) -> float:
-        """Of the stamps."""
+        """Resolution of the timestamps."""
         ...
 
     def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
-        """Read the GPU's clock so often."""
+        """Read the GPU's clock a number of times."""
         ...
 
     def prepare(self, burst: Burst, calls: Mapping[str, Callable[[], object]]) -> AbstractContextManager[ReadyBurst]:
-        """Make a burst ready."""
+        """Prepare a burst until the context exits."""
         ...
 
 
 class NvidiaInstrument:
-    """Runs bursts on an NVIDIA GPU, and logs its power as its sensors tell it. Nothing of the GPU is changed.
+    """Runs bursts on an NVIDIA GPU and logs its power by polling its sensors. It changes nothing on the GPU.
 
     Args:
-        identity: of the device.
-        nvml: to ask.
-        handle: of the GPU.
-        bursts: what runs bursts on it.
-        now_s: clock of the host.
-        sleep: lets time pass.
+        identity: which device it is.
+        nvml: access to NVML.
+        handle: NVML's handle of the GPU.
+        bursts: runs bursts on the GPU.
+        now_s: the host's clock.
+        sleep: waits.
 
     Raises:
-        DeviceError: the GPU tells nothing of its power.
+        BadInputError: the GPU has no power sensor.
     """
 
     executions_by: Clock = "gpu"
@@ -111,15 +111,15 @@ class NvidiaInstrument:
 
     @property
     def resolution_s(self) -> float:
-        """Of the clock that executions are stamped by."""
+        """Resolution of the clock that timestamps executions."""
         return self._bursts.resolution_s
 
     def now_s(self) -> float:
-        """The host's clock."""
+        """Time of the host's clock."""
         return self._now_s()
 
     def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
-        """Read the GPU's clock so often.
+        """Read the GPU's clock a number of times.
 
         Raises:
             DeviceError: the GPU failed.
@@ -127,11 +127,11 @@ class NvidiaInstrument:
         return self._bursts.round_trips(times)
 
     def with_callables(self, calls: Mapping[str, Callable[[], object]]) -> NvidiaInstrument:
-        """The same instrument, which runs functions in place of the kernels of their names.
+        """The same instrument, running functions in place of the kernels of these names.
 
         Args:
             calls: functions without arguments that queue work on PyTorch's current stream and do not wait for it. Their
-                data must be ready, and they are run again and again on the same.
+                data must be ready, and they run repeatedly on the same data.
         """
         other = copy(self)
         other._calls = {**self._calls, **calls}
@@ -139,10 +139,10 @@ class NvidiaInstrument:
 
     @contextmanager
     def prepare(self, burst: Burst) -> Iterator[NvidiaBench]:
-        """Make a burst ready, until the context is left.
+        """Prepare a burst until the context exits.
 
         Raises:
-            CannotRunError: the device does not have what a kernel needs.
+            CannotRunError: the device lacks what a kernel needs.
             DeviceError: the device failed.
         """
         with self._bursts.prepare(burst, self._calls) as ready:
@@ -177,10 +177,10 @@ class NvidiaBench:
         self._instrument, self._burst, self._ready = instrument, burst, ready
 
     def run(self, rest_s: float) -> BurstRun:
-        """Rest, run the burst once, and wait until readings that cover its end have come.
+        """Rest, run the burst once, and wait for the readings that cover its end.
 
         Args:
-            rest_s: with nothing to do before the first execution.
+            rest_s: idle time before the first execution.
 
         Raises:
             DeviceError: the device failed, or the host is too busy.

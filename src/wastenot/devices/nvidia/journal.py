@@ -1,8 +1,8 @@
-"""What was changed of a GPU, on disk before it is changed, so that it can be put right after any death of the process.
+"""A journal of changed clocks, on disk before anything changes, so that a GPU can be restored however the process dies.
 
-A journal lies in the state folder under the GPU's UUID from before the first change until all is given back. Its owner is
-known by process number, start time and boot: one whose owner lives is a lease that others must wait for; one whose owner is
-dead is put right by whoever comes next.
+A journal exists in the state folder, under the GPU's UUID, from before the first change until everything is undone. Its
+owner is identified by process ID, start time and boot ID. While the owner lives, the journal is a lease that others must
+wait for; once it is dead, the next command restores the GPU.
 
     no file ──create──▶ leased ──release──▶ no file
                           │ owner dies
@@ -25,12 +25,12 @@ SCHEMA = "wastenot.clocks/1"
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """To what a GPU goes back. ``None`` is reset: the driver's own clocks.
+    """What a GPU is restored to. ``None`` resets to the default clocks.
 
     Attributes:
-        core_mhz: range of locked core clocks, which NVML does not tell and somebody has to name.
-        memory_mhz: likewise of memory clocks.
-        power_limit_w: as read before it was changed; ``None`` where it was not changed.
+        core_mhz: range of locked core clocks, which NVML does not report and the user has to name.
+        memory_mhz: range of locked memory clocks, also named by the user.
+        power_limit_w: the limit before it was changed; ``None`` where it was not.
     """
 
     core_mhz: tuple[float, float] | None = None
@@ -40,14 +40,14 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A journal as it lies on disk.
+    """A journal on disk.
 
     Attributes:
-        path: of the file.
-        uuid: of the GPU.
-        owner: process number.
+        path: the file.
+        uuid: UUID of the GPU.
+        owner: ID of the process that changed the clocks, or is restoring them.
         owner_alive: whether that process still runs.
-        restore: to what the GPU is to go back.
+        restore: what the GPU is to be restored to.
     """
 
     path: Path
@@ -58,7 +58,7 @@ class Journal:
 
 
 def state_folder() -> Path:
-    """Where journals lie: ``WASTENOT_STATE``, else wastenot's folder among the user's state files."""
+    """The folder of journals: ``WASTENOT_STATE``, else wastenot's folder in the user's XDG state directory."""
     named = os.environ.get("WASTENOT_STATE")
     if named:
         return Path(named)
@@ -67,14 +67,14 @@ def state_folder() -> Path:
 
 
 def begin(uuid: str, restore: Restore) -> Path:
-    """Write the journal of a GPU, on disk when this returns.
+    """Write the journal of a GPU; it is on disk when this returns.
 
     Args:
-        uuid: of the GPU.
-        restore: to what it is to go back.
+        uuid: UUID of the GPU.
+        restore: what it is to be restored to.
 
     Raises:
-        DeviceError: there is one already, or it cannot be written; nothing may be changed then.
+        DeviceError: there already is one, or it cannot be written; nothing may be changed then.
     """
     path = state_folder() / f"{uuid}.json"
     text = json.dumps({"schema": SCHEMA, "uuid": uuid, "restore": asdict(restore)} | _me())
@@ -86,33 +86,37 @@ def begin(uuid: str, restore: Restore) -> Path:
             stream.flush()
             os.fsync(stream.fileno())
         try:
-            taken = _owner_of(uuid)
-            if taken is None:
+            owner = _owner_of(uuid)
+            if owner is None:
                 with suppress(FileExistsError):
-                    os.link(temporary, path)  # fails if there is one: only one process gets the lease
+                    os.link(temporary, path)  # fails where one exists, so only one process gets the lease
                     _sync_folder(path.parent)
                     return path
-                taken = _owner_of(uuid)
+                owner = _owner_of(uuid)
         finally:
             temporary.unlink()
     except OSError as error:
-        raise DeviceError(f"{path}: cannot be written ({error.strerror}); clocks are not touched without it") from error
-    whose = "another process" if taken is None else f"process {taken}"
-    raise DeviceError(f"{uuid}: {whose} has the clocks of this GPU; wait for it, or stop it")
+        raise DeviceError(f"{path}: cannot be written ({error.strerror}); clocks are not changed without it") from error
+    holder = "another process" if owner is None else f"process {owner}"
+    raise DeviceError(f"{uuid}: {holder} controls the clocks of this GPU; wait for it, or stop it")
 
 
 def _owner_of(uuid: str) -> int | None:
-    """Who holds a GPU's clocks, or is putting them right."""
+    """ID of the process that controls a GPU's clocks or is restoring them."""
     return next((found.owner for found in journals() if found.uuid == uuid), None)
 
 
 def end(path: Path) -> None:
-    """All is given back."""
+    """Remove a journal once everything is undone."""
     path.unlink(missing_ok=True)
 
 
 def journals() -> tuple[Journal, ...]:
-    """All journals there are, whole or claimed by somebody who was putting them right."""
+    """All journals, including those claimed by a process that is restoring the GPU.
+
+    Raises:
+        DeviceError: the folder or a journal cannot be read.
+    """
     try:
         paths = sorted(path for path in state_folder().iterdir() if not path.name.startswith(".") and ".json" in path.name)
     except FileNotFoundError:
@@ -123,12 +127,12 @@ def journals() -> tuple[Journal, ...]:
 
 
 def stale() -> tuple[Journal, ...]:
-    """Journals of processes that are dead: what they changed has to be put right."""
+    """Journals of dead processes, whose changes have to be undone."""
     return tuple(journal for journal in journals() if not journal.owner_alive)
 
 
 def claim(journal: Journal) -> Path | None:
-    """Take a stale journal, so that one process puts it right and no other; ``None`` if somebody was faster."""
+    """Claim a stale journal so that only one process restores the GPU; ``None`` if another was faster."""
     base = journal.path.name.split(".claimed-", maxsplit=1)[0]
     own = journal.path.with_name(f"{base}.claimed-{os.getpid()}-{_start_of(os.getpid())}")
     try:
@@ -139,10 +143,10 @@ def claim(journal: Journal) -> Path | None:
 
 
 def read(path: Path) -> Journal | None:
-    """A journal; ``None`` if it has gone meanwhile.
+    """Read a journal; ``None`` if it has been removed meanwhile.
 
     Raises:
-        DeviceError: it is not one.
+        DeviceError: it cannot be read, or is not a journal.
     """
     try:
         text = path.read_text()
@@ -164,7 +168,7 @@ def read(path: Path) -> Journal | None:
         return Journal(path, str(found["uuid"]), owner, alive, Restore(core, memory, limit))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DeviceError(
-            f"{path}: is not a journal of clocks ({type(error).__name__}: {error}); reset the GPU's clocks by hand "
+            f"{path}: is not a journal of changed clocks ({type(error).__name__}: {error}); reset the GPU's clocks by hand "
             "(nvidia-smi -rgc; nvidia-smi -rmc) and remove the file"
         ) from error
 
@@ -178,7 +182,7 @@ def _me() -> dict[str, object]:
 
 
 def _start_of(process: int) -> str:
-    """When a process began, in ticks since boot; empty if there is none. A zombie is dead."""
+    """Start time of a process in ticks since boot; empty if there is none. A zombie counts as dead."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -194,7 +198,7 @@ def _boot() -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # not all file systems can
+    with suppress(OSError):  # not all file systems support it
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)

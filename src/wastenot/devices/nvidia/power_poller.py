@@ -1,11 +1,11 @@
-"""Power readings as they come, by polling: the driver keeps the sensors' latest values, which are cheap to read.
+"""A log of power readings by polling: the driver keeps each sensor's latest value, which is cheap to read.
 
-    sensor   ───v1─────────────────v2─────────────────v3────     a new value each 20 or 100 ms
-    looks    . . . .│. . . . . . . . .│. . . . . . . . .│. .     each about 0.15 ms
+    sensor   ───v1─────────────────v2─────────────────v3────     a new value every 20 or 100 ms
+    polls    . . . .│. . . . . . . . .│. . . . . . . . .│. .     every 0.15 ms or so
     log             v1                v2                v3       when a value was first seen to have changed
 
-A new value that equals the one before cannot be told from an old one, and is left out. So is one of which nobody knows when
-it came: what was there at the first look, or came while the driver kept a look waiting.
+A new value equal to the previous one cannot be recognised and is left out. So is one whose time of arrival is unknown: the
+value at the first poll, and any that arrives while the driver delays a poll.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import numpy as np
 
 from wastenot.devices.instrument import Readings
 
-_PAUSE_S = 1e-4  # between looks; what the system makes of it is about half as much again
-_BLIND_S = 2e-3  # since the look before, after which a new value may have come long ago
-_SWITCH_S = 1e-4  # that another thread may keep Python to itself while this one wants to look; 5 ms usually
+_PAUSE_S = 1e-4  # between polls; the system makes it about 50 % longer
+_BLIND_S = 2e-3  # since the previous poll, beyond which a new value may have come much earlier
+_SWITCH_S = 1e-4  # for which another thread may hold the GIL while this one wants to poll; 5 ms by default
 
 
 class PowerPoller:
-    """Follows some readings from a thread of its own.
+    """Polls power readings from a separate thread.
 
     Args:
-        read: gives the latest value of each in watts, ``None`` for one that cannot be read just now.
-        now_s: clock that readings are stamped by.
-        pause_s: between looks.
+        read: returns the latest value of each reading in watts, ``None`` for one that is not available.
+        now_s: clock for the timestamps.
+        pause_s: pause between polls.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class PowerPoller:
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Follow until the context is left; what was logged before is forgotten.
+        """Poll until the context exits; discards the previous log.
 
         Raises:
             DeviceError: the sensors could not be read.
@@ -58,20 +58,20 @@ class PowerPoller:
         self._last, self._log, self._error, self.looks = [], [], None, 0
         self._stopped.clear()
         thread = threading.Thread(target=self._follow, name="wastenot-power-poller", daemon=True)
-        usual_s = sys.getswitchinterval()
-        sys.setswitchinterval(min(usual_s, _SWITCH_S))
+        default_s = sys.getswitchinterval()
+        sys.setswitchinterval(min(default_s, _SWITCH_S))
         thread.start()
         try:
             yield
         finally:
             self._stopped.set()
             thread.join()
-            sys.setswitchinterval(usual_s)
+            sys.setswitchinterval(default_s)
         if self._error is not None:
             raise self._error
 
     def look(self) -> None:
-        """Read once, and log what has changed."""
+        """Read once and log what has changed."""
         before_s = self._now_s()
         values = self._read()
         after_s = self._now_s()
@@ -81,15 +81,15 @@ class PowerPoller:
         if not self._last:
             self._last, self._log = list(values), [[] for _ in values]
             return
-        for place, value in enumerate(values):
-            if value is None or value == self._last[place]:
+        for index, value in enumerate(values):
+            if value is None or value == self._last[index]:
                 continue
-            if known and self._last[place] is not None:
-                self._log[place].append((0.5 * (before_s + after_s), value))
-            self._last[place] = value
+            if known and self._last[index] is not None:
+                self._log[index].append((0.5 * (before_s + after_s), value))
+            self._last[index] = value
 
     def readings(self) -> tuple[Readings, ...]:
-        """What was logged of each."""
+        """The log of each reading."""
         tables = [np.array(log, dtype=np.float64).reshape(-1, 2) for log in self._log]
         return tuple(Readings(table[:, 0].copy(), table[:, 1].copy()) for table in tables)
 

@@ -1,4 +1,4 @@
-"""Whether clocks may be set here, as far as can be told without trying: who runs, with which capabilities, in what box."""
+"""Whether this process may set clocks, as far as is known without trying: its user, capabilities and container."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _SYS_ADMIN = 21  # bit of CAP_SYS_ADMIN
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What the process is and may do.
+    """What this process is and may do.
 
     Attributes:
         root: whether it runs as root.
         sys_admin: whether it has CAP_SYS_ADMIN; ``None`` where the system does not say.
-        container: kind of container it runs in; ``None`` for none that is known.
-        forbidden: why wastenot touches no clocks whatever is said; ``None`` where nothing forbids it.
+        container: kind of container it runs in; ``None`` for none or an unknown one.
+        forbidden: why wastenot changes no clocks, whatever the flags; ``None`` where nothing forbids it.
     """
 
     root: bool
@@ -29,24 +29,22 @@ class Rights:
 
     @property
     def likely(self) -> bool:
-        """Whether setting clocks would likely be let through; inferred, not tried."""
+        """Whether setting clocks would probably succeed; inferred, not tried."""
         return self.root and self.sys_admin is not False
 
     @property
     def to_ask_for(self) -> str | None:
-        """What an administrator would have to grant; ``None`` where nothing is missing."""
+        """What an administrator has to grant; ``None`` where nothing is missing."""
         if self.likely:
             return None
         if self.container is not None:
             missing = "CAP_SYS_ADMIN (docker run --cap-add=SYS_ADMIN)" if self.root else "root and CAP_SYS_ADMIN"
             return f"{missing} in this container; or somebody with root on the host to sweep for you"
-        return (
-            "root (sudo), or somebody with root to sweep for you; wastenot needs no rights to measure at the driver's clocks"
-        )
+        return "root (sudo), or somebody with root to sweep for you; measuring at the default clocks needs no permissions"
 
 
 def rights_here() -> Rights:
-    """Of this process."""
+    """The rights of this process."""
     return Rights(os.geteuid() == 0, _sys_admin(), _container(), forbidden())
 
 

@@ -1,4 +1,4 @@
-"""Sensors of an NVIDIA GPU. What it does not tell is ``None``."""
+"""Sensors of an NVIDIA GPU. A value that the GPU does not report is ``None``; a failure to read raises."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wastenot.devices.protocol import ClockReading
 
 _MEMORY_SCOPE = 2  # NVML_POWER_SCOPE_MEMORY
 
-# Cumulative counters, in ns, of what holds clocks down against the will of who set them.
+# Cumulative counters, in ns, of the time for which a limit holds clocks below those requested.
 _HELD_DOWN = (
     "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP",
     "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN",
@@ -19,14 +19,14 @@ _HELD_DOWN = (
 
 
 class NvidiaSensors:
-    """What an NVIDIA GPU tells of itself, in SI units.
+    """Readings of an NVIDIA GPU in SI units.
 
     Args:
-        nvml: to ask.
-        handle: of the GPU.
+        nvml: access to NVML.
+        handle: NVML's handle of the GPU.
 
     Attributes:
-        has_instant: whether the GPU tells its instantaneous power.
+        has_instant: whether the GPU reports instantaneous power.
     """
 
     def __init__(self, nvml: Nvml, handle: Any) -> None:
@@ -38,30 +38,30 @@ class NvidiaSensors:
         self.has_instant = nvml.field(handle, self._instant) is not None
 
     def energy_j(self) -> float | None:
-        """The energy counter: slow to change, slow to read."""
+        """The energy counter, which updates rarely and is slow to read."""
         return self._scaled("nvmlDeviceGetTotalEnergyConsumption", 1e-3)
 
     def power_w(self) -> float | None:
-        """Instantaneous power where the GPU tells it, else the older reading, which may average over a second."""
+        """Instantaneous power where the GPU reports it, else the older reading, which may average over a second."""
         if self.has_instant:
             found = self._nvml.field(self._handle, self._instant)
             return None if found is None else 1e-3 * found
         return self._scaled("nvmlDeviceGetPowerUsage", 1e-3)
 
     def memory_power_w(self) -> float | None:
-        """Memory's power, averaged over a second (Hopper and later)."""
+        """Memory power, averaged over a second (Hopper and later)."""
         found = self._nvml.field(self._handle, self._average, _MEMORY_SCOPE)
         return None if found is None else 1e-3 * found
 
     def powers_w(self) -> tuple[float | None, ...]:
-        """Both of these, asked for together where the GPU can."""
+        """Both of these, read in one call where the GPU supports it."""
         if not self.has_instant:
             return self.power_w(), self.memory_power_w()
         found = self._nvml.scoped_fields(self._handle, ((self._instant, 0), (self._average, _MEMORY_SCOPE)))
         return tuple(None if value is None else 1e-3 * value for value in found)
 
     def clocks(self) -> ClockReading:
-        """Clocks of multiprocessors and memory."""
+        """Clocks of the multiprocessors and the memory."""
         library = self._nvml.library
         return ClockReading(
             self._scaled("nvmlDeviceGetClockInfo", 1.0, library.NVML_CLOCK_SM),
@@ -69,16 +69,16 @@ class NvidiaSensors:
         )
 
     def temperature_c(self) -> float | None:
-        """Of the GPU."""
+        """Temperature of the GPU."""
         return self._scaled("nvmlDeviceGetTemperature", 1.0, self._nvml.library.NVML_TEMPERATURE_GPU)
 
     def throttled_s(self) -> float | None:
-        """For how long power or heat have held clocks down, all reasons added; ``None`` where no counter is told."""
+        """Total time for which power or thermal limits have held clocks down; ``None`` where no counter is reported."""
         known = [value for value in self._nvml.fields(self._handle, self._held_down) if value is not None]
         return 1e-9 * sum(known) if known else None
 
     def processes(self) -> int | None:
-        """How many processes compute on the GPU; ``None`` where that is not told."""
+        """Number of processes computing on the GPU; ``None`` where that is not reported."""
         found = self._nvml.try_call("nvmlDeviceGetComputeRunningProcesses", self._handle)
         return None if found is None else len(found)
 

@@ -1,4 +1,4 @@
-"""A simulated device behind the protocol that real ones have."""
+"""A simulated device behind the same protocol as real ones."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class SimulatedDevice:
     """A device made of an engine and sensors.
 
     Args:
-        identity: which it is.
-        engine: its clockwork.
-        sensors: what it tells.
-        reference_c: temperature that :meth:`truth` is stated at.
+        identity: which device it is.
+        engine: its event-driven core.
+        sensors: its sensors.
+        reference_c: default temperature of :meth:`truth`.
     """
 
     def __init__(self, identity: Identity, engine: Engine, sensors: SimulatedSensors, reference_c: float) -> None:
@@ -40,10 +40,10 @@ class SimulatedDevice:
         self._instrument: SimulatedInstrument | None = None
 
     def instrument(self) -> SimulatedInstrument:
-        """What profiles power inside kernels.
+        """The instrument that profiles power inside kernels.
 
         Raises:
-            DeviceError: it has no power sensor, lives by wall time, or replays a recording.
+            BadInputError: it has no power sensor, runs in wall time, or replays a recording.
         """
         from wastenot.devices.simulated.instrument import SimulatedInstrument
         from wastenot.devices.simulated.model_physics import ModelPhysics
@@ -55,12 +55,12 @@ class SimulatedDevice:
         return self._instrument
 
     def truth(self, task: Task, setting: Setting, temperature_c: float | None = None) -> OperatingPoint:
-        """What a task takes at a setting, exactly: no noise, no sensor. For tests to compare with.
+        """Exact time and power of a task at a setting, without noise or sensors, for tests to compare with.
 
         Args:
-            task: to run.
+            task: the task.
             setting: requested clocks.
-            temperature_c: of the GPU; by default that at which the device's parameters are stated.
+            temperature_c: temperature of the GPU; by default that at which the device's parameters are stated.
         """
         reference = self._reference_c if temperature_c is None else temperature_c
         return self.engine.physics.operating_point(task, setting, reference)
@@ -73,12 +73,12 @@ class SimulatedTime:
         self._engine = engine
 
     def now_s(self) -> float:
-        """Seconds since the device was made."""
+        """Seconds since the device was created."""
         self._engine.advance(0.0)
         return self._engine.now_s
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass: at once where time is virtual."""
+        """Wait; returns at once where time is virtual."""
         if self._engine.on_wall_time:
             wall.sleep(seconds)
         self._engine.advance(seconds)
@@ -91,37 +91,37 @@ class SimulatedClocks:
         self._engine = engine
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
-        """Core clocks that may be asked for with each memory clock."""
+        """By memory clock, the core clocks that may be requested with it."""
         return self._engine.physics.supported_clocks()
 
     def power_limits_w(self) -> tuple[float, float] | None:
-        """Least and greatest power limit."""
+        """Lowest and highest power limit."""
         return self._engine.physics.power_limits_w()
 
     def request(self, setting: Setting) -> None:
-        """Ask for a setting."""
+        """Request a setting."""
         self._engine.request(setting)
 
     def release(self) -> None:
-        """Back to auto."""
+        """Return to the default clocks."""
         self._engine.request(AUTO)
 
 
 class LapsAtEnd:
-    """A run whose laps are known when it has ended; whoever ends it sets ``_laps``."""
+    """A run whose laps are known once it has ended, when ``_laps`` is set."""
 
     _laps: tuple[Lap, ...] | None = None
 
     @property
     def how(self) -> str:
-        """Nothing to say."""
+        """Empty: there is nothing to report."""
         return ""
 
     @property
     def laps(self) -> tuple[Lap, ...]:
         """Laps between marks."""
         if self._laps is None:
-            raise DeviceError("laps are known when the run has ended")
+            raise DeviceError("laps are only available once the run has ended")
         return self._laps
 
 
@@ -133,11 +133,11 @@ class SimulatedRun(LapsAtEnd):
         self._marks: list[float] = []
 
     def feed(self) -> None:
-        """A simulated GPU is never short of work; by wall time, it catches up."""
+        """Catch up with wall time; a simulated GPU never runs out of work."""
         self._engine.advance(0.0)
 
     def mark(self) -> None:
-        """Begin a lap here."""
+        """End the current lap and begin the next."""
         self._engine.advance(0.0)
         self._marks.append(self._engine.progress())
 
@@ -161,7 +161,7 @@ class SimulatedLauncher:
         self._engine = engine
 
     def can_run(self, task: Task, setting: Setting) -> bool:
-        """Whether the physics knows the task at the setting."""
+        """Whether the physics covers the task at the setting."""
         try:
             self._engine.physics.check(setting)
             self._engine.physics.operating_point(task, setting, self._engine.temperature_c)
@@ -171,7 +171,7 @@ class SimulatedLauncher:
 
     @contextmanager
     def start(self, task: Task) -> Iterator[TaskRun]:
-        """Run a task until the context is left."""
+        """Run a task until the context exits."""
         self._engine.start(task)
         run = SimulatedRun(self._engine)
         try:

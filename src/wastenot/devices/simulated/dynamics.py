@@ -1,4 +1,4 @@
-"""What a simulated GPU does within and between executions, as presets have it: everything that steady means leave out."""
+"""A simulated GPU's behaviour within and between executions, as presets describe it: all that steady means leave out."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from wastenot.devices.simulated.hardware import GaugeModel, NotNegative, Part, P
 
 
 class Firmware(Part):
-    """What firmware does about heavy kernels.
+    """How firmware responds to heavy kernels.
 
     Attributes:
-        heavy_w: steady power of a kernel from which it acts.
-        boost: share by which power above idle exceeds the steady one until the firmware answers.
-        reaction_s: until it answers, from the first heavy execution.
-        drop: share by which it then holds power lower.
-        recover_s: time constant with which that ends.
+        heavy_w: steady power of a kernel from which it responds.
+        boost: fraction by which power above idle exceeds steady power until the firmware responds.
+        reaction_s: time from the first heavy execution to the response.
+        drop: fraction by which it then lowers power.
+        recover_s: time constant with which that decays.
     """
 
     heavy_w: Positive
@@ -31,11 +31,11 @@ class Firmware(Part):
 
 
 class Shape(Part):
-    """How power above idle is spread over an execution, each at equally spaced moments of it; scaled to a mean of 1.
+    """How power above idle varies over an execution, at equally spaced moments; scaled to a mean of 1.
 
     Attributes:
-        core: of arithmetic and on-chip traffic.
-        memory: of device memory.
+        core: power of arithmetic and on-chip traffic.
+        memory: power of device memory.
     """
 
     core: Annotated[tuple[NotNegative, ...], Field(min_length=2)]
@@ -52,7 +52,7 @@ DEFAULT_SHAPE = Shape(core=(0.75, 1.0, 1.1, 1.1, 1.05, 0.95, 0.7), memory=(1.2, 
 
 
 class Component(Part):
-    """A component's share of each part of the power; see :class:`Parts`."""
+    """A component's fraction of each part of the power; see :class:`Parts`."""
 
     base: NotNegative
     core: NotNegative
@@ -60,14 +60,14 @@ class Component(Part):
 
 
 class GpuClockModel(Part):
-    """The GPU's own clock against the host's: gpu = offset + (1 + drift) · host, and what reading it costs.
+    """The GPU's clock against the host's: gpu = offset + (1 + drift) · host, and the cost of reading it.
 
     Attributes:
-        offset_s: at the host's moment 0.
-        drift_ppm: by which it runs faster, in millionths.
-        read_s: least time of a round trip.
-        read_jitter_s: mean of what comes on top, exponentially spread, half of it on either way.
-        resolution_s: of its readings.
+        offset_s: GPU time at host time 0.
+        drift_ppm: how much faster it runs, in parts per million.
+        read_s: minimum time of a round trip.
+        read_jitter_s: mean of the exponentially distributed additional time, half of it each way.
+        resolution_s: resolution of its readings.
     """
 
     offset_s: float = 0.0
@@ -77,30 +77,30 @@ class GpuClockModel(Part):
     resolution_s: NotNegative = 0.0
 
     def at(self, host_s: FloatArray | float) -> FloatArray:
-        """What it says at moments of the host's clock."""
-        found = self.offset_s + (1.0 + 1e-6 * self.drift_ppm) * np.asarray(host_s, dtype=float)
-        return np.asarray(np.floor(found / self.resolution_s) * self.resolution_s if self.resolution_s else found)
+        """Its readings at moments of the host's clock."""
+        gpu_s = self.offset_s + (1.0 + 1e-6 * self.drift_ppm) * np.asarray(host_s, dtype=float)
+        return np.asarray(np.floor(gpu_s / self.resolution_s) * self.resolution_s if self.resolution_s else gpu_s)
 
 
 class Dynamics(Part):
     """Everything about executions that steady means leave out.
 
     Attributes:
-        fast_s, slow_s: the two lags' time constants.
-        slow_share: share of power that follows the slow one.
-        warm_up: shares by which the first executions from rest take longer, of whichever kernel (FinGraV §IV-A).
+        fast_s, slow_s: time constants of the two lags.
+        slow_share: fraction of power that follows the slow one.
+        warm_up: fractions by which the first executions from rest take longer, whichever kernel they run (FinGraV §IV-A).
         jitter: standard deviation of the logarithm of an execution's time.
-        run_jitter: the same of what all executions of a run have in common.
-        outlier_chance: that a run is slower.
-        outlier_slower: by which share.
-        carry_over_share: of the power by which the kernel before was heavier, that a lighter one draws on top of its own.
-        carry_over_s: time constant with which that ends.
-        firmware: what it does; ``None`` for nothing.
+        run_jitter: the same for what all executions of a run have in common.
+        outlier_chance: probability that a run is slower.
+        outlier_slower: by which fraction.
+        carry_over_share: fraction of the preceding kernel's higher power that a lighter kernel draws on top of its own.
+        carry_over_s: time constant with which that decays.
+        firmware: its response to heavy kernels; ``None`` for none.
         shapes: by operation; ``default`` for the others.
-        components: by name; none for a GPU that tells of its total only.
-        logger: a channel for total power that is logged with the GPU's own stamps; ``None`` where the power gauge is polled.
-        memory: the gauge of memory power, where there is one.
-        gpu_clock: the GPU's own.
+        components: by name; empty for a GPU that reports only its total power.
+        logger: a channel for total power with the GPU's own timestamps; ``None`` where the power gauge is polled.
+        memory: the gauge of memory power; ``None`` for none.
+        gpu_clock: the GPU's clock.
     """
 
     fast_s: Positive = 20e-6
@@ -133,7 +133,7 @@ class Dynamics(Part):
         return self.shapes.get(op, self.shapes["default"])
 
     def quiet(self) -> Dynamics:
-        """The same with no chance in it."""
+        """The same without randomness."""
         return self.model_copy(update={"jitter": 0.0, "run_jitter": 0.0, "outlier_chance": 0.0})
 
 

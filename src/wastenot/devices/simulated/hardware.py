@@ -1,4 +1,4 @@
-"""Parts of a preset besides its time and power: heat, switching latency, noise, sensors."""
+"""The hardware around a simulated GPU's kernels, as presets describe it: heat, switching latency, noise, sensors."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Part(BaseModel):
-    """A part of a preset file: frozen, and no field that it does not know."""
+    """A part of a preset file: frozen, with no unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Thermal(Part):
-    """A GPU that warms with a single time constant: dT/dt = (ambient + resistance · power − T) / time constant.
+    """A GPU that warms up with a single time constant: dT/dt = (ambient + resistance · power − T) / time constant.
 
     Attributes:
         ambient_c: temperature with no power at all.
-        resistance_c_per_w: degrees above that for each watt, in the end.
-        time_constant_s: after which 63 % of a change is done.
-        leakage_per_c: share by which leakage grows with each degree.
-        reference_c: temperature at which the power model is stated.
-        limit_c: temperature above which the clocks are lowered to hold it.
+        resistance_c_per_w: temperature rise per watt in equilibrium.
+        time_constant_s: time after which 63 % of a change is complete.
+        leakage_per_c: relative growth of leakage per degree.
+        reference_c: temperature at which the power model's parameters are stated.
+        limit_c: temperature above which the clocks are lowered.
     """
 
     ambient_c: Annotated[float, Field(ge=-50, le=80)]
@@ -47,10 +47,10 @@ class Thermal(Part):
 
 
 class Switching(Part):
-    """How late requested clocks arrive; the target matters most (Velicka et al., IPDPSW 2025).
+    """How late requested clocks take effect; the target clock matters most (Velicka et al., IPDPSW 2025).
 
     Attributes:
-        core_s: (core clock, latency) pairs by rising clock; between them it is interpolated; auto is the highest.
+        core_s: (core clock, latency) pairs by ascending clock, interpolated in between; auto counts as the highest.
         memory_s: latency of a change of memory clock.
         jitter: standard deviation of the logarithm of the latency.
     """
@@ -73,8 +73,8 @@ class Noise(Part):
     """How runs of the same task at the same setting differ: standard deviations of logarithms.
 
     Attributes:
-        run_time: of the time of a call, from run to run.
-        run_power: of the power, from run to run.
+        run_time: variation of a call's time between runs.
+        run_power: variation of power between runs.
     """
 
     run_time: NotNegative = 0.0
@@ -85,11 +85,11 @@ class CounterModel(Part):
     """An energy counter.
 
     Attributes:
-        period_s: between its steps.
-        read_s: what a read costs.
-        gain: it reads this times the truth.
-        noise_w: standard deviation of the power that each step stands for.
-        quantum_j: of its readings.
+        period_s: time between its updates.
+        read_s: duration of a read.
+        gain: ratio of readings to true energy.
+        noise_w: standard deviation of the power behind each update.
+        quantum_j: resolution of its readings.
     """
 
     period_s: Positive
@@ -103,19 +103,19 @@ class GaugeModel(Part):
     """A power gauge.
 
         samples     ╵   ╵   ╵   ╵   ╵   ╵   ╵   ╵   ╵   ╵        each a mean, or a lag, of power up to it
-        readings    │             ┊•│             ┊•│            the latest sample that is delay_s old
+        readings    │             ┊•│             ┊•│            the latest sample that is at least delay_s old
 
     Attributes:
-        period_s: between its readings.
-        window_s: that a reading averages.
-        delay_s: between the window's end and the reading; with ``sample_s`` the least that it is.
-        read_s: what a read costs.
-        gain: it reads this times the truth.
+        period_s: time between its readings.
+        window_s: length of the window a reading averages over.
+        lag_s: time constant where readings are a first-order lag of power rather than a mean; 0 for a mean.
+        delay_s: time from the end of the window to the reading; with ``sample_s`` its minimum.
+        read_s: duration of a read.
+        gain: ratio of readings to true power.
         noise_w: standard deviation of a reading.
-        lag_s: time constant of the first-order lag that a reading is, in place of a mean over a window; 0 for a mean.
-        sample_s: between the moments at which it looks by a clock of its own; 0 where it looks when it is due.
-        sample_drift: by which that clock is fast, as a share: with a period of whole ``sample_s``, readings come later by
-            this each second, until they take the next sample and are ``sample_s`` less late.
+        sample_s: interval at which it samples by its own clock; 0 where it samples when a reading is due.
+        sample_drift: relative speed by which that clock is fast: where the period is a multiple of ``sample_s``, readings
+            are later by this much each second, until they take the next sample and are earlier by ``sample_s``.
     """
 
     period_s: Positive
@@ -129,16 +129,16 @@ class GaugeModel(Part):
     sample_drift: Annotated[float, Field(gt=-0.1, lt=0.1)] = 0.0
 
     def phases_s(self, rng: np.random.Generator) -> tuple[float, float]:
-        """Where its readings and its samples lie in their periods, by chance."""
+        """Random phases of its readings and of its samples."""
         phase_s = float(rng.uniform(0.0, self.period_s))
         return phase_s, float(rng.uniform(0.0, self.sample_s)) if self.sample_s else 0.0
 
     def seen_until_s(self, reading_s: FloatArray, sample_phase_s: float) -> FloatArray:
-        """Moments up to which readings tell of power: when each looked.
+        """Times at which readings were sampled: power up to these affects them.
 
         Args:
-            reading_s: when they came.
-            sample_phase_s: moment of one of its samples.
+            reading_s: times of the readings.
+            sample_phase_s: time of one of its samples.
         """
         latest = np.asarray(reading_s, dtype=float) - self.delay_s
         if not self.sample_s:
@@ -148,13 +148,13 @@ class GaugeModel(Part):
 
 
 class SensorModels(Part):
-    """The sensors of a device; a missing one cannot be read.
+    """The sensors of a device; ``None`` for one that it lacks.
 
     Attributes:
-        energy: the counter.
-        power: the gauge.
-        clock_period_s: between samples of the clocks that it tells; 0 for at once.
-        clock_read_s: what reading them costs.
+        energy: the energy counter.
+        power: the power gauge.
+        clock_period_s: time between updates of the reported clocks; 0 for immediate ones.
+        clock_read_s: duration of a read of the clocks.
     """
 
     energy: CounterModel | None = None

@@ -1,4 +1,4 @@
-"""The instrument of a simulated GPU: runs bursts as their trace truly goes, and logs power as its sensors would."""
+"""The instrument of a simulated GPU: runs bursts along their true trace, and logs power as its sensors would."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from wastenot.errors import BadInputError
 from wastenot.workloads.kernel import KernelSpec
 
 MEMORY = "memory"
-_POLL_S = 0.5e-3  # between looks at a gauge that has to be polled
-_DELAY_DOUBT = 0.3  # standard deviation of a delay that is anywhere within a sample's time, as a share of that
+_POLL_S = 0.5e-3  # interval at which a gauge without a log of its own is polled
+_DELAY_SD = 0.3  # standard deviation of a delay that is uniform within a sampling interval, as a fraction of it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Execution:
-    """One execution as it truly is.
+    """One execution, exactly.
 
     Attributes:
-        time_s: that it takes.
+        time_s: its time.
         mean_w: mean power by channel.
-        power_w: by channel, at equally spaced stretches of it; shape (stretches,).
+        power_w: power by channel over equal parts of it; shape (parts,).
     """
 
     time_s: float
@@ -43,7 +43,7 @@ class Execution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Log:
-    """A channel: what it reads of base, core and memory, its sensor, and where in its periods it reads and samples."""
+    """A channel: its weights of base, core and memory power, its sensor, and the phases of its readings and samples."""
 
     name: str
     weights: FloatArray
@@ -53,7 +53,7 @@ class _Log:
 
     @property
     def channel(self) -> Channel:
-        """What a user could know of it: not when its samples are."""
+        """What a user can know about it, which excludes the phase of its samples."""
         model = self.model
         return Channel(
             self.name,
@@ -64,19 +64,19 @@ class _Log:
             model.noise_w,
             "preset",
             model.lag_s,
-            delay_error_s=_DELAY_DOUBT * model.sample_s,
+            delay_error_s=_DELAY_SD * model.sample_s,
             sample_s=model.sample_s,
         )
 
     @property
     def reach_after_s(self) -> float:
-        """After a moment, by when a reading has seen nearly all of it."""
+        """Time after a moment by which a reading reflects nearly all of it."""
         model = self.model
         return model.period_s + max(model.window_s, 4.0 * model.lag_s) + model.delay_s + model.sample_s
 
     @property
     def reach_s(self) -> float:
-        """How far before its stamp a reading tells of anything."""
+        """How far back before its timestamp power affects a reading."""
         return self.model.delay_s + self.model.sample_s + max(self.model.window_s, LAG_REACH * self.model.lag_s)
 
 
@@ -84,12 +84,12 @@ class SimulatedInstrument:
     """Runs bursts on a simulated GPU.
 
     Args:
-        identity: of the device.
-        engine: its clockwork.
-        physics: what kernels take.
+        identity: which device it is.
+        engine: the device's event-driven core.
+        physics: time and power of kernels.
 
     Raises:
-        DeviceError: the device has no power sensor, or lives by wall time.
+        BadInputError: the device has no power sensor, or runs in wall time.
     """
 
     def __init__(self, identity: Identity, engine: Engine, physics: ModelPhysics) -> None:
@@ -102,7 +102,7 @@ class SimulatedInstrument:
         self.identity = identity
         self._engine, self._physics, self._dynamics = engine, physics, preset.dynamics
         self._rng = np.random.default_rng([engine.seed, 78])
-        self._before: PowerHistory | None = None  # of earlier bursts, as far back as a reading may look
+        self._before: PowerHistory | None = None  # of earlier bursts, as far back as they affect readings
         self._logs = [self._log(TOTAL, np.ones(3), gauge)]
         if preset.dynamics.memory is not None:
             self._logs.append(self._log(MEMORY, np.array([0.0, 0.0, 1.0]), preset.dynamics.memory))
@@ -117,22 +117,22 @@ class SimulatedInstrument:
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """As the preset has them."""
+        """The preset's channels."""
         return tuple(log.channel for log in self._logs)
 
     @property
     def executions_by(self) -> Clock:
-        """A GPU with a logger of its own is told of by the host, another one tells by itself when its work began."""
+        """The host where the GPU has its own power log, else the GPU itself."""
         return "host" if self._dynamics.logger is not None else "gpu"
 
     @property
     def readings_by(self) -> Clock:
-        """The other clock."""
+        """The other one of the two clocks."""
         return "gpu" if self._dynamics.logger is not None else "host"
 
     @property
     def resolution_s(self) -> float:
-        """Of the GPU's clock; that of the host is finer."""
+        """Resolution of the GPU's clock; the host's is finer."""
         return self._dynamics.gpu_clock.resolution_s
 
     def now_s(self) -> float:
@@ -142,69 +142,69 @@ class SimulatedInstrument:
 
     def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
         """Read the GPU's clock."""
-        model, found = self._dynamics.gpu_clock, []
+        model, trips = self._dynamics.gpu_clock, []
         for _ in range(times):
             there, back = (
                 0.5 * model.read_s + self._rng.exponential(0.5 * model.read_jitter_s, 2) if model.read_s else (0, 0)
             )
             before = self.now_s()
             self._engine.advance(float(there))
-            seen = float(model.at(self._engine.now_s))
+            gpu_s = float(model.at(self._engine.now_s))
             self._engine.advance(float(back))
-            found.append(RoundTrip(before, seen, self._engine.now_s))
-        return tuple(found)
+            trips.append(RoundTrip(before, gpu_s, self._engine.now_s))
+        return tuple(trips)
 
     @contextmanager
     def prepare(self, burst: Burst) -> Iterator[SimulatedBench]:
-        """A burst is ready at once."""
+        """Check that every kernel of a burst is known; nothing else needs preparing."""
         for kernel in burst.kernels:
             self._steady(kernel)
         yield SimulatedBench(self, burst)
 
     def truth(self, burst: Burst) -> tuple[Execution, ...]:
-        """Every execution of a burst without chance, at the temperature and clocks of now: for tests to compare with."""
-        told = self._trace(burst, None)
+        """Every execution of a burst without randomness, at the current temperature and clocks, for tests."""
+        exact = self._trace(burst, None)
         matrix = np.stack([log.weights for log in self._logs])
-        found = []
-        for place in range(len(told.begin_s)):
-            begin, end = float(told.begin_s[place]), float(told.end_s[place])
+        executions = []
+        for index in range(len(exact.begin_s)):
+            begin, end = float(exact.begin_s[index]), float(exact.end_s[index])
             bounds = np.linspace(begin, end, 33)
-            each = told.history.mean_w(bounds[:-1], bounds[1:], self._idle().as_array()) @ matrix.T
+            each = exact.history.mean_w(bounds[:-1], bounds[1:], self._idle().as_array()) @ matrix.T
             names = [log.name for log in self._logs]
-            found.append(
+            executions.append(
                 Execution(
                     end - begin,
                     dict(zip(names, each.mean(axis=0).tolist(), strict=True)),
                     {name: each[:, column] for column, name in enumerate(names)},
                 )
             )
-        return tuple(found)
+        return tuple(executions)
 
     def idle_w(self) -> float:
         """Power at rest."""
         return self._idle().total
 
-    # ---- for the bench ---------------------------------------------------------------------------------------
+    # ---- for SimulatedBench ---------------------------------------------------------------------------------------
 
     def run(self, burst: Burst, rest_s: float) -> BurstRun:
         """Run a burst once."""
         before = self.round_trips(5)
         self._engine.advance(rest_s)
-        told = self._trace(burst, self._rng)
+        actual = self._trace(burst, self._rng)
         began_s = self._engine.now_s
-        self._engine.play(told.history.moment_s, told.history.energy_j.sum(axis=1))
-        lasting = max(log.reach_after_s for log in self._logs if log.name != MEMORY)
-        self._engine.advance(max(float(told.end_s[-1]) + lasting - float(told.history.moment_s[-1]), 0.0))
+        self._engine.play(actual.history.moment_s, actual.history.energy_j.sum(axis=0))
+        settle_s = max(log.reach_after_s for log in self._logs if log.name != MEMORY)
+        self._engine.advance(max(float(actual.end_s[-1]) + settle_s - float(actual.history.moment_s[-1]), 0.0))
         until_s = self._engine.now_s
-        history = told.history.from_moment(began_s)
+        history = actual.history.from_moment(began_s)
         if self._before is not None:
             history = history.after(self._before, self._idle().as_array())
         readings = {log.name: self._readings(log, history, began_s - rest_s, until_s) for log in self._logs}
         self._before = history.since(until_s - max(log.reach_s for log in self._logs))
-        begin_s, end_s = began_s + told.begin_s, began_s + told.end_s
+        begin_s, end_s = began_s + actual.begin_s, began_s + actual.end_s
         if self.executions_by == "gpu":
             begin_s, end_s = self._dynamics.gpu_clock.at(begin_s), self._dynamics.gpu_clock.at(end_s)
-        return BurstRun(told.kernel, begin_s, end_s, readings, before + self.round_trips(5))
+        return BurstRun(actual.kernel, begin_s, end_s, readings, before + self.round_trips(5))
 
     def _readings(self, log: _Log, history: PowerHistory, from_s: float, until_s: float) -> Readings:
         model = log.model

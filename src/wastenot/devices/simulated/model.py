@@ -4,7 +4,7 @@ Time of one call is a smooth maximum (p-norm) of three limits that overlap, plus
 
     time = fixed + || core / x,  memory * bandwidth(f_m, x),  latency_core / x + latency_memory * f_m,ref / f_m ||_p
 
-with x = core clock / reference core clock (never below the device's real core floor) and bandwidth() the time per byte
+with x = core clock / reference core clock (never below the device's actual minimum) and bandwidth() the time per byte
 relative to the reference clocks, itself a smooth maximum of the DRAM limit of the memory state and the part of the chip
 between SM and DRAM that runs at the core clock (L2, crossbar): || state_factor(f_m), core_bandwidth / x ||_s.
 
@@ -21,12 +21,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import Field
 from scipy.interpolate import PchipInterpolator
 
+from wastenot.devices.simulated.hardware import NotNegative, Positive
+
 Array = NDArray[np.float64]
+Exponent = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 LEAKAGE_VOLTAGE_EXPONENT = 3.0
 """Leakage power grows about with the cube of the voltage (subthreshold and DIBL); 3 and 6 fit our sweeps equally."""
@@ -42,6 +47,8 @@ FLOOR_SHARPNESS = 16.0
 class DeviceParameters:
     """What all kernels on one GPU share. Tuples over memory states and voltage clocks are in ascending clock order.
 
+    The bounds of fields hold where parameters are read from a file.
+
     Attributes:
         reference_core_mhz: core clock at which the kernels' parameters are stated.
         reference_memory_mhz: memory clock at which the kernels' parameters are stated (the highest).
@@ -51,7 +58,7 @@ class DeviceParameters:
         core_bandwidth_sharpness: exponent of the smooth maximum of these two.
         overlap_exponent: exponent p of the smooth maximum of core, memory and latency time; 1 is no overlap.
         core_floor_mhz: the real core clock below which the GPU does not go, whatever it reports.
-        voltage_clocks_mhz: core clocks at which the voltage is known; between them it is interpolated monotonely.
+        voltage_clocks_mhz: core clocks at which the voltage is known; in between, interpolated monotonically.
         voltage_ratio: voltage there relative to that at the lowest of them; 1 or more and not falling.
         base_w: power by memory state that no core clock changes, leakage at the lowest voltage included, in watts.
         leakage_w: leakage that is added per unit of v**3 - 1, in watts.
@@ -59,25 +66,25 @@ class DeviceParameters:
         power_limit_w: the limit in force, in watts; None for none.
     """
 
-    reference_core_mhz: float
-    reference_memory_mhz: float
-    memory_states_mhz: tuple[float, ...]
-    bandwidth_factor: tuple[float, ...]
-    core_bandwidth: float
-    core_bandwidth_sharpness: float
-    overlap_exponent: float
-    core_floor_mhz: float
-    voltage_clocks_mhz: tuple[float, ...]
-    voltage_ratio: tuple[float, ...]
-    base_w: tuple[float, ...]
-    leakage_w: float
-    byte_energy_factor: tuple[float, ...]
-    power_limit_w: float | None = None
+    reference_core_mhz: Positive
+    reference_memory_mhz: Positive
+    memory_states_mhz: Annotated[tuple[Positive, ...], Field(min_length=1)]
+    bandwidth_factor: tuple[Positive, ...]
+    core_bandwidth: NotNegative
+    core_bandwidth_sharpness: Exponent
+    overlap_exponent: Exponent
+    core_floor_mhz: NotNegative
+    voltage_clocks_mhz: Annotated[tuple[Positive, ...], Field(min_length=1)]
+    voltage_ratio: tuple[Positive, ...]
+    base_w: tuple[NotNegative, ...]
+    leakage_w: NotNegative
+    byte_energy_factor: tuple[Positive, ...]
+    power_limit_w: Positive | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KernelParameters:
-    """What one kernel asks of the GPU. All are at the reference clocks and none is negative.
+    """What one kernel demands of the GPU. All are at the reference clocks and none is negative.
 
     Attributes may be floats (one kernel) or arrays of shape (kernels, 1), which broadcast over points.
 
@@ -173,7 +180,7 @@ def demanded_power_w(
         kernel: the kernel (or kernels).
         core_mhz: core clocks in effect, MHz.
         memory_mhz: memory clocks in effect, MHz.
-        call_s: time of one call there, where the caller knows it already.
+        call_s: time of one call at these clocks, where already known.
 
     Returns:
         Watts, in the broadcast shape.
@@ -211,17 +218,17 @@ def energy_j(device: DeviceParameters, kernel: KernelParameters, core_mhz: Array
 def throttled_core_mhz(
     device: DeviceParameters, kernel: KernelParameters, core_mhz: ArrayLike, memory_mhz: ArrayLike
 ) -> Array:
-    """The core clock that the power limit lets run where a higher one is asked for, by bisection.
+    """The core clock that the power limit allows where a higher one is requested, by bisection.
 
     Args:
-        device: the GPU; without a power limit the clocks come back as they are.
+        device: the GPU; without a power limit the clocks are returned unchanged.
         kernel: the kernel (or kernels).
-        core_mhz: core clocks asked for, MHz.
+        core_mhz: requested core clocks, MHz.
         memory_mhz: memory clocks in effect, MHz.
 
     Returns:
-        Core clocks in MHz: the highest not above those asked for whose demanded power keeps the limit, but not below
-        the lowest clock of the voltage table.
+        Core clocks in MHz: the highest, up to those requested, whose demanded power is within the limit, but not below the
+        lowest clock of the voltage table.
     """
     memory = np.asarray(memory_mhz, dtype=float)
     high = np.asarray(core_mhz, dtype=float)

@@ -1,4 +1,4 @@
-"""The physics of a preset: the time and power model, under clock states, power limit and temperature."""
+"""The physics of a preset: the time and power model subject to clock tables, power limit and temperature."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Curve:
 
 
 class ModelPhysics:
-    """What tasks take on the GPU of a preset.
+    """Time and power of tasks on the GPU of a preset.
 
     Args:
         preset: the GPU.
@@ -50,16 +50,16 @@ class ModelPhysics:
         return np.asarray(parameters.leakage_w * voltage**model.LEAKAGE_VOLTAGE_EXPONENT)
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
-        """The same core clocks may be asked for with every memory clock; not all arrive."""
+        """The same core clocks may be requested with every memory clock; not all take effect."""
         clocks = self.preset.clocks
         return dict.fromkeys(clocks.memory_mhz, clocks.core_mhz)
 
     def power_limits_w(self) -> tuple[float, float] | None:
-        """Least and greatest power limit."""
+        """Lowest and highest power limit."""
         return self.preset.power_limits_w
 
     def check(self, setting: Setting) -> None:
-        """Refuse clocks that are not among the states, and power limits out of range."""
+        """Refuse clocks that are not in the table, and power limits out of range."""
         clocks = self.preset.clocks
         if setting.memory_mhz is not None and setting.memory_mhz not in clocks.memory_mhz:
             have = ", ".join(f"{clock:g}" for clock in clocks.memory_mhz)
@@ -78,8 +78,7 @@ class ModelPhysics:
     def operating_point(self, task: Task, setting: Setting, temperature_c: float) -> OperatingPoint:
         """The task at the highest clocks that the setting, the power limit and the temperature allow.
 
-        Where the power would pass the limit, the GPU goes to and fro between two neighbouring clocks so that the mean
-        keeps it.
+        Where power would exceed the limit, the GPU alternates between two neighbouring clocks so that the mean meets it.
         """
         memory = self._memory_in_effect(setting)
         curve = self._curve(task, memory)
@@ -96,9 +95,9 @@ class ModelPhysics:
         if not len(under):
             return OperatingPoint(float(curve.time_s[0]), float(power[0]), float(self._core[0]), memory, True)
         low = int(under[-1])
-        share = float((limit - power[low]) / (power[low + 1] - power[low]))  # of time at the higher of the two
-        speed = (1.0 - share) / curve.time_s[low] + share / curve.time_s[low + 1]
-        core = (1.0 - share) * self._core[low] + share * self._core[low + 1]
+        fraction = float((limit - power[low]) / (power[low + 1] - power[low]))  # of time at the higher of the two
+        speed = (1.0 - fraction) / curve.time_s[low] + fraction / curve.time_s[low + 1]
+        core = (1.0 - fraction) * self._core[low] + fraction * self._core[low + 1]
         return OperatingPoint(float(1.0 / speed), float(limit), float(core), memory, True)
 
     def idle_power_w(self, setting: Setting, temperature_c: float) -> float:
@@ -106,10 +105,10 @@ class ModelPhysics:
         return self.preset.idle_w
 
     def steady(self, kernel: KernelSpec, setting: Setting, temperature_c: float) -> Steady:
-        """One kernel back to back, its power by what draws it.
+        """One kernel back to back, its power by consumer.
 
         Raises:
-            CannotRunError: nothing is known of the kernel.
+            CannotRunError: the kernel is unknown.
         """
         point = self.operating_point(Task.of_kernel(kernel), setting, temperature_c)
         device, parameters = self.preset.parameters, self._parameters(kernel)
@@ -147,20 +146,25 @@ class ModelPhysics:
             time = np.zeros(len(self._core))
             energy = np.zeros(len(self._core))
             each_s, each_w = [], []
-            for kernel, calls in task.steps:
-                parameters = self._parameters(kernel)
+            for parameters, calls in self._parts(task):
                 each = model.time_s(self.preset.parameters, parameters, self._core, np.asarray(memory_mhz))
                 power = model.demanded_power_w(self.preset.parameters, parameters, self._core, np.asarray(memory_mhz))
                 time += calls * each
                 energy += calls * each * power
                 each_s.append(each)
                 each_w.append(power)
-            if self.preset.dynamics.carry_over_share and len(task.steps) > 1:
+            if self.preset.dynamics.carry_over_share and len(each_s) > 1:
                 for before, own, lasting, times in stretches(task.order):
                     glow = carry_over_j(self.preset.dynamics, each_w[before], each_w[own], lasting * each_s[own])
                     energy += times * glow
             self._curves[key] = _Curve(time, energy / time)
         return self._curves[key]
+
+    def _parts(self, task: Task) -> list[tuple[KernelParameters, int]]:
+        """The kernels of a task with their calls; the task itself where it was calibrated as a whole, as a pass may be."""
+        if not task.is_kernel and task.name in self.preset.kernels:
+            return [(self.preset.kernels[task.name].parameters, 1)]
+        return [(self._parameters(kernel), calls) for kernel, calls in task.steps]
 
     def _parameters(self, kernel: KernelSpec) -> KernelParameters:
         if kernel not in self._kernels:
@@ -175,11 +179,11 @@ class ModelPhysics:
             raise CannotRunError(
                 f"{preset.name}: does not know kernel '{kernel.name}'; {suggestion(kernel.name, preset.kernels)}"
             )
-        return from_formula(kernel, preset.ops.get(kernel.op, preset.ops["default"]))
+        return analytical_parameters(kernel, preset.ops.get(kernel.op, preset.ops["default"]))
 
 
-def from_formula(kernel: KernelSpec, traits: OpTraits) -> KernelParameters:
-    """What a kernel asks of a GPU, from its FLOPs and bytes."""
+def analytical_parameters(kernel: KernelSpec, traits: OpTraits) -> KernelParameters:
+    """Demands of an analytical kernel on a GPU, from its FLOPs and bytes."""
     moved = kernel.bytes_moved * reread(kernel.shape, traits.square) if kernel.op == "gemm" else kernel.bytes_moved
     return KernelParameters(
         core_s=kernel.flops / traits.flops_per_s + moved / traits.issue_bytes_per_s,
@@ -194,10 +198,10 @@ def from_formula(kernel: KernelSpec, traits: OpTraits) -> KernelParameters:
 
 
 def reread(shape: tuple[int, ...], square: float) -> float:
-    """Bytes that a GEMM moves over those of each input read once and the output written once.
+    """Ratio of the bytes that a GEMM moves to those of reading each input and writing the output once.
 
-    All multiprocessors together work on one square of the output at a time, narrower and longer where the output is
-    narrow; the strips of both inputs that it needs are read for each square anew.
+    All multiprocessors together compute one square of the output at a time, narrower and longer where the output is
+    narrow; the strips of both inputs that it needs are read again for each square.
 
     Args:
         shape: (batches, m, n, k).

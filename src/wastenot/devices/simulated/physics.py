@@ -1,4 +1,4 @@
-"""What a simulated device does with a task at given clocks: the part of it that has no time and no sensors."""
+"""Time and power of a task at given clocks: the part of a simulated device that has neither time nor sensors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from wastenot.setting import Setting
 
 @dataclass(frozen=True, slots=True)
 class OperatingPoint:
-    """A task, running back to back.
+    """A task running back to back.
 
     Attributes:
-        time_s: of one call.
-        power_w: mean.
+        time_s: time of one call.
+        power_w: mean power.
         core_mhz: mean core clock in effect.
         memory_mhz: memory clock in effect.
-        throttled: whether a power or thermal limit holds the clocks below those asked for.
+        throttled: whether a power or thermal limit holds the clocks below those requested.
     """
 
     time_s: float
@@ -30,21 +30,21 @@ class OperatingPoint:
 
 
 class Physics(Protocol):
-    """The truth of a device."""
+    """The true behaviour of a device."""
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
-        """Core clocks that may be asked for with each memory clock."""
+        """By memory clock, the core clocks that may be requested with it."""
         ...
 
     def power_limits_w(self) -> tuple[float, float] | None:
-        """Least and greatest power limit, where it can be set."""
+        """Lowest and highest power limit; ``None`` where it cannot be set."""
         ...
 
     def check(self, setting: Setting) -> None:
-        """Refuse a setting that the device does not have.
+        """Refuse a setting that the device does not support.
 
         Raises:
-            ClocksRefusedError: it does not.
+            ClocksRefusedError: it does not support it.
         """
         ...
 
@@ -52,7 +52,7 @@ class Physics(Protocol):
         """The task at a setting and temperature.
 
         Raises:
-            CannotRunError: nothing is known of the task, or of it at this setting.
+            CannotRunError: the task is unknown, or unknown at this setting.
         """
         ...
 

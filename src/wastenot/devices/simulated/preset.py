@@ -1,6 +1,6 @@
-"""Presets: everything that makes a simulated device, from a TOML file that says where each number comes from.
+"""Presets: TOML files that define simulated devices and say where each number comes from.
 
-Read with validation: a missing or impossible value is refused with its field and the reason.
+They are validated when read: a missing or impossible value is refused with its field and the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from wastenot.devices.simulated.hardware import (
     Thermal,
 )
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
-from wastenot.devices.simulated.parameter_check import check_parameters
 from wastenot.documents import first_problem
 from wastenot.errors import BadInputError
 from wastenot.suggest import suggestion
@@ -33,7 +32,7 @@ SCHEMA = "wastenot.gpu/1"
 
 
 class Moved(Part):
-    """Pairs that do not arrive as asked: with a core clock above ``core_above_mhz`` the memory runs at ``to_memory_mhz``."""
+    """Clock pairs that take effect changed: with a core clock above ``core_above_mhz`` memory runs at ``to_memory_mhz``."""
 
     memory_mhz: Positive
     core_above_mhz: Positive
@@ -41,15 +40,15 @@ class Moved(Part):
 
 
 class ClockTable(Part):
-    """Clocks that may be asked for.
+    """Clocks that may be requested.
 
     Attributes:
-        memory_mhz: memory states, rising.
+        memory_mhz: memory states, ascending.
         core_from_mhz: lowest core clock.
         core_to_mhz: highest core clock.
-        core_step_mhz: between them.
-        boost_mhz: the card never runs faster than this, whatever is asked for.
-        moved: pairs that do not arrive as asked.
+        core_step_mhz: step between core clocks.
+        boost_mhz: the card never runs faster than this, whatever is requested.
+        moved: clock pairs that take effect changed.
     """
 
     memory_mhz: Annotated[tuple[Positive, ...], Field(min_length=1)]
@@ -64,30 +63,30 @@ class ClockTable(Part):
         if self.core_to_mhz < self.core_from_mhz:
             raise ValueError("core_to_mhz must not be below core_from_mhz")
         if list(self.memory_mhz) != sorted(set(self.memory_mhz)):
-            raise ValueError("memory_mhz must rise")
+            raise ValueError("memory_mhz must be ascending")
         return self
 
     @property
     def core_mhz(self) -> tuple[float, ...]:
-        """Core clocks that may be asked for."""
+        """Core clocks that may be requested."""
         steps = int((self.core_to_mhz - self.core_from_mhz) / self.core_step_mhz + 1e-9)
         return tuple(self.core_from_mhz + step * self.core_step_mhz for step in range(steps + 1))
 
 
 class OpTraits(Part):
-    """From a kernel's FLOPs and bytes to what it asks of this GPU, by operation.
+    """How an operation's FLOPs and bytes translate into demands on this GPU.
 
     Attributes:
-        flops_per_s: reached when nothing else holds it up, at the reference core clock.
-        bytes_per_s: reached when nothing else holds it up, at the reference memory clock.
-        issue_bytes_per_s: bytes that the core can ask for and work on, at the reference core clock.
+        flops_per_s: throughput where nothing else limits it, at the reference core clock.
+        bytes_per_s: memory throughput where nothing else limits it, at the reference memory clock.
+        issue_bytes_per_s: bytes the core can request and process per second, at the reference core clock.
         fixed_s: launch and tail of a call.
-        clock_w: floor of switching power while it runs, at the reference core clock and lowest voltage.
-        flop_j: energy of a FLOP at the lowest voltage.
-        issue_byte_j: energy of a byte inside the chip at the lowest voltage.
-        byte_j: energy of a byte of device memory, in the highest memory state.
-        square: of a GEMM, the edge of the square of outputs that all multiprocessors work on at once; for each such square
-            the strips of both inputs are read anew. 0: a cache so large that each input is read once.
+        clock_w: minimum switching power while it runs, at the reference core clock and lowest voltage.
+        flop_j: energy per FLOP at the lowest voltage.
+        issue_byte_j: energy per byte inside the chip at the lowest voltage.
+        byte_j: energy per byte of device memory, in the highest memory state.
+        square: for a GEMM, the edge of the square of outputs that all multiprocessors compute at once; the strips of both
+            inputs are read again for each such square. 0 for a cache so large that each input is read once.
     """
 
     flops_per_s: Positive
@@ -102,7 +101,7 @@ class OpTraits(Part):
 
 
 class KernelTraits(Part):
-    """What one kernel, fitted to measurements, asks of the GPU; see :class:`KernelParameters`."""
+    """Demands of one kernel, fitted to measurements; see :class:`KernelParameters`."""
 
     core_s: NotNegative
     memory_s: NotNegative
@@ -121,26 +120,41 @@ class KernelTraits(Part):
 
     @property
     def parameters(self) -> KernelParameters:
-        """The same for the model."""
+        """As parameters of the model."""
         return KernelParameters(**self.model_dump())
+
+
+def _consistent(parameters: DeviceParameters) -> DeviceParameters:
+    """The same parameters, if their tuples fit together; raises ValueError with the field otherwise."""
+    lengths = dict.fromkeys(("bandwidth_factor", "base_w", "byte_energy_factor"), "memory_states_mhz")
+    for name, clocks in (lengths | {"voltage_ratio": "voltage_clocks_mhz"}).items():
+        values, expected = len(getattr(parameters, name)), len(getattr(parameters, clocks))
+        if values != expected:
+            raise ValueError(f"{name}: {values} values for {expected} {clocks}")
+    for name in ("memory_states_mhz", "voltage_clocks_mhz"):
+        if list(getattr(parameters, name)) != sorted(set(getattr(parameters, name))):
+            raise ValueError(f"{name}: must be ascending")
+    if list(parameters.voltage_ratio) != sorted(parameters.voltage_ratio):
+        raise ValueError("voltage_ratio: must not fall as the clock rises")
+    return parameters
 
 
 class Preset(Part):
     """A simulated GPU.
 
     Attributes:
-        schema_: of the file.
-        name: of the preset.
-        model: of the GPU.
+        schema_: schema of the file.
+        name: name of the preset.
+        model: model of the GPU.
         provenance: for each part, where its numbers come from.
-        clocks: that may be asked for.
-        power_limits_w: least and greatest power limit.
+        clocks: clocks that may be requested.
+        power_limits_w: lowest and highest power limit.
         idle_w: power with nothing running.
-        parameters: of the power and time model that all kernels share; see the model's own text.
-        kernels: kernels known by name, as fitted to measurements.
-        ops: for kernels known by formula only; ``default`` for operations not listed.
-        thermal, switching, noise, sensors: see there.
-        dynamics: power within and between executions; what is not told of it is assumed.
+        parameters: parameters of the power and time model that all kernels share.
+        kernels: kernels fitted to measurements, by name.
+        ops: traits of analytical kernels, by operation; ``default`` for operations not listed.
+        thermal, switching, noise, sensors: see their classes.
+        dynamics: power within and between executions; defaults are assumptions.
     """
 
     schema_: Literal["wastenot.gpu/1"] = Field(alias="schema")
@@ -150,7 +164,7 @@ class Preset(Part):
     clocks: ClockTable
     power_limits_w: tuple[Positive, Positive]
     idle_w: Positive
-    parameters: Annotated[DeviceParameters, AfterValidator(check_parameters)]
+    parameters: Annotated[DeviceParameters, AfterValidator(_consistent)]
     kernels: dict[str, KernelTraits] = Field(default_factory=dict)
     ops: dict[str, OpTraits] = Field(default_factory=dict)
     thermal: Thermal
@@ -162,12 +176,12 @@ class Preset(Part):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if not self.kernels and not self.ops:
-            raise ValueError("neither kernels nor ops: nothing could be run")
+            raise ValueError("neither kernels nor ops: nothing could run")
         if self.ops and "default" not in self.ops:
             raise ValueError("ops: 'default' is missing")
         low, high = self.power_limits_w
         if low > high:
-            raise ValueError("power_limits_w: the least is above the greatest")
+            raise ValueError("power_limits_w: the lowest is above the highest")
         return self
 
 
@@ -175,7 +189,7 @@ def read_preset(path: str | os.PathLike[str]) -> Preset:
     """Read a preset file.
 
     Raises:
-        BadInputError: it is not there, not TOML, or a value is missing or impossible; names the field.
+        BadInputError: it cannot be read, is not TOML, or a value is missing or impossible; names the field.
     """
     try:
         return parse_preset(Path(path).read_bytes(), str(path))
@@ -184,7 +198,7 @@ def read_preset(path: str | os.PathLike[str]) -> Preset:
 
 
 def parse_preset(content: bytes, where: str) -> Preset:
-    """A preset from the content of its file; raises what :func:`read_preset` does."""
+    """A preset from the content of its file; raises like :func:`read_preset`."""
     try:
         document: dict[str, Any] = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -218,7 +232,7 @@ def find_preset(name: str) -> Preset:
     """A preset by name, or from a file (a name that ends in ``.toml``).
 
     Raises:
-        BadInputError: there is none; says which there are, and the nearest.
+        BadInputError: there is none; the message lists those there are.
     """
     if name.endswith(".toml"):
         return read_preset(name)

@@ -1,4 +1,4 @@
-"""Sensors of a simulated device, with the faults of real ones: they look now and then, average, and are off by a gain."""
+"""Sensors of a simulated device, with the faults of real ones: they sample at intervals, average, and have a gain error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wastenot.devices.simulated.hardware import CounterModel, GaugeModel, Sensor
 
 
 class SimulatedSensors:
-    """What the device tells of itself; every read takes as long as it does on the real one.
+    """Sensors of the device; every read takes as long as on the real one.
 
     Args:
         engine: the device.
@@ -25,7 +25,7 @@ class SimulatedSensors:
         rng = np.random.default_rng([engine.seed, 77])
         self._counter = None if models.energy is None else _Counter(engine, models.energy, rng)
         self._power = None if models.power is None else _Gauge(engine, models.power, rng)
-        self._clock_seen: tuple[int, ClockReading] = (-1, ClockReading(None, None))
+        self._last_clocks: tuple[int, ClockReading] = (-1, ClockReading(None, None))
 
     def energy_j(self) -> float | None:
         """The energy counter."""
@@ -40,32 +40,32 @@ class SimulatedSensors:
         return None
 
     def clocks(self) -> ClockReading:
-        """Clocks as last sampled; those of an idle GPU are not told."""
+        """Clocks as last sampled; an idle GPU reports none."""
         engine = self._engine
         engine.advance(self._models.clock_read_s)
         sample = math.floor(engine.now_s / self._models.clock_period_s) if self._models.clock_period_s else -1
-        if sample != self._clock_seen[0] or sample < 0:
-            found = engine.clocks_in_effect()
-            self._clock_seen = (sample, ClockReading(None, None) if found is None else ClockReading(*found))
-        return self._clock_seen[1]
+        if sample != self._last_clocks[0] or sample < 0:
+            current = engine.clocks_in_effect()
+            self._last_clocks = (sample, ClockReading(None, None) if current is None else ClockReading(*current))
+        return self._last_clocks[1]
 
     def temperature_c(self) -> float | None:
-        """Temperature in whole degrees, as real GPUs tell it."""
+        """Temperature in whole degrees, as real GPUs report it."""
         self._engine.advance(0.0)
         return float(round(self._engine.temperature_c))
 
     def processes(self) -> int | None:
-        """A simulated device is used by whoever made it."""
+        """1: only the process that created a simulated device uses it."""
         return 1
 
     def throttled_s(self) -> float | None:
-        """Time for which a limit held the clocks down."""
+        """Time for which a limit held the clocks below those requested."""
         self._engine.advance(0.0)
         return self._engine.throttled_s
 
 
 class _Counter:
-    """An energy counter that moves once each period, by what passed since, times a gain, give or take some noise."""
+    """An energy counter that advances once per period by the energy used since, times a gain, plus noise."""
 
     def __init__(self, engine: Engine, model: CounterModel, rng: np.random.Generator) -> None:
         self._engine, self._model, self._rng = engine, model, rng
@@ -79,10 +79,10 @@ class _Counter:
         self._engine.advance(model.read_s)
         due = math.floor((self._engine.now_s - self._phase_s) / model.period_s) + 1
         if due > self._steps:
-            # Steps that nobody saw are taken as one; their noise adds up as that of single steps would.
-            unseen = due - self._steps
+            # Steps that nobody read are taken as one, whose noise adds up as that of the single steps would.
+            unread = due - self._steps
             true_j = self._engine.energy_at(self._phase_s + (due - 1) * model.period_s)
-            noise_j = model.noise_w * model.period_s * math.sqrt(unseen) * float(self._rng.standard_normal())
+            noise_j = model.noise_w * model.period_s * math.sqrt(unread) * float(self._rng.standard_normal())
             self._value_j += max(0.0, model.gain * (true_j - self._last_true_j) + noise_j)
             self._last_true_j = true_j
             self._steps = due
@@ -90,7 +90,7 @@ class _Counter:
 
 
 class _Gauge:
-    """A power gauge: a mean over a window or a lag of power, looked at once each period and held until the next."""
+    """A power gauge: a mean or a lag of power, sampled once per period and held until the next."""
 
     def __init__(self, engine: Engine, model: GaugeModel, rng: np.random.Generator) -> None:
         self._engine, self._model, self._rng = engine, model, rng

@@ -1,15 +1,15 @@
-"""How power moves within and between executions on a simulated GPU: everything that steady means leave out.
+"""How power varies within and between executions on a simulated GPU: everything that steady means leave out.
 
-Power above idle follows what is asked for with two lags, a fast one (voltage regulators, on-chip capacity) and a slow one
-(clocks and voltage guard bands that the firmware moves):
+Power above idle follows demand with two lags, a fast one (voltage regulators, on-chip capacitance) and a slow one (clocks
+and voltage guard bands that the firmware adjusts):
 
     demand    ▁▁█▇▆│█▇▆│█▇▆│█▇▆│▁▁▁▁      an execution's shape, scaled to its power in steady state
     power     ▁▁▄▆▆│▇▇▇│▇▇▇│█▇▇│▅▂▁▁      (1 - slow_share) · fast lag + slow_share · slow lag
 
-On top of that, as FinGraV (Singhania et al., §§III to V) saw them: the first executions from rest take longer, whichever
-kernels they are of; runs differ a little in time, some by much; a heavy kernel's first burst draws more until the firmware
-answers, which then holds it lower for a while; a light kernel after a heavy one draws more than by itself. In steady state
-the mean is exactly that of the operating point, since lags keep means.
+In addition, as observed by FinGraV (Singhania et al., §§III to V): the first executions from rest take longer, whichever
+kernel they run; runs differ slightly in time, a few by much; a heavy kernel draws more at first, until the firmware responds
+and holds it lower for a while; a light kernel after a heavy one draws more than alone (carry-over). In steady state the mean
+is exactly that of the operating point, since lags preserve means.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.simulated.dynamics import Dynamics, Firmware, Shape
 from wastenot.devices.simulated.power_history import PowerHistory
 
-_SEGMENTS = 32  # stretches of constant demand that an execution is made of at most
+_SEGMENTS = 32  # maximum number of pieces of constant demand in an execution
 _LEAST_SEGMENTS = 4
-_IN_FAST_LAG = 16  # of them in the time constant of the fast lag: finer ones do not show in power
+_IN_FAST_LAG = 16  # segments per time constant of the fast lag: finer ones make no difference to power
 _TAIL_SEGMENTS = 64
-_LONGEST_EXPONENT = 200.0  # over which a lag's solution is summed at once
-_TAIL_LAGS = 8.0  # slow lags after which power is taken to be idle
+_LONGEST_EXPONENT = 200.0  # range over which a lag's solution is summed at once
+_TAIL_LAGS = 8.0  # number of slow lags after which power counts as idle
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A power by what draws it, in watts.
+    """Power by consumer, in watts.
 
     Attributes:
         base: board, idle chip and memory.
@@ -50,7 +50,7 @@ class Parts:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Their sum."""
         return self.base + self.core + self.memory
 
     def as_array(self) -> FloatArray:
@@ -60,7 +60,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """One kernel back to back in steady state: its operation, time of an execution, and power."""
+    """A kernel run back to back in steady state: its operation, the time of an execution, and its power."""
 
     op: str
     time_s: float
@@ -69,12 +69,12 @@ class Steady:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """Power of a run as it truly was, from its first execution on.
+    """True power of a run, from its first execution on.
 
     Attributes:
-        kernel: which kernel each execution was; shape (executions,).
-        begin_s, end_s: of each, from the first one's begin; shape (executions,).
-        course: of its power, from the first one's begin until power is idle again.
+        kernel: index of each execution's kernel; shape (executions,).
+        begin_s, end_s: start and end of each execution, relative to the start of the first; shape (executions,).
+        history: power from the start of the first execution until it is idle again.
     """
 
     kernel: IndexArray
@@ -90,14 +90,14 @@ def trace(
     idle: Parts,
     rng: np.random.Generator | None = None,
 ) -> Trace:
-    """Run executions from rest.
+    """Simulate executions from rest.
 
     Args:
-        dynamics: of the GPU.
-        kernels: that are run.
-        order: of each execution, which kernel it is.
+        dynamics: dynamics of the GPU.
+        kernels: the kernels in steady state.
+        order: index of each execution's kernel.
         idle: power at rest.
-        rng: chance; ``None`` for none.
+        rng: source of randomness; ``None`` for none.
     """
     kernel_of = np.asarray(order, dtype=np.intp)
     factor = _times(dynamics, kernel_of, rng)
@@ -110,34 +110,37 @@ def trace(
     idle_w = idle.as_array()
     above = np.array([kernel.parts.as_array() - idle_w for kernel in kernels])
     shapes = np.array([_demand(dynamics.shape_of(kernel.op), segments) for kernel in kernels])
-    demand = ((shapes * above[:, None, :])[kernel_of] / factor[:, None, None]).reshape(-1, 3)
+    by_part = np.ascontiguousarray(np.moveaxis(shapes * above[:, None, :], 2, 0))  # (parts, kernels, segments)
+    demand = (by_part[:, kernel_of] / factor[:, None]).reshape(3, -1)
     if dynamics.firmware is not None:
         heavy = np.array([kernel.parts.total >= dynamics.firmware.heavy_w for kernel in kernels])[kernel_of]
         if heavy.any():
             held = _held(dynamics.firmware, middle - begins[np.argmax(heavy)])
-            demand *= np.where(np.repeat(heavy, segments), held, 1.0)[:, None]
+            demand *= np.where(np.repeat(heavy, segments), held, 1.0)
     if dynamics.carry_over_share:
         demand += _carry_over(dynamics, kernel_of, begins, middle, above)
     used, state = _lags(dynamics, demand, step_s)
     tail_s = np.linspace(0.0, 1.0, _TAIL_SEGMENTS + 1)[1:] ** 2 * _TAIL_LAGS * max(dynamics.fast_s, dynamics.slow_s)
     fall = sum(
-        share * state[lag] * (-lag_s * np.expm1(-tail_s / lag_s))[:, None]
+        share * state[lag][:, None] * (-lag_s * np.expm1(-tail_s / lag_s))
         for lag, (lag_s, share) in enumerate(_lag_parts(dynamics))
     )
     moment_s = np.concatenate([[0.0], np.cumsum(step_s), ends[-1] + tail_s])
-    energy = np.vstack([np.zeros(3), np.cumsum(used, axis=0)])
-    energy_j = np.vstack([energy, energy[-1] + fall]) + moment_s[:, None] * idle_w
+    energy_j = np.zeros((3, len(moment_s)))
+    np.cumsum(used, axis=1, out=energy_j[:, 1 : used.shape[1] + 1])
+    energy_j[:, used.shape[1] + 1 :] = energy_j[:, [used.shape[1]]] + fall
+    energy_j += moment_s * idle_w[:, None]
     return Trace(kernel_of, begins, ends, PowerHistory(moment_s, energy_j))
 
 
 def _segments(dynamics: Dynamics, kernels: Sequence[Steady]) -> int:
-    """Stretches of constant demand that each execution is made of."""
+    """Number of pieces of constant demand per execution."""
     longest_s = max(kernel.time_s for kernel in kernels)
     return min(max(math.ceil(_IN_FAST_LAG * longest_s / dynamics.fast_s), _LEAST_SEGMENTS), _SEGMENTS)
 
 
 def _times(dynamics: Dynamics, kernel_of: IndexArray, rng: np.random.Generator | None) -> FloatArray:
-    """Times of executions relative to those in steady state."""
+    """Times of executions relative to steady state."""
     factor = np.ones(len(kernel_of))
     warm_up = dynamics.warm_up[: len(kernel_of)]
     factor[: len(warm_up)] += warm_up
@@ -150,48 +153,48 @@ def _times(dynamics: Dynamics, kernel_of: IndexArray, rng: np.random.Generator |
 
 
 def carry_over_j(dynamics: Dynamics, before_w: FloatArray, own_w: FloatArray, lasting_s: FloatArray) -> FloatArray:
-    """Energy that a kernel draws on top of its own in the wake of another one, in steady state, in closed form.
+    """Carry-over energy of a kernel after another one in steady state, in closed form.
 
-    The power by which the kernel before was heavier, times the share, decays over the time for which the kernel runs;
-    lags move that energy, and change nothing of it. What a test compares with :func:`trace`.
+    The preceding kernel's excess power, times the carry-over fraction, decays while the kernel runs; lags shift that energy
+    in time but preserve it. Tests compare it with :func:`trace`.
 
     Args:
-        dynamics: of the GPU.
-        before_w: steady power of the kernel before.
-        own_w: of the kernel itself.
-        lasting_s: for which it runs until the next kernel comes.
+        dynamics: dynamics of the GPU.
+        before_w: steady power of the preceding kernel.
+        own_w: steady power of the kernel itself.
+        lasting_s: time for which it runs until the next kernel starts.
     """
-    glow_w = dynamics.carry_over_share * np.maximum(before_w - own_w, 0.0)
-    return np.asarray(-glow_w * dynamics.carry_over_s * np.expm1(-lasting_s / dynamics.carry_over_s))
+    extra_w = dynamics.carry_over_share * np.maximum(before_w - own_w, 0.0)
+    return np.asarray(-extra_w * dynamics.carry_over_s * np.expm1(-lasting_s / dynamics.carry_over_s))
 
 
 def _carry_over(
     dynamics: Dynamics, kernel_of: IndexArray, begins: FloatArray, middle: FloatArray, above: FloatArray
 ) -> FloatArray:
-    """What light kernels draw on top of their own after heavy ones; shape (segments, parts)."""
+    """Carry-over power of light kernels after heavy ones; shape (parts, segments)."""
     total = above.sum(axis=1)
     segments = len(middle) // len(kernel_of)
     changes = [*(np.flatnonzero(np.diff(kernel_of)) + 1).tolist(), len(kernel_of)]
-    found = np.zeros((len(middle), 3))
+    extra_w = np.zeros((3, len(middle)))
     for first, last in pairwise(changes):
         kernel = kernel_of[first]
-        glow_w = dynamics.carry_over_share * max(total[kernel_of[first - 1]] - total[kernel], 0.0)
+        initial_w = dynamics.carry_over_share * max(total[kernel_of[first - 1]] - total[kernel], 0.0)
         part = slice(first * segments, last * segments)
-        left = glow_w * np.exp(-(middle[part] - begins[first]) / dynamics.carry_over_s)
-        found[part] = left[:, None] * (above[kernel] / total[kernel])
-    return found
+        decayed_w = initial_w * np.exp(-(middle[part] - begins[first]) / dynamics.carry_over_s)
+        extra_w[:, part] = decayed_w * (above[kernel] / total[kernel])[:, None]
+    return extra_w
 
 
 def _lag_parts(dynamics: Dynamics) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Time constant and share of either lag."""
+    """Time constant and weight of each lag."""
     return (dynamics.fast_s, 1.0 - dynamics.slow_share), (dynamics.slow_s, dynamics.slow_share)
 
 
 def _lags(dynamics: Dynamics, demand: FloatArray, step_s: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Energy above idle of each segment (segments, parts), and what either lag stands at in the end (lags, parts).
+    """Energy above idle of each segment (parts, segments), and each lag's final state (lags, parts).
 
     x' = (demand - x) / lag has the solution x(t) = exp(-t / lag) · (x(0) + Σ (exp(t_end / lag) - exp(t_begin / lag)) ·
-    demand), summed in stretches short enough for the exponentials.
+    demand), summed piecewise so that the exponentials stay finite.
     """
     used, states = np.zeros_like(demand), np.zeros((2, 3))
     for lag, (lag_s, share) in enumerate(_lag_parts(dynamics)):
@@ -201,25 +204,25 @@ def _lags(dynamics: Dynamics, demand: FloatArray, step_s: FloatArray) -> tuple[F
             last = max(int(np.searchsorted(clock, clock[first] + _LONGEST_EXPONENT)) - 1, first + 1)
             since = np.minimum(clock[first : last + 1] - clock[first], 2.0 * _LONGEST_EXPONENT)
             grown = np.exp(since)
-            after = (state + np.cumsum(np.diff(grown)[:, None] * demand[first:last], axis=0)) / grown[1:, None]
-            before = np.vstack([state, after[:-1]])
-            kept = -np.expm1(-np.diff(since))[:, None]
-            used[first:last] += share * (
-                demand[first:last] * step_s[first:last, None] + lag_s * kept * (before - demand[first:last])
-            )
-            first, state = last, after[-1]
+            wanted = demand[:, first:last]
+            x = np.empty((3, last - first + 1))
+            x[:, 0] = state
+            x[:, 1:] = (state[:, None] + np.cumsum(np.diff(grown) * wanted, axis=1)) / grown[1:]
+            decayed = -lag_s * np.expm1(-np.diff(since))
+            used[:, first:last] += share * (wanted * step_s[first:last] + decayed * (x[:, :-1] - wanted))
+            first, state = last, x[:, -1]
         states[lag] = state
     return used, states
 
 
 def _held(firmware: Firmware, since_s: FloatArray) -> FloatArray:
-    """Power above idle that the firmware leaves a heavy kernel, relative to the steady one."""
+    """Power above idle that the firmware allows a heavy kernel, relative to steady power."""
     held = 1.0 - firmware.drop * np.exp(-(since_s - firmware.reaction_s) / firmware.recover_s)
     return np.asarray(np.where(since_s < firmware.reaction_s, 1.0 + firmware.boost, held))
 
 
 def _demand(shape: Shape, segments: int) -> FloatArray:
-    """Demand relative to its mean over an execution, by part; shape (segments, 3)."""
+    """Demand relative to its mean over an execution; shape (segments, parts)."""
     return _sampled(shape.core, shape.memory, segments)
 
 

@@ -1,1 +1,1 @@
-"""Kernels as PyTorch operations on a GPU: launched as CUDA graphs, and stamped one by one."""
+"""PyTorch on a GPU: tasks as CUDA graphs run back to back, and bursts with a timestamp for each execution."""

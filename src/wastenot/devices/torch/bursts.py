@@ -1,12 +1,12 @@
-"""Bursts with PyTorch: executions one by one, back to back on one stream, each stamped by the GPU.
+"""Bursts with PyTorch: executions back to back on one stream, each with a timestamp by the GPU.
 
-    host     queue ▮▮▮▮▮▮▮▮▮▮           queue on as executions end  ▮ ▮ ▮ ▮ ▮
+    host     queue ▮▮▮▮▮▮▮▮▮▮           queue more as executions end  ▮ ▮ ▮ ▮ ▮
     stream         ├── gate ──┤ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │
-    events                    ↑   ↑   ↑   ↑   the end of one execution is the begin of the next
+    events                    ↑   ↑   ↑   ↑   the end of one execution is the start of the next
 
-The gate is a kernel of one thread that does nothing for long enough to queue as much as the driver's queue holds, so that
-the GPU never waits for the host. Executions too short for the host to keep up with are queued many at once, as CUDA graphs
-with events in them.
+The gate is a one-thread kernel that spins long enough for the host to fill the driver's queue behind it, so that the GPU
+never waits for the host. Executions too short for the host to keep up with are queued many at once, as CUDA graphs with
+events in them.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ from wastenot.operations.prepare import Prepared, prepare
 
 
 class TorchBursts:
-    """Runs bursts on one GPU of PyTorch.
+    """Runs bursts on one GPU with PyTorch.
 
     Args:
-        device: PyTorch's name of it, such as ``cuda:0``.
-        seed: of the random data that kernels run on.
-        now_s: clock of the host.
+        device: PyTorch's name of the GPU, such as ``cuda:0``.
+        seed: seed of the kernels' random data.
+        now_s: the host's clock.
 
     Raises:
-        DeviceError: PyTorch is missing, or does not have the device.
+        MissingExtraError: PyTorch was built without CUDA.
+        BadInputError: there is no such device.
+        DeviceError: PyTorch finds no GPU.
     """
 
     resolution_s = RESOLUTION_S
@@ -51,7 +53,7 @@ class TorchBursts:
             self._clock = EventClock(new_event, torch.cuda.Stream(self._device), now_s)  # type: ignore[no-untyped-call]
 
     def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
-        """Read the GPU's clock so often.
+        """Read the GPU's clock a number of times.
 
         Raises:
             DeviceError: the GPU failed.
@@ -64,35 +66,35 @@ class TorchBursts:
 
     @contextmanager
     def prepare(self, burst: Burst, calls: Mapping[str, Callable[[], object]]) -> Iterator[TorchBurst]:
-        """Make a burst ready until the context is left; then wait for what is queued and free its memory.
+        """Prepare a burst until the context exits; then wait for what is queued and free its memory.
 
-        Each kernel has one set of buffers with random data: one that is executed again finds its data where the last
-        execution left them, in the cache where they fit, as in FinGraV's measurements.
+        Each kernel has one set of buffers with random data: repeated executions find their data in the cache where they
+        fit, as in FinGraV's measurements.
 
         Args:
-            burst: to run.
-            calls: functions to run in place of the kernels of their names.
+            burst: the burst to run.
+            calls: functions to run in place of the kernels of these names.
 
         Raises:
             CannotRunError: a kernel has no operation, the device lacks the memory, or it cannot be queued ahead.
             DeviceError: the device failed.
         """
         try:
-            yield self._ready(burst, calls)
+            yield self._prepare(burst, calls)
         finally:
             try:
-                for index in range(torch.cuda.device_count()):  # a collective has parts on the others
+                for index in range(torch.cuda.device_count()):  # a collective also runs on the others
                     torch.cuda.synchronize(index)
             except RuntimeError as error:
                 raise gpu_failed(error) from None
             finally:
                 release_memory(self._device)
 
-    def _ready(self, burst: Burst, calls: Mapping[str, Callable[[], object]]) -> TorchBurst:
+    def _prepare(self, burst: Burst, calls: Mapping[str, Callable[[], object]]) -> TorchBurst:
         names = ", ".join(kernel.name for kernel in burst.kernels)
         try:
             with torch.cuda.device(self._device):
-                ready = [
+                prepared = [
                     calls[kernel.name] if kernel.name in calls else prepare(kernel, str(self._device), 1, seed=self._seed)[0]
                     for kernel in burst.kernels
                 ]
@@ -101,42 +103,44 @@ class TorchBursts:
                 gradients = any(kernel.name in calls for kernel in burst.kernels)
                 together = any(kernel.op == "collective" for kernel in burst.kernels)
                 others = [index for index in range(torch.cuda.device_count()) if together and index != self._device.index]
-                return TorchBurst(ready, burst.order, self._stream, self._clock, names, others=others, gradients=gradients)
+                return TorchBurst(
+                    prepared, burst.order, self._stream, self._clock, names, others=others, gradients=gradients
+                )
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise DeviceError(f"{names}: failed on {self._device}: {str(error).strip().splitlines()[0]}") from None
         release_memory(self._device)
-        raise CannotRunError(f"{names}: the data do not fit the memory that is free on {self._device}")
+        raise CannotRunError(f"{names}: the data do not fit into the free memory of {self._device}")
 
 
 MOST_QUEUED = 400
-"""Executions that wait on the GPU; each takes two places, its own and its event's, of the driver's about 1,000.
+"""Executions queued on the GPU at most; each takes two entries, its own and its event's, of the driver's about 1,000.
 
-Of kernels with many arguments fewer fit, on an H200 some 200 products of 4096² matrices; that is found out by trying.
+Fewer fit for kernels with many arguments: on an H200 about 200 products of 4096² matrices. The limit is found by trying.
 """
 
-_IN_GRAPH = 100  # executions
-_WARM = 3  # executions of each kernel, before it is timed
+_IN_GRAPH = 100  # executions per CUDA graph
+_WARM = 3  # untimed executions of each kernel
 _TIMED = 5
-_KEEPS_UP = 2.5  # the GPU takes so many times as long as the host, or more: the host can keep up, polling beside it
-_GATE_S = 2e-3  # that a gate is at least
-_SLACK = 3.0  # times as long as queueing takes when all is warm
+_KEEPS_UP = 2.5  # ratio of GPU time to host time from which the host can keep up while it also polls sensors
+_GATE_S = 2e-3  # shortest gate
+_SLACK = 3.0  # length of the gate relative to the time that queueing takes once warm
 _LONGEST_GATE_S = 0.25
 _TRIES = 12
-_GATE_CYCLES = 4_000_000  # of the one that is timed
-_LOOK_S = 1e-4
-_DRY_SHARE = 0.01  # of what is queued after the gate, that may have come too late
+_GATE_CYCLES = 4_000_000  # of the gate that is timed
+_POLL_S = 1e-4
+_LATE_FRACTION = 0.01  # of the executions queued after the gate, which may have been queued too late
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """What is queued at once.
+    """Executions that are queued at once.
 
     Attributes:
-        run: queues it on the current stream, with an event after each execution.
-        executions: in it.
+        run: queues them on the current stream, with an event after each execution.
+        executions: how many they are.
         ends: the events, in order.
-        fence: event after all of it, by which to know that it has ended.
+        fence: event after all of them, which tells when they have ended.
     """
 
     run: Callable[[], None]
@@ -149,22 +153,22 @@ class TorchBurst:
     """A burst that is ready to run.
 
     Args:
-        calls: run one execution of each kernel.
-        order: of each execution, which call it is.
-        stream: to queue on.
-        clock: of the GPU.
-        names: of the kernels, for messages.
-        others: numbers of GPUs that take part, which are kept from starting as well: what waits there for this GPU's part
-            looks to this one like load.
-        gradients: whether calls may need them, as functions of a user may.
-        most_queued: executions that may wait on the GPU.
-        graphs: whether executions are queued as graphs; ``None`` where they are too many and too short to do without.
+        calls: functions that each run one execution of a kernel.
+        order: index of each execution's call.
+        stream: stream to queue on.
+        clock: the GPU's clock.
+        names: names of the kernels, for messages.
+        others: indices of other GPUs that take part; they get a gate too, since a collective part waiting there would
+            appear as load here.
+        gradients: whether calls may need gradients, as a user's functions may.
+        most_queued: executions queued on the GPU at most.
+        graphs: whether executions are queued as graphs; ``None`` uses them only where executions are many and short.
 
     Raises:
         CannotRunError: executions cannot be queued ahead.
 
     Attributes:
-        how: a line that says how executions are queued.
+        how: one line that describes how executions are queued.
     """
 
     def __init__(
@@ -187,7 +191,7 @@ class TorchBurst:
         self._ahead = 0
         with self._on_stream():
             host_s, gpu_s = _times(calls, stream)
-            self._cycles_a_second = _cycles_a_second(stream)
+            self._cycles_per_s = _cycles_per_s(stream)
             self._pieces = [_one(calls[which], stream) for which in order]
             queue_s = sum(host_s[which] for which in order[:most_queued])
             self.how = "one by one"
@@ -197,13 +201,13 @@ class TorchBurst:
                 self._capture(calls, order)
             self._ahead = min(max(1, most_queued // self._pieces[0].executions), len(self._pieces))
             self._gate_s = max(_GATE_S, _SLACK * queue_s)
-            self._settle()
+            self._find_gate()
 
     def run(self) -> bool:
         """Run the burst once and wait for its end.
 
         Returns:
-            Whether as much was queued before the gate opened as should be. If not, executions were not back to back; the
+            Whether everything due was queued before the gate opened. If not, executions were not back to back, and the
             next gate is longer.
 
         Raises:
@@ -216,21 +220,21 @@ class TorchBurst:
                     self._stream.synchronize()
                     return False
                 while not self._pieces[-1].fence.query():
-                    time.sleep(_LOOK_S)
+                    time.sleep(_POLL_S)
         except RuntimeError as error:
             raise gpu_failed(error) from None
         self._check_late()
         return True
 
     def stamps(self) -> tuple[FloatArray, FloatArray]:
-        """Begin and end of each execution of the last run on the GPU's clock, shape (executions,)."""
+        """Start and end of each execution of the last run by the GPU's clock, shape (executions,)."""
         ends = (end for piece in self._pieces for end in piece.ends)
         moments = self._clock.moments([self._begin, *ends])
         return moments[:-1], moments[1:]
 
     def _queue(self, pieces: int) -> bool:
-        """Queue the first pieces behind a gate; says whether it was still closed when the last that fits was queued."""
-        cycles = round(self._gate_s * self._cycles_a_second)
+        """Queue the first pieces behind a gate; returns whether it was still closed when the last that fits was queued."""
+        cycles = round(self._gate_s * self._cycles_per_s)
         for index in self._others:
             with torch.cuda.device(index):
                 torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
@@ -245,36 +249,36 @@ class TorchBurst:
         self._late = 0
         for number in range(head, pieces):
             while not self._pieces[number - head].fence.query():
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
             self._pieces[number].run()
             self._late += bool(self._pieces[number - 1].fence.query())
         return True
 
     def _check_late(self) -> None:
         fed = len(self._pieces) - self._ahead
-        if self._late > max(1.0, _DRY_SHARE * fed):
+        if self._late > max(1.0, _LATE_FRACTION * fed):
             raise DeviceError(
-                f"{self._names}: the GPU waited for the host before {self._late} of {fed} executions, which so are not back "
-                "to back; run fewer executions, or on a host with less to do"
+                f"{self._names}: the GPU waited for the host before {self._late} of {fed} executions, which are thus not "
+                "back to back; run fewer executions, or use a less busy host"
             )
 
-    def _settle(self) -> None:
-        """Find a gate long enough to queue what the driver's queue holds behind it; that is a warm-up as well."""
-        a_piece_s = self._gate_s / self._ahead
+    def _find_gate(self) -> None:
+        """Find a gate long enough to fill the driver's queue behind it, which also warms up."""
+        per_piece_s = self._gate_s / self._ahead
         for attempt in range(1, _TRIES + 1):
             in_time = self._queue(self._ahead)
             self._stream.synchronize()
             if in_time:
                 break
-            if attempt % 2 == 0:  # a longer gate did not help: the queue is full, and opens only as the gate does
+            if attempt % 2 == 0:  # a longer gate did not help: the queue is full until the gate opens
                 self._ahead = max(1, self._ahead // 2)
-                self._gate_s = max(_GATE_S, a_piece_s * self._ahead)
+                self._gate_s = max(_GATE_S, per_piece_s * self._ahead)
         else:
             raise CannotRunError(
-                f"{self._names}: cannot be queued ahead of the GPU; does it wait for it, as .item() and .cpu() do?"
+                f"{self._names}: cannot be queued ahead of the GPU; does it wait for the GPU, as .item() and .cpu() do?"
             )
-        # Events are made when they are first recorded, and graphs are copied to the GPU when they are first run; that takes
-        # time, and the driver tells nothing of the sensors meanwhile.
+        # Events are created when they are first recorded, and graphs are copied to the GPU when they first run. That takes
+        # time in which the driver answers no sensor reads.
         for piece in self._pieces[self._ahead :]:
             if piece.executions > 1:
                 piece.run()
@@ -283,7 +287,7 @@ class TorchBurst:
         self._stream.synchronize()
 
     def _capture(self, calls: Sequence[Prepared], order: Sequence[int]) -> None:
-        """Executions in graphs, where that can be done."""
+        """Capture the executions into graphs, where that is possible."""
         pieces: list[Piece] = []
         memory: Any = None
         try:
@@ -324,7 +328,7 @@ def _one(call: Prepared, stream: torch.cuda.Stream) -> Piece:
 
 
 def _of_graph(graph: torch.cuda.CUDAGraph, ends: tuple[Any, ...], stream: torch.cuda.Stream) -> Piece:
-    # Events in a graph tell of the time before as long as it has not run: whether it has ended, one after it tells.
+    # Events in a graph report its previous run until it runs again; an event after it tells whether it has ended.
     fence = new_event()
 
     def run() -> None:
@@ -339,13 +343,13 @@ def _event_in_graph() -> torch.cuda.Event:
 
 
 def _times(calls: Sequence[Prepared], stream: torch.cuda.Stream) -> tuple[list[float], list[float]]:
-    """What each call takes of the host to be queued, and of the GPU to run, tried behind a gate."""
+    """Host time to queue each call and GPU time to run it, measured behind a gate."""
     host, gpu = [], []
     for call in calls:
         for _ in range(_WARM):
             call()
         pieces = [_one(call, stream) for _ in range(_TIMED)]
-        for piece in pieces:  # makes the events, which takes time
+        for piece in pieces:  # creates the events, which takes time
             piece.fence.record(stream)
         stream.synchronize()
         torch.cuda._sleep(_GATE_CYCLES)  # type: ignore[no-untyped-call]
@@ -358,8 +362,8 @@ def _times(calls: Sequence[Prepared], stream: torch.cuda.Stream) -> tuple[list[f
     return host, gpu
 
 
-def _cycles_a_second(stream: torch.cuda.Stream) -> float:
-    """Of a gate, on a GPU that is awake: it is never shorter than meant, and longer where the clock is lower."""
+def _cycles_per_s(stream: torch.cuda.Stream) -> float:
+    """Cycles per second of a gate on a GPU that is awake; at a lower clock a gate only gets longer."""
     begin, end = new_event(), new_event()
     begin.record(stream)
     torch.cuda._sleep(_GATE_CYCLES)  # type: ignore[no-untyped-call]

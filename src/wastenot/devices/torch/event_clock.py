@@ -1,9 +1,9 @@
-"""The clock of a GPU, read from events: how long after each other they happened is all that a GPU tells.
+"""A GPU's clock, read from CUDA events, which only report the time elapsed between two of them.
 
-    reference ──── elapsed ────▶ event ──── elapsed ────▶ event          each counted from one not far before it
+    reference ──── elapsed ────▶ event ──── elapsed ────▶ event          each relative to one shortly before it
 
-Elapsed times come in milliseconds of single precision, which over a second is finer than the clock itself (half a
-microsecond), but over minutes is not. So moments are added up in double precision from short pieces.
+Elapsed times are milliseconds in single precision, which over a second is finer than the clock itself (half a microsecond)
+but over minutes is not. So moments are summed in double precision over short intervals.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from wastenot.arrays import FloatArray
 from wastenot.devices.instrument import RoundTrip
 
 RESOLUTION_S = 0.5e-6
-"""Of an event's moment, as CUDA's manual says."""
+"""Resolution of an event's timestamp, as documented for CUDA."""
 
-_PIECE_S = 0.1  # single precision tells 0.01 µs apart in it
+_INTERVAL_S = 0.1  # over which single precision resolves 0.01 µs
 
 
 class EventClock:
-    """Tells moments of events in seconds since this was made.
+    """Timestamps of events in seconds since this object was created.
 
     Args:
-        make_event: an event that knows its time.
-        stream: of the GPU, with nothing else on it, so that an event on it happens as soon as it is asked for.
-        now_s: clock of the host.
+        make_event: creates an event with timing.
+        stream: a stream of the GPU with nothing else on it, so that an event happens as soon as it is recorded.
+        now_s: the host's clock.
     """
 
     def __init__(self, make_event: Callable[[], Any], stream: Any, now_s: Callable[[], float] = time.perf_counter) -> None:
@@ -41,15 +41,15 @@ class EventClock:
             event.synchronize()
 
     def moments(self, events: Iterable[Any]) -> FloatArray:
-        """Moments of events that have happened, in order, none before the last round trip; shape (events,)."""
+        """Timestamps of completed events, in order and not before the last round trip; shape (events,)."""
         reference, reference_s = self._reference, self._reference_s
-        found = []
+        moments = []
         for event in events:
             elapsed_s = 1e-3 * float(reference.elapsed_time(event))
-            found.append(reference_s + elapsed_s)
-            if elapsed_s > _PIECE_S:
-                reference, reference_s = event, found[-1]
-        return np.array(found, dtype=np.float64)
+            moments.append(reference_s + elapsed_s)
+            if elapsed_s > _INTERVAL_S:
+                reference, reference_s = event, moments[-1]
+        return np.array(moments, dtype=np.float64)
 
     def round_trip(self) -> RoundTrip:
         """Read the clock now."""

@@ -19,21 +19,23 @@ if TYPE_CHECKING:
 
     from wastenot.devices.torch.task_run import GpuRun, HostRun
 
-_ORDINARY = "one operation"  # what goes without saying
-_CACHES = 3.0  # buffers together are at least so many times as large as the L2 cache
+_ORDINARY = "one operation"  # not worth a note
+_CACHES = 3.0  # total size of a kernel's buffers relative to the L2 cache, at least
 _MOST_COPIES = 64
-_SHARE_OF_MEMORY = 0.6  # that the copies of a kernel may take; outputs and graphs need some too
+_MEMORY_FRACTION = 0.6  # of free memory that a kernel's buffers may take; outputs and graphs need some too
 
 
 class TorchLauncher:
-    """Runs tasks on one device of PyTorch.
+    """Runs tasks on one PyTorch device.
 
     Args:
-        device: PyTorch's name of it, such as ``cuda:0`` or ``cpu``.
-        seed: of the random data that kernels run on.
+        device: PyTorch's name of the device, such as ``cuda:0`` or ``cpu``.
+        seed: seed of the kernels' random data.
 
     Raises:
-        DeviceError: PyTorch is missing, or does not have the device.
+        MissingExtraError: PyTorch is not installed, or was built without CUDA.
+        BadInputError: there is no such device.
+        DeviceError: PyTorch finds no GPU.
     """
 
     def __init__(self, device: str, *, seed: int = 0) -> None:
@@ -44,11 +46,11 @@ class TorchLauncher:
 
     @property
     def device(self) -> torch.device:
-        """PyTorch's device."""
+        """The PyTorch device."""
         return self._device
 
     def can_run(self, task: Task, setting: Setting) -> bool:
-        """Whether each kernel has an operation, and none has failed for lack of memory before."""
+        """Whether every kernel has an operation, and the task has not run out of memory before."""
         from wastenot.operations.analytical import find_operation
 
         if task in self._refused:
@@ -63,7 +65,7 @@ class TorchLauncher:
 
     @contextmanager
     def start(self, task: Task) -> Iterator[GpuRun | HostRun]:
-        """Run a task back to back until the context is left; then wait for what is queued and free its memory.
+        """Run a task back to back until the context exits; then wait for what is queued and free its memory.
 
         Raises:
             CannotRunError: a kernel has no operation, or the device lacks the memory.
@@ -95,15 +97,15 @@ class TorchLauncher:
             if not out_of_memory(error):
                 raise DeviceError(f"{task.name}: failed on {self._device}: {_first_line(error)}") from None
             reason = ""
-        # The error is gone by now, and with it the frames that held the buffers.
+        # The exception has been released by now, and with it the frames that held the buffers.
         release_memory(self._device)
         self._refused.add(task)
         if reason:
             raise CannotRunError(reason)
         need = sum(kernel.bytes_moved for kernel, _ in task.steps) / 1e9
         raise CannotRunError(
-            f"{task.name}: its data, about {need:,.3g} GB and what the operations need besides, do not fit the "
-            f"{self._free_bytes() / 1e9:,.3g} GB free on {self._device}; take a smaller batch or sequence"
+            f"{task.name}: its data, about {need:,.3g} GB plus what the operations need, do not fit into the "
+            f"{self._free_bytes() / 1e9:,.3g} GB free on {self._device}; use a smaller batch or sequence"
         )
 
     def _begin_on_host(self, task: Task) -> HostRun:
@@ -115,7 +117,7 @@ class TorchLauncher:
     def _begin_on_gpu(self, task: Task) -> GpuRun:
         import torch
 
-        from wastenot.devices.torch.task_run import GpuRun, plan_launch
+        from wastenot.devices.torch.task_run import GpuRun, make_launch
 
         with torch.cuda.device(self._device):
             self._stream = self._stream or torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
@@ -123,7 +125,7 @@ class TorchLauncher:
             program = Program(task, str(self._device), l2_bytes=l2_bytes, free_bytes=self._free_bytes(), seed=self._seed)
             torch.cuda.synchronize(self._device)
             torch.cuda.empty_cache()
-            return GpuRun(plan_launch(program, self._stream), self._stream, program.notes)
+            return GpuRun(make_launch(program, self._stream), self._stream, program.notes)
 
     def _free_bytes(self) -> int:
         import torch
@@ -136,14 +138,14 @@ def _first_line(error: Exception) -> str:
 
 
 class Program:
-    """Runs the calls of a task, again and again.
+    """The prepared calls of a task, in order, over enough buffers that none is found in the cache.
 
     Args:
-        task: what a call consists of.
-        device: PyTorch's name of it.
-        l2_bytes: size of its cache; 0 where it does not matter.
-        free_bytes: of its memory; 0 where it is not known.
-        seed: of the random data.
+        task: the task.
+        device: PyTorch's name of the device.
+        l2_bytes: size of its L2 cache; 0 where it does not matter.
+        free_bytes: its free memory; 0 where unknown.
+        seed: seed of the random data.
 
     Raises:
         CannotRunError: a kernel cannot be run, or the device lacks the memory.
@@ -161,55 +163,55 @@ class Program:
         self.notes = _notes(task, self._ready)
 
     @property
-    def kernels_a_call(self) -> int:
-        """Kernels that one call of the task runs."""
+    def kernels_per_call(self) -> int:
+        """Number of kernels in one call of the task."""
         return len(self._order)
 
     @property
     def buffers(self) -> int:
-        """Sets of buffers that calls go through in turn; of several kernels, the most."""
+        """Number of buffer sets that calls cycle through; with several kernels, the largest."""
         return max(len(calls) for calls in self._ready)
 
     def run(self) -> None:
         """Run one call of the task.
 
-        Outputs are kept until their buffers' next turn, so that those of the next calls are not written over them, into
-        the cache; those of kernels with one set of buffers outgrow it, or are followed by others.
+        Outputs are kept until their buffers are used again, so that following calls do not write to the same memory, which
+        would be in the cache. Kernels with one set of buffers outgrow the cache or are followed by other kernels.
         """
         for step in self._order:
             calls, held = self._ready[step], self._held[step]
-            turn = self._next[step]
-            held[turn] = None
-            output = calls[turn]()
+            current = self._next[step]
+            held[current] = None
+            output = calls[current]()
             if len(calls) > 1:
-                held[turn] = output
-            self._next[step] = (turn + 1) % len(calls)
+                held[current] = output
+            self._next[step] = (current + 1) % len(calls)
 
     def drop_outputs(self) -> None:
-        """Let go of all outputs; the next call is on the first buffers."""
+        """Release all outputs; the next call uses the first buffers."""
         self._held = [[None] * len(calls) for calls in self._ready]
         self._next = [0] * len(self._ready)
 
 
 def copies_of(kernel: KernelSpec, l2_bytes: int, free_bytes: int, times: int | None = None) -> int:
-    """How many sets of buffers it takes to outgrow the cache.
+    """Number of buffer sets needed to outgrow the cache.
 
     Args:
-        kernel: to run.
-        l2_bytes: size of the cache.
-        free_bytes: of memory; 0 where it is not known.
-        times: it runs in a call of several kernels, which empty the cache too; ``None`` where it runs alone.
+        kernel: the kernel to run.
+        l2_bytes: size of the L2 cache.
+        free_bytes: free memory; 0 where unknown.
+        times: how often it runs in a call with other kernels, which evict its data too; ``None`` where it runs alone.
     """
     if kernel.bytes_moved <= 0 or (times is not None and kernel.bytes_moved >= l2_bytes):
         return 1
     copies = math.ceil(_CACHES * l2_bytes / kernel.bytes_moved)
     if free_bytes:
-        copies = min(copies, int(_SHARE_OF_MEMORY * free_bytes / kernel.bytes_moved))
+        copies = min(copies, int(_MEMORY_FRACTION * free_bytes / kernel.bytes_moved))
     return max(1, min(copies, _MOST_COPIES if times is None else min(times, _MOST_COPIES)))
 
 
 def _notes(task: Task, ready: Sequence[Sequence[Callable[[], object]]]) -> tuple[str, ...]:
-    """How kernels run that do not run as one operation."""
+    """How kernels run, for those that do not run as one operation."""
     kernels: dict[str, list[str]] = {}
     for (kernel, _), calls in zip(task.steps, ready, strict=True):
         how = str(getattr(calls[0], "how", _ORDINARY))

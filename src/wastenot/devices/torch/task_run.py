@@ -1,4 +1,4 @@
-"""Tasks that run back to back: queued on a GPU ahead of time, or at once on the host.
+"""Tasks running back to back: queued ahead on a GPU, as CUDA graphs where possible, or run directly on the host.
 
 host     feed        feed              feed
 queue    [▮▮▮▮▮▮▮▮▮▮]                             about 0.2 s of work, in launches of about 20 ms
@@ -34,13 +34,13 @@ _FEEDER_PAUSE_S = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What is queued at once.
+    """Calls that are queued at once.
 
     Attributes:
-        run: queues it on the current stream.
-        calls: of the task in it.
-        seconds: that it takes on the GPU.
-        how: a line that says what it is.
+        run: queues them on the current stream.
+        calls: number of calls of the task.
+        seconds: their time on the GPU.
+        how: one line that describes the launch.
     """
 
     run: Callable[[], None]
@@ -50,16 +50,16 @@ class Launch:
 
 
 class GpuRun:
-    """A task that runs on a GPU.
+    """A task running on a GPU.
 
     Args:
-        launch: what is queued again and again.
-        stream: to queue on.
+        launch: the launch to queue repeatedly.
+        stream: stream to queue on.
         notes: how its kernels run.
 
     Attributes:
-        how: a line that says how it runs, such as ``cuda graph of 64 calls over 4 buffers; compiled``.
-        call_s: what one call took when it was tried.
+        how: one line that describes how it runs, such as ``cuda graph of 64 calls over 4 buffers; compiled``.
+        call_s: time of one call when the launch was tried.
     """
 
     def __init__(self, launch: Launch, stream: torch.cuda.Stream, notes: tuple[str, ...]) -> None:
@@ -75,20 +75,20 @@ class GpuRun:
         self._laps: tuple[Lap, ...] = ()
         self._finished = 0
         self._last = self._record()
-        self._lock = threading.Lock()  # of the queue; not held while something is launched, which may take long
+        self._lock = threading.Lock()  # guards the queue; not held while launching, which may take long
         self._feeder: threading.Thread | None = None
         self._error: DeviceError | None = None
 
     def feed_from_a_thread(self) -> None:
-        """Keep the queue filled from a thread of its own until the run ends.
+        """Keep the queue filled from a separate thread until the run ends.
 
-        Launching waits where the driver's own queue is full, of about a thousand kernels; who reads sensors must not.
+        Launching blocks while the driver's own queue of about a thousand kernels is full, and reading sensors must not.
         """
         self._feeder = threading.Thread(target=self._feed_on, name="wastenot-feeder", daemon=True)
         self._feeder.start()
 
     def feed(self) -> None:
-        """Fill the queue, where no thread does.
+        """Fill the queue, unless a thread does.
 
         Raises:
             DeviceError: the GPU failed.
@@ -112,7 +112,7 @@ class GpuRun:
         try:
             while True:
                 with self._lock:
-                    self._look()
+                    self._collect_ended()
                     launch = self._launch
                     if launch is None or len(self._pending) >= self._depth:
                         return
@@ -126,25 +126,25 @@ class GpuRun:
             raise gpu_failed(error) from None
 
     def mark(self) -> None:
-        """Begin a lap at the end of the last launch that has ended."""
+        """End the current lap and begin the next at the end of the last launch that has ended."""
         with self._lock:
-            self._look()
+            self._collect_ended()
             self._marks.append((self._finished, self._last))
 
     @property
     def completed(self) -> int:
-        """Whole calls since the first mark that are known to have ended."""
+        """Number of whole calls known to have ended since the first mark."""
         with self._lock:
-            self._look()
+            self._collect_ended()
             return (self._finished - self._marks[0][0]) * self._calls if self._marks else 0
 
     @property
     def laps(self) -> tuple[Lap, ...]:
-        """Laps with whole calls, once the run has ended."""
+        """Laps with at least one whole call, once the run has ended."""
         return self._laps
 
     def close(self) -> None:
-        """Wait for what is queued, then let go of everything but the laps.
+        """Wait for what is queued, then release everything but the laps.
 
         Raises:
             DeviceError: the GPU failed meanwhile.
@@ -156,7 +156,7 @@ class GpuRun:
             if self._error is not None:
                 raise self._error
             self._stream.synchronize()
-            self._look()
+            self._collect_ended()
             self._laps = tuple(
                 Lap((last - first) * self._calls, begin.elapsed_time(end) * 1e-3)
                 for (first, begin), (last, end) in pairwise(self._marks)
@@ -168,8 +168,8 @@ class GpuRun:
             self._pending.clear()
             self._spare.clear()
 
-    def _look(self) -> None:
-        """Take launches that have ended off the queue."""
+    def _collect_ended(self) -> None:
+        """Remove launches that have ended from the queue."""
         while self._pending and self._pending[0].query():  # type: ignore[no-untyped-call]
             if not self._marks or self._marks[-1][1] is not self._last:
                 self._spare.append(self._last)
@@ -183,24 +183,24 @@ class GpuRun:
 
 
 def gpu_failed(error: RuntimeError) -> DeviceError:
-    """What is said where the GPU fails under something that runs."""
+    """The error for a GPU that fails while something runs on it."""
     return DeviceError(f"the GPU failed while it ran: {str(error).splitlines()[0]}")
 
 
 def new_event() -> torch.cuda.Event:
-    """An event that knows its time."""
+    """An event with timing."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 class HostRun:
-    """A task that runs on the host while it is fed; a lap's time is that spent in its calls.
+    """A task that runs on the host while it is fed; a lap's time is the time spent in its calls.
 
     Args:
         call: runs the task once.
         notes: how its kernels run.
 
     Attributes:
-        how: a line that says how it runs.
+        how: one line that describes how it runs.
     """
 
     def __init__(self, call: Callable[[], None], notes: tuple[str, ...]) -> None:
@@ -228,47 +228,47 @@ class HostRun:
         self._busy_s += now - began
 
     def mark(self) -> None:
-        """Begin a lap here."""
+        """End the current lap and begin the next."""
         self._marks.append((self._calls, self._busy_s))
 
     @property
     def completed(self) -> int:
-        """Whole calls since the first mark."""
+        """Number of whole calls since the first mark."""
         return self._calls - self._marks[0][0] if self._marks else 0
 
     @property
     def laps(self) -> tuple[Lap, ...]:
-        """Laps with whole calls, once the run has ended."""
+        """Laps with at least one whole call, once the run has ended."""
         if not self._ended:
             return ()
         return tuple(Lap(last - first, end - begin) for (first, begin), (last, end) in pairwise(self._marks) if last > first)
 
     def close(self) -> None:
-        """Let go of everything but the laps."""
+        """Release everything but the laps."""
         self._call = None
         self._ended = True
 
 
 _LAUNCH_S = 0.02
-_LONGEST_ROUND_S = 0.1  # of one call on each set of buffers
+_LONGEST_ROUND_S = 0.1  # of one call on every set of buffers
 _MOST_KERNELS = 20_000  # in a graph
 
 
-def plan_launch(program: Program, stream: torch.cuda.Stream) -> Launch:
-    """The launch of a program, tried and timed.
+def make_launch(program: Program, stream: torch.cuda.Stream) -> Launch:
+    """Choose how many calls to launch at once: a CUDA graph of about 20 ms, or eager calls where none can be captured.
 
-    Eager calls of short kernels wait for the host, so that the first graph's length is corrected by its own time.
+    Eager calls of short kernels wait for the host, so the first graph's own time corrects its length.
 
     Args:
-        program: to launch.
-        stream: to capture and time on.
+        program: the program to launch.
+        stream: stream to capture and time on.
 
     Raises:
         torch.OutOfMemoryError: the GPU lacks the memory.
     """
 
     def calls_in(call_s: float) -> int:
-        most = max(1, _MOST_KERNELS // program.kernels_a_call)
+        most = max(1, _MOST_KERNELS // program.kernels_per_call)
         calls = max(1, round(_LAUNCH_S / max(call_s, 1e-7)))
         if calls >= program.buffers or program.buffers * call_s <= _LONGEST_ROUND_S:
             calls = max(1, round(calls / program.buffers)) * program.buffers

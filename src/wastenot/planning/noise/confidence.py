@@ -1,18 +1,18 @@
 """Plans that keep a time budget with a stated confidence.
 
 A plan's time over its budget is normal, with mean M and variance V that are sums over its units. It is at most 0 with
-confidence C if M + z √V ≤ 0, z being the C-quantile. The root couples the units, but between two lines it is linear in V:
+confidence C if M + z √V ≤ 0, where z is the C-quantile. The root couples the units, but lies between two lines in V:
 
     √V ≤ (V / ρ + ρ) / 2                for every ρ > 0, and equal where ρ = √V;
     √V ≥ (V + ρ₁ ρ₂) / (ρ₁ + ρ₂)        where ρ₁ ≤ √V ≤ ρ₂.
 
-Errors that all units have in common add a square of a sum, which is no sum over units. It is taken as fixed at what the
-plan found last has, and the search repeated until that plan keeps the confidence with it; lower bounds leave it out.
+Errors common to all units add the square of a sum, which is not a sum over units. It is held at its value for the last plan,
+and the search is repeated until the plan keeps the confidence with its own value; lower bounds leave it out.
 
-With the first line the constraint is a budget on M + z V / 2ρ: plans within it keep the confidence for sure. With the second
-it is a budget that no plan with √V in [ρ₁, ρ₂] which keeps the confidence goes over: a lower bound on its energy. Each is a
-multiple-choice knapsack, solved exactly; intervals of √V are halved, the most promising first, until bounds and best plan
-meet.
+With the first line the constraint is a budget on M + z V / 2ρ: every plan within it keeps the confidence. With the second it
+is a budget that holds for every plan with √V in [ρ₁, ρ₂] that keeps the confidence, so the least energy within it is a lower
+bound. Both budgets are linear and solved exactly; intervals of √V are halved, the most promising first, until the bounds
+meet the best plan.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ from statistics import NormalDist
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.frontiers.knapsack import Knapsack
-from wastenot.frontiers.pareto import Groups
+from wastenot.frontiers.algebra import choice
+from wastenot.frontiers.linear import cheapest_within
+from wastenot.frontiers.nodes import Ways
 from wastenot.planning.noise.expectation import Excess, excess
 from wastenot.planning.noise.shrinkage import Posteriors
 from wastenot.planning.objective import Objective, Scope
-from wastenot.planning.units import Unit
+from wastenot.planning.units import PlanUnit
 
 _MOST_INTERVALS = 64
 _GAP = 1e-5
-_MOST_TURNS = 6  # of fixing what common errors add
-_DECADES = 3.0  # of standard deviations, below the largest possible, that are looked at by themselves
+_MOST_REPEATS = 6  # of the search, each with another fixed variance of common errors
+_DECADES = 3.0  # of standard deviations below the largest possible that get intervals of their own
 _ROUNDING = 1e-12
 _MOST_LINES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ConfidentOptions:
     """Options of each unit that keep the confidence.
 
     Attributes:
@@ -59,7 +60,7 @@ class Kept:
 
 
 def choose_confidently(
-    units: Sequence[Unit], posteriors: Posteriors | None, objective: Objective, scope: Scope
+    units: Sequence[PlanUnit], posteriors: Posteriors | None, objective: Objective, scope: Scope
 ) -> tuple[tuple[int, ...], float]:
     """The options of least expected cost whose true time is within the slowdown with the objective's confidence.
 
@@ -67,8 +68,8 @@ def choose_confidently(
     is valid under it too, and the options found mostly reach it to within a few parts in 10,000.
 
     Args:
-        units: that get a setting each.
-        posteriors: of true times and energies, ``None`` where nothing is known of the noise.
+        units: each gets a setting.
+        posteriors: of true times and energies, ``None`` where the noise is unknown.
         objective: with a slowdown and a confidence.
         scope: ``local``: each unit keeps the slowdown with that confidence by itself.
 
@@ -76,7 +77,7 @@ def choose_confidently(
         Option of each unit, and a lower bound on the expected energy of any that keep the confidence.
 
     Raises:
-        BadInputError: nothing is known of the noise.
+        BadInputError: the noise is unknown.
         InfeasibleError: nothing was found that keeps the slowdown with the confidence.
     """
     slowdown, confidence = objective.max_slowdown, objective.confidence
@@ -86,24 +87,22 @@ def choose_confidently(
             "`confidence`: nothing says how noisy these measurements are; measure points several times, or give time_se_s "
             "and energy_se_j"
         )
-    kept = []
+    parts = []
     for part in [units] if scope == "global" else [[unit] for unit in units]:
         over = excess(part, posteriors, slowdown)
-        choice = ConfidentChoice(over, confidence)
+        search = ConfidentChoice(over, confidence)
         try:
-            found = (
-                choice.least(np.concatenate(over.energy_j))
-                if objective.kind == "waste"
-                else choice.least_edp(objective.edp_exponent)
-            )
+            if objective.kind == "waste":
+                parts.append(search.least(np.concatenate(over.energy_j)))
+            else:
+                parts.append(search.least_edp(objective.edp_exponent))
         except InfeasibleError as error:
-            whose = "" if scope == "global" else f" of '{part[0].name}' by itself"
+            unit = "" if scope == "global" else f" of '{part[0].name}' by itself"
             raise InfeasibleError(
-                f"`max_slowdown` {slowdown:g}: no plan{whose} was found that keeps it with confidence {confidence:g}; allow "
+                f"`max_slowdown` {slowdown:g}: no plan{unit} was found that keeps it with confidence {confidence:g}; allow "
                 "more, or measure more"
             ) from error
-        kept.append(found)
-    return tuple(option for part in kept for option in part.options), math.fsum(part.lower_bound for part in kept)
+    return tuple(option for part in parts for option in part.options), math.fsum(part.lower_bound for part in parts)
 
 
 class ConfidentChoice:
@@ -127,7 +126,7 @@ class ConfidentChoice:
         mean, deviation = self._over.of_plan(options)
         return mean + self._z * deviation <= 0.0
 
-    def least(self, cost: FloatArray) -> Kept:
+    def least(self, cost: FloatArray) -> ConfidentOptions:
         """The options of least cost that keep the confidence.
 
         Args:
@@ -140,76 +139,76 @@ class ConfidentChoice:
         if largest == 0.0:
             return self._certain(cost)
         best, fixed, bound = self._first(cost), 0.0, 0.0
-        for turn in range(_MOST_TURNS):
-            found, least = self._search(cost, largest, fixed)
-            bound = least if turn == 0 else bound
-            if found is None:
+        for repeat in range(_MOST_REPEATS):
+            candidate, least = self._search(cost, largest, fixed)
+            bound = least if repeat == 0 else bound
+            if candidate is None:
                 break
-            if self.keeps(found.options):
-                best = found if best is None or found.cost < best.cost else best
+            if self.keeps(candidate.options):
+                best = candidate if best is None or candidate.cost < best.cost else best
                 break
-            fixed = max(1.5 * fixed, self._over.common_variance(found.options))
+            fixed = max(1.5 * fixed, self._over.common_variance(candidate.options))
         if best is None:
             raise InfeasibleError("no plan was found that keeps the time budget with that confidence")
-        return Kept(best.options, best.cost, min(bound, best.cost))
+        return ConfidentOptions(best.options, best.cost, min(bound, best.cost))
 
-    def _search(self, cost: FloatArray, largest: float, fixed: float) -> tuple[Kept | None, float]:
-        """The best plan whose time keeps the confidence if common errors have a fixed variance; and a lower bound."""
+    def _search(self, cost: FloatArray, largest: float, fixed: float) -> tuple[ConfidentOptions | None, float]:
+        """The best plan that keeps the confidence if common errors have a fixed variance, and a lower bound."""
         ends = [0.0, *(largest * np.logspace(-_DECADES, 0.0, 7))]
-        best: Kept | None = None
+        best: ConfidentOptions | None = None
         waiting: list[tuple[float, float, float]] = []
 
-        def look(low: float, high: float) -> None:
+        def try_interval(low: float, high: float) -> None:
             nonlocal best
-            # Both lines are drawn for the whole deviation, of which the fixed part is moved to the budget.
+            # Both lines bound the whole deviation; its fixed part is moved to the budget.
             under, over = math.hypot(low, math.sqrt(fixed)), math.hypot(high, math.sqrt(fixed))
             outer = self._line(cost, under + over, under * over / (under + over) + fixed / (under + over))
             if outer is None:
                 return
             middle = math.sqrt(0.5 * (under**2 + over**2)) if under == 0.0 else math.sqrt(under * over)
             inner = self._line(cost, 2.0 * middle, 0.5 * middle + fixed / (2.0 * middle))
-            for found in (outer, inner):
-                if found and self._keeps_with(found.options, fixed) and (best is None or found.cost < best.cost):
-                    best = found
+            for candidate in (outer, inner):
+                if candidate and self._keeps_with(candidate.options, fixed) and (best is None or candidate.cost < best.cost):
+                    best = candidate
             heapq.heappush(waiting, (outer.lower_bound, low, high))
 
         for low, high in pairwise(ends):
-            look(low, high)
+            try_interval(low, high)
         for _ in range(_MOST_INTERVALS):
             if not waiting or (best and waiting[0][0] >= best.cost * (1.0 - _GAP)):
                 break
             _, low, high = heapq.heappop(waiting)
             middle = math.sqrt(low * high) if low else 0.5 * high
-            look(low, middle)
-            look(middle, high)
+            try_interval(low, middle)
+            try_interval(middle, high)
         bounds = [waiting[0][0]] if waiting else []
         return best, min([*bounds, *([best.cost] if best else [])], default=0.0)
 
-    def _line(self, cost: FloatArray, slope: float, least_s: float) -> Kept | None:
+    def _line(self, cost: FloatArray, slope: float, least_s: float) -> ConfidentOptions | None:
         """Least cost with M + z (V / slope + least_s) ≤ 0."""
         return self._solve(cost, self._mean + self._z * self._variance / slope, -self._z * least_s)
 
     def _keeps_with(self, options: tuple[int, ...], fixed: float) -> bool:
-        place = self._start[:-1] + np.array(options)
-        deviation = math.sqrt(float(self._variance[place].sum()) + fixed)
-        return float(self._mean[place].sum()) + self._z * deviation <= 0.0
+        point = self._start[:-1] + np.array(options)
+        deviation = math.sqrt(float(self._variance[point].sum()) + fixed)
+        return float(self._mean[point].sum()) + self._z * deviation <= 0.0
 
-    def least_edp(self, exponent: float) -> Kept:
+    def least_edp(self, exponent: float) -> ConfidentOptions:
         """Options of low ``energy * time ** exponent`` that keep the confidence.
 
-        The least of all where they keep it; else found by descent along tangents of the logarithm, which is concave in
-        energy and time, so that every step is a knapsack and none goes up. ``lower_bound`` is of the energy.
+        The least of all options where they keep it; otherwise descent along tangents of the logarithm, which is concave in
+        energy and time, so that every step has a linear cost and none goes up. ``lower_bound`` is of the energy.
         """
         energy, time = np.concatenate(self._over.energy_j), np.concatenate(self._over.time_s)
         strict = self.least(energy)
-        free = Knapsack(Groups(time, energy, self._start)).least_edp(exponent)
-        options = self._options(free.options)
+        free = choice(Ways(time, energy, start=self._start)).least_edp(exponent)
+        options = tuple(free.options.tolist())
         if self.keeps(options):
-            return Kept(options, free.energy_j, min(strict.lower_bound, free.energy_j))
+            return ConfidentOptions(options, free.energy_j, min(strict.lower_bound, free.energy_j))
 
         def totals(chosen: tuple[int, ...]) -> tuple[float, float]:
-            place = self._start[:-1] + np.array(chosen)
-            return float(energy[place].sum()), float(time[place].sum())
+            point = self._start[:-1] + np.array(chosen)
+            return float(energy[point].sum()), float(time[point].sum())
 
         def log_edp(chosen: tuple[int, ...]) -> float:
             total_j, total_s = totals(chosen)
@@ -222,32 +221,23 @@ class ConfidentChoice:
             if log_edp(tried) >= log_edp(best) - _ROUNDING:
                 break
             best = tried
-        return Kept(best, totals(best)[0], strict.lower_bound)
+        return ConfidentOptions(best, totals(best)[0], strict.lower_bound)
 
-    def _first(self, cost: FloatArray) -> Kept | None:
+    def _first(self, cost: FloatArray) -> ConfidentOptions | None:
         """Auto everywhere, where that keeps the confidence."""
         options = (0,) * (len(self._start) - 1)
-        return Kept(options, float(cost[self._start[:-1]].sum()), 0.0) if self.keeps(options) else None
+        return ConfidentOptions(options, float(cost[self._start[:-1]].sum()), 0.0) if self.keeps(options) else None
 
-    def _certain(self, cost: FloatArray) -> Kept:
-        found = self._solve(cost, self._mean, 0.0)
-        if found is None:
+    def _certain(self, cost: FloatArray) -> ConfidentOptions:
+        best = self._solve(cost, self._mean, 0.0)
+        if best is None:
             raise InfeasibleError("no plan keeps the time budget")
-        return found
+        return best
 
-    def _solve(self, cost: FloatArray, weight: FloatArray, budget: float) -> Kept | None:
-        """Least cost with the weights' sum within a budget; weights may be negative, so each unit's are shifted."""
-        sizes = np.diff(self._start)
-        lowest = np.minimum.reduceat(weight, self._start[:-1])
-        unit = max(float(np.abs(weight).max()), 1e-300)
-        shift = lowest - unit
-        allowed = budget - float(shift.sum())
-        allowed += _ROUNDING * (abs(allowed) + len(sizes) * unit)
+    def _solve(self, cost: FloatArray, weight: FloatArray, budget: float) -> ConfidentOptions | None:
+        """Least cost with the weights' sum within a budget."""
         try:
-            found = Knapsack(Groups(weight - np.repeat(shift, sizes), cost, self._start)).least_energy(allowed, _GAP / 10)
+            best = cheapest_within(cost, weight, self._start, budget, _GAP / 10)
         except InfeasibleError:
             return None
-        return Kept(self._options(found.options), found.energy_j, found.lower_bound_j)
-
-    def _options(self, places: IndexArray) -> tuple[int, ...]:
-        return tuple((places - self._start[:-1]).tolist())
+        return ConfidentOptions(tuple(best.options.tolist()), best.cost, best.lower_bound)

@@ -13,7 +13,7 @@ from wastenot.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import Costs
 from wastenot.planning.noise.shrinkage import Posterior, Posteriors
 from wastenot.planning.plan import Expected
-from wastenot.planning.units import Unit
+from wastenot.planning.units import PlanUnit
 
 LEVEL = 0.95  # of intervals
 
@@ -94,7 +94,7 @@ class Excess:
         return _probability_kept(*self.of_plan(options))
 
 
-def excess(units: Sequence[Unit], posteriors: Posteriors, slowdown: float) -> Excess:
+def excess(units: Sequence[PlanUnit], posteriors: Posteriors, slowdown: float) -> Excess:
     """Time of each option less what the slowdown allows the unit; what option and baseline have in common cancels."""
     means, variances, commons, energies, times = [], [], [], [], []
     for unit in units:

@@ -1,7 +1,8 @@
-"""What is not known of a GPU whose clocks were never set, as ranges with their sources, and draws from them.
+"""What is unknown about a GPU whose clocks were never set: ranges with their sources, and draws from them.
 
-A draw is a whole GPU (the parameters of the model in :mod:`wastenot.devices.simulated.model`) and the habits of kernels
-on it. Each number's range is cut into as many equal parts as there are draws, and each part is met once.
+A draw is a whole GPU (the parameters of the model in :mod:`wastenot.devices.simulated.model`) and the typical behaviour of
+kernels on it. Draws form a Latin hypercube: each number's range is divided into as many equal parts as there are draws, and
+each part is used once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from wastenot.devices.simulated.model import DeviceParameters
 from wastenot.devices.simulated.preset import Preset
 
 Knowledge = Literal["any", "preset"]
-"""``any``: the GPU is like some GPU of the last years; ``preset``: it is about as the preset says."""
+"""``any``: the GPU is like some recent GPU; ``preset``: it is about as the preset says."""
 
 KNOWLEDGES: tuple[Knowledge, ...] = get_args(Knowledge)
 
@@ -30,14 +31,14 @@ _VOLTAGE_POINTS = 9
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What one number may be.
+    """Prior of one number.
 
     Attributes:
-        group: of numbers that the same further measurement would tell.
-        low: least.
-        high: greatest.
-        logarithmic: whether its logarithm is even over the range, else itself.
-        spread: standard deviation of its logarithm around a preset's own value.
+        group: group of numbers that the same further measurement would determine.
+        low: least value.
+        high: greatest value.
+        logarithmic: whether its logarithm is uniform over the range, otherwise the number itself.
+        log_sd: standard deviation of its logarithm around a preset's value.
         source: where the range comes from.
     """
 
@@ -45,19 +46,19 @@ class Range:
     low: float
     high: float
     logarithmic: bool
-    spread: float
+    log_sd: float
     source: str
 
-    def at(self, place: FloatArray, centre: float | None = None) -> FloatArray:
-        """Numbers at places from 0 to 1 of the range, or around a centre."""
+    def quantile(self, probability: FloatArray, centre: float | None = None) -> FloatArray:
+        """Values at these probabilities, over the range or around a centre."""
         if centre is not None and centre > 0.0:
-            return np.asarray(centre * np.exp(self.spread * ndtri(place)))
+            return np.asarray(centre * np.exp(self.log_sd * ndtri(probability)))
         if self.logarithmic:
-            return np.asarray(self.low * (self.high / self.low) ** place)
-        return self.low + (self.high - self.low) * place
+            return np.asarray(self.low * (self.high / self.low) ** probability)
+        return self.low + (self.high - self.low) * probability
 
 
-_CARDS = "spans the cards that we fitted (RTX 3080 Ti, V100, GTX 980) and published fits, widened"
+_CARDS = "spans the cards we fitted (RTX 3080 Ti, V100, GTX 980) and published fits, widened"
 _KERNELS = "spans the kernels fitted on these cards; assumed"
 
 RANGES: dict[str, Range] = {
@@ -65,7 +66,7 @@ RANGES: dict[str, Range] = {
     "knee": Range("voltage", 0.45, 0.80, False, 0.05, "published knees at 64 to 75 % of the highest clock, widened"),
     "rise": Range("voltage", 0.15, 0.65, False, 0.20, "highest over lowest voltage 1.2 to 1.6 in fits of V100, RTX cards"),
     "bend": Range("voltage", 1.0, 2.2, False, 0.10, "linear on V100 and RTX A4000, bent upwards on the RTX 3080 Ti"),
-    # Power, as shares of the power limit.
+    # Power, as fractions of the power limit.
     "base": Range("power", 0.06, 0.34, False, 0.15, _CARDS),
     "leakage": Range("power", 0.002, 0.03, True, 0.5, _CARDS),
     "clock": Range("power", 0.015, 0.08, True, 0.4, _CARDS),
@@ -79,18 +80,18 @@ RANGES: dict[str, Range] = {
     "core_bandwidth": Range("time", 0.15, 0.85, False, 0.15, "0.20 (RTX 3080 Ti) to 0.66 (V100)"),
     "sharpness": Range("time", 8.0, 50.0, True, 0.2, "10 to 51 fitted"),
     "overlap": Range("time", 8.0, 22.0, True, 0.15, "11 to 17 fitted; 1 is no overlap"),
-    "reached_bandwidth": Range("time", 0.82, 0.97, False, 0.04, "of the datasheet's, where it bounds; 0.92 on an H200"),
-    "reached_flops": Range("time", 0.72, 0.98, False, 0.06, "of the datasheet's, where arithmetic bounds; 0.93 on an H200"),
-    "reread": Range("time", 1.0, 4.0, True, 0.3, "bytes that a GEMM reads again with a small cache; 1 on an H200"),
-    "core_bound": Range("time", 0.1, 0.9, False, 0.3, "odds that neither FLOPs nor bytes tell what bounds; " + _KERNELS),
+    "reached_bandwidth": Range("time", 0.82, 0.97, False, 0.04, "of the datasheet's, if bandwidth-bound; 0.92 on an H200"),
+    "reached_flops": Range("time", 0.72, 0.98, False, 0.06, "of the datasheet's, if compute-bound; 0.93 on an H200"),
+    "reread": Range("time", 1.0, 4.0, True, 0.3, "times a GEMM reads its bytes with a small cache; 1 on an H200"),
+    "core_bound": Range("time", 0.1, 0.9, False, 0.3, "odds of a core bottleneck not shown by FLOPs; " + _KERNELS),
     "latency_bound": Range("time", 0.02, 0.4, False, 0.3, _KERNELS),
-    "beside": Range("time", 0.4, 4.0, True, 0.3, "how near the limits that do not bound come; " + _KERNELS),
+    "beside": Range("time", 0.4, 4.0, True, 0.3, "how close the other limits come to the bottleneck; " + _KERNELS),
     "latency_core": Range("time", 0.2, 0.9, False, 0.2, "part of a chain of accesses that the core clock sets; " + _KERNELS),
-    "unscaled": Range("time", 0.0, 0.9, False, 0.5, "time that follows no clock: up to 0.9 in fits of short kernels"),
+    "unscaled": Range("time", 0.0, 0.9, False, 0.5, "time that depends on no clock: up to 0.9 in fits of short kernels"),
     "fixed_s": Range("time", 1e-6, 4e-6, True, 0.3, "launch and tail of a call, some microseconds"),
-    # What the driver's own clocks cost beyond the same ones locked: nothing in half of the draws.
-    "auto_costs": Range("auto", -1.0, 1.0, False, 0.0, "whether they do, where above 0; no study of two cards tells"),
-    "auto_time": Range("auto", 0.0, 0.03, False, 0.0, "1.6 % in the one sweep that tells (RTX 3080 Ti), doubled"),
+    # What the default clocks cost beyond the same clocks locked: nothing in half of the draws.
+    "auto_costs": Range("auto", -1.0, 1.0, False, 0.0, "whether they do, where above 0; no study of two cards exists"),
+    "auto_time": Range("auto", 0.0, 0.03, False, 0.0, "1.6 % in the one sweep that shows it (RTX 3080 Ti), doubled"),
     "auto_power": Range("auto", 0.0, 0.08, False, 0.0, "4 % in that sweep, doubled; a clock that swings by 5 % costs 1 %"),
 }  # fmt: skip
 
@@ -100,9 +101,9 @@ class GpuDraw:
     """One GPU that could be the one observed.
 
     Attributes:
-        device: its parameters, without a power limit: that is each kernel's own.
-        numbers: what was drawn, by the name in :data:`RANGES`.
-        seed: of what is drawn for single kernels.
+        device: its parameters, without a power limit, which each kernel has for itself.
+        numbers: the numbers drawn, by their name in :data:`RANGES`.
+        seed: seed of the draws for single kernels.
     """
 
     device: DeviceParameters
@@ -111,14 +112,14 @@ class GpuDraw:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What the observation says of the GPU as a whole.
+class GpuBounds:
+    """What the observation says about the GPU as a whole.
 
     Attributes:
-        power_limit_w: in force.
-        least_power_w: of the kernel that draws least.
-        least_memory_w: least memory power recorded; ``None`` where none was.
-        highest_mhz: core clock that the card runs at with nothing in the way.
+        power_limit_w: power limit in force.
+        least_power_w: power of the kernel that draws least.
+        least_memory_w: least memory power recorded; ``None`` if none was.
+        highest_mhz: core clock when nothing limits it.
     """
 
     power_limit_w: float
@@ -127,20 +128,20 @@ class Bounds:
     highest_mhz: float
 
 
-def draw_gpus(preset: Preset, bounds: Bounds, knowledge: Knowledge, draws: int, seed: int) -> Iterator[GpuDraw]:
+def draw_gpus(preset: Preset, bounds: GpuBounds, knowledge: Knowledge, draws: int, seed: int) -> Iterator[GpuDraw]:
     """GPUs that could be the one observed.
 
     Args:
-        preset: gives clocks, and with ``knowledge`` of ``preset`` what everything else lies around.
+        preset: provides the clocks, and with ``knowledge`` of ``preset`` the centres of everything else.
         bounds: what the observation says.
-        knowledge: how far the preset is believed.
+        knowledge: how far the preset is trusted.
         draws: how many.
-        seed: of chance.
+        seed: seed of the draws.
     """
     rng = np.random.default_rng([seed, 8])
     centres = _centres(preset) if knowledge == "preset" else {}
     columns = {
-        name: prior.at((rng.permutation(draws) + rng.uniform(0.02, 0.98, draws)) / draws, centres.get(name))
+        name: prior.quantile((rng.permutation(draws) + rng.uniform(0.02, 0.98, draws)) / draws, centres.get(name))
         for name, prior in RANGES.items()
     }
     for draw in range(draws):
@@ -150,11 +151,11 @@ def draw_gpus(preset: Preset, bounds: Bounds, knowledge: Knowledge, draws: int, 
 
 
 def _centres(preset: Preset) -> dict[str, float]:
-    """A preset's own values of what it says about a GPU; what it says about kernels is left to the ranges."""
+    """A preset's values for the GPU; for what concerns kernels the ranges are used."""
     own, limit = preset.parameters, preset.parameters.power_limit_w or preset.power_limits_w[1]
     found = {
-        "knee": 1.0,  # factors here: of the curve's clocks, and of its rise above 1
-        "rise": 1.0,
+        "knee": 1.0,  # here a factor on the curve's clocks
+        "rise": 1.0,  # here a factor on its rise above 1
         "base": own.base_w[-1] / limit,
         "leakage": own.leakage_w / limit,
         "core_bandwidth": own.core_bandwidth,
@@ -168,7 +169,7 @@ def _centres(preset: Preset) -> dict[str, float]:
     return found
 
 
-def _device(preset: Preset, bounds: Bounds, numbers: dict[str, float], knowledge: Knowledge) -> DeviceParameters:
+def _device(preset: Preset, bounds: GpuBounds, numbers: dict[str, float], knowledge: Knowledge) -> DeviceParameters:
     own, clocks = preset.parameters, preset.clocks
     highest, lowest = bounds.highest_mhz, clocks.core_from_mhz
     if knowledge == "preset":
@@ -180,28 +181,28 @@ def _device(preset: Preset, bounds: Bounds, numbers: dict[str, float], knowledge
         at = (min(lowest, 0.5 * knee), *(knee + steps * (highest - knee)).tolist())
         voltage = (1.0, *(1.0 + numbers["rise"] * steps ** numbers["bend"]).tolist())
     base = numbers["base"] * bounds.power_limit_w
-    if bounds.least_memory_w is not None:  # idle memory is known: what is to be drawn is the rest of the board
+    if bounds.least_memory_w is not None:  # idle memory power is known: only the rest of the board is drawn
         base = bounds.least_memory_w * numbers["memory_idle"] + 0.4 * base
     base = min(base, 0.9 * bounds.least_power_w)
-    # All of base and leakage is there in the kernel that draws least, which runs at up to the highest voltage.
-    most = (0.97 * bounds.least_power_w - base) / max(voltage[-1] ** 3 - 1.0, 1e-6)
-    leakage = min(numbers["leakage"] * bounds.power_limit_w, most)
+    # The kernel that draws least contains all of base power and leakage, and may run at the highest voltage.
+    most_leakage = (0.97 * bounds.least_power_w - base) / max(voltage[-1] ** 3 - 1.0, 1e-6)
+    leakage = min(numbers["leakage"] * bounds.power_limit_w, most_leakage)
     states = clocks.memory_mhz
     below = [1.0 - state / states[-1] for state in states]
-    far = [min(share / 0.4, 1.0) for share in below]  # how much of the first lower state's deviation applies
+    far = [min(fraction / 0.4, 1.0) for fraction in below]  # how much of the first lower state's deviation applies
     return DeviceParameters(
         reference_core_mhz=highest,
         reference_memory_mhz=states[-1],
         memory_states_mhz=states,
-        bandwidth_factor=tuple(numbers["state_time"] ** share for share in far),
+        bandwidth_factor=tuple(numbers["state_time"] ** fraction for fraction in far),
         core_bandwidth=numbers["core_bandwidth"],
         core_bandwidth_sharpness=numbers["sharpness"],
         overlap_exponent=numbers["overlap"],
         core_floor_mhz=0.95 * lowest,
         voltage_clocks_mhz=at,
         voltage_ratio=voltage,
-        base_w=tuple(base * (1.0 - numbers["state_base"] * share) for share in below),
+        base_w=tuple(base * (1.0 - numbers["state_base"] * fraction) for fraction in below),
         leakage_w=leakage,
-        byte_energy_factor=tuple(numbers["state_byte"] ** share for share in far),
+        byte_energy_factor=tuple(numbers["state_byte"] ** fraction for fraction in far),
         power_limit_w=None,
     )

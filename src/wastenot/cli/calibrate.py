@@ -1,0 +1,75 @@
+"""``wastenot calibrate``: a simulated GPU from a sweep of a real one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wastenot.cli.options import JsonOption, StudyOption, WorkloadOption, check_watts
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from wastenot.tuning.calibration.calibrate import CalibrationReport
+
+
+def calibrate(
+    study: StudyOption,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.toml", help="The simulated GPU to write.")],
+    workload: WorkloadOption = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="N", help="Name of the GPU; by default that of the file.")
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="GPU", help="A simulated GPU to take thermal, sensor and latency parameters from."),
+    ] = None,
+    power_limit: Annotated[
+        float | None, typer.Option("--power-limit", metavar="W", help="Power limit in effect during the sweep.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit a simulated GPU to a sweep.
+
+    Reports its error on held-out points and kernels. Use it as --device sim:FILE.toml.
+    """
+    from wastenot.cli.output import as_values, console, print_json, say
+    from wastenot.devices.simulated.preset import find_preset, preset_toml
+    from wastenot.errors import BadInputError
+    from wastenot.files import write_text
+    from wastenot.study.store import open_study
+    from wastenot.tuning.calibration.calibrate import calibrate_sweep
+
+    if out.suffix != ".toml":
+        raise BadInputError(f"--out {out}: the file of a simulated GPU must have a name that ends in .toml")
+    check_watts("--power-limit", power_limit)
+    found = calibrate_sweep(
+        open_study(study).read(workload),
+        name=name or out.stem,
+        power_limit_w=power_limit,
+        base=None if base is None else find_preset(base.removeprefix("sim:")),
+    )
+    write_text(out, preset_toml(found.preset))
+    if as_json:
+        print_json({"file": str(out), "name": found.preset.name} | as_values(found.report))
+        return
+    console().print(_table(found.report))
+    for warning in found.report.warnings:
+        say(f"warning: {warning}")
+    say(f"{out}: {found.report.kernels} kernels from {found.report.points:,} points; use it as --device sim:{out}")
+
+
+def _table(report: CalibrationReport) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("error on")
+    for heading in ("points", "time: median", "mean", "p90", "energy: median", "mean", "p90"):
+        table.add_column(heading, justify="right")
+    for errors in report.errors:
+        spreads = (errors.time, errors.energy)
+        numbers = [f"{value:.2%}" for spread in spreads for value in (spread.median, spread.mean, spread.p90)]
+        table.add_row(errors.what, f"{errors.points:,}", *numbers)
+    return table

@@ -1,0 +1,128 @@
+"""``wastenot forecast``: what kernel-level clocks would save, from a study of the default clocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from wastenot.cli.options import JsonOption, MaxSlowdownOption, OutOption, StudyOption, WorkloadOption
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.tuning.forecast.forecast import Forecast, Quantiles
+
+
+def forecast(
+    study: StudyOption,
+    workload: WorkloadOption = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option("--gpu", metavar="NAME|FILE.toml", help="The GPU; by default the one named in the study."),
+    ] = None,
+    max_slowdown: MaxSlowdownOption = 0.0,
+    knowledge: Annotated[
+        Literal["any", "preset"],
+        typer.Option(
+            "--knowledge", help="any: it may behave like any GPU; preset: voltage and power are close to those of --gpu."
+        ),
+    ] = "any",
+    core_step: Annotated[
+        float | None,
+        typer.Option("--core-step", metavar="MHZ", help="Step between core clocks; by default about 32 clocks."),
+    ] = None,
+    core_only: Annotated[bool, typer.Option("--core-only", help="Do not change the memory clock.")] = False,
+    draws: Annotated[int, typer.Option("--draws", metavar="N", help="Number of possible GPUs to plan for.")] = 200,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the draws.")] = 0,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Forecast the saving on a GPU whose clocks may not be set, with an interval.
+
+    Uses only measurements at the default clocks (sweep --clocks auto).
+    """
+    from wastenot.cli.output import as_values, console, json_text, print_json, say
+    from wastenot.files import write_text
+    from wastenot.study.store import open_study
+    from wastenot.tuning.forecast.forecast import forecast as make_forecast
+    from wastenot.tuning.forecast.observed import choose_gpu
+
+    found = make_forecast(
+        open_study(study),
+        workload,
+        gpu=None if gpu is None else choose_gpu("", gpu),
+        max_slowdown=max_slowdown,
+        knowledge=knowledge,
+        core_step_mhz=core_step,
+        core_only=core_only,
+        draws=draws,
+        seed=seed,
+    )
+    document = as_values(found)
+    if out is not None:
+        write_text(out, json_text(document) + "\n")
+        say(f"{out}: forecast written")
+    if as_json:
+        print_json(document)
+    else:
+        console().print(_forecast_text(found))
+
+
+def _forecast_text(found: Forecast) -> RenderableType:
+    """The forecast as text: marked as a forecast, intervals first, clocks last."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from wastenot.reporting.formatting import change, percent, quantity
+
+    lines = [
+        f"FORECAST for {found.workload} on {found.device}: no clocks were set, only the default clocks (auto) were measured "
+        f"({found.observed_origin}; {quantity(found.auto_time_s, 's')}, {quantity(found.auto_energy_j, 'J')} per iteration)",
+        "",
+        f"energy  {_interval(found.energy_change)}",
+        f"time    {_interval(found.time_change)}   (allowed: {change(found.max_slowdown)})",
+        f"saves energy in {percent(found.saves_share, 0)} of {found.draws} possible GPUs "
+        f"({'memory clock unchanged, ' if found.core_only else ''}clocks, limit and peaks of {found.gpu}; "
+        f"{'otherwise like any GPU' if found.knowledge == 'any' else 'otherwise close to its preset'})",
+        "",
+        "where the uncertainty comes from, and what would reduce it:",
+        *(f"  {percent(unknown.share, 0):>5}  {unknown.what}: {unknown.narrowed_by}" for unknown in found.unknowns),
+        *(f"note: {note}" for note in found.notes),
+    ]
+    return Group(*map(Text, lines), "", _table(found))
+
+
+def _table(found: Forecast) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    from wastenot.reporting.formatting import change, clock, percent, shortened
+
+    table = Table(box=None, pad_edge=False, header_style="bold", title="forecast by kernel", title_justify="left")
+    table.add_column("kernel")
+    for heading in ("count", "core MHz", "80 % of draws", "memory MHz", "of draws", "energy", "80 % of draws"):
+        table.add_column(heading, justify="right")
+    for row in found.kernels:
+        core, energy = row.core_mhz, row.energy_change
+        table.add_row(
+            Text(shortened(row.kernel, 32)),
+            f"{row.count:,}",
+            f"{core.median:.0f}",
+            f"{core.central_80[0]:.0f} to {core.central_80[1]:.0f}",
+            clock(row.memory_mhz),
+            percent(row.memory_share, 0),
+            change(energy.median, 1),
+            f"{change(energy.central_80[0], 1)} to {change(energy.central_80[1], 1)}",
+        )
+    return table
+
+
+def _interval(spread: Quantiles) -> str:
+    from wastenot.reporting.formatting import change
+
+    (low80, high80), (low95, high95) = spread.central_80, spread.central_95
+    return (
+        f"{change(spread.median)} (median), 80 %: {change(low80)} to {change(high80)}, "
+        f"95 %: {change(low95)} to {change(high95)}"
+    )

@@ -1,0 +1,267 @@
+"""``wastenot monitor -- COMMAND``: what a program's GPUs use while it runs, live and in total."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wastenot.cli.options import JsonOption, PriceOptions
+
+if TYPE_CHECKING:
+    from wastenot.metering.result import GpuWindow, WindowResult
+    from wastenot.metering.window import Window
+    from wastenot.reporting.price import Price
+
+SCHEMA = "wastenot.monitor/1"
+CSV_COLUMNS = ("time_s", "device", "power_w", "energy_j", "core_mhz", "memory_mhz", "temperature_c", "throttled_share")
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LONGEST_NAME = 80  # of the program, in the summary
+
+
+def monitor(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="The program and its arguments, after --.")],
+    device: Annotated[
+        str, typer.Option("--device", metavar="D,...|all", help="GPUs to watch, such as nvidia:0,nvidia:1; or sim:h200.")
+    ] = "all",
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write the readings of each interval to this file.")
+    ] = None,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="S", help="Interval between lines shown or written, in seconds.")
+    ] = 1.0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing while the program runs.")] = False,
+    *,
+    price_options: PriceOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a program and measure what its GPUs use.
+
+    Energy with its standard error, power, clocks, throttling and cost are shown while it runs and at its end. The program
+    has the terminal to itself except for a few lines at the bottom. Its exit code is that of this command (128 + n if
+    signal n ended it). With --json one document is printed on stdout at the end, and what the program writes to stdout goes
+    to stderr. The whole GPU is measured, whoever uses it.
+    """
+    from wastenot.cli.output import say
+    from wastenot.errors import BadInputError
+    from wastenot.metering.window import measure
+    from wastenot.reporting.formatting import shortened
+
+    price = price_options.price()
+    if not 0.1 <= interval < float("inf"):
+        raise BadInputError(f"--interval {interval}: must be at least 0.1 s")
+    names = None if device == "all" else [name.strip() for name in device.split(",")]
+    meter = measure(names, name=shortened(" ".join(shlex.join(command).split()), _LONGEST_NAME))
+    try:
+        # UTF-8 in any locale; line by line, so that the file can be followed.
+        rows = nullcontext() if csv is None else csv.open("w", encoding="utf-8", buffering=1)
+    except OSError as error:
+        raise BadInputError(f"--csv {csv}: cannot be written: {error.strerror}") from error
+    with rows as table:
+        if table is not None:
+            print(",".join(CSV_COLUMNS), file=table)
+        with _program(command, to_stderr=as_json) as child, meter as window:
+            _watch(child, window, interval, table, shown=not quiet)
+    result = window.result()
+    code = child.returncode if child.returncode >= 0 else 128 - child.returncode
+    if as_json:
+        from wastenot.cli.output import print_json
+
+        print_json(monitor_document(result, command, code, price))
+    else:
+        say(_summary(result, price))
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _program(command: list[str], *, to_stderr: bool) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program and wait for it; signals meant to end this process are passed on to it."""
+    from wastenot.errors import BadInputError
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        child = subprocess.Popen(command, stdout=sys.stderr if to_stderr else None)
+    except OSError as error:
+        raise BadInputError(f"{command[0]}: cannot run this command: {error.strerror or error}") from error
+
+    def pass_on(number: int, _: object) -> None:
+        # A key pressed in the terminal reaches the whole foreground group, including the program.
+        if (number == signal.SIGINT and _in_foreground()) or child.poll() is not None:
+            return
+        child.send_signal(number)
+
+    # A signal that is ignored, as under nohup, stays ignored.
+    numbers = [number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, pass_on) for number in numbers}
+    try:
+        yield child
+    finally:
+        child.wait()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _in_foreground() -> bool:
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _watch(child: subprocess.Popen[bytes], window: Window, interval_s: float, table: IO[str] | None, *, shown: bool) -> None:
+    """Show and write readings until the program ends."""
+    from wastenot.cli.bottom_lines import BottomLines
+
+    bottom = BottomLines(sys.stderr, len(window.followers)) if shown and sys.stderr.isatty() else None
+    before: WindowResult | None = None
+    due = time.monotonic() + interval_s
+    with bottom or nullcontext():
+        while True:
+            try:
+                child.wait(max(due - time.monotonic(), 0.001))
+                return
+            except subprocess.TimeoutExpired:
+                pass
+            if time.monotonic() < due:
+                continue
+            due = max(due + interval_s, time.monotonic())
+            now = window.so_far()
+            if now is None:
+                continue
+            passed = [since(gpu, old) for gpu, old in zip(now.gpus, before.gpus if before else now.gpus, strict=True)]
+            if table is not None:
+                for gpu, latest in zip(now.gpus, passed, strict=True):
+                    print(csv_row(gpu, latest), file=table)
+            if bottom is not None:
+                bottom.show([live_line(gpu, latest, bottom.width) for gpu, latest in zip(now.gpus, passed, strict=True)])
+            before = now
+
+
+_SHARED_NOTE = "several processes used the GPU; the numbers include all of them"
+
+
+def since(now: GpuWindow, before: GpuWindow) -> dict[str, float | None]:
+    """Means since the previous interval; since the start the first time."""
+    first = before is now
+    seconds = now.time_s if first else now.time_s - before.time_s
+
+    def difference(new: float | None, old: float | None) -> float | None:
+        if new is None or seconds <= 0.0:
+            return None
+        return new / seconds if first else None if old is None else (new - old) / seconds
+
+    def total(mean: float | None, length: float) -> float | None:
+        return None if mean is None else mean * length
+
+    return {
+        "power_w": difference(now.energy_j, before.energy_j),
+        **{
+            name: difference(total(getattr(now, name), now.time_s), total(getattr(before, name), before.time_s))
+            for name in ("core_mhz", "memory_mhz", "temperature_c", "throttled_share")
+        },
+    }
+
+
+def csv_row(gpu: GpuWindow, latest: dict[str, float | None]) -> str:
+    """A row of the CSV file, with empty cells for what the GPU does not report."""
+    values: dict[str, Any] = {"time_s": gpu.time_s, "device": gpu.device, "energy_j": gpu.energy_j, **latest}
+    cells = (values[name] for name in CSV_COLUMNS)
+    return ",".join("" if cell is None else cell if isinstance(cell, str) else f"{cell:.6g}" for cell in cells)
+
+
+def live_line(gpu: GpuWindow, latest: dict[str, float | None], width: int) -> str:
+    """The present state of one GPU, cut to a terminal's width."""
+    from rich.console import Console
+    from rich.text import Text
+
+    share = latest["throttled_share"]
+    throttled = f"throttled {_text(None if share is None else 100.0 * share, '.0f', '%')}"
+    parts = [
+        (f" {gpu.device} ", "bold"),
+        (f"{_text(latest['power_w'], '.0f', 'W')}  ", "bold green"),
+        (f"{_text(gpu.energy_j, ',.0f', 'J')} in {gpu.time_s:,.0f} s  ", ""),
+        (f"core {_text(latest['core_mhz'], '.0f', 'MHz')}  memory {_text(latest['memory_mhz'], '.0f', 'MHz')}  ", ""),
+        (f"{_text(latest['temperature_c'], '.0f', '°C')}  ", ""),
+        (throttled, "yellow" if share else "dim"),
+    ]
+    text = Text.assemble(*parts)
+    if gpu.origin != "measured":
+        text.append(f"  {gpu.origin}", "magenta")
+    text.truncate(width)
+    console = Console(file=sys.stderr, width=width)
+    with console.capture() as caught:
+        console.print(text, end="", no_wrap=True)
+    return caught.get()
+
+
+def _summary(result: WindowResult, price: Price) -> str:
+    """A summary as text."""
+    from wastenot.metering.result import SHARED, THROTTLED
+    from wastenot.reporting.formatting import percent, quantity
+
+    lines = [f"{result.name}: {quantity(result.time_s, 's')}, {_energy(result)}{_cost_text(result, price)}"]
+    if result.origin != "measured":
+        lines[0] += f" ({result.origin})"
+    several = len(result.gpus) > 1
+    for gpu in result.gpus:
+        known = [
+            "" if not several else _energy(gpu),
+            "" if gpu.mean_power_w is None else f"mean power {quantity(gpu.mean_power_w, 'W')}",
+            "" if gpu.memory_energy_j is None else f"memory {quantity(gpu.memory_energy_j, 'J')}",
+            "" if gpu.core_mhz is None else f"core {gpu.core_mhz:.0f} MHz",
+            "" if gpu.memory_mhz is None else f"memory {gpu.memory_mhz:.0f} MHz",
+            "" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f} °C",
+            "" if gpu.throttled_share is None else f"throttled {percent(gpu.throttled_share, 0)} of the time",
+        ]
+        lines.append(f"  {gpu.device} ({gpu.model}): " + ", ".join(part for part in known if part))
+    notes = [flag.replace(SHARED, _SHARED_NOTE) for flag in result.flags if not flag.endswith(THROTTLED)]
+    lines.extend(f"  note: {note}" for note in notes)
+    return "\n".join(lines)
+
+
+def _energy(of: WindowResult | GpuWindow) -> str:
+    from wastenot.reporting.formatting import quantity
+
+    if of.energy_j is None or of.energy_se_j is None:
+        return "energy cannot be read"
+    return f"{quantity(of.energy_j, 'J')} ± {quantity(of.energy_se_j, 'J', 2)}"
+
+
+def _cost_text(result: WindowResult, price: Price) -> str:
+    from wastenot.reporting.price import JOULES_PER_KWH
+
+    if result.energy_j is None:
+        return ""
+    kwh, cost = result.energy_j / JOULES_PER_KWH, price.cost(result.energy_j)
+    return f" = {kwh:.3g} kWh = {cost:.2g} {price.currency} at {price.per_kwh:g} {price.currency} per kWh"
+
+
+def monitor_document(result: WindowResult, command: list[str], code: int, price: Price) -> dict[str, Any]:
+    """The JSON document."""
+    from wastenot.cli.output import as_values
+
+    values = as_values(result)
+    del values["name"]
+    cost = None if result.energy_j is None else price.cost(result.energy_j)
+    paid = {"per_kwh": price.per_kwh, "currency": price.currency, "cost": cost}
+    return {"schema": SCHEMA, "command": command, "exit_code": code, **values, "price": paid}
+
+
+def _text(value: float | None, form: str, unit: str) -> str:
+    return "–" if value is None else f"{value:{form}} {unit}"

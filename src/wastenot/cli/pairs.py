@@ -1,0 +1,184 @@
+"""``wastenot pairs``: kernels that would run well concurrently, and what running light kernels first would save."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wastenot.cli.options import DtypeOption, JsonOption, StudyOption, WorkloadOption, check_watts
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.analyses.carry_over import CarryOver
+    from wastenot.analyses.light_first import LoopOrder
+    from wastenot.analyses.pairs import Pairs
+    from wastenot.study.store import Study
+    from wastenot.study.sweep import Sweep
+    from wastenot.workloads.bound import Roofline
+
+
+def pairs(
+    study: StudyOption,
+    workload: WorkloadOption = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device", metavar="NAME", help="Device whose peaks and power limit are used; by default that of the study."
+        ),
+    ] = None,
+    power_limit: Annotated[
+        float | None,
+        typer.Option("--power-limit", metavar="W", help="Power limit of the card, instead of that of the device."),
+    ] = None,
+    most: Annotated[int, typer.Option("--most", metavar="N", help="Number of pairs to show.")] = 10,
+    dtype: DtypeOption = "bf16",
+    as_json: JsonOption = False,
+) -> None:
+    """Find kernels with complementary power.
+
+    Shows upper bounds of what running them concurrently, or light kernels before heavy ones, would save.
+    """
+    from wastenot.analyses.pairs import complementary_pairs
+    from wastenot.cli.output import as_values, console, print_json
+    from wastenot.errors import BadInputError
+    from wastenot.study.store import open_study
+    from wastenot.tasks import tasks_in_study
+
+    if most < 1:
+        raise BadInputError(f"--most {most}: must be at least 1")
+    source = open_study(study)
+    sweep = source.read(workload, "ssp")
+    name = device or sweep.device
+    limit_w = _limit(sweep, device, power_limit)
+    found = complementary_pairs(
+        sweep,
+        limit_w,
+        specs={task.name: task.steps[0][0] for task in tasks_in_study(source, sweep).tasks if task.is_kernel},
+        roofline=_roofline(name, dtype, device is not None),
+        memory_power_w=_memory_power(source, sweep),
+    )
+    carry_over, loops = _order(source, sweep)
+    if as_json:
+        print_json(
+            {"workload": sweep.workload, "device": sweep.device, "origin": sweep.origin, "limit_w": found.limit_w,
+             "shared_w": found.shared_w, "told_by": found.told_by, "dependencies": "not known",
+             "kernels": [as_values(one) | {"power_w": one.power_w} for one in found.kernels],
+             "pairs": [as_values(pair) | {"iteration_j": pair.iteration_j} for pair in found.pairs[:most]],
+             "carry_over": None if carry_over is None else as_values(carry_over),
+             "loops": [as_values(loop) | {"saved_j": loop.saved_j} for loop in loops]}
+        )  # fmt: skip
+    else:
+        console().print(_pairs_text(sweep, found, most))
+        console().print(_order_text(sweep, carry_over, loops))
+
+
+def _limit(sweep: Sweep, device: str | None, stated_w: float | None) -> float:
+    """The power limit: as given, else that of a simulated device, else the highest power measured."""
+    from wastenot.devices.open import open_device
+
+    if stated_w is not None:
+        check_watts("--power-limit", stated_w)
+        return stated_w
+    name = device or (sweep.device if sweep.device.startswith("sim:") else None)
+    limits = None if name is None else open_device(name).clocks.power_limits_w()
+    return float((sweep.energy_j / sweep.time_s).max()) if limits is None else limits[1]
+
+
+def _roofline(device: str, dtype: str, named: bool) -> Roofline | None:
+    from wastenot.errors import BadInputError
+    from wastenot.workloads.bound import find_roofline
+
+    try:
+        return find_roofline(device, dtype)
+    except BadInputError:
+        if named and not device.endswith(".toml"):
+            raise
+        return None
+
+
+def _memory_power(source: Study, sweep: Sweep) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for trial in source.measurements(sweep.workload, sweep.state, sweep.granularity):
+        if trial.setting.is_auto and trial.memory_power_w is not None:
+            found.setdefault(trial.kernel, []).append(trial.memory_power_w)
+    return {kernel: sum(watts) / len(watts) for kernel, watts in found.items()}
+
+
+def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[LoopOrder, ...]]:
+    """The carry-over and what the order of kernels is worth, if the study has energies in context."""
+    from wastenot.analyses.carry_over import fit_carry_over
+    from wastenot.analyses.light_first import light_first
+    from wastenot.errors import BadInputError
+
+    try:
+        carry_over = fit_carry_over(sweep, source.read(sweep.workload, "context", sweep.granularity))
+    except BadInputError:
+        return None, ()
+    return carry_over, light_first(sweep, carry_over) if carry_over.known else ()
+
+
+def _pairs_text(sweep: Sweep, found: Pairs, most: int) -> RenderableType:
+    """The best pairs, and what the bounds assume."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from wastenot.reporting.formatting import percent, quantity
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("compute-bound", "memory-bound"):
+        table.add_column(heading)
+    for heading in ("pairs", "one after another", "concurrently, at least", "headroom", "saves at most", "of the iteration"):
+        table.add_column(heading, justify="right")
+    by_name = {one.kernel: one for one in found.kernels}
+    whole_j = sum(one.count * one.energy_j for one in found.kernels)
+    for pair in found.pairs[:most]:
+        table.add_row(
+            pair.compute,
+            pair.memory,
+            f"{pair.times:,}",
+            quantity(by_name[pair.compute].time_s + by_name[pair.memory].time_s, "s", 3),
+            quantity(pair.together_s, "s", 3),
+            quantity(pair.headroom_w, "W", 3),
+            quantity(pair.iteration_j, "J", 3),
+            percent(pair.iteration_j / whole_j),
+        )
+    head = Text.assemble(
+        (sweep.workload, "bold"), f" on {sweep.device}: kernels with complementary power, at auto (numbers: {sweep.origin})"
+    )
+    note = (
+        f"Classified by {found.told_by}. Limit {found.limit_w:.0f} W; at most {found.shared_w:.0f} W, the least power "
+        "of any kernel, is shared by kernels that run concurrently. Upper bounds, assuming no interference and no data "
+        "dependencies. A kernel appears in several pairs but can be used in only one."
+    )
+    none = "there are no complementary kernels: all are compute-bound or all are memory-bound"
+    return Group(head, "", table if found.pairs else none, "", Text(note, style="yellow"))
+
+
+def _order_text(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[LoopOrder, ...]) -> RenderableType:
+    """What running light kernels first would save."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from wastenot.reporting.formatting import quantity
+
+    if carry_over is None:
+        how = f"wastenot sweep {sweep.workload} --device DEVICE --study STUDY --in-context"
+        return Group("", f"The value of reordering is unknown without energies in context; measure them: {how}")
+    share = f"{carry_over.share:.1%} ± {carry_over.share_error:.1%}"
+    fitted = (
+        f"After a heavier kernel, a lighter one draws {share} of the difference in addition, decaying over "
+        f"{quantity(carry_over.lasts_s, 's', 2)} (fitted to {carry_over.loops} loops)"
+    )
+    if not carry_over.known:
+        return Group("", Text(f"{fitted}: within the noise, so the order makes no difference here."))
+    lines = [
+        f"  {loop.name} × {loop.times}: {quantity(loop.given_j, 'J', 3)} per round in the given order, at least "
+        f"{quantity(loop.best_j, 'J', 3)} in any order; saves at most {quantity(loop.saved_j, 'J', 3)} per iteration"
+        for loop in loops
+    ]
+    orders = [f"  {loop.name}, light first: {', '.join(loop.best)}" for loop in loops]
+    note = "Upper bounds: data dependencies, which the workload does not contain, would rule out most of these orders."
+    return Group("", Text(f"{fitted}."), *map(Text, lines), Text(note, style="yellow"), *map(Text, orders))

@@ -1,0 +1,283 @@
+"""Verbs that plan: plan, frontier, compare, diff, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wastenot.cli.options import (
+    FiguresOption,
+    GranularityOption,
+    JsonOption,
+    OutOption,
+    PlanOptions,
+    PriceOptions,
+    SweepOptions,
+    ToleranceOption,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from wastenot.analyses.context import ContextChange
+    from wastenot.planning.comparison import Comparison, WholeFrontier
+    from wastenot.planning.difference import PlanDifference
+    from wastenot.planning.plan import Plan
+    from wastenot.reporting.price import Price
+    from wastenot.setting import Setting
+    from wastenot.study.sweep import Sweep
+
+
+def plan(
+    source: SweepOptions,
+    goal: PlanOptions,
+    price_options: PriceOptions,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the clocks that save the most energy within a slowdown limit.
+
+    The plan comes with a certificate: a lower bound on the energy of any plan within the limit.
+    """
+    from wastenot.cli.output import console, print_json, say
+
+    price = price_options.price()
+    made = goal.plan(source.read(goal.granularity))
+    if out is not None:
+        made.write(out)
+        say(f"{out}: plan written")
+    if as_json:
+        print_json(made.document())
+    else:
+        console().print(plan_text(made, price))
+
+
+def frontier(
+    source: SweepOptions,
+    bounds: Annotated[
+        str, typer.Option("--bounds", metavar="X,X,...", help="Slowdown limits to solve exactly; 0.02 is 2 %.")
+    ] = "0,0.01,0.02,0.05,0.1",
+    granularity: GranularityOption = "kernel",
+    clock_tolerance: ToleranceOption = 0.0,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the plans that are optimal at some price of time.
+
+    Also the exact optimum at each slowdown limit.
+    """
+    from wastenot.cli.output import as_values, console, json_text, print_json, say
+    from wastenot.files import write_text
+    from wastenot.planning.comparison import whole_frontier
+    from wastenot.planning.objective import parse_bounds
+
+    whole = whole_frontier(
+        source.read(granularity), parse_bounds(bounds), granularity=granularity, clock_tolerance_mhz=clock_tolerance
+    )
+    document = as_values(whole)
+    if out is not None:
+        write_text(out, json_text(document) + "\n")
+        say(f"{out}: frontier written")
+    if as_json:
+        print_json(document)
+    else:
+        console().print(_frontier_text(whole))
+
+
+def compare(
+    source: SweepOptions,
+    bounds: Annotated[
+        str, typer.Option("--bounds", metavar="X,X,...", help="Slowdown limits to show besides the strict one.")
+    ] = "0.01,0.02,0.05,0.1",
+    clock_tolerance: ToleranceOption = 0.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare objectives, granularities and scopes."""
+    from wastenot.cli.output import as_values, console, print_json
+    from wastenot.planning.comparison import compare as compare_plans
+    from wastenot.planning.objective import parse_bounds
+
+    comparison = compare_plans(source.read(), bounds=parse_bounds(bounds), clock_tolerance_mhz=clock_tolerance)
+    if as_json:
+        print_json(as_values(comparison))
+    else:
+        console().print(comparison_text(comparison))
+
+
+def diff(
+    first: Annotated[Path, typer.Argument(metavar="A.json", help="A plan.")],
+    second: Annotated[Path, typer.Argument(metavar="B.json", help="Another plan.")],
+    study: Annotated[
+        str | None,
+        typer.Option(
+            "--study", metavar="FILE|URL", help="Evaluate both plans in the state of B, such as in context, with this study."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how two plans differ.
+
+    With a study, also what the state of their energies changes.
+    """
+    from wastenot.analyses.context import context_change
+    from wastenot.cli.output import as_values, console, print_json
+    from wastenot.cli.tables import Group, rich_table
+    from wastenot.planning.difference import difference
+    from wastenot.planning.plan import read_plan
+    from wastenot.reporting.plan.tables import context_table
+    from wastenot.study.store import open_study
+
+    plans = read_plan(first), read_plan(second)
+    between = difference(*plans)
+    change = None
+    if study is not None:
+        held = open_study(study)
+        alone, within = (held.read(plan.workload, plan.state, plan.measured_granularity) for plan in plans)
+        change = context_change(alone, within, *plans)
+    if as_json:
+        document = as_values(between)
+        if change is not None:
+            names = {"differing": [one.kernel for one in change.differing], "moved": [one.kernel for one in change.moved]}
+            document["states"] = as_values(change) | names | {"energy_j": change.energy_j}
+        print_json(document)
+        return
+    console().print(_difference_text(between, str(first), str(second)))
+    if change is not None:
+        console().print(Group("", rich_table(context_table(change))))
+
+
+def report(
+    source: SweepOptions,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.html", help="The page to write.")],
+    goal: PlanOptions,
+    price_options: PriceOptions,
+    figures: FiguresOption = None,
+) -> None:
+    """Write a plan's report as a self-contained page.
+
+    Headline numbers, figures and tables; it needs no network.
+    """
+    from wastenot.analyses.plan_overview import make_overview
+    from wastenot.cli.output import say
+    from wastenot.reporting.plan.page import write_figures, write_report
+
+    price = price_options.price()
+    sweep = source.read(goal.granularity)
+    made = goal.plan(sweep)
+    overview = make_overview(sweep, made, _change_in_context(source.study, sweep, made))
+    write_report(overview, out, price=price)
+    say(f"{out}: report written")
+    if figures is not None:
+        say(f"{figures}: {len(write_figures(overview, figures))} figure files written")
+
+
+def _change_in_context(study: str, sweep: Sweep, made: Plan) -> ContextChange | None:
+    """What energies in context change, if the study has them at the same clocks."""
+    from wastenot.analyses.context import context_change, plan_as
+    from wastenot.errors import BadInputError, InfeasibleError
+    from wastenot.study.store import open_study
+
+    try:
+        held = open_study(study)
+        alone = held.read(sweep.workload, "ssp", sweep.granularity)
+        within = held.read(sweep.workload, "context", sweep.granularity)
+        first, second = (made if each.key == sweep.key else plan_as(each, made) for each in (alone, within))
+        return context_change(alone, within, first, second)
+    except (BadInputError, InfeasibleError):
+        return None
+
+
+def plan_text(plan: Plan, price: Price) -> RenderableType:
+    """What a plan does to each kernel (the paper's Table 1), the headline numbers, and what to know before using it."""
+    from wastenot.cli.tables import Group, RichTable, Text, headline, rich_table
+    from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
+    from wastenot.reporting.plan.tables import kernel_table
+    from wastenot.workloads.identity import STATE_DESCRIPTIONS
+
+    summary = RichTable.grid(padding=(0, 2))
+    summary.add_column(style="bold", no_wrap=True)
+    summary.add_column(no_wrap=True)
+    summary.add_column()
+    for card in summary_cards(plan, price):
+        summary.add_row(Text(card.label), Text(card.value), Text(card.detail))
+    notes = [Text(f"note: {warning}", style="yellow") for warning in warnings(plan)]
+    what = f"{describe_goal(plan.objective)}, by {plan.granularity}, {plan.scope} scope"
+    what += "" if plan.state == "ssp" else f"; energies of {STATE_DESCRIPTIONS[plan.state]}"
+    head = headline(plan.workload, plan.device, plan.origin, what)
+    return Group(head, "", rich_table(kernel_table(plan)), "", summary, "", *notes)
+
+
+def comparison_text(comparison: Comparison) -> RenderableType:
+    """What granularity, scope and objective are worth (the paper's Table 2)."""
+    from wastenot.cli.tables import Group, headline, rich_table
+    from wastenot.reporting.plan.tables import comparison_table
+
+    head = headline(comparison.workload, comparison.device, comparison.origin, "change from auto")
+    return Group(head, "", rich_table(comparison_table(comparison)))
+
+
+def _frontier_text(frontier: WholeFrontier) -> RenderableType:
+    """All vertices of the hull, then the exact optimum at each limit."""
+    from wastenot.cli.tables import Group, Text, headline, plain_table
+    from wastenot.reporting.formatting import change, percent, quantity
+
+    hull = plain_table((), ("time", "energy", "time change", "energy change"))
+    for vertex in frontier.hull:
+        hull.add_row(
+            quantity(vertex.time_s, "s", 6),
+            quantity(vertex.energy_j, "J", 6),
+            change(vertex.time_change, 3),
+            change(vertex.energy_change, 3),
+        )
+    bounds = plain_table((), ("slowdown limit", "time", "energy", "time change", "energy change", "gap"))
+    for point in frontier.bounds:
+        bounds.add_row(
+            percent(point.max_slowdown),
+            quantity(point.time_s, "s", 6),
+            quantity(point.energy_j, "J", 6),
+            change(point.time_change, 3),
+            change(point.energy_change, 3),
+            percent(point.gap, 4) if point.gap else "0",
+        )
+    impossible = ", ".join(percent(bound) for bound in frontier.impossible_bounds)
+    tail = [f"no plan keeps {impossible}; the least slowdown possible is {change(frontier.least_slowdown, 4)}"]
+    return Group(
+        headline(frontier.workload, frontier.device, frontier.origin, f"frontier by {frontier.granularity}"),
+        "",
+        Text(f"the {len(frontier.hull)} plans that are optimal at some price of time", style="bold"),
+        hull,
+        "",
+        Text("the exact optimum at each slowdown limit", style="bold"),
+        bounds,
+        *(tail if impossible else []),
+    )
+
+
+def _difference_text(difference: PlanDifference, first: str, second: str) -> RenderableType:
+    """What the second plan does differently from the first."""
+    from wastenot.cli.tables import Group, Text, plain_table
+    from wastenot.reporting.formatting import quantity
+
+    def signed(value: float, unit: str) -> str:
+        return ("+" if value > 0 else "") + quantity(value, unit)
+
+    def text(setting: Setting | None) -> Text:
+        return Text("absent" if setting is None else str(setting))
+
+    table = plain_table(("kernel", first, second), ("time", "energy"))
+    for row in difference.kernels:
+        table.add_row(
+            Text(row.kernel),
+            text(row.first),
+            text(row.second),
+            "–" if row.time_s is None else signed(row.time_s, "s"),
+            "–" if row.energy_j is None else signed(row.energy_j, "J"),
+        )
+    total = (
+        f"{difference.same} kernels equal, {len(difference.kernels)} different; per iteration the second plan takes "
+        f"{signed(difference.time_s, 's')} and {signed(difference.energy_j, 'J')} relative to the first"
+    )
+    return Group(table, "", total) if difference.kernels else Group("the plans are equal: " + total)

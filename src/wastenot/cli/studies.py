@@ -1,0 +1,133 @@
+"""Verbs on studies: import, show, export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wastenot.cli.options import (
+    EnergiesOption,
+    JsonOption,
+    MeasuredGranularityOption,
+    OriginOption,
+    StudyOption,
+    WorkloadOption,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.study.catalog import StudySummary
+
+
+def import_(
+    file: Annotated[Path, typer.Argument(metavar="SWEEP", help="Sweep file: CSV, or Parquet (.parquet, .pq).")],
+    study: StudyOption,
+    device_name: Annotated[
+        str | None, typer.Option("--device-name", metavar="N", help="The GPU that the numbers were measured on.")
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option("--workload", metavar="W", help="Name of the workload; by default that of the file.")
+    ] = None,
+    energies: EnergiesOption = None,
+    granularity: MeasuredGranularityOption = None,
+    origin: OriginOption = "measured",
+    append: Annotated[bool, typer.Option("--append", help="Add the rows as repeats of a workload that exists.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Import a sweep file into a study.
+
+    All of it or, if any row is invalid, nothing. A study file that does not exist is created.
+    """
+    from wastenot.cli.output import print_json, say
+    from wastenot.study.sweep_file import import_sweep
+
+    sweep = import_sweep(file, study, device=device_name, workload=workload, state=energies, granularity=granularity,
+                         origin=origin, append=append)  # fmt: skip
+    if as_json:
+        print_json(
+            {
+                "study": str(study),
+                "workload": sweep.workload,
+                "state": sweep.state,
+                "granularity": sweep.granularity,
+                "device": sweep.device,
+                "origin": sweep.origin,
+                "rows": len(sweep),
+                "kernels": len(sweep.kernels),
+            }
+        )
+    else:
+        say(
+            f"{study}: workload '{sweep.key}': {len(sweep):,} {sweep.origin} rows of {len(sweep.kernels)} kernels "
+            f"on {sweep.device}"
+        )
+
+
+def show(study: StudyOption, as_json: JsonOption = False) -> None:
+    """Show what a study contains."""
+    from wastenot.cli.output import as_values, console, print_json
+    from wastenot.study.store import open_study
+
+    summary = open_study(study).summary()
+    if as_json:
+        print_json(as_values(summary))
+    else:
+        console().print(_summary_text(study, summary))
+
+
+def _summary_text(study: str, summary: StudySummary) -> RenderableType:
+    from rich.console import Group
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("workload", "energies", "by", "origin", "passes"):
+        table.add_column(heading)
+    for heading in ("kernels", "settings", "rows", "auto time (s)", "auto energy (J)"):
+        table.add_column(heading, justify="right")
+    for workload in summary.workloads:
+        table.add_row(
+            escape(workload.name),
+            workload.state,
+            workload.granularity,
+            workload.origin,
+            escape(", ".join(workload.passes)) or "-",
+            f"{workload.kernels:,}",
+            f"{workload.settings:,}",
+            f"{workload.rows:,}",
+            f"{workload.auto_time_s:.6g}",
+            f"{workload.auto_energy_j:.6g}",
+        )
+    imports = [
+        f"  {when.imported_at:%Y-%m-%d %H:%M} UTC  {when.rows:,} rows from {escape(when.source)} "
+        f"into '{escape(workload.name)}'"
+        for workload in summary.workloads
+        for when in workload.imports
+    ]
+    head = (
+        f"[bold]{escape(study)}[/]: device {escape(summary.device)}; schema {summary.schema_version}, created by "
+        f"{escape(summary.created_by)} on {summary.created_at:%Y-%m-%d %H:%M} UTC"
+    )
+    return Group(head, "", table, "", "imports", *imports)
+
+
+def export(
+    file: Annotated[Path, typer.Argument(metavar="SWEEP", help="File to write: CSV, or Parquet (.parquet, .pq).")],
+    study: StudyOption,
+    workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
+    granularity: MeasuredGranularityOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Export a workload of a study to a sweep file, with every number exactly as imported."""
+    from wastenot.cli.output import print_json, say
+    from wastenot.study.sweep_file import export_sweep
+
+    sweep = export_sweep(study, file, workload, state=energies, granularity=granularity)
+    if as_json:
+        print_json({"file": str(file), "workload": sweep.workload, "rows": len(sweep), "kernels": len(sweep.kernels)})
+    else:
+        say(f"{file}: {len(sweep):,} rows of workload '{sweep.key}'")

@@ -1,0 +1,228 @@
+"""Verbs that measure kernels into a study: sweep, and refine, which measures a plan's finalists again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from wastenot.cli.options import (
+    BudgetOption,
+    ClockControlOptions,
+    DeviceOption,
+    EnergiesOption,
+    GranularityOption,
+    JsonOption,
+    MaxSlowdownOption,
+    MeasuredGranularityOption,
+    SeedOption,
+    ShapeOptions,
+    StudyOption,
+    WorkloadOption,
+    check_seconds,
+    parse_budget,
+    parse_clocks,
+)
+
+if TYPE_CHECKING:
+    from wastenot.setting import Setting
+    from wastenot.sweeping.sweep import SweepOutcome
+    from wastenot.workloads.identity import WorkloadKey
+
+Search = Literal["grid", "model"]
+Clocks = Literal["grid", "auto"]
+
+
+def sweep(
+    workload: Annotated[
+        str, typer.Argument(metavar="WORKLOAD", help="A model such as gpt3-xl, or a study whose kernels to measure.")
+    ],
+    device: DeviceOption,
+    study: StudyOption,
+    clocks: Annotated[
+        Clocks,
+        typer.Option(
+            "--clocks", help="grid: auto and a grid of settings; auto: the default clocks only, no clocks are set."
+        ),
+    ] = "grid",
+    rounds: Annotated[
+        int, typer.Option("--rounds", metavar="N", help="How many times --clocks auto measures every kernel.")
+    ] = 1,
+    core_step: Annotated[
+        float | None, typer.Option("--core-step", metavar="MHZ", help="Step between core clocks, from the highest down.")
+    ] = None,
+    core: Annotated[
+        str | None, typer.Option("--core", metavar="MHZ,...", help="Core clocks, instead of --core-step.")
+    ] = None,
+    memory: Annotated[str | None, typer.Option("--memory", metavar="MHZ,...", help="Memory clocks; all by default.")] = None,
+    search: Annotated[
+        Search, typer.Option("--search", help="grid: every point; model: only points that can still change the plan.")
+    ] = "grid",
+    share: Annotated[
+        float,
+        typer.Option("--share", metavar="X", help="Fraction of the grid that --search model may measure; 0.1 is 10 %."),
+    ] = 0.3,
+    max_slowdown: Annotated[
+        float, typer.Option("--max-slowdown", metavar="X", help="Slowdown limit of the plans that --search model looks for.")
+    ] = 0.0,
+    budget: BudgetOption = None,
+    warm_up: Annotated[float, typer.Option("--warm-up", metavar="S", help="Warm-up before each point, in seconds.")] = 5.0,
+    window: Annotated[float, typer.Option("--window", metavar="S", help="Longest measurement, in seconds.")] = 5.0,
+    relative_error: Annotated[
+        float,
+        typer.Option(
+            "--relative-error", metavar="X", help="Stop measuring a point early at this standard error; 0.005 is 0.5 %."
+        ),
+    ] = 0.0,
+    in_context: Annotated[
+        bool, typer.Option("--in-context", help="Measure each kernel after the one that precedes it, as well as alone.")
+    ] = False,
+    at: Annotated[
+        Literal["ssp", "sse"],
+        typer.Option(
+            "--at", help="ssp: back to back, at steady power; sse: the first execution at full speed, from a power profile."
+        ),
+    ] = "ssp",
+    granularity: GranularityOption = "kernel",
+    *,
+    shape_options: ShapeOptions,
+    clock_control: ClockControlOptions,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure every kernel of a workload at many settings.
+
+    Results go into a study; the default clocks (auto) are always included. Resumes an interrupted sweep.
+    """
+    from wastenot.cli.output import as_values, print_json, say
+    from wastenot.cli.progress import shown_progress
+    from wastenot.errors import BadInputError
+    from wastenot.study.store import open_study
+    from wastenot.sweeping.grid import Grid, check_measures, settable
+    from wastenot.sweeping.point import PointOptions
+    from wastenot.sweeping.states import check_state
+    from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
+    from wastenot.tasks import find_tasks
+
+    check_seconds("--warm-up", warm_up)
+    check_seconds("--window", window, positive=True)
+    shape = shape_options.shape()
+    if in_context and at == "sse":
+        raise BadInputError("--in-context, --at sse: use only one of them; kernels in context are measured at steady power")
+    units = find_tasks(workload, device, shape, granularity, "context" if in_context else at)
+    if search == "model" and (in_context or at == "sse"):
+        raise BadInputError("--search model: works only for kernels alone at steady power; use --search grid")
+    target = clock_control.open_device(device, seed=seed, workload=units.key)
+    check_measures(target)
+    check_state(target, units)
+    if clocks == "auto":
+        settings: tuple[Setting, ...] = ()
+    else:
+        grid = Grid(core_step, parse_clocks("--core", core), parse_clocks("--memory", memory))
+        settings = settable(target, grid.settings(target.clocks.supported_clocks()))
+    options = PointOptions(warm_up, window, relative_error)
+    budget_s = None if budget is None else parse_budget(budget)
+    kept = open_study(study, create=True)
+    with shown_progress(f"sweep of {units.key}") as progress:
+        if search == "model":
+            from wastenot.tuning.search import search_sweep
+
+            outcome = search_sweep(target, units, kept, settings, share=share, max_slowdown=max_slowdown, options=options,
+                                   progress=progress, budget_s=budget_s)  # fmt: skip
+        else:
+            outcome = measure_sweep(
+                target, units, kept, settings, options=options, progress=progress, budget_s=budget_s,
+                rounds=rounds if clocks == "auto" else BASELINE_ROUNDS,
+            )  # fmt: skip
+    if as_json:
+        print_json({"study": str(study), "workload": units.name, "state": units.state,
+                    "granularity": units.granularity, "device": target.identity.label,
+                    "origin": target.identity.origin} | as_values(outcome))  # fmt: skip
+    else:
+        for line in outcome_lines(outcome, units.key, str(study)):
+            say(line)
+
+
+def outcome_lines(outcome: SweepOutcome, workload: WorkloadKey, study: str) -> list[str]:
+    """The outcome of a sweep, as lines of text."""
+    lines = [f"{study}: workload '{workload}': {outcome.measured:,} points measured, {outcome.found:,} measured before"]
+    lines += [f"{count:,} points could not be measured: {reason}" for reason, count in outcome.skipped.items()]
+    if outcome.drifted:
+        names = list(dict.fromkeys(outcome.drifted))
+        lines.append(f"the device drifted: at auto {len(names)} kernels changed during the sweep, first '{names[0]}'")
+    if outcome.out_of_time:
+        lines.append("the budget is used up; run the same command again to resume")
+    return lines
+
+
+def refine(
+    study: StudyOption,
+    device: DeviceOption,
+    workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
+    granularity: MeasuredGranularityOption = None,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            "--into", metavar="FILE|URL", help="Study of another card of the same model, to measure that card instead."
+        ),
+    ] = None,
+    max_slowdown: MaxSlowdownOption = 0.0,
+    finalists: Annotated[int, typer.Option("--finalists", metavar="N", help="Settings to measure for each kernel.")] = 3,
+    around: Annotated[
+        float, typer.Option("--around", metavar="MHZ", help="Also measure core clocks this close to the best; 0 for none.")
+    ] = 0.0,
+    repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of each.")] = 3,
+    budget: BudgetOption = None,
+    *,
+    clock_control: ClockControlOptions,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the best settings of every kernel again.
+
+    Also clocks around them, if asked; then makes a new plan.
+    """
+    from wastenot.cli.output import as_values, print_json, say
+    from wastenot.cli.progress import shown_progress
+    from wastenot.errors import BadInputError
+    from wastenot.planning.objective import Objective
+    from wastenot.planning.planner import plan as make_plan
+    from wastenot.study.store import open_study
+    from wastenot.tasks import tasks_in_study
+    from wastenot.tuning.refine import around as settings_around
+    from wastenot.tuning.refine import finalists as find_finalists
+    from wastenot.tuning.refine import refine as measure_again
+
+    if finalists < 1:
+        raise BadInputError(f"--finalists {finalists}: must be at least 1")
+    if not 0.0 <= around < float("inf"):
+        raise BadInputError(f"--around {around}: must be a number of MHz, 0 for none")
+    source = open_study(study)
+    sweep = source.read(workload, energies, granularity)
+    plan = make_plan(sweep, Objective("waste", max_slowdown))
+    target = clock_control.open_device(device, seed=seed, workload=sweep.key)
+    kept = source if into is None else open_study(into, create=True)
+    candidates = find_finalists(sweep, plan, finalists)
+    if around:
+        states = target.clocks.supported_clocks()
+        for row in plan.assignments:
+            near = settings_around(row.setting, states, around)
+            candidates[row.kernel] = tuple(dict.fromkeys((*candidates[row.kernel], *near)))
+    units = tasks_in_study(source, sweep)
+    with shown_progress(f"refining {sweep.key}") as progress:
+        outcome = measure_again(
+            target, units, kept, candidates, repeats=repeats, progress=progress,
+            budget_s=None if budget is None else parse_budget(budget),
+        )  # fmt: skip
+    refined = make_plan(kept.read(sweep.workload, sweep.state, sweep.granularity), Objective("waste", max_slowdown))
+    if as_json:
+        print_json(as_values(outcome) | {"before": plan.document()["predicted"], "after": refined.document()["predicted"]})
+        return
+    for line in outcome_lines(outcome, sweep.key, str(into or study)):
+        say(line)
+    changed = sum(a.setting != b.setting for a, b in zip(plan.assignments, refined.assignments, strict=True))
+    say(
+        f"energy {plan.predicted.energy_change:+.2%} before, {refined.predicted.energy_change:+.2%} now; "
+        f"{changed} of {len(plan.assignments)} kernels have new clocks"
+    )

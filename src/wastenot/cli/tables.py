@@ -1,0 +1,48 @@
+"""Tables and headlines as a terminal shows them. Imports rich: import it inside the verb that prints."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from rich.console import Group, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from wastenot.reporting.table import Table
+
+__all__ = ["Group", "RenderableType", "RichTable", "Text", "headline", "plain_table", "rich_table"]
+
+
+def headline(workload: str, device: str, origin: str, what: str) -> Text:
+    """The line above a result: which workload, on which device, and where the numbers come from."""
+    return Text.assemble((workload, "bold"), f" on {device}: {what} (numbers: {origin})")
+
+
+def plain_table(texts: tuple[str, ...], numbers: tuple[str, ...], title: str | None = None) -> RichTable:
+    """An empty table without borders.
+
+    Args:
+        texts: headings of its first columns, aligned left.
+        numbers: headings of the others, aligned right.
+        title: above it.
+    """
+    table = RichTable(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    for heading in texts:
+        table.add_column(Text(heading))
+    for heading in numbers:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def rich_table(table: Table) -> RenderableType:
+    """A table of a report."""
+    shown = RichTable(box=None, pad_edge=False, header_style="bold")
+    for column in table.columns:
+        shown.add_column(column.title, justify="right" if column.numeric else "left", overflow="fold")
+    for group, rows in groupby(table.rows, key=lambda row: row.group):
+        if group is not None:
+            shown.add_row(Text(group, style="bold cyan"))
+        for row in rows:
+            shown.add_row(*(Text(("  " if group and not index else "") + text) for index, text in enumerate(row.texts)))
+    notes = dict.fromkeys(row.note for row in table.rows if row.note)
+    return Group(shown, *(Text(note, style="yellow") for note in (*notes, table.note) if note))

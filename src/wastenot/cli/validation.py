@@ -1,0 +1,184 @@
+"""Verbs that measure a plan: validate, and transfer to other batch sizes and parallel degrees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wastenot.cli.options import (
+    ClockControlOptions,
+    DeviceOption,
+    FiguresOption,
+    JsonOption,
+    OutOption,
+    SeedOption,
+    StudyOption,
+    WorkloadOption,
+    parse_counts,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.planning.plan import Plan
+    from wastenot.tuning.transfer import Transfer
+
+
+def validate(
+    study: StudyOption,
+    plan: Annotated[Path, typer.Option("--plan", metavar="PLAN.json", help="The plan to validate.")],
+    workload: WorkloadOption = None,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="D", help="The device that the study was made on; by default the one it names."),
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option("--repeats", metavar="N", help="Measurements of the plan and of auto, at least 2.")
+    ] = 10,
+    out: OutOption = None,
+    *,
+    clock_control: ClockControlOptions,
+    seed: SeedOption = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a plan, interleaved with the default clocks (auto)."""
+    from wastenot.cli.output import console, print_json, say
+    from wastenot.cli.progress import shown_progress
+    from wastenot.planning.plan import read_plan
+    from wastenot.study.store import open_study
+    from wastenot.tasks import tasks_in_study
+    from wastenot.tuning.validate import validate as validate_plan
+
+    made = read_plan(plan)
+    source = open_study(study)
+    sweep = source.read(workload or made.workload, made.state, made.measured_granularity)
+    name = device or sweep.device
+    target = clock_control.open_device(name, seed=seed, workload=sweep.key)
+    with shown_progress("validation") as progress:
+        validated = validate_plan(target, made, tasks_in_study(source, sweep), repeats=repeats, progress=progress)
+    if out is not None:
+        validated.write(out)
+        say(f"{out}: plan and validation written")
+    if as_json:
+        print_json(validated.document())
+    else:
+        console().print(validation_text(validated))
+
+
+def validation_text(plan: Plan) -> RenderableType:
+    """Predicted, expected and measured changes side by side."""
+    from wastenot.cli.tables import Group, headline, plain_table
+    from wastenot.reporting.formatting import change
+
+    validation, expected = plan.validation, plan.expected
+    assert validation is not None
+    table = plain_table(("",), ("time", "energy"))
+    table.add_row("predicted", change(plan.predicted.time_change, 3), change(plan.predicted.energy_change))
+    if expected is not None:
+        table.add_row("expected", change(expected.time_change, 3), change(expected.energy_change))
+    measured = (validation.time_change, validation.energy_change)
+    table.add_row("measured", *(change(each.mean, 3) for each in measured))
+    table.add_row(
+        f"{validation.level:.0%} interval",
+        *(f"{change(each.interval[0])} to {change(each.interval[1])}" for each in measured),
+    )
+    table.add_row(f"all {validation.pairs} pairs", *(f"{change(each.least)} to {change(each.most)}" for each in measured))
+    what = f"the plan, measured {validation.repeats} times, interleaved with auto"
+    return Group(headline(str(plan.measured), validation.device, plan.origin, what), "", table)
+
+
+def transfer(
+    plan: Annotated[Path, typer.Option("--plan", metavar="PLAN.json", help="The plan whose clocks to use.")],
+    device: DeviceOption,
+    batch: Annotated[
+        str | None, typer.Option("--batch", metavar="N,...", help="Batch sizes, such as 40,20,10,5,2,1.")
+    ] = None,
+    tensor_parallel: Annotated[
+        str | None, typer.Option("--tensor-parallel", metavar="N,...", help="Tensor-parallel degrees, such as 1,2,4,8.")
+    ] = None,
+    sequence_parallel: Annotated[
+        bool, typer.Option("--sequence-parallel", help="Use sequence parallelism at degrees above 1.")
+    ] = False,
+    repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of each.")] = 10,
+    figures: FiguresOption = None,
+    *,
+    clock_control: ClockControlOptions,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a plan's clocks at other batch sizes or parallel degrees.
+
+    Measurements are interleaved with the default clocks (auto).
+    """
+    from dataclasses import replace
+
+    from wastenot.cli.output import as_values, console, print_json, say
+    from wastenot.cli.progress import shown_progress
+    from wastenot.errors import BadInputError
+    from wastenot.planning.plan import read_plan
+    from wastenot.tasks import tasks_of
+    from wastenot.tuning.transfer import transfer as measure_transfer
+    from wastenot.workloads.build import build_workload
+
+    if (batch is None) == (tensor_parallel is None):
+        raise BadInputError("say what to change: either --batch 40,20,... or --tensor-parallel 1,2,...")
+    made = read_plan(plan)
+    if made.run is None:
+        raise BadInputError(
+            f"{plan}: workload '{made.workload}' is not known to be of a model, and only models run at other shapes; "
+            "plan a sweep of a model, such as gpt3-xl"
+        )
+    model, shape = made.run.model, made.run.shape
+    if batch is not None:
+        labels = parse_counts("--batch", batch)
+        shapes = [replace(shape, batch=size) for size in labels]
+        name, title, axis = "transfer-batch", "The plan at other batch sizes", "batch size"
+    else:
+        assert tensor_parallel is not None
+        labels = parse_counts("--tensor-parallel", tensor_parallel)
+        shapes = [
+            replace(shape, tensor_parallel=degree, sequence_parallel=sequence_parallel and degree > 1) for degree in labels
+        ]
+        name, title, axis = "transfer-parallel", "The plan at other tensor-parallel degrees", "tensor-parallel degree"
+    targets = [tasks_of(build_workload(model, each), made.measured_granularity, made.state) for each in shapes]
+    target = clock_control.open_device(device, seed=seed, workload=None)
+    with shown_progress("transfer") as progress:
+        found = measure_transfer(target, made, targets, repeats=repeats, progress=progress)
+    if figures is not None:
+        from wastenot.reporting.figure import export_figures
+        from wastenot.reporting.plan.transfer_figure import transfer_figure
+
+        figure = transfer_figure(found, name, title, tuple(map(str, labels)), axis)
+        written = export_figures([figure], found.origin, figures)
+        say(f"{figures}: {len(written)} figure files written")
+    if as_json:
+        print_json(as_values(found))
+    else:
+        console().print(_transfer_text(found))
+
+
+def _transfer_text(transfer: Transfer) -> RenderableType:
+    from wastenot.cli.tables import Group, Text, plain_table
+    from wastenot.reporting.formatting import change, quantity
+
+    table = plain_table(
+        ("workload",), ("time at auto", "energy at auto", "time", "95 % interval", "energy", "95 % interval")
+    )
+    for row in transfer.rows:
+        time, energy = row.time_change, row.energy_change
+        table.add_row(
+            Text(row.workload),
+            quantity(row.auto_time_s, "s"),
+            quantity(row.auto_energy_j, "J"),
+            change(time.mean, 3),
+            f"{change(time.low)} to {change(time.high)}",
+            change(energy.mean),
+            f"{change(energy.low)} to {change(energy.high)}",
+        )
+    head = (
+        f"the clocks planned for {transfer.planned}, on {transfer.device} ({transfer.origin} numbers), "
+        f"measured {transfer.repeats} times, interleaved with auto"
+    )
+    return Group(head, "", table)

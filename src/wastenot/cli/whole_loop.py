@@ -1,0 +1,127 @@
+"""Verbs that do everything in one go: run, and reproduce, which repeats the kernel-level DVFS paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wastenot.cli.options import (
+    ClockControlOptions,
+    ConfidenceOption,
+    DeviceOption,
+    MaxSlowdownOption,
+    PriceOptions,
+    SeedOption,
+    ShapeOptions,
+)
+
+
+def run(
+    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="A model such as gpt3-xl.")],
+    device: DeviceOption = "sim:rtx-3080-ti",
+    max_slowdown: MaxSlowdownOption = 0.0,
+    confidence: ConfidenceOption = None,
+    core_step: Annotated[float, typer.Option("--core-step", metavar="MHZ", help="Step between core clocks.")] = 210.0,
+    repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of the validation; 0 skips it.")] = 10,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Folder to write to; wastenot-WORKLOAD by default."),
+    ] = None,
+    *,
+    shape_options: ShapeOptions,
+    price_options: PriceOptions,
+    clock_control: ClockControlOptions,
+    seed: SeedOption = 0,
+) -> None:
+    """Sweep, plan, compare, validate and report in one go.
+
+    Resumes an interrupted sweep.
+    """
+    from wastenot.analyses.plan_overview import make_overview
+    from wastenot.cli.output import console, say
+    from wastenot.cli.planning import comparison_text, plan_text
+    from wastenot.cli.progress import shown_progress
+    from wastenot.cli.sweeping import outcome_lines
+    from wastenot.cli.validation import validation_text
+    from wastenot.planning.comparison import compare
+    from wastenot.planning.objective import Objective
+    from wastenot.planning.planner import plan as make_plan
+    from wastenot.reporting.plan.page import write_figures, write_report
+    from wastenot.study.store import open_study
+    from wastenot.sweeping.grid import Grid, check_measures, settable
+    from wastenot.sweeping.sweep import measure_sweep
+    from wastenot.tasks import find_tasks
+
+    price = price_options.price()
+    goal = Objective("waste", max_slowdown, confidence=confidence)
+    shape = shape_options.shape()
+    units = find_tasks(workload, device, shape)
+    target = clock_control.open_device(device, seed=seed, workload=units.key)
+    check_measures(target)
+    settings = settable(target, Grid(core_step).settings(target.clocks.supported_clocks()))
+    folder = create_folder(out or Path(f"wastenot-{units.name}"))
+    kept = open_study(folder / "study.db", create=True)
+    with shown_progress("sweep") as progress:
+        outcome = measure_sweep(target, units, kept, settings, progress=progress)
+    for line in outcome_lines(outcome, units.key, str(folder / "study.db")):
+        say(line)
+    sweep = kept.read(units.name)
+    plan = make_plan(sweep, goal)
+    if repeats:
+        from wastenot.tuning.validate import validate
+
+        with shown_progress("validation") as progress:
+            plan = validate(target, plan, units, repeats=repeats, progress=progress)
+    plan.write(folder / "plan.json")
+    console().print(plan_text(plan, price))
+    if repeats:
+        console().print(validation_text(plan))
+    console().print(comparison_text(compare(sweep)))
+    overview = make_overview(sweep, plan)
+    write_report(overview, folder / "report.html", price=price)
+    write_figures(overview, folder / "figures")
+    say(f"{folder}: study.db, plan.json, report.html and figures/ written")
+
+
+def create_folder(folder: Path) -> Path:
+    """Create a folder to write to, if it is missing.
+
+    Raises:
+        BadInputError: it cannot be created.
+    """
+    from wastenot.errors import BadInputError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError(f"--out {folder}: cannot be created: {error.strerror}") from error
+    return folder
+
+
+def reproduce(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")] = Path("wastenot-reproduction"),
+    seed: SeedOption = 0,
+) -> None:
+    """Reproduce the kernel-level DVFS paper on simulated GPUs.
+
+    Writes its tables and figures beside the published numbers.
+    """
+    from contextlib import ExitStack
+
+    from wastenot.cli.output import say
+    from wastenot.cli.progress import shown_progress
+    from wastenot.progress import Progress
+    from wastenot.reproduction import reproduce as make_all
+
+    folder = create_folder(out)
+    with ExitStack() as parts:
+
+        def watch(part: str) -> Progress:
+            parts.close()  # the previous part is done
+            return parts.enter_context(shown_progress(part))
+
+        summary = make_all(folder, watch, seed)
+    print(summary.split("\n## Table 2")[0])
+    say(f"{folder}: reproduction.md, figures, and a study, plan and report for each card")

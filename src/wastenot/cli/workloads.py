@@ -1,0 +1,164 @@
+"""Verbs on workloads: list the models, and show the kernels of one."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wastenot.cli.options import JsonOption, ShapeOptions
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.workloads.bound import Roofline
+    from wastenot.workloads.kernel import KernelSpec, Workload
+    from wastenot.workloads.models import Model
+    from wastenot.workloads.shape import Shape
+
+
+def workloads(as_json: JsonOption = False) -> None:
+    """List the models whose kernels are known analytically."""
+    from wastenot.cli.output import as_values, console, print_json
+    from wastenot.workloads.build import list_workloads
+
+    models = list_workloads()
+    if as_json:
+        print_json({"workloads": [as_values(model) | {"parameters": model.parameters} for model in models]})
+    else:
+        console().print(_models_text(models))
+
+
+def workload(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A model such as gpt3-xl; 'wastenot workloads' lists them.")],
+    shape_options: ShapeOptions,
+    device: Annotated[
+        str | None,
+        typer.Option("--device", metavar="GPU", help="Show what bounds each kernel on this GPU: h200, sim:rtx-3080-ti, ..."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the kernels of a model.
+
+    Shapes, FLOPs, bytes, and whether computing or memory bounds them on a GPU.
+    """
+    from wastenot.cli.output import console, print_json
+    from wastenot.workloads.bound import find_roofline
+    from wastenot.workloads.build import build_workload
+    from wastenot.workloads.models import find_model
+
+    shape = shape_options.shape()
+    built, model = build_workload(name, shape), find_model(name)
+    roofline = None if device is None else find_roofline(device, shape.dtype)
+    if as_json:
+        print_json(_document(built, model, shape, roofline))
+    else:
+        console().print(_workload_text(built, model, roofline))
+
+
+def _document(built: Workload, model: Model, shape: Shape, roofline: Roofline | None) -> dict[str, Any]:
+    from wastenot.cli.output import as_values
+
+    return {
+        "workload": built.name,
+        "description": built.description,
+        "model": model.name,
+        "parameters": model.parameters,
+        "shape": as_values(shape),
+        "flops": built.flops,
+        "bytes": built.bytes_moved,
+        "calls": built.calls,
+        "device": None if roofline is None else as_values(roofline) | {"flops_per_byte": roofline.flops_per_byte},
+        "kernels": [_kernel_values(kernel, roofline) for kernel in built.kernels],
+    }
+
+
+def _kernel_values(kernel: KernelSpec, roofline: Roofline | None) -> dict[str, Any]:
+    from wastenot.cli.output import as_values
+
+    values: dict[str, Any] = as_values(kernel)
+    values["pass"] = values.pop("pass_name")
+    del values["call"], values["element_bytes"]  # not a captured kernel, and the data type is part of the shape
+    return values | {
+        "flops_per_byte": kernel.intensity,
+        "bound": None if roofline is None else roofline.bound(kernel),
+    }
+
+
+def _models_text(models: tuple[Model, ...]) -> RenderableType:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("workload", no_wrap=True)
+    for heading in ("layers", "width", "heads", "key-value heads", "feed-forward", "vocabulary", "parameters"):
+        table.add_column(heading, justify="right")
+    for model in models:
+        sizes = (model.layers, model.width, model.heads, model.groups, model.hidden, model.vocabulary)
+        table.add_row(model.name, *(f"{size:,}" for size in sizes), _parameters(model))
+    return table
+
+
+def _workload_text(built: Workload, model: Model, roofline: Roofline | None) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("kernel", "", "shape"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("GFLOP", "MB", "FLOP/B", "count"):
+        table.add_column(heading, justify="right")
+    if roofline is not None:
+        table.add_column("bound")
+    for pass_name, kernels in groupby(built.kernels, key=lambda kernel: kernel.pass_name):
+        table.add_row(Text(pass_name.replace("_", " "), style="bold"))
+        for kernel in kernels:
+            bound = () if roofline is None else (roofline.bound(kernel),)
+            table.add_row(
+                f"  {kernel.name}",
+                kernel.label,
+                shape_text(kernel),
+                f"{kernel.flops / 1e9:,.3f}",
+                f"{kernel.bytes_moved / 1e6:,.3f}",
+                f"{kernel.intensity:,.1f}",
+                f"{kernel.count:,}",
+                *bound,
+            )
+    totals = (
+        f"{built.calls:,} calls of {len(built.kernels)} kernels: {built.flops / 1e12:,.3f} TFLOP, "
+        f"{built.bytes_moved / 1e9:,.3f} GB; the model has {_parameters(model)} parameters"
+    )
+    lines: list[RenderableType] = [
+        Text(built.name, style="bold"),
+        Text(built.description),
+        Text(""),
+        table,
+        Text(""),
+        Text(totals),
+    ]
+    if roofline is not None:
+        lines.append(Text(_roofline_text(roofline)))
+    return Group(*lines)
+
+
+def _roofline_text(roofline: Roofline) -> str:
+    return (
+        f"{roofline.device}: {roofline.peak_flops / 1e12:,.1f} TFLOP/s in {roofline.dtype}, "
+        f"{roofline.peak_bytes_per_s / 1e9:,.0f} GB/s; a kernel of more than {roofline.flops_per_byte:.1f} FLOP/B "
+        "is compute-bound"
+    )
+
+
+def shape_text(kernel: KernelSpec) -> str:
+    """The sizes of a kernel: ``m×n×k`` of a matrix product, after their number if there are several."""
+    if kernel.op != "gemm":
+        return "×".join(map(str, kernel.shape))
+    batches, *sizes = kernel.shape
+    product = "×".join(map(str, sizes))
+    return product if batches == 1 else f"{batches} of {product}"
+
+
+def _parameters(model: Model) -> str:
+    count = model.parameters
+    return f"{count / 1e9:,.2f} B" if count >= 1e9 else f"{count / 1e6:,.0f} M"

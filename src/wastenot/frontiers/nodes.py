@@ -1,0 +1,356 @@
+"""The nodes that frontiers are made of. Each comes down to decisions that are independent of each other.
+
+A node keeps its parts and multiplies nothing out; arrays are laid end to end when a question is first asked, and labels
+are looked up only for the ways that an answer takes. A node for another kind of work (a DAG with a deadline, a mixture, a
+schedule) is a class with these four members, where it comes down to decisions; where it does not, it brings a solver of
+its own and enters a composition by the points that it lists, as :class:`Listed` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.errors import BadInputError
+from wastenot.frontiers.pareto import Groups
+from wastenot.setting import Setting
+
+if TYPE_CHECKING:
+    from wastenot.frontiers.algebra import Frontier, Points
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSetting:
+    """The label of a way to run a kernel: its name, and the setting it runs at."""
+
+    kernel: str
+    setting: Setting
+
+    def __str__(self) -> str:
+        return f"{self.kernel} at {self.setting}"
+
+
+class Powers(NamedTuple):
+    """Powers of the ways taken, in watts; ``None`` where they are not known.
+
+    Attributes:
+        idle_w: drawn while waiting, once all is done: that of the last way.
+        peak_w: the highest of any way.
+    """
+
+    idle_w: float | None
+    peak_w: float | None
+
+
+class Node(Protocol):
+    """Independent decisions. ``taken`` is the option that each takes, counted from the first of its own."""
+
+    @property
+    def groups(self) -> Groups:
+        """Time and energy of each option of each decision, for all of its runs, to rounding."""
+        ...
+
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
+        """The time taken as a sum of (runs, time of one run), which is exact."""
+        ...
+
+    def labels(self, taken: IndexArray) -> tuple[object, ...]:
+        """The label of each way taken, in order."""
+        ...
+
+    def powers(self, taken: IndexArray) -> Powers:
+        """The powers of the ways taken."""
+        ...
+
+    def tie_keys(self) -> Iterator[Sequence[Hashable]]:
+        """For each decision what its options are matched by in a tie."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """The ways of doing one piece of work, or each of several after one another, as arrays laid end to end.
+
+    Attributes:
+        time_s: of one run, positive; shape (ways,).
+        energy_j: of one run, positive; shape (ways,).
+        label: what a person or program knows each way by; by default its index among those of its piece.
+        start: piece ``p`` has the ways ``start[p]:start[p + 1]``; by default there is one piece.
+        runs: how often each piece runs, the same way each time; shape (pieces,), by default once.
+        idle_w: power drawn while waiting after the way; shape (ways,), ``None`` where it is not known.
+        peak_w: highest power on the way; shape (ways,), ``None`` where it is not known.
+
+    Raises:
+        BadInputError: a piece has no way, or a number is not positive and finite.
+    """
+
+    time_s: FloatArray
+    energy_j: FloatArray
+    label: Sequence[object] | None = None
+    start: IndexArray | None = None
+    runs: NDArray[np.int64] | None = None
+    idle_w: FloatArray | None = None
+    peak_w: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.time_s) or not (np.diff(self._start) > 0).all():
+            raise BadInputError("`ways`: a choice needs at least one way; give (time in s, energy in J, label) of each")
+        for what, unit, values in (
+            ("time", "s", self.time_s),
+            ("energy", "J", self.energy_j),
+            ("idle power", "W", self.idle_w),
+            ("peak power", "W", self.peak_w),
+        ):
+            if values is None:
+                continue
+            wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
+            if len(wrong):
+                index = int(wrong[0])
+                raise BadInputError(
+                    f"`ways`[{index}]: {what} {values[index]:g} {unit} must be positive and finite; "
+                    "correct the measurement or leave the way out"
+                )
+
+    @cached_property
+    def _start(self) -> IndexArray:
+        return np.array([0, len(self.time_s)]) if self.start is None else self.start
+
+    @cached_property
+    def groups(self) -> Groups:
+        """See :class:`Node`."""
+        if self.runs is None:
+            return Groups(self.time_s, self.energy_j, self._start)
+        runs = np.repeat(self.runs.astype(np.float64), np.diff(self._start))
+        return Groups(self.time_s * runs, self.energy_j * runs, self._start)
+
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
+        """See :class:`Node`."""
+        runs = [1] * len(taken) if self.runs is None else self.runs.tolist()
+        return zip(runs, self.time_s[self._start[:-1] + taken].tolist(), strict=True)
+
+    def labels(self, taken: IndexArray) -> tuple[object, ...]:
+        """See :class:`Node`."""
+        if self.label is None:
+            return tuple(taken.tolist())
+        return tuple(self.label[way] for way in (self._start[:-1] + taken).tolist())
+
+    def powers(self, taken: IndexArray) -> Powers:
+        """See :class:`Node`."""
+        way = self._start[:-1] + taken
+        idle_w = None if self.idle_w is None else float(self.idle_w[way[-1]])
+        return Powers(idle_w, None if self.peak_w is None else float(self.peak_w[way].max()))
+
+    def tie_keys(self) -> Iterator[Sequence[Hashable]]:
+        """See :class:`Node`; the setting of a :class:`KernelSetting`, otherwise the label itself."""
+        for begin, end in zip(self._start[:-1].tolist(), self._start[1:].tolist(), strict=True):
+            if self.label is None:
+                yield range(end - begin)
+            else:
+                labels = (self.label[way] for way in range(begin, end))
+                yield [label.setting if isinstance(label, KernelSetting) else _hashable(label) for label in labels]
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """A node's work done several times, the same way each time."""
+
+    node: Node
+    times: int
+
+    @cached_property
+    def groups(self) -> Groups:
+        """See :class:`Node`."""
+        once = self.node.groups
+        return Groups(once.time_s * self.times, once.energy_j * self.times, once.start)
+
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
+        """See :class:`Node`."""
+        return ((self.times * runs, time) for runs, time in self.node.time_terms(taken))
+
+    def labels(self, taken: IndexArray) -> tuple[object, ...]:
+        """See :class:`Node`."""
+        return self.node.labels(taken)
+
+    def powers(self, taken: IndexArray) -> Powers:
+        """See :class:`Node`."""
+        return self.node.powers(taken)
+
+    def tie_keys(self) -> Iterator[Sequence[Hashable]]:
+        """See :class:`Node`."""
+        return self.node.tie_keys()
+
+
+@dataclass(frozen=True, eq=False)
+class Sequenced:
+    """One node's work after another's."""
+
+    parts: tuple[Node, ...]
+
+    @cached_property
+    def groups(self) -> Groups:
+        """See :class:`Node`."""
+        parts = [part.groups for part in self.parts]
+        ends = np.cumsum([0, *(len(part.time_s) for part in parts)])
+        return Groups(
+            np.concatenate([part.time_s for part in parts]),
+            np.concatenate([part.energy_j for part in parts]),
+            np.concatenate([[0], *(part.start[1:] + end for part, end in zip(parts, ends[:-1].tolist(), strict=True))]),
+        )
+
+    def _each(self, taken: IndexArray) -> Iterator[tuple[Node, IndexArray]]:
+        end = 0
+        for part in self.parts:
+            begin, end = end, end + len(part.groups)
+            yield part, taken[begin:end]
+
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
+        """See :class:`Node`."""
+        return chain.from_iterable(part.time_terms(its) for part, its in self._each(taken))
+
+    def labels(self, taken: IndexArray) -> tuple[object, ...]:
+        """See :class:`Node`."""
+        return tuple(chain.from_iterable(part.labels(its) for part, its in self._each(taken)))
+
+    def powers(self, taken: IndexArray) -> Powers:
+        """See :class:`Node`."""
+        powers = [part.powers(its) for part, its in self._each(taken)]
+        peaks = [each.peak_w for each in powers if each.peak_w is not None]
+        return Powers(powers[-1].idle_w, max(peaks) if len(peaks) == len(powers) else None)
+
+    def tie_keys(self) -> Iterator[Sequence[Hashable]]:
+        """See :class:`Node`."""
+        return chain.from_iterable(part.tie_keys() for part in self.parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Tied:
+    """One decision for all of a node's decisions.
+
+    Attributes:
+        node: whose decisions are tied.
+        options: for each option of the whole the option of each decision; shape (options, decisions).
+    """
+
+    node: Node
+    options: IndexArray
+
+    @cached_property
+    def groups(self) -> Groups:
+        """See :class:`Node`."""
+        each = self.node.groups
+        point = each.start[:-1] + self.options
+        return Groups(each.time_s[point].sum(axis=1), each.energy_j[point].sum(axis=1), np.array([0, len(point)]))
+
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
+        """See :class:`Node`."""
+        return self.node.time_terms(self.options[taken[0]])
+
+    def labels(self, taken: IndexArray) -> tuple[object, ...]:
+        """See :class:`Node`."""
+        return self.node.labels(self.options[taken[0]])
+
+    def powers(self, taken: IndexArray) -> Powers:
+        """See :class:`Node`."""
+        return self.node.powers(self.options[taken[0]])
+
+    def tie_keys(self) -> Iterator[Sequence[Hashable]]:
+        """See :class:`Node`; those of the first decision."""
+        first = next(self.node.tie_keys())
+        yield [first[option] for option in self.options[:, 0].tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class Alternative:
+    """A node that is one of several; its ways are labelled with the pair (which one, their labels)."""
+
+    node: Node
+    index: int
+
+    @property
+    def groups(self) -> Groups:
+        """See :class:`Node`."""
+        return self.node.groups
+
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
+        """See :class:`Node`."""
+        return self.node.time_terms(taken)
+
+    def labels(self, taken: IndexArray) -> tuple[object, ...]:
+        """See :class:`Node`."""
+        return ((self.index, self.node.labels(taken)),)
+
+    def powers(self, taken: IndexArray) -> Powers:
+        """See :class:`Node`."""
+        return self.node.powers(taken)
+
+    def tie_keys(self) -> Iterator[Sequence[Hashable]]:
+        """See :class:`Node`."""
+        return self.node.tie_keys()
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """A frontier of several alternatives as one decision: which of its Pareto points to take."""
+
+    frontier: Frontier
+
+    @cached_property
+    def _points(self) -> Points:
+        return self.frontier.pareto()
+
+    @cached_property
+    def groups(self) -> Groups:
+        """See :class:`Node`."""
+        return Groups(self._points.time_s, self._points.energy_j, np.array([0, len(self._points)]))
+
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
+        """See :class:`Node`."""
+        point = self._points[int(taken[0])]
+        return point.node.time_terms(point.options)
+
+    def labels(self, taken: IndexArray) -> tuple[object, ...]:
+        """See :class:`Node`."""
+        return self._points[int(taken[0])].choices
+
+    def powers(self, taken: IndexArray) -> Powers:
+        """See :class:`Node`."""
+        return self._points[int(taken[0])].powers
+
+    def tie_keys(self) -> Iterator[Sequence[Hashable]]:
+        """See :class:`Node`; refused, since ways that a tie needs may not be among the Pareto points."""
+        raise BadInputError(
+            "`frontiers`: a tie cannot look into an either within a sequence; tie the parts of each alternative"
+        )
+
+
+def tied(node: Node) -> Tied:
+    """All decisions of a node tied by what their options have in common.
+
+    Raises:
+        BadInputError: they have nothing in common, or two ways of one decision are labelled alike.
+    """
+    shared: list[Hashable] | None = None
+    options: list[dict[Hashable, int]] = []
+    for keys in node.tie_keys():
+        option_of = {key: index for index, key in enumerate(keys)}
+        if len(option_of) < len(keys):
+            twice = next(key for index, key in enumerate(keys) if option_of[key] != index)
+            raise BadInputError(f"`frontiers`: two ways of one choice are both labelled {twice}; label each way of its own")
+        shared = list(option_of) if shared is None else [key for key in shared if key in option_of]
+        options.append(option_of)
+    if not shared:
+        raise BadInputError("`frontiers`: what is tied has no setting in common; measure all of it at one setting at least")
+    return Tied(node, np.array([[option_of[key] for option_of in options] for key in shared]))
+
+
+def _hashable(label: object) -> Hashable:
+    if isinstance(label, Hashable):
+        return label
+    raise BadInputError(f"`frontiers`: label {label!r} cannot be compared with others; use text, numbers or tuples of them")

@@ -1,0 +1,111 @@
+"""The many rows of a study, in and out, each database in its fastest way that keeps every float exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, insert, select
+from sqlalchemy.exc import DBAPIError
+
+from wastenot.arrays import FloatArray
+from wastenot.study.schema import imports, measurements
+from wastenot.study.sweep import NUMBERS, Sweep
+
+_CHUNK_ROWS = 1 << 14
+_NAMES = [column.name for column in measurements.columns]
+
+
+def insert_rows(connection: Connection, sweep: Sweep, import_id: int, kernel_ids: NDArray[np.int64]) -> None:
+    """Store the rows of a sweep.
+
+    Args:
+        connection: in a transaction.
+        sweep: the rows.
+        import_id: the import that they belong to.
+        kernel_ids: the id in the store of each of ``sweep.kernels``; shape (kernels,).
+    """
+    if connection.dialect.name == "sqlite":
+        statement = str(insert(measurements).compile(dialect=connection.dialect))
+        for columns in _chunks(sweep, import_id, kernel_ids):
+            connection.exec_driver_sql(statement, list(zip(*columns, strict=False)))
+    elif connection.dialect.driver == "psycopg":
+        _copy(connection, _chunks(sweep, import_id, kernel_ids))
+    else:
+        insert_portably(connection, sweep, import_id, kernel_ids)
+
+
+def insert_portably(connection: Connection, sweep: Sweep, import_id: int, kernel_ids: NDArray[np.int64]) -> None:
+    """As :func:`insert_rows`, in the way that every database understands."""
+    for columns in _chunks(sweep, import_id, kernel_ids):
+        rows = zip(*columns, strict=False)
+        connection.execute(insert(measurements), [dict(zip(_NAMES, row, strict=True)) for row in rows])
+
+
+def select_rows(connection: Connection, workload_id: int) -> tuple[NDArray[np.int64], dict[str, FloatArray]]:
+    """Fetch the rows of a workload, in the order in which they were stored.
+
+    Args:
+        connection: in a transaction.
+        workload_id: of the workload in the store.
+
+    Returns:
+        The id of the kernel of each row, shape (rows,), and the numbers by column, NaN where there is none.
+    """
+    names = ["kernel_id", *(column.name for column in NUMBERS)]
+    query = (
+        select(*(measurements.c[name] for name in names))
+        .join(imports, measurements.c.import_id == imports.c.id)
+        .where(imports.c.workload_id == workload_id)
+        .order_by(measurements.c.import_id, measurements.c.position)
+    )
+    fetched = connection.execution_options(stream_results=True).execute(query)
+    parts = [
+        [np.array(values, dtype=np.float64) for values in zip(*rows, strict=True)]
+        for rows in fetched.partitions(_CHUNK_ROWS)
+    ]
+    if not parts:
+        parts = [[np.empty(0) for _ in names]]
+    kernel_ids, *numbers = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return kernel_ids.astype(np.int64), dict(zip(names[1:], numbers, strict=True))
+
+
+def _chunks(sweep: Sweep, import_id: int, kernel_ids: NDArray[np.int64]) -> Iterator[list[Iterable[Any]]]:
+    """The columns of the table, some rows at a time; one without an end holds the same value in every row."""
+    arrays = [getattr(sweep, column.name) for column in NUMBERS]
+    absent = [bool(np.isnan(array).all()) for array in arrays]
+    for start in range(0, len(sweep), _CHUNK_ROWS):
+        stop = min(start + _CHUNK_ROWS, len(sweep))
+        columns: list[Iterable[Any]] = [repeat(import_id), range(start, stop)]
+        columns.append(kernel_ids[sweep.kernel_index[start:stop]].tolist())
+        for array, all_absent in zip(arrays, absent, strict=True):
+            columns.append(repeat(None) if all_absent else _nullable(array[start:stop]))
+        yield columns
+
+
+def _nullable(values: FloatArray) -> list[float | None]:
+    numbers: list[float | None] = values.tolist()
+    for row in np.flatnonzero(np.isnan(values)).tolist():
+        numbers[row] = None
+    return numbers
+
+
+def _copy(connection: Connection, chunks: Iterator[list[Iterable[Any]]]) -> None:
+    quote = connection.dialect.identifier_preparer.quote
+    statement = f"COPY {quote(measurements.name)} ({', '.join(map(quote, _NAMES))}) FROM STDIN"
+    # SQLAlchemy has no COPY, so the driver's own errors are made SQLAlchemy's here.
+    driver: Any = connection.connection.driver_connection
+    try:
+        with driver.cursor() as cursor, cursor.copy(statement) as copy:
+            for columns in chunks:
+                texts = [map(_copied, column) for column in columns]
+                copy.write(("\n".join(map("\t".join, zip(*texts, strict=False))) + "\n").encode("ascii"))
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise DBAPIError(statement, None, error) from error
+
+
+def _copied(value: float | None) -> str:
+    return "\\N" if value is None else repr(value)

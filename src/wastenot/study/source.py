@@ -1,0 +1,33 @@
+"""What may stand for a sweep where one is needed: a study, its file or URL, or the sweep itself."""
+
+from __future__ import annotations
+
+import os
+
+from wastenot.errors import BadInputError
+from wastenot.study.store import Study, open_study
+from wastenot.study.sweep import Sweep
+
+Source = str | os.PathLike[str] | Study | Sweep
+"""A study's file name or database URL, an open study, or a sweep."""
+
+
+def sweep_of(source: Source, workload: str | None = None) -> Sweep:
+    """The sweep of a workload.
+
+    Args:
+        source: where it is.
+        workload: its name; may be left out where the study holds only one.
+
+    Raises:
+        BadInputError: there is no such workload, or there are several and none is named.
+        StudyError: the study cannot be read.
+    """
+    if not isinstance(source, Sweep):
+        study = source if isinstance(source, Study) else open_study(source)
+        return study.read(workload)
+    if workload not in (None, source.workload):
+        raise BadInputError(
+            f"`workload` '{workload}': the sweep is of workload '{source.workload}'; leave it out or read another"
+        )
+    return source
