@@ -38,9 +38,9 @@ def forecast(
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Forecast the saving on a GPU whose clocks may not be set, with an interval.
+    """Forecast the saving on a GPU whose clocks may not be set.
 
-    Uses only measurements at the default clocks (sweep --clocks auto).
+    With an interval. Uses only measurements at the default clocks (sweep --clocks auto).
     """
     from wastenot.cli.output import as_values, console, json_text, print_json, say
     from wastenot.files import write_text

@@ -86,7 +86,7 @@ def profile(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Profile the power of a kernel within and across executions (FinGraV).
+    """Profile the power inside a kernel (FinGraV).
 
     Works even if the sensor is slower than the kernel. SSE is the first execution at steady execution time, SSP the first
     at steady power. Nothing is changed on a real GPU.

@@ -106,7 +106,10 @@ def export(
     workload: WorkloadOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export a workload of a study to a sweep file, with every number exactly as imported."""
+    """Export a workload of a study to a sweep file.
+
+    Every number is written exactly as it is in the study.
+    """
     from wastenot.cli.output import print_json, say
     from wastenot.study.exchange import export_sweep
 

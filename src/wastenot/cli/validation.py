@@ -108,7 +108,7 @@ def transfer(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a plan's clocks at other batch sizes or parallel degrees.
+    """Measure a plan at other batch sizes or parallel degrees.
 
     Measurements are interleaved with the default clocks (auto).
     """
