@@ -69,7 +69,7 @@ def test_the_report_has_a_section_where_there_are_energies_in_context(both):
 
 def test_pairs_that_cannot_be_told_are_refused(both):
     refused = both.refuse("pairs", "--study", "my.db", "--workload", "tiny")
-    assert "name the card whose peaks count" in refused
+    assert "name a card with known peaks" in refused
     assert "--power-limit" in both.refuse("pairs", "--study", "my.db", "--workload", "tiny", "--power-limit", "-3")
     assert "--most" in both.refuse("pairs", "--study", "my.db", "--workload", "tiny", "--most", "0")
 
