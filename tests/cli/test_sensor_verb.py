@@ -32,15 +32,15 @@ def test_a_line_for_each_channel(wastenot):
     ran = wastenot("sensor", "--device", "sim:v100", "--budget", "20s")
     assert ran.code == 0, ran
     (line,) = ran.out.splitlines()
-    assert line.startswith("total") and "new each 20" in line and "under load" in line
-    assert "gain cannot be told" in ran.err
+    assert line.startswith("total") and "updated every 20" in line and "under load" in line
+    assert "gain cannot be determined" in ran.err
 
 
 def test_a_sensor_that_lags_and_whose_delay_drifts(wastenot):
     ran = wastenot("sensor", "--device", "sim:h200", "--out", "sensors.json")
     assert ran.code == 0, ran
     (line,) = ran.out.splitlines()
-    assert "lag 12." in line and "window" not in line and "ms each second" in line
+    assert "lag 12." in line and "window" not in line and "ms per second" in line
     assert "a first-order lag leaves" in ran.err and "samples by a clock of its own" in ran.err
     (channel,) = read_sensors(wastenot.folder / "sensors.json").known("sim:h200")
     assert channel.lag_s == pytest.approx(0.0125, rel=0.1)

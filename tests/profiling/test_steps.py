@@ -16,8 +16,8 @@ from wastenot.errors import BadInputError, CannotRunError, DeviceError
 from wastenot.profiling.golden import fullest_bin
 from wastenot.profiling.guidance import executions_in_unit, guidance_for
 from wastenot.profiling.profile import Options, profile_kernel
-from wastenot.profiling.stamps import on_grid
 from wastenot.profiling.steady_state import steady_execution
+from wastenot.sensors.updates import on_grid
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ import numpy as np
 
 from tests.support.raw_runs import read_runs
 from wastenot.devices.clock_fit import fit_clocks
-from wastenot.sensors.channel_fit import Edges
-from wastenot.sensors.model import Load, Seen
-from wastenot.sensors.response_fit import SensorFit
-from wastenot.sensors.update_period import Updates, find_updates
+from wastenot.sensors.fit import ChannelReadings, SensorFit, fit_channel, rough_fit
+from wastenot.sensors.model import BurstReadings, Load
+from wastenot.sensors.updates import Updates, find_updates
 
 RUNS = Path(__file__).parents[2] / "data" / "h200" / "fingrav" / "GPU-5b450c73"
 KERNELS = ("gemm-8192", "gemm-4096", "gemm-2048", "gemv-8192", "gemv-4096", "gemv-2048")
@@ -38,9 +37,11 @@ def sensor_of(kernel: str) -> tuple[Updates, SensorFit]:
     order = order[np.append(True, np.diff(moment_s[order]) > 0.0)]
     updates = find_updates(moment_s[order], np.concatenate([log.power_w for log in logs])[order], polled=True)
     assert updates is not None
-    edges = Edges(Seen.of(updates.moment_s, updates.power_w, load), number[order][updates.place], load, unit_s)
+    readings = ChannelReadings(
+        BurstReadings.of(updates.moment_s, updates.power_w, load), number[order][updates.index], load, unit_s
+    )
     rng = np.random.default_rng(0)
-    return updates, edges.fitted(edges.rough(updates.period_s, _LONGEST_S, rng), _NOISE_W, rng)
+    return updates, fit_channel(readings, rough_fit(readings, updates.period_s, _LONGEST_S, rng), _NOISE_W, rng)
 
 
 def main() -> None:
@@ -49,11 +50,11 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|")
     for kernel in KERNELS:
         updates, fit = sensor_of(kernel)
-        sensing, kind = fit.sensing, "lag" if fit.sensing.lagging else "mean"
+        parameters, kind = fit.parameters, "lag" if fit.parameters.is_lag else "mean"
         print(
-            f"| {kernel} | {1e3 * updates.period_s:.3f} ms | {kind} {1e3 * sensing.span_s:.1f} "
-            f"± {1e3 * fit.span_se_s:.1f} ms | {1e3 * sensing.delay_s:.1f} ms | {1e3 * sensing.drift:.2f} ± "
-            f"{1e3 * fit.drift_se:.2f} ms per second | {fit.usual_w:.1f} W | {fit.other_usual_w:.1f} W |"
+            f"| {kernel} | {1e3 * updates.period_s:.3f} ms | {kind} {1e3 * parameters.span_s:.1f} "
+            f"± {1e3 * fit.span_se_s:.1f} ms | {1e3 * parameters.delay_s:.1f} ms | {1e3 * parameters.drift:.2f} ± "
+            f"{1e3 * fit.drift_se:.2f} ms per second | {fit.rms_w:.1f} W | {fit.other_rms_w:.1f} W |"
         )
 
 

@@ -134,9 +134,9 @@ def complementary_pairs(
     )
     shared_w = float(power_w.min())
     heavy = [[one for one in kernels if one.stress == what] for what in ("compute", "memory")]
-    found = [_pair(compute, memory, limit_w, shared_w, specs, roofline) for compute, memory in product(*heavy)]
-    found.sort(key=lambda pair: -pair.iteration_j)
-    return Pairs(limit_w, shared_w, told_by, kernels, tuple(found))
+    pairs = [_pair(compute, memory, limit_w, shared_w, specs, roofline) for compute, memory in product(*heavy)]
+    pairs.sort(key=lambda pair: -pair.iteration_j)
+    return Pairs(limit_w, shared_w, told_by, kernels, tuple(pairs))
 
 
 def together_s(first: PowerOf, second: PowerOf, limit_w: float, shared_w: float) -> float:

@@ -126,21 +126,25 @@ class Frontier:
         exact_s = exact_sum(node.time_terms(options))
         return Point(float(exact_s), selection.energy_j, exact_s, options, node, selection.lower_bound_j)
 
-    def _feasible(self, ask: Callable[[Knapsack], Selection]) -> list[Point]:
+    def _answers(self, ask: Callable[[Knapsack], Selection]) -> list[Point]:
         """The answer of each alternative that has one."""
-        found = []
+        answers = []
         for index, problem in enumerate(self._problems):
             try:
-                found.append(self._point(index, ask(problem)))
-            except InfeasibleError as error:
-                refusal = error
-        if not found:
-            raise refusal
-        return found
+                answers.append(self._point(index, ask(problem)))
+            except InfeasibleError:
+                continue
+        return answers
+
+    def _too_fast(self, within_s: Fraction | float | None) -> InfeasibleError:
+        fastest_s = self.least_time().time_s
+        return InfeasibleError(
+            f"`within_s` {float(within_s or 0.0):g}: no way is that fast; the fastest takes {fastest_s:.9g} s"
+        )
 
     def least_time(self) -> Point:
         """The fastest way, and of those the one of least energy."""
-        return min(self._feasible(Knapsack.least_time), key=lambda point: (point.exact_time_s, point.energy_j))
+        return min(self._answers(Knapsack.least_time), key=lambda point: (point.exact_time_s, point.energy_j))
 
     def least_energy(self, within_s: Fraction | float | None = None, gap_tolerance: float = 0.0) -> Point:
         """The way of least energy within a time, exact; see :meth:`Knapsack.least_energy`.
@@ -153,9 +157,11 @@ class Frontier:
             InfeasibleError: no way is that fast.
         """
         within_s = _checked_time(within_s)
-        found = self._feasible(lambda problem: problem.least_energy(within_s, gap_tolerance))
-        bound = min(point.lower_bound_j for point in found if point.lower_bound_j is not None)
-        return replace(min(found, key=lambda point: (point.energy_j, point.exact_time_s)), lower_bound_j=bound)
+        answers = self._answers(lambda problem: problem.least_energy(within_s, gap_tolerance))
+        if not answers:
+            raise self._too_fast(within_s)
+        bound = min(point.lower_bound_j for point in answers if point.lower_bound_j is not None)
+        return replace(min(answers, key=lambda point: (point.energy_j, point.exact_time_s)), lower_bound_j=bound)
 
     def least_edp(self, exponent: float = 1.0, within_s: Fraction | float | None = None) -> Point:
         """The way of least ``energy * time ** exponent``, exact; see :meth:`Knapsack.least_edp`.
@@ -171,8 +177,10 @@ class Frontier:
         if not 0.0 <= exponent < np.inf:
             raise BadInputError(f"`exponent` {exponent}: must be a number of at least 0")
         within_s = _checked_time(within_s)
-        found = self._feasible(lambda problem: problem.least_edp(exponent, within_s))
-        best = min(found, key=lambda point: math.log(point.energy_j) + exponent * math.log(point.time_s))
+        answers = self._answers(lambda problem: problem.least_edp(exponent, within_s))
+        if not answers:
+            raise self._too_fast(within_s)
+        best = min(answers, key=lambda point: math.log(point.energy_j) + exponent * math.log(point.time_s))
         return best if within_s is None else replace(best, lower_bound_j=None)
 
     @cached_property
@@ -237,11 +245,11 @@ class Frontier:
             return self.least_energy().energy_j
         bounds = [
             problem.relaxation.least_energy_j(float(within_s))
-            for problem, fastest in zip(self._problems, self._feasible(Knapsack.least_time), strict=True)
+            for problem, fastest in zip(self._problems, self._answers(Knapsack.least_time), strict=True)
             if fastest.exact_time_s <= within_s
         ]
         if not bounds:
-            raise InfeasibleError("even the fastest way is over the time budget")
+            raise self._too_fast(within_s)
         return min(bounds)
 
     def pareto(self) -> Points:

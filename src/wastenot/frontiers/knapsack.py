@@ -60,7 +60,7 @@ class Knapsack:
     def _sum_of_times(self, options: IndexArray) -> Fraction:
         return exact_sum((1, time) for time in self.groups.time_s[options].tolist())
 
-    def _solution(self, chosen: IndexArray, lower_bound_j: float | None = None) -> Selection:
+    def _selection(self, chosen: IndexArray, lower_bound_j: float | None = None) -> Selection:
         energy = float(self.relaxation.energy_j[chosen].sum())
         if lower_bound_j is None or energy - lower_bound_j <= ROUNDING * energy:
             lower_bound_j = energy
@@ -74,11 +74,11 @@ class Knapsack:
 
     def hull_plan(self, vertex: int) -> Selection:
         """The plan at a vertex of :meth:`hull`: no plan that is as fast needs less energy."""
-        return self._solution(self.relaxation.prefix(int(self.relaxation.vertices()[vertex])))
+        return self._selection(self.relaxation.prefix(int(self.relaxation.vertices()[vertex])))
 
     def least_time(self) -> Selection:
         """The fastest plan, and of the fastest the one of least energy."""
-        return self._solution(self.relaxation.prefix(0))
+        return self._selection(self.relaxation.prefix(0))
 
     def least_energy(self, budget_s: Fraction | float | None = None, gap_tolerance: float = 0.0) -> Selection:
         """The plan of least energy whose time, summed exactly, is within a budget.
@@ -92,7 +92,7 @@ class Knapsack:
         """
         relaxation = self.relaxation
         if budget_s is None:
-            return self._solution(relaxation.prefix(relaxation.segments))
+            return self._selection(relaxation.prefix(relaxation.segments))
         exact_s = Fraction(budget_s)
         largest = max(float(exact_s), float(relaxation.reached_time_s[0]))
         doubt_s = float((len(relaxation.time_s) + _SLACK_TERMS) * np.finfo(float).eps * largest)
@@ -103,9 +103,9 @@ class Knapsack:
         if taken < 0:
             raise InfeasibleError("even the fastest plan is over the time budget")
         if taken == relaxation.segments:
-            return self._solution(relaxation.prefix(taken))
-        found = CoreSearch(relaxation, budget, taken, gap_tolerance).run()
-        return self._solution(found.chosen, found.lower_bound_j)
+            return self._selection(relaxation.prefix(taken))
+        result = CoreSearch(relaxation, budget, taken, gap_tolerance).run()
+        return self._selection(result.chosen, result.lower_bound_j)
 
     def least_edp(self, exponent: float = 1.0, budget_s: Fraction | float | None = None) -> Selection:
         """The plan of least ``energy * time ** exponent``, exact, over all plans or those within a time budget.
@@ -119,7 +119,7 @@ class Knapsack:
         """
         relaxation = self.relaxation
         log_edp = np.log(relaxation.reached_energy_j) + exponent * np.log(relaxation.reached_time_s)
-        best = self._solution(relaxation.prefix(int(np.argmin(log_edp))))
+        best = self._selection(relaxation.prefix(int(np.argmin(log_edp))))
         if budget_s is None:
             return best
         if exponent == 0.0:
@@ -136,22 +136,22 @@ class Knapsack:
             return float(np.log(plan.energy_j) + exponent * np.log(plan.time_s))
 
         relaxation = self.relaxation
-        best = found = self.least_energy(budget)
+        best = cheapest = self.least_energy(budget)
         for taken in vertices.tolist():
-            vertex = self._solution(relaxation.prefix(taken))
+            vertex = self._selection(relaxation.prefix(taken))
             if self._exact_time(vertex.options) <= budget:
                 best = min(best, vertex, key=log_edp)
                 break
         while True:
             least = log_edp(best)
-            # Plans still to come need at least the energy just found, so a better one must be this much faster.
-            fast_enough = Fraction(float(np.exp((least - np.log(found.energy_j)) / exponent)))
-            limit = min(self._exact_time(found.options) - _INSTANT, fast_enough)
+            # Plans still to come need at least the energy of the last, so a better one must be this much faster.
+            fast_enough = Fraction(float(np.exp((least - np.log(cheapest.energy_j)) / exponent)))
+            limit = min(self._exact_time(cheapest.options) - _INSTANT, fast_enough)
             floor_j = relaxation.least_energy_j(float(limit))
             if limit <= 0 or np.log(floor_j) + exponent * np.log(float(limit)) >= least - ROUNDING:
                 return best
             try:
-                found = self.least_energy(limit)
+                cheapest = self.least_energy(limit)
             except InfeasibleError:
                 return best
-            best = min(best, found, key=log_edp)
+            best = min(best, cheapest, key=log_edp)

@@ -337,17 +337,17 @@ def tied(node: Node) -> Tied:
         BadInputError: they have nothing in common, or two ways of one decision are labelled alike.
     """
     shared: list[Hashable] | None = None
-    places: list[dict[Hashable, int]] = []
+    options: list[dict[Hashable, int]] = []
     for keys in node.tie_keys():
-        place = {key: index for index, key in enumerate(keys)}
-        if len(place) < len(keys):
-            twice = next(key for index, key in enumerate(keys) if place[key] != index)
+        option_of = {key: index for index, key in enumerate(keys)}
+        if len(option_of) < len(keys):
+            twice = next(key for index, key in enumerate(keys) if option_of[key] != index)
             raise BadInputError(f"`frontiers`: two ways of one choice are both labelled {twice}; label each way of its own")
-        shared = list(place) if shared is None else [key for key in shared if key in place]
-        places.append(place)
+        shared = list(option_of) if shared is None else [key for key in shared if key in option_of]
+        options.append(option_of)
     if not shared:
         raise BadInputError("`frontiers`: what is tied has no setting in common; measure all of it at one setting at least")
-    return Tied(node, np.array([[place[key] for place in places] for key in shared]))
+    return Tied(node, np.array([[option_of[key] for option_of in options] for key in shared]))
 
 
 def _hashable(label: object) -> Hashable:

@@ -67,9 +67,7 @@ def profile(
     """
     options = checked_options(runs, margin, outliers, executions, budget_s, seed)
     if after and alternate:
-        raise BadInputError(
-            "--after and --alternate: give one of them: what comes first, or what takes turns with the kernel"
-        )
+        raise BadInputError("`after` and `alternate`: give only one: what runs first, or what alternates with the kernel")
     name = device if isinstance(device, str) else device.identity.name
     if name.partition(":")[0] == "recorded":
         raise BadInputError(f"device '{name}': a recording has no executions; profile on sim:NAME or nvidia:INDEX")
@@ -95,17 +93,17 @@ def checked_options(
         BadInputError: it does not.
     """
     if runs is not None and runs < LEAST_RUNS:
-        raise BadInputError(f"--runs {runs}: must be at least {LEAST_RUNS}")
+        raise BadInputError(f"`runs` {runs}: must be at least {LEAST_RUNS}")
     if margin is not None and not 0.0 < margin < 1.0:
-        raise BadInputError(f"--margin {margin:g}: must be a share above 0 and below 1, such as 0.05")
+        raise BadInputError(f"`margin` {margin:g}: must be a fraction above 0 and below 1, such as 0.05")
     if not 0 <= outliers <= _MOST_OUTLIERS:
-        raise BadInputError(f"--outliers {outliers}: must be 0 for the fullest bin to {_MOST_OUTLIERS}")
+        raise BadInputError(f"`outliers` {outliers}: must be from 0, the fullest bin, to {_MOST_OUTLIERS}")
     if executions is not None and executions < 1:
-        raise BadInputError(f"--executions {executions}: must be at least 1")
+        raise BadInputError(f"`executions` {executions}: must be at least 1")
     if not (math.isfinite(budget_s) and budget_s > 0.0):
-        raise BadInputError(f"--budget {budget_s:g}: must be a number of seconds above 0")
+        raise BadInputError(f"`budget_s` {budget_s:g}: must be a number of seconds above 0")
     if seed < 0:
-        raise BadInputError(f"--seed {seed}: must be at least 0")
+        raise BadInputError(f"`seed` {seed}: must be at least 0")
     return Options(runs=runs, margin=margin, bin_rank=outliers, units=executions, budget_s=budget_s, seed=seed)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.clock_fit import ClockFit
 from wastenot.devices.instrument import Burst, BurstRun, Clock, Instrument, Readings
-from wastenot.profiling.stamps import on_grid
+from wastenot.sensors.updates import on_grid
 
 
 @dataclass(slots=True)

@@ -22,9 +22,10 @@ from wastenot.arrays import FloatArray
 from wastenot.blas import single_threaded
 from wastenot.devices.instrument import Channel
 from wastenot.profiling.collect import TimedRun
-from wastenot.profiling.delay_track import Track, find_track
+from wastenot.profiling.delay_track import find_track
 from wastenot.profiling.design import Design
 from wastenot.profiling.surface import Surface, design_of, posterior
+from wastenot.sensors.delay import DelayTrack
 
 _GRID_S, _GRID_REACH = 1e-3, 1.5  # between delays that are tried first, and how many of their errors off
 _AGAIN_S = np.arange(-4e-3, 4.1e-3, 1e-3)  # around what a track says, as it may have come from a side minimum
@@ -74,7 +75,7 @@ def fit_response(
         readings = [(rows, power_w / at.gain) for rows, power_w in design.readings(at)]
         return posterior([readings], design.basis, own, at.noise_w)
 
-    def likeliest(design: Design, track: Track | None) -> Channel:
+    def likeliest(design: Design, track: DelayTrack | None) -> Channel:
         tried = _Places(channel, float(np.mean([run.zero_s for run in design.runs])))
         return tried.likeliest(lambda at: fitted(design, at).negative_log_evidence, track)
 
@@ -137,7 +138,7 @@ class _Places:
             delay_at_s=self.at_s,
         )
 
-    def likeliest(self, unlikeliness: Callable[[Channel], float], track: Track | None) -> Channel:
+    def likeliest(self, unlikeliness: Callable[[Channel], float], track: DelayTrack | None) -> Channel:
         """The least unlikely channel: from a grid on, or from a track."""
 
         def cost(place: FloatArray) -> float:

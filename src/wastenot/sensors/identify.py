@@ -1,68 +1,109 @@
-"""Identify how a device's power sensors make their readings, from bursts of one heavy kernel.
+"""Identifies how a device's power sensors make their readings, from bursts of one heavy kernel.
 
-    steps       two long bursts, long rests             period, rough window and delay
-    rhythm      bursts and rests of random lengths      readings whose windows hold edges, in all places
-                about the rough window
-    fits        each channel by itself                  a mean or a lag, delay and its drift, with standard errors
+    steps       two long bursts, long rests              period, rough window and delay
+    bursts      bursts and rests of random lengths       readings whose windows cover edges, at all phases
+                around the rough window
+    fits        each channel by itself                   a mean or a lag, delay and its drift, with standard errors
 
-Random lengths keep the load from beating with the sensor's period. Yang et al., "Part-time power measurements" (SC 2024),
-identify windows by square waves; this fits delay, lags and levels with them.
+Random lengths avoid a beat between the load and the sensor's period. Yang et al., "Part-time power measurements" (SC 2024),
+identify windows by square waves; this fits delay, lags and power levels along with them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
+from wastenot.blas import single_threaded
 from wastenot.devices.clock_fit import ClockFit
 from wastenot.devices.instrument import Instrument
 from wastenot.errors import BadInputError
 from wastenot.progress import Progress, Silent
-from wastenot.sensors.burst_timing import Aim
-from wastenot.sensors.bursts import Rhythm
-from wastenot.sensors.channel_fit import Edges
-from wastenot.sensors.findings import Found, told
-from wastenot.sensors.identity import Sensors
-from wastenot.sensors.model import Seen
-from wastenot.sensors.noise import noise_of
-from wastenot.sensors.update_period import Updates, find_updates
+from wastenot.sensors.bursts import AimedRests, BurstSeries
+from wastenot.sensors.fit import ChannelReadings, SensorFit, fit_channel, reading_noise, rough_fit
+from wastenot.sensors.identity import GAIN_NOTE, SensorIdentity, Sensors
+from wastenot.sensors.model import BurstReadings
+from wastenot.sensors.updates import Updates, find_updates
 from wastenot.workloads.kernel import KernelSpec
 
-LEAST_BUDGET_S = 5.0
+MIN_BUDGET_S = 5.0
 
-_STEP_S, _STEP_SHARE, _STEPS = 1.6, 0.03, 2  # long bursts: each at most so long, at most such a share of the budget
-_LENGTHS = 6  # of bursts: each is made ready once
+_STEP_S, _STEP_FRACTION, _STEPS = 1.6, 0.03, 2  # long bursts: duration at most, also as a fraction of the budget
+_LENGTHS = 6  # distinct lengths of bursts: each is prepared once
 _SHORTEST, _LONGEST = 0.4, 2.2  # bursts, in rough windows
 _REST = (0.3, 1.6)  # rests, in rough windows
-_FEW = 8.0  # executions in a period under which bursts are all of one length
-_FEW_BURST, _FEW_REST = 25, (4.0, 8.0)  # such a burst in executions, and rests in periods
-_MOST_RUNS = 2500
-_CHECKS = (0.3, 0.6, 1.0)  # shares of the budget after which precision is looked at
-_LEAST_READINGS = 16
-_LIKE = 100  # bursts that the usual length is taken from
-_FEW_DEEP_S = 0.02  # rough window that sensors of short periods are taken to have at most
+_FEW_EXECUTIONS = 8.0  # in a period, up to which all bursts are of one length
+_EQUAL_BURST, _EQUAL_REST = 25, (4.0, 8.0)  # such a burst in executions, and rests in periods
+_MAX_RUNS = 2500
+_PRECISION_CHECKS = (0.3, 0.6, 1.0)  # fractions of the budget after which precision is checked
+_MIN_READINGS = 16
+_TYPICAL_BURSTS = 100  # that the usual length is estimated from
+_FAST_WINDOW_S = 0.02  # longest rough window of a sensor with a short period
+
+# Standard errors that are small enough: of window or lag as a fraction, of the delay, and of its drift.
+_PRECISE, _PRECISE_S, _PRECISE_DRIFT = 0.015, 5e-4, 2.5e-5
+_CLEARLY_WORSE = 1.1  # ratio of residuals, above which the other kind of response is clearly wrong
+_VAGUE = 0.25  # relative standard error of a window or lag, above which it is not determined
+_MAX_BURSTS_LONG = 2.5  # usual bursts that window and delay may span together
+_FOLLOWS_NOISES = 5.0  # standard deviations of the noise that load must raise a channel by
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChannelFindings:
+    """What is known of a channel so far.
+
+    Attributes:
+        updates: its readings, each once; ``None`` where too few differ.
+        clocks: that put its timestamps on the host's clock.
+        readings: how many.
+        noise_w: standard deviation of a reading at rest and under load; ``None`` where there are too few.
+        fit: of the sensor; ``None`` where there are too few readings.
+        fine: whether the sensor resolves the shape of executions.
+    """
+
+    updates: Updates | None
+    clocks: ClockFit
+    readings: int
+    noise_w: tuple[float | None, float | None]
+    fit: SensorFit | None
+    fine: bool
+
+    @property
+    def precise(self) -> bool:
+        """Whether more readings would not be worth the time."""
+        fit = self.fit
+        return (
+            fit is not None
+            and not self.fine
+            and fit.span_se_s < _PRECISE * fit.parameters.span_s
+            and fit.delay_se_s < _PRECISE_S
+            and fit.drift_se < _PRECISE_DRIFT
+            and _kind_is_clear(fit)
+        )
 
 
 @dataclass(slots=True)
-class _Teller:
-    """Tells of the share of the budget that is spent, in hundredths."""
+class _BudgetProgress:
+    """Reports the fraction of the budget that is spent, in hundredths."""
 
     progress: Progress
     instrument: Instrument
     began_s: float
     budget_s: float
-    told: int = 0
+    reported: int = 0
 
     def __call__(self) -> None:
         spent = int(100 * (self.instrument.now_s() - self.began_s) / self.budget_s)
-        while self.told < min(spent, 100):
-            self.told += 1
+        while self.reported < min(spent, 100):
+            self.reported += 1
             self.progress.step("bursts and rests")
 
 
+@single_threaded()
 def identify_sensors(
     instrument: Instrument, kernel: KernelSpec, budget_s: float = 60.0, *, seed: int = 0, progress: Progress | None = None
 ) -> Sensors:
@@ -71,128 +112,217 @@ def identify_sensors(
     Args:
         instrument: of the device.
         kernel: the load: steady and heavy.
-        budget_s: of the device's time; less is spent where that is enough.
+        budget_s: of device time; less is spent where that suffices.
         seed: of burst lengths and rests.
-        progress: told of hundredths of the budget.
+        progress: receives hundredths of the budget.
 
     Raises:
         BadInputError: the budget is too small.
-        DeviceError: the device failed, or its clocks cannot be told together.
+        DeviceError: the device failed, or its clocks cannot be synchronised.
     """
-    if not LEAST_BUDGET_S <= budget_s < math.inf:
-        raise BadInputError(f"budget {budget_s:g} s: must be at least {LEAST_BUDGET_S:g} s")
+    if not MIN_BUDGET_S <= budget_s < math.inf:
+        raise BadInputError(f"budget {budget_s:g} s: must be at least {MIN_BUDGET_S:g} s")
     rng = np.random.default_rng(seed)
-    rhythm = Rhythm(instrument, kernel)
+    series = BurstSeries(instrument, kernel)
     began_s = instrument.now_s()
-    tell = _Teller(progress or Silent(), instrument, began_s, budget_s)
-    tell.progress.begin(100)
+    report = _BudgetProgress(progress or Silent(), instrument, began_s, budget_s)
+    report.progress.begin(100)
     until_s = began_s + budget_s
-    step_s = min(_STEP_S, _STEP_SHARE * budget_s)
-    rhythm.play([20] * 3, lambda: 0.05, until_s, tell)
-    rhythm.play([math.ceil(step_s / rhythm.execution_s())] * _STEPS, lambda: step_s, until_s, tell)
+    step_s = min(_STEP_S, _STEP_FRACTION * budget_s)
+    series.run([20] * 3, lambda: 0.05, until_s, report)
+    series.run([math.ceil(step_s / series.execution_s())] * _STEPS, lambda: step_s, until_s, report)
+    first: ChannelFindings | None = None
     name = instrument.channels[0].name
-    found: dict[str, Found] = {}
-    for share in _CHECKS:
-        if share < 1.0 and name in found and found[name].fine:
-            continue  # it takes what there is
-        _more(rhythm, name, rng, began_s + share * budget_s, step_s, tell, found.get(name))
-        found[name] = _look(rhythm, name, step_s, rng, before=found.get(name))
-        if found[name].precise or len(rhythm.runs) >= _MOST_RUNS:
+    for fraction in _PRECISION_CHECKS:
+        if fraction < 1.0 and first is not None and first.fine:
+            continue  # it needs the whole budget
+        _run_more(series, name, rng, began_s + fraction * budget_s, step_s, report, first)
+        first = _analyse(series, name, step_s, rng, earlier=first)
+        if first.precise or len(series.runs) >= _MAX_RUNS:
             break
+    assert first is not None
     spent_s = instrument.now_s() - began_s
-    burst_s = float(np.median([run.end_s[-1] - run.begin_s[0] for run in rhythm.runs]))
+    burst_s = float(np.median([run.end_s[-1] - run.begin_s[0] for run in series.runs]))
     channels = []
     for channel in instrument.channels:
-        one = found.get(channel.name) or _look(rhythm, channel.name, step_s, rng, found[name])
-        channels.append(told(channel.name, one, len(rhythm.runs), spent_s, burst_s))
+        findings = first if channel.name == name else _analyse(series, channel.name, step_s, rng, like=first)
+        channels.append(_identity(channel.name, findings, len(series.runs), spent_s, burst_s))
     identity = instrument.identity
     return Sensors(identity.name, identity.model, kernel.name, tuple(channels))
 
 
-def _more(
-    rhythm: Rhythm,
+def _run_more(
+    series: BurstSeries,
     channel: str,
     rng: np.random.Generator,
     until_s: float,
     step_s: float,
-    tell: _Teller,
-    known: Found | None,
+    report: Callable[[], None],
+    known: ChannelFindings | None,
 ) -> None:
-    """More bursts, of lengths and with rests that suit what is known of the channel by now."""
-    period_s, scale_s = _scale(rhythm, channel, step_s)
-    execution_s = rhythm.execution_s()
-    most = _MOST_RUNS - len(rhythm.runs)
-    if period_s <= _FEW * execution_s and scale_s < _FEW_DEEP_S:
-        length = max(_FEW_BURST, math.ceil(3.0 * scale_s / execution_s))
-        low, high = (share * max(period_s, 0.5 * scale_s) for share in _FEW_REST)
+    """More bursts, of lengths and with rests that suit what is known of the channel."""
+    period_s, scale_s = _time_scales(series, channel, step_s)
+    execution_s = series.execution_s()
+    most = _MAX_RUNS - len(series.runs)
+    if period_s <= _FEW_EXECUTIONS * execution_s and scale_s < _FAST_WINDOW_S:
+        length = max(_EQUAL_BURST, math.ceil(3.0 * scale_s / execution_s))
+        low, high = (factor * max(period_s, 0.5 * scale_s) for factor in _EQUAL_REST)
 
-        def by_chance_s() -> float:
+        def random_rest_s() -> float:
             return float(rng.uniform(low, high))
 
-        rest_s: Callable[[], float] = by_chance_s
+        rest_s: Callable[[], float] = random_rest_s
         if known is not None and known.fit is not None and known.fine and known.updates is not None:
-            length = len(rhythm.runs[-1].begin_s)
-            load = rhythm.load(known.clocks)
-            usual_s = float(np.median((load.end_s - load.begin_s)[-_LIKE:]))
-            rest_s = Aim(rhythm, float(known.updates.moment_s[-1]), period_s, known.fit.sensing, usual_s, (low, high), rng)
-        rhythm.play([length] * most, rest_s, until_s, tell)
+            length = len(series.runs[-1].begin_s)
+            load = series.load(known.clocks)
+            usual_s = float(np.median((load.end_s - load.begin_s)[-_TYPICAL_BURSTS:]))
+            grid_s = float(known.updates.moment_s[-1])
+            rest_s = AimedRests(series, grid_s, period_s, known.fit.parameters, usual_s, (low, high), rng)
+        series.run([length] * most, rest_s, until_s, report)
         return
     lengths = np.maximum(np.ceil(scale_s * np.geomspace(_SHORTEST, _LONGEST, _LENGTHS) / execution_s), 4).astype(int)
-    low, high = (share * scale_s for share in _REST)
-    rhythm.play(rng.choice(lengths, most).tolist(), lambda: float(rng.uniform(low, high) + rng.uniform(0.0, period_s)),
-                until_s, tell)  # fmt: skip
+    low, high = (factor * scale_s for factor in _REST)
+    series.run(rng.choice(lengths, most).tolist(), lambda: float(rng.uniform(low, high) + rng.uniform(0.0, period_s)),
+               until_s, report)  # fmt: skip
 
 
-def _scale(rhythm: Rhythm, channel: str, step_s: float) -> tuple[float, float]:
-    """The period, and about how long a burst is seen after its end."""
-    edges, updates, _ = _edges(rhythm, channel)
+def _time_scales(series: BurstSeries, channel: str, step_s: float) -> tuple[float, float]:
+    """The period, and about how long after its end a burst is visible."""
+    readings, updates, _ = _readings(series, channel)
     if updates is None:
         return 0.1, 0.5 * step_s
-    rough = edges.rough(updates.period_s, step_s, np.random.default_rng(0))
+    rough = rough_fit(readings, updates.period_s, step_s, np.random.default_rng(0))
     return updates.period_s, max(updates.period_s, rough.span_s + rough.delay_s)
 
 
-def _edges(rhythm: Rhythm, channel: str) -> tuple[Edges, Updates | None, ClockFit]:
-    clocks = rhythm.clocks()
-    load = rhythm.load(clocks)
-    moment, power, run = rhythm.readings(channel, clocks)
-    updates = find_updates(moment, power, polled=rhythm.instrument.readings_by == "host")
+def _readings(series: BurstSeries, channel: str) -> tuple[ChannelReadings, Updates | None, ClockFit]:
+    clocks = series.clocks()
+    load = series.load(clocks)
+    moment, power, run = series.readings(channel, clocks)
+    updates = find_updates(moment, power, polled=series.instrument.readings_by == "host")
     if updates is not None:
-        moment, power, run = updates.moment_s, updates.power_w, run[updates.place]
-    pace_s = np.array([np.median(one.end_s - one.begin_s) for one in rhythm.runs])
-    return Edges(Seen.of(moment, power, load), run, load, pace_s), updates, clocks
+        moment, power, run = updates.moment_s, updates.power_w, run[updates.index]
+    pace_s = np.array([np.median(one.end_s - one.begin_s) for one in series.runs])
+    return ChannelReadings(BurstReadings.of(moment, power, load), run, load, pace_s), updates, clocks
 
 
-def _look(
-    rhythm: Rhythm,
+def _analyse(
+    series: BurstSeries,
     channel: str,
     step_s: float,
     rng: np.random.Generator,
-    like: Found | None = None,
-    before: Found | None = None,
-) -> Found:
-    """What is known of a channel by now.
+    like: ChannelFindings | None = None,
+    earlier: ChannelFindings | None = None,
+) -> ChannelFindings:
+    """What is known of a channel so far.
 
     Args:
-        rhythm: bursts so far.
+        series: bursts so far.
         channel: its name.
         step_s: longest window and delay.
-        rng: to choose readings with.
-        like: another channel; where both are logged together, this one's sensor is taken to be like that one's at first.
-        before: the same channel, by fewer bursts.
+        rng: for random subsets of readings.
+        like: another channel; where both are logged together, the fit starts from that one's sensor.
+        earlier: the same channel, from fewer bursts.
     """
-    edges, updates, clocks = _edges(rhythm, channel)
-    readings = len(edges.seen.moment_s)
-    if updates is None or readings < _LEAST_READINGS:
-        return Found(updates, clocks, readings, (None, None), None, False)
-    rough = edges.rough(updates.period_s, step_s, rng)
-    idle_w = noise_of(edges, rough, rhythm.executions(clocks), busy=False)
-    near = None
-    if like is not None and like.updates is not None and np.array_equal(like.updates.moment_s, updates.moment_s):
-        near = None if like.fit is None else like.fit.sensing
-    earlier = None if before is None or before.fit is None else before.fit.sensing
-    fit = edges.fitted(rough, max(idle_w or 0.0, 1e-3 * float(np.ptp(updates.power_w)), 1e-6), rng, near, earlier)
-    idle_w = noise_of(edges, fit.sensing, rhythm.executions(clocks), busy=False)
-    busy_w = noise_of(edges, fit.sensing, rhythm.executions(clocks), busy=True)
-    fine = edges.shaped(fit.sensing)
-    return Found(updates, clocks, readings, (idle_w, busy_w), fit, fine)
+    readings, updates, clocks = _readings(series, channel)
+    number = len(readings.run)
+    if updates is None or number < _MIN_READINGS:
+        return ChannelFindings(updates, clocks, number, (None, None), None, False)
+    executions_s = series.executions(clocks)
+    rough = rough_fit(readings, updates.period_s, step_s, rng)
+    idle_w = reading_noise(readings, rough, executions_s, busy=False)
+    noise_w = max(idle_w or 0.0, 1e-3 * float(np.ptp(updates.power_w)), 1e-6)
+    together = like is not None and like.updates is not None and np.array_equal(like.updates.moment_s, updates.moment_s)
+    similar = like.fit.parameters if together and like is not None and like.fit is not None else None
+    before = earlier.fit.parameters if earlier is not None and earlier.fit is not None else None
+    fit = fit_channel(readings, rough, noise_w, rng, similar, before)
+    noises_w = tuple(reading_noise(readings, fit.parameters, executions_s, busy=busy) for busy in (False, True))
+    return ChannelFindings(updates, clocks, number, (noises_w[0], noises_w[1]), fit, readings.sees_shape(fit.parameters))
+
+
+def _identity(channel: str, findings: ChannelFindings, runs: int, spent_s: float, burst_s: float) -> SensorIdentity:
+    """What is known of a channel, with notes on what could not be determined and why.
+
+    Args:
+        channel: its name.
+        findings: what is known of it.
+        runs: bursts it is based on.
+        spent_s: of device time.
+        burst_s: usual length of a burst.
+    """
+    updates, fit = findings.updates, findings.fit
+    known: dict[str, float | None] = {field.name: None for field in fields(SensorIdentity)}
+    notes = [GAIN_NOTE]
+    if updates is not None:
+        known |= {"period_s": updates.period_s, "period_se_s": updates.period_se_s}
+        if not updates.regular:
+            notes.append("updates are irregular: delays vary by as much as timestamps do")
+    if fit is None:
+        notes.append(
+            f"window and delay are not determined: {findings.readings} readings in {spent_s:.0f} s; allow a larger budget"
+        )
+    elif fit.busy_w - fit.idle_w < _FOLLOWS_NOISES * max(findings.noise_w[0] or 0.0, 1e-9) / math.sqrt(findings.readings):
+        notes.append("window and delay are not determined: the channel does not follow the load")
+    else:
+        known |= {"idle_w": max(fit.idle_w, 0.0), "busy_w": max(fit.busy_w, 0.0)}
+        parameters = fit.parameters
+        together_s = parameters.delay_s + parameters.span_s * (2.0 if parameters.is_lag else 1.0)
+        if together_s > _MAX_BURSTS_LONG * burst_s:
+            notes.append(
+                f"window and delay are not determined: together they are about {together_s:.2g} s, too long for bursts that "
+                "suit the first channel"
+            )
+        elif fit.span_se_s < _VAGUE * parameters.span_s:
+            known |= _fitted_fields(fit, findings.clocks)
+            notes += _notes_on_kind(fit)
+        else:
+            most_s = parameters.span_s + 2.0 * fit.span_se_s
+            bound = f"the window is likely below {most_s:.2g} s; " if math.isfinite(most_s) else ""
+            notes.append(f"window and delay are not determined: {bound}allow a larger budget")
+        if not findings.fine:
+            notes.append("the delay may include some lag of power itself: a sensor this slow cannot separate the two")
+    known |= {"noise_idle_w": findings.noise_w[0], "noise_busy_w": findings.noise_w[1]}
+    values: dict[str, Any] = known | {"channel": channel, "runs": runs, "seconds": spent_s, "notes": ()}
+    identity = SensorIdentity(**values)
+    if identity.drifts and fit is not None:
+        notes.append(_note_on_drift(fit))
+    return replace(identity, notes=tuple(notes))
+
+
+def _fitted_fields(fit: SensorFit, clocks: ClockFit) -> dict[str, float | None]:
+    """A fit by the field names of an identity."""
+    parameters, kind = fit.parameters, "lag" if fit.parameters.is_lag else "window"
+    return {
+        f"{kind}_s": parameters.span_s,
+        f"{kind}_se_s": fit.span_se_s,
+        "left_w": fit.rms_w,
+        "other_left_w": fit.other_rms_w,
+        "delay_s": max(parameters.delay_s, 0.0),
+        "delay_se_s": math.hypot(fit.delay_se_s, clocks.error_s),
+        "delay_drift": parameters.drift,
+        "delay_drift_se": fit.drift_se,
+        "delay_at_s": parameters.at_s,
+        "sample_s": parameters.sample_s or None,
+        "sample_se_s": fit.sample_se_s if parameters.sample_s else None,
+    }
+
+
+def _kind_is_clear(fit: SensorFit) -> bool:
+    """Whether the better kind of response is clearly better."""
+    return fit.rms_w is not None and fit.other_rms_w is not None and fit.other_rms_w > _CLEARLY_WORSE * fit.rms_w
+
+
+def _notes_on_kind(fit: SensorFit) -> list[str]:
+    if fit.rms_w is None or fit.other_rms_w is None:
+        return ["assumed to be a mean: a lag cannot be distinguished where power itself lags by as much"]
+    names = ("a first-order lag", "a mean over a window")
+    this, other = names if fit.parameters.is_lag else names[::-1]
+    residuals = f"{this} leaves residuals of {fit.rms_w:.2g} W, {other} of {fit.other_rms_w:.2g} W"
+    return [residuals if _kind_is_clear(fit) else f"{residuals}: the two can hardly be distinguished"]
+
+
+def _note_on_drift(fit: SensorFit) -> str:
+    drift, sample_s = fit.parameters.drift, fit.parameters.sample_s
+    direction = "grows" if drift > 0.0 else "shrinks"
+    jumps = f"and jumps by {1e3 * sample_s:.3g} ms" if sample_s else "and will jump back, though no jump was observed"
+    return f"delay {direction} by {1e3 * abs(drift):.2g} ms per second {jumps}: the sensor samples by a clock of its own"

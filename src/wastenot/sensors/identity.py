@@ -1,6 +1,6 @@
-"""How a power sensor makes its readings, as identified from rhythmic load, and its file.
+"""How a power sensor makes its readings, as identified from bursts of load, and the file that holds it.
 
-Gain is not among it: load tells when a sensor looks, not how much a watt is to it; that takes an external meter.
+The gain is not part of it: load shows when a sensor measures, not what it makes of a watt; that takes an external meter.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from wastenot.files import write_text
 SCHEMA = "wastenot.sensors/2"
 SOURCE = "identified by wastenot sensor"
 
-_SURE, _LEAST_DRIFT = 3.0, 2e-5  # standard errors, and drift, from which a delay surely drifts
-_WITHIN = 0.3  # standard deviation of something that may be anywhere within a time, as a share of that
-_LATER_S = 60.0
+_SIGNIFICANT, _MIN_DRIFT = 3.0, 2e-5  # standard errors, and drift, above which a delay drifts
+_UNIFORM_SD = 0.3  # standard deviation of a uniform distribution, as a fraction of its range
+_LATER_S = 60.0  # for which a drift may have continued unobserved
 
-GAIN_NOTE = "gain cannot be told from load alone: compare with an external meter; readings are taken as they are"
+GAIN_NOTE = "the gain cannot be determined from load alone: compare with an external meter; readings are used as they are"
 
 
 @dataclass(frozen=True, slots=True)
 class SensorIdentity:
-    """What is known of one power channel; ``None`` where it could not be determined.
+    """What is known of one power channel; ``None`` where a value could not be determined.
 
     Attributes:
-        channel: ``total``, or that of a component.
+        channel: ``total``, or the name of a component.
         period_s, period_se_s: between updates, and its standard error.
-        window_s, window_se_s: that a reading is the mean over; ``None`` where it is a lag.
-        lag_s, lag_se_s: time constant of the first-order lag that a reading is; ``None`` where it is a mean.
-        left_w: what that leaves of readings that tell the two apart, root mean square, the fifth farthest off aside.
-        other_left_w: what the better of the other kind leaves, a lag beside a mean or a mean beside a lag; ``None`` where
-            the two cannot be told apart.
-        delay_s, delay_se_s: from the end of what a reading tells of to its stamp, at ``delay_at_s``.
-        delay_drift, delay_drift_se: by which the delay grows each second, as a share.
+        window_s, window_se_s: averaging window of a reading; ``None`` where it is a lag.
+        lag_s, lag_se_s: time constant of a reading that is a first-order lag; ``None`` where it is a mean.
+        left_w: root mean square residual of the readings that distinguish the two, without the largest fifth.
+        other_left_w: the same for the best fit of the other kind (a lag for a mean, a mean for a lag); ``None`` where
+            the two cannot be distinguished.
+        delay_s, delay_se_s: from the end of a reading's window to its timestamp, at ``delay_at_s``.
+        delay_drift, delay_drift_se: seconds by which the delay grows each second.
         delay_at_s: moment of the host's clock.
-        sample_s, sample_se_s: by which the delay was seen to jump back; ``None`` where it was not.
+        sample_s, sample_se_s: by which the delay jumped back; ``None`` where no jump was observed.
         noise_idle_w, noise_busy_w: standard deviation of a reading at rest, and under load.
         idle_w, busy_w: what it reads at rest, and under steady load.
-        runs: bursts that this rests on.
-        seconds: of the device's time that they took.
-        notes: what could not be told, and why.
+        runs: number of bursts this is based on.
+        seconds: of device time that they took.
+        notes: what could not be determined, and why.
     """
 
     channel: str
@@ -81,15 +81,15 @@ class SensorIdentity:
 
     @property
     def drifts(self) -> bool:
-        """Whether the delay surely drifts."""
+        """Whether the delay drifts significantly."""
         return (
             self.delay_drift is not None
             and self.delay_drift_se is not None
-            and abs(self.delay_drift) > max(_SURE * self.delay_drift_se, _LEAST_DRIFT)
+            and abs(self.delay_drift) > max(_SIGNIFICANT * self.delay_drift_se, _MIN_DRIFT)
         )
 
     def as_channel(self) -> Channel:
-        """For profiles to take; its gain is 1.
+        """As profiles use it, with a gain of 1.
 
         Raises:
             BadInputError: it is not determined.
@@ -102,8 +102,8 @@ class SensorIdentity:
         known = Channel(self.channel, self.period_s, window_s, self.delay_s, 1.0, noise, SOURCE, self.lag_s or 0.0)
         if not self.drifts or self.delay_drift is None:
             return known
-        # It may have jumped since: anywhere within a sample, or, where none was seen, as far as it drifts in a minute.
-        doubt_s = _WITHIN * self.sample_s if self.sample_s else abs(self.delay_drift) * _LATER_S
+        # It may have jumped since: anywhere within a sample, or, where none was observed, as far as it drifts in a minute.
+        doubt_s = _UNIFORM_SD * self.sample_s if self.sample_s else abs(self.delay_drift) * _LATER_S
         return replace(
             known,
             delay_error_s=doubt_s,
@@ -120,7 +120,7 @@ class Sensors:
     Attributes:
         device: its name, such as ``nvidia:0``.
         model: of the GPU.
-        kernel: that was the load.
+        kernel: the load.
         channels: in the device's order.
     """
 
@@ -152,12 +152,12 @@ class Sensors:
 
 
 def sensors_document(sensors: Sensors) -> dict[str, Any]:
-    """The same as JSON values."""
+    """As JSON values."""
     return {"schema": SCHEMA} | asdict(sensors)
 
 
 def write_sensors(sensors: Sensors, path: str | os.PathLike[str]) -> None:
-    """Write the file that profiles take.
+    """Write the file that profiles use.
 
     Raises:
         BadInputError: it cannot be written.
@@ -169,7 +169,7 @@ def read_sensors(path: str | os.PathLike[str]) -> Sensors:
     """Read such a file.
 
     Raises:
-        BadInputError: it is not there, not one of these, or a value is missing or impossible; names the field.
+        BadInputError: it is missing, of another kind, or a value is missing or impossible; names the field.
     """
     found = read_document(path, _File, "make it with 'wastenot sensor --out'").content
     channels = tuple(SensorIdentity(**one.model_dump()) for one in found.channels)

@@ -1,4 +1,4 @@
-"""How fast a sensor is: what a read costs, and how often the reading is a new one."""
+"""How fast a sensor is: what a read costs, and how often its value changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READS = 50
 
 @dataclass(frozen=True, slots=True)
 class SensorSpeed:
-    """What was seen of one sensor.
+    """Speed of one sensor.
 
     Attributes:
         name: of the sensor.
@@ -22,8 +22,8 @@ class SensorSpeed:
         value: as last read; ``None`` where it cannot be.
         unit: of the value.
         read_s: median cost of a read.
-        slowest_read_s: the dearest of them.
-        period_s: between new readings, median; ``None`` where too few came to tell.
+        slowest_read_s: the slowest read.
+        period_s: median time between changes; ``None`` where there were too few.
     """
 
     name: str
@@ -36,10 +36,10 @@ class SensorSpeed:
 
 
 def probe_sensors(device: Device, seconds: float = 1.5) -> tuple[SensorSpeed, ...]:
-    """Look at every sensor of a device for a while. Readings that stand still, as at idle, tell no period.
+    """Probe every sensor of a device. Readings that do not change, as at idle, show no period.
 
     Args:
-        device: to look at.
+        device: to probe.
         seconds: for each sensor.
     """
     sensors = device.sensors
@@ -63,7 +63,7 @@ def probe(name: str, unit: str, read: Callable[[], float | None], time: TimeSour
         unit: of its values.
         read: reads it.
         time: of the device.
-        seconds: for which new readings are waited for.
+        seconds: to wait for changes.
     """
     last = read()
     if last is None:
@@ -80,7 +80,7 @@ def probe(name: str, unit: str, read: Callable[[], float | None], time: TimeSour
             changes.append(now)
             last = value
         if now - before < 1e-4:
-            time.sleep(2e-4)  # a read that costs nothing would fill the processor
+            time.sleep(2e-4)  # polling a cheap sensor without pause would occupy a processor
         before = time.now_s()
     gaps = [later - earlier for earlier, later in pairwise(changes)]
     period = median(gaps) if len(gaps) >= 3 else None

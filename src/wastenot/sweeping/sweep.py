@@ -217,7 +217,7 @@ def measure_sweep(
         DeviceError: the device does not measure.
     """
     if rounds < 1:
-        raise BadInputError(f"--rounds {rounds}: must be at least 1")
+        raise BadInputError(f"`rounds` {rounds}: must be at least 1")
     progress = progress or Silent()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
     check_state(device, units)

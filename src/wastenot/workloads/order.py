@@ -72,15 +72,15 @@ def order_of_steps(steps: Sequence[Step]) -> tuple[int, ...]:
 
 def changes(steps: Sequence[Step]) -> Counter[tuple[int, int]]:
     """How often each step follows each other one; after the last comes the first, as iterations follow each other."""
-    found: Counter[tuple[int, int]] = Counter()
+    follows: Counter[tuple[int, int]] = Counter()
     every = loops(steps)
     for loop, earlier in zip(every, [*every[-1:], *every[:-1]], strict=True):
         for pair in pairwise(loop.members):
-            found[pair] += loop.times
+            follows[pair] += loop.times
         if loop.times > 1:
-            found[loop.members[-1], loop.members[0]] += loop.times - 1
-        found[earlier.members[-1], loop.members[0]] += 1
-    return found
+            follows[loop.members[-1], loop.members[0]] += loop.times - 1
+        follows[earlier.members[-1], loop.members[0]] += 1
+    return follows
 
 
 def switches(steps: Sequence[Step], values: Sequence[Hashable]) -> int:
@@ -115,5 +115,5 @@ def stretches(order: Sequence[int]) -> list[tuple[int, int, int, int]]:
         runs = [(runs[0][0], runs[-1][1] + runs[0][1]), *runs[1:-1]]
     if len(runs) < 2:
         return []
-    found = Counter((before, *run) for (before, _), run in zip([runs[-1], *runs[:-1]], runs, strict=True))
-    return [(before, after, lasting, times) for (before, after, lasting), times in found.items()]
+    counts = Counter((before, *run) for (before, _), run in zip([runs[-1], *runs[:-1]], runs, strict=True))
+    return [(before, after, lasting, times) for (before, after, lasting), times in counts.items()]
