@@ -17,7 +17,7 @@ _OVER_ROWS = ("_dweight_gemm", "values_dvalues_gemm", "scores_dkey_gemm")
 
 
 def gemm(kernel: KernelSpec, make: Buffers) -> PreparedCall:
-    """A product, or one that is added to what is there already, as gradients of weights are.
+    """A product, or one accumulated into its output, as gradients of weights are.
 
     Raises:
         CannotRunError: PyTorch has no such product of this data type.
