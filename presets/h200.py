@@ -48,7 +48,7 @@ class Measured:
     """One kernel at auto.
 
     Attributes:
-        kernel: by formula.
+        kernel: the analytical kernel.
         time_s: of one call.
         power_w: mean.
         core_mhz: mean core clock.
@@ -61,7 +61,7 @@ class Measured:
 
 
 def read_measured(name: str, workload: str) -> tuple[Measured, ...]:
-    """The kernels of a sweep in data/h200, by formula, with what was measured; in order of execution."""
+    """The kernels of a sweep in data/h200, analytical, with their measurements, in order of execution."""
     sweep = read_sweep(DATA / f"{name}.csv")
     specs = {kernel.name: kernel for kernel in workload_named(workload).kernels}
     power = sweep.energy_j / sweep.time_s
@@ -178,7 +178,7 @@ class Off:
 
 
 def errors_at_auto(preset: Preset, operations: Sequence[Measured]) -> list[Off]:
-    """How a preset's operations by formula run at auto, beside what was measured."""
+    """How a preset's analytical operations run at default clocks, beside the measurements."""
     physics = ModelPhysics(preset)
     found = []
     for one in operations:
@@ -228,8 +228,8 @@ def surroundings() -> tuple[Thermal, Switching, SensorModels]:
         reference_c=58.0,
         limit_c=87.0,
     )
-    told = sensors(counter_s=0.10002, counter_read_s=0.0031, gauge_s=0.1, window_s=0.025, clock_s=0.1)
-    assert told.power is not None
+    models = sensors(counter_s=0.10002, counter_read_s=0.0031, gauge_s=0.1, window_s=0.025, clock_s=0.1)
+    assert models.power is not None
     seen = {"lag_s": 0.0125, "delay_s": 0.002, "sample_s": 0.02, "sample_drift": 2e-4}  # data/h200/fingrav
-    told = told.model_copy(update={"power": told.power.model_copy(update=seen)})
-    return heat, switching(345.0, 1980.0, core_s=0.015, memory_s=1.0), told
+    models = models.model_copy(update={"power": models.power.model_copy(update=seen)})
+    return heat, switching(345.0, 1980.0, core_s=0.015, memory_s=1.0), models

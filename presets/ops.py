@@ -1,4 +1,4 @@
-"""Operations by formula: from a card's datasheet and from what its fitted kernels have in common."""
+"""Traits of analytical operations, from a card's datasheet and what its fitted kernels have in common."""
 
 from __future__ import annotations
 

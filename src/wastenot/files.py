@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one."""
+"""Write files atomically: a reader never sees half of one."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from wastenot.errors import BadInputError
 
 
 def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, then put it in the place of ``path`` in one step.
+    """Let ``write`` fill a temporary file beside ``path``, then replace ``path`` with it in one step.
 
     A device or a pipe (``/dev/stdout``) cannot be replaced and is written directly.
 
     Args:
-        path: the file to make or replace.
-        write: called with the path that it is to fill.
+        path: the file to create or replace.
+        write: called with the path to fill.
 
     Raises:
-        BadInputError: the file cannot be written (no such folder, no permission, disk full). What stood at
-            ``path`` before is untouched.
+        BadInputError: the file cannot be written (no such folder, no permission, disk full); ``path`` is then unchanged.
     """
     target = Path(path)
     try:
         if target.exists() and not stat.S_ISREG(target.stat().st_mode):
             if target.is_dir():
-                raise BadInputError(f"{target}: is a folder; name a file")
+                raise BadInputError(f"{target}: is a folder; give a file")
             write(target)
             return
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent)
@@ -49,7 +48,7 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write ``text`` as UTF-8 with :func:`write_atomically`; raises what it raises."""
+    """Write ``text`` as UTF-8 with :func:`write_atomically`, which says what it raises."""
 
     def write(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8", newline="") as stream:
@@ -59,19 +58,19 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that could not be written later, before long work is done for it.
+    """Refuse a file that cannot be written, before long work is done for it.
 
     Args:
         path: of the file; it is not touched.
 
     Raises:
-        BadInputError: it is a folder, its folder is not there, or it may not be written.
+        BadInputError: it is a folder, its folder does not exist, or writing is not permitted.
     """
     target = Path(path)
     if target.is_dir():
-        raise BadInputError(f"{target}: is a folder; name a file")
+        raise BadInputError(f"{target}: is a folder; give a file")
     if not target.parent.is_dir():
-        raise BadInputError(f"{target}: cannot be written: there is no folder {target.parent}")
+        raise BadInputError(f"{target}: cannot be written: folder {target.parent} does not exist")
     replaced = target if target.exists() and not target.is_file() else target.parent
     if not os.access(replaced, os.W_OK):
         raise BadInputError(f"{target}: cannot be written: {os.strerror(errno.EACCES)}")

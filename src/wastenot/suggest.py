@@ -1,4 +1,4 @@
-"""What to say of a name that does not exist: the nearest that does, and all there are."""
+"""What an error says about an unknown name: the nearest known one, and all known ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MOST_LISTED = 20
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """The end of an error message: the nearest known name, if one is near, and the known names."""
+    """The end of an error message: the nearest known name, if any is near, and the known names."""
     names = list(known)
     by_lower = {known_name.lower(): known_name for known_name in names}
     near = [by_lower[match] for match in get_close_matches(name.lower(), by_lower, n=1)]

@@ -1,4 +1,4 @@
-"""Which wastenot this is; every file it writes says so."""
+"""The version of wastenot, recorded in every file it writes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def own_version() -> str:
-    """The version installed, or ``from source``."""
+    """The installed version, or ``from source``."""
     try:
         return version("wastenot")
     except PackageNotFoundError:

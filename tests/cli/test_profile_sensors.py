@@ -7,9 +7,10 @@ import json
 from wastenot.cli.main import run
 
 WHAT = {
-    "period_s": 1e-3, "period_se_s": 1e-6, "window_s": 2e-5, "window_se_s": 1e-6, "delay_s": 0.0, "delay_se_s": 1e-6,
-    "lag_s": None, "lag_se_s": None, "left_w": None, "other_left_w": None, "delay_at_s": None, "delay_drift": None, "delay_drift_se": None, "sample_s": None, "sample_se_s": None,
-    "noise_idle_w": 2.0, "noise_busy_w": 2.5, "idle_w": 79.0, "busy_w": 690.0, "runs": 9, "seconds": 1.0,
+    "period_s": 1e-3, "period_se_s": 1e-6, "window_s": 2e-5, "window_se_s": 1e-6, "lag_s": None, "lag_se_s": None,
+    "left_w": None, "other_left_w": None, "delay_s": 0.0, "delay_se_s": 1e-6, "delay_drift": None, "delay_drift_se": None,
+    "delay_at_s": None, "sample_s": None, "sample_se_s": None, "noise_idle_w": 2.0, "noise_busy_w": 2.5, "idle_w": 79.0,
+    "busy_w": 690.0, "runs": 9, "seconds": 1.0,
 }  # fmt: skip
 
 

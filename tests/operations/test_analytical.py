@@ -309,7 +309,7 @@ def test_fp8_products_run_and_what_has_no_fp8_operation_is_refused():
     assert left.dtype == right.dtype == torch.float8_e4m3fn
     torch.testing.assert_close(call().float(), left.float() @ right.float(), rtol=0.02, atol=0.1)
     for name in ("gelu", "scores_gemm", "up_dweight_gemm"):
-        with pytest.raises(CannotRunError, match=f"{name}.*fp8.*take bf16"):
+        with pytest.raises(CannotRunError, match=f"{name}.*fp8.*use bf16"):
             prepare_kernel(kernel_named(name, element_bytes=1), "cpu", 1)
     with pytest.raises(CannotRunError, match=r"attention.*fp8"):
         prepare_kernel(kernel_named("attention", element_bytes=1, attention="flash"), "cpu", 1)
@@ -327,7 +327,7 @@ def test_an_unknown_kernel_is_refused_by_name(op, name, shape):
 def test_what_does_not_fit_is_refused_with_its_size():
     huge = 2**46
     kernel = KernelSpec("gelu", "GELU", "elementwise", (huge,), 1.0, 2.0 * huge, 2.0 * huge, "", None, 1, 0, None, 2)
-    with pytest.raises(CannotRunError, match=r"gelu: 2 × its data, .*GB, do not fit cpu; take a smaller batch"):
+    with pytest.raises(CannotRunError, match=r"gelu: 2 × its data, .*GB, do not fit into cpu; use a smaller batch"):
         prepare_kernel(kernel, "cpu", 2)
 
 

@@ -205,7 +205,7 @@ def test_arguments_other_than_tensors_are_kept():
         ("higher_order.cond", 1, "takes functions as arguments"),
         ("words", 1, "unknown operation 'words'"),
         ("aten.mm.default", 1, "aten.mm.default cannot run on cpu"),
-        ("aten.neg.default", {"opaque": "function"}, "an argument of type function cannot be made again"),
+        ("aten.neg.default", {"opaque": "function"}, "an argument of type function cannot be recreated"),
         ("aten.neg.default", {"tensor": 3}, "cannot run on cpu"),
         ("aten.neg.default", {"dtype": "no_type"}, "cannot run on cpu"),
     ],
@@ -229,7 +229,7 @@ def test_a_sparse_tensor_is_captured_and_refused_when_it_is_to_run():
         torch.sparse.mm(sparse, torch.randn(4, 4))
     opaque = [kernel.call for kernel in captured.workload.kernels if '"opaque"' in kernel.call.arguments]
     assert opaque
-    with pytest.raises(CannotRunError, match="sparse_coo tensor among its arguments cannot be made again"):
+    with pytest.raises(CannotRunError, match="sparse_coo tensor among its arguments cannot be recreated"):
         prepare_call(opaque[0], "cpu", 1)
 
 

@@ -41,33 +41,33 @@ def true_sweep(
     core: tuple[float, ...] = CORE,
     memory: tuple[float, ...] = MEMORY,
     *,
-    told: bool = True,
+    record_effective: bool = True,
 ) -> Sweep:
-    """What a perfect measurement would give; ``told``: with the clocks in effect."""
+    """What a perfect measurement would give, with or without the clocks in effect."""
     settings = [AUTO, *(Setting(c, m) for m in memory for c in core)]
     rows = []
     for index, kernel in enumerate(kernels):
         for setting in settings:
             point = device.truth(Task.of_kernel(kernel), setting)
-            asked = (setting.core_mhz or np.nan, setting.memory_mhz or np.nan)
-            effect = (point.core_mhz, point.memory_mhz) if told else (np.nan, np.nan)
-            rows.append((index, *asked, point.time_s, point.time_s * point.power_w, *effect))
+            requested = (setting.core_mhz or np.nan, setting.memory_mhz or np.nan)
+            effect = (point.core_mhz, point.memory_mhz) if record_effective else (np.nan, np.nan)
+            rows.append((index, *requested, point.time_s, point.time_s * point.power_w, *effect))
     table = np.array(rows)
-    nothing = np.full(len(table), np.nan)
+    absent = np.full(len(table), np.nan)
     return Sweep(
         kernels=tuple(Kernel(kernel.name, 1) for kernel in kernels),
         kernel_index=table[:, 0].astype(np.int64),
         core_mhz=table[:, 1],
         memory_mhz=table[:, 2],
-        power_limit_w=nothing,
+        power_limit_w=absent,
         time_s=table[:, 3],
         energy_j=table[:, 4],
-        time_se_s=nothing,
-        energy_se_j=nothing,
+        time_se_s=absent,
+        energy_se_j=absent,
         effective_core_mhz=table[:, 5],
         effective_memory_mhz=table[:, 6],
-        calls=nothing,
-        temperature_c=nothing,
+        calls=absent,
+        temperature_c=absent,
         workload="synthetic",
         device="Toy GPU",
         origin="simulated",

@@ -1,4 +1,4 @@
-"""Calibration on a simulated GPU whose truth is known: what it recovers, what it refuses, what it writes."""
+"""Calibration to a simulated GPU whose truth is known: what it recovers, what it refuses, what it writes."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def twin():
 
 @pytest.mark.parametrize("core", [600.0, 1020.0, 1320.0, 1530.0, 1710.0])
 @pytest.mark.parametrize("memory", [810.0, 5001.0, 9501.0])
-def test_clocks_that_it_never_saw(twin, core, memory):
-    """Without noise the twin is within 1 % of the truth, typically, and nowhere far off."""
+def test_held_out_clocks(twin, core, memory):
+    """Without noise the twin is typically within 1 % of the truth and nowhere far off."""
     truth = toy_gpu()
     copy = simulated_device(twin.preset, "sim:twin")
-    off = []
+    errors = []
     for kernel in KERNELS:
         wanted = truth.truth(Task.of_kernel(kernel), Setting(core, memory))
-        near = Setting(core, memory)
-        found = copy.truth(Task.of_kernel(kernel), near)
-        off.append((found.time_s / wanted.time_s - 1, found.time_s * found.power_w / wanted.time_s / wanted.power_w - 1))
-    assert np.median(np.abs(off), axis=0) == pytest.approx(0, abs=0.01)
-    assert np.abs(off).max() < 0.06
+        found = copy.truth(Task.of_kernel(kernel), Setting(core, memory))
+        error = (found.time_s / wanted.time_s - 1, found.time_s * found.power_w / wanted.time_s / wanted.power_w - 1)
+        errors.append(error)
+    assert np.median(np.abs(errors), axis=0) == pytest.approx(0, abs=0.01)
+    assert np.abs(errors).max() < 0.06
 
 
-def test_auto_is_held_back_by_the_power_limit_as_the_truth_is(twin):
+def test_the_power_limit_holds_the_default_clocks_as_in_truth(twin):
     copy = simulated_device(twin.preset, "sim:twin")
     for kernel in KERNELS:
         wanted, found = toy_gpu().truth(Task.of_kernel(kernel), AUTO), copy.truth(Task.of_kernel(kernel), AUTO)
@@ -58,7 +58,7 @@ def test_the_report_says_how_good_it_is(twin):
     assert "held-out points" in twin.preset.provenance["errors"]
 
 
-def test_the_file_gives_the_same_gpu_back(twin):
+def test_the_preset_file_round_trips(twin):
     text = preset_toml(twin.preset)
     assert parse_preset(text.encode(), "twin.toml") == twin.preset
     odd = twin.preset.model_copy(update={"kernels": {'a "b".c\\ü\n\x7f': twin.preset.kernels["gemm1"]}})
@@ -66,7 +66,7 @@ def test_the_file_gives_the_same_gpu_back(twin):
     assert parse_preset(preset_toml(read_preset(TOY)).encode(), "toy.toml") == read_preset(TOY)
 
 
-def test_an_outlier_moves_nothing_else(twin):
+def test_outliers_hardly_matter(twin):
     sweep = true_sweep(toy_gpu())
     energy = sweep.energy_j.copy()
     energy[[7, 100, 160, 260]] *= 3.0
@@ -74,15 +74,15 @@ def test_an_outlier_moves_nothing_else(twin):
     assert robust.report.errors[1].energy.median < 0.015
 
 
-def test_clocks_that_do_not_arrive_as_asked():
+def test_clocks_that_do_not_take_effect_as_requested():
     sweep = true_sweep(toy_gpu(), core=(210.0, 420.0, 1200.0, 2100.0), memory=(405.0, 810.0, 9501.0))
     table = clock_table(sweep)
     assert (table.core_from_mhz, table.core_to_mhz, table.core_step_mhz) == (210.0, 2100.0, 30.0)
     assert table.boost_mhz == pytest.approx(1965.0, abs=15.0)
     assert [(pair.memory_mhz, pair.core_above_mhz, pair.to_memory_mhz) for pair in table.moved] == [(405, 420, 810)]
-    arrival = learn_clock_mapping(sweep)
-    assert arrival.in_effect(2100.0, 405.0) == (1965.0, 810.0)
-    assert arrival.in_effect(420.0, 405.0) == (420.0, 405.0)
+    mapping = learn_clock_mapping(sweep)
+    assert mapping.in_effect(2100.0, 405.0) == (1965.0, 810.0)
+    assert mapping.in_effect(420.0, 405.0) == (420.0, 405.0)
 
 
 @pytest.mark.parametrize(
@@ -93,22 +93,22 @@ def test_clocks_that_do_not_arrive_as_asked():
         (KERNELS, (840.0, 1200.0, 1950.0), (9501.0,), "3 points"),
     ],
 )
-def test_what_cannot_be_determined_is_refused(kernels, core, memory, says):
+def test_insufficient_data_is_refused(kernels, core, memory, says):
     with pytest.raises(CalibrationError, match=says) as refusal:
-        calibrate_sweep(true_sweep(toy_gpu(), kernels, core, memory, told=False), name="no")
+        calibrate_sweep(true_sweep(toy_gpu(), kernels, core, memory, record_effective=False), name="no")
     assert "sweep more" in str(refusal.value) and "\n" not in str(refusal.value)
 
 
-def test_a_kernel_with_auto_alone_is_refused_by_name():
-    sweep = true_sweep(toy_gpu(), told=False)
+def test_a_kernel_at_default_clocks_only_is_refused_by_name():
+    sweep = true_sweep(toy_gpu(), record_effective=False)
     kept = (sweep.kernel_index != 4) | np.isnan(sweep.core_mhz)
     columns = {name: value[kept] for name, value in vars(sweep).items() if isinstance(value, np.ndarray)}
     with pytest.raises(CalibrationError, match="'work2'"):
         calibrate_sweep(replace(sweep, **columns), name="no")
 
 
-def test_little_data_is_warned_of():
-    found = calibrate_sweep(true_sweep(toy_gpu(), KERNELS[:5], CORE_FEW, (9501.0,), told=False), name="few")
+def test_little_data_gives_warnings():
+    found = calibrate_sweep(true_sweep(toy_gpu(), KERNELS[:5], CORE_FEW, (9501.0,), record_effective=False), name="few")
     text = " ".join(found.report.warnings)
     assert "4 core clocks" in text and "5 kernels" in text and "4 points" in text and "one memory clock" in text
     assert "errors on unseen points are not known" in text and len(found.report.errors) == 1
@@ -117,7 +117,7 @@ def test_little_data_is_warned_of():
 CORE_FEW = (840.0, 1200.0, 1620.0, 1950.0)
 
 
-def test_repeats_are_averaged_and_power_limited_rows_left_out():
+def test_repeats_are_averaged_and_power_limited_rows_ignored():
     sweep = true_sweep(toy_gpu())
     twice = {name: np.concatenate([value, value]) for name, value in vars(sweep).items() if isinstance(value, np.ndarray)}
     twice["time_s"] = np.concatenate([sweep.time_s * 0.9, sweep.time_s * 1.1])
@@ -127,13 +127,13 @@ def test_repeats_are_averaged_and_power_limited_rows_left_out():
     assert points_of_sweep(limited).mask.sum() == once.mask.sum() - 3 * len(KERNELS)
 
 
-def test_the_design_spreads_and_takes_turns():
-    points = points_of_sweep(true_sweep(toy_gpu(), told=False))
+def test_chosen_points_spread_and_differ_by_kernel():
+    points = points_of_sweep(true_sweep(toy_gpu(), record_effective=False))
     mask = choose_points(points, 8)
     assert (mask.sum(axis=1) == 8).all()
     assert len({tuple(row) for row in mask.tolist()}) > 3
-    seen = {(c, m) for c, m in zip(points.core_mhz[mask > 0], points.memory_mhz[mask > 0], strict=True)}
-    assert len(seen) >= 0.85 * PAIRS
+    chosen = {(c, m) for c, m in zip(points.core_mhz[mask > 0], points.memory_mhz[mask > 0], strict=True)}
+    assert len(chosen) >= 0.85 * PAIRS
     from collections import Counter
 
     assert choose_pairs([(1000.0, 5001.0)], Counter(), 8) == [0]
@@ -145,8 +145,8 @@ def test_many_clocks_become_a_dozen_levels():
 
 
 def test_predictions_from_few_points_know_their_errors():
-    """Half the errors are within what is said of them, and few far beyond."""
-    sweep = true_sweep(toy_gpu(), told=False)
+    """Errors are small, and few exceed twice their stated standard deviation."""
+    sweep = true_sweep(toy_gpu(), record_effective=False)
     points = points_of_sweep(sweep)
     mask = choose_points(points, 6) > 0
     found = predict_costs(
@@ -167,8 +167,8 @@ def test_predictions_from_few_points_know_their_errors():
         assert (error[unseen] > 0).all()
 
 
-def test_predictions_for_one_kernel_say_that_they_know_little():
-    points = points_of_sweep(true_sweep(toy_gpu(), KERNELS[:1], told=False))
+def test_predictions_from_one_kernel_have_large_errors():
+    points = points_of_sweep(true_sweep(toy_gpu(), KERNELS[:1], record_effective=False))
     time = np.where(np.arange(PAIRS) % 4 == 0, points.time_s, np.nan)
     found = predict_costs(points.core_mhz, points.memory_mhz, time, np.where(np.isnan(time), np.nan, points.energy_j))
     assert np.isfinite(found.energy_j).all() and (found.energy_error >= 0.15).all()
@@ -176,7 +176,7 @@ def test_predictions_for_one_kernel_say_that_they_know_little():
     assert np.isnan(nothing.time_s).all()
 
 
-def test_a_twin_does_not_know_other_kernels(twin):
+def test_a_twin_refuses_unknown_kernels(twin):
     copy = simulated_device(twin.preset, "sim:twin")
     with pytest.raises(Exception, match="does not know kernel 'gemm9'"):
         copy.truth(Task.of_kernel(spec("gemm9", "other", 0.0, 0.0)), AUTO)

@@ -1,4 +1,4 @@
-"""How good calibration is on measured sweeps of real cards, on points that the fit never saw."""
+"""Accuracy of calibrations to measured sweeps of real cards, on held-out points."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from wastenot.tuning.calibration.points import points_of_sweep
     ("file", "limit_w", "points"),
     [("rtx3080ti-polybench/sweep.csv", 350.0, 759), ("gpu-dvfs/gtx980.csv", None, 840)],
 )
-def test_eight_points_a_kernel_tell_the_others(shared_data, file, limit_w, points):
+def test_eight_points_per_kernel_predict_the_others(shared_data, file, limit_w, points):
     """Median at most 3 %, mean at most 5 %, in time and in energy."""
     found = held_out_points(points_of_sweep(read_sweep(shared_data / file)), limit_w)
     assert found is not None and found.points == points
-    for spread in (found.time, found.energy):
-        assert spread.median <= 0.03 and spread.mean <= 0.05
+    for summary in (found.time, found.energy):
+        assert summary.median <= 0.03 and summary.mean <= 0.05
 
 
 @pytest.mark.slow
-def test_kernels_that_the_gpu_was_not_fitted_to(shared_data):
+def test_held_out_kernels(shared_data):
     points = points_of_sweep(read_sweep(shared_data / "rtx3080ti-polybench" / "sweep.csv"))
     found = held_out_kernels(points, 350.0)
     assert found is not None
-    for spread in (found.time, found.energy):
-        assert spread.median <= 0.03 and spread.mean <= 0.05
+    for summary in (found.time, found.energy):
+        assert summary.median <= 0.03 and summary.mean <= 0.05
 
 
 @pytest.mark.slow
-def test_v100_leave_one_out(shared_data):
-    """Five noisy points a kernel: time is good, energy misses what is asked; the docs say so."""
+def test_v100_cross_validation(shared_data):
+    """Five noisy points per kernel: time is good, energy misses the goal, as the docs say."""
     found = held_out_points(points_of_sweep(read_sweep(shared_data / "gpu-dvfs" / "v100.csv")))
     assert found is not None and found.points == 145
     assert found.time.median <= 0.015 and found.time.mean <= 0.02

@@ -1,4 +1,4 @@
-"""A plan measured again in turn with auto, on the toy GPU."""
+"""A plan measured again, interleaved with the default clocks, on the toy GPU."""
 
 from pathlib import Path
 
@@ -23,16 +23,16 @@ QUICK = PointOptions(warm_up_s=1.0, window_s=1.0)
 
 
 class Counted:
-    """Counts what it is told."""
+    """Counts steps."""
 
     def __init__(self):
-        self.steps = self.told = 0
+        self.steps = self.finished = 0
 
     def begin(self, steps, done=0):
         self.steps = steps
 
     def step(self, what):
-        self.told += 1
+        self.finished += 1
 
     def say(self, message):
         raise AssertionError(message)
@@ -56,7 +56,7 @@ def made(units, tmp_path_factory):
 def test_what_is_measured_again_is_the_truth(made, units, tmp_path):
     device, progress = open_device(NAME, seed=4), Counted()
     checked = validate(device, made, units, repeats=5, options=QUICK, progress=progress)
-    assert progress.steps == progress.told == 2 * 5 * len(units.kernels)
+    assert progress.steps == progress.finished == 2 * 5 * len(units.kernels)
     assert device.engine.requested == AUTO
     temperature = device.engine.temperature_c
     true = np.zeros((2, 2))
@@ -110,7 +110,7 @@ def test_clocks_are_released_when_it_breaks(made, units):
     class Breaks(Counted):
         def step(self, what):
             super().step(what)
-            if self.told == 3:
+            if self.finished == 3:
                 raise KeyboardInterrupt
 
     device = open_device(NAME, seed=4)

@@ -1,16 +1,16 @@
-"""How much of a step's time the captured operations explain, and what they leave out.
+"""How much of a step's time the captured operations account for, and what they miss.
 
-A trace of the same step says which operation launched each GPU kernel. Going from the innermost operation that launched a
-kernel to those around it, the first that was captured explains it:
+A trace of the same step by PyTorch's profiler (Kineto) shows which operation launched each GPU kernel. Going outwards from
+the innermost operation that launched a kernel, the first captured one accounts for it:
 
     autograd::engine::evaluate_function: AddmmBackward0
       AddmmBackward0
-        aten::mm            captured: explains what it launches
+        aten::mm            captured: accounts for what it launches
           cudaLaunchKernel -> nvjet_sm90_...
     Torch-Compiled Region
-      triton_poi_fused_gelu_0 -> triton_poi_fused_gelu_0      around it nothing was captured: missing
+      triton_poi_fused_gelu_0 -> triton_poi_fused_gelu_0      nothing around it was captured: missing
 
-Operations are matched by name, not by shape: the trace is of the step that was captured.
+Operations are matched by name, not by shape, since the traced step is the captured one.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class OperationInterval:
 
     Attributes:
         name: such as ``aten::addmm``.
-        thread: that ran it.
-        start_us: when it began.
-        end_us: when it ended, both in microseconds on one clock.
+        thread: ID of the thread that ran it.
+        start_us: start time.
+        end_us: end time, in microseconds of the same clock.
     """
 
     name: str
@@ -42,12 +42,12 @@ class OperationInterval:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Time in a trace that is to be explained: that of a GPU kernel, copy or fill; without a GPU, of an operation itself.
+    """Time in a trace to account for: of a GPU kernel, copy or fill; without a GPU, an operation's own time.
 
     Attributes:
-        name: of the GPU kernel, or of the operation.
-        time_us: it took.
-        launcher: index of the innermost operation that launched it; ``None`` where the trace does not say.
+        name: name of the GPU kernel or operation.
+        time_us: its time.
+        launcher: index of the innermost operation that launched it; ``None`` where the trace does not show it.
     """
 
     name: str
@@ -57,13 +57,13 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Time that no captured operation explains.
+    """Time that no captured operation accounts for.
 
     Attributes:
-        name: of the GPU kernel, or of the operation.
-        launched_by: the innermost operation that launched it; ``None`` where the trace does not say.
+        name: name of the GPU kernel or operation.
+        launched_by: the innermost operation that launched it; ``None`` where the trace does not show it.
         times: how often it ran.
-        time_us: of all its runs.
+        time_us: total time of its runs.
     """
 
     name: str
@@ -74,14 +74,14 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What captured operations explain of a traced step.
+    """How much of a traced step the captured operations account for.
 
     Attributes:
-        of: what time it is: ``GPU time``, or ``operations' own CPU time`` where nothing ran on a GPU.
-        total_us: of the step.
-        explained_us: by captured operations.
-        missing: the rest, most time first.
-        absent: captured operations that the trace does not show: the traced step ran something else in their place.
+        of: which time is meant: ``GPU time``, or ``operations' own CPU time`` where nothing ran on a GPU.
+        total_us: total time of the step.
+        explained_us: time that captured operations account for.
+        missing: the rest, longest time first.
+        absent: captured operations that are not in the trace, because the traced step ran something else instead.
     """
 
     of: str
@@ -92,16 +92,16 @@ class Coverage:
 
     @property
     def share(self) -> float | None:
-        """Share of the time that is explained; ``None`` where no time was traced."""
+        """Fraction of the time accounted for; ``None`` where no time was traced."""
         return self.explained_us / self.total_us if self.total_us > 0 else None
 
 
 def coverage(profile: Any, workload: Workload) -> Coverage:
-    """How much of a traced step the operations of a captured workload explain.
+    """How much of a traced step the operations of a captured workload account for.
 
     Args:
         profile: a finished :class:`torch.profiler.profile` of the step, with CUDA activities where it runs on a GPU.
-        workload: captured from the same step.
+        workload: the workload captured from the same step.
     """
     from wastenot.capturing.coverage import records_of
 
@@ -118,26 +118,26 @@ def captured_operations(workload: Workload) -> frozenset[str]:
 def attribute(
     operations: Sequence[OperationInterval], spent: Iterable[Spent], captured: frozenset[str], *, of: str = "GPU time"
 ) -> Coverage:
-    """Divide time between captured operations and the rest.
+    """Attribute time to captured operations and the rest.
 
-    An operation in place counts as captured where its twin was that makes a new tensor: autograd adds gradients up in place
-    unless somebody else, as a recorder does, holds them.
+    An in-place operation counts as captured where its out-of-place form was: autograd accumulates gradients in place unless
+    something else, such as a recorder, also holds them.
 
     Args:
         operations: all that ran on the host, in any order.
-        spent: the time to explain.
-        captured: names of operations that were captured.
-        of: what time it is.
+        spent: the time to account for.
+        captured: names of captured operations.
+        of: which time is meant.
     """
     around = enclosing(operations)
     total = explained = 0.0
     missing: dict[tuple[str, str | None], list[float]] = defaultdict(list)
     for item in spent:
         total += item.time_us
-        place = item.launcher
-        while place is not None and not captured & {operations[place].name, operations[place].name.removesuffix("_")}:
-            place = around[place]
-        if place is not None:
+        index = item.launcher
+        while index is not None and not captured & {operations[index].name, operations[index].name.removesuffix("_")}:
+            index = around[index]
+        if index is not None:
             explained += item.time_us
         else:
             by = None if item.launcher is None else operations[item.launcher].name
@@ -149,19 +149,19 @@ def attribute(
 
 
 def enclosing(operations: Sequence[OperationInterval]) -> list[int | None]:
-    """For each operation the index of the innermost one around it in its thread; ``None`` where there is none."""
+    """For each operation the index of the innermost one that encloses it in its thread; ``None`` for none."""
     around: list[int | None] = [None] * len(operations)
     order = sorted(
         range(len(operations)),
-        key=lambda place: (operations[place].thread, operations[place].start_us, -operations[place].end_us, place),
+        key=lambda index: (operations[index].thread, operations[index].start_us, -operations[index].end_us, index),
     )
     open_now: list[int] = []
-    for place in order:
-        current = operations[place]
+    for index in order:
+        current = operations[index]
         while open_now and not _within(current, operations[open_now[-1]]):
             open_now.pop()
-        around[place] = open_now[-1] if open_now else None
-        open_now.append(place)
+        around[index] = open_now[-1] if open_now else None
+        open_now.append(index)
     return around
 
 
@@ -176,7 +176,7 @@ def trace(step: Callable[[], object]) -> Any:
     """Run a step once under PyTorch's profiler.
 
     Args:
-        step: to run; warmed up before, so that nothing is compiled or allocated for the first time.
+        step: the step, already warmed up so that nothing is compiled or allocated for the first time.
 
     Returns:
         The finished profile.
@@ -186,24 +186,24 @@ def trace(step: Callable[[], object]) -> Any:
 
     gpu = torch.cuda.is_available()
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]
-    with profile(activities=activities) as found:
+    with profile(activities=activities) as finished:
         step()
         if gpu:
             torch.cuda.synchronize()
-    return found
+    return finished
 
 
 def records_of(profile: Any) -> tuple[list[OperationInterval], list[Spent], str]:
-    """Operations on the host and the time to explain.
+    """Operations on the host and the time to account for.
 
     Each host event lists the GPU kernels that it launched; GPU events that no host event lists have no launcher. Where
-    nothing ran on a GPU, the time to explain is what operations themselves took on the CPU, without those they called.
+    nothing ran on a GPU, the time to account for is the operations' own CPU time, without that of operations they called.
 
     Args:
         profile: a finished profile, or anything with its ``events()``.
 
     Returns:
-        The operations, the time spent, and what time it is.
+        The operations, the time spent, and which time it is.
     """
     from torch._C._autograd import DeviceType
 
@@ -214,20 +214,20 @@ def records_of(profile: Any) -> tuple[list[OperationInterval], list[Spent], str]
     ]
     work = [event for event in events if event.device_type != DeviceType.CPU and not _is_annotation(event)]
     if not work:
-        own = [Spent(event.name, max(event.self_cpu_time_total, 0.0), place) for place, event in enumerate(host)]
+        own = [Spent(event.name, max(event.self_cpu_time_total, 0.0), index) for index, event in enumerate(host)]
         return operations, [item for item, event in zip(own, host, strict=True) if not _is_annotation(event)], CPU_TIME
     left = Counter((event.name, event.time_range.elapsed_us()) for event in work)
     spent: list[Spent] = []
-    for place, event in enumerate(host):
+    for index, event in enumerate(host):
         for kernel in event.kernels:
             key = (kernel.name, kernel.duration)
             if left[key] > 0:
                 left[key] -= 1
-                spent.append(Spent(kernel.name, kernel.duration, place))
+                spent.append(Spent(kernel.name, kernel.duration, index))
     spent += [Spent(name, time_us, None) for (name, time_us), times in left.items() for _ in range(times)]
     return operations, spent, GPU_TIME
 
 
 def _is_annotation(event: Any) -> bool:
-    """Whether an event is a name given to a stretch of time, not work."""
+    """Whether an event only labels a time range rather than doing work."""
     return bool(getattr(event, "is_user_annotation", False)) or "user_annotation" in str(getattr(event, "activity_type", ""))

@@ -13,11 +13,11 @@ PassName = Literal["forward", "backward", "optimizer"]
 
 
 class Passes:
-    """Follows a step through its passes while the context is open.
+    """Tracks the pass of a training step while the context is open.
 
-    Backward is what runs below a node of the autograd graph, in whichever thread. Optimizer is what runs within
-    ``step()`` of any :class:`torch.optim.Optimizer`, and what runs without gradients between a backward pass and that:
-    clipping, scaling. The rest is forward.
+    Backward is everything that runs under a node of the autograd graph, in any thread. Optimizer is everything within
+    ``step()`` of a :class:`torch.optim.Optimizer`, and what runs without gradients between a backward pass and it, such as
+    clipping and scaling. The rest is forward.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Passes:
             hook.remove()
 
     def current(self) -> PassName:
-        """The pass of what runs now in this thread."""
+        """The pass of what is running in this thread."""
         if torch._C._current_autograd_node() is not None:
             self._after_backward = True
             return "backward"
@@ -50,7 +50,7 @@ class Passes:
 
     @staticmethod
     def seeds_backward() -> bool:
-        """Whether ``ones_like`` that runs now is the gradient that a backward pass begins with."""
+        """Whether the ``ones_like`` that is running creates the initial gradient of a backward pass."""
         frame = inspect.currentframe()
         while frame is not None:
             if frame.f_code.co_name == "_make_grads" and frame.f_globals.get("__name__") == "torch.autograd":

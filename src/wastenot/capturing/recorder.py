@@ -1,4 +1,4 @@
-"""The dispatch mode that sees every operation, in every thread that autograd uses, and keeps one of each kind."""
+"""The dispatch mode that records every operation, in every thread that autograd uses, and keeps one of each kind."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ VIEWS = "views and allocations, which run nothing on the device"
 READ_BACK = "values read back to the host"
 ON_HOST = "work on host memory beside a device"
 
-_QUESTIONS = ("prim", "prims", "profiler", "prepacked")  # what Python asks of tensors and profilers, not operations
-_ASKED = ("sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "size", "stride", "numel", "dim", "storage_offset",
+_QUERY_NAMESPACES = ("prim", "prims", "profiler", "prepacked")  # queries of tensors and profilers, not operations
+_QUERIES = ("sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "size", "stride", "numel", "dim", "storage_offset",
           "is_contiguous", "sym_is_contiguous", "is_strides_like_format", "is_non_overlapping_and_dense")  # fmt: skip
 _ALLOCATES = ("empty", "new_empty", "resize", "set", "record_stream", "_resize_output")
 _READS_BACK = ("equal", "is_nonzero", "item")
@@ -31,8 +31,8 @@ _COPIES_BACK = "_local_scalar_dense"  # of one element, which a GPU copies to th
 
 
 @dataclass(slots=True)
-class _Found:
-    """A kind of operation."""
+class _Kind:
+    """A kind of operation: same name, pass and arguments, apart from the values of tensors."""
 
     op: str
     name: str
@@ -44,7 +44,7 @@ class _Found:
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Records while it is the active mode; autograd carries modes over to the threads of the backward pass."""
+    """Records while it is the active mode; autograd propagates modes to the threads of the backward pass."""
 
     supports_higher_order_operators = True
 
@@ -52,14 +52,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.passes = Passes()
         self._lock = threading.Lock()
-        self._found: dict[tuple[str, str, str], _Found] = {}
+        self._kinds: dict[tuple[str, str, str], _Kind] = {}
         self._seen = 0
         self._left_out: dict[str, Counter[str]] = {VIEWS: Counter(), READ_BACK: Counter(), ON_HOST: Counter()}
         self._synthetic: Counter[str] = Counter()
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Let compiled code run as it is: what it calls through the dispatcher is what is to be seen."""
+        """True: compiled code runs as it is, and what it calls through the dispatcher is recorded."""
         return True
 
     def __torch_dispatch__(
@@ -67,9 +67,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         named = kwargs or {}
         if any(_unwraps_itself(kind) for kind in types):
-            return NotImplemented  # the operations on what it wraps come here in their turn
+            return NotImplemented  # the operations on the wrapped tensors are dispatched here next
         if not isinstance(func, HigherOrderOperator):
-            if func.namespace in _QUESTIONS or base_name(func) in _ASKED:
+            if func.namespace in _QUERY_NAMESPACES or base_name(func) in _QUERIES:
                 return func(*args, **named)
             if not _has_own_kernel(func, (*args, *named.values())):
                 with self:
@@ -90,7 +90,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             pass_name = "backward"
         key = (pass_name, _full_name(func), signature.key)
         with self._lock:
-            known = self._found.get(key)
+            known = self._kinds.get(key)
         arguments = self._arguments(func, name, signature, args) if known is None else ""
         out = func(*args, **kwargs)
         if _made_nothing(func, signature, out):
@@ -99,14 +99,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         on_accelerator = signature.on_accelerator or any(tensor.device.type != "cpu" for tensor in flat_tensors(out))
         if known is None:
             work = describe(func, args, kwargs, out)
-            known = _Found(_full_name(func), name, pass_name, work, arguments, on_accelerator)
+            known = _Kind(_full_name(func), name, pass_name, work, arguments, on_accelerator)
         with self._lock:
             self._seen += 1
-            self._found.setdefault(key, known).count += 1
+            self._kinds.setdefault(key, known).count += 1
         return out
 
     def _arguments(self, func: Any, name: str, signature: Signature, args: tuple[Any, ...]) -> str:
-        """What it takes to run this again, as it is before the operation changes it."""
+        """The arguments needed to replay the operation, taken before it changes them."""
         for entry, tensor in zip(signature.arguments["tensors"], signature.tensors, strict=True):
             if "opaque" in entry:
                 continue
@@ -115,7 +115,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         precision = torch.get_float32_matmul_precision()
         if precision != "highest" and any(tensor.dtype == torch.float32 for tensor in signature.tensors):
             signature.arguments["matmul_precision"] = precision
-        with _disable_current_modes():  # what reads the values is nobody's operation
+        with _disable_current_modes():  # reading the values is not part of the user's step
             return signature.with_values(name, args)
 
     def _leave_out(self, reason: str, func: Any) -> None:
@@ -124,26 +124,26 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._left_out[reason][_full_name(func)] += 1
 
     def result(self) -> tuple[tuple[KernelSpec, ...], int, Mapping[str, Mapping[str, int]], tuple[str, ...]]:
-        """The kernels, how many operations were seen, which were left out and why, and notes."""
-        found = list(self._found.values())
-        if any(item.on_accelerator for item in found):
-            for item in found:
-                if not item.on_accelerator:
-                    self._left_out[ON_HOST][item.op] += item.count
-            found = [item for item in found if item.on_accelerator]
+        """The kernels, the number of operations seen, those left out by reason, and notes."""
+        kinds = list(self._kinds.values())
+        if any(kind.on_accelerator for kind in kinds):
+            for kind in kinds:
+                if not kind.on_accelerator:
+                    self._left_out[ON_HOST][kind.op] += kind.count
+            kinds = [kind for kind in kinds if kind.on_accelerator]
         taken: set[str] = set()
-        kernels = tuple(_kernel(item, taken) for item in found)
+        kernels = tuple(_kernel(kind, taken) for kind in kinds)
         notes = []
         if self._synthetic:
             notes.append(
-                "no data was there to keep (fake tensors): integer and boolean inputs of "
-                f"{', '.join(sorted(self._synthetic))} are made up within their valid range"
+                "there was no data to keep (fake tensors): integer and boolean inputs of "
+                f"{', '.join(sorted(self._synthetic))} are random within their valid range"
             )
         left_out = {reason: dict(ops) for reason, ops in self._left_out.items() if ops}
         return kernels, self._seen, left_out, tuple(notes)
 
 
-def _kernel(item: _Found, taken: set[str]) -> KernelSpec:
+def _kernel(item: _Kind, taken: set[str]) -> KernelSpec:
     work = item.described
     name = _unique(f"{item.pass_name}_{_readable(item.op, item.name)}{_sizes_text(work)}", taken)
     return KernelSpec(
@@ -189,7 +189,7 @@ def _full_name(func: Any) -> str:
 
 
 def _has_own_kernel(func: Any, values: tuple[Any, ...]) -> bool:
-    """Whether the device runs an operation as one, though others could make it up, such as ``silu_backward``."""
+    """Whether the device has a kernel for an operation that could also be decomposed, such as ``silu_backward``."""
     devices = {tensor.device.type for tensor in flat_tensors(values)}
     keys = (torch._C._dispatch_key_for_device(device) for device in devices)
     return any(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key) for key in keys)
@@ -207,7 +207,7 @@ def _why_left_out(func: Any, args: tuple[Any, ...]) -> str | None:
 
 
 def _made_nothing(func: Any, signature: Signature, out: Any) -> bool:
-    """Whether all that came out is memory that went in, and nothing was written."""
+    """Whether all outputs are memory of the inputs and nothing was written."""
     if isinstance(func, HigherOrderOperator) or func._schema.is_mutable:
         return isinstance(func, HigherOrderOperator) is False and _all_empty(signature.tensors)
     inputs = {storage_of(tensor) for tensor in signature.tensors if why_opaque(tensor) is None}
@@ -228,5 +228,5 @@ def _has_data(tensor: torch.Tensor) -> bool:
 
 
 def _unwraps_itself(kind: Callable[..., Any]) -> bool:
-    """Whether a tensor type is a wrapper that turns operations into ones on the tensors that it holds."""
+    """Whether a tensor type is a wrapper that dispatches operations to the tensors that it holds."""
     return hasattr(kind, "__tensor_flatten__")

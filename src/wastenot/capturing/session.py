@@ -1,4 +1,4 @@
-"""``with capture() as captured: loss = step(batch)``: what a model runs becomes a workload."""
+"""``with capture() as captured: loss = step(batch)``: the operations that a model runs become a workload."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from wastenot.workloads.kernel import KernelSpec, Workload
 
 @dataclass(slots=True)
 class Captured:
-    """What was captured; complete when its context has been left.
+    """A capture; complete once its context has exited.
 
     Attributes:
-        name: of the workload.
-        seen: operations that ran, each as often as it did.
-        left_out: why operations are not in the workload: reason, operation, how often.
-        notes: what a reader of the workload should know, such as index values that were not there to be kept.
+        name: name of the workload.
+        seen: number of operations that ran.
+        left_out: operations that are not in the workload: by reason, by operation, how often.
+        notes: what a reader of the workload should know, such as index values that could not be kept.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Captured:
             BadInputError: the context is still open, or nothing ran in it.
         """
         if self._kernels is None:
-            raise BadInputError("a capture is complete when its 'with' block has been left; use the workload after it")
+            raise BadInputError("a capture is complete once its 'with' block has ended; use the workload after it")
         if not self._kernels:
             raise BadInputError(f"'{self.name}': no PyTorch operation ran while it was captured; run the step in the block")
         total = sum(kernel.count for kernel in self._kernels)
@@ -50,7 +50,7 @@ class Captured:
         left_out: Mapping[str, Mapping[str, int]],
         notes: tuple[str, ...],
     ) -> None:
-        """Put in what was found."""
+        """Fill in the result."""
         self.seen, self.left_out, self.notes = seen, left_out, notes
         self._kernels = kernels
 
@@ -59,16 +59,16 @@ class Captured:
 def capture(name: str = "workload") -> Iterator[Captured]:
     """Record every operation that PyTorch runs in the block: forward, backward and optimizer.
 
-    Each kernel of the workload is one operation with its shapes, strides and types, and can be run again alone. What a
-    compiled model runs outside PyTorch's dispatcher (Triton kernels of ``torch.compile``) is not seen;
-    :func:`wastenot.capturing.coverage.coverage` says how much that is. Tensors are read once for each different operation,
-    which waits for the GPU: what is captured runs slower than usual. Tensors without data (``FakeTensorMode``) will do.
+    Each kernel of the workload is one operation with its shapes, strides and types, and can be replayed alone. What a
+    compiled model runs outside PyTorch's dispatcher (Triton kernels of ``torch.compile``) is not recorded;
+    :func:`wastenot.capturing.coverage.coverage` reports how much that is. Tensors are read once for each kind of operation,
+    which waits for the GPU, so a captured step runs slower than usual. Tensors without data (``FakeTensorMode``) suffice.
 
     Args:
-        name: of the workload.
+        name: name of the workload.
 
     Yields:
-        What is captured; its ``workload`` is there after the block.
+        The capture; its ``workload`` is available after the block.
 
     Raises:
         MissingExtraError: PyTorch is not installed.
@@ -86,10 +86,6 @@ def capture(name: str = "workload") -> Iterator[Captured]:
 
 
 def require_torch() -> None:
-    """Refuse where PyTorch is not installed.
-
-    Raises:
-        MissingExtraError: it is not.
-    """
+    """Raise MissingExtraError where PyTorch is not installed."""
     if importlib.util.find_spec("torch") is None:
         raise MissingExtraError("capturing a model needs PyTorch, which is not installed; pip install 'wastenot[torch]'")

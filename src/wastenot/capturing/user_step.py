@@ -1,4 +1,4 @@
-"""A user's training step, named as ``FILE.py:FUNCTION``: found, and run so that what goes wrong is one clear line."""
+"""A user's training step, named as ``FILE.py:FUNCTION``: loaded, and run so that its errors become one clear line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load_step(target: str) -> Callable[[], object]:
         target: ``FILE.py:FUNCTION``; the function takes no arguments.
 
     Returns:
-        The function; what it raises comes out as :class:`BadInputError`.
+        The function; whatever it raises becomes a :class:`BadInputError`.
 
     Raises:
         BadInputError: there is no such file or function, or the file cannot be imported.
@@ -50,7 +50,7 @@ def load_step(target: str) -> Callable[[], object]:
 
 @contextlib.contextmanager
 def user_code(target: str, path: Path, doing: str) -> Iterator[None]:
-    """Run someone's code: its prints go to stderr, and what it raises becomes one line that names the place.
+    """Run a user's code: its output goes to stderr, and whatever it raises becomes one line with file and line number.
 
     Raises:
         BadInputError: the code raised something.
@@ -71,7 +71,7 @@ def user_code(target: str, path: Path, doing: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def default_device(name: str | None) -> Iterator[None]:
-    """Make tensors on a device while the context is open, unless code says where.
+    """Create tensors on a device while the context is open, unless the code names another.
 
     Args:
         name: such as ``cuda:0`` or ``cpu``; ``None`` changes nothing.
@@ -89,7 +89,7 @@ def default_device(name: str | None) -> Iterator[None]:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
         words = str(error).strip().splitlines() or [""]
-        raise BadInputError(f"--device {name}: PyTorch cannot use it: {words[0]}") from error
+        raise BadInputError(f"`device` {name}: PyTorch cannot use it: {words[0]}") from error
     before = torch.get_default_device()
     torch.set_default_device(device)
     try:

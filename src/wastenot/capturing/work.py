@@ -1,4 +1,4 @@
-"""What a captured operation does: its kind, sizes, FLOPs, and the least bytes that it moves."""
+"""What a captured operation does: its kind, sizes, FLOPs, and the minimum of bytes that it moves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ELEMENTWISE = {
     "zeros", "ones", "full", "zero", "fill", "arange", "new_zeros", "new_ones", "new_full", "normal", "uniform", "bernoulli",
     "randn", "rand", "randint", "native_dropout", "masked_fill", "where",
 }  # fmt: skip
-_FLOPS_PER_ELEMENT: dict[Op, tuple[float, float]] = {  # forward, backward; as the kernels by formula count them
+_FLOPS_PER_ELEMENT: dict[Op, tuple[float, float]] = {  # forward, backward; as analytical kernels count them
     "layernorm": (8.0, 14.0), "rmsnorm": (4.0, 10.0), "softmax": (5.0, 4.0), "embedding": (0.0, 1.0),
     "embedding_backward": (1.0, 1.0),
     "permute": (0.0, 0.0), "reduce": (1.0, 1.0), "elementwise": (1.0, 1.0),
@@ -62,13 +62,13 @@ class Described:
 
 
 def describe(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Described:
-    """What an operation that has just run does.
+    """Describe an operation that has just run.
 
     Args:
         func: the operation.
         args: its positional arguments.
-        kwargs: its named arguments.
-        out: what it gave.
+        kwargs: its keyword arguments.
+        out: its result.
     """
     name = base_name(func)
     op = kind_of(func, name)
@@ -82,13 +82,13 @@ def describe(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any)
 
 
 def base_name(func: Any) -> str:
-    """Name of an operation without namespace, overload and the mark of in-place ones."""
+    """Name of an operation without namespace, overload and the trailing underscore of in-place ones."""
     name = str(func._schema.name).split("::")[-1] if hasattr(func, "_schema") else str(func).split(".")[-1]
     return name[:-1] if name.endswith("_") and not name.endswith("__") else name
 
 
 def kind_of(func: Any, name: str) -> Op:  # noqa: PLR0911
-    """The kind of an operation, after which GPUs are modelled."""
+    """The kind of an operation, by which GPU models distinguish kernels."""
     if name in _FACTORS:
         return "gemm"
     if not str(func).startswith("aten."):
@@ -108,7 +108,7 @@ def kind_of(func: Any, name: str) -> Op:  # noqa: PLR0911
 
 def _shape(op: Op, name: str, args: tuple[Any, ...], out: Any, tensors: list[torch.Tensor]) -> tuple[int, ...]:
     if op == "gemm":
-        left, right = (args[place] for place in _FACTORS[name])
+        left, right = (args[index] for index in _FACTORS[name])
         batches = int(left.shape[0]) if left.dim() == 3 else 1
         return batches, int(left.shape[-2]), int(right.shape[-1]), int(left.shape[-1])
     if op in ("attention", "attention_backward"):
@@ -137,7 +137,7 @@ def _flops(func: Any, name: str, op: Op, args: tuple[Any, ...], kwargs: dict[str
         try:
             return float(formula(*args, **kwargs, out_val=out)) * _used(func, op, args, kwargs)
         except (TypeError, ValueError, AssertionError):
-            pass  # arguments in an order that the formula does not take
+            pass  # arguments in an order that the formula does not accept
     if op in ("attention", "attention_backward"):
         return _attention_flops(op, args) * _used(func, op, args, kwargs)
     tensors = flat_tensors((*args, *kwargs.values(), out))
@@ -146,8 +146,8 @@ def _flops(func: Any, name: str, op: Op, args: tuple[Any, ...], kwargs: dict[str
         elements = max((_elements(flat_tensors(value)) for value in args), default=0)
         return elements * (_FUSED_STEP_FLOPS if name.startswith("_fused") else 1.0)
     forward, backward = _FLOPS_PER_ELEMENT.get(op, (0.0, 0.0))
-    told_by = {"embedding": out, "embedding_backward": args}.get(op)  # rows found, and rows to be summed
-    elements = largest if told_by is None else _elements(flat_tensors(told_by)[:1])
+    counted = {"embedding": out, "embedding_backward": args}.get(op)  # rows looked up, and rows to be summed
+    elements = largest if counted is None else _elements(flat_tensors(counted)[:1])
     return float(elements) * (backward if "backward" in name else forward)
 
 
@@ -157,7 +157,7 @@ def _attention_flops(op: Op, args: tuple[Any, ...]) -> float:
         return 0.0
     query, key, value = map(list, heads)
     if len(query) == len(key) == len(value) == 4:
-        key[1] = value[1] = query[1]  # heads that queries share are used by each of them
+        key[1] = value[1] = query[1]  # shared key and value heads are used by each query head
     try:
         forward = float(sdpa_flop_count(query, key, value))  # type: ignore[no-untyped-call]
     except AssertionError:
@@ -166,7 +166,7 @@ def _attention_flops(op: Op, args: tuple[Any, ...]) -> float:
 
 
 def _used(func: Any, op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
-    """Share of the scores that a causal mask leaves; PyTorch's formulas count all of them."""
+    """Fraction of the scores that a causal mask leaves; PyTorch's formulas count all of them."""
     if op not in ("attention", "attention_backward") or not hasattr(func, "_schema"):
         return 1.0
     given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | kwargs
@@ -190,17 +190,17 @@ _MAKERS = ("zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "n
 
 
 def moved_bytes(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> tuple[float, float]:
-    """Bytes read and bytes written, memory that several arguments share counted once.
+    """Bytes read and bytes written, counting each input read once, each output written once, and shared memory once.
 
-    Of a table that is looked up only as much is read as comes out, and of a tensor that is written at indices only as
-    much is read and written as goes in.
+    A lookup reads only as much of its table as it returns, and a write at indices reads and writes only as much as it is
+    given.
 
     Args:
         func: the operation.
-        name: of it, without namespace, overload and the mark of in-place ones.
+        name: its base name.
         args: its positional arguments.
-        kwargs: its named arguments.
-        out: what it gave.
+        kwargs: its keyword arguments.
+        out: its result.
     """
     writes = _written_arguments(func)
     names = _argument_names(func)
@@ -208,7 +208,7 @@ def moved_bytes(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
     inputs: set[int] = set()
     outputs = sum(_touched(tensor) for tensor in flat_tensors(out))
     brought = sum(_touched(tensor) for value in args[1:] for tensor in flat_tensors(value))
-    for place, (argument, value) in enumerate([*zip(names, args, strict=False), *kwargs.items()]):
+    for position, (argument, value) in enumerate([*zip(names, args, strict=False), *kwargs.items()]):
         for tensor in flat_tensors(value):
             inputs.add(_memory_of(tensor))
             most = _touched(tensor)
@@ -216,9 +216,9 @@ def moved_bytes(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
                 if name.startswith(_PARTLY_WRITTEN):
                     most = min(most, brought)
                 written.add(tensor, most)
-            if argument == "out" or _NOT_READ.get(name) == place or (place == 0 and name.startswith(_MAKERS)):
+            if argument == "out" or _NOT_READ.get(name) == position or (position == 0 and name.startswith(_MAKERS)):
                 continue
-            if _LOOKED_UP.get(name) == place:
+            if _LOOKED_UP.get(name) == position:
                 indices = sum(index.numel() for other in args[1:] for index in flat_tensors(other))
                 most = min(most, max(outputs, indices * tensor.itemsize))
             read.add(tensor, most)
@@ -229,17 +229,17 @@ def moved_bytes(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 class _Sum:
-    """Bytes by memory, none counted twice."""
+    """A sum of bytes that counts no tensor twice."""
 
     def __init__(self) -> None:
-        self._seen: set[tuple[Any, ...]] = set()
+        self._counted: set[tuple[Any, ...]] = set()
         self.bytes = 0.0
 
     def add(self, tensor: torch.Tensor, count: float) -> None:
         view = (int(tensor.storage_offset()), tuple(tensor.shape), tuple(tensor.stride())) if _strided(tensor) else ()
-        place = (_memory_of(tensor), *view)
-        if place not in self._seen:
-            self._seen.add(place)
+        region = (_memory_of(tensor), *view)
+        if region not in self._counted:
+            self._counted.add(region)
             self.bytes += count
 
 

@@ -1,4 +1,4 @@
-"""A workload as a JSON file (schema ``wastenot.workload/1``), captured operations with all it takes to run them again."""
+"""A workload as a JSON file (schema ``wastenot.workload/1``), captured operations with everything needed to replay them."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class _Arguments(Part):
 
     @model_validator(mode="after")
     def _known_storages(self) -> Self:
-        for place, tensor in enumerate(self.tensors):
+        for index, tensor in enumerate(self.tensors):
             if isinstance(tensor, _Tensor) and tensor.storage >= len(self.storages):
-                raise ValueError(f"tensor {place} lies in storage {tensor.storage}; there are {len(self.storages)}")
-        for place in _tensors_named(self.args) + _tensors_named(list(self.kwargs.values())):
-            if not isinstance(place, int) or not 0 <= place < len(self.tensors):
-                raise ValueError(f"an argument is tensor {place!r}; there are {len(self.tensors)}")
+                raise ValueError(f"tensor {index} lies in storage {tensor.storage}; there are {len(self.storages)}")
+        for index in _tensors_named(self.args) + _tensors_named(list(self.kwargs.values())):
+            if not isinstance(index, int) or not 0 <= index < len(self.tensors):
+                raise ValueError(f"an argument is tensor {index!r}; there are {len(self.tensors)}")
         return self
 
 
@@ -83,14 +83,14 @@ class _File(Part):
 
 
 def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
-    """Write a workload to a JSON file, one kernel a line; a reader never sees half of it.
+    """Write a workload to a JSON file, one kernel per line, atomically.
 
-    Of captured operations it holds the index values that they ran with, such as the numbers of the tokens of a batch; no
-    weights and no activations.
+    For captured operations it holds the index values they ran with, such as a batch's token IDs, but no weights and no
+    activations.
 
     Args:
-        workload: captured, or by formula.
-        path: the file to make or replace.
+        workload: the workload, captured or analytical.
+        path: the file to create or replace.
 
     Raises:
         BadInputError: the file cannot be written.
@@ -105,10 +105,10 @@ def read_workload(path: str | os.PathLike[str]) -> Workload:
     """Read a workload that :func:`write_workload` wrote.
 
     Args:
-        path: of the file.
+        path: the file.
 
     Raises:
-        BadInputError: it cannot be read or is not such a file; names the line and the field.
+        BadInputError: it cannot be read or is not a workload file; names the line and the field.
     """
     document = read_document(path, _File, "make it with 'wastenot capture'")
     read = document.content

@@ -1,1 +1,1 @@
-"""Kernels as PyTorch operations that run: those by formula, and those captured from a model."""
+"""Kernels as PyTorch operations that run: analytical ones, and those captured from a model."""

@@ -1,7 +1,7 @@
-"""The kernels of the built-in workloads as the PyTorch operations that they stand for, on random data of their sizes.
+"""The analytical kernels of built-in workloads as PyTorch operations, on random data of their sizes.
 
-Which operation it is follows from the kernel's ``op`` and name. One that eager PyTorch runs as several is compiled to one
-kernel on a GPU, as fused implementations have it; where that fails, and on a CPU, it runs eagerly, and says so.
+The operation follows from the kernel's ``op`` and name. One that eager PyTorch runs as several is compiled to one kernel
+on a GPU, as in fused implementations; where that fails, and on a CPU, it runs eagerly and reports so.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from wastenot.operations.prepared_call import Buffers, PreparedCall
 from wastenot.workloads.kernel import KernelSpec
 
 Operation = Callable[[KernelSpec, Buffers], PreparedCall]
-"""Makes one call of a kernel, with buffers of its own."""
+"""Prepares one call of a kernel on its own buffers."""
 
-# The first that fits counts: op, name, operation.
+# The first match counts: op, name pattern, operation.
 _OPERATIONS: tuple[tuple[str, str, Operation], ...] = (
     ("gemm", "*", gemms.gemm),
     ("attention", "*", attention.attention),
@@ -63,33 +63,33 @@ _OPERATIONS: tuple[tuple[str, str, Operation], ...] = (
     ("collective", "*", collectives.collective),
 )
 _DTYPES = {0: torch.bfloat16, 1: torch.float8_e4m3fn, 2: torch.bfloat16, 4: torch.float32}
-_RECOMPILES = 256  # one for each shape of a workload; PyTorch's own limit, 8, takes them for a mistake
+_RECOMPILES = 256  # one per shape of a workload; PyTorch's default limit of 8 assumes more are a mistake
 
 
 def find_operation(kernel: KernelSpec) -> Operation:
-    """What makes calls of a kernel.
+    """The operation that prepares calls of a kernel.
 
     Raises:
-        CannotRunError: nothing does.
+        CannotRunError: there is none.
     """
     for op, pattern, operation in _OPERATIONS:
         if kernel.op == op and fnmatchcase(kernel.name, pattern) and kernel.shape:
             return operation
     raise CannotRunError(
-        f"{kernel.name}: no PyTorch operation is known for it; kernels of built-in workloads and captured ones can be run"
+        f"{kernel.name}: no PyTorch operation is known for it; only kernels of built-in workloads and captured ones can run"
     )
 
 
 def prepare_kernel(kernel: KernelSpec, device: str, copies: int, *, seed: int = 0) -> list[Callable[[], object]]:
     """Calls of a kernel, each on its own random buffers.
 
-    Data types are known by their bytes alone: two are bf16, four are fp32.
+    Data types follow from their size alone: two bytes are bf16, four are fp32.
 
     Args:
-        kernel: to run.
+        kernel: the kernel to run.
         device: PyTorch's name of the device.
-        copies: how many sets of buffers to make.
-        seed: of the random data.
+        copies: number of buffer sets.
+        seed: seed of the random data.
 
     Returns:
         The calls, of type :class:`~wastenot.operations.prepared_call.Ready`; their ``how`` says how they run.
@@ -99,57 +99,57 @@ def prepare_kernel(kernel: KernelSpec, device: str, copies: int, *, seed: int = 
     """
     operation = find_operation(kernel)
     if kernel.element_bytes == 1 and kernel.op not in {"gemm", "attention", "attention_backward"}:
-        raise CannotRunError(f"{kernel.name}: PyTorch does not compute it in fp8; take bf16")
-    short = ""
+        raise CannotRunError(f"{kernel.name}: PyTorch does not compute it in fp8; use bf16")
+    shortage = ""
     with torch.no_grad():
         make = Buffers(device, _DTYPES[kernel.element_bytes], seed)
         try:
-            ready = [operation(kernel, make) for _ in range(copies)]
-            return list(_fused(ready) if make.on_gpu else ready)
+            calls = [operation(kernel, make) for _ in range(copies)]
+            return list(_fused(calls) if make.on_gpu else calls)
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise
-            short = str(error).splitlines()[0]
-    # The error is gone by now, and with it the frames that held the buffers.
+            shortage = str(error).splitlines()[0]
+    # The exception has been released by now, and with it the frames that held the buffers.
     release_memory(make.device)
     need = copies * kernel.bytes_moved / 1e9
     raise CannotRunError(
-        f"{kernel.name}: {copies} × its data, {need:.3g} GB, do not fit {device}; take a smaller batch ({short})"
+        f"{kernel.name}: {copies} × its data, {need:.3g} GB, do not fit into {device}; use a smaller batch ({shortage})"
     )
 
 
 def out_of_memory(error: RuntimeError) -> bool:
-    """Whether an error of PyTorch says that a device has no memory left."""
+    """Whether an error of PyTorch means that a device ran out of memory."""
     return isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error)
 
 
 def release_memory(device: torch.device) -> None:
-    """Give memory that nothing holds back to the device."""
+    """Return memory that nothing references to the device."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
 
-def _fused(ready: Sequence[PreparedCall]) -> Sequence[PreparedCall]:
-    """Calls compiled to one kernel, where eager PyTorch takes several operations for one."""
-    first = ready[0]
+def _fused(calls: Sequence[PreparedCall]) -> Sequence[PreparedCall]:
+    """Calls compiled to one kernel, where eager PyTorch runs several operations."""
+    first = calls[0]
     if first.parts == 1:
-        return ready
+        return calls
     config: Any = torch._dynamo.config
     try:
         compiled = torch.compile(first.function, fullgraph=True, dynamic=False)
         with config.patch(recompile_limit=_RECOMPILES, accumulated_recompile_limit=64 * _RECOMPILES):
-            for call in ready:  # the first compiles; the others must not
+            for call in calls:  # the first compiles; the others must not
                 compiled(*call.arguments)
         torch.cuda.synchronize(first_device(first))
     except Exception as error:
         if isinstance(error, RuntimeError) and (out_of_memory(error) or isinstance(error, torch.AcceleratorError)):
             raise
         reason = str(error).strip().splitlines()[0][:100] if str(error).strip() else type(error).__name__
-        return [replace(call, how=f"{call.how}: not compiled ({reason})") for call in ready]
-    return [replace(call, function=compiled, how="compiled", reference=first.function) for call in ready]
+        return [replace(call, how=f"{call.how}: not compiled ({reason})") for call in calls]
+    return [replace(call, function=compiled, how="compiled", reference=first.function) for call in calls]
 
 
 def first_device(call: PreparedCall) -> torch.device:
-    """Where the data of a call are."""
+    """The device of a call's data."""
     return next(argument.device for argument in call.arguments if isinstance(argument, torch.Tensor))

@@ -37,9 +37,9 @@ def _inputs(kernel: KernelSpec, make: Buffers) -> tuple[Tensor, Tensor, Tensor]:
     heads, groups, queries, keys, width = kernel.shape
     if make.on_gpu and (make.dtype != torch.bfloat16 or width % 8 or width > 256):
         what = f"heads {width} wide" if make.dtype == torch.bfloat16 else str(make.dtype).removeprefix("torch.")
-        raise CannotRunError(f"{kernel.name}: PyTorch's flash attention does not take {what}; take unfused attention")
+        raise CannotRunError(f"{kernel.name}: PyTorch's flash attention does not take {what}; use unfused attention")
     if make.dtype == torch.float8_e4m3fn:
-        raise CannotRunError(f"{kernel.name}: PyTorch has no fp8 attention; take bf16")
+        raise CannotRunError(f"{kernel.name}: PyTorch has no fp8 attention; use bf16")
     return make.normal(1, heads, queries, width), make.normal(1, groups, keys, width), make.normal(1, groups, keys, width)
 
 

@@ -1,6 +1,6 @@
 """Collectives over NCCL on all GPUs that this process sees, queued by the one process.
 
-Of the GPUs, one is looked at; the others' parts run on their own usual streams, and wait there until its part runs too.
+One GPU is observed; the other GPUs' parts run on their default streams and wait there until its part runs too.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _LEAST_GPUS = 2
 
 
 def collective(kernel: KernelSpec, make: Buffers) -> PreparedCall:
-    """An all-reduce, or an all-gather, that leaves as many bytes on each GPU as the kernel's shape says.
+    """An all-reduce or all-gather that leaves as many bytes on each GPU as the kernel's shape says.
 
-    Inputs are left as they are: sums of sums would soon be infinite, and infinite numbers take less power.
+    It works out of place: repeated sums would soon be infinite, and infinite numbers draw less power.
 
     Raises:
         CannotRunError: there are too few GPUs, or PyTorch lacks NCCL.
@@ -54,6 +54,6 @@ def _all_gather(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
 
 
 def _not_in_a_graph() -> None:
-    """The other GPUs' streams are not captured: their parts would wait for one that never comes."""
+    """Refuse capture: the other GPUs' streams are not captured, and their parts would wait forever."""
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError("collectives of one process are not captured")

@@ -1,8 +1,8 @@
-"""Operations on each element: activations, products, rotations, changes of layout.
+"""Elementwise operations: activations, products, rotations, changes of layout.
 
-Their formulas know the number of elements alone. Where heads and positions matter, usual ones are taken: heads 128 wide,
-16 of them in a token, 1,024 positions, or what the number of elements has in common with these. They decide in which
-order memory is walked through, not how much of it.
+Analytical kernels only specify the number of elements. Where heads and positions matter, usual sizes are assumed (heads of
+width 128, 16 heads, 1,024 positions) or their greatest common divisors with the number of elements. They determine the order
+in which memory is traversed, not how much of it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ def silu_product_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
 
 
 def rotary(kernel: KernelSpec, make: Buffers) -> PreparedCall:
-    """Each head turned by its position, forward or back. It goes to a place of its own: turned in its own place time and
-    again, data would lose their random bits to rounding.
-    """  # noqa: D205
+    """Rotary embedding of each head, forward or backward, out of place: in place, repeats would round away random bits."""
     heads = _in_heads(kernel.shape[0])
     angles = _angles(heads[1], heads[3], make.device)
     if "backward" in kernel.name:
@@ -52,7 +50,7 @@ def rotary(kernel: KernelSpec, make: Buffers) -> PreparedCall:
 
 
 def permute(kernel: KernelSpec, make: Buffers) -> PreparedCall:
-    """Heads brought together, or back into their tokens; queries, keys and values come apart on the way."""
+    """Transpose tokens into heads or back, splitting queries, keys and values where they are packed."""
     parts = 3 if kernel.name.startswith("permute") else 1
     sequences, positions, heads, width = _in_heads(kernel.shape[0] // parts)
     into_heads = kernel.name in {"permute_qkv", "unpermute_backward"}
@@ -77,7 +75,7 @@ def multiply_by_silu_backward(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[T
 
 
 def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Both halves of each head turned against each other.
+    """Rotate the two halves of each head against each other.
 
     Args:
         x: (sequences, positions, heads, width).

@@ -1,6 +1,6 @@
 """Rows looked up in tables, and gradients summed into them.
 
-A formula knows how many rows of the tables are touched, not how many there are: tables are as long as that, and each of
+Analytical kernels specify how many rows are touched, not how many the tables have: tables are made that long, and each of
 their rows is touched about equally often.
 """
 
@@ -35,7 +35,7 @@ def embedding_with_positions(kernel: KernelSpec, make: Buffers) -> PreparedCall:
 
 
 def embedding_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
-    """Gradient of the token table; PyTorch sorts the tokens first. It is made anew, not added to the one that is there."""
+    """Gradient of the token table; PyTorch sorts the tokens first. It is computed afresh, not accumulated."""
     rows, width = kernel.shape
     touched = max(1, round(kernel.bytes_written / (make.dtype.itemsize * width)))
     arguments = (make.normal(rows, width), make.indices(rows, touched, cover=True), touched, -1, False)
@@ -43,14 +43,14 @@ def embedding_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
 
 
 def positions_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
-    """Gradient of the position table, added to the one that is there."""
+    """Gradient of the position table, added to the existing one."""
     rows, width = kernel.shape
     positions = max(1, round(kernel.bytes_written / (make.dtype.itemsize * width)))
     return several(add_by_position, make.normal(positions, width), make.normal(rows, width), parts=2)
 
 
 def look_up_with_positions(tokens: Tensor, table: Tensor, places: Tensor) -> Tensor:
-    """Rows of ``table`` by token, those of ``places`` added in turn."""
+    """Rows of ``table`` by token, plus those of ``places`` by position."""
     found = torch_embedding(tokens, table).view(-1, *places.shape)
     return (found + places).view(-1, places.shape[-1])
 

@@ -17,7 +17,7 @@ _OVER_ROWS = ("_dweight_gemm", "values_dvalues_gemm", "scores_dkey_gemm")
 
 
 def gemm(kernel: KernelSpec, make: Buffers) -> PreparedCall:
-    """A product, or one that is added to what is there already, as gradients of weights are.
+    """A product, or one accumulated into its output, as gradients of weights are.
 
     Raises:
         CannotRunError: PyTorch has no such product of this data type.
@@ -54,7 +54,7 @@ def _fp8(kernel: KernelSpec, make: Buffers, accumulate: bool) -> PreparedCall:
     batches, m, n, k = kernel.shape
     if batches > 1 or accumulate or k % 16 or n % 16:
         why = "in batches" if batches > 1 else "that adds to its output" if accumulate else "of sizes not divisible by 16"
-        raise CannotRunError(f"{kernel.name}: PyTorch has no fp8 product {why}; take bf16")
+        raise CannotRunError(f"{kernel.name}: PyTorch has no fp8 product {why}; use bf16")
     left = make.normal(m, k, dtype=torch.bfloat16).to(make.dtype)
     right = make.normal(n, k, dtype=torch.bfloat16).to(make.dtype).t()
     scale = torch.ones((), device=make.device)

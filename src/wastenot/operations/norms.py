@@ -32,7 +32,7 @@ def residual_norm(kernel: KernelSpec, make: Buffers) -> PreparedCall:
 
 
 def norm_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
-    """Gradients of a norm's input, added to the gradient that passes by it, and of its weights, added to theirs."""
+    """Gradients of a norm's input, added to the gradient that bypasses it, and of its weights, added to theirs."""
     rows, width = kernel.shape
     grad, x, passing = (make.normal(rows, width) for _ in range(3))
     weight, grad_weight = make.normal(width), make.normal(width)

@@ -1,4 +1,4 @@
-"""Ready-made calls of a kernel on buffers of their own."""
+"""Prepared calls of any kernel, analytical or captured, on their own buffers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Callable
 from wastenot.workloads.kernel import KernelSpec
 
 Prepared = Callable[[], object]
-"""Runs one call; what it returns holds the outputs and may be dropped."""
+"""Runs one call; returns its outputs, which the caller may drop."""
 
 
 def prepare(kernel: KernelSpec, device: str, copies: int, *, seed: int = 0) -> list[Prepared]:
     """Calls of a kernel, each on its own random buffers.
 
     Args:
-        kernel: to run.
+        kernel: the kernel to run.
         device: PyTorch's name of the device, such as ``cuda:0`` or ``cpu``.
-        copies: how many sets of buffers to make.
-        seed: of the random data.
+        copies: number of buffer sets.
+        seed: seed of the random data.
 
     Raises:
         CannotRunError: there is no operation for it, or the device lacks the memory.

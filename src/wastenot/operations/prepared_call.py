@@ -1,4 +1,4 @@
-"""A call that is ready to run on buffers of its own, and where its random data come from."""
+"""A call that is ready to run on its own buffers, and the source of its random data."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class PreparedCall:
     """An operation with its arguments; calling it runs it once.
 
     Attributes:
-        function: the operation; returns all that it writes.
+        function: the operation; returns everything it writes.
         arguments: tensors that belong to this call alone, and sizes.
         how: how it runs, such as ``one operation`` or ``compiled``.
-        parts: operations that it takes when it is run eagerly; more than one is worth compiling to one kernel.
+        parts: number of operations in eager PyTorch; more than one is worth compiling to a single kernel.
         reference: the same in eager PyTorch, to compare with where ``function`` is something else.
     """
 
@@ -36,7 +36,7 @@ class PreparedCall:
 
 
 def several(function: Callable[..., object], *arguments: object, parts: int) -> PreparedCall:
-    """A call that eager PyTorch runs as several operations, to be compiled to one kernel where that is possible."""
+    """A call that eager PyTorch runs as several operations, to be compiled to one kernel where possible."""
     return PreparedCall(function, arguments, f"eager, about {parts} operations", parts)
 
 
@@ -44,9 +44,9 @@ class Buffers:
     """Random data on a device, the same for the same seed.
 
     Args:
-        device: PyTorch's name of it.
-        dtype: of data unless said otherwise.
-        seed: of the numbers.
+        device: PyTorch's name of the device.
+        dtype: default data type.
+        seed: seed of the random numbers.
     """
 
     def __init__(self, device: str, dtype: torch.dtype, seed: int) -> None:
@@ -61,20 +61,20 @@ class Buffers:
         return self.device.type == "cuda"
 
     def normal(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        """Normally distributed numbers of mean 0 and variance 1; how many bits change decides the power of a GPU."""
+        """Normally distributed numbers of mean 0 and variance 1; the bits that toggle determine a GPU's power."""
         return torch.empty(shape, dtype=dtype or self.dtype, device=self.device).normal_(generator=self._generator)
 
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        """Room for an output."""
+        """Uninitialised memory for an output."""
         return torch.empty(shape, dtype=dtype or self.dtype, device=self.device)
 
     def indices(self, count: int, below: int, *, cover: bool = False) -> Tensor:
-        """Random whole numbers of four bytes.
+        """Random 32-bit integers.
 
         Args:
             count: how many.
-            below: which they are less than.
-            cover: let each number occur equally often, but for one, so that every row of a table is touched.
+            below: exclusive upper bound.
+            cover: make all numbers occur equally often, give or take one, so that every row of a table is touched.
         """
         generator, device = self._generator, self.device
         if not cover:
@@ -84,5 +84,5 @@ class Buffers:
 
 
 def usual_part(number: int, usual: int) -> int:
-    """The usual size of a dimension where it divides a number of elements, else what it has in common with it."""
+    """The greatest common divisor of a number of elements and a dimension's usual size."""
     return math.gcd(number, usual)

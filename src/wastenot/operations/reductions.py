@@ -1,4 +1,4 @@
-"""Gradients of biases: sums down the columns, in one go or by way of partial sums."""
+"""Gradients of biases: sums over columns, in one step or by partial sums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FP32 = 4  # bytes of a partial sum
 
 
 def column_sums(kernel: KernelSpec, make: Buffers) -> PreparedCall:
-    """Sums down the columns, added to those that are there; or partial sums of as many parts as the formula writes."""
+    """Column sums added to the existing ones, or as many partial sums as the analytical kernel writes."""
     rows, width = kernel.shape
     splits = round(kernel.bytes_written / (_FP32 * width))
     grad = make.normal(rows, width)
@@ -24,7 +24,7 @@ def column_sums(kernel: KernelSpec, make: Buffers) -> PreparedCall:
 
 
 def sum_of_partials(kernel: KernelSpec, make: Buffers) -> PreparedCall:
-    """Partial sums brought together and added to the gradient that is there."""
+    """Partial sums combined and added to the existing gradient."""
     splits, width = kernel.shape
     return several(add_partials, make.normal(width), make.normal(splits, width, dtype=torch.float32), parts=3)
 

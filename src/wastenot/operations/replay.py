@@ -1,4 +1,14 @@
-"""Running a captured operation again, alone, on memory of its own."""
+"""Replaying a captured operation alone, on its own memory.
+
+In-place operations must stay replayable: run millions of times on the same memory, values must not vanish or overflow.
+
+- A product or quotient in place is given factors of magnitude one with their original sign: the work and the memory traffic
+  are the same, and magnitudes stay what they are.
+- A sum in place grows by the same addend each time and stops growing where the addend falls below the last digit (2^8 times
+  it in bfloat16, 2^24 in float32): finite, never zero. The same holds for moments and weights of optimizers.
+- Roots, hyperbolic tangents and the like in place converge to their fixed point and are left to it; exponentials and powers
+  in place, which no training step known to us runs, are left unchanged.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +24,32 @@ from wastenot.operations.signature import HOST
 from wastenot.operations.tensor_values import fill
 from wastenot.workloads.call import Call
 
-_WORD_BYTES = 512  # memory is allocated in such pieces
+_WORD_BYTES = 512  # granularity of allocations
 
 
 def prepare_call(call: Call, device: str, copies: int, *, seed: int = 0) -> list[Callable[[], object]]:
-    """Make an operation ready to run again, each copy on buffers of its own that nothing else uses.
+    """Prepare an operation to run again, each copy on its own buffers.
 
-    Arguments that shared memory share it in each copy. Index values are those recorded, floating-point data is random
-    and never zero. An operation that writes in place may run any number of times; see
-    :mod:`wastenot.operations.replay`. The first copy is run once, so that what cannot run is known here.
+    Arguments that shared memory share it in each copy. Index values are those recorded; floating-point data is random and
+    never zero. In-place operations may run any number of times. The first copy runs once, so that failures show here.
 
     Args:
         call: the operation.
-        device: PyTorch's name of the device, such as ``cuda:0`` or ``cpu``. What was on the host beside operands on a
-            GPU stays on the host.
-        copies: how many sets of buffers to make.
-        seed: of the random data; each copy has other data.
+        device: PyTorch's name of the device, such as ``cuda:0`` or ``cpu``. Operands that were on the host beside operands
+            on a GPU stay on the host.
+        copies: number of buffer sets.
+        seed: seed of the random data, which differ between copies.
 
     Returns:
-        For each copy a function that runs the operation once and gives its outputs.
+        For each copy a function that runs the operation once and returns its outputs.
 
     Raises:
-        CannotRunError: the operation is unknown here, has arguments that cannot be made again, does not run on the
+        CannotRunError: the operation is unknown here, has arguments that cannot be recreated, does not run on the
             device, or needs more memory than there is.
         DeviceError: the GPU failed.
     """
     operation = _copy_back if call.op == "aten._local_scalar_dense.default" else find_operation(call.op)
-    arguments = steadied(call.op, json.loads(call.arguments))
+    arguments = with_stable_factors(call.op, json.loads(call.arguments))
     try:
         target = torch.device(device)
         ready = [_Binding(operation, arguments, target, seed + copy).ready() for copy in range(copies)]
@@ -59,7 +68,7 @@ def prepare_call(call: Call, device: str, copies: int, *, seed: int = 0) -> list
 
 
 def _copy_back(value: torch.Tensor) -> torch.Tensor:
-    """What reading one element does on the GPU, without waiting for it."""
+    """The GPU work of reading one element, without waiting for it."""
     return value.to("cpu", non_blocking=True)
 
 
@@ -76,16 +85,16 @@ def find_operation(name: str) -> Any:
     except (AttributeError, RuntimeError) as error:
         if namespace == "higher_order":
             raise CannotRunError(f"'{name}' takes functions as arguments and cannot be run alone") from error
-        mend = (
-            f"this PyTorch ({torch.__version__}) has none of that name"
+        fix = (
+            f"this PyTorch ({torch.__version__}) has no operation of that name"
             if namespace == "aten"
             else f"import the module that registers '{namespace}' operations first"
         )
-        raise CannotRunError(f"unknown operation '{name}': {mend}") from error
+        raise CannotRunError(f"unknown operation '{name}': {fix}") from error
 
 
 class _Binding:
-    """One set of buffers, and the arguments made of it."""
+    """One set of buffers, and the arguments that use it."""
 
     def __init__(self, operation: Any, arguments: dict[str, Any], device: torch.device, seed: int) -> None:
         self._operation = operation
@@ -98,7 +107,7 @@ class _Binding:
             self._fill()
 
     def ready(self) -> Callable[[], object]:
-        """The operation with its arguments."""
+        """The operation bound to its arguments."""
         args = [self._decode(value) for value in self._arguments["args"]]
         kwargs = {name: self._decode(value) for name, value in self._arguments["kwargs"].items()}
         takes = {argument.name for argument in self._operation._schema.arguments}
@@ -110,7 +119,7 @@ class _Binding:
 
     def _allocate(self, entry: dict[str, Any]) -> torch.Tensor:
         if "opaque" in entry:
-            raise ValueError(f"a {entry['opaque']} among its arguments cannot be made again")
+            raise ValueError(f"a {entry['opaque']} among its arguments cannot be recreated")
         on_host = bool(entry.get("host", False))
         device = torch.device("cpu") if on_host else self._device
         where = (entry["storage"], on_host)
@@ -123,7 +132,7 @@ class _Binding:
         return empty.set_(self._storages[where], entry["offset"], tuple(entry["shape"]), tuple(entry["strides"]))
 
     def _fill(self) -> None:
-        """Fill the tensors; of those that share memory, ones with known values come last and are right."""
+        """Fill the tensors, those with known values last, so that they prevail where tensors share memory."""
         entries = list(zip(self._arguments["tensors"], self._tensors, strict=True))
         entries.sort(key=lambda pair: "like" not in pair[0]["values"])
         for entry, tensor in entries:
@@ -147,7 +156,7 @@ class _Binding:
             return complex(float(content[0]), float(content[1]))
         if kind == "generator":
             return None
-        raise ValueError(f"an argument of type {content} cannot be made again")
+        raise ValueError(f"an argument of type {content} cannot be recreated")
 
 
 def _with_precision(run: Callable[[], object], precision: str) -> object:
@@ -162,8 +171,8 @@ def _with_precision(run: Callable[[], object], precision: str) -> object:
 _PRODUCTS = ("mul_", "div_", "multiply_", "divide_", "_foreach_mul_", "_foreach_div_")
 
 
-def steadied(operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of an operation, changed where running it in place again and again would end in zeros or infinities.
+def with_stable_factors(operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of an operation, changed where repeating it in place would end in zeros or infinities.
 
     Args:
         operation: such as ``aten.mul_.Tensor``.

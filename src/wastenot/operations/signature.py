@@ -1,12 +1,12 @@
-"""An operation's arguments as JSON: what they look like, which of them share memory, and what values decide its work.
+"""An operation's arguments as JSON: their layout, which of them share memory, and the values that determine its work.
 
     {"args": [{"tensor": 0}, {"tensor": 1}, 1.5, null], "kwargs": {"dim": [0, 1]},
      "tensors": [{"shape": [4, 8], "strides": [8, 1], "offset": 0, "dtype": "float32", "storage": 0, "values": {...}}],
      "storages": [128, 256]}
 
-``storages`` holds the bytes of each piece of memory, ``storage`` says in which one a tensor lies: tensors that share one
-share it when they are replayed. Offsets count elements from the first that the operation touches. Arguments that JSON
-does not know are objects with one key: ``tensor``, ``dtype``, ``device``, ``layout``, ``memory_format``, ``float``,
+``storages`` holds the bytes of each piece of memory, ``storage`` the index of the one a tensor lies in: tensors that share
+one share it when they are replayed. Offsets count elements from the first that the operation touches. Arguments without a
+JSON equivalent are objects with one key: ``tensor``, ``dtype``, ``device``, ``layout``, ``memory_format``, ``float``,
 ``complex``, ``generator``, ``opaque``.
 """
 
@@ -22,7 +22,7 @@ import torch
 from wastenot.operations.tensor_values import described
 
 REPLAY, HOST = "replay", "host"
-_ALIGNMENT_BYTES = 16  # of the widest vector loads; where in such a word data begins decides which kernel runs
+_ALIGNMENT_BYTES = 16  # of the widest vector loads; the alignment of data within them decides which kernel runs
 
 
 @dataclass(slots=True)
@@ -30,9 +30,9 @@ class Signature:
     """The arguments of one run of an operation.
 
     Attributes:
-        arguments: of the call, without the values that tensors hold.
+        arguments: the call's arguments, without the values of tensors.
         tensors: the tensors among them, in the order of the ``tensors`` table.
-        on_accelerator: whether something is, or is to be, on a device that is not the host.
+        on_accelerator: whether any of them is, or is to be, on a device other than the host.
     """
 
     arguments: dict[str, Any]
@@ -41,11 +41,11 @@ class Signature:
 
     @property
     def key(self) -> str:
-        """Text that is the same for all runs that differ in the values of their tensors only."""
+        """Text that is the same for all runs that differ only in the values of tensors."""
         return canonical(self.arguments)
 
     def with_values(self, operation: str, raw: tuple[Any, ...]) -> str:
-        """The arguments as JSON, each tensor with what is needed to fill it.
+        """The arguments as JSON, with what is needed to fill each tensor.
 
         Args:
             operation: name of the operation without namespace and overload, such as ``embedding``.
@@ -58,7 +58,7 @@ class Signature:
 
 
 def canonical(document: object) -> str:
-    """JSON without spaces, the same for the same document."""
+    """Compact JSON, identical for identical documents."""
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
 
@@ -84,7 +84,7 @@ def sign(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
 
 
 def flat_tensors(value: Any) -> list[torch.Tensor]:
-    """The tensors in an argument or a result, lists searched."""
+    """The tensors in an argument or result, including those in lists."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, (list, tuple)):
@@ -93,7 +93,7 @@ def flat_tensors(value: Any) -> list[torch.Tensor]:
 
 
 def extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    """Elements from the first to behind the last that a tensor touches."""
+    """Number of elements from the first to the last that a tensor touches."""
     if 0 in shape:
         return 0
     return sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) + 1
@@ -128,7 +128,7 @@ def _encode_other(value: Any, accelerator: bool) -> Any:  # noqa: PLR0911
 
 
 def _layout(tensors: list[torch.Tensor], accelerator: bool) -> tuple[list[dict[str, Any]], list[int]]:
-    """The tables of tensors and of the memory that they lie in."""
+    """The tables of tensors and of the memory that holds them."""
     storages: dict[int, int] = {}
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -162,12 +162,12 @@ def _layout(tensors: list[torch.Tensor], accelerator: bool) -> tuple[list[dict[s
 
 
 def storage_of(tensor: torch.Tensor) -> int:
-    """A number that tensors in the same memory share."""
+    """A number that identifies the memory of a tensor."""
     return int(tensor.untyped_storage()._cdata)
 
 
 def why_opaque(tensor: torch.Tensor) -> str | None:
-    """Why a tensor cannot be made again from its layout; ``None`` where it can."""
+    """Why a tensor cannot be recreated from its layout; ``None`` where it can."""
     if tensor.layout is not torch.strided:
         return f"{str(tensor.layout).removeprefix('torch.')} tensor"
     if tensor.is_nested or tensor.is_quantized:

@@ -12,7 +12,7 @@ from torch import Tensor
 from wastenot.operations.prepared_call import Buffers, PreparedCall, several
 from wastenot.workloads.kernel import KernelSpec
 
-_CAUSAL = 0.75  # a mask that leaves less than this share of the scores is causal: it leaves half
+_CAUSAL = 0.75  # a mask that leaves less than this fraction of the scores counts as causal, which leaves half
 _TRITON = "Triton kernel"
 _WIDEST_ROW = 16_384  # that the Triton kernels hold in registers
 
@@ -31,7 +31,7 @@ def softmax(kernel: KernelSpec, make: Buffers) -> PreparedCall:
 
 
 def softmax_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
-    """Gradient of the scores. It goes to a place of its own, not the incoming gradient's, which stays as random as it is."""
+    """Gradient of the scores, out of place, so that the incoming gradient stays random."""
     rows, keys = kernel.shape
     grad, scores = make.normal(rows, keys), make.normal(rows, keys)
     if kernel.bytes_read >= _CAUSAL * 2 * scores.nbytes:
@@ -47,7 +47,7 @@ def softmax_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
 
 
 def cross_entropy(kernel: KernelSpec, make: Buffers) -> PreparedCall:
-    """Loss of each row and gradient of its logits, to a place of its own: in the logits' it would soon be all alike."""
+    """Loss of each row and gradient of its logits, out of place: in place the logits would soon be all alike."""
     rows, vocabulary = kernel.shape
     return several(cross_entropy_and_gradient, make.normal(rows, vocabulary), make.indices(rows, vocabulary), parts=10)
 

@@ -1,14 +1,14 @@
-"""What the tensors of a captured operation held, in as few words as replaying it needs, and filling tensors with that.
+"""What a captured operation's tensors held, as concisely as replaying it needs, and filling tensors accordingly.
 
     {"value": 3.0}            one element: its value
     {"exact": "eJw..."}       integers and booleans: their bytes in order, zlib and base64
-    {"range": [0, 50256]}     integers too many to keep, or never known: uniform in between, ends included
-    {"share": 0.9}            booleans likewise: share that is true
+    {"range": [0, 50256]}     integers too many to keep, or unknown: uniform within, bounds included
+    {"share": 0.9}            booleans too many to keep, or unknown: fraction that is true
     {"like": "normal"}        floating point: normal; positive, negative; unit (in 0..1); signs (+1 or -1)
 
-Floating-point data is random and never zero whatever was recorded, since zeros draw less power; only the sign of what
-was there is kept, so that roots, logarithms, variances and probabilities stay valid. Where a tensor held no data (fake
-tensors), ``"no_data": true`` says so.
+Floating-point data is random and never zero, whatever was recorded, since zeros draw less power; only its sign is kept, so
+that roots, logarithms, variances and probabilities stay valid. ``"no_data": true`` marks tensors that held no data (fake
+tensors), whose values are chosen so that the operation is valid: indices in range, positive numbers.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 MOST_KEPT = 4_000_000
-"""Elements of an integer or boolean tensor whose values are kept one by one."""
+"""Most elements of an integer or boolean tensor whose values are kept exactly."""
 MOST_BYTES = 2_000_000
-"""Bytes that these may take when compressed."""
+"""Most bytes that these may take when compressed."""
 
 _FILLED_DIRECTLY = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 _PACKED = tuple(getattr(torch, name) for name in ("float4_e2m1fn_x2",) if hasattr(torch, name))
@@ -36,7 +36,7 @@ def described(tensor: torch.Tensor, operation: str, raw: tuple[Any, ...]) -> dic
     Args:
         tensor: an argument of the operation; it is read, which waits for the GPU.
         operation: name without namespace and overload.
-        raw: the operation's positional arguments, for the bounds of indices that hold no data.
+        raw: the operation's positional arguments, which bound indices where tensors hold no data.
     """
     floating = tensor.is_floating_point() or tensor.is_complex()
     if not _readable(tensor):
@@ -58,12 +58,12 @@ def collapsed(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def fill(tensor: torch.Tensor, values: dict[str, Any], generator: torch.Generator) -> None:
-    """Fill a tensor in its place.
+    """Fill a tensor in place.
 
     Args:
-        tensor: to fill.
-        values: as :func:`described` gave.
-        generator: of the random numbers, on the tensor's device.
+        tensor: the tensor to fill.
+        values: as returned by :func:`described`.
+        generator: random numbers on the tensor's device.
     """
     if tensor.numel() == 0:
         return
@@ -135,7 +135,7 @@ def _exact(text: str, like: torch.Tensor) -> torch.Tensor:
 
 
 def _overlaps(tensor: torch.Tensor) -> bool:
-    """Whether two elements of a tensor without broadcast dimensions may lie in one place."""
+    """Whether two elements of a tensor without broadcast dimensions may share memory."""
     reach = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
         if size == 1:
@@ -147,15 +147,15 @@ def _overlaps(tensor: torch.Tensor) -> bool:
 
 
 def _fill_overlapping(tensor: torch.Tensor, values: dict[str, Any], generator: torch.Generator) -> None:
-    """Fill all that lies between the first and the last element, then put known values in their places."""
+    """Fill all memory from the first to the last element, then write the known values."""
     count = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
     flat = tensor.as_strided((count,), (1,))
     if "exact" not in values:
         fill(flat, values, generator)
         return
     flat.zero_()
-    places = torch.arange(count, device=tensor.device).as_strided(tensor.shape, tensor.stride()).reshape(-1)
-    flat[places] = _exact(values["exact"], tensor).to(tensor.device).reshape(-1)
+    offsets = torch.arange(count, device=tensor.device).as_strided(tensor.shape, tensor.stride()).reshape(-1)
+    flat[offsets] = _exact(values["exact"], tensor).to(tensor.device).reshape(-1)
 
 
 def _fill_random(tensor: torch.Tensor, like: str, generator: torch.Generator) -> None:
@@ -187,7 +187,7 @@ def _fill_random(tensor: torch.Tensor, like: str, generator: torch.Generator) ->
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
-    """A type of the same family that holds any value that was kept."""
+    """A type of the same kind that holds any value that was kept."""
     if dtype == torch.bool:
         return torch.bool
     if dtype.is_floating_point:
@@ -207,12 +207,12 @@ _INDEXED_DIMENSION = ("index_select", "gather", "scatter", "index_add", "index_c
 
 
 def wants_positive(operation: str) -> bool:
-    """Whether an operation takes roots, logarithms, variances or probabilities of what it is given."""
+    """Whether an operation takes roots or logarithms, or expects variances or probabilities."""
     return any(word in operation for word in _POSITIVE)
 
 
 def index_bound(operation: str, raw: tuple[Any, ...]) -> int:
-    """The greatest index that is valid for every integer tensor of an operation.
+    """The largest index that is valid for every integer tensor of an operation.
 
     Args:
         operation: name without namespace and overload.
@@ -223,7 +223,7 @@ def index_bound(operation: str, raw: tuple[Any, ...]) -> int:
 
 
 def _indexed(name: str, raw: tuple[Any, ...]) -> list[int]:  # noqa: PLR0911
-    """Sizes of the dimensions that an operation is known to look up."""
+    """Sizes of the dimensions that an operation is known to index."""
     shapes = [value.shape if isinstance(value, torch.Tensor) else None for value in raw]
     first = shapes[0] if shapes else None
     if name == "embedding_dense_backward":
@@ -243,6 +243,6 @@ def _indexed(name: str, raw: tuple[Any, ...]) -> list[int]:  # noqa: PLR0911
 
 
 def _all_sizes(raw: tuple[Any, ...]) -> list[int]:
-    """Every dimension of every floating-point tensor: an index below the least of them is valid in each."""
+    """Every dimension of every floating-point tensor: an index below the smallest of them is valid in each."""
     tensors = [value for value in raw if isinstance(value, torch.Tensor) and value.is_floating_point()]
     return [int(size) for tensor in tensors for size in tensor.shape]

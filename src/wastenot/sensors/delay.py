@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.instrument import Channel
@@ -57,19 +58,19 @@ def cheapest_path(
     Returns:
         The least cost of each candidate, and a function that gives the path of one: its state at each time.
     """
-    states, candidates = np.arange(start.shape[1]), np.arange(start.shape[0])
-    total, came_from = start, []
+    candidates = np.arange(start.shape[0])
+    total, moves = start, []
     for cost in costs:
         best = np.argmin(total, axis=1)
         jumping = total[candidates, best] + jump_cost
-        stays = total <= jumping[:, None]
-        came_from.append(np.where(stays, states, best[:, None]).astype(np.int16))
-        total = np.where(stays, total, jumping[:, None]) + cost
+        moves.append((total > jumping[:, None], best))
+        total = np.minimum(total, jumping[:, None]) + cost
 
     def path(candidate: int) -> IndexArray:
-        state = np.full(len(came_from), int(np.argmin(total[candidate])), dtype=np.intp)
-        for time in range(len(came_from) - 1, 0, -1):
-            state[time - 1] = came_from[time][candidate, state[time]]
+        state = np.full(len(moves), int(np.argmin(total[candidate])), dtype=np.intp)
+        for time in range(len(moves) - 1, 0, -1):
+            jumps, best = moves[time]
+            state[time - 1] = best[candidate] if jumps[candidate, state[time]] else state[time]
         return state
 
     return total.min(axis=1), path
@@ -160,11 +161,11 @@ def _path_of_readings(
     decisive = np.flatnonzero(np.ptp(costs, axis=0) > _DECISIVE_COST)
     shift = np.round(drifts[:, None] * when / step_s).astype(int)
     pad = int(np.max(np.abs(shift), initial=0))
-    padded = np.pad(costs, ((2 * pad, 2 * pad), (0, 0)), constant_values=_MAX_READING_COST)
-    # A state is the delay in the middle of the time, which may lie outside the delays of readings.
-    lines = np.arange(-pad, len(delays_s) + pad)
-    along = (padded[lines + shift[:, reading, None] + 2 * pad, reading] for reading in decisive.tolist())
-    total, path_of = cheapest_path(along, np.zeros((len(drifts), len(lines))), _JUMP_COST)
+    padded = np.pad(costs.T, ((0, 0), (2 * pad, 2 * pad)), constant_values=_MAX_READING_COST)
+    # A state is the delay in the middle of the time, which may lie outside the delays of readings by up to the padding.
+    lines = len(delays_s) + 2 * pad
+    along = (sliding_window_view(padded[reading], lines)[shift[:, reading] + pad] for reading in decisive.tolist())
+    total, path_of = cheapest_path(along, np.zeros((len(drifts), lines)), _JUMP_COST)
     cheapest = total + _NO_DRIFT_BONUS * (drifts != 0.0)
     best = int(np.argmin(cheapest))
     line_s = delays_s[0] + step_s * (path_of(best) - pad)

@@ -38,12 +38,12 @@ class Grid:
             BadInputError: a clock that the device does not have, or a step that is not positive.
         """
         if self.core_step_mhz is not None and not self.core_step_mhz > 0:
-            raise BadInputError(f"--core-step {self.core_step_mhz:g}: must be a number of MHz above 0")
+            raise BadInputError(f"`core_step_mhz` {self.core_step_mhz:g}: must be a number of MHz above 0")
         memories = sorted(states) if self.memory_mhz is None else list(dict.fromkeys(self.memory_mhz))
         found: list[Setting] = []
         for turn, memory in enumerate(sorted(memories, reverse=True)):
             if memory not in states:
-                raise BadInputError(f"--memory {memory:g}: the device has {_listed(sorted(states))} MHz")
+                raise BadInputError(f"`memory_mhz` {memory:g}: the device has {_listed(sorted(states))} MHz")
             cores = self._cores(states[memory])
             found += [Setting(core, memory) for core in (cores[::-1] if turn % 2 == 0 else cores)]
         return tuple(found)
@@ -53,7 +53,7 @@ class Grid:
             for clock in self.core_mhz:
                 if clock not in available:
                     near = min(available, key=lambda there: abs(there - clock))
-                    raise BadInputError(f"--core {clock:g}: the device has no such clock; the nearest is {near:g} MHz")
+                    raise BadInputError(f"`core_mhz` {clock:g}: the device has no such clock; the nearest is {near:g} MHz")
             return sorted(set(self.core_mhz))
         clocks = np.array(sorted(available))
         if self.core_step_mhz is None:

@@ -105,7 +105,7 @@ def compare_with_auto(
         DeviceError: the device does not measure.
     """
     if repeats < 2:
-        raise BadInputError(f"--repeats {repeats}: at least 2, or nothing is known of the error")
+        raise BadInputError(f"`repeats` {repeats}: must be at least 2 to estimate the error")
     progress, options = progress or Silent(), options or PointOptions()
     totals = np.zeros((4, repeats))
     check_state(device, units)

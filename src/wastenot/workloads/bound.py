@@ -107,9 +107,9 @@ def find_roofline(device: str, dtype: str) -> Roofline:
     """
     name = device.removeprefix("sim:")
     if name not in GPUS:
-        raise BadInputError(f"--device '{device}': its peaks are not known; {suggestion(name, GPUS)}")
+        raise BadInputError(f"`device` '{device}': its peaks are not known; {suggestion(name, GPUS)}")
     if dtype not in DTYPE_BYTES:
-        raise BadInputError(f"--dtype '{dtype}': {suggestion(dtype, DTYPE_BYTES)}")
+        raise BadInputError(f"`dtype` '{dtype}': {suggestion(dtype, DTYPE_BYTES)}")
     peaks = GPUS[name]
     while dtype not in peaks.tflops:
         dtype = _COMPUTED_AS[dtype]

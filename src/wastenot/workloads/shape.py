@@ -62,9 +62,9 @@ class Shape:
         _check_choice("optimizer", self.optimizer, OPTIMIZERS)
         _check_size("batch", self.batch)
         _check_size("sequence", self.sequence)
-        _check_size("tensor-parallel", self.tensor_parallel)
+        _check_size("tensor_parallel", self.tensor_parallel)
         if self.optimizer != "none" and self.phase != "training":
-            raise BadInputError(f"--optimizer {self.optimizer}: goes with training only, not with {self.phase}")
+            raise BadInputError(f"`optimizer` {self.optimizer}: is for training only, not for {self.phase}")
         self._check_tensor_parallel(model)
         if self.sequence_parallel:
             self._check_sequence_parallel()
@@ -80,17 +80,17 @@ class Shape:
                 allowed = tensor_parallel_degrees(model)
                 nearest = min(allowed, key=lambda each: abs(each - degree))
                 raise BadInputError(
-                    f"--tensor-parallel {degree}: does not divide {model.name}'s {size:,} {what}; "
+                    f"`tensor_parallel` {degree}: does not divide {model.name}'s {size:,} {what}; "
                     f"the nearest that does is {nearest}. There are: {', '.join(map(str, allowed))}"
                 )
 
     def _check_sequence_parallel(self) -> None:
         degree = self.tensor_parallel
         if degree == 1:
-            raise BadInputError("--sequence-parallel: needs a --tensor-parallel of at least 2")
+            raise BadInputError("`sequence_parallel`: needs `tensor_parallel` of at least 2")
         name, size = ("batch", self.batch) if self.phase == "decode" else ("sequence", self.sequence)
         if size % degree:
-            raise BadInputError(f"--sequence-parallel: --{name} {size:,} does not divide by --tensor-parallel {degree}")
+            raise BadInputError(f"`sequence_parallel`: `{name}` {size:,} is not divisible by `tensor_parallel` {degree}")
 
     @property
     def rows(self) -> int:
@@ -169,10 +169,10 @@ def parse_name(name: str) -> tuple[str, Shape]:
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise BadInputError(f"--{name} '{value}': {suggestion(value, choices)}")
+        raise BadInputError(f"`{name}` '{value}': {suggestion(value, choices)}")
 
 
 def _check_size(name: str, value: int) -> None:
     if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= value <= _MOST:
         nearest = f"; the nearest is {1 if value < 1 else _MOST}" if isinstance(value, Integral) else ""
-        raise BadInputError(f"--{name} {value}: must be a whole number from 1 to {_MOST:,}{nearest}")
+        raise BadInputError(f"`{name}` {value}: must be a whole number from 1 to {_MOST:,}{nearest}")

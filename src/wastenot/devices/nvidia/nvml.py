@@ -80,7 +80,7 @@ class Nvml:
         """Why wastenot itself refuses to change clocks; ``None`` where it does not."""
         reason = forbidden()
         if reason is None and not self.allow_changes:
-            reason = "clocks are only changed with --allow-clock-control"
+            reason = "clocks are only changed with `allow_clock_control`"
         return reason
 
     def call(self, function: str, *arguments: object) -> Any:
