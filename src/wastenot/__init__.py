@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wastenot.planning.objective import Objective
     from wastenot.planning.plan import Plan, read_plan
     from wastenot.planning.planner import frontier, plan
-    from wastenot.profiling.by_name import profile
+    from wastenot.profiling.profile import profile
     from wastenot.profiling.profile_file import read_profile, write_profile
     from wastenot.profiling.result import Profile
     from wastenot.setting import AUTO, Setting
@@ -85,7 +85,7 @@ _HOME = {
     "capturing.workload_file": ("read_workload", "write_workload"),
     "errors": ("BadInputError", "InfeasibleError", "MissingExtraError", "StudyError", "WastenotError"),
     "frontiers.algebra": ("Frontier", "choice", "either", "repeat", "sequence", "tie"),
-    "profiling.by_name": ("profile",),
+    "profiling.profile": ("profile",),
     "profiling.profile_file": ("read_profile", "write_profile"),
     "profiling.result": ("Profile",),
     "metering.window": ("measure",),

@@ -12,15 +12,14 @@ from tests.profiling.truth import Truth, averaging_h200, gpu, kernel
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import Burst
 from wastenot.devices.simulated.dynamics import Firmware
-from wastenot.profiling.collect import Collected, TimedRun, by_host
-from wastenot.profiling.golden import fullest_bin
-from wastenot.profiling.profile import Options, profile_kernel
-from wastenot.profiling.result import Inside
+from wastenot.profiling.profile import profile_kernel
+from wastenot.profiling.result import UnitPower
+from wastenot.profiling.runs import BurstRuns, TimedRun, fullest_bin, on_host_clock, unit_times
+from wastenot.profiling.session import Options
 from wastenot.profiling.surface import fit_surface
-from wastenot.profiling.units import units_of
 
 
-@pytest.mark.parametrize("name", ["gemm:2048", "gemv:8192", "gemm:4096", "gemm:8192"])
+@pytest.mark.parametrize("name", [pytest.param("gemm:2048", marks=pytest.mark.slow), "gemv:8192", "gemm:4096", "gemm:8192"])
 @pytest.mark.parametrize("seed", [1])
 def test_logger_of_1_ms(name: str, seed: int) -> None:
     """25 µs to 5 ms: at most 3 % of the range from idle to peak; SSE and SSP found."""
@@ -39,6 +38,7 @@ def test_logger_of_1_ms(name: str, seed: int) -> None:
     assert abs(profile.counter.difference) < 0.02
 
 
+@pytest.mark.slow
 def test_bands_hold_the_power_where_readings_are_many() -> None:
     """Errors are a few watts there, of which noise is the least: of 95 % bands at least 85 % hold."""
     held = []
@@ -61,6 +61,7 @@ def test_groups_of_short_executions(name: str, group: int) -> None:
     assert max(truth.error(profile, state) for state in ("SSE", "SSP")) < 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "lags"), [("gemm:12288", True), ("gemm:8192", False)])
 def test_slow_sensors(name: str, lags: bool) -> None:
     """1 to 5 ms: at most 6 % with the H200's sensor as it was measured (it lags, its delay drifts) and as published."""
@@ -74,6 +75,7 @@ def test_slow_sensors(name: str, lags: bool) -> None:
     assert abs(profile.counter.difference) < 0.02
 
 
+@pytest.mark.slow
 def test_shorter_ones_are_groups_with_a_mean_and_a_band() -> None:
     """A kernel of 0.2 ms: what is inside is beyond a sensor of 25 ms, and the profile says so."""
     device, spec = gpu("h200", 1), kernel("gemm:4096")
@@ -98,7 +100,7 @@ def test_shorter_ones_are_groups_with_a_mean_and_a_band() -> None:
           "slow_share": 0.2, "slow_s": 0.5e-3}, "falling"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("name", ["gemm:4096", "gemm:8192"])
+@pytest.mark.parametrize("name", ["gemm:4096", pytest.param("gemm:8192", marks=pytest.mark.slow)])
 def test_steady_execution_and_steady_power(dynamics: dict[str, object], kind: str, name: str) -> None:
     device, spec = gpu("mi300x", 5, **dynamics), kernel(name)
     truth = Truth.of(device, spec)
@@ -128,9 +130,9 @@ def test_outliers_have_a_profile_of_their_own() -> None:
 # ---- each step earns its place -----------------------------------------------------------------------------------
 
 
-def _runs(name: str, executions: int, runs: int, seed: int) -> tuple[Truth, Collected, object]:
+def _runs(name: str, executions: int, runs: int, seed: int) -> tuple[Truth, BurstRuns, object]:
     device, spec = gpu("mi300x", seed), kernel(name)
-    collected = Collected(Burst(((spec, executions),)))
+    collected = BurstRuns(Burst(((spec, executions),)))
     instrument = device.instrument()
     rng = np.random.default_rng(seed)
     with instrument.prepare(collected.burst) as bench:
@@ -145,7 +147,7 @@ def _error(truth: Truth, runs: list[TimedRun], channel: object, unit: int, windo
     surface = fit_surface(runs, channel, kernels=1, own=0, windows=windows)
     band = surface.inside(unit, unit + 1)
     share = (np.arange(len(band.power_w)) + 0.5) / len(band.power_w)
-    return truth.error_of(Inside(0.0, 0.0, share, band.power_w, band.error_w, (), 0, True), unit, 1)
+    return truth.error_of(UnitPower(0.0, 0.0, share, band.power_w, band.error_w, (), 0, True), unit, 1)
 
 
 @pytest.mark.parametrize("seed", [1, 3])
@@ -159,9 +161,9 @@ def test_synchronising_drift_and_bins_each_make_it_better(seed: int) -> None:
     unit = 55
 
     def error(drift: bool = True, synchronised: bool = True, bins: bool = True) -> float:
-        runs = by_host(collected.runs, instrument, fit_clocks(trips, drift=drift) if synchronised else None)
+        runs = on_host_clock(collected.runs, instrument, fit_clocks(trips, drift=drift) if synchronised else None)
         if bins:
-            runs = [runs[place] for place in fullest_bin(units_of(runs, 0, 1, 60).time_s[:, unit], 0.05)]
+            runs = [runs[place] for place in fullest_bin(unit_times(runs, 0, 1, 60).time_s[:, unit], 0.05)]
         return _error(truth, runs, channel, unit)
 
     best = error()
@@ -171,6 +173,7 @@ def test_synchronising_drift_and_bins_each_make_it_better(seed: int) -> None:
     assert error(bins=False) > 1.5 * best
 
 
+@pytest.mark.slow
 def test_windows_make_it_better_where_the_sensor_averages() -> None:
     """The same readings taken as power of the moment: the naive profile."""
     device, spec = averaging_h200(4), kernel("gemm:12288")

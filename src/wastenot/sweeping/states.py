@@ -146,14 +146,15 @@ def measure_at_sse(device: Device, task: Task, setting: Setting, options: PointO
     """
     if not task.is_kernel:
         raise BadInputError(f"--at sse: '{task.name}' is of several kernels; a profile is of one: --granularity kernel")
-    from wastenot.profiling.profile import Options, profile_kernel
+    from wastenot.profiling.profile import profile_kernel
+    from wastenot.profiling.session import Options
 
     device.clocks.request(setting)
     device.time.sleep(_CLOCKS_ARRIVE_S)
     began_s, temperature_c = device.time.now_s(), device.sensors.temperature_c()
     budget_s = _PROFILES * (options.warm_up_s + options.window_s)
     found = profile_kernel(device, task.steps[0][0], options=Options(budget_s=budget_s, check=False), progress=Silent())
-    found.check_ran_to_end()
+    found.raise_if_stopped()
     state = found.state("SSE")
     total = state.channels["total"]
     time_s, time_se_s = state.time_s / found.group, _time_error_s(found)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wastenot.devices.instrument import TOTAL
-from wastenot.profiling.result import Inside, Profile, State
+from wastenot.profiling.result import Profile, State, UnitPower
 from wastenot.reporting.figure import Figure, inline
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.profile.description import channel_names, subject, timed_channels, unit_word
@@ -25,7 +25,7 @@ def inside_figure(profile: Profile) -> Figure:
     states = _shown_states(profile)
     drawn = [state for state in states if TOTAL in names and TOTAL in state.channels]
     note = (
-        f"Inside one {unit_word(profile)}, by time since its start. Dots: readings of golden runs, at the middle of the "
+        f"UnitPower one {unit_word(profile)}, by time since its start. Dots: readings of golden runs, at the middle of the "
         "window that they average. Line and band: power estimated from all readings, including those before and after, and "
         "its standard error. "
     )
@@ -58,15 +58,13 @@ def _chart(profile: Profile, states: list[State]) -> Any:
     parts = [name for name in timed_channels(profile) if name != TOTAL]
     columns = []
     width = _WIDTH if len(states) > 1 else 2 * _WIDTH + 40
-    for place, state in enumerate(states):
-        panels = [_panel(profile, state, [TOTAL], _TOTAL_HEIGHT, width, first=place == 0, title=_title(profile, state))]
+    for column, state in enumerate(states):
+        panels = [_panel(profile, state, [TOTAL], _TOTAL_HEIGHT, width, first=column == 0, title=_title(profile, state))]
         if any(name in state.channels for name in parts):
-            panels.append(_panel(profile, state, parts, _PARTS_HEIGHT, width, first=place == 0, title=None))
+            panels.append(_panel(profile, state, parts, _PARTS_HEIGHT, width, first=column == 0, title=None))
         columns.append(panels)
     rows = [
-        alt.hconcat(*(column[row] for column in columns), spacing=24).resolve_scale(
-            y="shared", x="independent", color="shared"
-        )
+        alt.hconcat(*(each[row] for each in columns), spacing=24).resolve_scale(y="shared", x="independent", color="shared")
         for row in range(len(columns[0]))
     ]
     return alt.vconcat(*rows, spacing=14).resolve_scale(color="independent", y="independent", x="independent")
@@ -119,7 +117,7 @@ def _layers(
     profile: Profile, state: State, name: str, unit: TimeUnit, x: Any, y: Any, y_title: str, kinds: dict[str, str]
 ) -> list[Any]:
     alt = altair()
-    inside: Inside = state.channels[name]
+    inside: UnitPower = state.channels[name]
     at = unit.factor * state.time_s
 
     color = alt.Color(
