@@ -3,8 +3,9 @@
 import re
 from pathlib import Path
 
-import wastenot as wn
 from docs.make_architecture import PICTURE, ROOMS, draw
+
+import wastenot as wn
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "wastenot"

@@ -17,8 +17,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from wastenot.api import Refinement, refine, report, sweep, transfer, validate, workload
     from wastenot.capturing.session import Captured, capture
     from wastenot.capturing.workload_file import read_workload, write_workload
+    from wastenot.devices.open import open_device
     from wastenot.errors import BadInputError, InfeasibleError, MissingExtraError, StudyError, WastenotError
     from wastenot.frontiers.algebra import Frontier, choice, either, repeat, sequence, tie
     from wastenot.metering.window import measure
@@ -48,6 +50,7 @@ __all__ = [
     "Objective",
     "Plan",
     "Profile",
+    "Refinement",
     "Setting",
     "Study",
     "StudyError",
@@ -64,6 +67,7 @@ __all__ = [
     "frontier",
     "import_sweep",
     "measure",
+    "open_device",
     "open_study",
     "plan",
     "profile",
@@ -71,16 +75,24 @@ __all__ = [
     "read_profile",
     "read_sweep",
     "read_workload",
+    "refine",
     "repeat",
+    "report",
     "sequence",
+    "sweep",
     "tie",
+    "transfer",
+    "validate",
     "whole_frontier",
+    "workload",
     "write_profile",
     "write_sweep",
     "write_workload",
 ]
 
 _HOME = {
+    "api": ("Refinement", "refine", "report", "sweep", "transfer", "validate", "workload"),
+    "devices.open": ("open_device",),
     "capturing.session": ("Captured", "capture"),
     "capturing.workload_file": ("read_workload", "write_workload"),
     "errors": ("BadInputError", "InfeasibleError", "MissingExtraError", "StudyError", "WastenotError"),

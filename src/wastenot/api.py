@@ -1,7 +1,7 @@
 """The verbs that measure or write, as functions: what ``import wastenot as wn`` offers and the command line is built on.
 
-Wherever a study, a plan, a workload or a device is needed, its name will do: a file, a database URL, ``gpt3-xl``, ``sim:h200``.
-Verbs that only compute (``wn.plan``, ``wn.frontier``, ``wn.forecast``, ...) stand in the rooms that they belong to.
+Wherever a study, a plan, a workload or a device is needed, its name will do: a file, a database URL, ``gpt3-xl``,
+``sim:h200``. Verbs that only compute (``wn.plan``, ``wn.frontier``, ``wn.forecast``, ...) stand in the rooms that they belong to.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def workload(name: PathLike, **shape: Unpack[ShapeOptions]) -> Workload:
 
     Args:
         name: of a model, such as ``gpt3-xl``, or a file that ends in ``.json``.
-        shape: how the model is run: ``phase``, ``batch``, ``sequence``, ``tensor_parallel``, ``sequence_parallel``, ``dtype``,
-            ``attention``, ``optimizer``.
+        shape: how the model is run: ``phase``, ``batch``, ``sequence``, ``tensor_parallel``, ``sequence_parallel``,
+            ``dtype``, ``attention``, ``optimizer``.
 
     Raises:
         BadInputError: there is no such model or file, or the model cannot be run this way.
@@ -90,8 +90,8 @@ def sweep(
         workload: a model's name, a workload file, a study whose kernels to measure, or a workload.
         device: or its name, such as ``sim:h200`` or ``nvidia:0``.
         study: file or URL of the study to keep the measurements in; created if missing.
-        clocks: ``grid`` for the default clocks and a grid of settings; ``auto`` for the default clocks only, where nothing is
-            set.
+        clocks: ``grid`` for the default clocks and a grid of settings; ``auto`` for the default clocks only, where
+            nothing is set.
         core_step_mhz: step between the grid's core clocks, from the highest down; every clock by default.
         core_mhz: core clocks of the grid, instead of a step.
         memory_mhz: memory clocks of the grid; all by default.
