@@ -14,8 +14,9 @@ import numpy as np
 
 from benchmarks.verdict import Verdict
 from tests.profiling.truth import Truth, averaging_h200, gpu, kernel
-from wastenot.profiling.profile import Options, profile_kernel
-from wastenot.profiling.result import Inside, Profile
+from wastenot.profiling.profile import profile_kernel
+from wastenot.profiling.result import Profile, UnitPower
+from wastenot.profiling.session import Options
 
 SEEDS = range(20, 25)
 LOGGED = ("gemm:2048", "gemv:8192", "gemm:4096", "gemm:8192", "gemm:12288", "all-gather:512MB", "all-reduce:512MB")
@@ -57,7 +58,7 @@ def main(verdict: Verdict) -> None:
         verdict.at_least(f"{preset}: 95 % bands contain the power, at the temperature halfway", np.mean(inside), 0.85)
 
 
-def _naive(profile: Profile, state: str) -> Inside:
+def _naive(profile: Profile, state: str) -> UnitPower:
     """A polynomial of degree four through the readings that seem to lie in the state's unit."""
     found, logged = profile.state(state), profile.logged
     begin = profile.unit_begin_s[found.unit - 1]

@@ -10,8 +10,8 @@ from benchmarks.verdict import Verdict
 from tests.support.known_truth import saving_of_measured, true_sweep
 from wastenot.devices.open import open_device
 from wastenot.planning.planner import plan
-from wastenot.study.exchange import import_sweep
 from wastenot.study.store import open_study
+from wastenot.study.sweep_file import import_sweep
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.point import PointOptions
 from wastenot.tasks import find_tasks

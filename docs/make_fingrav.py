@@ -19,9 +19,9 @@ from wastenot.arrays import FloatArray
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import BurstRun, Channel
 from wastenot.devices.nvidia.published import power_sensor
-from wastenot.profiling.collect import TimedRun, by_host
-from wastenot.profiling.design import seen_until
+from wastenot.profiling.design import window_end_s
 from wastenot.profiling.response import Response, fit_response
+from wastenot.profiling.runs import TimedRun, on_host_clock
 from wastenot.profiling.surface import Surface, fit_surface
 
 ROOT = Path(__file__).parents[1]
@@ -69,7 +69,7 @@ class Measured:
         loaded.sort(key=lambda one: float(one[0].begin_s[0]))
         runs = [run for run, _ in loaded]
         trips = [trip for run in runs for trip in run.round_trips]
-        return by_host(runs, _Stamps(), fit_clocks(trips)), [group for _, group in loaded]  # type: ignore[arg-type]
+        return on_host_clock(runs, _Stamps(), fit_clocks(trips)), [group for _, group in loaded]  # type: ignore[arg-type]
 
     def _execution_us(self, *, long: bool, since_s: float) -> float:
         """Median time of an execution in long or short runs, from a given time on."""
@@ -221,7 +221,7 @@ def points_of(measured: Measured) -> list[dict[str, object]]:
         readings = run.readings["total"]
         rows += [
             {"kernel": measured.name, "what": "readings from rest", "ms": 1e3 * at, "W": power}
-            for at, power in zip(seen_until(run, measured.response.channel), readings.power_w, strict=True)
+            for at, power in zip(window_end_s(run, measured.response.channel), readings.power_w, strict=True)
             if -0.01 < at < 0.06
         ]
     return rows

@@ -25,8 +25,9 @@ from tests.support.raw_runs import write_units
 from wastenot.devices.instrument import Burst, BurstRun, instrument_of
 from wastenot.devices.open import open_device
 from wastenot.errors import WastenotError
-from wastenot.profiling.profile import Options, profile_kernel
+from wastenot.profiling.profile import profile_kernel
 from wastenot.profiling.result import Profile
+from wastenot.profiling.session import Options
 from wastenot.workloads.primitives import primitive
 
 # Kernel, its units, what comes before, and a factor on the budget: resolving the inside of the largest GEMM takes longer.

@@ -27,14 +27,13 @@ if TYPE_CHECKING:
     from wastenot.planning.objective import Objective
     from wastenot.planning.plan import Plan, read_plan
     from wastenot.planning.planner import frontier, plan
-    from wastenot.profiling.by_name import profile
+    from wastenot.profiling.profile import profile
     from wastenot.profiling.profile_file import read_profile, write_profile
     from wastenot.profiling.result import Profile
     from wastenot.setting import AUTO, Setting
-    from wastenot.study.exchange import export_sweep, import_sweep
     from wastenot.study.store import Study, open_study
     from wastenot.study.sweep import Kernel, Sweep
-    from wastenot.study.sweep_file import read_sweep, write_sweep
+    from wastenot.study.sweep_file import export_sweep, import_sweep, read_sweep, write_sweep
     from wastenot.tuning.calibration.calibrate import calibrate_sweep
     from wastenot.tuning.forecast.forecast import forecast
 
@@ -86,7 +85,7 @@ _HOME = {
     "capturing.workload_file": ("read_workload", "write_workload"),
     "errors": ("BadInputError", "InfeasibleError", "MissingExtraError", "StudyError", "WastenotError"),
     "frontiers.algebra": ("Frontier", "choice", "either", "repeat", "sequence", "tie"),
-    "profiling.by_name": ("profile",),
+    "profiling.profile": ("profile",),
     "profiling.profile_file": ("read_profile", "write_profile"),
     "profiling.result": ("Profile",),
     "metering.window": ("measure",),
@@ -96,10 +95,9 @@ _HOME = {
     "planning.plan": ("Plan", "read_plan"),
     "planning.planner": ("frontier", "plan"),
     "setting": ("AUTO", "Setting"),
-    "study.exchange": ("export_sweep", "import_sweep"),
     "study.store": ("Study", "open_study"),
     "study.sweep": ("Kernel", "Sweep"),
-    "study.sweep_file": ("read_sweep", "write_sweep"),
+    "study.sweep_file": ("export_sweep", "import_sweep", "read_sweep", "write_sweep"),
     "tuning.calibration.calibrate": ("calibrate_sweep",),
     "tuning.forecast.forecast": ("forecast",),
 }

@@ -110,7 +110,7 @@ def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:
     kernels, passes = tasks_of(workload), tasks_of(workload, "pass")
     for units, what in ((kernels, "kernels"), (passes, "passes")):
         measure_sweep(device, units, study, settings, progress=watch(f"{name}, {what}"))
-    sweep = study.read(kernels.workload)
+    sweep = study.read(kernels.name, granularity="kernel")
     plan = Planner(sweep).plan(_strict())
     # On a fresh device, so that validation gives the same numbers even if the sweep was interrupted and resumed.
     plan = validate(
@@ -120,7 +120,7 @@ def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:
     overview = make_overview(sweep, plan)
     write_report(overview, folder / "report.html")
     write_figures(overview, folder / "figures")
-    by_pass = Planner(study.read(passes.workload)).plan(_strict())
+    by_pass = Planner(study.read(passes.name, granularity="pass")).plan(_strict())
     return CardResult(name, plan, compare(sweep), by_pass)
 
 

@@ -8,12 +8,10 @@ from pathlib import Path
 
 from wastenot.capturing.workload_file import read_workload
 from wastenot.devices.protocol import Task
-from wastenot.errors import BadInputError
-from wastenot.planning.objective import Granularity
-from wastenot.study.state import parted
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel, Sweep
-from wastenot.workloads.build import build_workload, workload_named
+from wastenot.workloads.build import build_workload
+from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
 from wastenot.workloads.kernel import KernelSpec, Workload
 from wastenot.workloads.shape import Shape
 
@@ -23,48 +21,66 @@ class WorkloadTasks:
     """What a sweep measures.
 
     Attributes:
-        workload: name that the study knows it by.
-        kernels: as the study keeps them, in order of execution.
+        name: of the workload.
+        kernels: as the study stores them, in order of execution: kernels, or passes or the iteration, each measured as one.
         tasks: what each of them runs.
+        state: to measure energies in.
+        granularity: of ``kernels``.
+        run: the model that the workload is of, and how that is run; ``None`` of others.
     """
 
-    workload: str
+    name: str
     kernels: tuple[Kernel, ...]
     tasks: tuple[Task, ...]
+    state: EnergyState = "ssp"
+    granularity: Granularity = "kernel"
+    run: ModelRun | None = None
+
+    @property
+    def key(self) -> WorkloadKey:
+        """What identifies its measurements in a study."""
+        return WorkloadKey(self.name, self.state, self.granularity)
 
 
-def tasks_of(workload: Workload, granularity: Granularity = "kernel") -> WorkloadTasks:
-    """The kernels of a workload, or its passes or the whole iteration as one unit each (paper, §5).
+def tasks_of(workload: Workload, granularity: Granularity = "kernel", state: EnergyState = "ssp") -> WorkloadTasks:
+    """The kernels of a workload, or its passes or the whole iteration as one task each (paper, §5).
 
     Args:
-        workload: by formula.
+        workload: of a model, or captured.
         granularity: what is measured as one.
+        state: to measure energies in.
     """
     kernels = workload.kernels
     if granularity == "kernel":
         members = tuple(Kernel(kernel.name, kernel.count, kernel.pass_name, kernel.block) for kernel in kernels)
-        return WorkloadTasks(workload.name, members, tuple(Task.of_kernel(kernel) for kernel in kernels))
-    groups: dict[str, list[tuple[KernelSpec, int]]] = {}
-    for kernel in kernels:
-        name = kernel.pass_name if granularity == "pass" else "iteration"
-        groups.setdefault(name, []).append((kernel, kernel.count))
-    return WorkloadTasks(
-        f"{workload.name}-by-{granularity}",
-        tuple(Kernel(name, 1, name if granularity == "pass" else None) for name in groups),
-        tuple(Task(name, tuple(steps)) for name, steps in groups.items()),
-    )
+        tasks = tuple(map(Task.of_kernel, kernels))
+    else:
+        groups: dict[str, list[tuple[KernelSpec, int]]] = {}
+        for kernel in kernels:
+            group = kernel.pass_name if granularity == "pass" else "iteration"
+            groups.setdefault(group, []).append((kernel, kernel.count))
+        members = tuple(Kernel(name, 1, name if granularity == "pass" else None) for name in groups)
+        tasks = tuple(Task(name, tuple(steps)) for name, steps in groups.items())
+    return WorkloadTasks(workload.name, members, tasks, state, granularity, workload.run)
 
 
-def tasks_by_name(workload: str, kernels: Sequence[Kernel]) -> WorkloadTasks:
-    """Kernels that are known by name only, for devices that know them: recordings and calibrated simulated GPUs."""
+def tasks_by_name(workload: WorkloadKey | str, kernels: Sequence[Kernel]) -> WorkloadTasks:
+    """Kernels known by name only, for devices that know them: recordings and calibrated simulated GPUs."""
+    key = workload if isinstance(workload, WorkloadKey) else WorkloadKey(workload)
     specs = [
         KernelSpec(kernel.name, kernel.name, "other", (), 0.0, 0.0, 0.0, kernel.pass_name or "", kernel.block, kernel.count)
         for kernel in kernels
     ]
-    return WorkloadTasks(workload, tuple(kernels), tuple(map(Task.of_kernel, specs)))
+    return WorkloadTasks(key.name, tuple(kernels), tuple(map(Task.of_kernel, specs)), key.state, key.granularity)
 
 
-def find_tasks(name: str, device: str, shape: Shape | None = None, granularity: Granularity = "kernel") -> WorkloadTasks:
+def find_tasks(
+    name: str,
+    device: str,
+    shape: Shape | None = None,
+    granularity: Granularity = "kernel",
+    state: EnergyState = "ssp",
+) -> WorkloadTasks:
     """What a name means on a device.
 
     Args:
@@ -72,29 +88,27 @@ def find_tasks(name: str, device: str, shape: Shape | None = None, granularity: 
             ``.json``; or a study, whose kernels are meant.
         device: name of the device; ``recorded:`` ones know their own workloads only.
         shape: how a model is run.
-        granularity: what of a model is measured as one.
+        granularity: what is measured as one; of a study or a recording what it holds.
+        state: to measure energies in.
 
     Raises:
         BadInputError: there is no such workload; says which there are.
         StudyError: a study cannot be read.
     """
     kind, _, recording = device.partition(":")
-    if kind == "recorded":
-        recorded = open_study(recording)
-        return tasks_in_study(recorded, recorded.read(None if Path(name).exists() else name))
-    if name.endswith(".json"):
-        return tasks_of(read_workload(name), granularity)
-    if Path(name).exists():
-        study = open_study(name)
-        return tasks_in_study(study, study.read())
-    return tasks_of(build_workload(name, shape), granularity)
+    exists = Path(name).exists()
+    if kind == "recorded" or (exists and not name.endswith(".json")):
+        study = open_study(recording if kind == "recorded" else name)
+        sweep = study.read(None if exists else name, granularity=granularity, finer=True)
+        return replace(tasks_in_study(study, sweep), state=state)
+    built = read_workload(name) if name.endswith(".json") else build_workload(name, shape)
+    return tasks_of(built, granularity, state)
 
 
 def tasks_in_study(study: Study, sweep: Sweep) -> WorkloadTasks:
-    """The kernels of a sweep, to be measured again.
+    """The kernels of a sweep, to be measured again in the same state.
 
-    What they compute is known by formula where the workload's name says how they are run, or as the study keeps it of
-    captured ones.
+    What they compute follows from the model and the shape, or is stored with them where they were captured.
 
     Args:
         study: that the sweep was read from.
@@ -103,14 +117,12 @@ def tasks_in_study(study: Study, sweep: Sweep) -> WorkloadTasks:
     Raises:
         StudyError: the study cannot be read.
     """
-    captured = study.captured(sweep.workload)
+    named = tasks_by_name(sweep.key, sweep.kernels)
+    captured = study.captured(sweep.workload, sweep.state, sweep.granularity)
     if captured:
-        named = tasks_by_name(sweep.workload, sweep.kernels)
-        tasks = (Task.of_kernel(captured.get(task.name, task.steps[0][0])) for task in named.tasks)
-        return WorkloadTasks(sweep.workload, sweep.kernels, tuple(tasks))
-    try:
-        workload = workload_named(parted(sweep.workload)[0])
-    except BadInputError:
-        return tasks_by_name(sweep.workload, sweep.kernels)
-    by_formula = replace(tasks_of(workload), workload=sweep.workload)
-    return by_formula if by_formula.kernels == sweep.kernels else tasks_by_name(sweep.workload, sweep.kernels)
+        tasks = (Task(task.name, captured.get(task.name, task.steps)) for task in named.tasks)
+        return replace(named, tasks=tuple(tasks))
+    if sweep.run is None:
+        return named
+    modelled = tasks_of(build_workload(sweep.run.model, sweep.run.shape), sweep.granularity, sweep.state)
+    return replace(modelled if modelled.kernels == sweep.kernels else named, name=sweep.workload)

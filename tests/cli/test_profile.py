@@ -58,7 +58,7 @@ def test_profiles_sets_them_side_by_side(profiled):
 def test_turns_are_told_from_what_comes_first(wastenot):
     ran = wastenot("profile", "gemm:2048", "--device", "sim:mi300x", "--alternate", "gemm:4096", "--executions", "6",
                    "--runs", "60", "--json")  # fmt: skip
-    assert json.loads(ran.out)["before"] == "1 × gemm-4096, in turn"
+    assert json.loads(ran.out)["before"] == "1 × gemm-4096, alternating"
 
 
 def test_kernels_of_workloads_and_outliers(wastenot):
@@ -102,7 +102,7 @@ def test_interrupted_keeps_what_was_collected(wastenot):
         (["gemm:4096", "--device", "sim:mi300x", "--budget", "soon"], "90s, 45m or 2h"),
         (["gemm:4096", "--device", "sim:mi300x", "--seed=-1"], "--seed -1"),
         (["gemm:4096", "--device", "sim:mi300x", "--after", "gemm:4096"], "cannot come before itself"),
-        (["gemm:4096", "--device", "sim:mi300x", "--after", "gemv:64", "--alternate", "gemv:64"], "one of them"),
+        (["gemm:4096", "--device", "sim:mi300x", "--after", "gemv:64", "--alternate", "gemv:64"], "give only one"),
         (["gemm:4096", "--device", "sim:mi300x", "--after", "gemv:64x200000"], "100,000"),
         (["gemm:4096", "--device", "sim:mi300x", "--out", "no/such/p.parquet"], "no/such"),
         (["gemm:4096", "--device", "sim:mi300x", "--out", "p.json"], ".parquet"),

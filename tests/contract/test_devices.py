@@ -9,7 +9,7 @@ from wastenot.devices.open import open_device
 from wastenot.devices.simulated.preset import preset_names
 from wastenot.errors import CannotRunError, ClocksRefusedError
 from wastenot.setting import AUTO, Setting
-from wastenot.study.exchange import import_sweep
+from wastenot.study.sweep_file import import_sweep
 from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.tasks import find_tasks
 

@@ -8,8 +8,9 @@ import pytest
 
 from tests.planning.conftest import make_sweep, random_sweep
 from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.planning.objective import GRANULARITIES, Objective
+from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner, plan
+from wastenot.workloads.identity import GRANULARITIES
 
 OBJECTIVES = [
     *(Objective("waste", bound) for bound in (0.0, 0.05, 0.3, -0.05)),

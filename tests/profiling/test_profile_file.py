@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import wastenot as wn
-from wastenot.profiling.by_name import profile
+from wastenot.profiling.profile import profile
 from wastenot.profiling.profile_file import KEY, profile_document, read_profile, write_profile
 
 
@@ -62,18 +62,6 @@ def test_what_is_not_known_comes_back_as_not_known(found, tmp_path):
     back = read_profile(tmp_path / "short.parquet")
     same(short, back)
     assert np.isnan(back.channels[-1].idle_w) and not len(back.channels[-1].mean_w) and not back.complete
-
-
-def test_files_from_before_there_was_a_field_for_it_say_why_they_stopped(found, written):
-    assert read_profile(written).stopped == ""
-    note = "stopped early: sim:mi300x: the GPU is lost"
-
-    def older(document):
-        document.pop("stopped")
-        document.update(complete=False, notes=["a note", note])
-
-    back = read_profile(spoilt(written, older))
-    assert (back.stopped, back.notes) == ("sim:mi300x: the GPU is lost", ("a note",))
 
 
 def test_the_file_says_where_it_comes_from(written):

@@ -12,12 +12,11 @@ from tests.profiling.truth import Truth, averaging_h200, gpu, kernel
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import Burst
 from wastenot.devices.simulated.dynamics import Firmware
-from wastenot.profiling.collect import Collected, TimedRun, by_host
-from wastenot.profiling.golden import fullest_bin
-from wastenot.profiling.profile import Options, profile_kernel
-from wastenot.profiling.result import Inside
+from wastenot.profiling.profile import profile_kernel
+from wastenot.profiling.result import UnitPower
+from wastenot.profiling.runs import BurstRuns, TimedRun, fullest_bin, on_host_clock, unit_times
+from wastenot.profiling.session import Options
 from wastenot.profiling.surface import fit_surface
-from wastenot.profiling.units import units_of
 
 
 @pytest.mark.parametrize("name", ["gemm:2048", "gemv:8192", "gemm:4096", "gemm:8192"])
@@ -128,9 +127,9 @@ def test_outliers_have_a_profile_of_their_own() -> None:
 # ---- each step earns its place -----------------------------------------------------------------------------------
 
 
-def _runs(name: str, executions: int, runs: int, seed: int) -> tuple[Truth, Collected, object]:
+def _runs(name: str, executions: int, runs: int, seed: int) -> tuple[Truth, BurstRuns, object]:
     device, spec = gpu("mi300x", seed), kernel(name)
-    collected = Collected(Burst(((spec, executions),)))
+    collected = BurstRuns(Burst(((spec, executions),)))
     instrument = device.instrument()
     rng = np.random.default_rng(seed)
     with instrument.prepare(collected.burst) as bench:
@@ -145,7 +144,7 @@ def _error(truth: Truth, runs: list[TimedRun], channel: object, unit: int, windo
     surface = fit_surface(runs, channel, kernels=1, own=0, windows=windows)
     band = surface.inside(unit, unit + 1)
     share = (np.arange(len(band.power_w)) + 0.5) / len(band.power_w)
-    return truth.error_of(Inside(0.0, 0.0, share, band.power_w, band.error_w, (), 0, True), unit, 1)
+    return truth.error_of(UnitPower(0.0, 0.0, share, band.power_w, band.error_w, (), 0, True), unit, 1)
 
 
 @pytest.mark.parametrize("seed", [1, 3])
@@ -159,9 +158,9 @@ def test_synchronising_drift_and_bins_each_make_it_better(seed: int) -> None:
     unit = 55
 
     def error(drift: bool = True, synchronised: bool = True, bins: bool = True) -> float:
-        runs = by_host(collected.runs, instrument, fit_clocks(trips, drift=drift) if synchronised else None)
+        runs = on_host_clock(collected.runs, instrument, fit_clocks(trips, drift=drift) if synchronised else None)
         if bins:
-            runs = [runs[place] for place in fullest_bin(units_of(runs, 0, 1, 60).time_s[:, unit], 0.05)]
+            runs = [runs[place] for place in fullest_bin(unit_times(runs, 0, 1, 60).time_s[:, unit], 0.05)]
         return _error(truth, runs, channel, unit)
 
     best = error()

@@ -12,10 +12,11 @@ from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import BurstRun, Readings, burst_of
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.instrument import SimulatedInstrument
-from wastenot.profiling.collect import TimedRun, by_host
-from wastenot.profiling.phase import Rests
-from wastenot.profiling.profile import Options, profile_kernel
+from wastenot.profiling.profile import profile_kernel
 from wastenot.profiling.response import fit_response
+from wastenot.profiling.rests import Rests
+from wastenot.profiling.runs import TimedRun, on_host_clock
+from wastenot.profiling.session import Options
 
 
 def _lagging(seed: int, delay_s: float) -> SimulatedDevice:
@@ -32,7 +33,7 @@ def _short_runs(device: SimulatedDevice, seed: int, runs: int) -> tuple[list[Tim
         for _ in range(runs):
             collected.append(bench.run(rests.rest_s(instrument.now_s(), collected)))
     fit = fit_clocks(trip for run in collected for trip in run.round_trips)
-    return by_host(collected, instrument, fit), instrument
+    return on_host_clock(collected, instrument, fit), instrument
 
 
 @pytest.mark.parametrize("delay_s", [0.017])

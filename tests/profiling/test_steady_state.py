@@ -8,9 +8,9 @@ import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.devices.instrument import BurstRun
-from wastenot.profiling.steady_state import steady_octaves, steady_power, swings
+from wastenot.profiling.runs import merged_others
+from wastenot.profiling.steady_state import steady_power, steady_power_by_octaves, swings
 from wastenot.profiling.surface import Band, Surface
-from wastenot.profiling.units import merged_others
 
 
 class Levels:
@@ -19,11 +19,11 @@ class Levels:
     def __init__(self, power_w: FloatArray, error_w: float) -> None:
         self._power_w, self._error_w = power_w, error_w
 
-    def mean(self, first: int, last: int) -> Band:
+    def unit_means(self, first: int, last: int) -> Band:
         """Of each unit."""
         return Band(self._power_w[first:last], np.full(last - first, self._error_w))
 
-    def range(self, first: int, last: int) -> tuple[float, float]:
+    def mean(self, first: int, last: int) -> tuple[float, float]:
         """Over units."""
         return float(self._power_w[first:last].mean()), self._error_w
 
@@ -41,7 +41,7 @@ def test_power_that_swings_has_no_last_unit_to_wait_for() -> None:
     surface = _levels(CAPPED, 2.0)
     assert steady_power(surface, 3000, 0) > 1500
     assert swings(surface, 3000)
-    assert 100 <= steady_octaves(surface, 3000, 0) <= 1500
+    assert 100 <= steady_power_by_octaves(surface, 3000, 0) <= 1500
 
 
 def test_what_is_not_known_well_does_not_swing() -> None:
@@ -49,13 +49,13 @@ def test_what_is_not_known_well_does_not_swing() -> None:
     surface = _levels(500.0 - 100.0 * np.exp(-UNIT / 3.0) + 15.0 * rng.standard_normal(3000), 15.0)
     assert steady_power(surface, 3000, 0) > 1500
     assert not swings(surface, 3000)
-    assert steady_octaves(surface, 3000, 4) <= 24
+    assert steady_power_by_octaves(surface, 3000, 4) <= 24
 
 
 def test_a_plateau_from_the_first_on() -> None:
     surface = _levels(np.full(3000, 500.0), 1.0)
     assert steady_power(surface, 3000, 2) == 2
-    assert steady_octaves(surface, 3000, 2) == 2
+    assert steady_power_by_octaves(surface, 3000, 2) == 2
 
 
 def test_what_comes_before_is_merged_where_it_is_in_a_row() -> None:

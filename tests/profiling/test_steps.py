@@ -13,9 +13,10 @@ from wastenot.devices.simulated.dynamics import GpuClockModel
 from wastenot.devices.simulated.instrument import SimulatedBench, SimulatedInstrument
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.errors import BadInputError, CannotRunError, DeviceError
-from wastenot.profiling.golden import fullest_bin
 from wastenot.profiling.guidance import executions_in_unit, guidance_for
-from wastenot.profiling.profile import Options, profile_kernel
+from wastenot.profiling.profile import profile_kernel
+from wastenot.profiling.runs import fullest_bin
+from wastenot.profiling.session import Options
 from wastenot.profiling.steady_state import steady_execution
 from wastenot.sensors.updates import on_grid
 
@@ -153,7 +154,7 @@ def test_what_fails_on_the_way_keeps_what_was_collected(monkeypatch: pytest.Monk
     assert not profile.complete
     assert profile.stopped == "sim:mi300x: the GPU is lost"
     with pytest.raises(DeviceError, match="gemm-8192: stopped early: sim:mi300x: the GPU is lost"):
-        profile.check_ran_to_end()
+        profile.raise_if_stopped()
     assert profile.states[-1].channels["total"].mean_w > 500.0
 
 

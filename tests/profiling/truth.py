@@ -13,7 +13,7 @@ from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.instrument import SimulatedInstrument
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.profiling.result import Inside, Profile
+from wastenot.profiling.result import Profile, UnitPower
 from wastenot.profiling.steady_state import SSP_MARGIN
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.primitives import primitive
@@ -93,10 +93,10 @@ class Truth:
         unit, found = profile.state(state).unit - 1, profile.state(state).channels["total"]
         return self.error_of(found, unit, profile.group)
 
-    def error_of(self, found: Inside, unit: int, group: int) -> float:
+    def error_of(self, found: UnitPower, unit: int, group: int) -> float:
         """The same of what was found inside a unit, from 0, of some executions."""
         return float(np.sqrt(np.mean((found.power_w - self._at(found, unit, group)) ** 2))) / self.range_w
 
-    def _at(self, found: Inside, unit: int, group: int) -> FloatArray:
+    def _at(self, found: UnitPower, unit: int, group: int) -> FloatArray:
         true = np.concatenate(self._inside[unit * group : (unit + 1) * group])
         return np.interp(found.share, (np.arange(len(true)) + 0.5) / len(true), true)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wastenot.errors import BadInputError
-from wastenot.profiling.by_name import profile
+from wastenot.profiling.profile import profile
 from wastenot.reporting.profile.description import profiles_table, state_table
 from wastenot.reporting.profile.page import draw_profiles, render_profile_page, write_profile_figures, write_profile_page
 

@@ -7,15 +7,14 @@ from dataclasses import fields
 import numpy as np
 from hypothesis import strategies as st
 
-from wastenot.study.columns import NUMBERS, Range
-from wastenot.study.sweep import Kernel, Sweep
+from wastenot.study.sweep import NUMBERS, Kernel, Range, Sweep
 
 HEADER = "kernel,count,core_mhz,memory_mhz,time_s,energy_j"
 SMALL_CSV = f"{HEADER}\nqkv,24,,,0.5,100.0\nqkv,24,1200,,0.625,80.0\nmlp,12,,,0.25,50.0\n"
 NUMBER_NAMES = tuple(column.name for column in NUMBERS)
 
 
-def sweep_of(rows, *, workload="w", device="sim:x", origin="measured"):
+def sweep_of(rows, *, workload="w", device="sim:x", origin="measured", **identity):
     """Rows of (Kernel, {column: value}); time and energy are 1 where not given."""
     kernels = tuple(dict.fromkeys(kernel for kernel, _ in rows))
     index = {kernel: position for position, kernel in enumerate(kernels)}
@@ -24,7 +23,9 @@ def sweep_of(rows, *, workload="w", device="sim:x", origin="measured"):
         name: np.array([(defaults | row).get(name, np.nan) for _, row in rows], dtype=np.float64) for name in NUMBER_NAMES
     }
     kernel_index = np.array([index[kernel] for kernel, _ in rows], dtype=np.int64)
-    return Sweep(kernels=kernels, kernel_index=kernel_index, workload=workload, device=device, origin=origin, **numbers)
+    return Sweep(
+        kernels=kernels, kernel_index=kernel_index, workload=workload, device=device, origin=origin, **identity, **numbers
+    )
 
 
 def small_sweep(**names):

@@ -8,9 +8,8 @@ import pytest
 from sweep_helpers import HEADER, SMALL_CSV, assert_same
 
 from wastenot.errors import BadInputError, StudyError
-from wastenot.study.exchange import export_sweep, import_sweep
 from wastenot.study.store import open_study
-from wastenot.study.sweep_file import read_sweep
+from wastenot.study.sweep_file import export_sweep, import_sweep, read_sweep
 
 
 @pytest.fixture

@@ -9,15 +9,17 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from sqlalchemy import Column, Integer, Table, create_engine, delete, inspect, text, update
+from sqlalchemy import create_engine, delete, inspect, text, update
 from sweep_helpers import assert_same, large_sweep, small_sweep, sweep_of
 
 from wastenot.errors import BadInputError, StudyError
 from wastenot.study import schema
-from wastenot.study.address import parse_address
-from wastenot.study.bulk import insert_portably
+from wastenot.study.database import parse_address
+from wastenot.study.rows import insert_portably
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Kernel, Sweep
+from wastenot.workloads.identity import ModelRun, WorkloadKey
+from wastenot.workloads.shape import Shape
 
 _POSTGRESQL = "WASTENOT_TEST_POSTGRESQL_URL"
 
@@ -64,7 +66,7 @@ def filled(study):
 def test_gives_back_what_was_stored(filled):
     assert_same(filled.read(), small_sweep())
     assert_same(filled.read("w"), small_sweep())
-    assert filled.workloads() == ("w",)
+    assert filled.workloads() == (WorkloadKey("w"),)
 
 
 def test_gives_back_many_rows_in_order(study):
@@ -171,7 +173,7 @@ def test_append_refuses_a_new_kernel_without_baseline(filled, append_to):
     bad = sweep_of([(Kernel("new", 1), {"core_mhz": 300.0})], workload=append_to)
     with pytest.raises(BadInputError, match="'new' has no row with all settings auto"):
         filled.add(bad, source="x", append=True)
-    assert filled.workloads() == ("w",)
+    assert filled.workloads() == (WorkloadKey("w"),)
 
 
 def test_origins_are_never_mixed_in_a_workload(filled):
@@ -240,27 +242,54 @@ def test_a_newer_study_is_refused(filled, raw):
         filled.workloads,
         lambda: filled.add(small_sweep(), source="x", append=True),
     ):
-        with pytest.raises(StudyError, match=r"written by a newer wastenot \(schema 2; this one knows 1\); upgrade"):
+        with pytest.raises(StudyError, match=r"written by a newer wastenot \(schema 3; this one reads 2\); upgrade"):
             verb()
 
 
-def test_an_older_study_gets_the_new_tables_when_it_is_written(filled, raw, monkeypatch):
-    monkeypatch.setattr(schema, "SCHEMA_VERSION", 2)
-    later = Table("wastenot_later", schema.metadata, Column("id", Integer, primary_key=True))
-    try:
-        assert_same(filled.read(), small_sweep())
-        assert not inspect(raw).has_table("wastenot_later")
-        filled.add(small_sweep(workload="b"), source="x")
-    finally:
-        schema.metadata.remove(later)
-    assert filled.summary().schema_version == 2
-    assert inspect(raw).has_table("wastenot_later")
+def test_a_study_of_an_earlier_schema_is_refused(filled, raw):
+    with raw.begin() as connection:
+        connection.execute(update(schema.study).values(schema_version=1))
+    for verb in (filled.read, lambda: filled.add(small_sweep(), source="x", append=True)):
+        with pytest.raises(StudyError, match=r"early wastenot \(schema 1; this one reads 2\); measure again into a new"):
+            verb()
+
+
+def test_states_and_granularities_live_side_by_side(study):
+    run = ModelRun("llama-8b", Shape(phase="decode", batch=16, tensor_parallel=2, sequence_parallel=True))
+    sweeps = [
+        small_sweep(),
+        small_sweep(state="context"),
+        small_sweep(state="sse"),
+        small_sweep(granularity="pass", run=run),
+        small_sweep(granularity="iteration", state="context"),
+    ]
+    for sweep in sweeps:
+        study.add(sweep, source="s")
+    assert study.workloads() == tuple(sweep.key for sweep in sweeps)
+    for sweep in sweeps:
+        assert_same(study.read(sweep.workload, sweep.state, sweep.granularity), sweep)
+    assert_same(study.read(), sweeps[0])
+    assert_same(study.read(state="context"), sweeps[1])
+    assert_same(study.read(granularity="pass"), sweeps[3])
+    assert_same(study.read(state="sse", granularity="pass", finer=True), sweeps[2])
+    with pytest.raises(BadInputError, match=r"measured by kernel, not by pass; measure it: .* --granularity pass"):
+        study.read(state="sse", granularity="pass")
+    assert [one.run for one in study.summary().workloads] == [None, None, None, run, None]
+
+
+def test_without_steady_power_the_state_measured_first_is_meant(study):
+    for state in ("context", "sse"):
+        study.add(small_sweep(state=state), source="s")
+    assert study.read().state == "context"
+    with pytest.raises(BadInputError, match="was not measured with each kernel back to back, in steady power"):
+        study.read(state="ssp")
 
 
 @pytest.mark.parametrize(
     "damage",
     [
         "UPDATE wastenot_study SET schema_version = 0",
+        "UPDATE wastenot_workloads SET state = 'warm'",
         "DELETE FROM wastenot_study",
         "UPDATE wastenot_study SET created_at = 'once'",
         "DELETE FROM wastenot_measurements",
@@ -287,7 +316,7 @@ def test_an_import_that_fails_midway_leaves_no_trace(study, filled, monkeypatch)
     monkeypatch.setattr("wastenot.study.store.insert_rows", fail)
     with pytest.raises(KeyboardInterrupt):
         study.add(small_sweep(workload="b"), source="x")
-    assert study.workloads() == ("w",)
+    assert study.workloads() == (WorkloadKey("w"),)
 
 
 def test_a_first_import_that_fails_midway_leaves_no_tables(study, where, raw, monkeypatch):
@@ -320,11 +349,11 @@ def test_a_writer_waits_for_another_and_then_says_so(filled, monkeypatch):
     try:
         with pytest.raises(StudyError, match="another program is writing to it; try again"):
             filled.add(small_sweep(workload="c"), source="x")
-        assert filled.workloads() == ("w",)  # who only reads sees the study as it was
+        assert filled.workloads() == (WorkloadKey("w"),)  # who only reads sees the study as it was
     finally:
         leave.set()
         writer.join()
-    assert filled.workloads() == ("w", "b")
+    assert filled.workloads() == (WorkloadKey("w"), WorkloadKey("b"))
 
 
 def test_first_imports_at_the_same_time_all_arrive(where):
@@ -342,4 +371,4 @@ def test_first_imports_at_the_same_time_all_arrive(where):
     for thread in threads:
         thread.join()
     assert not errors
-    assert sorted(open_study(where).workloads()) == [f"w{number}" for number in range(6)]
+    assert sorted(key.name for key in open_study(where).workloads()) == [f"w{number}" for number in range(6)]

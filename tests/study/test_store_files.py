@@ -12,6 +12,7 @@ from sweep_helpers import assert_same, large_sweep, small_sweep
 
 from wastenot.errors import StudyError
 from wastenot.study.store import open_study
+from wastenot.workloads.identity import WorkloadKey
 
 
 @pytest.fixture
@@ -138,7 +139,7 @@ def test_a_file_that_is_replaced_while_one_waits_is_not_written(filled, monkeypa
         patch.setattr("wastenot.study.database.sqlite3.connect", replace_after)
         with pytest.raises(StudyError, match="try again"):
             study.add(small_sweep(workload="b"), source="x")
-    assert study.workloads() == ("w",)
+    assert study.workloads() == (WorkloadKey("w"),)
 
 
 def test_odd_file_names_are_just_names(tmp_path):

@@ -110,14 +110,14 @@ def test_without_polars_csv_works_and_parquet_says_what_to_install(tmp_path):
 import sys
 sys.modules["polars"] = None
 from wastenot.errors import MissingExtraError
-from wastenot.study import exchange, store
+from wastenot.study import store, sweep_file
 from wastenot.study.sweep_file import read_sweep, write_sweep
 write_sweep(read_sweep(sys.argv[1]), sys.argv[2] + "/copy.csv")
-exchange.import_sweep(sys.argv[1], sys.argv[2] + "/s.db")
+sweep_file.import_sweep(sys.argv[1], sys.argv[2] + "/s.db")
 folder = sys.argv[2]
 for attempt in (
     lambda: read_sweep(folder + "/s.parquet"),
-    lambda: exchange.export_sweep(folder + "/s.db", folder + "/new.pq"),
+    lambda: sweep_file.export_sweep(folder + "/s.db", folder + "/new.pq"),
 ):
     try:
         attempt()
@@ -133,5 +133,5 @@ for attempt in (
 
 
 def test_polars_is_not_imported_before_it_is_needed():
-    program = "import sys; import wastenot.study.exchange; sys.exit('polars' in sys.modules)"
+    program = "import sys; import wastenot.study.sweep_file; sys.exit('polars' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

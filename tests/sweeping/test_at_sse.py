@@ -1,5 +1,7 @@
 """SSE energies against the executions of a simulated GPU as they truly are."""
 
+from dataclasses import replace
+
 import pytest
 
 from wastenot.devices.instrument import Burst
@@ -10,9 +12,10 @@ from wastenot.errors import BadInputError, DeviceError
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import open_study
 from wastenot.sweeping.point import PointOptions
-from wastenot.sweeping.states import check_state, in_state, measure_at_sse
+from wastenot.sweeping.states import check_state, measure_at_sse
 from wastenot.sweeping.sweep import measure_sweep
 from wastenot.tasks import WorkloadTasks, find_tasks
+from wastenot.workloads.identity import WorkloadKey
 
 DEVICE = "sim:mi300x"
 UNITS = find_tasks("gpt3-small", DEVICE)
@@ -38,9 +41,9 @@ def test_a_sweep_keeps_it_as_a_state_of_its_own(tmp_path):
     device = open_device(DEVICE, seed=4)
     part = WorkloadTasks("part", UNITS.kernels[14:16], UNITS.tasks[14:16])
     study = open_study(tmp_path / "s.db", create=True)
-    outcome = measure_sweep(device, in_state(part, "sse"), study, (LOW,))
-    assert outcome.measured == 4 and study.workloads() == ("part@sse",)
-    assert study.read().workload == "part@sse"  # the only state there is
+    outcome = measure_sweep(device, replace(part, state="sse"), study, (LOW,))
+    assert outcome.measured == 4 and study.workloads() == (WorkloadKey("part", "sse"),)
+    assert study.read().state == "sse"  # the only state there is
     assert study.measurements()[0].stopped.endswith("golden")
 
 
@@ -59,7 +62,7 @@ def test_what_ends_a_profile_early_ends_the_measurement(monkeypatch, ending):
 
 
 def test_several_kernels_and_devices_without_an_instrument_are_refused():
-    passes = in_state(find_tasks("gpt3-small", DEVICE, granularity="pass"), "sse")
+    passes = find_tasks("gpt3-small", DEVICE, granularity="pass", state="sse")
     with pytest.raises(BadInputError, match="granularity kernel"):
         check_state(open_device(DEVICE), passes)
     with pytest.raises(BadInputError, match="granularity kernel"):
@@ -74,4 +77,4 @@ def test_a_recording_has_no_instrument(tmp_path):
     measure_sweep(open_device(DEVICE), part, study, (), options=PointOptions(0.2, 0.5), rounds=1)
     recorded = f"recorded:{study.path}"
     with pytest.raises(BadInputError, match="recording"):
-        check_state(open_device(recorded), in_state(find_tasks("part", recorded), "sse"))
+        check_state(open_device(recorded), find_tasks("part", recorded, state="sse"))

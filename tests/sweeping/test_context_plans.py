@@ -50,9 +50,10 @@ def true_sweeps(preset, error=0.0):
     return [
         Sweep(
             UNITS.kernels, index.astype(np.int64), core, clock, nothing, time_s, energy_j, nothing, energy_j * error,
-            nothing, nothing, nothing, nothing, workload=name, device=f"sim:{preset.name}", origin="simulated",
+            nothing, nothing, nothing, nothing, workload="gpt3-small", state=state, device=f"sim:{preset.name}",
+            origin="simulated",
         )
-        for name, time_s, energy_j in (("gpt3-small", alone_s, alone_j), ("gpt3-small@context", within_s, within_j))
+        for state, time_s, energy_j in (("ssp", alone_s, alone_j), ("context", within_s, within_j))
     ]  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """Kernels after the kernel before them, against the truth of a GPU on which that matters."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,13 +12,13 @@ from wastenot.errors import BadInputError
 from wastenot.planning.planner import plan
 from wastenot.setting import AUTO, Setting
 from wastenot.study.recorder import Recorder
-from wastenot.study.state import labelled, parted
 from wastenot.study.store import open_study
 from wastenot.sweeping.point import PointOptions
-from wastenot.sweeping.states import LEAST_TURNS, in_state, loop_of, measure_in_context, tasks_before
+from wastenot.sweeping.states import LEAST_TURNS, loop_of, measure_in_context, tasks_before
 from wastenot.sweeping.sweep import measure_sweep
 from wastenot.tasks import WorkloadTasks, find_tasks
 from wastenot.tuning.validate import validate
+from wastenot.workloads.identity import WorkloadKey
 
 DEVICE = "sim:mi300x"
 LOW = Setting(1300.0, 1300.0)
@@ -103,24 +105,24 @@ def test_without_carry_over_and_limits_nothing_is_found_that_errors_do_not_expla
 def swept(tmp_path_factory):
     device = open_device(DEVICE, seed=2)
     study = open_study(tmp_path_factory.mktemp("swept") / "s.db", create=True)
-    units = in_state(PART, "context")
+    units = replace(PART, state="context")
     outcome = measure_sweep(device, units, study, (LOW,), options=QUICK)
     return device, units, study, outcome
 
 
 def test_a_sweep_in_context_keeps_both_states_and_goes_on(swept):
     device, units, study, outcome = swept
-    assert study.workloads() == ("part@context", "part")
+    assert study.workloads() == (WorkloadKey("part", "context"), WorkloadKey("part"))
     alone, within = study.read("part"), study.read(state="context")
-    assert (alone.workload, within.workload) == ("part", "part@context")
+    assert (alone.key, within.key) == (WorkloadKey("part"), WorkloadKey("part", "context"))
     assert len(alone) == len(within) == outcome.measured
-    assert study.read().workload == "part"  # what is not said is steady power
+    assert study.read().state == "ssp"  # what is not said is steady power
     again = measure_sweep(device, units, study, (LOW,), options=QUICK)
     assert (again.measured, again.found) == (0, outcome.measured)
-    known = study.measurements("part@context")[0]
+    known = study.measurements("part", "context")[0]
     assert known.how.startswith("after '") and "turns" in known.stopped
     made = plan(within)
-    assert made.workload == "part@context"
+    assert made.measured == WorkloadKey("part", "context")
 
 
 def test_what_a_sweep_alone_has_is_not_measured_into_it_again(tmp_path):
@@ -128,7 +130,7 @@ def test_what_a_sweep_alone_has_is_not_measured_into_it_again(tmp_path):
     study = open_study(tmp_path / "s.db", create=True)
     measure_sweep(device, PART, study, (), options=QUICK)
     before = len(study.read("part"))
-    measure_sweep(device, in_state(PART, "context"), study, (), options=QUICK)
+    measure_sweep(device, replace(PART, state="context"), study, (), options=QUICK)
     assert len(study.read("part")) == before == len(study.read(state="context"))
 
 
@@ -166,13 +168,10 @@ def test_a_recording_cannot_run_loops(swept, tmp_path):
     recorded = open_device(f"recorded:{study.path}", workload="part")
     units = find_tasks("part", f"recorded:{study.path}")
     with pytest.raises(BadInputError, match="one after another"):
-        measure_sweep(recorded, in_state(units, "context"), open_study(tmp_path / "new.db", create=True), (), options=QUICK)
+        measure_sweep(
+            recorded, replace(units, state="context"), open_study(tmp_path / "new.db", create=True), (), options=QUICK
+        )
     assert not (tmp_path / "new.db").exists()
-
-
-def test_labels():
-    assert labelled("a", "ssp") == "a" and labelled("a@sse", "context") == "a@context"
-    assert parted("a@context") == ("a", "context") and parted("a@b") == ("a@b", "ssp") and parted("@sse") == ("@sse", "ssp")
 
 
 def test_a_state_that_was_not_measured_is_said_with_the_way_to_it(tmp_path):
@@ -180,5 +179,5 @@ def test_a_state_that_was_not_measured_is_said_with_the_way_to_it(tmp_path):
     measure_sweep(open_device(DEVICE), PART, study, (), options=QUICK, rounds=1)
     with pytest.raises(BadInputError, match="--in-context"):
         study.read(state="context")
-    with pytest.raises(BadInputError, match="there is no 'other@context'"):
+    with pytest.raises(BadInputError, match="there is no 'other'"):
         study.read("other", state="context")

@@ -30,6 +30,10 @@ def kernel(name, op, flops, moved, element_bytes=2, arguments=ARGUMENTS):
 WORKLOAD = Workload("step-mine", (kernel("gelu", "elementwise", 1e7, 1e8), kernel("mm", "gemm", 6e11, 6e8)), "captured")
 
 
+def captured_kernels(study):
+    return tuple(spec for steps in study.captured("step-mine").values() for spec, _ in steps)
+
+
 def swept(path, workload=WORKLOAD, granularity="kernel"):
     study = open_study(path, create=True)
     device = open_device("sim:h200", seed=1)
@@ -43,13 +47,13 @@ def study(tmp_path):
 
 
 def test_what_was_captured_comes_back_whole(study, tmp_path):
-    assert tuple(study.captured("step-mine").values()) == WORKLOAD.kernels
+    assert captured_kernels(study) == WORKLOAD.kernels
     units = find_tasks(str(tmp_path / "s.db"), "sim:h200")
     assert [task.steps[0][0] for task in units.tasks] == list(WORKLOAD.kernels)
     assert units.kernels == tasks_of(WORKLOAD).kernels
     assert hottest_first(units.tasks) == [1, 0]
     swept(tmp_path / "s.db")  # what is there is not kept twice
-    assert tuple(study.captured("step-mine").values()) == WORKLOAD.kernels
+    assert captured_kernels(study) == WORKLOAD.kernels
 
 
 def test_a_forecast_knows_flops_and_bytes(study):
@@ -70,19 +74,14 @@ def test_the_peak_is_that_of_the_data_type_captured(tmp_path, element_bytes, pre
     assert observed.arithmetic[0] * observed.time_s[0] / slower == pytest.approx(1e9 / (tflops * 1e12), rel=0.01)
 
 
-def test_by_formula_or_as_a_whole_nothing_is_kept(tmp_path):
+def test_what_was_measured_as_a_whole_can_be_measured_again(tmp_path):
     study = swept(tmp_path / "s.db", granularity="pass")
-    assert study.captured("step-mine-by-pass") == {}
-    assert tasks_in_study(study, study.read()).tasks[0].steps[0][0].bytes_moved == 0
-
-
-def test_a_study_of_before_has_no_such_table(study, tmp_path):
-    with create_engine(f"sqlite:///{tmp_path / 's.db'}").begin() as connection:
-        connection.execute(text("DROP TABLE wastenot_captured"))
-    assert study.captured("step-mine") == {}
-    assert any("FLOPs and bytes of 2 of 2" in note for note in observe(study, None)[2])
-    swept(tmp_path / "s.db")
-    assert tuple(study.captured("step-mine").values()) == WORKLOAD.kernels
+    assert study.captured("step-mine") == {"forward": tuple((spec, spec.count) for spec in WORKLOAD.kernels)}
+    again = tasks_in_study(study, study.read())
+    assert again == tasks_of(WORKLOAD, "pass")
+    observed, _, notes = observe(study, None)
+    assert observed.operations == ("other",) and np.isnan(observed.traffic).all()
+    assert any("FLOPs and bytes of 1 of 1" in note for note in notes)
 
 
 @pytest.mark.parametrize("damage", ["op = 'magic'", "shape = '8xmany'"])

@@ -14,8 +14,8 @@ from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan, PredictedTotal
 from wastenot.planning.planner import Planner
 from wastenot.setting import Setting
-from wastenot.study.state import State, parted
 from wastenot.study.sweep import Sweep
+from wastenot.workloads.identity import EnergyState
 
 BEYOND = 1.96  # standard errors beyond which a difference counts
 
@@ -66,7 +66,7 @@ class ContextChange:
     """
 
     workload: str
-    states: tuple[State, State]
+    states: tuple[EnergyState, EnergyState]
     kernels: tuple[KernelInContext, ...]
     first: PredictedTotal
     second: PredictedTotal
@@ -123,9 +123,7 @@ def context_change(alone: Sweep, within: Sweep, first: Plan, second: Plan) -> Co
         )
         for index, kernel in enumerate(alone.kernels)
     )
-    name = parted(alone.workload)[0]
-    states = parted(alone.workload)[1], parted(within.workload)[1]
-    return ContextChange(name, states, kernels, *(planner.totals(rows) for rows in theirs))
+    return ContextChange(alone.workload, (alone.state, within.state), kernels, *(planner.totals(rows) for rows in theirs))
 
 
 def plan_as(sweep: Sweep, plan: Plan) -> Plan:

@@ -12,12 +12,13 @@ from wastenot.analyses.context import ContextChange
 from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError
 from wastenot.planning.comparison import CURVE_BOUNDS, Comparison, CurvePoint, compare, relaxed_curve
-from wastenot.planning.objective import Granularity, Objective, Scope
+from wastenot.planning.objective import Objective, Scope
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
 from wastenot.planning.units import PlanUnit
 from wastenot.setting import Setting
 from wastenot.study.sweep import Sweep
+from wastenot.workloads.identity import Granularity
 
 MOST_KERNEL_MAPS = 9  # kernels whose settings are all shown: those with the largest saving
 _SAME = 1e-9  # relative difference below which two numbers are the same number

@@ -27,7 +27,7 @@ from wastenot.errors import CannotRunError, ClocksRefusedError, DeviceError, Was
 
 DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
-_FLAG_OF: dict[str, str] = {}
+_FLAG_OF: dict[str, str] = {"state": "--energies"}
 """Flags whose names differ from the arguments of the library that they set."""
 
 # Typer brings its own copy of Click and exports only this one, the most specific of its errors.

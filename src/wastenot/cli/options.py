@@ -11,8 +11,8 @@ import typer
 
 from wastenot.errors import BadInputError
 from wastenot.origin import Origin
-from wastenot.planning.objective import Granularity, Objective, ObjectiveKind, Scope
-from wastenot.study.state import State
+from wastenot.planning.objective import Objective, ObjectiveKind, Scope
+from wastenot.workloads.identity import EnergyState, Granularity, WorkloadKey
 from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.shape import Attention, Optimizer, Phase, Shape, default_batch
 
@@ -30,6 +30,17 @@ StudyOption = Annotated[
 ]
 WorkloadOption = Annotated[
     str | None, typer.Option("--workload", metavar="NAME", help="Which workload, if the study has several.")
+]
+EnergiesOption = Annotated[
+    EnergyState | None,
+    typer.Option(
+        "--energies",
+        help="Energies of kernels back to back (ssp, the default), of their first execution at full speed (sse), or of "
+        "each after the kernel before it (context).",
+    ),
+]
+MeasuredGranularityOption = Annotated[
+    Granularity | None, typer.Option("--granularity", help="What was measured as one; by default the finest there is.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the result to this file.")]
@@ -77,20 +88,13 @@ class SweepOptions:
 
     study: StudyOption
     workload: WorkloadOption = None
-    energies: Annotated[
-        State | None,
-        typer.Option(
-            "--energies",
-            help="Energies of kernels back to back (ssp, the default), of their first execution at full speed (sse), or of "
-            "each after the kernel before it (context).",
-        ),
-    ] = None
+    energies: EnergiesOption = None
 
-    def read(self) -> Sweep:
-        """The sweep."""
+    def read(self, granularity: Granularity = "kernel") -> Sweep:
+        """The sweep that a plan by ``granularity`` is made of: measured by it, else finer."""
         from wastenot.study.store import open_study
 
-        return open_study(self.study).read(self.workload, self.energies)
+        return open_study(self.study).read(self.workload, self.energies, granularity, finer=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +225,13 @@ class ClockControlOptions:
         ),
     ] = None
 
-    def open_device(self, name: str, *, seed: int, workload: str) -> Device:
+    def open_device(self, name: str, *, seed: int, workload: WorkloadKey | None) -> Device:
         """Open the device of a verb; before changing a real GPU's clocks, say what they are restored to.
 
         Args:
             name: of the device.
             seed: of a simulated device.
-            workload: that a recorded device is asked for.
+            workload: that a recorded device replays; ``None`` for the only one.
 
         Raises:
             BadInputError: there is no such device, or ``--restore-clocks`` is not one or two ranges.
@@ -239,7 +243,12 @@ class ClockControlOptions:
         ranges = parse_restore(self.restore_clocks)
         recorded = workload if name.startswith("recorded:") else None
         device = open_device(
-            name, seed=seed, workload=recorded, allow_clock_control=self.allow_clock_control, restore=ranges
+            name,
+            seed=seed,
+            workload=None if recorded is None else recorded.name,
+            granularity=None if recorded is None else recorded.granularity,
+            allow_clock_control=self.allow_clock_control,
+            restore=ranges,
         )
         if self.allow_clock_control and name.startswith("nvidia:"):
             restored = "reset, and clocks locked before are lost (to keep them, name them: --restore-clocks)"

@@ -100,7 +100,7 @@ def _roofline(device: str, dtype: str, named: bool) -> Roofline | None:
 
 def _memory_power(source: Study, sweep: Sweep) -> dict[str, float]:
     found: dict[str, list[float]] = {}
-    for trial in source.measurements(sweep.workload):
+    for trial in source.measurements(sweep.workload, sweep.state, sweep.granularity):
         if trial.setting.is_auto and trial.memory_power_w is not None:
             found.setdefault(trial.kernel, []).append(trial.memory_power_w)
     return {kernel: sum(watts) / len(watts) for kernel, watts in found.items()}
@@ -113,7 +113,7 @@ def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[LoopOrd
     from wastenot.errors import BadInputError
 
     try:
-        carry_over = fit_carry_over(sweep, source.read(sweep.workload, "context"))
+        carry_over = fit_carry_over(sweep, source.read(sweep.workload, "context", sweep.granularity))
     except BadInputError:
         return None, ()
     return carry_over, light_first(sweep, carry_over) if carry_over.known else ()

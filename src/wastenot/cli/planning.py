@@ -45,7 +45,7 @@ def plan(
     from wastenot.cli.output import console, print_json, say
 
     price = price_options.price()
-    made = goal.plan(source.read())
+    made = goal.plan(source.read(goal.granularity))
     if out is not None:
         made.write(out)
         say(f"{out}: plan written")
@@ -74,7 +74,9 @@ def frontier(
     from wastenot.planning.comparison import whole_frontier
     from wastenot.planning.objective import parse_bounds
 
-    whole = whole_frontier(source.read(), parse_bounds(bounds), granularity=granularity, clock_tolerance_mhz=clock_tolerance)
+    whole = whole_frontier(
+        source.read(granularity), parse_bounds(bounds), granularity=granularity, clock_tolerance_mhz=clock_tolerance
+    )
     document = as_values(whole)
     if out is not None:
         write_text(out, json_text(document) + "\n")
@@ -126,12 +128,14 @@ def diff(
     from wastenot.planning.difference import difference
     from wastenot.planning.plan import read_plan
     from wastenot.reporting.plan.tables import context_table
+    from wastenot.study.store import open_study
 
     plans = read_plan(first), read_plan(second)
     between = difference(*plans)
     change = None
     if study is not None:
-        alone, within = (SweepOptions(study, plan.workload).read() for plan in plans)
+        held = open_study(study)
+        alone, within = (held.read(plan.workload, plan.state, plan.measured_granularity) for plan in plans)
         change = context_change(alone, within, *plans)
     if as_json:
         document = as_values(between)
@@ -161,7 +165,7 @@ def report(
     from wastenot.reporting.plan.page import write_figures, write_report
 
     price = price_options.price()
-    sweep = source.read()
+    sweep = source.read(goal.granularity)
     made = goal.plan(sweep)
     overview = make_overview(sweep, made, _change_in_context(source.study, sweep, made))
     write_report(overview, out, price=price)
@@ -174,10 +178,13 @@ def _change_in_context(study: str, sweep: Sweep, made: Plan) -> ContextChange | 
     """What energies in context change, if the study has them at the same clocks."""
     from wastenot.analyses.context import context_change, plan_as
     from wastenot.errors import BadInputError, InfeasibleError
+    from wastenot.study.store import open_study
 
     try:
-        alone, within = (SweepOptions(study, sweep.workload, state).read() for state in ("ssp", "context"))
-        first, second = (made if each.workload == sweep.workload else plan_as(each, made) for each in (alone, within))
+        held = open_study(study)
+        alone = held.read(sweep.workload, "ssp", sweep.granularity)
+        within = held.read(sweep.workload, "context", sweep.granularity)
+        first, second = (made if each.key == sweep.key else plan_as(each, made) for each in (alone, within))
         return context_change(alone, within, first, second)
     except (BadInputError, InfeasibleError):
         return None
@@ -188,7 +195,7 @@ def plan_text(plan: Plan, price: Price) -> RenderableType:
     from wastenot.cli.tables import Group, RichTable, Text, headline, rich_table
     from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
     from wastenot.reporting.plan.tables import kernel_table
-    from wastenot.study.state import STATE_WORDS, parted
+    from wastenot.workloads.identity import STATE_DESCRIPTIONS
 
     summary = RichTable.grid(padding=(0, 2))
     summary.add_column(style="bold", no_wrap=True)
@@ -198,8 +205,7 @@ def plan_text(plan: Plan, price: Price) -> RenderableType:
         summary.add_row(Text(card.label), Text(card.value), Text(card.detail))
     notes = [Text(f"note: {warning}", style="yellow") for warning in warnings(plan)]
     what = f"{describe_goal(plan.objective)}, by {plan.granularity}, {plan.scope} scope"
-    state = parted(plan.workload)[1]
-    what += "" if state == "ssp" else f"; energies of {STATE_WORDS[state]}"
+    what += "" if plan.state == "ssp" else f"; energies of {STATE_DESCRIPTIONS[plan.state]}"
     head = headline(plan.workload, plan.device, plan.origin, what)
     return Group(head, "", rich_table(kernel_table(plan)), "", summary, "", *notes)
 

@@ -93,7 +93,7 @@ def profile(
     """
     from wastenot.cli.output import console, print_json, say
     from wastenot.cli.progress import shown_progress
-    from wastenot.profiling.by_name import profile as make_profile
+    from wastenot.profiling.profile import profile as make_profile
     from wastenot.profiling.profile_file import profile_document, write_profile
 
     budget_s = parse_budget(budget)
@@ -126,7 +126,7 @@ def profile(
             say(f"{report}: report written")
         if figures is not None:
             say(f"{figures}: {len(write_profile_figures([found], figures))} figure files written")
-    found.check_ran_to_end()
+    found.raise_if_stopped()
 
 
 def _check_outputs(out: Path | None, report: Path | None, figures: Path | None) -> None:

@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli.options import JsonOption, OriginOption, StudyOption, WorkloadOption
+from wastenot.cli.options import (
+    EnergiesOption,
+    JsonOption,
+    MeasuredGranularityOption,
+    OriginOption,
+    StudyOption,
+    WorkloadOption,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.study.summary import StudySummary
+    from wastenot.study.catalog import StudySummary
 
 
 def import_(
@@ -24,6 +31,8 @@ def import_(
     workload: Annotated[
         str | None, typer.Option("--workload", metavar="W", help="Name of the workload; by default that of the file.")
     ] = None,
+    energies: EnergiesOption = None,
+    granularity: MeasuredGranularityOption = None,
     origin: OriginOption = "measured",
     append: Annotated[bool, typer.Option("--append", help="Add the rows as repeats of a workload that exists.")] = False,
     as_json: JsonOption = False,
@@ -33,14 +42,17 @@ def import_(
     All of it or, if any row is invalid, nothing. A study file that does not exist is created.
     """
     from wastenot.cli.output import print_json, say
-    from wastenot.study.exchange import import_sweep
+    from wastenot.study.sweep_file import import_sweep
 
-    sweep = import_sweep(file, study, device=device_name, workload=workload, origin=origin, append=append)
+    sweep = import_sweep(file, study, device=device_name, workload=workload, state=energies, granularity=granularity,
+                         origin=origin, append=append)  # fmt: skip
     if as_json:
         print_json(
             {
                 "study": str(study),
                 "workload": sweep.workload,
+                "state": sweep.state,
+                "granularity": sweep.granularity,
                 "device": sweep.device,
                 "origin": sweep.origin,
                 "rows": len(sweep),
@@ -49,7 +61,7 @@ def import_(
         )
     else:
         say(
-            f"{study}: workload '{sweep.workload}': {len(sweep):,} {sweep.origin} rows of {len(sweep.kernels)} kernels "
+            f"{study}: workload '{sweep.key}': {len(sweep):,} {sweep.origin} rows of {len(sweep.kernels)} kernels "
             f"on {sweep.device}"
         )
 
@@ -72,13 +84,15 @@ def _summary_text(study: str, summary: StudySummary) -> RenderableType:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("workload", "origin", "passes"):
+    for heading in ("workload", "energies", "by", "origin", "passes"):
         table.add_column(heading)
     for heading in ("kernels", "settings", "rows", "auto time (s)", "auto energy (J)"):
         table.add_column(heading, justify="right")
     for workload in summary.workloads:
         table.add_row(
             escape(workload.name),
+            workload.state,
+            workload.granularity,
             workload.origin,
             escape(", ".join(workload.passes)) or "-",
             f"{workload.kernels:,}",
@@ -104,14 +118,16 @@ def export(
     file: Annotated[Path, typer.Argument(metavar="SWEEP", help="File to write: CSV, or Parquet (.parquet, .pq).")],
     study: StudyOption,
     workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
+    granularity: MeasuredGranularityOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Export a workload of a study to a sweep file, with every number exactly as imported."""
     from wastenot.cli.output import print_json, say
-    from wastenot.study.exchange import export_sweep
+    from wastenot.study.sweep_file import export_sweep
 
-    sweep = export_sweep(study, file, workload)
+    sweep = export_sweep(study, file, workload, state=energies, granularity=granularity)
     if as_json:
         print_json({"file": str(file), "workload": sweep.workload, "rows": len(sweep), "kernels": len(sweep.kernels)})
     else:
-        say(f"{file}: {len(sweep):,} rows of workload '{sweep.workload}'")
+        say(f"{file}: {len(sweep):,} rows of workload '{sweep.key}'")

@@ -10,9 +10,11 @@ from wastenot.cli.options import (
     BudgetOption,
     ClockControlOptions,
     DeviceOption,
+    EnergiesOption,
     GranularityOption,
     JsonOption,
     MaxSlowdownOption,
+    MeasuredGranularityOption,
     SeedOption,
     ShapeOptions,
     StudyOption,
@@ -25,6 +27,7 @@ from wastenot.cli.options import (
 if TYPE_CHECKING:
     from wastenot.setting import Setting
     from wastenot.sweeping.sweep import SweepOutcome
+    from wastenot.workloads.identity import WorkloadKey
 
 Search = Literal["grid", "model"]
 Clocks = Literal["grid", "auto"]
@@ -97,20 +100,19 @@ def sweep(
     from wastenot.study.store import open_study
     from wastenot.sweeping.grid import Grid, check_measures, settable
     from wastenot.sweeping.point import PointOptions
-    from wastenot.sweeping.states import check_state, in_state
+    from wastenot.sweeping.states import check_state
     from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
     from wastenot.tasks import find_tasks
 
     check_seconds("--warm-up", warm_up)
     check_seconds("--window", window, positive=True)
     shape = shape_options.shape()
-    units = find_tasks(workload, device, shape, granularity)
     if in_context and at == "sse":
         raise BadInputError("--in-context, --at sse: use only one of them; kernels in context are measured at steady power")
-    units = in_state(units, "context" if in_context else at)
+    units = find_tasks(workload, device, shape, granularity, "context" if in_context else at)
     if search == "model" and (in_context or at == "sse"):
         raise BadInputError("--search model: works only for kernels alone at steady power; use --search grid")
-    target = clock_control.open_device(device, seed=seed, workload=units.workload)
+    target = clock_control.open_device(device, seed=seed, workload=units.key)
     check_measures(target)
     check_state(target, units)
     if clocks == "auto":
@@ -121,7 +123,7 @@ def sweep(
     options = PointOptions(warm_up, window, relative_error)
     budget_s = None if budget is None else parse_budget(budget)
     kept = open_study(study, create=True)
-    with shown_progress(f"sweep of {units.workload}") as progress:
+    with shown_progress(f"sweep of {units.key}") as progress:
         if search == "model":
             from wastenot.tuning.search import search_sweep
 
@@ -133,14 +135,15 @@ def sweep(
                 rounds=rounds if clocks == "auto" else BASELINE_ROUNDS,
             )  # fmt: skip
     if as_json:
-        print_json({"study": str(study), "workload": units.workload, "device": target.identity.label,
+        print_json({"study": str(study), "workload": units.name, "state": units.state,
+                    "granularity": units.granularity, "device": target.identity.label,
                     "origin": target.identity.origin} | as_values(outcome))  # fmt: skip
     else:
-        for line in outcome_lines(outcome, units.workload, str(study)):
+        for line in outcome_lines(outcome, units.key, str(study)):
             say(line)
 
 
-def outcome_lines(outcome: SweepOutcome, workload: str, study: str) -> list[str]:
+def outcome_lines(outcome: SweepOutcome, workload: WorkloadKey, study: str) -> list[str]:
     """The outcome of a sweep, as lines of text."""
     lines = [f"{study}: workload '{workload}': {outcome.measured:,} points measured, {outcome.found:,} measured before"]
     lines += [f"{count:,} points could not be measured: {reason}" for reason, count in outcome.skipped.items()]
@@ -156,6 +159,8 @@ def refine(
     study: StudyOption,
     device: DeviceOption,
     workload: WorkloadOption = None,
+    energies: EnergiesOption = None,
+    granularity: MeasuredGranularityOption = None,
     into: Annotated[
         str | None,
         typer.Option(
@@ -194,9 +199,9 @@ def refine(
     if not 0.0 <= around < float("inf"):
         raise BadInputError(f"--around {around}: must be a number of MHz, 0 for none")
     source = open_study(study)
-    sweep = source.read(workload)
+    sweep = source.read(workload, energies, granularity)
     plan = make_plan(sweep, Objective("waste", max_slowdown))
-    target = clock_control.open_device(device, seed=seed, workload=sweep.workload)
+    target = clock_control.open_device(device, seed=seed, workload=sweep.key)
     kept = source if into is None else open_study(into, create=True)
     candidates = find_finalists(sweep, plan, finalists)
     if around:
@@ -205,16 +210,16 @@ def refine(
             near = settings_around(row.setting, states, around)
             candidates[row.kernel] = tuple(dict.fromkeys((*candidates[row.kernel], *near)))
     units = tasks_in_study(source, sweep)
-    with shown_progress(f"refining {sweep.workload}") as progress:
+    with shown_progress(f"refining {sweep.key}") as progress:
         outcome = measure_again(
             target, units, kept, candidates, repeats=repeats, progress=progress,
             budget_s=None if budget is None else parse_budget(budget),
         )  # fmt: skip
-    refined = make_plan(kept.read(sweep.workload), Objective("waste", max_slowdown))
+    refined = make_plan(kept.read(sweep.workload, sweep.state, sweep.granularity), Objective("waste", max_slowdown))
     if as_json:
         print_json(as_values(outcome) | {"before": plan.document()["predicted"], "after": refined.document()["predicted"]})
         return
-    for line in outcome_lines(outcome, sweep.workload, str(into or study)):
+    for line in outcome_lines(outcome, sweep.key, str(into or study)):
         say(line)
     changed = sum(a.setting != b.setting for a, b in zip(plan.assignments, refined.assignments, strict=True))
     say(

@@ -53,9 +53,9 @@ def validate(
 
     made = read_plan(plan)
     source = open_study(study)
-    sweep = source.read(workload or made.workload)
+    sweep = source.read(workload or made.workload, made.state, made.measured_granularity)
     name = device or sweep.device
-    target = clock_control.open_device(name, seed=seed, workload=sweep.workload)
+    target = clock_control.open_device(name, seed=seed, workload=sweep.key)
     with shown_progress("validation") as progress:
         validated = validate_plan(target, made, tasks_in_study(source, sweep), repeats=repeats, progress=progress)
     if out is not None:
@@ -86,7 +86,7 @@ def validation_text(plan: Plan) -> RenderableType:
     )
     table.add_row(f"all {validation.pairs} pairs", *(f"{change(each.least)} to {change(each.most)}" for each in measured))
     what = f"the plan, measured {validation.repeats} times, interleaved with auto"
-    return Group(headline(plan.workload, validation.device, plan.origin, what), "", table)
+    return Group(headline(str(plan.measured), validation.device, plan.origin, what), "", table)
 
 
 def transfer(
@@ -121,12 +121,16 @@ def transfer(
     from wastenot.tasks import tasks_of
     from wastenot.tuning.transfer import transfer as measure_transfer
     from wastenot.workloads.build import build_workload
-    from wastenot.workloads.shape import parse_name
 
     if (batch is None) == (tensor_parallel is None):
         raise BadInputError("say what to change: either --batch 40,20,... or --tensor-parallel 1,2,...")
     made = read_plan(plan)
-    model, shape = parse_name(made.workload)
+    if made.run is None:
+        raise BadInputError(
+            f"{plan}: workload '{made.workload}' is not known to be of a model, and only models run at other shapes; "
+            "plan a sweep of a model, such as gpt3-xl"
+        )
+    model, shape = made.run.model, made.run.shape
     if batch is not None:
         labels = parse_counts("--batch", batch)
         shapes = [replace(shape, batch=size) for size in labels]
@@ -138,8 +142,8 @@ def transfer(
             replace(shape, tensor_parallel=degree, sequence_parallel=sequence_parallel and degree > 1) for degree in labels
         ]
         name, title, axis = "transfer-parallel", "The plan at other tensor-parallel degrees", "tensor-parallel degree"
-    targets = [tasks_of(build_workload(model, each)) for each in shapes]
-    target = clock_control.open_device(device, seed=seed, workload="")
+    targets = [tasks_of(build_workload(model, each), made.measured_granularity, made.state) for each in shapes]
+    target = clock_control.open_device(device, seed=seed, workload=None)
     with shown_progress("transfer") as progress:
         found = measure_transfer(target, made, targets, repeats=repeats, progress=progress)
     if figures is not None:

@@ -58,16 +58,16 @@ def run(
     goal = Objective("waste", max_slowdown, confidence=confidence)
     shape = shape_options.shape()
     units = find_tasks(workload, device, shape)
-    target = clock_control.open_device(device, seed=seed, workload=units.workload)
+    target = clock_control.open_device(device, seed=seed, workload=units.key)
     check_measures(target)
     settings = settable(target, Grid(core_step).settings(target.clocks.supported_clocks()))
-    folder = create_folder(out or Path(f"wastenot-{units.workload}"))
+    folder = create_folder(out or Path(f"wastenot-{units.name}"))
     kept = open_study(folder / "study.db", create=True)
     with shown_progress("sweep") as progress:
         outcome = measure_sweep(target, units, kept, settings, progress=progress)
-    for line in outcome_lines(outcome, units.workload, str(folder / "study.db")):
+    for line in outcome_lines(outcome, units.key, str(folder / "study.db")):
         say(line)
-    sweep = kept.read(units.workload)
+    sweep = kept.read(units.name)
     plan = make_plan(sweep, goal)
     if repeats:
         from wastenot.tuning.validate import validate

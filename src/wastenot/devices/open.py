@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
     from wastenot.devices.simulated.device import SimulatedDevice
     from wastenot.devices.simulated.preset import Preset
+    from wastenot.workloads.identity import Granularity
 
 SIMULATOR_VERSION = "simulator 1"
 _KINDS = ("sim", "recorded", "nvidia")
@@ -24,6 +25,7 @@ def open_device(
     seed: int = 0,
     wall_time: bool = False,
     workload: str | None = None,
+    granularity: Granularity | None = None,
     allow_clock_control: bool = False,
     restore: Restore | None = None,
 ) -> Device:
@@ -34,6 +36,7 @@ def open_device(
         seed: of a simulated device's noise and sensors.
         wall_time: run a simulated device in real time, so that other programs can share it.
         workload: the workload to replay, where a recording's study has several.
+        granularity: that the workload of a recording was measured by; by default the finest there is.
         allow_clock_control: allow the clocks of a real GPU to be changed.
         restore: ranges of locked clocks to which a real GPU is restored.
 
@@ -52,7 +55,7 @@ def open_device(
         from wastenot.devices.recorded import recorded_device
         from wastenot.study.store import open_study
 
-        return recorded_device(open_study(what).read(workload), name)
+        return recorded_device(open_study(what).read(workload, granularity=granularity), name)
     if kind == "sim" and what:
         from wastenot.devices.simulated.preset import find_preset
 

@@ -56,8 +56,11 @@ class RecordedPhysics:
             raise ClocksRefusedError(f"the recording has no measurement at {setting}")
 
     def operating_point(self, task: Task, setting: Setting, temperature_c: float) -> OperatingPoint:
-        """Sums over the measured kernels."""
-        rows = [(self._find(kernel.name, setting), calls) for kernel, calls in task.steps]
+        """What was measured of the task as a whole, else the sums over its kernels."""
+        steps = [(kernel.name, calls) for kernel, calls in task.steps]
+        if task.name in self._names:
+            steps = [(task.name, 1)]
+        rows = [(self._find(name, setting), calls) for name, calls in steps]
         time = sum(calls * float(self._costs.time_s[row]) for row, calls in rows)
         energy = sum(calls * float(self._costs.energy_j[row]) for row, calls in rows)
         core, memory = (np.nan if clock is None else clock for clock in (setting.core_mhz, setting.memory_mhz))
@@ -88,5 +91,5 @@ def recorded_device(sweep: Sweep, name: str) -> SimulatedDevice:
     )
     engine = Engine(RecordedPhysics(sweep), thermal, Switching(), Noise(), seed=0)
     sensors = SensorModels(energy=CounterModel(period_s=1e-3, quantum_j=1e-9))
-    identity = Identity(name, sweep.device, f"{sweep.device}/{sweep.workload}", "recording", sweep.origin)
+    identity = Identity(name, sweep.device, f"{sweep.device}/{sweep.key}", "recording", sweep.origin)
     return SimulatedDevice(identity, engine, SimulatedSensors(engine, sensors), _ROOM_C)

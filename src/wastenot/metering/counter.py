@@ -93,7 +93,7 @@ class CounterReader:
 class StepFollower:
     """Logs the steps of one device's counter, and samples the cheap sensors once a step.
 
-    The sensors are read by whoever calls :meth:`poll`, one thread at a time, holding :attr:`lock`. A device whose counter
+    :meth:`poll` reads the sensors, from one thread at a time, holding :attr:`lock`. A device whose counter
     reports the energy of ``energy_delay_s`` ago says so by an attribute of that name of its sensors; its steps are logged at
     the moment they report.
 

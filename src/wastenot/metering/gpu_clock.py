@@ -105,10 +105,10 @@ def torch_clocks(unique_ids: tuple[str, ...], clocks: dict[int, GpuClock]) -> tu
     if not torch.cuda.is_available():
         raise BadInputError("measure(gpu=True): PyTorch sees no GPU here; omit gpu to measure by the host's time")
     indices = {_bare(str(torch.cuda.get_device_properties(i).uuid)): i for i in range(torch.cuda.device_count())}
-    found = tuple(indices.get(_bare(unique_id)) for unique_id in unique_ids)
-    if all(index is None for index in found):
+    visible = tuple(indices.get(_bare(unique_id)) for unique_id in unique_ids)
+    if all(index is None for index in visible):
         raise BadInputError(f"measure(gpu=True): PyTorch sees none of the GPUs measured ({', '.join(unique_ids)})")
-    return tuple(None if index is None else _torch_clock(index, clocks) for index in found)
+    return tuple(None if index is None else _torch_clock(index, clocks) for index in visible)
 
 
 def _torch_clock(index: int, clocks: dict[int, GpuClock]) -> GpuClock:

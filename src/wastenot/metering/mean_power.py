@@ -35,7 +35,7 @@ _MIN_VARIANCE_FRACTION = 0.05  # of the variance of independent readings: so few
 
 @dataclass(frozen=True, slots=True)
 class MeanPower:
-    """Mean power with its standard error, over some seconds; the error is infinite where too few readings tell it."""
+    """Mean power with its standard error, over some seconds; the error is infinite where there are too few readings."""
 
     power_w: float
     error_w: float

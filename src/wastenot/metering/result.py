@@ -15,7 +15,7 @@ from wastenot.metering.window_energy import Steps, WindowEnergy, window_energy
 from wastenot.origin import Origin
 
 NO_COUNTER = "no energy counter: energy from the power gauge"
-NO_STEPS = "the energy counter was not seen to step: energy from the power gauge"
+NO_STEPS = "the energy counter did not step: energy from the power gauge"
 SHARED = "another process used the GPU"
 THROTTLED = "throttled"
 MEMORY_SHORT = "too short for the memory's power, which is averaged over a second"

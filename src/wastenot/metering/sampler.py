@@ -40,7 +40,7 @@ class Sampler:
 
     Args:
         now_s: host clock of all moments.
-        background: poll from a thread of its own; without it, whoever owns the sampler calls :meth:`poll_due`.
+        background: poll from a thread of its own; otherwise its owner calls :meth:`poll_due`.
 
     Attributes:
         now_s: that clock.

@@ -30,7 +30,7 @@ from wastenot.metering.gpu_clock import GpuClock, torch_clocks
 from wastenot.metering.result import MEMORY_GAUGE_S, GpuWindow, WindowResult, gpu_window
 from wastenot.metering.sampler import PROCESS_SAMPLER, Sampler
 
-NOT_BRACKETED = "not seen by PyTorch: measured by the host's time"
+NOT_BRACKETED = "not visible to PyTorch: measured by the host's time"
 POORLY_DATED = "the GPU's events could only be dated roughly"
 FORKED = "the process was forked while it was measured"
 

@@ -45,9 +45,9 @@ import numpy as np
 
 from wastenot.arrays import FloatArray
 
-SHORT = "window holds no whole step of the energy counter"
-BEFORE = "window begins before the first step seen of the energy counter"
-AFTER = "window ends after the last step seen of the energy counter"
+SHORT = "window contains no whole step of the energy counter"
+BEFORE = "window begins before the first observed step of the energy counter"
+AFTER = "window ends after the last observed step of the energy counter"
 
 _NEARBY = 3  # intervals on either side of an edge whose scatter shows how power varies there
 _NOISE_FRACTION, _NOISE_W = 0.01, 3.0  # scatter beyond this is the load's, not the sensor's

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.origin import Origin
-from wastenot.planning.objective import Granularity, Objective, Scope
+from wastenot.planning.objective import Objective, Scope
 from wastenot.planning.planner import Planner
 from wastenot.study.source import Source, sweep_of
+from wastenot.workloads.identity import Granularity
 
 RELAXED_BOUNDS = (0.01, 0.02, 0.05, 0.10)
 CURVE_BOUNDS = tuple(step / 400 for step in range(81))  # 0 to 20 % in steps of 0.25 %

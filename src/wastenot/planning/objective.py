@@ -9,11 +9,9 @@ from typing import Literal, get_args
 from wastenot.errors import BadInputError
 
 ObjectiveKind = Literal["waste", "edp", "energy", "time"]
-Granularity = Literal["iteration", "pass", "kernel"]
 Scope = Literal["global", "local"]
 
 OBJECTIVES: tuple[ObjectiveKind, ...] = get_args(ObjectiveKind)
-GRANULARITIES: tuple[Granularity, ...] = get_args(Granularity)
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 

@@ -15,8 +15,10 @@ from wastenot.documents import Finite, NotNegative, Part, Positive, read_documen
 from wastenot.files import write_text
 from wastenot.frontiers.exact import exact_sum
 from wastenot.origin import Origin
-from wastenot.planning.objective import Granularity, Scope
+from wastenot.planning.objective import Scope
 from wastenot.setting import Setting
+from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
+from wastenot.workloads.shape import Shape
 
 SCHEMA: Final = "wastenot.plan/1"
 _SAME = 1e-9  # relative difference of two numbers that are one number written twice
@@ -184,9 +186,23 @@ class Plan(Part):
     fastest: Fastest
     switches: Switches
     assignments: Annotated[tuple[Assignment, ...], Field(min_length=1, strict=False)]
+    state: EnergyState = "ssp"
+    measured_granularity: Granularity = "kernel"
+    model: str | None = None
+    shape: Shape | None = None
     expected: Expected | None = None
     validation: Validation | None = None
     digest: str = ""
+
+    @property
+    def measured(self) -> WorkloadKey:
+        """The measurements that the plan was made of."""
+        return WorkloadKey(self.workload, self.state, self.measured_granularity)
+
+    @property
+    def run(self) -> ModelRun | None:
+        """The model that the workload is of, and how that is run; ``None`` where not known."""
+        return None if self.model is None or self.shape is None else ModelRun(self.model, self.shape)
 
     def sealed(self) -> Self:
         """The same plan with the digest of its content, by which an edit is noticed."""
@@ -195,9 +211,11 @@ class Plan(Part):
     def document(self) -> dict[str, Any]:
         """The plan as JSON values; optional parts that it does not have are left out."""
         values = self.model_dump(mode="json", by_alias=True)
-        for holder, part in ((values, "expected"), (values, "validation"), (values["objective"], "confidence")):
-            if holder[part] is None:
-                del holder[part]
+        for part in ("model", "shape", "expected", "validation"):
+            if values[part] is None:
+                del values[part]
+        if values["objective"]["confidence"] is None:
+            del values["objective"]["confidence"]
         return values
 
     def to_json(self) -> str:

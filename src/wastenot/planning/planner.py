@@ -17,7 +17,7 @@ from wastenot.planning.noise.confidence import choose_confidently
 from wastenot.planning.noise.errors import change_error, total_error
 from wastenot.planning.noise.expectation import expect
 from wastenot.planning.noise.shrinkage import CostModel, Posteriors, fit_costs
-from wastenot.planning.objective import SCOPES, Granularity, Objective, Scope
+from wastenot.planning.objective import SCOPES, Objective, Scope
 from wastenot.planning.plan import (
     SCHEMA,
     Assignment,
@@ -33,6 +33,7 @@ from wastenot.planning.plan import (
 from wastenot.planning.units import PlanUnit, iteration_frontier, make_units
 from wastenot.study.source import Source, sweep_of
 from wastenot.study.sweep import Sweep
+from wastenot.workloads.identity import Granularity
 from wastenot.workloads.order import steps_of, switches
 
 LARGEST_EXACT = 2048  # units; the least energy of more is found to within ``GAP_AT_SCALE``, which the certificate states
@@ -279,6 +280,10 @@ class Planner:
             origin=self.sweep.origin,
             device=self.sweep.device,
             workload=self.sweep.workload,
+            state=self.sweep.state,
+            measured_granularity=self.sweep.granularity,
+            model=None if self.sweep.run is None else self.sweep.run.model,
+            shape=None if self.sweep.run is None else self.sweep.run.shape,
             objective=Goal(
                 kind=objective.kind,
                 max_slowdown=objective.max_slowdown,

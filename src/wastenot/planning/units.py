@@ -17,7 +17,7 @@ from wastenot.frontiers.algebra import Frontier, choice, sequence
 from wastenot.frontiers.exact import exact_sum
 from wastenot.frontiers.nodes import KernelSetting, Tied, Ways
 from wastenot.planning.costs import Costs
-from wastenot.planning.objective import GRANULARITIES, Granularity
+from wastenot.workloads.identity import GRANULARITIES, Granularity
 
 
 class _Labels(Sequence[KernelSetting]):

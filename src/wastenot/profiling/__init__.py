@@ -1,11 +1,13 @@
-"""Power inside kernels from slow sensors (FinGraV, Singhania et al.), one file for each of its steps.
+"""Power inside kernels from slow sensors (FinGraV, Singhania et al.).
 
-1 guidance      time a few executions; how many runs, readings and how fine a bin they call for
-2 collect       round trips, executions and power readings of runs of a burst
-3 settle        executions until time is steady (SSE) and until power is (SSP)
-4 collect       the runs themselves
-5 golden        keep the runs whose execution times are alike
-6 clocks        host and GPU clock told together: offset and drift
-7 profile       more runs where readings of interest are too few
-8 surface       stitch what is left into one power over executions and the time inside them
+The steps of the method, and where they are:
+
+1 guidance       how many runs and readings, and how fine a bin, an execution time calls for
+2 session, runs  clock round trips, executions and power readings of a burst
+3 steady_state   executions until time is steady (SSE) and until power is (SSP)
+4 session        the runs themselves
+5 runs           golden runs: those whose execution times are alike
+6 runs           executions and readings on one clock
+7 session        more runs where there are too few readings of interest
+8 surface        stitching: one power over executions and inside them, from basis, design and residuals
 """

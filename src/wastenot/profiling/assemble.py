@@ -1,166 +1,238 @@
-"""From collected runs to a profile: golden runs, surfaces, states. FinGraV's steps 5, 6 and 8."""
+"""From collected runs to a profile: golden runs, power surfaces, states. FinGraV's steps 5, 6 and 8."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wastenot.arrays import FloatArray, IndexArray
+from wastenot.devices.clock_fit import ClockFit
 from wastenot.devices.instrument import TOTAL, Channel
-from wastenot.profiling.collect import TimedRun
-from wastenot.profiling.design import middle_of, seen_until
-from wastenot.profiling.golden import fullest_bin
-from wastenot.profiling.material import Material, Stretch
-from wastenot.profiling.result import ChannelFound, Clocks, Inside, Logged, Profile, State
+from wastenot.devices.protocol import Identity
+from wastenot.profiling.design import window_end_s, window_middle_s
+from wastenot.profiling.guidance import Guidance
+from wastenot.profiling.result import ChannelProfile, Clocks, Logged, Profile, State, UnitPower
+from wastenot.profiling.runs import TimedRun, UnitTimes, fullest_bin, unit_times
 from wastenot.profiling.surface import Surface, fit_surface
-from wastenot.profiling.units import Units, units_of
 
 LEVEL_WINDOW_S = 0.3
-"""A channel that averages over more tells of levels in steady state only; it is never drawn in time."""
+"""A channel that averages over more gives only levels in steady state; it is never resolved in time."""
 
-LEAST_GOLDEN = 10
+MIN_GOLDEN_RUNS = 10
 """Golden runs without which a profile is not complete."""
 
 RESOLVED = 0.06
-"""Share of the range from idle to peak, that a shape's error may be for it to be shown."""
+"""Largest error of a shape that is still shown, as a fraction of the range from idle to peak."""
 
-TOLD = 0.02
-"""The same that a mean's error may be."""
-
+_MEAN_RESOLVED = 0.02  # the same for a mean
 _TREND_DEGREE = 4  # FinGraV §V-B
 _KEPT_LEVELS = 400
 
 
-def assembled(material: Material) -> Profile:
-    """The profile of some runs."""
-    units = units_of(material.runs, material.own, material.each, material.units)
-    golden = golden_runs(material)
-    notes = list(material.notes)
-    complete = material.complete and len(golden) >= LEAST_GOLDEN
-    if len(golden) < LEAST_GOLDEN:
-        notes.append(f"only {len(golden)} of {len(material.runs)} runs are golden, {LEAST_GOLDEN} are needed at least")
+@dataclass(frozen=True, slots=True)
+class UnitRange:
+    """Consecutive units of a run that a state is about: one, or all from one on where power swings in steady state.
+
+    Attributes:
+        name: of the state.
+        first: unit, from 0.
+        until: the unit after the last.
+    """
+
+    name: str
+    first: int
+    until: int
+
+    @classmethod
+    def single(cls, name: str, unit: int) -> UnitRange:
+        """One unit."""
+        return cls(name, unit, unit + 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collection:
+    """All that a profile is made from.
+
+    Attributes:
+        identity: of the device.
+        kernel: name of the profiled kernel.
+        before: what ran before it, as text.
+        own: index of the profiled kernel among those of a run.
+        kernels: number of kernels in a run.
+        runs: on the host's clock.
+        kinds: a number for each run; the readings of each kind scatter by their own amount.
+        unsynchronised: the same runs without synchronising the clocks.
+        channels: of the readings, total first, with their response as fitted.
+        clocks: fit of the GPU's clock to the host's.
+        guidance: that the collection followed.
+        bin_rank: of the bin that golden runs are in.
+        group: executions in a unit.
+        merged: whether runs count units as single executions, since what is inside is beyond the sensor.
+        units: in a run that resolves the states; long runs in steady state have more.
+        states: that the profile is about.
+        notes: what a reader should know.
+        complete: whether everything asked for was reached.
+        stopped: why collecting stopped early; empty if it did not.
+    """
+
+    identity: Identity
+    kernel: str
+    before: str
+    own: int
+    kernels: int
+    runs: tuple[TimedRun, ...]
+    kinds: tuple[int, ...]
+    unsynchronised: tuple[TimedRun, ...]
+    channels: tuple[Channel, ...]
+    clocks: ClockFit
+    guidance: Guidance
+    bin_rank: int
+    group: int
+    merged: bool
+    units: int
+    states: tuple[UnitRange, ...]
+    notes: tuple[str, ...]
+    complete: bool
+    stopped: str
+
+    @property
+    def per_unit(self) -> int:
+        """Executions in a unit, as runs count them."""
+        return 1 if self.merged else self.group
+
+
+def assemble(collection: Collection) -> Profile:
+    """The profile of a collection of runs."""
+    times = unit_times(collection.runs, collection.own, collection.per_unit, collection.units)
+    golden = golden_runs(collection)
+    notes = list(collection.notes)
+    complete = collection.complete and len(golden) >= MIN_GOLDEN_RUNS
+    if len(golden) < MIN_GOLDEN_RUNS:
+        notes.append(f"only {len(golden)} of {len(collection.runs)} runs are golden, {MIN_GOLDEN_RUNS} are needed at least")
     if not len(golden):
-        golden = np.arange(len(material.runs))
+        golden = np.arange(len(collection.runs))
         notes.append("no run's executions all fall into the bin: what is shown is of all runs")
-    golden_runs_timed = [material.runs[place] for place in golden]
-    logged, interest = _logged(material, units, golden)
+    timed = [collection.runs[index] for index in golden]
+    logged, of_interest = _logged(collection, times, golden)
     surfaces = {
         channel.name: fit_surface(
-            golden_runs_timed,
+            timed,
             channel,
-            kinds=[material.kinds[place] for place in golden],
-            kernels=material.kernels,
-            own=material.own,
-            group=material.each,
-            shaped=not material.merged,
+            kinds=[collection.kinds[index] for index in golden],
+            kernels=collection.kernels,
+            own=collection.own,
+            group=collection.per_unit,
+            shaped=not collection.merged,
         )
-        for channel in material.channels
+        for channel in collection.channels
         if channel.span_s < LEVEL_WINDOW_S
     }
     states = []
-    for asked in material.states:
-        stretch = _as_told(surfaces[TOTAL], material, asked) if TOTAL in surfaces else asked
+    for wanted in collection.states:
+        state = _resolvable(surfaces[TOTAL], collection, wanted) if TOTAL in surfaces else wanted
         channels = {}
-        for index, channel in enumerate(material.channels):
-            chosen = interest & (logged.channel == index) & (logged.unit == stretch.first + 1)
+        for index, channel in enumerate(collection.channels):
+            chosen = of_interest & (logged.channel == index) & (logged.unit == state.first + 1)
             if channel.name in surfaces:
-                channels[channel.name] = _inside(surfaces[channel.name], material.units, stretch, logged, chosen)
+                channels[channel.name] = _unit_power(surfaces[channel.name], collection.units, state, logged, chosen)
             else:
-                level = _level(golden_runs_timed, channel, material, stretch.first)
+                level = _steady_level(timed, channel, collection, state.first)
                 if level is not None:
                     channels[channel.name] = level
-        time_s = float(np.nanmedian(_times(material, stretch)[golden]))
-        states.append(State(stretch.name, stretch.first + 1, time_s, channels))
+        time_s = float(np.nanmedian(_times(collection, state)[golden]))
+        states.append(State(state.name, state.first + 1, time_s, channels))
         if not channels[TOTAL].resolved:
-            longer = "" if stretch == asked else f" of {stretch.until - stretch.first} in a row"
+            longer = "" if state == wanted else f" of {state.until - state.first} in a row"
             notes.append(
-                f"{stretch.name}: the sensor does not resolve the kernel in the time allowed: "
+                f"{state.name}: the sensor does not resolve the kernel in the time allowed: "
                 f"a mean{longer} and a band are given, no shape"
             )
-    found = tuple(_channel_found(channel, surfaces.get(channel.name), material) for channel in material.channels)
-    fit = material.clocks
+    fit = collection.clocks
     return Profile(
-        kernel=material.kernel,
-        before=material.before,
-        device=material.identity.label,
-        model=material.identity.model,
-        driver=material.identity.driver,
-        origin=material.identity.origin,
-        group=material.group,
-        runs=len(material.runs),
+        kernel=collection.kernel,
+        before=collection.before,
+        device=collection.identity.label,
+        model=collection.identity.model,
+        driver=collection.identity.driver,
+        origin=collection.identity.origin,
+        group=collection.group,
+        runs=len(collection.runs),
         golden_runs=len(golden),
-        margin=material.guidance.margin,
-        bin_rank=material.bin_rank,
-        readings_wanted=material.guidance.readings(states[-1].time_s),
-        unit_begin_s=np.nanmedian(units.begin_s[golden], axis=0),
-        unit_time_s=np.nanmedian(units.time_s[golden], axis=0),
-        execution_time_s=_times(material, material.states[-1]),
+        margin=collection.guidance.margin,
+        bin_rank=collection.bin_rank,
+        readings_wanted=collection.guidance.readings(states[-1].time_s),
+        unit_begin_s=np.nanmedian(times.begin_s[golden], axis=0),
+        unit_time_s=np.nanmedian(times.time_s[golden], axis=0),
+        execution_time_s=_times(collection, collection.states[-1]),
         states=tuple(states),
-        channels=found,
+        channels=tuple(_channel_profile(one, surfaces.get(one.name), collection) for one in collection.channels),
         logged=logged,
         clocks=Clocks(1e6 * fit.drift, fit.delay_s, fit.error_s),
         counter=None,
         complete=complete,
-        stopped=material.stopped,
+        stopped=collection.stopped,
         notes=tuple(notes),
     )
 
 
-def golden_runs(material: Material) -> IndexArray:
-    """Runs whose units of interest, those that they have, are in the fullest bins of their times, each kind by itself.
+def golden_runs(collection: Collection) -> IndexArray:
+    """Indices of runs whose units of interest, as far as they have them, are in the fullest bins; each kind by itself.
 
-    Long runs, as a sensor that averages calls for, are there for the last state alone: to its units only they come.
+    Long runs, which a sensor that averages calls for, are there for the last state only, so that only its times count.
     """
-    golden = np.zeros(len(material.runs), dtype=bool)
-    times_s = [_times(material, stretch) for stretch in material.states]
-    for kind in sorted(set(material.kinds)):
-        ours = np.flatnonzero(np.array(material.kinds) == kind)
-        fits, has = np.ones(len(ours), dtype=bool), np.zeros(len(ours), dtype=bool)
-        for every_s in times_s[-1:] if kind else times_s:
-            time_s = every_s[ours]
-            there = np.flatnonzero(~np.isnan(time_s))
-            chosen = there[fullest_bin(time_s[there], material.guidance.margin, material.bin_rank)]
-            fits &= np.isnan(time_s) | np.isin(np.arange(len(ours)), chosen)
-            has[there] = True
-        golden[ours] = fits & has
+    golden = np.zeros(len(collection.runs), dtype=bool)
+    times_s = [_times(collection, state) for state in collection.states]
+    for kind in sorted(set(collection.kinds)):
+        ours = np.flatnonzero(np.array(collection.kinds) == kind)
+        in_bins, has_units = np.ones(len(ours), dtype=bool), np.zeros(len(ours), dtype=bool)
+        for state_s in times_s[-1:] if kind else times_s:
+            time_s = state_s[ours]
+            present = np.flatnonzero(~np.isnan(time_s))
+            chosen = present[fullest_bin(time_s[present], collection.guidance.margin, collection.bin_rank)]
+            in_bins &= np.isnan(time_s) | np.isin(np.arange(len(ours)), chosen)
+            has_units[present] = True
+        golden[ours] = in_bins & has_units
     return np.flatnonzero(golden)
 
 
 def shape_error(surface: Surface, units: int, first: int, until: int) -> float:
-    """Root mean square of the power's standard errors inside units, as a share of the range from idle to peak."""
-    peak_w = float(surface.mean(0, units).power_w.max())
+    """Root mean square of the power's standard errors inside units, as a fraction of the range from idle to peak."""
+    peak_w = float(surface.unit_means(0, units).power_w.max())
     return float(np.sqrt(np.mean(surface.inside(first, until).error_w ** 2))) / max(peak_w - surface.idle_w, 1.0)
 
 
-def _as_told(surface: Surface, material: Material, asked: Stretch) -> Stretch:
-    """What was asked for where it is resolved; if not, so many units from there on as are needed to tell their mean."""
-    if surface.shaped and shape_error(surface, material.units, asked.first, asked.until) <= RESOLVED:
-        return asked
-    units = surface.units if asked is material.states[-1] else material.units  # the last state stays as it is
-    range_w = max(surface.range(min(asked.first, units - 1), units)[0] - surface.idle_w, 1.0)
-    until = asked.until
-    while until < units and surface.range(asked.first, until)[1] > TOLD * range_w:
-        until = min(asked.first + 2 * (until - asked.first), units)
-    return Stretch(asked.name, asked.first, until)
+def _resolvable(surface: Surface, collection: Collection, wanted: UnitRange) -> UnitRange:
+    """The units wanted if their shape is resolved; if not, as many from there on as resolve their mean."""
+    if surface.shaped and shape_error(surface, collection.units, wanted.first, wanted.until) <= RESOLVED:
+        return wanted
+    units = surface.units if wanted is collection.states[-1] else collection.units  # the last state lasts
+    range_w = max(surface.mean(min(wanted.first, units - 1), units)[0] - surface.idle_w, 1.0)
+    until = wanted.until
+    while until < units and surface.mean(wanted.first, until)[1] > _MEAN_RESOLVED * range_w:
+        until = min(wanted.first + 2 * (until - wanted.first), units)
+    return UnitRange(wanted.name, wanted.first, until)
 
 
-def _times(material: Material, stretch: Stretch) -> FloatArray:
-    """Time of a unit in each run, the median of a stretch; NaN where a run does not have all of it; shape (runs,)."""
-    time_s = units_of(material.runs, material.own, material.each, stretch.until).time_s[:, stretch.first :]
-    return np.asarray(np.median(time_s, axis=1))
+def _times(collection: Collection, state: UnitRange) -> FloatArray:
+    """Median time of a state's units in each run; NaN where a run does not have all of them; shape (runs,)."""
+    times = unit_times(collection.runs, collection.own, collection.per_unit, state.until)
+    return np.asarray(np.median(times.time_s[:, state.first :], axis=1))
 
 
-def _inside(surface: Surface, units: int, stretch: Stretch, logged: Logged, chosen: FloatArray) -> Inside:
-    first, until = stretch.first, stretch.until
-    band, (mean_w, mean_error_w) = surface.inside(first, until), surface.range(first, until)
+def _unit_power(surface: Surface, units: int, state: UnitRange, logged: Logged, chosen: NDArray[np.bool_]) -> UnitPower:
+    first, until = state.first, state.until
+    band, (mean_w, mean_error_w) = surface.inside(first, until), surface.mean(first, until)
     resolved = shape_error(surface, units, first, until) <= RESOLVED and surface.shaped
-    share, power = logged.share[chosen], logged.power_w[chosen]
+    fraction, power_w = logged.share[chosen], logged.power_w[chosen]
     trend: tuple[float, ...] = ()
-    if len(share) > 2 * _TREND_DEGREE:
-        trend = tuple(np.polynomial.Polynomial.fit(share, power, _TREND_DEGREE, domain=[0, 1], window=[0, 1]).coef.tolist())
-    return Inside(
+    if len(fraction) > 2 * _TREND_DEGREE:
+        line = np.polynomial.Polynomial.fit(fraction, power_w, _TREND_DEGREE, domain=[0, 1], window=[0, 1])
+        trend = tuple(line.coef.tolist())
+    return UnitPower(
         mean_w,
         mean_error_w,
         (np.arange(surface.points) + 0.5) / surface.points,
@@ -172,58 +244,59 @@ def _inside(surface: Surface, units: int, stretch: Stretch, logged: Logged, chos
     )
 
 
-def _level(runs: Sequence[TimedRun], channel: Channel, material: Material, unit: int) -> Inside | None:
-    """Mean of readings whose windows lie in steady state altogether; ``None`` where there is none."""
-    power = []
+def _steady_level(runs: Sequence[TimedRun], channel: Channel, collection: Collection, unit: int) -> UnitPower | None:
+    """Mean of the readings whose windows lie entirely in steady state; ``None`` if there are none."""
+    readings_w = []
     for run in runs:
-        ours = np.flatnonzero(run.kernel == material.own)
-        settled_s = run.begin_s[ours[min((unit + 1) * material.each, len(ours) - 1)]]
-        readings = run.readings[channel.name]
-        end_s = seen_until(run, channel)
-        power.append(readings.power_w[(end_s - channel.reach_s >= settled_s) & (end_s <= run.end_s[-1])])
-    seen = np.concatenate(power) / channel.gain
-    if not len(seen):
+        ours = np.flatnonzero(run.kernel == collection.own)
+        steady_from_s = run.begin_s[ours[min((unit + 1) * collection.per_unit, len(ours) - 1)]]
+        end_s = window_end_s(run, channel)
+        steady = (end_s - channel.reach_s >= steady_from_s) & (end_s <= run.end_s[-1])
+        readings_w.append(run.readings[channel.name].power_w[steady])
+    power_w = np.concatenate(readings_w) / channel.gain
+    if not len(power_w):
         return None
-    error = float(seen.std() / np.sqrt(max(len(seen) * channel.period_s / channel.span_s, 1.0)))
+    independent = max(len(power_w) * channel.period_s / channel.span_s, 1.0)
     none = np.empty(0)
-    return Inside(float(seen.mean()), error, none, none, none, (), len(seen), False)
+    return UnitPower(
+        float(power_w.mean()), float(power_w.std() / np.sqrt(independent)), none, none, none, (), len(power_w), False
+    )
 
 
-def _channel_found(channel: Channel, surface: Surface | None, material: Material) -> ChannelFound:
+def _channel_profile(channel: Channel, surface: Surface | None, collection: Collection) -> ChannelProfile:
     if surface is None:
-        return ChannelFound(channel, math.nan, math.nan, math.nan, np.empty(0), np.empty(0))
-    levels = surface.mean(0, min(material.units, _KEPT_LEVELS))
-    steady_w, _ = surface.range(min(material.states[-1].first, surface.units - 1), surface.units)
-    return ChannelFound(channel, surface.idle_w, surface.noise_w, steady_w, levels.power_w, levels.error_w)
+        return ChannelProfile(channel, math.nan, math.nan, math.nan, np.empty(0), np.empty(0))
+    means = surface.unit_means(0, min(collection.units, _KEPT_LEVELS))
+    steady_w, _ = surface.mean(min(collection.states[-1].first, surface.units - 1), surface.units)
+    return ChannelProfile(channel, surface.idle_w, surface.noise_w, steady_w, means.power_w, means.error_w)
 
 
-def _logged(material: Material, units: Units, golden: IndexArray) -> tuple[Logged, FloatArray]:
-    """All readings in rows, and which of them are golden and inside a unit."""
+def _logged(collection: Collection, times: UnitTimes, golden: IndexArray) -> tuple[Logged, NDArray[np.bool_]]:
+    """All readings as rows, and which of them are of interest: golden and inside a unit."""
     rows: list[FloatArray] = []
-    for place, (run, apart) in enumerate(zip(material.runs, material.unsynchronised, strict=True)):
-        for index, channel in enumerate(material.channels):
-            readings = run.readings[channel.name]
-            middle = middle_of(run, channel)
-            number = np.searchsorted(units.begin_s[place], middle, side="right") - 1
-            clipped = np.clip(number, 0, None)
-            share = (middle - units.begin_s[place][clipped]) / units.time_s[place][clipped]
-            share = np.where(np.isnan(share), 1.0, share)
-            inside = (number >= 0) & (share < 1.0)
+    for index, (run, unsynchronised) in enumerate(zip(collection.runs, collection.unsynchronised, strict=True)):
+        for number, channel in enumerate(collection.channels):
+            middle_s = window_middle_s(run, channel)
+            unit = np.searchsorted(times.begin_s[index], middle_s, side="right") - 1
+            clipped = np.clip(unit, 0, None)
+            fraction = (middle_s - times.begin_s[index][clipped]) / times.time_s[index][clipped]
+            fraction = np.where(np.isnan(fraction), 1.0, fraction)
+            inside = (unit >= 0) & (fraction < 1.0)
             rows.append(
                 np.stack(
                     [
-                        np.full(len(middle), index),
-                        np.full(len(middle), place),
-                        np.full(len(middle), place in golden),
-                        middle,
-                        apart.readings[channel.name].moment_s,
-                        np.where(inside, number + 1, 0),
-                        np.where(inside, share, 0.0),
-                        readings.power_w,
+                        np.full(len(middle_s), number),
+                        np.full(len(middle_s), index),
+                        np.full(len(middle_s), index in golden),
+                        middle_s,
+                        unsynchronised.readings[channel.name].moment_s,
+                        np.where(inside, unit + 1, 0),
+                        np.where(inside, fraction, 0.0),
+                        run.readings[channel.name].power_w,
                     ]
                 )
             )
     table = np.concatenate(rows, axis=1)
-    whole = [table[row].astype(np.intp) for row in (0, 1, 2, 5)]
-    logged = Logged(whole[0], whole[1], whole[2], table[3], table[4], whole[3], table[6], table[7])
-    return logged, (logged.golden == 1) & (logged.unit > 0)
+    channel_index, run_index, is_golden, unit_number = (table[row].astype(np.intp) for row in (0, 1, 2, 5))
+    logged = Logged(channel_index, run_index, is_golden, table[3], table[4], unit_number, table[6], table[7])
+    return logged, (is_golden == 1) & (unit_number > 0)

@@ -1,11 +1,11 @@
 """The linear model of readings: how much of each unknown the window of each reading covers.
 
-Power is piecewise constant over cells, equal parts of each execution. What a window covers is therefore a difference of two
-values of a running integral; the integral up to any execution is accumulated once for all runs, and the part of an execution
-that a window cuts off follows in closed form.
+Power is piecewise constant over cells, equal parts of each execution. What a window covers is the difference of two values
+of a running integral. That is summed over executions once for all runs; the part of an execution that a window cuts off
+follows in closed form.
 
     cells      │▁│▄│▆│▆│▇│▇│▇│▇│▇│▇│▇│▇│▃▁          3 executions of 4 cells, and the tail
-    window           ├──────────┤                    integral to its end less integral to its begin
+    window           ├──────────┤                    integral to its end minus integral to its begin
 """
 
 from __future__ import annotations
@@ -20,33 +20,37 @@ from numpy.typing import NDArray
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.instrument import Channel
 from wastenot.profiling.basis import CELLS, TAIL_CELLS, TAIL_S, Basis, points_in, tail_rows
-from wastenot.profiling.collect import TimedRun
+from wastenot.profiling.runs import TimedRun
 
 _SHORTEST_WINDOW_S = 1e-6
 _LONGEST_LAGS = 300.0  # time constants that a running integral may span: exp(±700) is the range of a float
 _TAIL_BOUNDS_S = np.interp(np.arange(TAIL_CELLS * (len(TAIL_S) - 1) + 1) / TAIL_CELLS, np.arange(len(TAIL_S)), TAIL_S)
 
 
-def seen_until(run: TimedRun, channel: Channel) -> FloatArray:
-    """Moments up to which readings tell of power."""
+DesignRows = tuple[FloatArray, FloatArray]
+"""Rows of the linear model, and the values of the readings; shapes (readings, columns) and (readings,)."""
+
+
+def window_end_s(run: TimedRun, channel: Channel) -> FloatArray:
+    """Ends of the windows that readings are of."""
     moment = run.readings[channel.name].moment_s
     drifted_s = channel.delay_drift * (run.zero_s + moment - channel.delay_at_s)
     return np.asarray(moment - channel.delay_s - drifted_s - run.late_s)
 
 
-def middle_of(run: TimedRun, channel: Channel) -> FloatArray:
-    """Middles of the time that readings stand for."""
-    return np.asarray(seen_until(run, channel) - 0.5 * channel.span_s)
+def window_middle_s(run: TimedRun, channel: Channel) -> FloatArray:
+    """Middles of these windows."""
+    return np.asarray(window_end_s(run, channel) - 0.5 * channel.span_s)
 
 
-def told_of(run: TimedRun, channel: Channel) -> NDArray[np.bool_]:
-    """Readings that say something of a run, whatever window and delay they are taken to have."""
+def informative(run: TimedRun, channel: Channel) -> NDArray[np.bool_]:
+    """Which readings say something about a run, whatever their window and delay."""
     moment = run.readings[channel.name].moment_s
     return np.asarray((moment > -channel.period_s) & (moment < run.end_s[-1] + 3.0 * channel.period_s))
 
 
 class Design:
-    """Runs laid out for one basis, so that the rows of their readings are quick to compute for many sensor responses.
+    """Runs laid out for one basis, so that the rows of their readings are fast to compute for many sensor responses.
 
     Args:
         runs: of one burst, by one clock.
@@ -64,30 +68,30 @@ class Design:
             (members, _Layout([runs[index] for index in members], basis, own, group)) for members in alike.values()
         ]
 
-    def readings(self, channel: Channel, *, windows: bool = True) -> list[tuple[FloatArray, FloatArray]]:
-        """Rows and values of the readings of each run that say something of it.
+    def readings(self, channel: Channel, *, windows: bool = True) -> list[DesignRows]:
+        """Rows and values of the informative readings of each run.
 
         Args:
-            channel: whose readings; its window, lag and delay are taken as told.
+            channel: whose readings, with their window, lag and delay.
             windows: whether readings are means over their windows; if not, they are the power at their timestamps.
         """
-        used = [told_of(run, channel) for run in self.runs]
+        used = [informative(run, channel) for run in self.runs]
         if windows:
-            ends = [seen_until(run, channel)[chosen] for run, chosen in zip(self.runs, used, strict=True)]
+            ends = [window_end_s(run, channel)[chosen] for run, chosen in zip(self.runs, used, strict=True)]
         else:
             ends = [run.readings[channel.name].moment_s[chosen] for run, chosen in zip(self.runs, used, strict=True)]
         values = [run.readings[channel.name].power_w[chosen] for run, chosen in zip(self.runs, used, strict=True)]
-        seen = channel if windows else replace(channel, window_s=_SHORTEST_WINDOW_S, lag_s=0.0)
-        return list(zip(self.rows(seen, ends), values, strict=True))
+        used_channel = channel if windows else replace(channel, window_s=_SHORTEST_WINDOW_S, lag_s=0.0)
+        return list(zip(self.rows(used_channel, ends), values, strict=True))
 
     def rows(self, channel: Channel, end_s: Sequence[FloatArray]) -> list[FloatArray]:
-        """Rows of readings of each run whose windows end at some moments."""
+        """Rows of windows of each run that end at some moments."""
         rows: list[FloatArray] = [np.empty(0)] * len(self.runs)
         for members, layout in self._layouts:
             number = np.array([len(end_s[index]) for index in members])
             run = np.repeat(np.arange(len(members)), number)
-            found = layout.rows(channel, run, np.concatenate([end_s[index] for index in members]))
-            for index, its_rows in zip(members, np.split(found, np.cumsum(number)[:-1]), strict=True):
+            its = layout.rows(channel, run, np.concatenate([end_s[index] for index in members]))
+            for index, its_rows in zip(members, np.split(its, np.cumsum(number)[:-1]), strict=True):
                 rows[index] = its_rows
         return rows
 
@@ -125,7 +129,7 @@ class _Layout:
         return rows
 
     def _covered(self, lag_s: float, reach_s: float, run: IndexArray, end_s: FloatArray, origin_s: float) -> FloatArray:
-        """What windows that end in one piece of their runs cover of all columns but idle."""
+        """What windows cover of all columns but idle, if they end in the piece of their runs that begins at ``origin_s``."""
         if (lag_s, origin_s) not in self._integrals:
             from_s, until_s = max(origin_s - reach_s, 0.0), origin_s + _LONGEST_LAGS * lag_s if lag_s else math.inf
             self._integrals = {
@@ -150,7 +154,7 @@ class _Layout:
         executions = self._executions[kernel]
         begin_s, end_s = self._bounds_s[:, executions], self._bounds_s[:, executions + 1]
         cells = CELLS * (1 if basis.coarse else points_in(each))
-        # Each knot is moved to the nearest bound of cells, since power is constant in each.
+        # Knots are moved to the nearest bounds of cells, as power is constant within a cell.
         knot = np.ceil(basis.knots[kernel] * each * cells - 0.5).astype(np.intp)
         number, cell = np.minimum(knot // cells, len(executions) - 1), knot % cells
         cell[knot >= cells * len(executions)] = cells
@@ -167,7 +171,7 @@ class _Integral:
     """Running integrals of one kernel's columns over runs, weighted by exp(time / lag) where there is a lag.
 
     Args:
-        begin_s, end_s: of each execution, from when weights are 1; shape (runs, executions).
+        begin_s, end_s: of each execution, since the moment at which the weight is 1; shape (runs, executions).
         knot_s: moments of the knots; shape (runs, knots).
         number: of each execution.
         knots: of the level, in units.
@@ -213,8 +217,8 @@ class _Integral:
             columns[:, len(knots) :] = self._shapes_until(run, end_s) - self._shapes_until(run, begin_s)
         return columns
 
-    def _place(self, run: IndexArray, moment_s: FloatArray) -> tuple[IndexArray, IndexArray, FloatArray]:
-        """The execution, the cell of it, and the fraction of the cell that some moments are at."""
+    def _locate(self, run: IndexArray, moment_s: FloatArray) -> tuple[IndexArray, IndexArray, FloatArray]:
+        """The execution of some moments, the cell in it, and the fraction of the cell."""
         executions = len(self._number)
         first_s, last_s = self._begin_s[run, 0], self._begin_s[run, -1] + self._width_s[run, -1]
         moment_s = np.clip(moment_s, first_s, last_s)
@@ -225,8 +229,8 @@ class _Integral:
         return index, cell, fraction - cell
 
     def _until(self, run: IndexArray, moment_s: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Integrals up to some moments: of the weight, and of the weight times the executions done."""
-        index, cell, fraction = self._place(run, moment_s)
+        """Integrals up to some moments: of the weight, and of the weight times the number of executions done."""
+        index, cell, fraction = self._locate(run, moment_s)
         width_s = self._width_s[run, index] / self._cells
         if self._lag_s:
             base, growth = self._base[run, index], self._growth[run, index]
@@ -242,29 +246,29 @@ class _Integral:
 
     def _shapes_until(self, run: IndexArray, moment_s: FloatArray) -> FloatArray:
         """Integrals of the cosines up to some moments; shape (moments, shapes)."""
-        index, cell, fraction = self._place(run, moment_s)
+        index, cell, fraction = self._locate(run, moment_s)
         angle = np.pi * np.arange(1, self._shapes + 1) / self._cells  # of a cell
         width_s = self._width_s[run, index] / self._cells
         here = np.cos(angle * (cell[:, None] + 0.5))
         if not self._lag_s:
-            done = np.sin(angle * cell[:, None]) / (2.0 * np.sin(0.5 * angle))  # of the cells' cosines, the sum
+            done = np.sin(angle * cell[:, None]) / (2.0 * np.sin(0.5 * angle))  # sum of the cosines of whole cells
             return np.asarray(width_s[:, None] * (done + fraction[:, None] * here))
         growth, until_cell = self._growth[run, index][:, None], np.exp(cell * width_s / self._lag_s)[:, None]
         turn = np.exp(0.5j * angle)
         done = (growth * (until_cell * np.exp(1j * angle * cell[:, None]) - 1.0) / ((growth + 1.0) * turn - 1.0 / turn)).real
         in_cell = until_cell * np.expm1(fraction * width_s / self._lag_s)[:, None]
-        found: FloatArray = self._base[run, index][:, None] * (done + in_cell * here)
+        sums: FloatArray = self._base[run, index][:, None] * (done + in_cell * here)
         last = self._base + np.diff(self._weight)
         for shape, cosine in enumerate(np.cos(0.5 * angle)):
             ends = last if shape % 2 else -last  # cos(π j) at the end of an execution
             whole = cosine * self._growth**2 * (ends - self._base)
             whole /= (cosine * self._growth) ** 2 + (1.0 - cosine**2) * (self._growth + 2.0) ** 2
-            found[:, shape] += _running(whole)[run, index]
-        return found
+            sums[:, shape] += _running(whole)[run, index]
+        return sums
 
 
 def _running(values: FloatArray) -> FloatArray:
     """Sums of the values before each, and of all, along the last axis."""
-    found = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
-    np.cumsum(values, axis=-1, out=found[..., 1:])
-    return found
+    sums = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
+    np.cumsum(values, axis=-1, out=sums[..., 1:])
+    return sums

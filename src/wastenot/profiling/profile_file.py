@@ -1,8 +1,8 @@
-"""Power profiles as Parquet: a row for every reading, and all that was found as JSON in the file's metadata.
+"""Power profiles as Parquet: a row for every reading, and everything else as JSON in the file's metadata.
 
 channel,run,golden,moment_s,unsynchronised_s,unit,share,power_w     wastenot.profile = {"schema": "wastenot.profile/1"}
 
-Polars does it, and is imported only when a file is written or read: measuring needs none.
+Polars is imported only when a file is written or read, so that measuring does not need it.
 """
 
 from __future__ import annotations
@@ -14,33 +14,36 @@ import os
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
-from wastenot.documents import parse_document
+from wastenot.devices.instrument import Channel
+from wastenot.documents import Count, Finite, Name, NotNegative, Part, Positive, parse_document
 from wastenot.errors import BadInputError
 from wastenot.files import write_atomically
-from wastenot.profiling.profile_document import SCHEMA, ProfileDocument
-from wastenot.profiling.result import Logged, Profile
+from wastenot.origin import Origin
+from wastenot.profiling.result import ChannelProfile, Clocks, CounterCheck, Logged, Profile, State, UnitPower
 from wastenot.study.parquet_file import polars_or_refuse
 from wastenot.version import own_version
 
+SCHEMA: Final = "wastenot.profile/1"
 KEY: Final = "wastenot.profile"
 _NUMBERS: Final = ("moment_s", "unsynchronised_s", "share", "power_w")
 _WHOLE: Final = ("run", "unit")
 _COLUMNS: Final = ("channel", "run", "golden", "moment_s", "unsynchronised_s", "unit", "share", "power_w")
 _MAGIC: Final = b"PAR1"
-_MEND: Final = "make it anew with 'wastenot profile --out'"
+_REMEDY: Final = "make it again with 'wastenot profile --out'"
 
 
 def profile_document(profile: Profile, command: str = "", made_at: datetime | None = None) -> dict[str, Any]:
-    """All of a profile but its readings, as JSON values; what is not known is null.
+    """All of a profile except its readings, as JSON values; what is not known is null.
 
     Args:
-        profile: to be described.
+        profile: to describe.
         command: that made it.
-        made_at: when; now where not given.
+        made_at: when; now by default.
     """
     values = _plain(asdict(profile))
     values.pop("logged")
@@ -61,7 +64,7 @@ def write_profile(profile: Profile, path: str | os.PathLike[str], *, command: st
     Args:
         profile: to write.
         path: the file to make or replace.
-        command: that made it, to be kept with it.
+        command: that made it, kept with it.
 
     Raises:
         BadInputError: the file cannot be written.
@@ -69,7 +72,7 @@ def write_profile(profile: Profile, path: str | os.PathLike[str], *, command: st
     """
     pl = polars_or_refuse()
     logged = profile.logged
-    names = np.array([found.channel.name for found in profile.channels])
+    names = np.array([one.channel.name for one in profile.channels])
     frame = pl.DataFrame(
         {
             "channel": pl.Series(names[logged.channel].tolist(), dtype=pl.String),
@@ -106,32 +109,32 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {_MEND}") from error
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {_REMEDY}") from error
     if len(content) < 12 or content[:4] != _MAGIC or content[-4:] != _MAGIC:
-        raise BadInputError(f"{path}: this is not a whole Parquet file; {_MEND}")
+        raise BadInputError(f"{path}: this is not a whole Parquet file; {_REMEDY}")
     try:
         metadata = pl.read_parquet_metadata(io.BytesIO(content))
         frame = pl.read_parquet(io.BytesIO(content))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise BadInputError(
-            f"{path}: this Parquet file cannot be read ({str(error).partition(chr(10))[0]}); {_MEND}"
+            f"{path}: this Parquet file cannot be read ({str(error).partition(chr(10))[0]}); {_REMEDY}"
         ) from error
     if KEY not in metadata:
-        raise BadInputError(f"{path}: metadata: there is no {KEY}, so this is no power profile; {_MEND}")
-    read = parse_document(metadata[KEY], ProfileDocument, _MEND, f"{path}: metadata {KEY}").content
-    return read.profile(_logged(frame, read, str(path)))
+        raise BadInputError(f"{path}: metadata: there is no {KEY}, so this is no power profile; {_REMEDY}")
+    document = parse_document(metadata[KEY], _ProfileDocument, _REMEDY, f"{path}: metadata {KEY}").content
+    return document.profile(_logged(frame, document, str(path)))
 
 
-def _logged(frame: Any, read: ProfileDocument, path: str) -> Logged:
-    """The rows, checked."""
+def _logged(frame: Any, document: _ProfileDocument, path: str) -> Logged:
+    """The readings, checked."""
     pl = polars_or_refuse()
 
     def refuse(column: str, row: int, what: str) -> BadInputError:
-        return BadInputError(f"{path}: row {row + 1}: {column}: {what}; {_MEND}")
+        return BadInputError(f"{path}: row {row + 1}: {column}: {what}; {_REMEDY}")
 
     missing = [name for name in _COLUMNS if name not in frame.columns]
     if missing:
-        raise BadInputError(f"{path}: header: there is no column {', '.join(missing)}; {_MEND}")
+        raise BadInputError(f"{path}: header: there is no column {', '.join(missing)}; {_REMEDY}")
     kinds = (
         dict.fromkeys(_NUMBERS, pl.Float64) | dict.fromkeys(_WHOLE, pl.Int32) | {"channel": pl.String, "golden": pl.Boolean}
     )
@@ -144,16 +147,16 @@ def _logged(frame: Any, read: ProfileDocument, path: str) -> Logged:
         wrong = np.flatnonzero(~np.isfinite(frame[name].to_numpy()))
         if len(wrong):
             raise refuse(name, int(wrong[0]), "is not a finite number")
-    for name, least, most in (("run", 0, read.runs - 1), ("unit", 0, len(read.unit_begin_s)), ("share", 0.0, 1.0)):
+    for name, least, most in (("run", 0, document.runs - 1), ("unit", 0, len(document.unit_begin_s)), ("share", 0.0, 1.0)):
         values = frame[name].to_numpy()
         wrong = np.flatnonzero((values < least) | (values > most))
         if len(wrong):
             raise refuse(name, int(wrong[0]), f"is {values[wrong[0]]:g}; must be {least:g} to {most:g}")
-    place = {found.channel.name: index for index, found in enumerate(read.channels)}
-    channel = np.array([place.get(name, -1) for name in frame["channel"].to_list()], dtype=np.intp)
+    index_of = {one.channel.name: index for index, one in enumerate(document.channels)}
+    channel = np.array([index_of.get(name, -1) for name in frame["channel"].to_list()], dtype=np.intp)
     if len(unknown := np.flatnonzero(channel < 0)):
         row = int(unknown[0])
-        raise refuse("channel", row, f"is '{frame['channel'][row]}'; must be one of {', '.join(place)}")
+        raise refuse("channel", row, f"is '{frame['channel'][row]}'; must be one of {', '.join(index_of)}")
     return Logged(
         channel=channel,
         golden=np.asarray(frame["golden"].to_numpy(), dtype=np.intp),
@@ -167,7 +170,7 @@ def _logged(frame: Any, read: ProfileDocument, path: str) -> Logged:
 
 
 def _plain(value: Any) -> Any:
-    """JSON values: arrays as lists, numbers that are none as null."""
+    """As JSON values: arrays as lists, NaN as null."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):
@@ -177,3 +180,170 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return _plain(value.item())
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# ---- the document ----------------------------------------------------------------------------------------------
+
+
+class _UnitPower(Part):
+    mean_w: Finite
+    mean_error_w: NotNegative
+    share: list[Annotated[float, Field(ge=0, le=1)]]
+    power_w: list[Finite]
+    error_w: list[NotNegative]
+    trend_w: list[Finite]
+    readings: Count
+    resolved: bool
+
+    @model_validator(mode="after")
+    def _same_length(self) -> Self:
+        if not len(self.share) == len(self.power_w) == len(self.error_w):
+            raise ValueError(f"{len(self.share)} shares, {len(self.power_w)} powers and {len(self.error_w)} errors")
+        return self
+
+    def value(self) -> UnitPower:
+        return UnitPower(
+            self.mean_w, self.mean_error_w, np.array(self.share), np.array(self.power_w), np.array(self.error_w),
+            tuple(self.trend_w), self.readings, self.resolved,
+        )  # fmt: skip
+
+
+class _State(Part):
+    name: Name
+    unit: Annotated[int, Field(ge=1)]
+    time_s: Positive
+    energy_j: Finite | None
+    channels: dict[str, _UnitPower]
+
+    def value(self) -> State:
+        return State(self.name, self.unit, self.time_s, {name: unit.value() for name, unit in self.channels.items()})
+
+
+class _Channel(Part):
+    name: Name
+    period_s: Positive
+    window_s: NotNegative
+    delay_s: Finite
+    gain: Positive
+    noise_w: NotNegative | None
+    source: str
+    lag_s: NotNegative
+    delay_error_s: NotNegative
+    delay_drift: Finite
+    delay_at_s: Finite
+    sample_s: NotNegative
+
+
+class _ChannelProfile(Part):
+    channel: _Channel
+    idle_w: Finite | None
+    noise_w: NotNegative | None
+    steady_w: Finite | None
+    mean_w: list[Finite]
+    error_w: list[NotNegative]
+
+    @model_validator(mode="after")
+    def _same_length(self) -> Self:
+        if len(self.mean_w) != len(self.error_w):
+            raise ValueError(f"{len(self.mean_w)} means and {len(self.error_w)} errors")
+        return self
+
+    def value(self) -> ChannelProfile:
+        none = math.nan
+        return ChannelProfile(
+            Channel(**self.channel.model_dump()),
+            none if self.idle_w is None else self.idle_w,
+            none if self.noise_w is None else self.noise_w,
+            none if self.steady_w is None else self.steady_w,
+            np.array(self.mean_w),
+            np.array(self.error_w),
+        )
+
+
+class _Clocks(Part):
+    drift_ppm: Finite
+    delay_s: NotNegative
+    error_s: NotNegative
+
+
+class _Counter(Part):
+    counter_w: Finite
+    profile_w: Finite
+    seconds: Positive
+
+
+class _Provenance(Part):
+    wastenot: str
+    made_at: str
+    command: str
+
+
+class _ProfileDocument(Part):
+    """All of a profile except its readings."""
+
+    schema_: Literal["wastenot.profile/1"] = Field(alias="schema")
+    provenance: _Provenance
+    kernel: Name
+    before: str
+    device: Name
+    model: str
+    driver: str
+    origin: Origin
+    group: Annotated[int, Field(ge=1)]
+    runs: Annotated[int, Field(ge=1)]
+    golden_runs: Count
+    margin: Positive
+    bin_rank: Count
+    readings_wanted: Count
+    unit_begin_s: Annotated[list[Finite], Field(min_length=1)]
+    unit_time_s: list[Positive]
+    execution_time_s: list[Positive]
+    states: Annotated[list[_State], Field(min_length=1)]
+    channels: Annotated[list[_ChannelProfile], Field(min_length=1)]
+    clocks: _Clocks
+    counter: _Counter | None
+    complete: bool
+    stopped: str
+    notes: list[str]
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if len(self.unit_begin_s) != len(self.unit_time_s):
+            raise ValueError(f"{len(self.unit_begin_s)} begins of units, but {len(self.unit_time_s)} times")
+        names = [one.channel.name for one in self.channels]
+        if len(set(names)) != len(names):
+            raise ValueError("two channels have the same name")
+        for state in self.states:
+            if state.unit > len(self.unit_begin_s):
+                raise ValueError(f"state '{state.name}' is of execution {state.unit}; there are {len(self.unit_begin_s)}")
+            if unknown := set(state.channels) - set(names):
+                raise ValueError(f"state '{state.name}' has power of '{min(unknown)}', which is no channel")
+        return self
+
+    def profile(self, logged: Logged) -> Profile:
+        """The profile, with its readings."""
+        return Profile(
+            kernel=self.kernel,
+            before=self.before,
+            device=self.device,
+            model=self.model,
+            driver=self.driver,
+            origin=self.origin,
+            group=self.group,
+            runs=self.runs,
+            golden_runs=self.golden_runs,
+            margin=self.margin,
+            bin_rank=self.bin_rank,
+            readings_wanted=self.readings_wanted,
+            unit_begin_s=np.array(self.unit_begin_s),
+            unit_time_s=np.array(self.unit_time_s),
+            execution_time_s=np.array(self.execution_time_s),
+            states=tuple(state.value() for state in self.states),
+            channels=tuple(one.value() for one in self.channels),
+            logged=logged,
+            clocks=Clocks(**self.clocks.model_dump()),
+            counter=None if self.counter is None else CounterCheck(**self.counter.model_dump()),
+            complete=self.complete,
+            stopped=self.stopped,
+            notes=tuple(self.notes),
+        )

@@ -1,13 +1,13 @@
-"""How a sensor answers, found from the very runs that are profiled, where it is not known well enough beforehand.
+"""A sensor's response fitted to the very runs that are profiled, where it is not known well enough beforehand.
 
-The delay of an H200's power reading is 0 to 23 ms, another one from minute to minute: it drifts by about 0.2 ms a second and
-jumps back by 20 ms. Too different to be looked up, and a profile shifts with it. The runs tell: with the wrong delay no
-power at all explains readings that end in many places of a burst. The right one makes them likeliest; runs that no delay
-explains are left out.
+The delay of an H200's power reading is 0 to 23 ms and changes from minute to minute: it drifts by about 0.2 ms a second and
+jumps back by 20 ms. It cannot be looked up, and an error shifts the whole profile. But the runs show it: with the wrong
+delay no power explains readings that end at many moments of a burst. The right one makes them likeliest; runs that no delay
+explains are excluded.
 
-Power that comes and goes at once and changes but slowly in between is fitted to a stretch of runs first, too short for more
-than one jump. By it every run tells its own delay more or less well, and the track that they lie on is found; then power,
-width and track are fitted to all of them. (A power that may do anything at its edges would not tell delays.)
+A power that rises and falls at once and changes only slowly in between is first fitted to some runs, too few for more than
+one jump. It gives an estimate of the delay of every run, and the track that these lie on is found; then power, width and
+track are fitted to all runs. (A power that could do anything at its edges would not determine delays.)
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from scipy.optimize import minimize
 from wastenot.arrays import FloatArray
 from wastenot.blas import single_threaded
 from wastenot.devices.instrument import Channel
-from wastenot.profiling.collect import TimedRun
-from wastenot.profiling.delay_track import find_track
-from wastenot.profiling.design import Design
+from wastenot.profiling.design import Design, informative
+from wastenot.profiling.runs import TimedRun
 from wastenot.profiling.surface import Surface, design_of, posterior
-from wastenot.sensors.delay import DelayTrack
+from wastenot.sensors.delay import MAX_RUN_COST, DelayTrack, run_delays_s, track_delay
 
-_GRID_S, _GRID_REACH = 1e-3, 1.5  # between delays that are tried first, and how many of their errors off
-_AGAIN_S = np.arange(-4e-3, 4.1e-3, 1e-3)  # around what a track says, as it may have come from a side minimum
+_GRID_S, _GRID_ERRORS = 1e-3, 1.5  # between the first delays tried, and how many errors of the delay they extend
+_AROUND_TRACK_S = np.arange(-4e-3, 4.1e-3, 1e-3)  # around a track's delay, which may be a side minimum
 _DRIFTS = (0.0, 2e-4)
-_STRETCH = 40  # runs of the first look
-_WIDTH_DOUBT = 0.04  # of the logarithm of the time constant or window, which cards of a model have in common
-_DRIFT_DOUBT = 3e-4  # of the delay's drift, seconds a second
+_FIRST_RUNS = 40
+_WIDTH_ERROR = 0.04  # of the logarithm of the lag or window, which is nearly the same for all cards of a model
+_DRIFT_ERROR = 3e-4  # of the delay's drift, seconds per second
+_MISFIT = 3e-3  # of the range of power, by which readings may be off on top of noise
 _ROUNDS = 2
-_FIRST_STEPS, _STEPS = 15, 35  # of a search
+_FIRST_ITERATIONS, _ITERATIONS = 15, 35
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Response:
-    """How a sensor answered.
+    """How a sensor responds.
 
     Attributes:
-        channel: with delay, drift and width as found.
-        late_s: of each run, by which it was later than that; NaN for runs that it does not explain; shape (runs,).
-        surface: the coarse power that this was told by.
+        channel: with the fitted delay, drift and width.
+        late_s: by which each run was later than that; NaN for runs that it does not explain; shape (runs,).
+        surface: the coarse power that it was fitted with.
     """
 
     channel: Channel
@@ -56,108 +56,120 @@ class Response:
 def fit_response(
     runs: Sequence[TimedRun], channel: Channel, *, kernels: int, own: int, group: int, before: Response | None = None
 ) -> Response:
-    """The delay, its drift and jumps, and the time constant or window that make readings likeliest.
+    """The delay with its drift and jumps, and the lag or window, that make readings likeliest.
 
     Args:
-        runs: short ones from rest in order of time, with readings that end in many places of them.
-        channel: as it is known; its ``delay_error_s`` says how far to look, its ``sample_s`` by how much delays jump.
-        kernels: in a run.
-        own: the profiled one.
+        runs: short ones from rest in order of time, with readings that end at many moments of them.
+        channel: as known; its ``delay_error_s`` limits the search, delays jump by its ``sample_s``.
+        kernels: number of kernels in a run.
+        own: index of the profiled one.
         group: executions in a unit.
-        before: what fewer runs told; looking begins there.
+        before: the fit to fewer runs, which the search starts from.
     """
     runs = [replace(run, late_s=0.0) for run in runs]
 
-    def designed(looked: Sequence[TimedRun]) -> Design:
-        return design_of(looked, kernels=kernels, own=own, group=group, shaped=False, coarse=True)
+    def coarse_design(of: Sequence[TimedRun]) -> Design:
+        return design_of(of, kernels=kernels, own=own, group=group, shaped=False, coarse=True)
 
-    def fitted(design: Design, at: Channel) -> Surface:
+    def fit(design: Design, at: Channel) -> Surface:
         readings = [(rows, power_w / at.gain) for rows, power_w in design.readings(at)]
         return posterior([readings], design.basis, own, at.noise_w)
 
     def likeliest(design: Design, track: DelayTrack | None) -> Channel:
-        tried = _Places(channel, float(np.mean([run.zero_s for run in design.runs])))
-        return tried.likeliest(lambda at: fitted(design, at).negative_log_evidence, track)
+        search = _Search(channel, float(np.mean([run.zero_s for run in design.runs])))
+        return search.likeliest(lambda at: fit(design, at).negative_log_evidence, track)
 
     if before is None:
-        # A jump in the middle of a stretch spoils it; two stretches are not both likely to have one.
-        stretches = [runs[:_STRETCH], runs[-_STRETCH:]] if channel.sample_s and len(runs) > _STRETCH else [runs[:_STRETCH]]
-        looks = [(one, likeliest(one, None)) for one in map(designed, stretches)]
-        found, surface = min(((at, fitted(one, at)) for one, at in looks), key=lambda look: look[1].noise_w)
+        parts = [runs[:_FIRST_RUNS]]
+        if channel.sample_s and len(runs) > _FIRST_RUNS:
+            parts.append(runs[-_FIRST_RUNS:])  # a jump in the middle spoils one of them, but hardly both
+        designs = [coarse_design(part) for part in parts]
+        fits = [(at, fit(design, at)) for design in designs for at in [likeliest(design, None)]]
+        fitted, surface = min(fits, key=lambda one: one[1].noise_w)
     else:
-        found, surface = before.channel, before.surface
+        fitted, surface = before.channel, before.surface
     for _ in range(_ROUNDS if before is None else 1):
-        track = find_track(
-            runs, surface, replace(found, delay_s=channel.delay_s, delay_error_s=channel.delay_error_s), own, group
-        )
-        design = designed(
-            [
-                replace(run, late_s=float(late_s))
-                for run, late_s in zip(runs, track.late_s, strict=True)
-                if not np.isnan(late_s)
-            ]
-        )
-        found = likeliest(design, track)
-        surface = fitted(design, found)
-    known = replace(found, delay_error_s=0.0, source=f"{channel.source}; delay and width fitted to these runs")
+        unsure = replace(fitted, delay_s=channel.delay_s, delay_error_s=channel.delay_error_s)
+        costs = _delay_costs(Design(runs, surface.basis, own, group), surface, unsure)
+        track = track_delay(costs, np.array([run.zero_s for run in runs]), unsure)
+        lateness = zip(runs, track.late_s.tolist(), strict=True)
+        design = coarse_design([replace(run, late_s=late_s) for run, late_s in lateness if not np.isnan(late_s)])
+        fitted = likeliest(design, track)
+        surface = fit(design, fitted)
+    known = replace(fitted, delay_error_s=0.0, source=f"{channel.source}; delay and width fitted to these runs")
     return Response(known, track.late_s, surface)
 
 
-def words_of(response: Response, left_out: int) -> list[str]:
-    """What a reader of a profile should know of it."""
-    found = response.channel
-    said = [f"{left_out} runs left out, whose readings came later or earlier than those of the others"] if left_out else []
-    width = f"a lag of {1e3 * found.lag_s:.3g} ms" if found.lag_s else f"a mean over {1e3 * found.window_s:.3g} ms"
-    drift = f"growing by {1e3 * found.delay_drift:.2g} ms a second"
-    jumps = f" and jumping by {1e3 * found.sample_s:.3g} ms" if np.nanmax(np.abs(response.late_s)) > 0.0 else ""
-    usual_s = found.delay_s + float(np.nanmedian(response.late_s))  # in the middle of the time
-    return [*said, f"readings taken as {width}, {1e3 * usual_s:.3g} ms late, {drift}{jumps}, as these runs tell"]
+def _delay_costs(design: Design, surface: Surface, channel: Channel) -> FloatArray:
+    """Cost of each delay for each run, given its power; shape (runs, delays)."""
+    delays_s = run_delays_s(channel)
+    peak_w = float(surface.unit_means(0, surface.units).power_w.max())
+    usual_w = float(np.hypot(surface.noise_w, _MISFIT * (peak_w - surface.idle_w)))
+    used = [informative(run, channel) for run in design.runs]
+    logs = [run.readings[channel.name] for run in design.runs]
+    ends_s = [(log.moment_s[chosen][:, None] - delays_s).ravel() for log, chosen in zip(logs, used, strict=True)]
+    costs = np.empty((len(logs), len(delays_s)))
+    for index, rows in enumerate(design.rows(channel, ends_s)):
+        expected_w = surface.expected(rows).reshape(-1, len(delays_s))
+        off = (logs[index].power_w[used[index]][:, None] / channel.gain - expected_w) / usual_w
+        costs[index] = np.minimum(np.sum(off**2, axis=0), MAX_RUN_COST)
+    return costs
+
+
+def response_notes(response: Response, excluded: int) -> list[str]:
+    """What a reader of a profile should know about it, ``excluded`` runs included."""
+    channel = response.channel
+    notes = [f"{excluded} runs left out, whose readings came later or earlier than those of the others"] if excluded else []
+    width = f"a lag of {1e3 * channel.lag_s:.3g} ms" if channel.lag_s else f"a mean over {1e3 * channel.window_s:.3g} ms"
+    drift = f"growing by {1e3 * channel.delay_drift:.2g} ms a second"
+    jumps = f" and jumping by {1e3 * channel.sample_s:.3g} ms" if np.nanmax(np.abs(response.late_s)) > 0.0 else ""
+    usual_s = channel.delay_s + float(np.nanmedian(response.late_s))  # in the middle of the time
+    return [*notes, f"readings taken as {width}, {1e3 * usual_s:.3g} ms late, {drift}{jumps}, as these runs tell"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
-    """Delays, widths and drifts of a channel, in units of their doubts.
+class _Search:
+    """A search over the delay, width and drift of a channel, each in units of its prior error.
 
     Attributes:
-        channel: as it is known.
-        at_s: moment of the host's clock that delays are told at.
+        channel: as known.
+        at_s: moment of the host's clock at which delays are given.
     """
 
     channel: Channel
     at_s: float
 
-    def at(self, place: FloatArray) -> Channel:
-        """The channel there."""
-        stretch = float(np.exp(_WIDTH_DOUBT * place[1]))
+    def at(self, position: FloatArray) -> Channel:
+        """The channel with this delay, width and drift."""
+        width = float(np.exp(_WIDTH_ERROR * position[1]))
         return replace(
             self.channel,
-            delay_s=max(self.channel.delay_s + float(place[0]) * self.channel.delay_error_s, 0.0),
-            lag_s=self.channel.lag_s * stretch,
-            window_s=self.channel.window_s * stretch,
-            delay_drift=_DRIFT_DOUBT * float(place[2]),
+            delay_s=max(self.channel.delay_s + float(position[0]) * self.channel.delay_error_s, 0.0),
+            lag_s=self.channel.lag_s * width,
+            window_s=self.channel.window_s * width,
+            delay_drift=_DRIFT_ERROR * float(position[2]),
             delay_at_s=self.at_s,
         )
 
-    def likeliest(self, unlikeliness: Callable[[Channel], float], track: DelayTrack | None) -> Channel:
-        """The least unlikely channel: from a grid on, or from a track."""
+    def likeliest(self, negative_log_evidence: Callable[[Channel], float], track: DelayTrack | None) -> Channel:
+        """The likeliest channel, starting from the best of a grid or around a track."""
 
-        def cost(place: FloatArray) -> float:
-            return unlikeliness(self.at(place)) + float(place @ place)
+        def cost(position: FloatArray) -> float:
+            return negative_log_evidence(self.at(position)) + float(position @ position)
 
+        error_s = self.channel.delay_error_s
         if track is None:
-            number = round(_GRID_REACH * self.channel.delay_error_s / _GRID_S)
-            delays = _GRID_S / self.channel.delay_error_s * np.arange(-number, number + 1)
-            grid = [np.array([delay, 0.0, drift / _DRIFT_DOUBT]) for delay in delays for drift in _DRIFTS]
+            number = round(_GRID_ERRORS * error_s / _GRID_S)
+            delays = _GRID_S / error_s * np.arange(-number, number + 1)
+            starts = [np.array([delay, 0.0, drift / _DRIFT_ERROR]) for delay in delays for drift in _DRIFTS]
         else:
-            delay_s = track.delay_s + track.drift * (self.at_s - track.at_s)
-            off = (delay_s - self.channel.delay_s) / self.channel.delay_error_s
-            grid = [
-                np.array([off + again / self.channel.delay_error_s, 0.0, track.drift / _DRIFT_DOUBT]) for again in _AGAIN_S
-            ]
-        start = min(grid, key=cost)
+            off = (track.delay_s + track.drift * (self.at_s - track.at_s) - self.channel.delay_s) / error_s
+            starts = [np.array([off + around_s / error_s, 0.0, track.drift / _DRIFT_ERROR]) for around_s in _AROUND_TRACK_S]
+        start = min(starts, key=cost)
         simplex = np.vstack([start, start + np.diag([0.15, 0.5, 0.4])])
-        found = minimize(
+        iterations = _ITERATIONS if track else _FIRST_ITERATIONS
+        optimum = minimize(
             cost, start, method="Nelder-Mead",
-            options={"initial_simplex": simplex, "xatol": 0.01, "fatol": 0.3, "maxiter": _STEPS if track else _FIRST_STEPS},
+            options={"initial_simplex": simplex, "xatol": 0.01, "fatol": 0.3, "maxiter": iterations},
         )  # fmt: skip
-        return self.at(np.asarray(found.x, dtype=float))
+        return self.at(np.asarray(optimum.x, dtype=float))

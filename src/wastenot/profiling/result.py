@@ -1,4 +1,4 @@
-"""A power profile: what was found of a kernel, and every reading that it rests on."""
+"""A power profile: the power of a kernel, and every reading that it rests on."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from wastenot.errors import DeviceError
 from wastenot.origin import Origin
 
 INTERRUPTED = "interrupted"
-"""Why a profile stopped early that its user interrupted."""
+"""Why a profile stopped early if its user interrupted it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inside:
+class UnitPower:
     """Power of one channel inside one unit.
 
     Attributes:
         mean_w: over the unit.
         mean_error_w: its standard error.
-        share: middles of equal stretches of the unit, 0 to 1; shape (stretches,).
-        power_w: in each; shape (stretches,).
-        error_w: standard error of each; shape (stretches,).
-        trend_w: coefficients, constant first, of the line of degree four through the readings of interest over the
-            share (FinGraV §V-B); empty where there are too few.
-        readings: of interest: taken within the unit.
-        resolved: whether the shape is known; if not, only the mean and the band are worth anything.
+        share: middles of equal intervals, as fractions of the unit; shape (intervals,).
+        power_w: in each interval; shape (intervals,).
+        error_w: standard error of each; shape (intervals,).
+        trend_w: coefficients, constant first, of the polynomial of degree four through the readings of interest
+            (FinGraV §V-B); empty if there are too few.
+        readings: number of readings of interest, those taken within the unit.
+        resolved: whether the shape is known; if not, only the mean and the band mean anything.
     """
 
     mean_w: float
@@ -47,32 +47,32 @@ class State:
     Attributes:
         name: ``SSE``, ``SSP``, or ``in context`` after other kernels.
         unit: its number in the run, from 1.
-        time_s: median, of golden runs.
+        time_s: median over golden runs.
         channels: by name.
     """
 
     name: str
     unit: int
     time_s: float
-    channels: Mapping[str, Inside]
+    channels: Mapping[str, UnitPower]
 
     @property
     def energy_j(self) -> float:
-        """Of the unit, by its mean total power."""
+        """Energy of the unit, from its mean total power."""
         return self.time_s * self.channels["total"].mean_w
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ChannelFound:
-    """What was found of one channel over the run.
+class ChannelProfile:
+    """The power of one channel over the run.
 
     Attributes:
-        channel: as it was taken to be.
+        channel: with the response that was used.
         idle_w: at rest.
-        noise_w: standard deviation of a reading around what was found.
+        noise_w: standard deviation of a reading about the fitted power.
         mean_w: of each unit of a run; shape (units,).
-        error_w: standard error of each.
-        steady_w: mean power that units end up at, in the longest runs.
+        error_w: standard error of each; shape (units,).
+        steady_w: mean power in the end of the longest runs.
     """
 
     channel: Channel
@@ -89,12 +89,12 @@ class Logged:
 
     Attributes:
         channel: index into the profile's channels.
-        run: its number.
-        golden: whether the run counts.
+        run: index of the run.
+        golden: whether the run is golden.
         moment_s: middle of the reading's window, from the first execution's begin.
-        unsynchronised_s: where it would be taken to be by who does not synchronise the clocks.
+        unsynchronised_s: the same without synchronising the clocks.
         unit: that the middle lies in, from 1; 0 for none.
-        share: of that unit, from 0 to 1.
+        share: fraction of that unit, from 0 to 1.
         power_w: the reading.
     """
 
@@ -110,10 +110,10 @@ class Logged:
 
 @dataclass(frozen=True, slots=True)
 class CounterCheck:
-    """The profile against the energy counter, over a run that it was not made from.
+    """The profile compared with the energy counter, over a run that it was not made from.
 
     Attributes:
-        counter_w: mean power by the counter's steps.
+        counter_w: mean power by the counter.
         profile_w: the same by the profile.
         seconds: between the steps.
     """
@@ -124,18 +124,18 @@ class CounterCheck:
 
     @property
     def difference(self) -> float:
-        """Profile over counter, less 1."""
+        """The profile relative to the counter, minus 1."""
         return self.profile_w / self.counter_w - 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """How host and GPU clock were told together.
+    """How the GPU's clock was synchronised with the host's.
 
     Attributes:
-        drift_ppm: by which the GPU's runs faster, in millionths.
+        drift_ppm: by which the GPU's clock runs faster.
         delay_s: from asking for the GPU's clock to its being read.
-        error_s: standard error of moments told over.
+        error_s: standard error of converted moments.
     """
 
     drift_ppm: float
@@ -156,17 +156,17 @@ class Profile:
         origin: ``measured`` or ``simulated``.
         group: executions in a unit.
         runs, golden_runs: collected, and those in the bin.
-        margin: width of the bin, as a share.
+        margin: width of the bin, as a fraction.
         bin_rank: 0 for the fullest bin, 1 for the next, ...
         readings_wanted: of interest in each state, by the guidance.
         unit_begin_s: median begin of each unit from the first execution's; shape (units,).
         unit_time_s: median time of each; shape (units,).
-        execution_time_s: of the state's unit in every run, golden or not; shape (runs,).
+        execution_time_s: time of the last state's unit in every run, golden or not; shape (runs,).
         states: what the profile is about.
         channels: in the order of ``logged``.
         logged: every reading.
         clocks: host against GPU.
-        counter: check against the energy counter; ``None`` where there is none.
+        counter: comparison with the energy counter; ``None`` if there is none.
         complete: whether everything asked for was reached.
         stopped: why no more was collected: :data:`INTERRUPTED`, or what the device failed with; empty if it ran to its end.
         notes: what a reader should know.
@@ -188,7 +188,7 @@ class Profile:
     unit_time_s: FloatArray
     execution_time_s: FloatArray
     states: tuple[State, ...]
-    channels: tuple[ChannelFound, ...]
+    channels: tuple[ChannelProfile, ...]
     logged: Logged
     clocks: Clocks
     counter: CounterCheck | None
@@ -197,7 +197,7 @@ class Profile:
     notes: tuple[str, ...]
 
     def state(self, name: str) -> State:
-        """The state of a name.
+        """The state of this name.
 
         Raises:
             KeyError: the profile is not about it.
@@ -207,8 +207,8 @@ class Profile:
                 return state
         raise KeyError(name)
 
-    def check_ran_to_end(self) -> None:
-        """Raise what ended it early, if anything did; for who has no use for less, or has kept what there is.
+    def raise_if_stopped(self) -> None:
+        """Raise what stopped it early, if anything did; for callers that need all of it, or have kept what there is.
 
         Raises:
             KeyboardInterrupt: its user interrupted it.

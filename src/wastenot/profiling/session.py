@@ -1,284 +1,461 @@
-"""Runs of a profile: how many, how long, and which of their executions it is about. FinGraV's steps 1 to 7."""
+"""Collecting the runs of a profile: how many, how long, and which executions it is about. FinGraV's steps 1 to 7."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wastenot.devices.clock_fit import ClockFit, fit_clocks
+from wastenot.devices.instrument import Burst, BurstRun, Channel, Instrument, PreparedBurst
 from wastenot.errors import DeviceError
-from wastenot.profiling.assemble import LEAST_GOLDEN, RESOLVED, shape_error
-from wastenot.profiling.collect import Collected, by_host
-from wastenot.profiling.collecting import SENSOR_UNITS, Collecting
-from wastenot.profiling.guidance import Guidance, executions_in_unit, guidance_for
-from wastenot.profiling.material import Material, Stretch
-from wastenot.profiling.response import fit_response, words_of
+from wastenot.profiling.assemble import MIN_GOLDEN_RUNS, RESOLVED, Collection, UnitRange, shape_error
+from wastenot.profiling.design import window_middle_s
+from wastenot.profiling.guidance import executions_in_unit, guidance_for
+from wastenot.profiling.response import Response, fit_response, response_notes
+from wastenot.profiling.rests import Rests
 from wastenot.profiling.result import INTERRUPTED
+from wastenot.profiling.runs import (
+    BurstRuns,
+    TimedRun,
+    UnitTimes,
+    fullest_bin,
+    merged,
+    merged_others,
+    on_host_clock,
+    unit_times,
+)
 from wastenot.profiling.steady_state import (
     FIRST_UNITS,
     FLAT,
-    FLAT_KNOWN,
-    FLAT_OF_MEANS,
+    FLAT_AVERAGED,
+    MAX_FLAT_ERROR,
     movement,
     steady_execution,
-    steady_octaves,
     steady_power,
+    steady_power_by_octaves,
     swings,
 )
-from wastenot.profiling.units import units_of
+from wastenot.profiling.surface import Surface, fit_surface
+from wastenot.progress import Progress
+from wastenot.workloads.kernel import KernelSpec
 
-_TIMED = 8  # executions that the first look is at
-_LOOKS = 4
-_PROBES = 50  # runs after which power is looked at while SSP is sought
-_MOST_PROBES = 6  # times as many, before a movement counts as known
-_SETTLING_UNITS = 6  # beyond SSE that are run at least, so that there is a plateau
-_MORE_RUNS = 3.0  # times the guidance's runs, at most
-_TRAINS, _SHORTS = 20, 60  # long and short runs after which the shape is looked at
-_FEW_TRAINS = 4
-_WORSE = 1.2  # times as badly known as SSP, from which SSE is worth more short runs
-_SEEKING = 0.5  # of the time allowed, after which the search for SSP ends
-_SHORT_RUNS = 0.4  # of it, for runs from rest where a sensor averages
-_TRAIN_S, _TRAIN_PERIODS = 0.6, 30.0  # of the first long runs, at least
-_LEARNT = 20  # runs from which a sensor's response can be learnt
-_KNOWN = 0.5  # of what makes a shape worth showing, at which no more is measured
+_TIMING_EXECUTIONS, _TIMING_RUNS = 8, 4  # of the first look at execution times
+_UNITS_IN_SPAN = 25  # units in the time a reading stands for, that a sensor can just about tell apart
+_PROBE_RUNS = 50  # between looks at whether power is steady
+_MAX_PROBES = 6  # such looks, before the movement counts as known
+_MIN_PLATEAU_UNITS = 6  # run after SSE at least, so that there is a plateau
+_MAX_MORE_RUNS = 3.0  # times the guidance's runs
+_LONG_RUNS, _SHORT_RUNS = 20, 60  # collected between looks at the shape
+_MIN_LONG_RUNS = 4
+_WORSE = 1.2  # ratio of SSE's error to SSP's, above which short runs are collected instead of long ones
+_SEARCH_BUDGET = 0.5  # fraction of the budget after which the search for SSP ends
+_SHORT_RUN_BUDGET = 0.4  # fraction of it for the first runs from rest where a sensor averages
+_LONG_RUN_S, _LONG_RUN_PERIODS = 0.6, 30.0  # the first long runs last at least these
+_RESPONSE_RUNS = 20  # from which a sensor's response can be fitted
+_GOOD_ENOUGH = 0.5  # fraction of the error at which a shape is shown, at which no more is measured
 
 
-class Session(Collecting):
-    """One profile in the making."""
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to profile.
 
-    def profile(self) -> Material:
-        """All of them but the last."""
-        execution_s = self._time_it()
-        self.group = 1 if self.alternate else self._group(execution_s)
-        unit_s = self.unit_s = execution_s * self.group
-        guidance = guidance_for(unit_s, self.options.runs, self.options.margin)
-        context = bool(self.before) and not self.alternate
-        units = self.options.units or (1 if context else 0)
+    Attributes:
+        runs: instead of the guidance's.
+        margin: of the bins, instead of the guidance's.
+        bin_rank: 1 for the fullest bin of outliers, 2 for the next.
+        units: executions (or groups of them) in a run, instead of the search for SSP.
+        budget_s: of device time, where a sensor's averaging makes readings expensive.
+        longest_run_s: at which the search for SSP gives up.
+        rest_s: shortest rest before a run.
+        check: compare with the energy counter in the end.
+        seed: of the rests.
+    """
+
+    runs: int | None = None
+    margin: float | None = None
+    bin_rank: int = 0
+    units: int | None = None
+    budget_s: float = 240.0
+    longest_run_s: float = 4.0
+    rest_s: float = 0.01
+    check: bool = True
+    seed: int = 0
+
+
+class Session:
+    """Collects the runs of one profile.
+
+    Args:
+        instrument: to run them on.
+        kernel: to profile.
+        before: executions of other kernels that come first.
+        alternate: repeat ``before`` and the kernel alternately until power is steady.
+        options: how to profile.
+        channels: of the instrument, total first, with what is known about them.
+        progress: informed of every run.
+    """
+
+    def __init__(
+        self,
+        instrument: Instrument,
+        kernel: KernelSpec,
+        before: tuple[tuple[KernelSpec, int], ...],
+        alternate: bool,
+        options: Options,
+        channels: tuple[Channel, ...],
+        progress: Progress,
+    ) -> None:
+        self._instrument, self._kernel, self._before, self._alternate = instrument, kernel, before, alternate
+        self._options, self._progress = options, progress
+        self._channels, self._total = channels, channels[0]
+        self._nominal = channels[0]  # the total's channel before its response was fitted
+        self._response: Response | None = None
+        self._rng = np.random.default_rng([options.seed, 41])
+        self._rests = self._new_rests()
+        self._started_s = instrument.now_s()
+        self._collected: list[BurstRuns] = []
+        self._planned = self._done = 0
+        self._group = 1  # executions in a unit
+        self._merge = False  # whether units count as single executions, since what is inside is beyond the sensor
+        self._unit_s = math.inf  # not known yet
+        self._guidance = guidance_for(0.0)
+        self._notes: list[str] = []
+        self._excluded = 0  # runs whose readings no delay explains
+        self._complete, self._stopped = True, ""
+
+    def collect(self) -> Collection:
+        """Steps 1 to 7: everything but the profile itself.
+
+        Raises:
+            DeviceError: the device failed before there was enough for a profile.
+            CannotRunError: the kernel cannot be run, or is too short for the clock.
+        """
+        execution_s = self._time_execution()
+        self._group = 1 if self._alternate else self._choose_group(execution_s)
+        self._unit_s = execution_s * self._group
+        self._guidance = guidance_for(self._unit_s, self._options.runs, self._options.margin)
+        in_context = bool(self._before) and not self._alternate
+        units = self._options.units or (1 if in_context else 0)
         sse: int | None = None
-        ssp = Stretch.at("SSP", max(units, 1) - 1)
+        ssp = UnitRange.single("SSP", max(units, 1) - 1)
         try:
-            if self.averaging(unit_s) and not context:
-                kept, units, sse, ssp = self._averaged(unit_s, guidance)
+            if self._averages(self._unit_s) and not in_context:
+                kept, units, sse, ssp = self._collect_averaged()
             else:
                 if not units:
-                    units, sse, ssp = self._seek(unit_s, guidance)
-                kept, units = self._runs(ssp.first + 1, guidance, unit_s, context), ssp.first + 1
-                if self.options.units and not context:
-                    self._check_settled(kept, units, unit_s, guidance)
+                    units, sse, ssp = self._find_steady_power()
+                kept, units = self._collect_guided(ssp.first + 1), ssp.first + 1
+                if self._options.units and not in_context:
+                    self._check_steady(kept, units)
         except (DeviceError, KeyboardInterrupt) as error:
-            kept = [one for one in self.collected[1:] if one.runs]
-            if sum(len(one.runs) for one in kept) < LEAST_GOLDEN:
+            kept = [one for one in self._collected[1:] if one.runs]
+            if sum(len(one.runs) for one in kept) < MIN_GOLDEN_RUNS:
                 raise
-            self.complete, self.stopped = False, str(error) or INTERRUPTED
+            self._complete, self._stopped = False, str(error) or INTERRUPTED
             # The last unit that all runs have is the nearest to SSP that there is.
-            last = min(len(one.burst.order) // self.group for one in kept) - 1
-            ssp = Stretch.at("SSP", min(ssp.first or units or last, last))
+            last = min(len(one.burst.order) // self._group for one in kept) - 1
+            ssp = UnitRange.single("SSP", min(ssp.first or units or last, last))
             units = ssp.first + 1
-        if self.response is not None:
-            self.notes += words_of(self.response, self.left_out)
-        if context and self.averaging(unit_s):
-            states: tuple[Stretch, ...] = (Stretch("in context", 0, units),)  # one by one they are beyond the sensor
-        elif context or self.alternate:
-            states = (Stretch.at("in context", 0 if context else ssp.first),)
+        if self._response is not None:
+            self._notes += response_notes(self._response, self._excluded)
+        if in_context and self._averages(self._unit_s):
+            states: tuple[UnitRange, ...] = (UnitRange("in context", 0, units),)  # single ones are beyond the sensor
+        elif in_context or self._alternate:
+            states = (UnitRange.single("in context", 0 if in_context else ssp.first),)
         else:
             if sse is None:
-                sse = min(self._sse(kept, ssp.first + 1, guidance), ssp.first)
-            states = (Stretch.at("SSE", sse), ssp)
-        return self._material(guidance, kept, units, states)
+                sse = min(self._steady_execution(kept, ssp.first + 1), ssp.first)
+            states = (UnitRange.single("SSE", sse), ssp)
+        return self._collection(kept, units, states)
 
-    def _sse(self, kept: Sequence[Collected], units: int, guidance: Guidance) -> int:
-        runs = self._timed([run for one in kept for run in one.runs])
-        return steady_execution(units_of(runs, self._own(kept[0]), self._each, units).time_s, guidance.margin)
+    # ---- steps 1 and 3: execution time, SSE and SSP --------------------------------------------------------------
 
-    def _time_it(self) -> float:
-        """Step 1: the time of an execution, from the last of a few."""
-        timed = Collected(self._burst(_TIMED))
-        self._collect(timed, _LOOKS)
-        self.collected.append(timed)
-        self._clocks()
-        ours = len(timed.burst.kernels) - 1
-        return float(np.median([(run.end_s - run.begin_s)[run.kernel == ours][-1] for run in timed.runs]))
+    def _time_execution(self) -> float:
+        """Step 1: the time of an execution, by the last of a few."""
+        timing = BurstRuns(self._burst(_TIMING_EXECUTIONS))
+        self._run(timing, _TIMING_RUNS)
+        self._collected.append(timing)
+        self._fit_clocks()
+        ours = len(timing.burst.kernels) - 1
+        return float(np.median([(run.end_s - run.begin_s)[run.kernel == ours][-1] for run in timing.runs]))
 
-    def _group(self, execution_s: float) -> int:
+    def _choose_group(self, execution_s: float) -> int:
         """Executions in a unit: enough for the clock, and for a sensor that averages to tell units apart."""
-        group = executions_in_unit(execution_s, self.instrument.resolution_s)
-        sensor = math.ceil(self.total.span_s / SENSOR_UNITS / execution_s * (1 - 1e-9)) if self.averaging(execution_s) else 1
-        if sensor > group:
-            self.merge = True
-            self.notes.append(
-                f"{sensor} executions in a row are one unit: readings stand for about {1e3 * self.total.span_s:g} ms"
+        group = executions_in_unit(execution_s, self._instrument.resolution_s)
+        if not self._averages(execution_s):
+            return group
+        for_sensor = math.ceil(self._total.span_s / _UNITS_IN_SPAN / execution_s * (1 - 1e-9))
+        if for_sensor > group:
+            self._merge = True
+            self._notes.append(
+                f"{for_sensor} executions in a row are one unit: readings stand for about {1e3 * self._total.span_s:g} ms"
             )
-        return max(group, sensor)
+        return max(group, for_sensor)
 
-    def averaging(self, unit_s: float) -> bool:
+    def _averages(self, unit_s: float) -> bool:
         """Whether readings stand for more than a part of a unit."""
-        return self.total.span_s > unit_s
+        return self._total.span_s > unit_s
 
-    def _seek(self, unit_s: float, guidance: Guidance) -> tuple[int, int, Stretch]:
-        """Step 3: units in a run, and which of them are SSE and SSP; by doubling, then halving."""
-        units = FIRST_UNITS
-        units = max(units, math.ceil(2.0 * self.total.period_s / unit_s))  # each run is to have readings in it
+    def _find_steady_power(self) -> tuple[int, int, UnitRange]:
+        """Step 3: the units in a run, and which of them are SSE and SSP, by doubling and then halving."""
+        units = max(FIRST_UNITS, math.ceil(2.0 * self._total.period_s / self._unit_s))  # each run has readings in it
         while True:
-            probe = self._begun(units)
-            with self.instrument.prepare(probe.burst) as bench:
-                for _ in range(_MOST_PROBES):
-                    self._collect(probe, _PROBES, bench)
-                    surface, timed = self._surface([probe], units, guidance)
+            probe = self._new_burst_runs(units)
+            with self._instrument.prepare(probe.burst) as bench:
+                for _ in range(_MAX_PROBES):
+                    self._run(probe, _PROBE_RUNS, bench)
+                    surface, timed = self._fit_surface([probe], units)
                     moved, error = movement(surface, units)
-                    if error <= FLAT_KNOWN or moved - error > 1.0 or self._spent(_SEEKING):
+                    if error <= MAX_FLAT_ERROR or moved - error > 1.0 or self._over_budget(_SEARCH_BUDGET):
                         break
-            sse = steady_execution(units_of(timed, self._own(probe), self._each, units).time_s, guidance.margin)
-            if moved <= FLAT and units >= sse + _SETTLING_UNITS:
-                return units, sse, Stretch.at("SSP", steady_power(surface, units, sse))
-            if 2 * units * unit_s > self.options.longest_run_s or self._spent(_SEEKING):
-                self._fall_short(_still_moved(units, unit_s))
-                return units, sse, Stretch.at("SSP", units - 1)
+            sse = steady_execution(self._unit_times(timed, probe, units).time_s, self._guidance.margin)
+            if moved <= FLAT and units >= sse + _MIN_PLATEAU_UNITS:
+                return units, sse, UnitRange.single("SSP", steady_power(surface, units, sse))
+            if 2 * units * self._unit_s > self._options.longest_run_s or self._over_budget(_SEARCH_BUDGET):
+                self._fall_short(self._still_moved(units))
+                return units, sse, UnitRange.single("SSP", units - 1)
             units *= 2
 
-    def _check_settled(self, kept: Sequence[Collected], units: int, unit_s: float, guidance: Guidance) -> None:
-        """Whether as many units as were asked for, in place of a search, are enough to see time and power settle."""
-        if self._too_few(units, self._sse(kept, units, guidance)):
+    def _steady_execution(self, kept: Sequence[BurstRuns], units: int) -> int:
+        """SSE by the golden and other runs of some bursts."""
+        timed = self._timed([run for one in kept for run in one.runs])
+        return steady_execution(self._unit_times(timed, kept[0], units).time_s, self._guidance.margin)
+
+    def _check_steady(self, kept: Sequence[BurstRuns], units: int) -> None:
+        """Check that the units asked for, in place of a search, are enough to see time and power settle."""
+        if self._too_few(units, self._steady_execution(kept, units)):
             return
-        surface, _ = self._surface(kept, units, guidance)
+        surface, _ = self._fit_surface(kept, units)
         if movement(surface, units)[0] > FLAT:
-            self._fall_short(_still_moved(units, unit_s))
+            self._fall_short(self._still_moved(units))
+
+    def _still_moved(self, units: int) -> str:
+        after_ms = 1e3 * units * self._unit_s
+        return f"power still moved after {units} executions ({after_ms:.3g} ms); the last is taken as SSP"
 
     def _too_few(self, units: int, sse: int) -> bool:
-        if units >= sse + _SETTLING_UNITS:
+        if units >= sse + _MIN_PLATEAU_UNITS:
             return False
         self._fall_short(f"executions in a run: {units}, too few to tell which is SSE and which SSP")
         return True
 
-    def _runs(self, units: int, guidance: Guidance, unit_s: float, context: bool) -> list[Collected]:
-        """Steps 4 to 7: the runs of the guidance, and more where readings of interest are too few."""
-        burst = self._burst(units * self.group)
-        main = next((one for one in self.collected[1:] if one.burst == burst), None)
-        if main is None:
-            main = self._begun(units)
-        wanted = 0 if self.averaging(unit_s) else guidance.readings(unit_s)
-        limit = round(_MORE_RUNS * guidance.runs)
-        with self.instrument.prepare(burst) as bench:
-            self._collect(main, max(guidance.runs - len(main.runs), 0), bench)
-            while (short := wanted - self._readings_of_interest(main, guidance, units - 1)) > 0:
-                if len(main.runs) >= limit or self._spent(1.0):
-                    break
-                self._collect(main, min(max(4 * short, 20), limit - len(main.runs)), bench)
-        self._learn_response(main)
-        if short > 0:
-            self._fall_short(f"too few readings of interest after {len(main.runs)} runs: {wanted} are asked for")
-        return [one for one in self.collected[1:] if len(one.burst.order) >= len(burst.order)]
+    # ---- steps 4 to 7: the runs ----------------------------------------------------------------------------------
 
-    def _averaged(self, unit_s: float, guidance: Guidance) -> tuple[list[Collected], int, int, Stretch]:
+    def _collect_guided(self, units: int) -> list[BurstRuns]:
+        """Steps 4 to 7: the runs of the guidance, and more where there are too few readings of interest."""
+        burst = self._burst(units * self._group)
+        main = next((one for one in self._collected[1:] if one.burst == burst), None) or self._new_burst_runs(units)
+        wanted = 0 if self._averages(self._unit_s) else self._guidance.readings(self._unit_s)
+        limit = round(_MAX_MORE_RUNS * self._guidance.runs)
+        with self._instrument.prepare(burst) as bench:
+            self._run(main, max(self._guidance.runs - len(main.runs), 0), bench)
+            while (missing := wanted - self._readings_of_interest(main, units - 1)) > 0:
+                if len(main.runs) >= limit or self._over_budget(1.0):
+                    break
+                self._run(main, min(max(4 * missing, 20), limit - len(main.runs)), bench)
+        self._learn_response(main)
+        if missing > 0:
+            self._fall_short(f"too few readings of interest after {len(main.runs)} runs: {wanted} are asked for")
+        return [one for one in self._collected[1:] if len(one.burst.order) >= len(burst.order)]
+
+    def _readings_of_interest(self, main: BurstRuns, unit: int) -> int:
+        """Step 6: the number of readings that fall into a unit, in golden runs."""
+        timed = self._timed(main.runs)
+        times = self._unit_times(timed, main, unit + 1)
+        number = 0
+        for index in fullest_bin(times.time_s[:, unit], self._guidance.margin, self._options.bin_rank):
+            middle_s = window_middle_s(timed[index], self._total)
+            inside = (middle_s >= times.begin_s[index, unit]) & (middle_s < times.end_s[index, unit])
+            number += int(np.count_nonzero(inside))
+        return number
+
+    def _collect_averaged(self) -> tuple[list[BurstRuns], int, int, UnitRange]:
         """Steps 3 to 7 with a sensor that averages over many units: short runs from rest, long ones in steady state.
 
-        Short runs are as long as a window, so that its edges lie at random places of them; they tell of SSE. In long ones
-        every reading tells of the steady power; they are doubled until it no longer moves. Of both kinds more are made, of
-        the one that is worse known, until the shape is known or the time is over.
+        Short runs are as long as a window, so that its edges fall on random moments of them; they resolve SSE. In long
+        runs every reading is of the steady power; they are doubled until it no longer moves. More runs are then collected
+        of the kind that is less well known, until the shape is known or the budget is spent.
         """
-        units = self.options.units or max(math.ceil(self.total.span_s / unit_s), FIRST_UNITS)
-        short = self._begun(units)
-        self._collect(short, guidance.runs, share=_SHORT_RUNS)
+        units = self._options.units or max(math.ceil(self._total.span_s / self._unit_s), FIRST_UNITS)
+        short = self._new_burst_runs(units)
+        self._run(short, self._guidance.runs, budget=_SHORT_RUN_BUDGET)
         self._learn_response(short)
-        length_s = max(_TRAIN_S, _TRAIN_PERIODS * self.total.period_s, 3.0 * self.total.span_s)
-        length_s = min(length_s, self.options.longest_run_s)
+        length_s = max(_LONG_RUN_S, _LONG_RUN_PERIODS * self._total.period_s, 3.0 * self._total.span_s)
+        length_s = min(length_s, self._options.longest_run_s)
         while True:
-            train = self._begun(max(math.ceil(length_s / unit_s), units))
-            trains = max(math.ceil(_TRAINS * _TRAIN_S / length_s), _FEW_TRAINS)
-            self._long_runs(train, trains, short)
-            kept = [short, train]
-            surface, timed = self._surface(kept, units, guidance)
+            long = self._new_burst_runs(max(math.ceil(length_s / self._unit_s), units))
+            runs = max(math.ceil(_LONG_RUNS * _LONG_RUN_S / length_s), _MIN_LONG_RUNS)
+            self._run_long(long, runs, short)
+            kept = [short, long]
+            surface, timed = self._fit_surface(kept, units)
             moved, error = movement(surface, surface.units)
-            still = moved - error <= FLAT_OF_MEANS
-            if still or 2.0 * length_s > self.options.longest_run_s or self._spent(1.0):
+            steady = moved - error <= FLAT_AVERAGED
+            if steady or 2.0 * length_s > self._options.longest_run_s or self._over_budget(1.0):
                 break
             length_s *= 2.0
-        if not still:
+        if not steady:
             self._fall_short(f"power still moved after {length_s:.3g} s of executions")
-        sse = steady_execution(units_of(timed, self._own(short), self._each, units).time_s, guidance.margin)
-        # What is inside a group is beyond the sensor, however long it looks.
-        while not self.merge and not self._spent(1.0):
-            early, late = (shape_error(surface, units, unit, unit + 1) for unit in (sse, units - 1))
-            if max(early, late) <= _KNOWN * RESOLVED:
+        sse = steady_execution(self._unit_times(timed, short, units).time_s, self._guidance.margin)
+        # What is inside a merged unit stays beyond the sensor, however many runs there are.
+        while not self._merge and not self._over_budget(1.0):
+            sse_error, ssp_error = (shape_error(surface, units, unit, unit + 1) for unit in (sse, units - 1))
+            if max(sse_error, ssp_error) <= _GOOD_ENOUGH * RESOLVED:
                 break
-            if early > _WORSE * late:
-                self._collect(short, max(_SHORTS, len(short.runs) // 2))
-                self._learn_response(short, train)
+            if sse_error > _WORSE * ssp_error:
+                self._run(short, max(_SHORT_RUNS, len(short.runs) // 2))
+                self._learn_response(short, long)
             else:
-                self._long_runs(train, trains, short)
-            surface, _ = self._surface(kept, units, guidance)
-        if self.options.units:
+                self._run_long(long, runs, short)
+            surface, _ = self._fit_surface(kept, units)
+        if self._options.units:
             self._too_few(units, sse)
         ssp = steady_power(surface, surface.units, sse)
-        if still and ssp > surface.units // 2:
-            ssp = steady_octaves(surface, surface.units, sse)
+        if steady and ssp > surface.units // 2:
+            ssp = steady_power_by_octaves(surface, surface.units, sse)
             if swings(surface, surface.units):
-                self.notes.append("power swings in steady state: SSP is the mean of all executions from there on")
-                return kept, max(units, ssp + 1), sse, Stretch("SSP", ssp, surface.units)
-        return kept, max(units, ssp + 1), sse, Stretch.at("SSP", ssp)
+                self._notes.append("power swings in steady state: SSP is the mean of all executions from there on")
+                return kept, max(units, ssp + 1), sse, UnitRange("SSP", ssp, surface.units)
+        return kept, max(units, ssp + 1), sse, UnitRange.single("SSP", ssp)
 
-    def _long_runs(self, train: Collected, runs: int, short: Collected) -> None:
-        """More long runs; where delays drift, short ones after them tell by how much until then."""
-        self._collect(train, runs)
-        while self.untold.delay_error_s:
-            self._collect(short, _LEARNT)
-            self._learn_response(short, train)
-            if train.runs or self._spent(1.0):
+    def _run_long(self, long: BurstRuns, runs: int, short: BurstRuns) -> None:
+        """More long runs; where the delay drifts, short ones after them show by how much."""
+        self._run(long, runs)
+        while self._nominal.delay_error_s:
+            self._run(short, _RESPONSE_RUNS)
+            self._learn_response(short, long)
+            if long.runs or self._over_budget(1.0):
                 return
-            self._collect(train, runs)
+            self._run(long, runs)
 
-    def _learn_response(self, short: Collected, *trains: Collected) -> None:
-        """Where the sensor's delay is not known well enough, take it from short runs; long ones are like those around."""
-        if not self.untold.delay_error_s or len(short.runs) < _LEARNT:
+    def _learn_response(self, short: BurstRuns, *long_runs: BurstRuns) -> None:
+        """Fit the sensor's response to short runs where its delay is not known; long runs get the delay of those around."""
+        if not self._nominal.delay_error_s or len(short.runs) < _RESPONSE_RUNS:
             return
         own, kernels = self._own(short), len(short.burst.kernels)
-        response = fit_response(self._timed(short.runs), self.untold, kernels=kernels, own=own, group=self._each,
-                                before=self.response)  # fmt: skip
-        self.response, found = response, response.channel
-        self.channels = tuple(found if channel is self.total else channel for channel in self.channels)
-        self.total = found
-        self.rests = self._rests()
-        told = [place for place, late_s in enumerate(response.late_s) if not math.isnan(late_s)]
-        self.left_out += len(short.runs) - len(told)
-        short.runs[:] = [replace(short.runs[place], late_s=float(response.late_s[place])) for place in told]
-        began_s = np.array([run.begin_s[0] for run in short.runs])
-        for train in trains:
-            after = np.searchsorted(began_s, [run.begin_s[0] for run in train.runs])
-            late = [[short.runs[place].late_s for place in (max(at - 1, 0), min(at, len(told) - 1))] for at in after]
-            # A delay that jumped in between would tell a wrong place in executions of every reading.
-            train.runs[:] = [
+        response = fit_response(
+            self._timed(short.runs), self._nominal, kernels=kernels, own=own, group=self._per_unit, before=self._response
+        )
+        self._channels = tuple(response.channel if one is self._total else one for one in self._channels)
+        self._response, self._total = response, response.channel
+        self._rests = self._new_rests()
+        explained = np.flatnonzero(~np.isnan(response.late_s)).tolist()
+        self._excluded += len(short.runs) - len(explained)
+        short.runs[:] = [replace(short.runs[index], late_s=float(response.late_s[index])) for index in explained]
+        begin_s = np.array([run.begin_s[0] for run in short.runs])
+        for long in long_runs:
+            after = np.searchsorted(begin_s, [run.begin_s[0] for run in long.runs])
+            late = [[short.runs[index].late_s for index in (max(at - 1, 0), min(at, len(explained) - 1))] for at in after]
+            # If the delay jumped in between, every reading would be assigned to the wrong moment of an execution.
+            long.runs[:] = [
                 replace(run, late_s=before_s)
-                for run, (before_s, after_s) in zip(train.runs, late, strict=True)
-                if before_s == after_s or self.merge
+                for run, (before_s, after_s) in zip(long.runs, late, strict=True)
+                if before_s == after_s or self._merge
             ]
 
-    def _material(self, guidance: Guidance, kept: Sequence[Collected], units: int, states: tuple[Stretch, ...]) -> Material:
-        fit, own = self._clocks(), self._own(kept[0])
-        apart = any(len(one.burst.order) > 2 * units * self.group for one in kept)  # long runs scatter by more
+    # ---- bursts, runs and fits -----------------------------------------------------------------------------------
+
+    def _new_rests(self) -> Rests:
+        return Rests(self._total, self._options.rest_s, self._instrument.readings_by == "host", self._rng)
+
+    def _burst(self, executions: int) -> Burst:
+        if self._alternate:
+            return Burst((*self._before, (self._kernel, 1)) * executions)
+        return Burst((*self._before, (self._kernel, executions)))
+
+    def _new_burst_runs(self, units: int) -> BurstRuns:
+        """Register a burst of so many units, without any runs yet."""
+        self._collected.append(BurstRuns(self._burst(units * self._group)))
+        return self._collected[-1]
+
+    def _own(self, collected: BurstRuns) -> int:
+        return collected.burst.kernels.index(self._kernel)
+
+    def _run(self, into: BurstRuns, runs: int, bench: PreparedBurst | None = None, *, budget: float = 1.0) -> None:
+        """Collect more runs, until a fraction of the budget is spent."""
+        if bench is None:
+            with self._instrument.prepare(into.burst) as prepared:
+                self._run(into, runs, prepared, budget=budget)
+            return
+        self._planned = max(self._planned, self._done + runs)
+        self._progress.begin(self._planned, self._done)
+        for _ in range(runs):
+            if into.runs and self._over_budget(budget):
+                return
+            run = bench.run(self._rests.rest_s(self._instrument.now_s(), into.runs))
+            into.runs.append(self._with_units_merged(run, self._own(into)))
+            self._done += 1
+            self._progress.step(f"{self._kernel.name}: {len(into.burst.order)} executions a run")
+
+    def _with_units_merged(self, run: BurstRun, own: int) -> BurstRun:
+        """A run in which executions that the sensor cannot tell apart count as one."""
+        if self._total.span_s <= self._unit_s:
+            return run
+        run = merged_others(run, own, max(self._total.span_s / _UNITS_IN_SPAN, self._unit_s))
+        return merged(run, own, self._group) if self._merge else run
+
+    def _over_budget(self, fraction: float) -> bool:
+        """Whether a fraction of the budget is spent."""
+        return self._instrument.now_s() - self._started_s > fraction * self._options.budget_s
+
+    @property
+    def _per_unit(self) -> int:
+        """Executions in a unit, as runs count them."""
+        return 1 if self._merge else self._group
+
+    def _fit_clocks(self) -> ClockFit:
+        return fit_clocks(trip for one in self._collected for run in one.runs for trip in run.round_trips)
+
+    def _timed(self, runs: Sequence[BurstRun]) -> list[TimedRun]:
+        return on_host_clock(runs, self._instrument, self._fit_clocks())
+
+    def _unit_times(self, timed: Sequence[TimedRun], of: BurstRuns, units: int) -> UnitTimes:
+        return unit_times(timed, self._own(of), self._per_unit, units)
+
+    def _fit_surface(self, kept: Sequence[BurstRuns], units: int) -> tuple[Surface, list[TimedRun]]:
+        """Power fitted to the golden ones of some runs, each element of ``kept`` a kind of its own, and these runs."""
+        kinds: list[int] = []
+        chosen: list[TimedRun] = []
+        for kind, one in enumerate(kept):
+            timed = self._timed(one.runs)
+            last_s = self._unit_times(timed, kept[0], units).time_s[:, -1]
+            golden = [timed[index] for index in fullest_bin(last_s, self._guidance.margin, self._options.bin_rank)] or timed
+            chosen += golden
+            kinds += [kind] * len(golden)
+        surface = fit_surface(
+            chosen, self._total, kernels=len(kept[0].burst.kernels), own=self._own(kept[0]), group=self._per_unit,
+            kinds=kinds, shaped=not self._merge,
+        )  # fmt: skip
+        return surface, chosen
+
+    def _fall_short(self, note: str) -> None:
+        self._complete = False
+        self._notes.append(note)
+
+    def _collection(self, kept: Sequence[BurstRuns], units: int, states: tuple[UnitRange, ...]) -> Collection:
+        clocks = self._fit_clocks()
+        apart = any(len(one.burst.order) > 2 * units * self._group for one in kept)  # readings of long runs scatter more
         runs = [run for one in kept for run in one.runs]
-        return Material(
-            identity=self.instrument.identity,
-            kernel=self.kernel.name,
-            before=", ".join(f"{times} × {kernel.name}" for kernel, times in self.before),
-            own=own,
+        return Collection(
+            identity=self._instrument.identity,
+            kernel=self._kernel.name,
+            before=", ".join(f"{times} × {kernel.name}" for kernel, times in self._before),
+            own=self._own(kept[0]),
             kernels=len(kept[0].burst.kernels),
             runs=tuple(self._timed(runs)),
             kinds=tuple(kind if apart else 0 for kind, one in enumerate(kept) for _ in one.runs),
-            unsynchronised=tuple(by_host(runs, self.instrument, None)),
-            channels=self.channels,
-            clocks=fit,
-            guidance=guidance,
-            bin_rank=self.options.bin_rank,
-            group=self.group,
-            merged=self.merge,
+            unsynchronised=tuple(on_host_clock(runs, self._instrument, None)),
+            channels=self._channels,
+            clocks=clocks,
+            guidance=self._guidance,
+            bin_rank=self._options.bin_rank,
+            group=self._group,
+            merged=self._merge,
             units=units,
             states=states,
-            notes=tuple(self.notes),
-            complete=self.complete,
-            stopped=self.stopped,
+            notes=tuple(self._notes),
+            complete=self._complete,
+            stopped=self._stopped,
         )
-
-
-def _still_moved(units: int, unit_s: float) -> str:
-    return f"power still moved after {units} executions ({1e3 * units * unit_s:.3g} ms); the last is taken as SSP"

@@ -1,7 +1,7 @@
-"""What is profiled, by name: kernels by themselves, kernels of workloads, and functions.
+"""What can be profiled: single kernels and kernels of workloads, by name, and functions.
 
-gemm:8192        gemv:4096x40         kernels by themselves, 40 times
-gpt3-xl:softmax  gpt3-xl:softmaxx40   of a model, or of a captured workload's file such as mine.json:softmax
+gemm:8192        gemv:4096x40         a single kernel; one that runs 40 times
+gpt3-xl:softmax  gpt3-xl:softmaxx40   a kernel of a model, or of a captured workload (mine.json:softmax)
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from wastenot.workloads.shape import Shape
 
 Function = Callable[[], object]
 Subject = str | KernelSpec | Function
-"""A kernel by name, one by formula, or a function that queues work on a GPU."""
+"""A kernel by name, an analytical kernel, or a function that queues work on a GPU."""
 
 _TIMES = re.compile(r"(.+?)x([1-9]\d*)")
-_MOST_TIMES = 100_000
+_MAX_TIMES = 100_000
 
 
 class Subjects:
@@ -34,50 +34,50 @@ class Subjects:
 
     def __init__(self, device: str, shape: Shape | None = None) -> None:
         self._device, self._shape = device, shape
-        self._of_function: dict[Function, KernelSpec] = {}
+        self._kernel_of: dict[Function, KernelSpec] = {}
         self.functions: dict[str, Function] = {}
 
     def one(self, subject: Subject) -> KernelSpec:
-        """The kernel to be profiled.
+        """The kernel to profile.
 
         Raises:
-            BadInputError: there is none of that name, or it says a number of times.
+            BadInputError: there is none of that name, or the name has a number of times.
         """
-        kernel, times = self._found(subject)
+        kernel, times = self._resolve(subject)
         if times != 1:
             raise BadInputError(f"kernel '{subject}': it is profiled by itself; leave the x{times} to kernels before it")
         return kernel
 
     def several(self, given: Iterable[Subject | tuple[Subject, int]]) -> tuple[tuple[KernelSpec, int], ...]:
-        """Kernels before it, each with how often it runs.
+        """Kernels that run before it, each with how often.
 
         Raises:
-            BadInputError: one is unknown, or is to run no times at all.
+            BadInputError: one is unknown, or the number of times is out of range.
         """
-        found = []
+        kernels = []
         for item in given:
             subject, times = item if isinstance(item, tuple) else (item, 1)
-            kernel, named = self._found(subject)
-            if not 1 <= times * named <= _MOST_TIMES:
-                raise BadInputError(f"kernel '{kernel.name}': {times * named} times; must be 1 to {_MOST_TIMES:,}")
-            found.append((kernel, times * named))
-        return tuple(found)
+            kernel, named = self._resolve(subject)
+            if not 1 <= times * named <= _MAX_TIMES:
+                raise BadInputError(f"kernel '{kernel.name}': {times * named} times; must be 1 to {_MAX_TIMES:,}")
+            kernels.append((kernel, times * named))
+        return tuple(kernels)
 
-    def _found(self, subject: Subject) -> tuple[KernelSpec, int]:
+    def _resolve(self, subject: Subject) -> tuple[KernelSpec, int]:
         if isinstance(subject, KernelSpec):
             return subject, 1
         if isinstance(subject, str):
             return primitive(subject) if is_primitive(subject) else self._in_workload(subject)
-        if subject not in self._of_function:
+        if subject not in self._kernel_of:
             name = str(getattr(subject, "__name__", type(subject).__name__)).strip("<>")
             taken = sum(known == name or known.startswith(f"{name}-") for known in self.functions)
             name = f"{name}-{taken + 1}" if taken else name
             self.functions[name] = subject
-            self._of_function[subject] = KernelSpec(name, "function", "other", (), 0.0, 0.0, 0.0, "", None, 1)
-        return self._of_function[subject], 1
+            self._kernel_of[subject] = KernelSpec(name, "function", "other", (), 0.0, 0.0, 0.0, "", None, 1)
+        return self._kernel_of[subject], 1
 
     def _in_workload(self, text: str) -> tuple[KernelSpec, int]:
-        workload, name = _parted(text)
+        workload, name = _split(text)
         if not name:
             forms = f"{', '.join(f'{kind}:SIZE' for kind in PRIMITIVES)} or WORKLOAD:KERNEL"
             near = suggestion(workload, PRIMITIVES)
@@ -85,20 +85,18 @@ class Subjects:
         try:
             units = find_tasks(workload, self._device, self._shape)
         except BadInputError as error:
-            raise BadInputError(
-                f"kernel '{text}': {error}; kernels by themselves: {suggestion(workload, PRIMITIVES)}"
-            ) from error
+            raise BadInputError(f"kernel '{text}': {error}; single kernels: {suggestion(workload, PRIMITIVES)}") from error
         kernels = {task.name: task.steps[0][0] for task in units.tasks}
         if name in kernels:
             return kernels[name], 1
         match = _TIMES.fullmatch(name)
         if match and match[1] in kernels:
             return kernels[match[1]], int(match[2])
-        raise BadInputError(f"kernel '{text}': workload '{units.workload}' has no '{name}'; {suggestion(name, kernels)}")
+        raise BadInputError(f"kernel '{text}': workload '{units.name}' has no '{name}'; {suggestion(name, kernels)}")
 
 
-def _parted(text: str) -> tuple[str, str]:
-    """Workload and kernel; either may have colons in it, but a file's name ends in ``.json``."""
+def _split(text: str) -> tuple[str, str]:
+    """Workload and kernel; either may contain colons, but the name of a file ends in ``.json``."""
     file, ending, kernel = text.partition(".json:")
     if ending:
         return f"{file}.json", kernel

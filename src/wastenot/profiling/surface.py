@@ -1,18 +1,17 @@
 """Power over executions and over the time inside them, from readings that are each a mean over a window.
 
-Every reading is a sum over what is unknown: idle power, a level that moves from execution to execution, a shape that
-executions share, the fall after the last one.
+Every reading is a sum over unknowns: idle power, a level that moves from execution to execution, a shape that all executions
+have in common, the fall after the last one.
 
-    power(unit e, at share u of it) = idle + level(e + u) + Σ_j shape_j · cos(π j v),  v: share of the execution that is done
+    power(unit e, fraction u) = idle + level(e + u) + Σ_j shape_j · cos(π j v),  v: fraction of the execution that is done
 
     window      ├──────────────────────┤                  a reading: the mean of what it covers
     run      ___│▁▄▆│▇▇▆│▇▇▆│▇▇▆│▇▇▆│▃▁___               (stitching, where the window is far shorter than an execution;
                                                            deconvolution, where it is longer)
 
-That is linear, so that with normal priors (levels change less and less, by the logarithm of the execution's number;
-shapes are smooth) the power and its error band follow in closed form. How much levels and shapes vary, and how noisy
-readings are, is what makes the readings most likely (MacKay, Neural Computation 4, 1992, the evidence). What the sum leaves
-unexplained goes into the band.
+That is linear, so that with normal priors (levels change less and less, with the logarithm of the execution's number;
+shapes are smooth) the posterior of the power follows in closed form. How much levels and shapes vary, and how noisy readings
+are, maximises the evidence (MacKay, Neural Computation 4, 1992). What the model leaves unexplained widens the error band.
 """
 
 from __future__ import annotations
@@ -29,25 +28,24 @@ from wastenot.arrays import FloatArray
 from wastenot.blas import single_threaded
 from wastenot.devices.instrument import Channel
 from wastenot.profiling.basis import Basis, points_in
-from wastenot.profiling.collect import TimedRun
-from wastenot.profiling.design import Design
-from wastenot.profiling.misfit import NO_MISFIT, Misfit, misfit_of
-from wastenot.profiling.run_factors import without_factors
+from wastenot.profiling.design import Design, DesignRows
+from wastenot.profiling.residuals import NO_MISFIT, Misfit, misfit_of, without_run_factors
+from wastenot.profiling.runs import TimedRun
 
 _NEVER = 1e12
-_FARTHEST = 6.0  # logarithms that noise and variation may be off from what is believed of them
-_AT_ONCE = 10_000  # rows of which means are taken, for want of memory for all
-_LOOKED = 100  # units of a stretch that means over it are taken from
-_SETTLINGS = (1.0, 1.7, 2.5)  # how fast power settles over executions; the likeliest is taken
-_NOISE_DOUBT = 1.5
-_LEVEL_SHARE, _LEVEL_DOUBT = 0.5, 0.7  # belief in changes of the level: about half the range of readings
-_COARSE_SHARE = 0.1  # the same where power comes and goes at once: a tenth
-_SHAPE_SHARE, _SHAPE_DOUBT = 0.1, 0.7  # belief in shapes: about a tenth of the range of readings, give or take half
+_MAX_OFF = 6.0  # from their priors, that the logarithms of noise and variation may be
+_ROWS_AT_ONCE = 10_000  # of which means are taken, to limit memory
+_MAX_UNITS = 100  # that a mean over many units is taken from
+_SETTLINGS = (1.0, 1.7, 2.5)  # how fast power settles over executions, of which the likeliest is taken
+_NOISE_ERROR = 1.5  # of the logarithm of the noise, as stated of a channel
+_LEVEL_FRACTION, _LEVEL_ERROR = 0.5, 0.7  # prior of changes of the level: about half the range of readings
+_COARSE_FRACTION = 0.1  # the same where power rises and falls at once: a tenth
+_SHAPE_FRACTION, _SHAPE_ERROR = 0.1, 0.7  # prior of shapes: about a tenth of the range, give or take half
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Band:
-    """Power and how well it is known; arrays of one shape.
+    """Power and its standard error; arrays of the same shape.
 
     Attributes:
         power_w: expected.
@@ -60,14 +58,14 @@ class Band:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surface:
-    """What is known of one channel's power in a burst.
+    """The power of one channel in a burst: a normal posterior.
 
     Attributes:
-        noises_w: standard deviation of a reading around it, for each kind of runs.
-        readings: that it rests on.
+        noises_w: standard deviation of a reading about the power, for each kind of runs.
+        readings: number that it rests on.
         basis: of what is unknown.
-        misfit: what it leaves unexplained.
-        negative_log_evidence: twice it, to compare fits to the same readings.
+        misfit: what the power leaves unexplained.
+        negative_log_evidence: doubled, to compare fits to the same readings.
     """
 
     noises_w: tuple[float, ...]
@@ -81,34 +79,34 @@ class Surface:
 
     @property
     def points(self) -> int:
-        """Stretches that a unit is told at: so many in each of its executions."""
+        """Intervals of a unit at which its power is given."""
         group = self.basis.group[self._own]
         return group * points_in(group)
 
     def inside(self, first: int, until: int) -> Band:
-        """Power inside units of the profiled kernel, their mean, at the middles of equal stretches of them."""
-        rows = np.mean([self.basis.rows(self._own, places) for places in self._places(first, until)], axis=0)
+        """Power inside units of the profiled kernel, averaged over them, at the middles of equal intervals."""
+        rows = np.mean([self.basis.rows(self._own, positions) for positions in self._positions(first, until)], axis=0)
         return self._band(rows, np.hypot(self.misfit.common_w, self.misfit.inside(first, until)))
 
-    def mean(self, first: int, last: int) -> Band:
+    def unit_means(self, first: int, last: int) -> Band:
         """Mean power of each of the units from ``first`` to before ``last``; shape (units,)."""
-        places = np.arange(first, last)[:, None] + (np.arange(self.points) + 0.5) / self.points
-        parts = np.array_split(places, max(places.size // _AT_ONCE, 1))
+        positions = np.arange(first, last)[:, None] + (np.arange(self.points) + 0.5) / self.points
+        parts = np.array_split(positions, max(positions.size // _ROWS_AT_ONCE, 1))
         rows = [self.basis.rows(self._own, part.ravel()).reshape(*part.shape, -1).mean(axis=1) for part in parts]
         return self._band(np.concatenate(rows), self.misfit.common_w)
 
-    def range(self, first: int, last: int) -> tuple[float, float]:
-        """Mean power over the units from ``first`` to before ``last``, and its standard error."""
+    def mean(self, first: int, last: int) -> tuple[float, float]:
+        """Mean power over the units from ``first`` to before ``last``, and its standard error, in watts."""
         band = self._band(self._mean_row(first, last)[None, :], self.misfit.common_w)
         return float(band.power_w[0]), float(band.error_w[0])
 
     def change(self, first: tuple[int, int], second: tuple[int, int]) -> tuple[float, float]:
-        """Mean power of units ``second`` less that of units ``first`` (from, to before), and its standard error."""
+        """Mean power of units ``second`` (first, until) minus that of units ``first``, and its standard error, in watts."""
         band = self._band((self._mean_row(*second) - self._mean_row(*first))[None, :])
         return float(band.power_w[0]), float(band.error_w[0])
 
-    def explained(self, rows: FloatArray) -> FloatArray:
-        """What readings should be, by how much of each unknown they cover."""
+    def expected(self, rows: FloatArray) -> FloatArray:
+        """Expected readings, from rows of the design."""
         return np.asarray(rows @ self._mean)
 
     @property
@@ -118,12 +116,12 @@ class Surface:
 
     @property
     def noise_w(self) -> float:
-        """Standard deviation of a reading around it, in runs from rest."""
+        """Standard deviation of a reading about the power, in runs of the first kind."""
         return self.noises_w[0]
 
     @property
     def shaped(self) -> bool:
-        """Whether power is told inside executions."""
+        """Whether power varies inside executions."""
         return self.basis.shapes[self._own] > 0
 
     @property
@@ -132,12 +130,12 @@ class Surface:
         return int(self.basis.knots[self._own][-1])
 
     def _mean_row(self, first: int, last: int) -> FloatArray:
-        return np.asarray(self.basis.rows(self._own, self._places(first, last).ravel()).mean(axis=0))
+        return np.asarray(self.basis.rows(self._own, self._positions(first, last).ravel()).mean(axis=0))
 
-    def _places(self, first: int, until: int) -> FloatArray:
-        """Middles of equal stretches of units, of some of them where they are many; shape (units, stretches)."""
-        looked = np.unique(np.linspace(first, until - 1, min(until - first, _LOOKED)).astype(np.intp))
-        return np.asarray(looked[:, None] + (np.arange(self.points) + 0.5) / self.points)
+    def _positions(self, first: int, until: int) -> FloatArray:
+        """Middles of equal intervals of units, of some of the units if there are many; shape (units, intervals)."""
+        units = np.unique(np.linspace(first, until - 1, min(until - first, _MAX_UNITS)).astype(np.intp))
+        return np.asarray(units[:, None] + (np.arange(self.points) + 0.5) / self.points)
 
     def _band(self, rows: FloatArray, misfit_w: float = 0.0) -> Band:
         variance = np.sum((rows @ self._covariance) * rows, axis=1)
@@ -160,35 +158,37 @@ def fit_surface(
     """Fit the power of a burst to the readings of its runs.
 
     Args:
-        runs: of one burst, by one clock.
-        channel: whose readings; its window, delay and gain are taken as told.
-        kernels: in the burst.
-        own: the profiled one.
+        runs: of one burst, on one clock.
+        channel: whose readings, with their window, delay and gain.
+        kernels: number of kernels in the burst.
+        own: index of the profiled one.
         group: executions in a unit of the profiled one.
-        kinds: of each run, a number; readings scatter in each kind of runs by its own amount. One kind by default.
-        shaped: whether power varies inside executions; if not, only from unit to unit.
-        windows: whether readings are taken as means over their windows; if not, as power at the moment they came.
-        coarse: whether power is to come and go at once and to change but slowly, as by which a delay can be told.
+        kinds: a number for each run; the readings of each kind scatter by their own amount. One kind by default.
+        shaped: whether power varies inside executions, or only from unit to unit.
+        windows: whether readings are means over their windows; if not, they are the power at their timestamps.
+        coarse: whether power rises and falls at once and changes only slowly in between, which fits of a delay need.
     """
     design = design_of(runs, kernels=kernels, own=own, group=group, shaped=shaped, coarse=coarse)
     readings = [(rows, power_w / channel.gain) for rows, power_w in design.readings(channel, windows=windows)]
-    each = [
+    by_kind = [
         [one for one, its in zip(readings, kinds or [0] * len(runs), strict=True) if its == kind]
         for kind in sorted(set(kinds or [0]))
     ]
-    fitted = posterior(each, design.basis, own, channel.noise_w)
+    fitted = posterior(by_kind, design.basis, own, channel.noise_w)
     if not coarse:
-        range_w = _range_w(each)
-        turned = [without_factors(kind, [fitted.explained(one[0]) for one in kind], fitted.idle_w) for kind in each]
-        fitted = posterior(turned, design.basis, own, channel.noise_w, range_w)
-    residuals = [power_w - fitted.explained(rows) for rows, power_w in readings]
+        range_w = _range_w(by_kind)
+        independent = [
+            without_run_factors(kind, [fitted.expected(one[0]) for one in kind], fitted.idle_w) for kind in by_kind
+        ]
+        fitted = posterior(independent, design.basis, own, channel.noise_w, range_w)
+    residuals = [power_w - fitted.expected(rows) for rows, power_w in readings]
     return replace(fitted, misfit=misfit_of(runs, residuals, channel, own, group))
 
 
 def design_of(
     runs: Sequence[TimedRun], *, kernels: int, own: int, group: int, shaped: bool = True, coarse: bool = False
 ) -> Design:
-    """The design of some runs, to be fitted to; arguments as of :func:`fit_surface`."""
+    """The design of some runs; arguments as for :func:`fit_surface`."""
     groups = [group if kernel == own else 1 for kernel in range(kernels)]
     executions = [max(int(np.count_nonzero(run.kernel == kernel)) for run in runs) for kernel in range(kernels)]
     units = [max(number // each, 1) for number, each in zip(executions, groups, strict=True)]
@@ -205,22 +205,22 @@ class _Sums:
     readings: int
 
     @classmethod
-    def of(cls, runs: Sequence[tuple[FloatArray, FloatArray]]) -> _Sums:
-        """Of rows and values of the readings of runs."""
-        design, seen = np.concatenate([one[0] for one in runs]), np.concatenate([one[1] for one in runs])
-        return cls(design.T @ design, design.T @ seen, float(seen @ seen), len(seen))
+    def of(cls, runs: Sequence[DesignRows]) -> _Sums:
+        """Of the readings of runs."""
+        rows, values = np.concatenate([one[0] for one in runs]), np.concatenate([one[1] for one in runs])
+        return cls(rows.T @ rows, rows.T @ values, float(values @ values), len(values))
 
 
 class _Evidence:
-    """How likely readings are, by how noisy they are and how much levels and shapes vary.
+    """The evidence of readings, as a function of their noise and of how much levels and shapes vary.
 
     Hyperparameters are logarithms: of the noise of each kind of runs, then of how much levels and shapes vary.
 
     Args:
         basis: of the unknowns.
         sums: of each kind of runs.
-        noise_w: that is said of the channel; ``None`` for nothing.
-        range_w: of the readings, by which beliefs in levels and shapes are scaled.
+        noise_w: stated of the channel; ``None`` if nothing is.
+        range_w: of the readings, which scales the priors of levels and shapes.
         settling: exponent with which changes of the level fall off over units: 1 by the logarithm, more for faster.
     """
 
@@ -232,16 +232,16 @@ class _Evidence:
         self._rights = np.stack([one.right for one in sums])
         self._squares = np.array([one.square for one in sums])
         self._readings = np.array([float(one.readings) for one in sums])
-        level_share = _COARSE_SHARE if basis.coarse else _LEVEL_SHARE
+        level_fraction = _COARSE_FRACTION if basis.coarse else _LEVEL_FRACTION
         noise = noise_w or 0.1 * range_w
-        self.start: FloatArray = np.log([*[noise] * len(sums), level_share * range_w, _SHAPE_SHARE * range_w])
+        self.start: FloatArray = np.log([*[noise] * len(sums), level_fraction * range_w, _SHAPE_FRACTION * range_w])
 
     def least(self, start: FloatArray) -> tuple[float, FloatArray]:
-        """The least negative log-evidence, doubled, and the hyperparameters that give it."""
-        found = minimize(
+        """The least negative log-evidence, doubled, and its hyperparameters."""
+        optimum = minimize(
             self.negative_log, start, method="Nelder-Mead", options={"xatol": 0.02, "fatol": 0.05, "maxiter": 600}
         )
-        return float(found.fun), np.asarray(found.x, dtype=float)
+        return float(optimum.fun), np.asarray(optimum.x, dtype=float)
 
     def normal(self, logs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Precision of the prior, precision after the readings, and the right-hand side."""
@@ -250,9 +250,9 @@ class _Evidence:
         return prior, prior + (weights @ self._grams).reshape(prior.shape), weights @ self._rights
 
     def negative_log(self, logs: FloatArray) -> float:
-        """Twice the negative logarithm of the evidence, but for a constant."""
+        """The negative log-evidence, doubled, up to a constant."""
         off = logs - self.start
-        if np.abs(off).max() > _FARTHEST:
+        if np.abs(off).max() > _MAX_OFF:
             return _NEVER
         prior, after, right = self.normal(logs)
         factor, failed = dpotrf(after, lower=True, clean=False)
@@ -261,35 +261,34 @@ class _Evidence:
         factor_of_prior, _ = dpotrf(prior, lower=True, clean=False)
         white, _ = dtrtrs(factor, right, lower=True)
         noise, level, shape = logs[:-2], float(off[-2]), float(off[-1])
-        found = 2.0 * float(np.log(factor.diagonal()).sum() - np.log(factor_of_prior.diagonal()).sum()) - float(
-            white @ white
-        )
-        found += float(2.0 * self._readings @ noise + self._squares @ np.exp(-2.0 * noise))
+        result = 2.0 * float(np.log(factor.diagonal()).sum() - np.log(factor_of_prior.diagonal()).sum())
+        result -= float(white @ white)
+        result += float(2.0 * self._readings @ noise + self._squares @ np.exp(-2.0 * noise))
         if self._noise_w is not None:
-            # A weak belief that the channel is as noisy as is said of it keeps few readings from being taken as exact.
-            found += float(np.sum((noise - math.log(max(self._noise_w, 1e-3))) ** 2)) / _NOISE_DOUBT**2
-        return found + (shape / _SHAPE_DOUBT) ** 2 + (level / _LEVEL_DOUBT) ** 2
+            # A weak prior on the stated noise keeps a few readings from being taken as exact.
+            result += float(np.sum((noise - math.log(max(self._noise_w, 1e-3))) ** 2)) / _NOISE_ERROR**2
+        return result + (shape / _SHAPE_ERROR) ** 2 + (level / _LEVEL_ERROR) ** 2
 
 
-def _range_w(kinds: Sequence[Sequence[tuple[FloatArray, FloatArray]]]) -> float:
+def _range_w(kinds: Sequence[Sequence[DesignRows]]) -> float:
     return max(float(np.ptp(np.concatenate([power_w for kind in kinds for _, power_w in kind]))), 1.0)
 
 
 def posterior(
-    kinds: Sequence[Sequence[tuple[FloatArray, FloatArray]]],
+    kinds: Sequence[Sequence[DesignRows]],
     basis: Basis,
     own: int,
     noise_w: float | None,
     range_w: float | None = None,
 ) -> Surface:
-    """Power by the most likely hyperparameters.
+    """The posterior of the power at the most likely hyperparameters.
 
     Args:
         kinds: rows and values of the readings of each run, for each kind of runs.
         basis: of the unknowns.
         own: the profiled kernel.
-        noise_w: that is said of the channel; ``None`` for nothing.
-        range_w: of the readings; by the values where not given.
+        noise_w: stated of the channel; ``None`` if nothing is.
+        range_w: of the readings, if not that of the values.
     """
     sums = [_Sums.of(kind) for kind in kinds]
     range_w = range_w or _range_w(kinds)

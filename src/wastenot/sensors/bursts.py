@@ -105,7 +105,7 @@ class BurstSeries:
 
 @dataclass(slots=True)
 class AimedRests:
-    """Chooses rests that place edges where readings will see them.
+    """Chooses rests that place edges inside the windows of readings.
 
     Attributes:
         series: bursts so far.
@@ -137,7 +137,7 @@ class AimedRests:
         span_s = self.parameters.span_s
         after = self.rng.uniform(-_WINDOWS_BEFORE * span_s, _WINDOWS_AFTER * span_s + _LAGS_AFTER * self.parameters.fast_s)
         edge = now + rest + late + (self.length_s if len(self._planned_s) % 2 else 0.0)
-        seen = edge + self.parameters.delay_s + float(after)
-        rest += (self.grid_s - seen) % self.period_s
+        stamped = edge + self.parameters.delay_s + float(after)
+        rest += (self.grid_s - stamped) % self.period_s
         self._planned_s.append(now + rest)
         return rest

@@ -9,7 +9,7 @@ A window or lag of many executions averages over their shape: all readings are u
 window of few executions sees the shape of each, which is unknown; then only readings near the edges of bursts are used,
 where power is known on one side: idle before the first execution, and after the last one a decay that is a sum of
 exponentials. A wrong window requires a shape with kinks; that identifies the right one, however fast or slow the power
-itself decays. A lag as short as that of power cannot be told from it.
+itself decays. A lag as short as that of power cannot be distinguished from it.
 """
 
 from __future__ import annotations
@@ -70,8 +70,6 @@ _STEADY_AFTER = 8.0  # slow lags, or executions, after which power is steady
 _HARMONICS = 8
 _MAD_TO_SD = 1.4826
 _NOISE_READINGS = 3000
-
-NO_KNOTS = Knots(np.zeros(0), np.zeros(0), 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

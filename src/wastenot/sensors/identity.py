@@ -171,9 +171,9 @@ def read_sensors(path: str | os.PathLike[str]) -> Sensors:
     Raises:
         BadInputError: it is missing, of another kind, or a value is missing or impossible; names the field.
     """
-    found = read_document(path, _File, "make it with 'wastenot sensor --out'").content
-    channels = tuple(SensorIdentity(**one.model_dump()) for one in found.channels)
-    return Sensors(found.device, found.model, found.kernel, channels)
+    file = read_document(path, _File, "make it with 'wastenot sensor --out'").content
+    channels = tuple(SensorIdentity(**one.model_dump()) for one in file.channels)
+    return Sensors(file.device, file.model, file.kernel, channels)
 
 
 class _Channel(Part):

@@ -10,15 +10,15 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from itertools import islice
+from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
-from wastenot.study.assemble import COUNT_RULE, Fault, Labels, Table
-from wastenot.study.columns import ALL, LARGEST_COUNT, NUMBERS, check_header, shown
-from wastenot.study.sweep import FloatArray, Sweep
+from wastenot.study.sweep import LARGEST_COUNT, NUMBERS, Fault, Sweep, quoted
+from wastenot.study.table import ALL, COUNT_RULE, REQUIRED, TEXTS, Labels, Table, check_header, identity_texts
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -28,7 +28,7 @@ _CHUNK_ROWS = 1 << 12
 # What RFC 4180 and the spreadsheets write; readers, ours too, take either.
 _LINE_END = "\r\n"
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_EMPTY_HELP = f"write a header line with the columns {','.join(ALL[:6])} and a row for each run"
+_EMPTY_HELP = f"write a header line with the columns {','.join(REQUIRED)} and a row for each run"
 _HEADER = -1
 
 
@@ -52,7 +52,7 @@ def parse_csv(content: bytes, name: str) -> Table:
         if not header:
             raise BadInputError(f"{name}:1: header: the file is empty; {_EMPTY_HELP}")
         check_header(header, f"{name}:{_line_of(content, _HEADER)}")
-        labels: dict[str, Labels] = {name: Labels() for name in ("kernel", "pass", "block") if name in header}
+        labels: dict[str, Labels] = {name: Labels() for name in TEXTS if name in header}
         parts: dict[str, list[FloatArray]] = {name: [] for name in header if name not in labels}
         faults: list[Fault] = []
         rows = 0
@@ -86,26 +86,33 @@ def render_csv(sweep: Sweep) -> Iterator[bytes]:
         UTF-8, the header first.
     """
     kernel_texts = {
-        "kernel": [_quoted(kernel.name) for kernel in sweep.kernels],
+        "kernel": [_escaped(kernel.name) for kernel in sweep.kernels],
         "count": [str(kernel.count) for kernel in sweep.kernels],
-        "pass": [_quoted(kernel.pass_name or "") for kernel in sweep.kernels],
-        "block": [_quoted(kernel.block or "") for kernel in sweep.kernels],
+        "pass": [_escaped(kernel.pass_name or "") for kernel in sweep.kernels],
+        "block": [_escaped(kernel.block or "") for kernel in sweep.kernels],
     }
-    required = ALL[:6]
+    identity = identity_texts(sweep)
     numbers = {column.name: getattr(sweep, column.name) for column in NUMBERS}
     present = [
         name
         for name in ALL
-        if name in required or (any(kernel_texts[name]) if name in kernel_texts else not np.isnan(numbers[name]).all())
+        if name in REQUIRED
+        or name in identity
+        or (name in kernel_texts and any(kernel_texts[name]))
+        or (name in numbers and not np.isnan(numbers[name]).all())
     ]
     yield (",".join(present) + _LINE_END).encode()
     for start in range(0, len(sweep), _CHUNK_ROWS):
         rows = slice(start, start + _CHUNK_ROWS)
         index = sweep.kernel_index[rows].tolist()
-        columns = [
-            map(kernel_texts[name].__getitem__, index) if name in kernel_texts else _texts(name, numbers[name][rows])
-            for name in present
-        ]
+        columns: list[Iterable[str]] = []
+        for name in present:
+            if name in kernel_texts:
+                columns.append(map(kernel_texts[name].__getitem__, index))
+            elif name in identity:
+                columns.append(repeat(_escaped(identity[name]), len(index)))
+            else:
+                columns.append(_texts(name, numbers[name][rows]))
         yield (_LINE_END.join(map(",".join, zip(*columns, strict=True))) + _LINE_END).encode()
 
 
@@ -159,10 +166,10 @@ def _chunks(reader: Iterable[list[str]], width: int, content: bytes, name: str) 
             chunk = [fields for fields in chunk if fields]
             for row, fields in enumerate(chunk, rows_before):
                 if len(fields) != width:
-                    mend = "add the missing" if len(fields) < width else "remove the surplus"
+                    fix = "add the missing" if len(fields) < width else "remove the surplus"
                     raise BadInputError(
                         f"{name}:{_line_of(content, row)}: row: has {len(fields)} fields, the header {width}; "
-                        f"{mend} fields, and quote a name that has a comma in it"
+                        f"{fix} fields, and quote a name that has a comma in it"
                     )
         if chunk:
             rows_before += len(chunk)
@@ -183,7 +190,7 @@ def _numbers(field: str, texts: Sequence[str], rows_before: int, faults: list[Fa
     if wrong:
         row = next(row for row, text in enumerate(texts) if text in wrong)
         rule = COUNT_RULE if field == "count" else "a number such as 0.00125 or 1.25e-3"
-        faults.append(Fault(rows_before + row, field, f"is {shown(texts[row])}; must be {rule}"))
+        faults.append(Fault(rows_before + row, field, f"is {quoted(texts[row])}; must be {rule}"))
     return np.array([values[text] for text in texts], dtype=np.float64)
 
 
@@ -200,7 +207,7 @@ def _whole(text: str, value: float) -> bool:
     return np.isnan(value) or (1 <= value <= LARGEST_COUNT and value.is_integer() and Decimal(text.strip()) == int(value))
 
 
-def _quoted(text: str) -> str:
+def _escaped(text: str) -> str:
     # csv.writer of Python 3.11 leaves a lone carriage return unquoted, which its reader takes for a line end.
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text
 

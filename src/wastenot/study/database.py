@@ -1,23 +1,158 @@
-"""Transactions on the database of a study: whole or not at all, and never a new file where one only reads."""
+"""The database of a study: where it is, transactions on it, and its errors in words that a person can act on.
+
+A study is a file of SQLite or a database on a server. A transaction happens whole or not at all, and reading never makes a
+file.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import quote, urlencode
 
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from wastenot.errors import StudyError
-from wastenot.study.address import Address
-from wastenot.study.faults import LOCKED, speaking_of
 
 _WRITING = "wastenot_writing"
 # Any number will do, as long as every wastenot takes the same: writers of one database wait for each other.
 _ADVISORY_LOCK = 0x77A57E07
+
+_SECRET = re.compile(r"pass|pwd|secret|token|key", re.IGNORECASE)
+_HIDDEN = "***"
+
+LOCKED = "another program is writing to it; try again when that is done"
+DAMAGED = "is damaged; restore a copy, or import its files into a new study"
+_FULL = "the disk is full; make room and try again. The study is as it was"
+_READ_ONLY = "it may only be read; copy it to a place that you may write to"
+
+_SQLITE = {
+    sqlite3.SQLITE_BUSY: LOCKED,
+    sqlite3.SQLITE_LOCKED: LOCKED,
+    sqlite3.SQLITE_NOTADB: "is not a study (not an SQLite file); check the name",
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that you may read the file and write to its folder",
+    sqlite3.SQLITE_IOERR: "the disk does not take or give the data: full, over a limit, or failing",
+    sqlite3.SQLITE_PERM: "you may not open it; ask for the permission",
+}
+
+_POSTGRESQL = {
+    "55P03": LOCKED,
+    "53100": _FULL,
+    "25006": _READ_ONLY,
+    "42501": "this user may not do that; ask for the rights to read, write and create tables",
+    "42P01": DAMAGED,
+    "42703": DAMAGED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a study lies.
+
+    Attributes:
+        label: how messages name it, without any password.
+        url: of the server; ``None`` for a file.
+        path: of the file; ``None`` on a server.
+        file_uri: the file as SQLite is to open it, which never makes a file.
+        secrets: texts that no message may show.
+    """
+
+    label: str
+    url: URL | None = None
+    path: Path | None = None
+    file_uri: str | None = None
+    secrets: tuple[str, ...] = ()
+
+
+def parse_address(where: str | os.PathLike[str]) -> Address:
+    """Tell where a study lies.
+
+    Args:
+        where: a path (without ``://``) or any SQLAlchemy URL. A bare ``postgresql://`` uses psycopg 3 if it is there.
+
+    Raises:
+        StudyError: it is no URL.
+    """
+    name = os.fspath(where)
+    if "://" not in name:
+        return _file(name, name, {})
+    try:
+        url = make_url(name)
+    except (ArgumentError, ValueError) as error:
+        shown = re.sub(r"(?<=://).*@", f"{_HIDDEN}@", name)
+        raise StudyError(
+            f"{shown}: is not a database URL; write a file name or DIALECT://USER:PASSWORD@HOST:PORT/DATABASE"
+        ) from error
+    if url.get_backend_name() == "sqlite":
+        if not url.database or url.database == ":memory:":
+            raise StudyError(f"{name}: a study in memory would be lost at once; name a file")
+        query = {key: str(value) for key, value in url.query.items() if key != "uri"}
+        return _file(url.database.removeprefix("file:"), name, query)
+    secret_query = {key: value for key, value in url.query.items() if _SECRET.search(key)}
+    secrets = [url.password] if url.password else []
+    secrets += [secret for value in secret_query.values() for secret in ([value] if isinstance(value, str) else value)]
+    hidden = url.update_query_dict(dict.fromkeys(secret_query, _HIDDEN))
+    public = hidden.render_as_string(hide_password=True).replace(quote(_HIDDEN, safe=""), _HIDDEN)
+    if url.drivername in ("postgres", "postgresql"):
+        url = url.set(drivername="postgresql+psycopg" if find_spec("psycopg") else "postgresql")
+    return Address(public, url=url, secrets=tuple(filter(None, secrets)))
+
+
+def _file(path: str, label: str, query: dict[str, str]) -> Address:
+    if not path or "\0" in path:
+        raise StudyError(f"{path!r}: is not a file name; name the file of the study")
+    # mode=rw: SQLite's own default would make a missing file.
+    uri = f"file:{quote(os.path.abspath(path))}?{urlencode({'mode': 'rw', **query})}"
+    return Address(label, path=Path(path), file_uri=uri)
+
+
+@contextmanager
+def study_errors(address: Address) -> Iterator[None]:
+    """Turn what the database raises inside into a ``StudyError`` about the study at ``address``."""
+    try:
+        yield
+    except NoSuchModuleError as error:
+        raise StudyError(f"{address.label}: no such kind of database is known; check the start of the URL") from error
+    except ImportError as error:
+        extra = "wastenot[postgresql]" if address.url and "postgresql" in address.url.drivername else error.name
+        raise StudyError(f"{address.label}: its driver is not installed: pip install '{extra}'") from error
+    except DBAPIError as error:
+        raise StudyError(f"{address.label}: {_database_error(error.orig or error, address)}") from error
+    except SQLAlchemyError as error:
+        raise StudyError(f"{address.label}: {_first_line(error, address)}") from error
+
+
+def _database_error(error: BaseException, address: Address) -> str:
+    if isinstance(error, sqlite3.Error):
+        # The low byte is the kind; the rest says more than a person needs.
+        known = _SQLITE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+        if known is None and str(error).startswith(("no such column", "no such table")):
+            known = DAMAGED
+        return known or f"SQLite cannot do that: {_first_line(error, address)}"
+    state = getattr(error, "sqlstate", None)
+    if state in _POSTGRESQL:
+        return _POSTGRESQL[state]
+    if state is None and "connect" in str(error).lower():
+        return f"the server does not answer: {_first_line(error, address)}; check host, port, user and password"
+    return f"the server cannot do that: {_first_line(error, address)}"
+
+
+def _first_line(error: BaseException, address: Address) -> str:
+    line = " ".join(str(error).strip().partition("\n")[0].split())
+    for secret in address.secrets:
+        line = line.replace(secret, _HIDDEN)
+    return line
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +195,7 @@ class Database:
         self.check_there()
         snapshot = {"isolation_level": "REPEATABLE READ"} if self.engine.dialect.name == "postgresql" else {}
         engine = self.engine.execution_options(**snapshot)
-        with speaking_of(self.address), engine.begin() as connection:
+        with study_errors(self.address), engine.begin() as connection:
             yield connection
 
     @contextmanager
@@ -87,11 +222,11 @@ class Database:
             StudyError: the database cannot be opened or written, or another writer holds it for too long.
         """
         engine = self.engine.execution_options(**{_WRITING: True})
-        with speaking_of(self.address), engine.connect() as connection:
+        with study_errors(self.address), engine.connect() as connection:
 
             @contextmanager
             def transaction() -> Iterator[Connection]:
-                with speaking_of(self.address), connection.begin():
+                with study_errors(self.address), connection.begin():
                     self._wait_for_others(connection)
                     yield connection
 
@@ -109,7 +244,7 @@ class Database:
         path = self.address.path
         inode = _inode(path)
         engine = self.engine.execution_options(**{_WRITING: True})
-        with speaking_of(self.address), engine.begin() as connection:
+        with study_errors(self.address), engine.begin() as connection:
             self._wait_for_others(connection)
             if _inode(path) != inode:
                 raise StudyError(f"{self.address.label}: {LOCKED}")
@@ -151,7 +286,7 @@ def connect(address: Address, *, timeout_s: float, create: bool) -> Database:
     Raises:
         StudyError: the kind of database is unknown, or its driver is not installed.
     """
-    with speaking_of(address):
+    with study_errors(address):
         if address.url is not None:
             # libpq takes whole seconds, and less than 2 as 2.
             patience = {"connect_timeout": max(2, round(timeout_s))}

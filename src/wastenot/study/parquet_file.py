@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError, MissingExtraError
-from wastenot.study.assemble import COUNT_RULE, Fault, Labels, Table
-from wastenot.study.columns import ALL, LARGEST_COUNT, NUMBERS, REQUIRED, check_header
-from wastenot.study.sweep import FloatArray, Sweep
+from wastenot.study.sweep import LARGEST_COUNT, NUMBERS, Fault, Sweep
+from wastenot.study.table import ALL, COUNT_RULE, REQUIRED, TEXTS, Labels, Table, check_header, identity_texts
 
 if TYPE_CHECKING:
     import polars
@@ -47,7 +47,7 @@ def parse_parquet(content: bytes, name: str) -> Table:
         raise BadInputError(f"{name}: row 1: there is no row; write one for each run")
 
     faults: list[Fault] = []
-    labels = {field: _labels(frame[field], name) for field in ("kernel", "pass", "block") if field in frame.columns}
+    labels = {field: _labels(frame[field], name) for field in TEXTS if field in frame.columns}
     numbers = {field: _numbers(frame[field], name, faults) for field in frame.columns if field not in labels}
     return Table(
         kernel=labels.pop("kernel"),
@@ -80,7 +80,8 @@ def render_parquet(sweep: Sweep) -> bytes:
     frame = kernels[sweep.kernel_index].with_columns(
         pl.Series(column.name, getattr(sweep, column.name), dtype=pl.Float64).fill_nan(None) for column in NUMBERS
     )
-    present = [name for name in ALL if name in REQUIRED or frame[name].null_count() < len(sweep)]
+    frame = frame.with_columns(pl.lit(text).alias(name) for name, text in identity_texts(sweep).items())
+    present = [name for name in ALL if name in REQUIRED or (name in frame.columns and frame[name].null_count() < len(sweep))]
     stream = io.BytesIO()
     frame.select(present).write_parquet(stream)
     return stream.getvalue()

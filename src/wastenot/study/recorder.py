@@ -1,4 +1,4 @@
-"""Keeping measurements as they are made, each in a transaction of its own: a kill loses at most the one in flight."""
+"""Measurements as they are made, each stored in a transaction of its own: a kill loses at most the one in flight."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, inspect, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from wastenot.setting import Setting
-from wastenot.study.schema import imports, kernels, measurements, trial_notes, trials
+from wastenot.study.schema import imports, kernels, measurements, trials
 
+_SETTING = ("core_mhz", "memory_mhz", "power_limit_w")
 _NUMBERS = (
     "time_s", "energy_j", "time_se_s", "energy_se_j", "effective_core_mhz", "effective_memory_mhz", "calls", "temperature_c",
 )  # fmt: skip
+_HOW = ("window_s", "throttled_share", "memory_power_w", "how", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,11 @@ class Measurement:
 
 
 class Recorder:
-    """Appends trials to a study; get one from :meth:`wastenot.study.store.Study.recording`.
+    """Appends measurements to a study; get one from :meth:`wastenot.study.store.Study.recording`.
 
     Args:
         transaction: begins a writing transaction.
-        import_id: that the trials belong to.
+        import_id: that the measurements belong to.
         kernel_ids: the id in the store of each kernel.
         done: how often each kernel was measured at each setting before.
     """
@@ -81,78 +83,43 @@ class Recorder:
         self._rows = 0
         self.done: Counter[tuple[str, Setting]] = Counter(done)
 
-    def append(self, trial: Measurement) -> None:
-        """Keep a trial; when this returns, it is on disk.
+    def append(self, measurement: Measurement) -> None:
+        """Store a measurement; when this returns, it is on disk.
 
         Raises:
             StudyError: the study cannot be written; it is as it was.
         """
         key = {"import_id": self._import_id, "position": self._rows}
-        setting = trial.setting
-        row = {
-            "kernel_id": self._kernel_ids[trial.kernel],
-            "core_mhz": setting.core_mhz,
-            "memory_mhz": setting.memory_mhz,
-            "power_limit_w": setting.power_limit_w,
-            "time_s": trial.time_s,
-            "energy_j": trial.energy_j,
-            "time_se_s": trial.time_se_s,
-            "energy_se_j": trial.energy_se_j,
-            "effective_core_mhz": trial.effective_core_mhz,
-            "effective_memory_mhz": trial.effective_memory_mhz,
-            "calls": trial.calls,
-            "temperature_c": trial.temperature_c,
-        }
-        about = {
-            "window_s": trial.window_s,
-            "throttled_share": trial.throttled_share,
-            "stopped": trial.stopped,
-            "flags": "; ".join(trial.flags),
-        }
-        notes = {"memory_power_w": trial.memory_power_w, "how": trial.how}
+        row = {"kernel_id": self._kernel_ids[measurement.kernel]}
+        row |= {name: getattr(measurement.setting, name) for name in _SETTING}
+        row |= {name: getattr(measurement, name) for name in _NUMBERS}
+        how = {name: getattr(measurement, name) for name in _HOW} | {"flags": "; ".join(measurement.flags)}
         with self._transaction() as connection:
             connection.execute(insert(measurements), key | row)
-            connection.execute(insert(trials), key | about)
-            connection.execute(insert(trial_notes), key | notes)
+            connection.execute(insert(trials), key | how)
             connection.execute(update(imports).where(imports.c.id == self._import_id).values(rows=self._rows + 1))
         self._rows += 1
-        self.done[trial.kernel, setting] += 1
+        self.done[measurement.kernel, measurement.setting] += 1
 
 
-def read_trials(connection: Connection, workload_id: int) -> tuple[Measurement, ...]:
-    """The trials of a workload, in the order they were made."""
-    about = [trials.c.window_s, trials.c.throttled_share, trials.c.stopped, trials.c.flags]
+def read_measurements(connection: Connection, workload_id: int) -> tuple[Measurement, ...]:
+    """The measurements of a workload that wastenot made itself, in the order they were made."""
+    names = (*_SETTING, *_NUMBERS)
     same = (trials.c.import_id == measurements.c.import_id) & (trials.c.position == measurements.c.position)
-    whole = measurements.join(kernels, kernels.c.id == measurements.c.kernel_id).join(trials, same)
-    noted = inspect(connection).has_table(trial_notes.name)  # studies of before the table have none
-    if noted:
-        noted_same = (trial_notes.c.import_id == trials.c.import_id) & (trial_notes.c.position == trials.c.position)
-        whole = whole.join(trial_notes, noted_same, isouter=True)
-        about += [trial_notes.c.memory_power_w, trial_notes.c.how]
-    numbers = [measurements.c[name] for name in _NUMBERS]
-    asked = [measurements.c.core_mhz, measurements.c.memory_mhz, measurements.c.power_limit_w]
     query = (
-        select(kernels.c.name, *asked, *numbers, *about)
-        .select_from(whole)
+        select(
+            kernels.c.name,
+            *(measurements.c[name] for name in names),
+            *(trials.c[name] for name in _HOW),
+            trials.c.flags,
+        )
+        .select_from(measurements.join(kernels, kernels.c.id == measurements.c.kernel_id).join(trials, same))
         .where(kernels.c.workload_id == workload_id)
         .order_by(measurements.c.import_id, measurements.c.position)
     )
     found = []
-    for name, core, memory, limit, *rest in connection.execute(query).tuples():
-        values = dict(zip(_NUMBERS, rest, strict=False))
-        window_s, throttled, stopped, flags, *notes = rest[len(_NUMBERS) :]
-        memory_power_w, how = notes if notes else (None, "")
-        found.append(
-            Measurement(
-                kernel=name,
-                setting=Setting(core, memory, limit),
-                **values,
-                window_s=window_s,
-                throttled_share=throttled,
-                memory_power_w=memory_power_w,
-                how=how or "",
-                stopped=stopped,
-                flags=tuple(flags.split("; ")) if flags else (),
-            )
-        )
+    for kernel, *values, flags in connection.execute(query):
+        fields = dict(zip((*names, *_HOW), values, strict=True))
+        setting = Setting(*(fields.pop(name) for name in _SETTING))
+        found.append(Measurement(kernel=kernel, setting=setting, flags=tuple(flags.split("; ")) if flags else (), **fields))
     return tuple(found)

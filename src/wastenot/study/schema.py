@@ -1,9 +1,10 @@
-"""The tables of a study. A later version may add tables and nothing else, so that an upgrade is to make them."""
+"""The tables of a study."""
 
 from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Double,
     ForeignKey,
@@ -15,9 +16,9 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from wastenot.study.columns import NUMBERS
+from wastenot.study.sweep import NUMBERS
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # Names begin with ours, because on a database server a study may share its schema with other programs' tables.
 metadata = MetaData()
@@ -32,14 +33,29 @@ study = Table(
     Column("created_at", String(32), nullable=False),
 )
 
+# Name, state and granularity identify a workload. Model and shape, all null where they are not known, say what its kernels
+# compute.
 workloads = Table(
     "wastenot_workloads",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("name", String(255), nullable=False, unique=True),
+    Column("name", String(255), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("granularity", String(16), nullable=False),
+    Column("model", String(255)),
+    Column("phase", String(16)),
+    Column("batch", Integer),
+    Column("sequence", Integer),
+    Column("tensor_parallel", Integer),
+    Column("sequence_parallel", Boolean),
+    Column("dtype", String(16)),
+    Column("attention", String(16)),
+    Column("optimizer", String(16)),
+    UniqueConstraint("name", "state", "granularity"),
 )
 
-# The names of C++ kernel templates outgrow what a server can index, so their uniqueness is checked by the store.
+# What was measured as one: kernels, passes, or the iteration. The names of C++ kernel templates outgrow what a server can
+# index, so their uniqueness is checked by the store.
 kernels = Table(
     "wastenot_kernels",
     metadata,
@@ -53,11 +69,19 @@ kernels = Table(
     UniqueConstraint("workload_id", "position"),
 )
 
-# What captured kernels compute and how to run them again; of workloads by formula the name tells it.
+# The captured operations that one of these runs, in order, with all it takes to run them again. Of a model they follow from
+# its shape.
 captured = Table(
     "wastenot_captured",
     metadata,
     Column("kernel_id", ForeignKey(kernels.c.id), primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("calls", BigInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("place", Integer, nullable=False),
+    Column("pass", Text, nullable=False),
+    Column("block", Text),
     Column("label", Text, nullable=False),
     Column("op", String(32), nullable=False),
     Column("shape", Text, nullable=False),
@@ -81,7 +105,7 @@ imports = Table(
     Column("imported_at", String(32), nullable=False),
 )
 
-# Rows lie in the order of their key, which is the order in which they are written and read.
+# Rows are stored in the order of their key, which is the order in which they are written and read.
 measurements = Table(
     "wastenot_measurements",
     metadata,
@@ -92,7 +116,7 @@ measurements = Table(
     sqlite_with_rowid=False,
 )
 
-# How a row came about, where it was measured by us.
+# How a row came about, where wastenot measured it: apart from the numbers, so that a million imported rows stay small.
 trials = Table(
     "wastenot_trials",
     metadata,
@@ -100,18 +124,9 @@ trials = Table(
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("window_s", Double, nullable=False),
     Column("throttled_share", Double),
-    Column("stopped", Text, nullable=False),
-    Column("flags", Text, nullable=False),
-    sqlite_with_rowid=False,
-)
-
-# What else was seen on the way.
-trial_notes = Table(
-    "wastenot_trial_notes",
-    metadata,
-    Column("import_id", ForeignKey(imports.c.id), primary_key=True, autoincrement=False),
-    Column("position", Integer, primary_key=True, autoincrement=False),
     Column("memory_power_w", Double),
     Column("how", Text, nullable=False),
+    Column("stopped", Text, nullable=False),
+    Column("flags", Text, nullable=False),
     sqlite_with_rowid=False,
 )

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy import Connection
 
 from wastenot.errors import BadInputError, StudyError
 from wastenot.origin import Origin
-from wastenot.study import records, schema
-from wastenot.study.address import parse_address
-from wastenot.study.bulk import insert_rows, select_rows
-from wastenot.study.captured import read_captured, store_captured
-from wastenot.study.columns import shown
-from wastenot.study.database import Database, connect
-from wastenot.study.faults import DAMAGED
-from wastenot.study.recorder import Measurement, Recorder, read_trials
-from wastenot.study.state import State, choose_workload
-from wastenot.study.summary import ImportSummary, StudySummary, imports_of, summarise_workloads
-from wastenot.study.sweep import Kernel, Sweep
-from wastenot.study.validation import check_sweep
-from wastenot.workloads.kernel import KernelSpec
+from wastenot.study import catalog, schema
+from wastenot.study.catalog import ImportSummary, Steps, StoredWorkload, StudySummary
+from wastenot.study.database import DAMAGED, Database, connect, parse_address
+from wastenot.study.recorder import Measurement, Recorder, read_measurements
+from wastenot.study.rows import insert_rows, select_rows
+from wastenot.study.sweep import Kernel, Sweep, check_sweep, quoted
+from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
 
 
 def open_study(where: str | os.PathLike[str], *, create: bool = False, busy_timeout_s: float = 5.0) -> Study:
@@ -77,17 +72,17 @@ class Study:
         """
         check_sweep(sweep, with_baseline=[kernel.name for kernel in sweep.kernels] if append else ())
         with self._database.writing() as connection:
-            device = records.prepare(connection, str(self), sweep.device)
-            workload = records.workload_id(connection, sweep.workload)
+            device = catalog.prepare(connection, str(self), sweep.device)
+            workload = catalog.find_workload(connection, sweep.key)
             if workload is None:
                 check_sweep(sweep)
-                workload = records.inserted_id(connection, schema.workloads, name=sweep.workload)
+                workload = catalog.add_workload(connection, sweep.key, sweep.run)
             else:
-                _check_agreement(sweep, sha256, append, imports_of(connection, workload), str(self))
-                there = records.kernels_of(connection, workload)[1]
+                _check_agreement(sweep, sha256, append, catalog.imports_of(connection, workload), str(self))
+                there = catalog.kernels_of(connection, workload)[1]
                 check_sweep(sweep, with_baseline={kernel.name for kernel in there})
-            kernel_ids = records.store_kernels(connection, sweep.kernels, sweep.workload, workload)
-            import_id = records.inserted_id(
+            kernel_ids = catalog.store_kernels(connection, sweep.kernels, sweep.workload, workload)
+            import_id = catalog.inserted_id(
                 connection,
                 schema.imports,
                 workload_id=workload,
@@ -95,7 +90,7 @@ class Study:
                 sha256=sha256,
                 rows=len(sweep),
                 origin=sweep.origin,
-                imported_at=records.now(),
+                imported_at=catalog.now(),
             )
             insert_rows(connection, sweep, import_id, kernel_ids)
         return replace(sweep, device=device)
@@ -105,42 +100,44 @@ class Study:
         self,
         kernels: tuple[Kernel, ...],
         *,
-        workload: str,
+        workload: WorkloadKey | str,
         device: str,
         origin: Origin,
         source: str,
-        specs: Sequence[KernelSpec] = (),
+        run: ModelRun | None = None,
+        steps: Mapping[str, Steps] | None = None,
     ) -> Iterator[Recorder]:
-        """Keep measurements of a workload one by one as they are made; what is there already is gone on with.
+        """Store measurements of a workload one by one as they are made, after those that are stored already.
 
         Args:
             kernels: of the workload, in order of execution.
-            workload: its name.
+            workload: what identifies it; a name stands for kernels in steady power.
             device: that measures.
             origin: of the numbers.
             source: what makes them.
-            specs: what the kernels compute. Of captured ones it is kept, with the index values that they ran with.
+            run: the model that it is of, and how that is run.
+            steps: what each kernel runs, by name. Captured operations are stored, with the index values they ran with.
 
         Raises:
             BadInputError: the study is of another device, or the workload of other kernels or another origin.
             StudyError: the study cannot be written.
         """
+        key = workload if isinstance(workload, WorkloadKey) else WorkloadKey(workload)
         with self._database.writing() as connection:
-            found = records.prepare(connection, str(self), device)
-            if found != device:
+            held = catalog.prepare(connection, str(self), device)
+            if held != device:
                 raise BadInputError(
-                    f"{self}: device: holds measurements of {shown(found)}, not of {shown(device)}; name another study"
+                    f"{self}: device: holds measurements of {quoted(held)}, not of {quoted(device)}; name another study"
                 )
-            workload_id = records.workload_id(connection, workload)
+            workload_id = catalog.find_workload(connection, key)
             if workload_id is None:
-                workload_id = records.inserted_id(connection, schema.workloads, name=workload)
+                workload_id = catalog.add_workload(connection, key, run)
             else:
-                _check_origin(imports_of(connection, workload_id), workload, origin, str(self))
-            members = tuple(kernels)
-            ids = records.store_kernels(connection, members, workload, workload_id)
-            kernel_ids = dict(zip((kernel.name for kernel in members), ids.tolist(), strict=True))
-            store_captured(connection, {spec.name: spec for spec in specs}, kernel_ids)
-            import_id = records.inserted_id(
+                _check_origin(catalog.imports_of(connection, workload_id), key.name, origin, str(self))
+            ids = catalog.store_kernels(connection, kernels, key.name, workload_id)
+            kernel_ids = dict(zip((kernel.name for kernel in kernels), ids.tolist(), strict=True))
+            catalog.store_captured(connection, steps or {}, kernel_ids)
+            import_id = catalog.inserted_id(
                 connection,
                 schema.imports,
                 workload_id=workload_id,
@@ -148,55 +145,66 @@ class Study:
                 sha256=None,
                 rows=0,
                 origin=origin,
-                imported_at=records.now(),
+                imported_at=catalog.now(),
             )
-            done = records.settings_done(connection, workload_id)
+            done = catalog.settings_done(connection, workload_id)
         with self._database.keeping() as transaction:
             yield Recorder(transaction, import_id, kernel_ids, done)
 
-    def workloads(self) -> tuple[str, ...]:
-        """The names of the workloads, in order of their first import; none where the study holds nothing yet.
+    def workloads(self) -> tuple[WorkloadKey, ...]:
+        """What the study holds measurements of, in order of their first import; nothing where it is empty.
 
         Raises:
             StudyError: the study cannot be read.
         """
         with self._database.reading() as connection:
-            if records.read_header(connection, str(self)) is None:
+            if catalog.read_header(connection, str(self)) is None:
                 return ()
-            return records.workload_names(connection)
+            return tuple(stored.key for stored in self._stored(connection))
 
-    def read(self, workload: str | None = None, state: State | None = None) -> Sweep:
+    def read(
+        self,
+        workload: str | None = None,
+        state: EnergyState | None = None,
+        granularity: Granularity | None = None,
+        *,
+        finer: bool = False,
+    ) -> Sweep:
         """Fetch a workload.
 
         Args:
             workload: its name; may be left out where the study holds only one.
-            state: that its energies were taken in; by default the one that the name says, else steady power.
+            state: that its energies were taken in; by default steady power, else the one that was measured first.
+            granularity: that it was measured by; by default the finest there is.
+            finer: take measurements of another granularity, the finest, where there are none of this one: a plan by pass can
+                be made of measured passes, or of kernels that share a setting.
 
         Raises:
             BadInputError: there is no such workload, or there are several and none is named.
             StudyError: the study holds nothing yet or cannot be read.
         """
         with self._database.reading() as connection:
-            header = _filled(records.read_header(connection, str(self)), str(self))
-            name = choose_workload(workload, state, records.workload_names(connection), str(self))
-            workload_id = records.workload_id(connection, name)
-            assert workload_id is not None
-            ids, members = records.kernels_of(connection, workload_id)
-            history = imports_of(connection, workload_id)
+            header = _filled(catalog.read_header(connection, str(self)), str(self))
+            stored = self._choose(connection, workload, state, granularity, finer=finer)
+            ids, members = catalog.kernels_of(connection, stored.id)
+            history = catalog.imports_of(connection, stored.id)
             try:
-                row_ids, numbers = select_rows(connection, workload_id)
+                row_ids, numbers = select_rows(connection, stored.id)
                 kernel_index = np.searchsorted(ids, row_ids)
                 if not np.array_equal(np.take(ids, kernel_index, mode="clip"), row_ids):
                     raise BadInputError("a row names a kernel that is not there")
                 whole = sum(entry.rows for entry in history) == len(kernel_index)
                 if whole and len(np.unique(kernel_index)) < len(members):
-                    raise StudyError(f"{self}: {_unfinished(name, members, kernel_index)}")
+                    raise StudyError(f"{self}: {_unfinished(stored.key, members, kernel_index)}")
                 sweep = Sweep(
                     kernels=members,
                     kernel_index=kernel_index,
-                    workload=name,
+                    workload=stored.key.name,
                     device=header.device,
                     origin=history[0].origin,  # type: ignore[arg-type]  # checked below
+                    state=stored.key.state,
+                    granularity=stored.key.granularity,
+                    run=stored.run,
                     **numbers,
                 )
                 check_sweep(sweep)
@@ -204,36 +212,49 @@ class Study:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
         return sweep
 
-    def measurements(self, workload: str | None = None) -> tuple[Measurement, ...]:
+    def measurements(
+        self, workload: str | None = None, state: EnergyState | None = None, granularity: Granularity | None = None
+    ) -> tuple[Measurement, ...]:
         """Measurements that wastenot made itself, and how each came about, in the order they were made.
 
-        Raises:
-            BadInputError: there is no such workload, or there are several and none is named.
-            StudyError: the study holds nothing yet or cannot be read.
+        Args and errors are those of :meth:`read`.
         """
         with self._database.reading() as connection:
-            _filled(records.read_header(connection, str(self)), str(self))
-            name = choose_workload(workload, None, records.workload_names(connection), str(self))
-            workload_id = records.workload_id(connection, name)
-            assert workload_id is not None
-            return read_trials(connection, workload_id)
+            _filled(catalog.read_header(connection, str(self)), str(self))
+            return read_measurements(connection, self._choose(connection, workload, state, granularity).id)
 
-    def captured(self, workload: str) -> dict[str, KernelSpec]:
-        """What the captured kernels of a workload compute, by name; nothing of kernels by formula and imported ones.
+    def captured(
+        self, workload: str | None = None, state: EnergyState | None = None, granularity: Granularity | None = None
+    ) -> dict[str, Steps]:
+        """The captured operations that each kernel of a workload runs, or each pass; nothing of models and imports.
 
-        Raises:
-            BadInputError: there is no such workload.
-            StudyError: the study holds nothing yet or cannot be read.
+        Args and errors are those of :meth:`read`.
         """
         with self._database.reading() as connection:
-            _filled(records.read_header(connection, str(self)), str(self))
-            name = choose_workload(workload, None, records.workload_names(connection), str(self))
-            workload_id = records.workload_id(connection, name)
-            assert workload_id is not None
+            _filled(catalog.read_header(connection, str(self)), str(self))
+            chosen = self._choose(connection, workload, state, granularity)
             try:
-                return read_captured(connection, workload_id)
+                return catalog.read_captured(connection, chosen.id)
             except (ValueError, TypeError, AttributeError) as error:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
+
+    def _stored(self, connection: Connection) -> tuple[StoredWorkload, ...]:
+        try:
+            return catalog.stored_workloads(connection)
+        except (ValueError, TypeError) as error:
+            raise StudyError(f"{self}: {DAMAGED} ({error})") from error
+
+    def _choose(
+        self,
+        connection: Connection,
+        workload: str | None,
+        state: EnergyState | None,
+        granularity: Granularity | None,
+        *,
+        finer: bool = False,
+    ) -> StoredWorkload:
+        stored = self._stored(connection)
+        return catalog.choose_workload(stored, str(self), workload, state, granularity, finer=finer)
 
     def summary(self) -> StudySummary:
         """What the study holds, in brief.
@@ -242,23 +263,23 @@ class Study:
             StudyError: the study holds nothing yet or cannot be read.
         """
         with self._database.reading() as connection:
-            header = _filled(records.read_header(connection, str(self)), str(self))
+            header = _filled(catalog.read_header(connection, str(self)), str(self))
             try:
-                found = summarise_workloads(connection)
+                found = catalog.summarise_workloads(connection)
             except (ZeroDivisionError, ValueError, TypeError, IndexError) as error:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
         return StudySummary(header.device, header.schema_version, header.created_by, header.created_at, found)
 
 
-def _unfinished(workload: str, kernels: tuple[Kernel, ...], kernel_index: NDArray[np.int64]) -> str:
+def _unfinished(workload: WorkloadKey, kernels: tuple[Kernel, ...], kernel_index: NDArray[np.int64]) -> str:
     missing = [kernel.name for index, kernel in enumerate(kernels) if index not in set(kernel_index.tolist())]
     return (
-        f"the sweep of workload {shown(workload)} has not come to {len(missing)} of its kernels yet, first "
-        f"{shown(missing[0])}; go on with it: wastenot sweep, with the same words as before"
+        f"the sweep of workload {quoted(str(workload))} has not reached {len(missing)} of its kernels yet, first "
+        f"{quoted(missing[0])}; resume it: run 'wastenot sweep' again with the same arguments"
     )
 
 
-def _filled(header: records.Header | None, label: str) -> records.Header:
+def _filled(header: catalog.Header | None, label: str) -> catalog.Header:
     if header is None:
         raise StudyError(f"{label}: holds nothing yet; fill it: wastenot import SWEEP.csv --study {label}")
     return header
@@ -268,7 +289,7 @@ def _check_origin(history: tuple[ImportSummary, ...], workload: str, origin: Ori
     """Refuse to mix numbers of different origin in one workload."""
     if origin != history[0].origin:
         raise BadInputError(
-            f"{label}: origin: the rows of workload {shown(workload)} are {history[0].origin}, "
+            f"{label}: origin: the rows of workload {quoted(workload)} are {history[0].origin}, "
             f"the new ones {origin}; never mix them: name another workload"
         )
 
@@ -280,10 +301,10 @@ def _check_agreement(sweep: Sweep, sha256: str | None, append: bool, history: tu
     same = next((entry for entry in history if sha256 is not None and entry.sha256 == sha256), None)
     if same is not None:
         raise BadInputError(
-            f"{label}: workload {shown(sweep.workload)} holds this very content already (imported from {same.source} "
+            f"{label}: workload {quoted(sweep.workload)} holds this very content already (imported from {same.source} "
             f"at {same.imported_at.isoformat()}); nothing to do, or add it again as repeats: --append"
         )
     raise BadInputError(
-        f"{label}: workload {shown(sweep.workload)} has {sum(entry.rows for entry in history)} rows already; "
+        f"{label}: workload {quoted(sweep.workload)} has {sum(entry.rows for entry in history)} rows already; "
         "add these to them with --append, or name another: --workload NAME"
     )

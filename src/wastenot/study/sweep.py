@@ -1,16 +1,74 @@
-"""A sweep in memory: what each kernel of a workload costs at each setting. Every way in and out speaks it."""
+"""A sweep in memory: what each kernel of a workload costs at each setting, and the rules that every sweep keeps."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, fields, replace
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wastenot.origin import Origin
+from wastenot.arrays import FloatArray
+from wastenot.errors import BadInputError
+from wastenot.origin import ORIGINS, Origin
 from wastenot.setting import Setting
+from wastenot.workloads.identity import ENERGY_STATES, GRANULARITIES, EnergyState, Granularity, ModelRun, WorkloadKey
 
-FloatArray = NDArray[np.float64]
+LARGEST_COUNT = 2**53
+"""The largest count that a float64, and so every reader of our files, holds exactly."""
+
+_LONGEST_NAME = 255
+"""Characters in the name of a workload or a device: what every database can index."""
+
+
+class Range(Enum):
+    """The values that a number may take; the text of each completes "must be ..."."""
+
+    POSITIVE = "a finite number above 0"
+    NOT_NEGATIVE = "a finite number, 0 or more"
+    FINITE = "a finite number"
+
+    def allows(self, values: FloatArray) -> NDArray[np.bool_]:
+        """Which values are inside; NaN, which stands for an empty field, is not."""
+        inside = np.isfinite(values)
+        if self is Range.POSITIVE:
+            return np.asarray(inside & (values > 0))
+        if self is Range.NOT_NEGATIVE:
+            return np.asarray(inside & (values >= 0))
+        return inside
+
+
+@dataclass(frozen=True, slots=True)
+class NumberColumn:
+    """A column of numbers; an attribute of ``Sweep`` has the same name.
+
+    Attributes:
+        name: of the column.
+        range: what its values may be.
+        empty: what an empty field means; ``None`` where a field must not be empty.
+    """
+
+    name: str
+    range: Range
+    empty: str | None
+
+
+NUMBERS = (
+    NumberColumn("core_mhz", Range.POSITIVE, "auto"),
+    NumberColumn("memory_mhz", Range.POSITIVE, "auto"),
+    NumberColumn("time_s", Range.POSITIVE, None),
+    NumberColumn("energy_j", Range.POSITIVE, None),
+    NumberColumn("power_limit_w", Range.POSITIVE, "auto"),
+    NumberColumn("time_se_s", Range.NOT_NEGATIVE, "absent"),
+    NumberColumn("energy_se_j", Range.NOT_NEGATIVE, "absent"),
+    NumberColumn("effective_core_mhz", Range.POSITIVE, "absent"),
+    NumberColumn("effective_memory_mhz", Range.POSITIVE, "absent"),
+    NumberColumn("calls", Range.POSITIVE, "absent"),
+    NumberColumn("temperature_c", Range.FINITE, "absent"),
+)
+
+SETTING = ("core_mhz", "memory_mhz", "power_limit_w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +109,12 @@ class Sweep:
         effective_memory_mhz: memory clock that was in effect.
         calls: how many calls the row averages.
         temperature_c: GPU temperature.
-        workload: name of the workload.
+        workload: its name.
         device: name of the device.
         origin: whether the numbers were measured, simulated, synthetic or forecast.
+        state: that the energies were taken in.
+        granularity: what was measured as one, and is a "kernel" here.
+        run: the model that the workload is of, and how that is run; ``None`` where not known.
     """
 
     kernels: tuple[Kernel, ...]
@@ -72,9 +133,17 @@ class Sweep:
     workload: str = field(kw_only=True)
     device: str = field(kw_only=True)
     origin: Origin = field(kw_only=True, default="measured")
+    state: EnergyState = field(kw_only=True, default="ssp")
+    granularity: Granularity = field(kw_only=True, default="kernel")
+    run: ModelRun | None = field(kw_only=True, default=None)
 
     def __len__(self) -> int:
         return len(self.time_s)
+
+    @property
+    def key(self) -> WorkloadKey:
+        """What tells these measurements from others in a study."""
+        return WorkloadKey(self.workload, self.state, self.granularity)
 
     def setting(self, row: int) -> Setting:
         """The requested setting of one row."""
@@ -97,3 +166,137 @@ def in_order_of_execution(sweep: Sweep) -> Sweep:
 
 def _known(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something wrong in one row.
+
+    Attributes:
+        row: index among the rows that hold data.
+        field: the column.
+        what: what is wrong and how to fix it.
+    """
+
+    row: int
+    field: str
+    what: str
+
+
+def check_sweep(sweep: Sweep, *, with_baseline: Collection[str] = ()) -> None:
+    """Refuse a sweep that breaks a rule of the sweep files, which could not be kept or read again.
+
+    Args:
+        sweep: what to check.
+        with_baseline: names of kernels whose baseline is known from elsewhere.
+
+    Raises:
+        BadInputError: names the first rule that is broken, and the kernel or the row.
+    """
+    where = f"sweep of {quoted(sweep.workload)}"
+    for what, name in (("workload", sweep.workload), ("device", sweep.device)):
+        _check_text(where, what, name)
+        if len(name) > _LONGEST_NAME:
+            raise BadInputError(f"{where}: {what}: has {len(name)} characters; {_LONGEST_NAME} are allowed")
+    if sweep.origin not in ORIGINS:
+        raise BadInputError(f"{where}: origin: {quoted(sweep.origin)} must be one of {', '.join(ORIGINS)}")
+    for what, value, known in (("state", sweep.state, ENERGY_STATES), ("granularity", sweep.granularity, GRANULARITIES)):
+        if value not in known:
+            raise BadInputError(f"{where}: {what}: {quoted(value)} must be one of {', '.join(known)}")
+    _check_kernels(sweep, where)
+    _check_rows(sweep, where)
+    numbers = {column.name: getattr(sweep, column.name) for column in NUMBERS}
+    for kernel in without_baseline(numbers, sweep.kernel_index, len(sweep.kernels)):
+        name = sweep.kernels[kernel].name
+        if name not in with_baseline:
+            raise BadInputError(
+                f"{where}: kernel: {quoted(name)} has no row with all settings auto; add its run at auto, the baseline"
+            )
+
+
+def _check_kernels(sweep: Sweep, where: str) -> None:
+    names: set[str] = set()
+    for kernel in sweep.kernels:
+        _check_text(where, "kernel", kernel.name)
+        for what, label in (("pass", kernel.pass_name), ("block", kernel.block)):
+            if label is not None:
+                _check_text(where, what, label)
+        if not 1 <= kernel.count <= LARGEST_COUNT:
+            raise BadInputError(f"{where}: count: of {quoted(kernel.name)} is {kernel.count}; must be from 1 to 2**53")
+        if kernel.name in names:
+            raise BadInputError(f"{where}: kernel: {quoted(kernel.name)} is there twice; give each its own name")
+        names.add(kernel.name)
+
+
+def _check_rows(sweep: Sweep, where: str) -> None:
+    rows = len(sweep)
+    if not rows:
+        raise BadInputError(f"{where}: has no rows; measure or import some")
+    for name in ("kernel_index", *(column.name for column in NUMBERS)):
+        if np.shape(getattr(sweep, name)) != (rows,):
+            raise BadInputError(f"{where}: {name}: must have shape ({rows},), as time_s has")
+    if sweep.kernel_index.min() < 0 or sweep.kernel_index.max() >= len(sweep.kernels):
+        raise BadInputError(f"{where}: kernel_index: must be from 0 to {len(sweep.kernels) - 1}")
+    for column in NUMBERS:
+        for fault in number_faults(column, getattr(sweep, column.name)):
+            raise BadInputError(f"{where}: row {fault.row + 1}: {fault.field}: {fault.what}")
+
+
+def _check_text(where: str, what: str, text: str) -> None:
+    if not text.strip():
+        raise BadInputError(f"{where}: {what}: is empty; give it a name")
+    if "\0" in text:
+        raise BadInputError(f"{where}: {what}: {quoted(text)} has a NUL in it; remove it")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInputError(f"{where}: {what}: {quoted(text)} is not valid Unicode; rename it") from error
+
+
+def number_faults(column: NumberColumn, values: FloatArray) -> Iterable[Fault]:
+    """The first row of a number column that breaks its rule, if one does.
+
+    Args:
+        column: the rule.
+        values: NaN where a field is empty; shape (rows,).
+
+    Yields:
+        At most one fault.
+    """
+    wrong = ~column.range.allows(values)
+    if column.empty is not None:
+        wrong &= ~np.isnan(values)
+    row = first_true(wrong)
+    if row is not None:
+        value = float(values[row])
+        what = "is empty" if np.isnan(value) else f"is {value!r}"
+        yield Fault(row, column.name, f"{what}; must be {column.range.value}")
+
+
+def without_baseline(numbers: dict[str, FloatArray], kernel_index: NDArray[np.int64], kernels: int) -> NDArray[np.int64]:
+    """The kernels that have no row with every setting at auto.
+
+    Args:
+        numbers: the columns of the setting by name; shape (rows,) each.
+        kernel_index: the kernel of each row; shape (rows,).
+        kernels: how many there are.
+
+    Returns:
+        Indices of kernels, ascending.
+    """
+    auto = np.logical_and.reduce([np.isnan(numbers[name]) for name in SETTING])
+    covered = np.zeros(kernels, dtype=np.bool_)
+    covered[kernel_index[auto]] = True
+    return np.flatnonzero(~covered)
+
+
+def first_true(flags: NDArray[np.bool_]) -> int | None:
+    """Index of the first true flag, if there is one."""
+    row = int(np.argmax(flags))
+    return row if flags[row] else None
+
+
+def quoted(text: str) -> str:
+    """A text from a file as a message shows it: quoted, on one line, not longer than a line bears."""
+    short = repr(text if len(text) <= 60 else text[:57] + "...")
+    return short if len(short) <= 90 else short[:86] + "...'"

@@ -1,18 +1,21 @@
-"""A sweep from a file and to a file: CSV, or Parquet where the name ends in .parquet or .pq."""
+"""Sweep files, read, written, imported and exported: CSV, or Parquet where the name ends in .parquet or .pq."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from wastenot.errors import BadInputError
 from wastenot.files import write_atomically
 from wastenot.origin import Origin
-from wastenot.study.assemble import assemble
-from wastenot.study.sweep import Sweep, in_order_of_execution
-from wastenot.study.validation import check_sweep
-
-UNKNOWN_DEVICE = "unknown"
+from wastenot.study.catalog import UNKNOWN_DEVICE
+from wastenot.study.store import Study, open_study
+from wastenot.study.sweep import Sweep, check_sweep, in_order_of_execution
+from wastenot.study.table import assemble
+from wastenot.workloads.build import run_named
+from wastenot.workloads.identity import EnergyState, Granularity
 
 
 def read_sweep(
@@ -31,7 +34,7 @@ def read_sweep(
         origin: where the numbers come from.
 
     Raises:
-        BadInputError: one line that names file, line and field, what is wrong and how to mend it.
+        BadInputError: one line that names file, line and field, what is wrong and how to fix it.
         MissingExtraError: it is a Parquet file and Polars is not installed.
     """
     return parse_sweep(read_bytes(path), path, workload=workload, device=device, origin=origin)
@@ -101,6 +104,91 @@ def write_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
             stream.writelines(render_csv(sweep))
 
     write_atomically(path, write)
+
+
+def import_sweep(
+    file: str | os.PathLike[str],
+    study: str | os.PathLike[str] | Study,
+    *,
+    device: str | None = None,
+    workload: str | None = None,
+    state: EnergyState | None = None,
+    granularity: Granularity | None = None,
+    origin: Origin = "measured",
+    append: bool = False,
+) -> Sweep:
+    """Store a sweep file in a study, whole or not at all; a study file that is missing is made.
+
+    Args:
+        file: CSV, or Parquet where its name ends in .parquet or .pq.
+        study: a file name, a database URL or a study that was opened with ``create``.
+        device: that the rows were taken on; that of the study where not given, ``unknown`` in a new one.
+        workload: its name; the name of the file without its ending where not given. The name of a model, such as
+            ``gpt3-xl-batch10``, also says what the kernels compute.
+        state: that the energies were taken in, where the file does not say; steady power by default.
+        granularity: what was measured as one, where the file does not say; kernels by default.
+        origin: where the numbers come from.
+        append: add the rows to those that the workload has already.
+
+    Returns:
+        The sweep as stored.
+
+    Raises:
+        BadInputError: the file breaks a rule, or does not agree with what the study holds.
+        StudyError: the study cannot be written.
+        MissingExtraError: it is a Parquet file and Polars is not installed.
+    """
+    content = read_bytes(file)
+    sweep = parse_sweep(content, file, workload=workload, device=device or UNKNOWN_DEVICE, origin=origin)
+    sweep = _named(sweep, os.fspath(file), state, granularity)
+    target = study if isinstance(study, Study) else open_study(study, create=True)
+    digest = hashlib.sha256(content).hexdigest()
+    return target.add(sweep, source=Path(file).name, sha256=digest, append=append)
+
+
+def _named(sweep: Sweep, file: str, state: EnergyState | None, granularity: Granularity | None) -> Sweep:
+    """The sweep with what a person says of it."""
+    for argument, given, held, default in (
+        ("state", state, sweep.state, "ssp"),
+        ("granularity", granularity, sweep.granularity, "kernel"),
+    ):
+        if given not in (None, held) and held != default:
+            raise BadInputError(f"`{argument}` {given}: {file} says {held}; leave it out")
+    run = sweep.run or run_named(sweep.workload)
+    return replace(sweep, state=state or sweep.state, granularity=granularity or sweep.granularity, run=run)
+
+
+def export_sweep(
+    study: str | os.PathLike[str] | Study,
+    file: str | os.PathLike[str],
+    workload: str | None = None,
+    *,
+    state: EnergyState | None = None,
+    granularity: Granularity | None = None,
+) -> Sweep:
+    """Write a workload of a study to a sweep file.
+
+    Args:
+        study: a file name, a database URL or an open study.
+        file: to make or replace: CSV, or Parquet where its name ends in .parquet or .pq.
+        workload: its name; may be left out where the study holds only one.
+        state: of its energies; see :meth:`Study.read`.
+        granularity: that it was measured by; see :meth:`Study.read`.
+
+    Returns:
+        The sweep that was written.
+
+    Raises:
+        BadInputError: there is no such workload, or the file cannot be written.
+        StudyError: the study cannot be read.
+        MissingExtraError: it is to be a Parquet file and Polars is not installed.
+    """
+    source = study if isinstance(study, Study) else open_study(study)
+    if source.path is not None and Path(file).exists() and source.path.exists() and source.path.samefile(file):
+        raise BadInputError(f"{file}: is the study itself; name another file")
+    sweep = source.read(workload, state, granularity)
+    write_sweep(sweep, file)
+    return sweep
 
 
 def _write(path: Path, content: bytes) -> None:

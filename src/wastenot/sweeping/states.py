@@ -42,7 +42,6 @@ from wastenot.metering.mean_power import pass_time
 from wastenot.progress import Silent
 from wastenot.setting import Setting
 from wastenot.study.recorder import Measurement
-from wastenot.study.state import State, labelled, parted
 from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.tasks import WorkloadTasks
 from wastenot.workloads.order import predecessors, steps_of
@@ -65,30 +64,27 @@ KeepAlone = Callable[[Measurement], None]
 """Takes what was found of a kernel alone on the way to what it is in context."""
 
 
-def in_state(units: WorkloadTasks, state: State) -> WorkloadTasks:
-    """The same kernels under the name that a study knows the state by."""
-    return replace(units, workload=labelled(units.workload, state))
-
-
-def tasks_before(units: WorkloadTasks) -> tuple[Task, ...]:
+def tasks_before(workload: WorkloadTasks) -> tuple[Task, ...]:
     """What runs right before each kernel; the kernel itself where that is what mostly does."""
-    steps = steps_of(units.kernels)
-    return tuple(units.tasks[index] for index in predecessors(steps))
+    steps = steps_of(workload.kernels)
+    return tuple(workload.tasks[index] for index in predecessors(steps))
 
 
-def measurer(device: Device, units: WorkloadTasks, options: PointOptions, keep_alone: KeepAlone | None = None) -> MeasureAt:
-    """How kernels are measured in the state that their workload's name says.
+def measurer(
+    device: Device, workload: WorkloadTasks, options: PointOptions, keep_alone: KeepAlone | None = None
+) -> MeasureAt:
+    """How kernels are measured in the state of their workload.
 
     Args:
         device: to measure on.
-        units: the kernels.
+        workload: its kernels.
         options: how.
         keep_alone: told of kernels alone, where they are measured in context.
     """
-    tasks = units.tasks
-    state = parted(units.workload)[1]
+    tasks = workload.tasks
+    state = workload.state
     if state == "context":
-        before = tasks_before(units)
+        before = tasks_before(workload)
 
         def in_context(kernel: int, setting: Setting) -> Measurement:
             found = measure_in_context(device, tasks[kernel], before[kernel], setting, options)
@@ -104,25 +100,25 @@ def measurer(device: Device, units: WorkloadTasks, options: PointOptions, keep_a
     return lambda kernel, setting: measure_point(device, tasks[kernel], setting, options)
 
 
-def can_measure(device: Device, units: WorkloadTasks, kernel: int, setting: Setting) -> bool:
-    """Whether the device can run all that it takes to measure a kernel in the state that the workload's name says."""
-    task = units.tasks[kernel]
+def can_measure(device: Device, workload: WorkloadTasks, kernel: int, setting: Setting) -> bool:
+    """Whether the device can run all that it takes to measure a kernel in the state of its workload."""
+    task = workload.tasks[kernel]
     if not device.launcher.can_run(task, setting):
         return False
-    if parted(units.workload)[1] != "context":
+    if workload.state != "context":
         return True
-    before = tasks_before(units)[kernel]
+    before = tasks_before(workload)[kernel]
     return before.name == task.name or device.launcher.can_run(loop_of(before, task), setting)
 
 
-def check_state(device: Device, units: WorkloadTasks) -> None:
+def check_state(device: Device, workload: WorkloadTasks) -> None:
     """Refuse a state that the device cannot be measured in.
 
     Raises:
         BadInputError: in context on a recording, which could give but the sum of kernels alone; SSE of several kernels.
         DeviceError: SSE without an instrument.
     """
-    state = parted(units.workload)[1]
+    state = workload.state
     name = device.identity.name
     if state == "context" and name.startswith("recorded:"):
         raise BadInputError(
@@ -130,7 +126,7 @@ def check_state(device: Device, units: WorkloadTasks) -> None:
         )
     if state == "sse":
         instrument_of(device)
-        if not all(task.is_kernel for task in units.tasks):
+        if not all(task.is_kernel for task in workload.tasks):
             raise BadInputError("--at sse: a profile is of one kernel: --granularity kernel")
 
 
@@ -150,14 +146,15 @@ def measure_at_sse(device: Device, task: Task, setting: Setting, options: PointO
     """
     if not task.is_kernel:
         raise BadInputError(f"--at sse: '{task.name}' is of several kernels; a profile is of one: --granularity kernel")
-    from wastenot.profiling.profile import Options, profile_kernel
+    from wastenot.profiling.profile import profile_kernel
+    from wastenot.profiling.session import Options
 
     device.clocks.request(setting)
     device.time.sleep(_CLOCKS_ARRIVE_S)
     began_s, temperature_c = device.time.now_s(), device.sensors.temperature_c()
     budget_s = _PROFILES * (options.warm_up_s + options.window_s)
     found = profile_kernel(device, task.steps[0][0], options=Options(budget_s=budget_s, check=False), progress=Silent())
-    found.check_ran_to_end()
+    found.raise_if_stopped()
     state = found.state("SSE")
     total = state.channels["total"]
     time_s, time_se_s = state.time_s / found.group, _time_error_s(found)

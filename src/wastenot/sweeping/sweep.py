@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 import numpy as np
@@ -15,10 +15,9 @@ from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError
 from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
 from wastenot.study.recorder import Measurement, Recorder
-from wastenot.study.state import parted
 from wastenot.study.store import Study
 from wastenot.sweeping.point import PointOptions, hottest_first, warm_up
-from wastenot.sweeping.states import KeepAlone, can_measure, check_state, in_state, measurer
+from wastenot.sweeping.states import KeepAlone, can_measure, check_state, measurer
 from wastenot.tasks import WorkloadTasks
 
 BASELINE_ROUNDS = 3  # how often everything is measured at auto: before, in the middle, after
@@ -116,7 +115,7 @@ def _evenly(settings: Sequence[Setting]) -> list[Setting]:
 
 def run_points(
     device: Device,
-    units: WorkloadTasks,
+    workload: WorkloadTasks,
     recorder: Recorder,
     points: Sequence[SweepPoint],
     *,
@@ -131,7 +130,7 @@ def run_points(
 
     Args:
         device: to measure on.
-        units: the kernels, under the name of the state to measure them in.
+        workload: the kernels, under the name of the state to measure them in.
         recorder: of the study.
         points: to measure, in order.
         options: how.
@@ -144,7 +143,7 @@ def run_points(
         DeviceError: the device no longer measures.
     """
     outcome = SweepOutcome()
-    tasks, measure_at = units.tasks, measurer(device, units, options, keep_alone)
+    tasks, measure_at = workload.tasks, measurer(device, workload, options, keep_alone)
     todo = [point for point in points if recorder.done[tasks[point.kernel].name, point.setting] <= point.repeat]
     outcome.found = len(points) - len(todo)
     baselines: dict[int, Measurement] = {}
@@ -186,7 +185,7 @@ def run_points(
 
 def measure_sweep(
     device: Device,
-    units: WorkloadTasks,
+    workload: WorkloadTasks,
     study: Study,
     settings: Sequence[Setting],
     *,
@@ -202,7 +201,7 @@ def measure_sweep(
 
     Args:
         device: to measure on.
-        units: what to measure.
+        workload: what to measure.
         study: to keep the measurements in.
         settings: besides auto, in the order to take them.
         options: how to measure.
@@ -220,25 +219,29 @@ def measure_sweep(
         raise BadInputError(f"`rounds` {rounds}: must be at least 1")
     progress = progress or Silent()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
-    check_state(device, units)
-    points = [point for point in _points(units, settings, rounds) if can_measure(device, units, point.kernel, point.setting)]
+    check_state(device, workload)
+    points = [
+        point for point in _points(workload, settings, rounds) if can_measure(device, workload, point.kernel, point.setting)
+    ]
     with ExitStack() as stack:
-        recorder = stack.enter_context(recording(device, units, study))
+        recorder = stack.enter_context(recording(device, workload, study))
         keep_alone = None
-        if parted(units.workload)[1] == "context":
-            keep_alone = _keeping_alone(stack.enter_context(recording(device, in_state(units, "ssp"), study)), recorder)
-        done = sum(recorder.done[units.tasks[point.kernel].name, point.setting] > point.repeat for point in points)
+        if workload.state == "context":
+            keep_alone = _keeping_alone(
+                stack.enter_context(recording(device, replace(workload, state="ssp"), study)), recorder
+            )
+        done = sum(recorder.done[workload.tasks[point.kernel].name, point.setting] > point.repeat for point in points)
         progress.begin(len(points), done)
         return run_points(
-            device, units, recorder, points,
+            device, workload, recorder, points,
             options=options or PointOptions(), progress=progress, ends_s=ends_s, keep_alone=keep_alone,
         )  # fmt: skip
 
 
-def _points(units: WorkloadTasks, settings: Sequence[Setting], rounds: int) -> list[SweepPoint]:
+def _points(workload: WorkloadTasks, settings: Sequence[Setting], rounds: int) -> list[SweepPoint]:
     """Profiles repeat what they look at hundreds of times: each is made once."""
-    kernels = hottest_first(units.tasks)
-    if parted(units.workload)[1] == "sse":
+    kernels = hottest_first(workload.tasks)
+    if workload.state == "sse":
         return [SweepPoint(kernel, setting) for setting in (AUTO, *settings) for kernel in kernels]
     return sweep_points(kernels, settings, rounds)
 
@@ -254,16 +257,17 @@ def _keeping_alone(alone: Recorder, in_context: Recorder) -> KeepAlone:
     return keep
 
 
-def recording(device: Device, units: WorkloadTasks, study: Study) -> AbstractContextManager[Recorder]:
+def recording(device: Device, workload: WorkloadTasks, study: Study) -> AbstractContextManager[Recorder]:
     """Keeps measurements of a device in a study; raises what :meth:`Study.recording` does."""
     identity = device.identity
     return study.recording(
-        units.kernels,
-        workload=units.workload,
+        workload.kernels,
+        workload=workload.key,
         device=identity.label,
         origin=identity.origin,
         source=f"sweep on {identity.name}",
-        specs=[task.steps[0][0] for task in units.tasks if task.is_kernel],
+        run=workload.run,
+        steps={task.name: task.steps for task in workload.tasks},
     )
 
 

@@ -209,7 +209,7 @@ def _in_order(points: Sequence[SweepPoint], settings: Sequence[Setting]) -> list
 
 
 def _read(study: Study, units: WorkloadTasks, settings: Sequence[Setting], possible: NDArray[np.bool_]) -> _MeasuredGrid:
-    sweep = study.read(units.workload)
+    sweep = study.read(units.name, units.state, units.granularity)
     costs = combine_repeats(sweep)
     index_of = {setting: index for index, setting in enumerate(settings)}
     shape = possible.shape

@@ -81,7 +81,7 @@ def transfer(
         unknown = [kernel.name for kernel in units.kernels if kernel.name not in settings]
         if unknown:
             raise BadInputError(
-                f"the plan (workload '{plan.workload}') has no clocks for kernel '{unknown[0]}' of '{units.workload}'; "
+                f"the plan (workload '{plan.workload}') has no clocks for kernel '{unknown[0]}' of '{units.name}'; "
                 "plan a workload of the same model and options"
             )
     progress = progress or Silent()
@@ -89,7 +89,5 @@ def transfer(
     rows = []
     for units in targets:
         found = compare_with_auto(device, units, settings, repeats=repeats, options=options, progress=progress)
-        rows.append(
-            TransferRow(units.workload, found.time_change, found.energy_change, found.auto_time_s, found.auto_energy_j)
-        )
+        rows.append(TransferRow(units.name, found.time_change, found.energy_change, found.auto_time_s, found.auto_energy_j))
     return Transfer(plan.workload, device.identity.label, device.identity.origin, repeats, tuple(rows))

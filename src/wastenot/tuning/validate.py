@@ -42,7 +42,7 @@ def validate(
         raise BadInputError(f"the plan was made on '{plan.device}', not on '{label}'; name that device, or plan anew")
     names = [kernel.name for kernel in units.kernels]
     if names != [row.kernel for row in plan.assignments]:
-        raise BadInputError(f"the plan (workload '{plan.workload}') has other kernels than '{units.workload}'")
+        raise BadInputError(f"the plan (workload '{plan.workload}') has other kernels than '{units.name}'")
     progress = progress or Silent()
     progress.begin(2 * max(repeats, 0) * len(names))
     settings = {row.kernel: row.setting for row in plan.assignments}

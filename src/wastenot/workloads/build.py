@@ -7,6 +7,7 @@ from typing import Unpack
 
 from wastenot.errors import BadInputError
 from wastenot.workloads.gpt3 import gpt3_kernels
+from wastenot.workloads.identity import ModelRun
 from wastenot.workloads.kernel import DTYPE_BYTES, Workload
 from wastenot.workloads.llama import llama_kernels
 from wastenot.workloads.models import MODELS, Model, find_model
@@ -48,20 +49,16 @@ def build_workload(name: str, shape: Shape | None = None, **options: Unpack[Shap
     kernels = (gpt3_kernels if model.family == "gpt3" else llama_kernels)(Sizes(model, chosen))
     element_bytes = DTYPE_BYTES[chosen.dtype]
     typed = tuple(replace(kernel, element_bytes=element_bytes) for kernel in kernels)
-    return Workload(name_of(model, chosen), typed, _description(model, chosen))
+    return Workload(name_of(model, chosen), typed, _description(model, chosen), ModelRun(model.name, chosen))
 
 
-def workload_named(name: str) -> Workload:
-    """The workload of a name that says how its model is run, such as ``gpt3-xl-batch10-tp2``.
-
-    Raises:
-        BadInputError: no workload has that name.
-    """
-    model, shape = parse_name(name)
-    workload = build_workload(model, shape)
-    if workload.name != name:
-        raise BadInputError(f"workload '{name}': is not one by formula; the nearest is '{workload.name}'")
-    return workload
+def run_named(name: str) -> ModelRun | None:
+    """The model and shape that a person means by a name such as ``gpt3-xl-batch10-tp2``; ``None`` where it means none."""
+    try:
+        run = ModelRun(*parse_name(name))
+        return run if build_workload(run.model, run.shape).name == name else None
+    except BadInputError:
+        return None
 
 
 def _description(model: Model, shape: Shape) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from wastenot.errors import BadInputError
 from wastenot.workloads.call import Call
+
+if TYPE_CHECKING:
+    from wastenot.workloads.identity import ModelRun
 
 Op = Literal[
     "gemm", "attention", "attention_backward", "softmax", "layernorm", "rmsnorm", "elementwise", "permute", "reduce",
@@ -70,11 +73,13 @@ class Workload:
         name: says what the kernels are of, such as ``gpt3-xl`` or ``gpt3-xl-batch10-tp2``.
         kernels: in order of execution.
         description: a line for a person.
+        run: the model that it is of, and how that is run; ``None`` of a captured workload.
     """
 
     name: str
     kernels: tuple[KernelSpec, ...]
     description: str
+    run: ModelRun | None = None
 
     def __post_init__(self) -> None:
         names = [kernel.name for kernel in self.kernels]

@@ -146,20 +146,25 @@ class ModelPhysics:
             time = np.zeros(len(self._core))
             energy = np.zeros(len(self._core))
             each_s, each_w = [], []
-            for kernel, calls in task.steps:
-                parameters = self._parameters(kernel)
+            for parameters, calls in self._parts(task):
                 each = model.time_s(self.preset.parameters, parameters, self._core, np.asarray(memory_mhz))
                 power = model.demanded_power_w(self.preset.parameters, parameters, self._core, np.asarray(memory_mhz))
                 time += calls * each
                 energy += calls * each * power
                 each_s.append(each)
                 each_w.append(power)
-            if self.preset.dynamics.carry_over_share and len(task.steps) > 1:
+            if self.preset.dynamics.carry_over_share and len(each_s) > 1:
                 for before, own, lasting, times in stretches(task.order):
                     glow = carry_over_j(self.preset.dynamics, each_w[before], each_w[own], lasting * each_s[own])
                     energy += times * glow
             self._curves[key] = _Curve(time, energy / time)
         return self._curves[key]
+
+    def _parts(self, task: Task) -> list[tuple[KernelParameters, int]]:
+        """The kernels of a task with their calls; the task itself where it was calibrated as a whole, as a pass may be."""
+        if not task.is_kernel and task.name in self.preset.kernels:
+            return [(self.preset.kernels[task.name].parameters, 1)]
+        return [(self._parameters(kernel), calls) for kernel, calls in task.steps]
 
     def _parameters(self, kernel: KernelSpec) -> KernelParameters:
         if kernel not in self._kernels:

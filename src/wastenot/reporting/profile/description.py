@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from wastenot.devices.instrument import TOTAL
-from wastenot.profiling.result import Inside, Profile, State
+from wastenot.profiling.result import Profile, State, UnitPower
 from wastenot.reporting.formatting import SPACE, change, number, percent, quantity
 from wastenot.reporting.table import Column, Row, Table, Value
 
@@ -33,7 +33,7 @@ def subject(profile: Profile) -> str:
 
 def shown_before(profile: Profile) -> str:
     """What ran before the kernel: ``after 40 × gemv-4096``, or nothing."""
-    alternating = ", in turn"
+    alternating = ", alternating"
     if profile.before.endswith(alternating):
         return f"alternating with {profile.before.removesuffix(alternating)}"
     return f"after {profile.before}" if profile.before else ""
@@ -190,7 +190,7 @@ def _means(profiles: Sequence[Profile], name: str) -> list[float]:
     return [steady(profile).channels[name].mean_w for profile in profiles if name in steady(profile).channels]
 
 
-def _readings(inside: Inside | None, wanted: int, averaged: bool) -> str:
+def _readings(inside: UnitPower | None, wanted: int, averaged: bool) -> str:
     """How many readings there are, and how many were wanted if the sensor resolves a unit."""
     count = 0 if inside is None else inside.readings
     return f"{count:,} (means)" if averaged else f"{count:,} (wanted {wanted:,})"

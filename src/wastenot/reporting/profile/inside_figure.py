@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from wastenot.devices.instrument import TOTAL
-from wastenot.profiling.result import Inside, Profile, State
+from wastenot.profiling.result import Profile, State, UnitPower
 from wastenot.reporting.figure import Figure, inline
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.profile.description import channel_names, subject, timed_channels, unit_word
@@ -25,7 +25,7 @@ def inside_figure(profile: Profile) -> Figure:
     states = _shown_states(profile)
     drawn = [state for state in states if TOTAL in names and TOTAL in state.channels]
     note = (
-        f"Inside one {unit_word(profile)}, by time since its start. Dots: readings of golden runs, at the middle of the "
+        f"UnitPower one {unit_word(profile)}, by time since its start. Dots: readings of golden runs, at the middle of the "
         "window that they average. Line and band: power estimated from all readings, including those before and after, and "
         "its standard error. "
     )
@@ -119,7 +119,7 @@ def _layers(
     profile: Profile, state: State, name: str, unit: TimeUnit, x: Any, y: Any, y_title: str, kinds: dict[str, str]
 ) -> list[Any]:
     alt = altair()
-    inside: Inside = state.channels[name]
+    inside: UnitPower = state.channels[name]
     at = unit.factor * state.time_s
 
     color = alt.Color(

@@ -18,8 +18,8 @@ from wastenot.study.sweep import Kernel, Sweep
 from wastenot.tasks import WorkloadTasks, tasks_in_study
 from wastenot.tuning.forecast.prior import GpuBounds
 from wastenot.workloads.bound import GPUS, find_roofline
+from wastenot.workloads.identity import ModelRun
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
-from wastenot.workloads.shape import parse_name
 
 _THROTTLED = 0.5  # fraction of the time throttled, from which on a kernel counts as power-limited
 _AT_LIMIT = 0.975  # of the power limit, from which on a kernel counts as limited if throttling was not recorded
@@ -188,7 +188,7 @@ def _means(kernel: NDArray[np.int64], values: FloatArray) -> FloatArray:
 def _from_measurements(study: Study, sweep: Sweep) -> tuple[FloatArray, FloatArray]:
     """Memory power and fraction of time throttled by kernel; NaN where not recorded."""
     number = {kernel.name: index for index, kernel in enumerate(sweep.kernels)}
-    trials = [trial for trial in study.measurements(sweep.workload) if trial.setting.is_auto]
+    trials = [trial for trial in study.measurements(sweep.workload, sweep.state, sweep.granularity) if trial.setting.is_auto]
     kernel = np.array([number[trial.kernel] for trial in trials] + [len(number) - 1], dtype=np.int64)
     columns = []
     for name in ("memory_power_w", "throttled_share"):
@@ -202,9 +202,9 @@ def _utilisation(
 ) -> tuple[tuple[str, ...], FloatArray, FloatArray]:
     """What each kernel computes, and its FLOPs and bytes as fractions of what the GPU could do in its time."""
     specs = [task.steps[0][0] for task in tasks.tasks]
-    known = np.array([spec.bytes_moved > 0 for spec in specs])
+    known = np.array([task.is_kernel and task.steps[0][0].bytes_moved > 0 for task in tasks.tasks])
     highest = gpu.clocks.boost_mhz
-    flops_s = np.array([spec.flops / _peak(gpu, spec, tasks.workload) for spec in specs])
+    flops_s = np.array([spec.flops / _peak(gpu, spec, tasks.run) for spec in specs])
     bytes_s = np.array([spec.bytes_moved / _bandwidth(gpu) for spec in specs])
     slower = highest / np.where(np.isnan(core_mhz), highest, core_mhz)
     arithmetic = np.where(known, flops_s * slower / time_s, np.nan)
@@ -212,13 +212,13 @@ def _utilisation(
     return operations, np.clip(arithmetic, 0.0, 1.0), np.clip(np.where(known, bytes_s / time_s, np.nan), 0.0, 1.0)
 
 
-def _peak(gpu: Preset, spec: KernelSpec, workload: str) -> float:
+def _peak(gpu: Preset, spec: KernelSpec, run: ModelRun | None) -> float:
     """FLOP/s that the operation could reach: the datasheet's peak, or that of the preset's operations."""
     matrix = spec.op in ("gemm", "attention", "attention_backward")
     if gpu.name in GPUS:
         dtype = "fp32"
         if matrix and spec.bytes_moved > 0:
-            dtype = parse_name(workload)[1].dtype if spec.call is None else _dtype(spec)
+            dtype = run.shape.dtype if run is not None else _dtype(spec)
         return find_roofline(gpu.name, dtype).peak_flops
     if gpu.ops:
         return gpu.ops.get("gemm" if matrix else "default", gpu.ops["default"]).flops_per_s

@@ -1,7 +1,7 @@
-"""When to begin a run, so that readings fall where they tell something.
+"""How long to rest before a run, so that its readings are informative.
 
-A sensor that samples a moment is met at random. One that averages over a part of its period says nothing between its
-windows; once its rhythm is known, each run is begun so that a window ends at a random place of the burst or just after.
+Where a sensor samples an instant, runs begin at random. One that averages over part of its period sees nothing between its
+windows: once its rhythm is known, each run begins so that a window ends at a random moment of the burst or just after.
 
     sensor   ──├──window──┤──────────────├──window──┤──────────────├──window──┤───
     run                              begin ▇▇▇▇▇▇▇▇▇▇▇▇▇
@@ -21,10 +21,10 @@ class Rests:
     """Times to rest before runs.
 
     Args:
-        channel: to meet.
-        least_s: to rest.
-        aligned: whether the channel's stamps are of the clock that runs are begun by, so that its rhythm can be met.
-        rng: chance.
+        channel: whose readings the runs are timed for.
+        least_s: shortest rest.
+        aligned: whether the channel's timestamps are on the clock that runs are started by, so that its rhythm is usable.
+        rng: random generator.
     """
 
     def __init__(self, channel: Channel, least_s: float, aligned: bool, rng: np.random.Generator) -> None:
@@ -35,15 +35,15 @@ class Rests:
         """Time to rest before the next run.
 
         Args:
-            now_s: by the clock of the readings.
-            runs: of the same burst so far; the last one's readings tell the rhythm.
+            now_s: on the clock of the readings.
+            runs: of the same burst so far; the readings of the last show the sensor's rhythm.
         """
         channel = self._channel
         readings: FloatArray = runs[-1].readings[TOTAL].moment_s if runs else np.empty(0)
         span_s = float(runs[-1].end_s[-1] - runs[-1].begin_s[0]) if runs else 0.0
         if not self._aligned or not len(readings) or span_s > channel.period_s:
             return self._least_s + float(self._rng.uniform(0.0, channel.period_s))
-        # Of the window's end from the run's begin; the stamp comes a delay later.
+        # From the run's begin to the timestamp of the reading, which comes a delay after its window's end.
         wanted_s = float(self._rng.uniform(0.0, span_s + min(channel.reach_s, 2.0 * channel.span_s))) + channel.delay_s
         last_s = float(readings[-1])
         periods = np.ceil((now_s + self._least_s + wanted_s - last_s) / channel.period_s)

@@ -5,7 +5,7 @@ import pytest
 import wastenot as wn
 from wastenot.devices.instrument import Burst, instrument_of
 from wastenot.devices.open import open_device
-from wastenot.profiling.by_name import profile
+from wastenot.profiling.profile import profile
 from wastenot.profiling.subjects import Subjects
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.primitives import primitive

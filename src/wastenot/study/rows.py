@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, insert, select
 from sqlalchemy.exc import DBAPIError
 
-from wastenot.study.columns import NUMBERS
+from wastenot.arrays import FloatArray
 from wastenot.study.schema import imports, measurements
-from wastenot.study.sweep import FloatArray, Sweep
+from wastenot.study.sweep import NUMBERS, Sweep
 
 _CHUNK_ROWS = 1 << 14
 _NAMES = [column.name for column in measurements.columns]
@@ -81,8 +81,8 @@ def _chunks(sweep: Sweep, import_id: int, kernel_ids: NDArray[np.int64]) -> Iter
         stop = min(start + _CHUNK_ROWS, len(sweep))
         columns: list[Iterable[Any]] = [repeat(import_id), range(start, stop)]
         columns.append(kernel_ids[sweep.kernel_index[start:stop]].tolist())
-        for array, nothing in zip(arrays, absent, strict=True):
-            columns.append(repeat(None) if nothing else _nullable(array[start:stop]))
+        for array, all_absent in zip(arrays, absent, strict=True):
+            columns.append(repeat(None) if all_absent else _nullable(array[start:stop]))
         yield columns
 
 

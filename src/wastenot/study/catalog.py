@@ -1,0 +1,511 @@
+"""What a study holds besides the many rows: itself, its workloads, their kernels and imports, and all of that in brief."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from math import fsum
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Row, Table, func, insert, inspect, select
+
+from wastenot.errors import BadInputError, StudyError
+from wastenot.setting import Setting
+from wastenot.study import schema
+from wastenot.study.database import DAMAGED
+from wastenot.study.sweep import SETTING, Kernel, quoted
+from wastenot.version import own_version
+from wastenot.workloads.call import Call
+from wastenot.workloads.identity import (
+    ENERGY_STATES,
+    GRANULARITIES,
+    STATE_DESCRIPTIONS,
+    EnergyState,
+    Granularity,
+    ModelRun,
+    WorkloadKey,
+)
+from wastenot.workloads.kernel import KernelSpec, Op
+from wastenot.workloads.shape import Shape
+
+UNKNOWN_DEVICE = "unknown"
+"""Stands for the device of the study that a sweep is added to."""
+
+Steps = tuple[tuple[KernelSpec, int], ...]
+"""What one measured kernel, pass or iteration runs: kernels in order, each with its number of calls."""
+
+_STUDY_ID = 1
+_SHAPE = tuple(field.name for field in fields(Shape))
+_HOW_TO_SWEEP: dict[EnergyState, str] = {"ssp": "", "sse": " --at sse", "context": " --in-context"}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSummary:
+    """One import.
+
+    Attributes:
+        source: name of the file, or what else the rows came from.
+        sha256: of the content, in hexadecimal; ``None`` where there was no file.
+        rows: how many it brought.
+        origin: measured, simulated, synthetic or forecast.
+        imported_at: when, in UTC.
+    """
+
+    source: str
+    sha256: str | None
+    rows: int
+    origin: str
+    imported_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSummary:
+    """One workload.
+
+    Attributes:
+        name: of the workload.
+        state: of its energies.
+        granularity: that it was measured by.
+        run: model and shape, where known.
+        origin: measured, simulated, synthetic or forecast.
+        kernels: how many.
+        rows: how many measurements.
+        settings: how many different ones, auto among them.
+        passes: in order of execution; empty where the data do not say.
+        auto_time_s: time of one iteration at auto, from the mean of each kernel's baseline rows.
+        auto_energy_j: energy of the same.
+        imports: in order.
+    """
+
+    name: str
+    state: EnergyState
+    granularity: Granularity
+    run: ModelRun | None
+    origin: str
+    kernels: int
+    rows: int
+    settings: int
+    passes: tuple[str, ...]
+    auto_time_s: float
+    auto_energy_j: float
+    imports: tuple[ImportSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StudySummary:
+    """A study.
+
+    Attributes:
+        device: that everything was taken on.
+        schema_version: of the tables.
+        created_by: the program that made it.
+        created_at: when, in UTC.
+        workloads: in order of their first import.
+    """
+
+    device: str
+    schema_version: int
+    created_by: str
+    created_at: datetime
+    workloads: tuple[WorkloadSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What is recorded of a study as a whole.
+
+    Attributes:
+        schema_version: of its tables.
+        device: that everything was taken on.
+        created_by: the program that made it.
+        created_at: when, in UTC.
+    """
+
+    schema_version: int
+    device: str
+    created_by: str
+    created_at: datetime
+
+
+def read_header(connection: Connection, label: str) -> Header | None:
+    """The record of the study, ``None`` where the database holds none yet.
+
+    Args:
+        connection: in a transaction.
+        label: how messages name the study.
+
+    Raises:
+        StudyError: it is a file of another program, damaged, or written by another version of wastenot.
+    """
+    inspector = inspect(connection)
+    if not inspector.has_table(schema.study.name):
+        if connection.dialect.name == "sqlite" and inspector.get_table_names():
+            raise StudyError(f"{label}: is not a study but another program's SQLite file; check the name")
+        return None
+    # The version first and alone: another one may have other columns beside it.
+    found = connection.scalar(select(schema.study.c.schema_version))
+    if not isinstance(found, int) or found < 1:
+        raise StudyError(f"{label}: {DAMAGED}")
+    if found > schema.SCHEMA_VERSION:
+        raise StudyError(
+            f"{label}: was written by a newer wastenot (schema {found}; this one reads {schema.SCHEMA_VERSION}); "
+            "upgrade: pip install --upgrade wastenot"
+        )
+    if found < schema.SCHEMA_VERSION:
+        raise StudyError(
+            f"{label}: was written by an early wastenot (schema {found}; this one reads {schema.SCHEMA_VERSION}); measure "
+            "again into a new study, or export its workloads with that version and import them here"
+        )
+    row = connection.execute(select(schema.study)).one()
+    try:
+        created_at = datetime.fromisoformat(row.created_at)
+    except (ValueError, TypeError) as error:
+        raise StudyError(f"{label}: {DAMAGED}") from error
+    return Header(found, row.device, row.created_by, created_at)
+
+
+def prepare(connection: Connection, label: str, device: str) -> str:
+    """Make what is missing of the tables and the record of the study.
+
+    Args:
+        connection: in a writing transaction.
+        label: how messages name the study.
+        device: that the new rows were taken on; ``unknown`` stands for that of the study.
+
+    Returns:
+        The device of the study.
+
+    Raises:
+        BadInputError: it is another device.
+        StudyError: as :func:`read_header`.
+    """
+    header = read_header(connection, label)
+    schema.metadata.create_all(connection)  # does nothing where they are there
+    if header is None:
+        values = {"schema_version": schema.SCHEMA_VERSION, "device": device}
+        values |= {"created_by": f"wastenot {own_version()}", "created_at": now()}
+        connection.execute(insert(schema.study).values(id=_STUDY_ID, **values))
+        return device
+    if device not in (header.device, UNKNOWN_DEVICE):
+        raise BadInputError(
+            f"{label}: device: holds measurements of {quoted(header.device)}, not of {quoted(device)}; "
+            "a study is of one device: name another study"
+        )
+    return header.device
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWorkload:
+    """A workload in the store.
+
+    Attributes:
+        id: in the store.
+        key: what identifies it.
+        run: model and shape, where known.
+    """
+
+    id: int
+    key: WorkloadKey
+    run: ModelRun | None
+
+
+def stored_workloads(connection: Connection) -> tuple[StoredWorkload, ...]:
+    """The workloads, in order of their first import.
+
+    Raises:
+        ValueError: what is stored cannot be.
+    """
+    rows = connection.execute(select(schema.workloads).order_by(schema.workloads.c.id))
+    return tuple(map(_stored_workload, rows))
+
+
+def _stored_workload(row: Row[tuple[object, ...]]) -> StoredWorkload:
+    if row.state not in ENERGY_STATES or row.granularity not in GRANULARITIES:
+        raise ValueError(f"a workload in state {row.state!r} by {row.granularity!r}")
+    run = None if row.model is None else ModelRun(row.model, Shape(*(getattr(row, name) for name in _SHAPE)))
+    return StoredWorkload(row.id, WorkloadKey(row.name, row.state, row.granularity), run)
+
+
+def find_workload(connection: Connection, key: WorkloadKey) -> int | None:
+    """The id of a workload; ``None`` where there is none."""
+    table = schema.workloads
+    same = (table.c[name] == value for name, value in asdict(key).items())
+    return connection.scalar(select(table.c.id).where(*same))
+
+
+def add_workload(connection: Connection, key: WorkloadKey, run: ModelRun | None) -> int:
+    """Store a workload that is not there yet; returns its id."""
+    shape = {} if run is None else {"model": run.model} | asdict(run.shape)
+    return inserted_id(connection, schema.workloads, **asdict(key), **shape)
+
+
+def choose_workload(
+    stored: Sequence[StoredWorkload],
+    study: str,
+    name: str | None,
+    state: EnergyState | None,
+    granularity: Granularity | None,
+    *,
+    finer: bool = False,
+) -> StoredWorkload:
+    """The one of a study's workloads that is meant.
+
+    Args:
+        stored: at least one.
+        study: how messages name it.
+        name: of the workload; may be left out where the study holds only one, in however many states and granularities.
+        state: of its energies; by default steady power where it was measured so, else the state measured first.
+        granularity: that it was measured by; by default the finest that there is.
+        finer: whether measurements of another granularity will do, from the finest on.
+
+    Raises:
+        BadInputError: there is no such workload, or there are several and none is named.
+    """
+    names = list(dict.fromkeys(one.key.name for one in stored))
+    listed = ", ".join(map(quoted, names))
+    if name is None:
+        if len(names) > 1:
+            raise BadInputError(f"{study}: `workload`: holds {len(names)}: {listed}; name one: `workload` NAME")
+        name = names[0]
+    if name not in names:
+        nearest = get_close_matches(name, names, n=1)
+        suggestion = f"did you mean {quoted(nearest[0])}? " if nearest else ""
+        raise BadInputError(f"{study}: `workload`: there is no {quoted(name)}; {suggestion}It holds {listed}")
+    held = [one for one in stored if one.key.name == name]
+    states = {one.key.state for one in held}
+    wanted = state or ("ssp" if "ssp" in states else held[0].key.state)
+    if wanted not in states:
+        raise BadInputError(
+            f"{study}: workload {quoted(name)}: was not measured with {STATE_DESCRIPTIONS[wanted]}; "
+            f"measure it: wastenot sweep {name} --device DEVICE --study {study}{_HOW_TO_SWEEP[wanted]}"
+        )
+    by = {one.key.granularity: one for one in held if one.key.state == wanted}
+    if granularity in by:
+        return by[granularity]
+    if granularity is not None and not finer:
+        raise BadInputError(
+            f"{study}: workload {quoted(name)}: was measured by {' and by '.join(by)}, not by {granularity}; "
+            f"measure it: wastenot sweep {name} --device DEVICE --study {study} --granularity {granularity}"
+        )
+    return next(by[each] for each in reversed(GRANULARITIES) if each in by)
+
+
+def kernels_of(connection: Connection, workload: int) -> tuple[NDArray[np.int64], tuple[Kernel, ...]]:
+    """The kernels of a workload in order of execution: their ids, shape (kernels,), and themselves."""
+    table = schema.kernels
+    rows = connection.execute(
+        select(table.c.id, table.c.name, table.c.count, table.c["pass"], table.c.block)
+        .where(table.c.workload_id == workload)
+        .order_by(table.c.position)
+    ).all()
+    return np.array([row[0] for row in rows], dtype=np.int64), tuple(Kernel(*row[1:]) for row in rows)
+
+
+def settings_done(connection: Connection, workload: int) -> dict[tuple[str, Setting], int]:
+    """How often each kernel of a workload was measured at each setting."""
+    rows = schema.measurements
+    query = (
+        select(schema.kernels.c.name, rows.c.core_mhz, rows.c.memory_mhz, rows.c.power_limit_w, func.count())
+        .join(schema.kernels, rows.c.kernel_id == schema.kernels.c.id)
+        .where(schema.kernels.c.workload_id == workload)
+        .group_by(schema.kernels.c.name, rows.c.core_mhz, rows.c.memory_mhz, rows.c.power_limit_w)
+    )
+    return {(name, Setting(*setting)): times for name, *setting, times in connection.execute(query)}
+
+
+def store_kernels(
+    connection: Connection, kernels: tuple[Kernel, ...], workload_name: str, workload: int
+) -> NDArray[np.int64]:
+    """Store kernels that the workload does not have yet, after those that it has.
+
+    Args:
+        connection: in a writing transaction.
+        kernels: in order of execution.
+        workload_name: for messages.
+        workload: id of the workload.
+
+    Returns:
+        The id of each of ``kernels``; shape (kernels,).
+
+    Raises:
+        BadInputError: a kernel differs in count, pass or block from the one of that name that is there.
+    """
+    stored = {kernel.name: kernel for kernel in kernels_of(connection, workload)[1]}
+    for kernel in kernels:
+        there = stored.get(kernel.name, kernel)
+        for what, now_, before in (
+            ("count", kernel.count, there.count),
+            ("pass", kernel.pass_name, there.pass_name),
+            ("block", kernel.block, there.block),
+        ):
+            if now_ != before:
+                raise BadInputError(
+                    f"{what}: of kernel {quoted(kernel.name)} is {now_!r}, but {before!r} in the workload "
+                    f"{quoted(workload_name)}; make them agree, or name another workload"
+                )
+    new = [kernel for kernel in kernels if kernel.name not in stored]
+    if new:
+        rows = [
+            {
+                "workload_id": workload,
+                "position": position,
+                "name": kernel.name,
+                "count": kernel.count,
+                "pass": kernel.pass_name,
+                "block": kernel.block,
+            }
+            for position, kernel in enumerate(new, len(stored))
+        ]
+        connection.execute(insert(schema.kernels), rows)
+    ids, members = kernels_of(connection, workload)
+    by_name = dict(zip((kernel.name for kernel in members), ids.tolist(), strict=True))
+    return np.array([by_name[kernel.name] for kernel in kernels], dtype=np.int64)
+
+
+def inserted_id(connection: Connection, table: Table, **values: object) -> int:
+    """Insert one record and return the id that the database gave it."""
+    key = connection.execute(insert(table).values(**values)).inserted_primary_key
+    assert key is not None
+    return int(key[0])
+
+
+def now() -> str:
+    """The time in UTC, to the second, as ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def store_captured(connection: Connection, steps: Mapping[str, Steps], kernel_ids: Mapping[str, int]) -> None:
+    """Store the captured operations that kernels, passes or the iteration run, where they are not stored yet.
+
+    Args:
+        connection: in a writing transaction.
+        steps: of each by name; those with kernels that were not captured are passed over.
+        kernel_ids: the id in the store of each.
+    """
+    table = schema.captured
+    captured = {kernel_ids[name]: each for name, each in steps.items() if all(spec.call is not None for spec, _ in each)}
+    stored = set(connection.scalars(select(table.c.kernel_id).where(table.c.kernel_id.in_(captured))))
+    rows = [
+        {"kernel_id": kernel_id, "position": position, "calls": calls} | _captured_values(spec)
+        for kernel_id, each in captured.items()
+        if kernel_id not in stored
+        for position, (spec, calls) in enumerate(each)
+    ]
+    if rows:
+        connection.execute(insert(table), rows)
+
+
+def read_captured(connection: Connection, workload: int) -> dict[str, Steps]:
+    """The captured operations that each kernel, pass or the iteration of a workload runs, by its name.
+
+    Raises:
+        ValueError: what is stored cannot be.
+    """
+    table, owners = schema.captured, schema.kernels
+    query = (
+        select(table, owners.c.name.label("owner"))
+        .join(owners, owners.c.id == table.c.kernel_id)
+        .where(owners.c.workload_id == workload)
+        .order_by(owners.c.position, table.c.position)
+    )
+    found: dict[str, Steps] = {}
+    for row in connection.execute(query).mappings():
+        if row["op"] not in get_args(Op):
+            raise ValueError(f"an operation of kind {row['op']!r}")
+        spec = KernelSpec(
+            name=row["name"],
+            label=row["label"],
+            op=row["op"],
+            shape=tuple(int(size) for size in row["shape"].split("x") if size),
+            flops=row["flops"],
+            bytes_read=row["bytes_read"],
+            bytes_written=row["bytes_written"],
+            pass_name=row["pass"],
+            block=row["block"],
+            count=row["count"],
+            place=row["place"],
+            call=Call(row["operation"], row["arguments"]),
+            element_bytes=row["element_bytes"],
+        )
+        found[row["owner"]] = (*found.get(row["owner"], ()), (spec, row["calls"]))
+    return found
+
+
+def _captured_values(spec: KernelSpec) -> dict[str, object]:
+    assert spec.call is not None
+    return {
+        "name": spec.name,
+        "count": spec.count,
+        "place": spec.place,
+        "pass": spec.pass_name,
+        "block": spec.block,
+        "label": spec.label,
+        "op": spec.op,
+        "shape": "x".join(map(str, spec.shape)),
+        "flops": spec.flops,
+        "bytes_read": spec.bytes_read,
+        "bytes_written": spec.bytes_written,
+        "element_bytes": spec.element_bytes,
+        "operation": spec.call.op,
+        "arguments": spec.call.arguments,
+    }
+
+
+def summarise_workloads(connection: Connection) -> tuple[WorkloadSummary, ...]:
+    """The workloads of a study, counted by the database so that the rows stay where they are."""
+    return tuple(_summarise(connection, stored) for stored in stored_workloads(connection))
+
+
+def imports_of(connection: Connection, workload_id: int) -> tuple[ImportSummary, ...]:
+    """The imports of a workload, in order."""
+    imports = schema.imports
+    found = connection.execute(select(imports).where(imports.c.workload_id == workload_id).order_by(imports.c.id))
+    return tuple(
+        ImportSummary(row.source, row.sha256, row.rows, row.origin, datetime.fromisoformat(row.imported_at)) for row in found
+    )
+
+
+def _summarise(connection: Connection, stored: StoredWorkload) -> WorkloadSummary:
+    imports, kernels, measurements = schema.imports, schema.kernels, schema.measurements
+    workload_id = stored.id
+    settings = [measurements.c[column] for column in SETTING]
+    own = measurements.c.import_id.in_(select(imports.c.id).where(imports.c.workload_id == workload_id))
+    distinct = select(*settings).where(own).distinct().subquery()
+    auto = (
+        select(measurements.c.kernel_id, measurements.c.time_s, measurements.c.energy_j)
+        .where(own, *(column.is_(None) for column in settings))
+    )  # fmt: skip
+    baseline: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
+    for row in connection.execute(auto):
+        baseline[row.kernel_id].append((row.time_s, row.energy_j))
+    members = connection.execute(
+        select(kernels.c.id, kernels.c.count.label("times"), kernels.c["pass"].label("pass_name"))
+        .where(kernels.c.workload_id == workload_id)
+        .order_by(kernels.c.position)
+    ).all()
+    history = imports_of(connection, workload_id)
+    time_s, energy_j = (
+        fsum(
+            row.times * fsum(values[which] for values in baseline[row.id]) / max(1, len(baseline[row.id])) for row in members
+        )
+        for which in (0, 1)  # a sweep under way has not come to all of them yet
+    )
+    return WorkloadSummary(
+        name=stored.key.name,
+        state=stored.key.state,
+        granularity=stored.key.granularity,
+        run=stored.run,
+        origin=history[0].origin,
+        kernels=len(members),
+        rows=sum(entry.rows for entry in history),
+        settings=connection.scalar(select(func.count()).select_from(distinct)) or 0,
+        passes=tuple(dict.fromkeys(row.pass_name for row in members if row.pass_name is not None)),
+        auto_time_s=time_s,
+        auto_energy_j=energy_j,
+        imports=history,
+    )
