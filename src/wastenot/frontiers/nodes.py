@@ -100,7 +100,7 @@ class Ways:
     peak_w: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        if not len(self.time_s) or not (np.diff(self._start) > 0).all():
+        if not len(self.time_s) or (self.start is not None and not (np.diff(self.start) > 0).all()):
             raise BadInputError("`ways`: a choice needs at least one way; give (time in s, energy in J, label) of each")
         for what, unit, values in (
             ("time", "s", self.time_s),
@@ -108,15 +108,13 @@ class Ways:
             ("idle power", "W", self.idle_w),
             ("peak power", "W", self.peak_w),
         ):
-            if values is None:
+            if values is None or (values.min() > 0 and values.max() < np.inf):
                 continue
-            wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
-            if len(wrong):
-                index = int(wrong[0])
-                raise BadInputError(
-                    f"`ways`[{index}]: {what} {values[index]:g} {unit} must be positive and finite; "
-                    "correct the measurement or leave the way out"
-                )
+            index = int(np.flatnonzero(~(np.isfinite(values) & (values > 0)))[0])
+            raise BadInputError(
+                f"`ways`[{index}]: {what} {values[index]:g} {unit} must be positive and finite; "
+                "correct the measurement or leave the way out"
+            )
 
     @cached_property
     def _start(self) -> IndexArray:
@@ -127,7 +125,7 @@ class Ways:
         """See :class:`Node`."""
         if self.runs is None:
             return Groups(self.time_s, self.energy_j, self._start)
-        runs = np.repeat(self.runs.astype(np.float64), np.diff(self._start))
+        runs = float(self.runs[0]) if self.start is None else np.repeat(self.runs.astype(np.float64), np.diff(self.start))
         return Groups(self.time_s * runs, self.energy_j * runs, self._start)
 
     def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:

@@ -14,8 +14,7 @@ from wastenot.frontiers.algebra import Frontier, Point
 from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.noise.confidence import choose_confidently
-from wastenot.planning.noise.errors import change_error, total_error
-from wastenot.planning.noise.expectation import expect
+from wastenot.planning.noise.expectation import change_error, expect, total_error
 from wastenot.planning.noise.shrinkage import CostModel, Posteriors, fit_costs
 from wastenot.planning.objective import SCOPES, Objective, Scope
 from wastenot.planning.plan import (

@@ -78,11 +78,12 @@ class PlanUnit:
         """The unit's frontier: its kernels tied, as often as each runs."""
         options, kernels = self.rows.shape
         row = self.rows.T.ravel()
-        start = np.arange(kernels + 1) * options
+        start = None if kernels == 1 else np.arange(kernels + 1) * options
         count = self.costs.count[self.kernels]
         ways = Ways(self.costs.time_s[row], self.costs.energy_j[row], _Labels(self.costs, row), start, count)
-        same = np.broadcast_to(np.arange(options)[:, None], self.rows.shape)
-        return Frontier((ways if kernels == 1 else Tied(ways, same),))
+        if kernels == 1:
+            return choice(ways)
+        return Frontier((Tied(ways, np.broadcast_to(np.arange(options)[:, None], self.rows.shape)),))
 
 
 def iteration_frontier(costs: Costs, units: Sequence[PlanUnit], granularity: Granularity) -> Frontier:

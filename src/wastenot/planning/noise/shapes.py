@@ -58,9 +58,17 @@ class ShapeTable:
         upper = np.interp(steps, np.arange(len(levels)), levels) if held else levels[-1:]
         grid = np.meshgrid(upper[upper >= np.median(levels)], _LOG_RATIOS, _EXPONENTS, indexing="ij")
         self._limit, self._ratio, self._exponent = (axis.reshape(-1, 1) for axis in grid)
-        scaled = -self._exponent * memory
-        times = np.logaddexp(self._exponent * (self._ratio - np.minimum(core, self._limit)), scaled) / self._exponent
-        self._times: FloatArray = times - times.mean(axis=1, keepdims=True)
+        core_time, memory_time = self._ratio - np.minimum(core, self._limit), -memory
+        # np.logaddexp written out, for a third of the time.
+        apart = np.abs(core_time - memory_time)
+        apart *= -self._exponent
+        times = np.exp(apart, out=apart)
+        times += 1.0
+        np.log(times, out=times)
+        times /= self._exponent
+        times += np.maximum(core_time, memory_time)
+        times -= times.mean(axis=1, keepdims=True)
+        self._times: FloatArray = times
         self._squares: FloatArray = (self._times**2).sum(axis=1)
 
     def misfits(self, log_time: FloatArray) -> FloatArray:

@@ -1,10 +1,10 @@
-"""A sweep at one temperature.
+"""A sweep corrected to one temperature.
 
-A hot GPU leaks more than a cold one, and a sweep takes each point at the temperature that the points before it left: low
-clocks are measured cold, though a plan would run them on a GPU that other kernels keep hot. How leakage goes with
-temperature is read off the repeats of the sweep itself: the same kernel at the same setting differs in little else. Repeats
-say it only so well, and what they leave open moves all cold points together: it is an error that all kernels share. So is
-the temperature that plan and baselines will run at, which nothing fixes: kernels that a power limit holds are slower hot.
+A hot GPU leaks more than a cold one, and a sweep measures each point at the temperature that the points before it left: low
+clocks are measured cold, though a plan would run them on a GPU that other kernels keep hot. The temperature coefficient of
+leakage is estimated from repeats within the sweep: the same kernel at the same setting differs in little else. What the
+estimate leaves uncertain moves all cold points together, so it is an error common to all kernels. The temperature at which
+plan and baselines will run is another: nothing fixes it, and kernels that a power limit holds are slower when hot.
 """
 
 from __future__ import annotations
@@ -18,25 +18,30 @@ from wastenot.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import rows_of_readings
 from wastenot.study.sweep import Sweep
 
-_LEAST_SPREAD_C = 1.0  # root mean square of repeats' temperatures (whole degrees), from which they say something
+_LEAST_SPREAD_C = 1.0  # root mean square of repeats' temperatures (whole degrees), from which they are informative
 _LEAST_REPEATS = 8
-_RUNS_C = 3.0  # how far from the baselines' temperature a plan runs: it saves a twentieth of some 50 degrees, or a tenth
-_AT_LIMIT = 0.97  # of the highest power: there a power limit sets the power, and leakage takes clock instead
-_VOLTAGE_EXPONENT = 4  # of the core clock, that stands for the cube of a voltage which rises late
-_USUAL_SLOPES = (5e-4, 1e-3)  # of the highest power, a degree: a tenth of it leaks, more so by a per cent or so a degree
-_PLACES = 81  # of each slope that are weighed
-_REACH = 4.0  # standard errors to either side of the likeliest that these go
-_LEAST_NOISE = 1e-12  # variance of a power as a share, below any instrument's
+_RUNS_C = (
+    3.0  # how far from the baselines' temperature a plan may run: a twentieth to a tenth of some 50 degrees above ambient
+)
+_AT_LIMIT = 0.97  # of the highest power: above it a power limit sets the power, and leakage costs clock instead
+_VOLTAGE_EXPONENT = 4  # of the core clock; stands for the cube of a voltage that rises only at high clocks
+_USUAL_SLOPES = (
+    5e-4,
+    1e-3,
+)  # per degree, as fractions of the highest power: a tenth of it is leakage, which grows by about 1 % per degree
+_GRID = 81  # values of each slope that are weighed
+_REACH = 4.0  # standard errors that the grid extends to either side of the likeliest
+_LEAST_NOISE = 1e-12  # relative variance of a power, below any instrument's
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Levelled:
-    """A sweep brought to one temperature, and what is not known of that.
+    """A sweep corrected to one temperature, and the uncertainty of the correction.
 
     Attributes:
         sweep: as it would be at the mean temperature of its baselines.
-        time_errors: loadings, as shares of each row's time, of errors of variance 1 that all rows share; shape (rows, 3).
-        power_errors: likewise of power.
+        time_errors: loadings, as fractions of each row's time, of errors of variance 1 common to all rows; shape (rows, 3).
+        power_errors: the same of power.
     """
 
     sweep: Sweep
@@ -47,10 +52,10 @@ class Levelled:
 def at_one_temperature(sweep: Sweep) -> Levelled:
     """The sweep with the times and energies that it would have at the mean temperature of its baselines.
 
-    Leakage is taken as linear in temperature, with a slope that rises with the core clock: a + b (f / f_highest)⁴ watts a
-    degree, both not negative, by what repeats say and what is usual. It adds to the power of a row; where a power limit
-    holds the power it lengthens the time, by as much as the kernel's time and power change between the row and one below
-    the limit. A sweep whose repeats do not differ in temperature comes back unchanged.
+    Leakage is modelled as linear in temperature, with a slope that rises with the core clock: a + b (f / f_highest)⁴ watts
+    per degree, a and b non-negative, estimated from repeats and a prior of usual values. It adds to the power of a row;
+    where a power limit holds the power it lengthens the time instead, by the kernel's own ratio of time to power between
+    that row and one below the limit. A sweep whose repeats do not differ in temperature is returned unchanged.
     """
     unchanged = Levelled(sweep, np.zeros((len(sweep.time_s), 3)), np.zeros((len(sweep.time_s), 3)))
     power = sweep.energy_j / sweep.time_s
@@ -80,7 +85,7 @@ def at_one_temperature(sweep: Sweep) -> Levelled:
 
 
 def baseline_temperature_c(sweep: Sweep) -> float | None:
-    """Mean temperature of the baselines, by the time that they take in an iteration; ``None`` where none is known."""
+    """Mean temperature of the baselines, weighted by their time in an iteration; ``None`` where none is known."""
     automatic = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
     baseline = automatic & ~np.isnan(sweep.temperature_c)
     if not baseline.any():
@@ -90,12 +95,12 @@ def baseline_temperature_c(sweep: Sweep) -> float | None:
 
 
 def _likely_slopes(shapes: FloatArray, apart: FloatArray, freedom: int, usual: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean of the slopes, shape (2,), and a root of their covariance, shape (2, 2), by repeats and what is usual.
+    """Posterior mean of the slopes, shape (2,), and a root of their covariance, shape (2, 2).
 
-    Before repeats are looked at each slope is half of a normal variable, about as large as is usual.
+    The prior of each slope is half-normal, with a usual scale.
 
     Args:
-        shapes: what a slope of 1 adds to each repeat's power from its mean, shape (repeats, 2).
+        shapes: how a slope of 1 moves each repeat's power from its mean, shape (repeats, 2).
         apart: how far the powers are from their means, shape (repeats,).
         freedom: degrees of freedom of ``apart``.
         usual: scale of each slope, shape (2,).
@@ -108,7 +113,7 @@ def _likely_slopes(shapes: FloatArray, apart: FloatArray, freedom: int, usual: F
     precision, explained = weighed.T @ weighed, shapes.T @ apart / noise
     best, _ = nnls(weighed, np.concatenate([apart / np.sqrt(noise), np.zeros(2)]))
     reach = _REACH * np.sqrt(np.diag(np.linalg.inv(precision)))
-    tried = [np.linspace(max(0.0, middle - far), middle + far, _PLACES) for middle, far in zip(best, reach, strict=True)]
+    tried = [np.linspace(max(0.0, middle - far), middle + far, _GRID) for middle, far in zip(best, reach, strict=True)]
     slopes = np.stack(np.meshgrid(*tried, indexing="ij"), axis=-1).reshape(-1, 2)
     unlikely = 0.5 * np.einsum("ps,st,pt->p", slopes, precision, slopes) - slopes @ explained
     likely = np.exp(unlikely.min() - unlikely)
@@ -120,20 +125,20 @@ def _likely_slopes(shapes: FloatArray, apart: FloatArray, freedom: int, usual: F
 
 
 def _slopes(sweep: Sweep) -> FloatArray:
-    """What the watts a degree of each row are made of, shape (rows, 2)."""
+    """The two components of each row's watts per degree, shape (rows, 2)."""
     core = _in_effect(sweep.effective_core_mhz, sweep.core_mhz)
     rate = core / core.max()
     return np.column_stack([np.ones(len(rate)), rate**_VOLTAGE_EXPONENT])
 
 
 def _in_effect(effective: FloatArray, requested: FloatArray) -> FloatArray:
-    """Clocks in effect, else requested, else the highest."""
+    """Clocks in effect, otherwise requested, otherwise the highest."""
     clock = np.where(np.isnan(effective), requested, effective)
     return np.nan_to_num(clock, nan=float(np.nanmax(clock, initial=1.0)))
 
 
 def _elasticity(sweep: Sweep, power: FloatArray, limited: NDArray[np.bool_]) -> FloatArray:
-    """By what share time grows for each share of its power that a row at the limit lacks, shape (rows,); 0 where unknown."""
+    """Relative growth of time per relative lack of power, of rows at the limit; shape (rows,), 0 where unknown."""
     memory = _in_effect(sweep.effective_memory_mhz, sweep.memory_mhz)
     order = np.lexsort((power, memory, sweep.kernel_index))
     places = np.arange(len(order))
