@@ -111,7 +111,7 @@ def held_out_points(points: Points, power_limit_w: float | None = None) -> Predi
 def held_out_kernels(points: Points, power_limit_w: float | None = None, *, seed: int = 0) -> PredictionErrors | None:
     """Errors on kernels that the GPU's own parameters were not fitted to: each half, on the GPU fitted to the other half.
 
-    Each kernel of the other half is fitted to its chosen points (or all but a fifth) on that fixed GPU; the rest is predicted.
+    Each other kernel is fitted to its chosen points (or all but a fifth) on that fixed GPU; the rest are predicted.
 
     Returns:
         The errors; ``None`` where there are too few kernels or points.
