@@ -3,6 +3,10 @@
     python -m benchmarks.bench_plan make FOLDER            # keep the studies, to time or profile commands on them
     python -m benchmarks.bench_plan time STUDY.db ...      # one whole command each
 
+Above ``LARGEST_FIT`` kernels (256) hyperparameters are learnt from a random sample. On 600 kernels, where both work, the
+energy expected from the sample was within 0.07 percentage points (1.1 standard errors) of that from all kernels in each of
+four studies with unknown clocks, and 0.02 points (0.4) with recorded ones; intervals were 3 % narrower to 7 % wider.
+
 Kernels follow the synthetic model, each with its own ratios and activities, at 100 clock pairs and the default clocks, with
 one reading per setting and standard errors. Clocks in effect are not recorded, or are those that a power limit allows, or
 are sampled, so that no two kernels have the same.
@@ -18,18 +22,25 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 from typing import Literal
+from unittest import mock
 
 import numpy as np
 
 from benchmarks.verdict import Verdict
 from tests.support import synthetic_gpu as synthetic
+from wastenot.planning.noise import shrinkage
+from wastenot.planning.noise.expectation import LEVEL, expect
+from wastenot.planning.objective import Objective
+from wastenot.planning.planner import Planner
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Kernel, Sweep
 
 CORE_MHZ = np.linspace(300.0, 2100.0, 25)
 TIME_NOISE, POWER_NOISE, DEPARTURE = 0.003, 0.005, 0.01  # relative
 NAN = float("nan")
+SEEDS = (1, 2, 3, 4)
 
 Effective = Literal["unknown", "held", "sampled"]
 
@@ -127,7 +138,29 @@ def line(study: Path) -> tuple[float, float]:
     return seconds, gigabytes
 
 
+def sampling_error(effective: Effective, seed: int, kernels: int = 600) -> tuple[float, float]:
+    """Shift of the energy expected when a sample is learnt from, in standard errors, and the ratio of interval widths."""
+    planner = Planner(made_up_sweep(kernels, effective, seed))
+    rows = planner.rows(planner.choose(Objective("waste", 0.0)).options)
+    change, width = [], []
+    for largest in (shrinkage.LARGEST_FIT, kernels):
+        with mock.patch.object(shrinkage, "LARGEST_FIT", largest):
+            model = shrinkage.fit_costs(planner.sweep, planner.costs)
+        assert model is not None
+        expected = expect(planner.costs, model.posteriors(rows), rows, 0.0)
+        change.append(expected.energy_change)
+        width.append(float(np.ptp(expected.energy_change_interval)))
+    error = width[1] / (2.0 * NormalDist().inv_cdf(0.5 + 0.5 * LEVEL))
+    return (change[0] - change[1]) / error, width[0] / width[1]
+
+
 def main(verdict: Verdict) -> None:
+    kinds: tuple[Effective, ...] = ("unknown", "held")
+    for effective in kinds:
+        errors, widths = np.array([sampling_error(effective, seed) for seed in SEEDS]).T
+        label = f"hyperparameters from a sample, clocks {effective}"
+        verdict.at_most(f"{label}: standard errors that the energy expected moves", float(np.abs(errors).max()), 2.0)
+        verdict.at_most(f"{label}: change of its interval's width", float(np.abs(widths - 1.0).max()), 0.2)
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
             seconds, gigabytes = line(store(case, Path(folder)))

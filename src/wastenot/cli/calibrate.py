@@ -45,20 +45,20 @@ def calibrate(
     if out.suffix != ".toml":
         raise BadInputError(f"--out {out}: the file of a simulated GPU must have a name that ends in .toml")
     check_watts("--power-limit", power_limit)
-    found = calibrate_sweep(
+    calibrated = calibrate_sweep(
         open_study(study).read(workload),
         name=name or out.stem,
         power_limit_w=power_limit,
         base=None if base is None else find_preset(base.removeprefix("sim:")),
     )
-    write_text(out, preset_toml(found.preset))
+    write_text(out, preset_toml(calibrated.preset))
     if as_json:
-        print_json({"file": str(out), "name": found.preset.name} | as_values(found.report))
+        print_json({"file": str(out), "name": calibrated.preset.name} | as_values(calibrated.report))
         return
-    console().print(_table(found.report))
-    for warning in found.report.warnings:
+    console().print(_table(calibrated.report))
+    for warning in calibrated.report.warnings:
         say(f"warning: {warning}")
-    say(f"{out}: {found.report.kernels} kernels from {found.report.points:,} points; use it as --device sim:{out}")
+    say(f"{out}: {calibrated.report.kernels} kernels from {calibrated.report.points:,} points; use it as --device sim:{out}")
 
 
 def _table(report: CalibrationReport) -> Table:

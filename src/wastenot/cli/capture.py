@@ -35,7 +35,10 @@ def capture(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Record the operations of a PyTorch step, so that each can be measured alone."""
+    """Record the operations of a step of a PyTorch program.
+
+    Each can then be measured alone: the file is a workload that sweep takes.
+    """
     from wastenot.capturing.coverage import coverage
     from wastenot.capturing.session import capture as record
     from wastenot.capturing.session import require_torch

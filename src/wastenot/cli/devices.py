@@ -44,8 +44,8 @@ def doctor(
         driver = str(nvml.call("nvmlSystemGetDriverVersion"))
         for name in nvidia_names(nvml):
             handle = nvml.call("nvmlDeviceGetHandleByIndex", int(name.partition(":")[2]))
-            found = examine(nvml, name, handle, torch_found["uuids"])
-            gpus.append((found, () if found.mig else probe_sensors(NvidiaDevice(nvml, handle, name), seconds)))
+            examined = examine(nvml, name, handle, torch_found["uuids"])
+            gpus.append((examined, () if examined.mig else probe_sensors(NvidiaDevice(nvml, handle, name), seconds)))
     except WastenotError as error:
         problem = str(error)
     left = journals()
@@ -171,18 +171,18 @@ def sensor(
     seconds = parse_budget(budget)
     instrument = instrument_of(open_device(device, seed=seed))
     with shown_progress("identifying sensors") as progress:
-        found = identify_sensors(instrument, load, seconds, seed=seed, progress=progress)
+        sensors = identify_sensors(instrument, load, seconds, seed=seed, progress=progress)
     if out is not None:
-        write_sensors(found, out)
+        write_sensors(sensors, out)
     if as_json:
-        print_json(sensors_document(found))
+        print_json(sensors_document(sensors))
         return
-    for one in found.channels:
+    for one in sensors.channels:
         typer.echo(_line(one))
     # A note about several channels is printed once.
-    for note in dict.fromkeys(note for one in found.channels for note in one.notes):
-        names = [one.channel for one in found.channels if note in one.notes]
-        say(("" if len(names) == len(found.channels) else f"{', '.join(names)}: ") + note)
+    for note in dict.fromkeys(note for one in sensors.channels for note in one.notes):
+        names = [one.channel for one in sensors.channels if note in one.notes]
+        say(("" if len(names) == len(sensors.channels) else f"{', '.join(names)}: ") + note)
     if out is not None:
         say(f"{out}: written")
 

@@ -38,9 +38,9 @@ def forecast(
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Forecast the saving on a GPU whose clocks may not be set, with an interval.
+    """Forecast the saving on a GPU whose clocks may not be set.
 
-    Uses only measurements at the default clocks (sweep --clocks auto).
+    With an interval. Uses only measurements at the default clocks (sweep --clocks auto).
     """
     from wastenot.cli.output import as_values, console, json_text, print_json, say
     from wastenot.files import write_text
@@ -48,7 +48,7 @@ def forecast(
     from wastenot.tuning.forecast.forecast import forecast as make_forecast
     from wastenot.tuning.forecast.observed import choose_gpu
 
-    found = make_forecast(
+    predicted = make_forecast(
         open_study(study),
         workload,
         gpu=None if gpu is None else choose_gpu("", gpu),
@@ -59,17 +59,17 @@ def forecast(
         draws=draws,
         seed=seed,
     )
-    document = as_values(found)
+    document = as_values(predicted)
     if out is not None:
         write_text(out, json_text(document) + "\n")
         say(f"{out}: forecast written")
     if as_json:
         print_json(document)
     else:
-        console().print(_forecast_text(found))
+        console().print(_forecast_text(predicted))
 
 
-def _forecast_text(found: Forecast) -> RenderableType:
+def _forecast_text(predicted: Forecast) -> RenderableType:
     """The forecast as text: marked as a forecast, intervals first, clocks last."""
     from rich.console import Group
     from rich.text import Text
@@ -77,23 +77,24 @@ def _forecast_text(found: Forecast) -> RenderableType:
     from wastenot.reporting.formatting import change, percent, quantity
 
     lines = [
-        f"FORECAST for {found.workload} on {found.device}: no clocks were set, only the default clocks (auto) were measured "
-        f"({found.observed_origin}; {quantity(found.auto_time_s, 's')}, {quantity(found.auto_energy_j, 'J')} per iteration)",
+        f"FORECAST for {predicted.workload} on {predicted.device}: no clocks were set, only the default clocks (auto) were "
+        f"measured ({predicted.observed_origin}; {quantity(predicted.auto_time_s, 's')}, "
+        f"{quantity(predicted.auto_energy_j, 'J')} per iteration)",
         "",
-        f"energy  {_interval(found.energy_change)}",
-        f"time    {_interval(found.time_change)}   (allowed: {change(found.max_slowdown)})",
-        f"saves energy in {percent(found.saves_share, 0)} of {found.draws} possible GPUs "
-        f"({'memory clock unchanged, ' if found.core_only else ''}clocks, limit and peaks of {found.gpu}; "
-        f"{'otherwise like any GPU' if found.knowledge == 'any' else 'otherwise close to its preset'})",
+        f"energy  {_interval(predicted.energy_change)}",
+        f"time    {_interval(predicted.time_change)}   (allowed: {change(predicted.max_slowdown)})",
+        f"saves energy in {percent(predicted.saves_share, 0)} of {predicted.draws} possible GPUs "
+        f"({'memory clock unchanged, ' if predicted.core_only else ''}clocks, limit and peaks of {predicted.gpu}; "
+        f"{'otherwise like any GPU' if predicted.knowledge == 'any' else 'otherwise close to its preset'})",
         "",
         "where the uncertainty comes from, and what would reduce it:",
-        *(f"  {percent(unknown.share, 0):>5}  {unknown.what}: {unknown.narrowed_by}" for unknown in found.unknowns),
-        *(f"note: {note}" for note in found.notes),
+        *(f"  {percent(unknown.share, 0):>5}  {unknown.what}: {unknown.narrowed_by}" for unknown in predicted.unknowns),
+        *(f"note: {note}" for note in predicted.notes),
     ]
-    return Group(*map(Text, lines), "", _table(found))
+    return Group(*map(Text, lines), "", _table(predicted))
 
 
-def _table(found: Forecast) -> RenderableType:
+def _table(predicted: Forecast) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
@@ -103,7 +104,7 @@ def _table(found: Forecast) -> RenderableType:
     table.add_column("kernel")
     for heading in ("count", "core MHz", "80 % of draws", "memory MHz", "of draws", "energy", "80 % of draws"):
         table.add_column(heading, justify="right")
-    for row in found.kernels:
+    for row in predicted.kernels:
         core, energy = row.core_mhz, row.energy_change
         table.add_row(
             Text(shortened(row.kernel, 32)),

@@ -52,7 +52,7 @@ def pairs(
     sweep = source.read(workload, "ssp")
     name = device or sweep.device
     limit_w = _limit(sweep, device, power_limit)
-    found = complementary_pairs(
+    candidates = complementary_pairs(
         sweep,
         limit_w,
         specs={task.name: task.steps[0][0] for task in tasks_in_study(source, sweep).tasks if task.is_kernel},
@@ -62,15 +62,15 @@ def pairs(
     carry_over, loops = _order(source, sweep)
     if as_json:
         print_json(
-            {"workload": sweep.workload, "device": sweep.device, "origin": sweep.origin, "limit_w": found.limit_w,
-             "shared_w": found.shared_w, "told_by": found.told_by, "dependencies": "not known",
-             "kernels": [as_values(one) | {"power_w": one.power_w} for one in found.kernels],
-             "pairs": [as_values(pair) | {"iteration_j": pair.iteration_j} for pair in found.pairs[:most]],
+            {"workload": sweep.workload, "device": sweep.device, "origin": sweep.origin, "limit_w": candidates.limit_w,
+             "shared_w": candidates.shared_w, "told_by": candidates.told_by, "dependencies": "not known",
+             "kernels": [as_values(one) | {"power_w": one.power_w} for one in candidates.kernels],
+             "pairs": [as_values(pair) | {"iteration_j": pair.iteration_j} for pair in candidates.pairs[:most]],
              "carry_over": None if carry_over is None else as_values(carry_over),
              "loops": [as_values(loop) | {"saved_j": loop.saved_j} for loop in loops]}
         )  # fmt: skip
     else:
-        console().print(_pairs_text(sweep, found, most))
+        console().print(_pairs_text(sweep, candidates, most))
         console().print(_order_text(sweep, carry_over, loops))
 
 
@@ -99,11 +99,11 @@ def _roofline(device: str, dtype: str, named: bool) -> Roofline | None:
 
 
 def _memory_power(source: Study, sweep: Sweep) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
-    for trial in source.measurements(sweep.workload, sweep.state, sweep.granularity):
-        if trial.setting.is_auto and trial.memory_power_w is not None:
-            found.setdefault(trial.kernel, []).append(trial.memory_power_w)
-    return {kernel: sum(watts) / len(watts) for kernel, watts in found.items()}
+    powers_w: dict[str, list[float]] = {}
+    for measurement in source.measurements(sweep.workload, sweep.state, sweep.granularity):
+        if measurement.setting.is_auto and measurement.memory_power_w is not None:
+            powers_w.setdefault(measurement.kernel, []).append(measurement.memory_power_w)
+    return {kernel: sum(watts) / len(watts) for kernel, watts in powers_w.items()}
 
 
 def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[LoopOrder, ...]]:
@@ -119,7 +119,7 @@ def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[LoopOrd
     return carry_over, light_first(sweep, carry_over) if carry_over.known else ()
 
 
-def _pairs_text(sweep: Sweep, found: Pairs, most: int) -> RenderableType:
+def _pairs_text(sweep: Sweep, candidates: Pairs, most: int) -> RenderableType:
     """The best pairs, and what the bounds assume."""
     from rich.console import Group
     from rich.table import Table
@@ -132,9 +132,9 @@ def _pairs_text(sweep: Sweep, found: Pairs, most: int) -> RenderableType:
         table.add_column(heading)
     for heading in ("pairs", "one after another", "concurrently, at least", "headroom", "saves at most", "of the iteration"):
         table.add_column(heading, justify="right")
-    by_name = {one.kernel: one for one in found.kernels}
-    whole_j = sum(one.count * one.energy_j for one in found.kernels)
-    for pair in found.pairs[:most]:
+    by_name = {one.kernel: one for one in candidates.kernels}
+    whole_j = sum(one.count * one.energy_j for one in candidates.kernels)
+    for pair in candidates.pairs[:most]:
         table.add_row(
             pair.compute,
             pair.memory,
@@ -149,12 +149,12 @@ def _pairs_text(sweep: Sweep, found: Pairs, most: int) -> RenderableType:
         (sweep.workload, "bold"), f" on {sweep.device}: kernels with complementary power, at auto (numbers: {sweep.origin})"
     )
     note = (
-        f"Classified by {found.told_by}. Limit {found.limit_w:.0f} W; at most {found.shared_w:.0f} W, the least power "
-        "of any kernel, is shared by kernels that run concurrently. Upper bounds, assuming no interference and no data "
-        "dependencies. A kernel appears in several pairs but can be used in only one."
+        f"Classified by {candidates.told_by}. Limit {candidates.limit_w:.0f} W; at most {candidates.shared_w:.0f} W, the "
+        "least power of any kernel, is shared by kernels that run concurrently. Upper bounds, assuming no interference and "
+        "no data dependencies. A kernel appears in several pairs but can be used in only one."
     )
     none = "there are no complementary kernels: all are compute-bound or all are memory-bound"
-    return Group(head, "", table if found.pairs else none, "", Text(note, style="yellow"))
+    return Group(head, "", table if candidates.pairs else none, "", Text(note, style="yellow"))
 
 
 def _order_text(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[LoopOrder, ...]) -> RenderableType:

@@ -38,7 +38,7 @@ def plan(
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the clocks that save the most energy within a slowdown limit.
+    """Find the clocks of least energy within a slowdown limit.
 
     The plan comes with a certificate: a lower bound on the energy of any plan within the limit.
     """

@@ -86,7 +86,7 @@ def profile(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Profile the power of a kernel within and across executions (FinGraV).
+    """Profile the power inside a kernel (FinGraV).
 
     Works even if the sensor is slower than the kernel. SSE is the first execution at steady execution time, SSP the first
     at steady power. Nothing is changed on a real GPU.
@@ -106,27 +106,27 @@ def profile(
         channels = read_sensors(sensors).known(device)
     command = shlex.join(["wastenot", *sys.argv[1:]])
     with shown_progress(f"profile of {kernel}") as progress:
-        found = make_profile(
+        profiled = make_profile(
             kernel, device, after=after or (), alternate=alternate or (), runs=runs, margin=margin, outliers=outliers,
             executions=executions, budget_s=budget_s, channels=channels, shape=shape, seed=seed, progress=progress,
         )  # fmt: skip
     if out is not None:
-        write_profile(found, out, command=command)
+        write_profile(profiled, out, command=command)
     if as_json:
-        print_json(profile_document(found, command) | {"file": None if out is None else str(out)})
+        print_json(profile_document(profiled, command) | {"file": None if out is None else str(out)})
     else:
-        console().print(_profile_text(found))
+        console().print(_profile_text(profiled))
     if out is not None:
-        say(f"{out}: profile written" + ("" if found.complete else ", marked incomplete"))
+        say(f"{out}: profile written" + ("" if profiled.complete else ", marked incomplete"))
     if report is not None or figures is not None:
         from wastenot.reporting.profile.page import write_profile_figures, write_profile_page
 
         if report is not None:
-            write_profile_page([found], report)
+            write_profile_page([profiled], report)
             say(f"{report}: report written")
         if figures is not None:
-            say(f"{figures}: {len(write_profile_figures([found], figures))} figure files written")
-    found.raise_if_stopped()
+            say(f"{figures}: {len(write_profile_figures([profiled], figures))} figure files written")
+    profiled.raise_if_stopped()
 
 
 def _check_outputs(out: Path | None, report: Path | None, figures: Path | None) -> None:
@@ -175,21 +175,21 @@ def profiles(
     from wastenot.reporting.profile.description import profiles_table
 
     _check_outputs(None, report, figures)
-    found = [read_profile(file) for file in files]
+    loaded = [read_profile(file) for file in files]
     if as_json:
         print_json(
-            {"profiles": [{"file": str(file)} | profile_document(one) for file, one in zip(files, found, strict=True)]}
+            {"profiles": [{"file": str(file)} | profile_document(one) for file, one in zip(files, loaded, strict=True)]}
         )
     else:
-        console().print(_headline_of(found), "", rich_table(profiles_table(found, relative=relative)), sep="\n")
+        console().print(_headline_of(loaded), "", rich_table(profiles_table(loaded, relative=relative)), sep="\n")
     if report is not None or figures is not None:
         from wastenot.reporting.profile.page import write_profile_figures, write_profile_page
 
         if report is not None:
-            write_profile_page(found, report, relative=relative)
+            write_profile_page(loaded, report, relative=relative)
             say(f"{report}: report written")
         if figures is not None:
-            say(f"{figures}: {len(write_profile_figures(found, figures, relative=relative))} figure files written")
+            say(f"{figures}: {len(write_profile_figures(loaded, figures, relative=relative))} figure files written")
 
 
 def _profile_text(profile: Profile) -> RenderableType:

@@ -122,7 +122,10 @@ def export(
     granularity: MeasuredGranularityOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export a workload of a study to a sweep file, with every number exactly as imported."""
+    """Export a workload of a study to a sweep file.
+
+    Every number is written exactly as it is in the study.
+    """
     from wastenot.cli.output import print_json, say
     from wastenot.study.sweep_file import export_sweep
 

@@ -108,7 +108,7 @@ def transfer(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a plan's clocks at other batch sizes or parallel degrees.
+    """Measure a plan at other batch sizes or parallel degrees.
 
     Measurements are interleaved with the default clocks (auto).
     """
@@ -145,18 +145,18 @@ def transfer(
     targets = [tasks_of(build_workload(model, each), made.measured_granularity, made.state) for each in shapes]
     target = clock_control.open_device(device, seed=seed, workload=None)
     with shown_progress("transfer") as progress:
-        found = measure_transfer(target, made, targets, repeats=repeats, progress=progress)
+        measured_transfer = measure_transfer(target, made, targets, repeats=repeats, progress=progress)
     if figures is not None:
         from wastenot.reporting.figure import export_figures
         from wastenot.reporting.plan.transfer_figure import transfer_figure
 
-        figure = transfer_figure(found, name, title, tuple(map(str, labels)), axis)
-        written = export_figures([figure], found.origin, figures)
+        figure = transfer_figure(measured_transfer, name, title, tuple(map(str, labels)), axis)
+        written = export_figures([figure], measured_transfer.origin, figures)
         say(f"{figures}: {len(written)} figure files written")
     if as_json:
-        print_json(as_values(found))
+        print_json(as_values(measured_transfer))
     else:
-        console().print(_transfer_text(found))
+        console().print(_transfer_text(measured_transfer))
 
 
 def _transfer_text(transfer: Transfer) -> RenderableType:

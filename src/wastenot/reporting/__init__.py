@@ -1,1 +1,1 @@
-"""The report: tables, figures and one self-contained page. Every number in it comes from planning."""
+"""Reports: tables, figures and self-contained pages about plans and power profiles. Nothing here computes numbers."""

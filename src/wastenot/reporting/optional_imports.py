@@ -1,4 +1,4 @@
-"""The one guard around what the ``report`` extra installs, so that the base install runs without it."""
+"""The only place that imports what the ``report`` extra installs, so that the base install runs without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How figures look, on light and on dark ground. Marks name a style or a range; only this file names their colours."""
+"""How figures look on light and dark backgrounds. Marks name a style or a range; only this file names their colours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', sans-serif"
 
-# Clearly different from each other on both grounds, also to colour-blind eyes as far as eight can be.
+# Distinct on both backgrounds, as far as possible for eight colours also to colour-blind readers.
 _CATEGORIES = ("#2f6fde", "#e08a00", "#0f9b8e", "#b04bb8", "#d6483b", "#7a8699", "#7c5cff", "#8a9a00")
 
 

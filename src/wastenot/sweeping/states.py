@@ -206,7 +206,7 @@ class InContext:
 
 
 def loop_of(before: Task, task: Task) -> Task:
-    """The two in turn; one call is one call of each."""
+    """Both alternating; one call is one call of each."""
     return Task(f"{before.name} > {task.name}", (*before.steps, *task.steps))
 
 

@@ -194,7 +194,7 @@ def measure_sweep(
     budget_s: float | None = None,
     rounds: int = BASELINE_ROUNDS,
 ) -> SweepOutcome:
-    """Measure everything at auto and at every setting, into a study, in the state that the workload's name says.
+    """Measure everything at auto and at every setting, into a study, in the workload's state.
 
     In context, what kernels are alone is found on the way; it is kept too. A sweep that was broken off is gone on with: call
     it again in the same words. Clocks are given back to the driver however it ends.

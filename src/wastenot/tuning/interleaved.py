@@ -1,4 +1,4 @@
-"""Settings against auto, measured in turn, so that drift meets both alike; what the paper's Validation does (§6)."""
+"""Settings and auto measured interleaved, so that drift affects both alike; what the paper's Validation does (§6)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class TransferRow:
     Attributes:
         workload: that was measured.
         time_change: of an iteration against auto.
-        energy_change: likewise.
+        energy_change: of an iteration against auto.
         auto_time_s: mean time of an iteration at auto.
         auto_energy_j: mean energy of an iteration at auto.
     """
@@ -62,7 +62,7 @@ def transfer(
     options: PointOptions | None = None,
     progress: Progress | None = None,
 ) -> Transfer:
-    """Measure a plan's clocks, in turn with auto, on other workloads that are made of the same kernels.
+    """Measure a plan's clocks, interleaved with auto, on other workloads that are made of the same kernels.
 
     Args:
         device: to measure on.

@@ -1,4 +1,4 @@
-"""A plan measured again, in turn with auto (paper, §6, Validation): what it gives, beside what was predicted."""
+"""A plan measured again, interleaved with the default clocks (paper, §6, Validation): what it gives, beside what was predicted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def validate(
     options: PointOptions | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """Measure every kernel at the plan's setting and at auto, in turn, several times over.
+    """Measure every kernel at the plan's setting and at auto, interleaved, several times.
 
     Args:
         device: that the plan was made for.

@@ -1,1 +1,1 @@
-"""The report of power profiles: figures, words and their page."""
+"""The report of power profiles: figures, tables and their page."""

@@ -210,7 +210,7 @@ def _lines(profiles: Sequence[Profile], labels: list[str], name: str, scale: _Sc
             labelLimit=400,
         ),
     )
-    x = alt.X("share:Q", title="part of the execution, %", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5))
+    x = alt.X("share:Q", title="position in the execution, %", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5))
     base = alt.Chart(inline(values)).encode(x=x, color=color)
     scaled = alt.Scale(zero=True, nice=True)
     band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title, scale=scaled), y2="high:Q")

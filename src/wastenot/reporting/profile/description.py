@@ -66,12 +66,12 @@ def describe_runs(profile: Profile) -> str:
 
 def channel_names(profile: Profile) -> tuple[str, ...]:
     """Names of all channels, total first."""
-    return tuple(found.channel.name for found in profile.channels)
+    return tuple(each.channel.name for each in profile.channels)
 
 
 def timed_channels(profile: Profile) -> tuple[str, ...]:
     """Channels that can be drawn over time; the others average over too long and give levels only."""
-    return tuple(found.channel.name for found in profile.channels if len(found.mean_w))
+    return tuple(each.channel.name for each in profile.channels if len(each.mean_w))
 
 
 def steady(profile: Profile) -> State:
@@ -103,10 +103,10 @@ def state_table(profile: Profile) -> Table:
         _row("time", [quantity(state.time_s, "s") for state in states], compared, _change([s.time_s for s in states])),
     ]
     for name in channel_names(profile):
-        found = [state.channels.get(name) for state in states]
-        texts = [ABSENT if one is None else watts(one.mean_w, one.mean_error_w) for one in found]
+        insides = [state.channels.get(name) for state in states]
+        texts = [ABSENT if one is None else watts(one.mean_w, one.mean_error_w) for one in insides]
         label = f"power, {name}" + ("" if name in timed_channels(profile) else " (level)")
-        rows.append(_row(label, texts, compared, _change([one.mean_w for one in found if one is not None])))
+        rows.append(_row(label, texts, compared, _change([one.mean_w for one in insides if one is not None])))
     energies = [state.energy_j for state in states if TOTAL in state.channels]
     rows.append(_row("energy", [energy_text(state) for state in states], compared, _change(energies)))
     wanted = profile.readings_wanted
@@ -119,7 +119,7 @@ def state_table(profile: Profile) -> Table:
 def facts(profile: Profile) -> list[tuple[str, str]]:
     """What the accuracy of a profile rests on, as (name, text) pairs."""
     clocks = profile.clocks
-    found = [
+    pairs = [
         ("runs", describe_runs(profile)),
         (
             "timestamps",
@@ -130,21 +130,21 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
     ]
     counter = profile.counter
     if counter is not None:
-        found.append(
+        pairs.append(
             (
                 "energy counter",
                 f"{watts(counter.counter_w)} over {number(counter.seconds, 3)} s; profile: {watts(counter.profile_w)}, "
                 f"{change(counter.difference)}",
             )
         )
-    return found
+    return pairs
 
 
 def describe_sensors(profile: Profile) -> list[str]:
     """The sensor properties assumed for each channel; channels with the same ones share a line."""
     by_properties: dict[str, list[str]] = {}
-    for found in profile.channels:
-        channel = found.channel
+    for each in profile.channels:
+        channel = each.channel
         window = f"mean over {quantity(channel.window_s, 's', 3)}" if channel.window_s else "instantaneous"
         if channel.lag_s:
             window = f"lag {quantity(channel.lag_s, 's', 3)}"
@@ -174,9 +174,9 @@ def profiles_table(profiles: Sequence[Profile], *, relative: bool = False) -> Ta
         state, moved = steady(profile), difference(profile)
         powers = []
         for name in names:
-            found = state.channels.get(name)
+            inside = state.channels.get(name)
             factor = 100.0 / largest[name] if relative else 1.0
-            powers.append(ABSENT if found is None else _plus_minus(factor * found.mean_w, factor * found.mean_error_w))
+            powers.append(ABSENT if inside is None else _plus_minus(factor * inside.mean_w, factor * inside.mean_error_w))
         texts = (
             subject(profile), *([f"{profile.device}, {profile.origin}"] if several else []), *powers,
             ABSENT if moved is None else change(moved, 1), quantity(state.time_s, "s"), energy_text(state),

@@ -58,15 +58,13 @@ def _chart(profile: Profile, states: list[State]) -> Any:
     parts = [name for name in timed_channels(profile) if name != TOTAL]
     columns = []
     width = _WIDTH if len(states) > 1 else 2 * _WIDTH + 40
-    for place, state in enumerate(states):
-        panels = [_panel(profile, state, [TOTAL], _TOTAL_HEIGHT, width, first=place == 0, title=_title(profile, state))]
+    for column, state in enumerate(states):
+        panels = [_panel(profile, state, [TOTAL], _TOTAL_HEIGHT, width, first=column == 0, title=_title(profile, state))]
         if any(name in state.channels for name in parts):
-            panels.append(_panel(profile, state, parts, _PARTS_HEIGHT, width, first=place == 0, title=None))
+            panels.append(_panel(profile, state, parts, _PARTS_HEIGHT, width, first=column == 0, title=None))
         columns.append(panels)
     rows = [
-        alt.hconcat(*(column[row] for column in columns), spacing=24).resolve_scale(
-            y="shared", x="independent", color="shared"
-        )
+        alt.hconcat(*(each[row] for each in columns), spacing=24).resolve_scale(y="shared", x="independent", color="shared")
         for row in range(len(columns[0]))
     ]
     return alt.vconcat(*rows, spacing=14).resolve_scale(color="independent", y="independent", x="independent")
