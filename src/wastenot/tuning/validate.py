@@ -1,4 +1,4 @@
-"""A plan measured again, interleaved with the default clocks (paper, §6): what it gives, beside what was predicted."""
+"""A plan measured again, interleaved with auto (paper, §6, Validation): what it gives, beside what was predicted."""
 
 from __future__ import annotations
 
