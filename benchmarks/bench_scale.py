@@ -26,10 +26,10 @@ def solve_one(kind: str) -> None:
     for looseness in LOOSENESS:
         budget = budget_s(groups, looseness)
         began = time.perf_counter()
-        found = Knapsack(groups).least_energy(budget, gap_tolerance=GAP)
+        plan = Knapsack(groups).least_energy(budget, gap_tolerance=GAP)
         seconds = time.perf_counter() - began
         peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        results.append({"seconds": seconds, "gap": found.gap, "peak_bytes": peak_bytes})
+        results.append({"seconds": seconds, "gap": plan.gap, "peak_bytes": peak_bytes})
     print(json.dumps(results))
 
 

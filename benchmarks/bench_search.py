@@ -24,10 +24,10 @@ def main(verdict: Verdict) -> None:
             card = Path(folder) / "card.db"
             import_sweep(DATA / "sweep-share.csv", card)
             for share, goal in ((0.4, 0.98), (0.3, 0.95)):
-                found, measured = _recorded(card, Path(folder) / f"{share}.db", share)
-                verdict.at_least(f"RTX 3080 Ti, {measured:.1%} measured: fraction of the best saving", found, goal)
-        found, measured = _h200(Path(folder) / "h200.db", 0.1)
-        verdict.at_least(f"sim:h200, full grid, {measured:.1%} measured: fraction of the best saving", found, 0.99)
+                saved, measured = _recorded(card, Path(folder) / f"{share}.db", share)
+                verdict.at_least(f"RTX 3080 Ti, {measured:.1%} measured: fraction of the best saving", saved, goal)
+        saved, measured = _h200(Path(folder) / "h200.db", 0.1)
+        verdict.at_least(f"sim:h200, full grid, {measured:.1%} measured: fraction of the best saving", saved, 0.99)
 
 
 def _recorded(card: Path, few: Path, share: float) -> tuple[float, float]:

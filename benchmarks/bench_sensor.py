@@ -32,21 +32,23 @@ CASES: tuple[tuple[str, dict[str, float]], ...] = (
 def main(verdict: Verdict) -> None:
     scores = []
     for name, changes in CASES:
-        off: list[tuple[float, float, float, float]] = []
+        errors: list[tuple[float, float, float, float]] = []
         for seed in range(SEEDS):
             instrument, truth = sensed(name, seed, **changes)
-            found = identified_total(instrument, LOAD)
-            span_s, error_s = (found.lag_s, found.lag_se_s) if truth.lag_s else (found.window_s, found.window_se_s)
-            if None in (found.period_s, span_s, error_s, found.delay_s, found.delay_drift):
-                off.append((np.inf, np.inf, np.inf, np.inf))
+            identified = identified_total(instrument, LOAD)
+            span_s, error_s = (
+                (identified.lag_s, identified.lag_se_s) if truth.lag_s else (identified.window_s, identified.window_se_s)
+            )
+            if None in (identified.period_s, span_s, error_s, identified.delay_s, identified.delay_drift):
+                errors.append((np.inf, np.inf, np.inf, np.inf))
                 continue
             true_s = truth.lag_s or truth.window_s
             allowed_s = 1e-3 if truth.sample_s else max(0.1 * truth.delay_s, 2e-3)
-            off.append((abs(found.period_s / truth.period_s - 1), abs(span_s / true_s - 1),
-                        delay_error_s(instrument, truth, found) / allowed_s,
-                        abs(found.delay_drift - (truth.sample_drift if truth.sample_s else 0.0))))  # fmt: skip
+            errors.append((abs(identified.period_s / truth.period_s - 1), abs(span_s / true_s - 1),
+                        delay_error_s(instrument, truth, identified) / allowed_s,
+                        abs(identified.delay_drift - (truth.sample_drift if truth.sample_s else 0.0))))  # fmt: skip
             scores.append((span_s - true_s) / error_s)
-        worst = np.max(np.array(off), axis=0)
+        worst = np.max(np.array(errors), axis=0)
         what = ", ".join([name, *(_change(key, value) for key, value in changes.items())])
         kind = "lag" if truth.lag_s else "window"
         verdict.at_most(f"{what}: error of the period, worst of {SEEDS}", float(worst[0]), 0.1)
@@ -55,8 +57,8 @@ def main(verdict: Verdict) -> None:
         if math.isclose(truth.window_s, 1.0):
             continue  # a minute is too short for the drift of a sensor this slow, as its stated error shows
         verdict.at_most(f"{what}: error of the drift, s per second", float(worst[3]), 5e-5)
-    held = float(np.mean(np.abs(scores) < 1.96))
-    verdict.at_least("stated 95 % intervals that contain window or lag", held, 0.85)
+    covered = float(np.mean(np.abs(scores) < 1.96))
+    verdict.at_least("stated 95 % intervals that contain window or lag", covered, 0.85)
 
 
 def _change(key: str, value: float) -> str:

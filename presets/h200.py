@@ -22,7 +22,7 @@ from wastenot.devices.simulated.model_physics import ModelPhysics, analytical_pa
 from wastenot.devices.simulated.preset import ClockTable, OpTraits, Preset
 from wastenot.setting import AUTO
 from wastenot.study.sweep_file import read_sweep
-from wastenot.workloads.build import workload_named
+from wastenot.workloads.build import build_workload, run_named
 from wastenot.workloads.kernel import KernelSpec
 
 Array = NDArray[np.float64]
@@ -63,7 +63,9 @@ class Measured:
 def read_measured(name: str, workload: str) -> tuple[Measured, ...]:
     """The kernels of a sweep in data/h200, analytical, with their measurements, in order of execution."""
     sweep = read_sweep(DATA / f"{name}.csv")
-    specs = {kernel.name: kernel for kernel in workload_named(workload).kernels}
+    run = run_named(workload)
+    assert run is not None
+    specs = {kernel.name: kernel for kernel in build_workload(run.model, run.shape).kernels}
     power = sweep.energy_j / sweep.time_s
     found = {
         sweep.kernels[kernel].name: Measured(specs[sweep.kernels[kernel].name], *map(float, values))

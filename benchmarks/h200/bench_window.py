@@ -36,7 +36,7 @@ def summary(name: str, compared: list[Compared]) -> dict[str, Any]:
     relative = np.array([one.relative for one in compared])
     zeus = np.array([one.zeus_relative for one in compared if one.zeus_relative is not None])
     lags = [one.lag_s for one in compared if one.lag_s is not None]
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "windows": len(compared),
         "median_abs": float(np.median(np.abs(relative))),
         "largest_abs": float(np.max(np.abs(relative))),
@@ -51,14 +51,14 @@ def summary(name: str, compared: list[Compared]) -> dict[str, Any]:
         "flags": sorted({flag for one in compared for flag in one.flags}),
         "each": [[one.energy_j, one.error_j, one.reference_j, one.reference_error_j, one.zeus_relative] for one in compared],
     }
-    peer = "" if not len(zeus) else f"   zeus {found['zeus_median_abs']:8.2%} {found['zeus_largest_abs']:8.2%}"
-    lag = f"   lag {1e3 * found['lag_median_s']:.0f} ms" if lags else ""
+    peer = "" if not len(zeus) else f"   zeus {result['zeus_median_abs']:8.2%} {result['zeus_largest_abs']:8.2%}"
+    lag = f"   lag {1e3 * result['lag_median_s']:.0f} ms" if lags else ""
     print(
-        f"{name:34s} {len(compared):4d} {found['median_abs']:8.2%} {found['largest_abs']:8.2%} {found['mean']:+8.2%} "
-        f"{found['stated_median']:8.2%} {found['reference_median']:8.2%} {found['held_95']:7.0%}{peer}{lag}",
+        f"{name:34s} {len(compared):4d} {result['median_abs']:8.2%} {result['largest_abs']:8.2%} {result['mean']:+8.2%} "
+        f"{result['stated_median']:8.2%} {result['reference_median']:8.2%} {result['held_95']:7.0%}{peer}{lag}",
         flush=True,
     )
-    return found
+    return result
 
 
 def costs_us(what: Callable[[], None], times: int, between: Callable[[], None]) -> dict[str, float]:
@@ -92,22 +92,22 @@ def all_costs(meter: Meter, gpu_meter: Meter | None, zeus: Zeus, load: Load, rea
         time.sleep(0.0015)
 
     with meter:  # the sensors are followed meanwhile
-        found = {
+        result = {
             "nothing else": costs_us(window_of(meter), 20000, lambda: None),
             "a pause between": costs_us(window_of(meter), 2000, lambda: time.sleep(0.0015)),
             "products launched": costs_us(window_of(meter), 2000, product_and_pause),
         }
         if gpu_meter is not None:
-            found["products launched, gpu=True"] = costs_us(window_of(gpu_meter), 2000, product_and_pause)
+            result["products launched, gpu=True"] = costs_us(window_of(gpu_meter), 2000, product_and_pause)
         load.on()
-        found["beside a thread that launches"] = costs_us(window_of(meter), 2000, lambda: time.sleep(0.0015))
+        result["beside a thread that launches"] = costs_us(window_of(meter), 2000, lambda: time.sleep(0.0015))
         load.off()
     if zeus.monitor is not None and real:
-        found["zeus"] = costs_us(zeus_window(False), 200, product_and_pause)
-        found["zeus, sync"] = costs_us(zeus_window(True), 200, product_and_pause)
-    for name, cost in found.items():
+        result["zeus"] = costs_us(zeus_window(False), 200, product_and_pause)
+        result["zeus, sync"] = costs_us(zeus_window(True), 200, product_and_pause)
+    for name, cost in result.items():
         print(f"begin + end, {name:32s} {cost['median']:10.2f} µs {cost['p99']:10.2f} p99 {cost['largest']:10.1f} largest")
-    return found
+    return result
 
 
 def slowdown(meter: Meter, load: TorchLoad) -> dict[str, float]:
@@ -128,10 +128,10 @@ def slowdown(meter: Meter, load: TorchLoad) -> dict[str, float]:
         with meter:
             with_window.append(rate())
     load.off()
-    found = {"products_per_s_alone": median(alone), "products_per_s_in_window": median(with_window)}
-    found["slowdown"] = found["products_per_s_alone"] / found["products_per_s_in_window"] - 1.0
-    print(f"slowdown of matrix products while a window is open: {found['slowdown']:+.3%}", flush=True)
-    return found
+    result = {"products_per_s_alone": median(alone), "products_per_s_in_window": median(with_window)}
+    result["slowdown"] = result["products_per_s_alone"] / result["products_per_s_in_window"] - 1.0
+    print(f"slowdown of GEMMs while a window is open: {result['slowdown']:+.3%}", flush=True)
+    return result
 
 
 def followed(follower: StepFollower) -> dict[str, float]:

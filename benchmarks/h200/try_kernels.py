@@ -72,8 +72,8 @@ def differs(kernel: KernelSpec, device: str) -> float | None:
     if call.reference is None:
         return None
     copies = [argument.clone() if isinstance(argument, torch.Tensor) else argument for argument in call.arguments]
-    found, expected = tensors(call()), tensors(call.reference(*copies))
-    pairs = zip(found, expected, strict=True)
+    actual, expected = tensors(call()), tensors(call.reference(*copies))
+    pairs = zip(actual, expected, strict=True)
     return max(float((a.float() - b.float()).abs().max() / b.float().abs().max()) for a, b in pairs)
 
 
@@ -97,7 +97,7 @@ def main() -> int:
     except WastenotError as error:
         print(error)
         return 2
-    failed, seen = 0, set()
+    failed, tried = 0, set()
     for name in options.workloads or WORKLOADS:
         kernels = workload(name).kernels
         print(f"\n{name}: {len(kernels)} kernels")
@@ -105,9 +105,9 @@ def main() -> int:
         total: dict[str, float] = {}
         for kernel in kernels:
             same = (kernel.op, kernel.name, kernel.shape)
-            if same in seen and not options.whole:
+            if same in tried and not options.whole:
                 continue
-            seen.add(same)
+            tried.add(same)
             began = time.monotonic()
             try:
                 call_s, tried_s, how, most_gb = run(launcher, Task.of_kernel(kernel), options.seconds)

@@ -2,7 +2,7 @@
 
     python benchmarks/h200/whole.py STUDY.db [WINDOW_S] > whole.json
 
-Only reads the GPU's state; clocks stay the driver's own.
+Only reads the GPU's state; clocks stay the default ones.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def main(study: str, window_s: float = 2.0) -> None:
     with recording(device, units, open_study(study, create=True)) as recorder:
         for index in hottest_first(units.tasks):
             began = time.perf_counter()
-            found = measure_point(device, units.tasks[index], AUTO, PointOptions(0.5, window_s))
-            spent[found.kernel] = time.perf_counter() - began
-            parts[found.kernel] = found
-            recorder.append(found)
+            point = measure_point(device, units.tasks[index], AUTO, PointOptions(0.5, window_s))
+            spent[point.kernel] = time.perf_counter() - began
+            parts[point.kernel] = point
+            recorder.append(point)
     layer = Task("layer", tuple((kernel, 1) for kernel in workload.kernels if kernel.block == "layer"))
     iteration = tasks_of(workload, "iteration").tasks[0]
     result = {"device": device.identity.label, "driver": device.identity.driver, "seconds_a_kernel": spent}
@@ -53,10 +53,10 @@ def main(study: str, window_s: float = 2.0) -> None:
         result[task.name] = compared(parts, task, measure_point(device, task, AUTO, PointOptions(2.0, 4.0)))
     print(json.dumps(result, indent=1, default=str))
     for name in ("layer", "iteration"):
-        found = result[name]
+        point = result[name]
         print(
-            f"{name}: sum of kernels {found['time_difference']:+.2%} in time, {found['energy_difference']:+.2%} in energy; "
-            f"{found['whole']['how'][:60]}",
+            f"{name}: sum of kernels {point['time_difference']:+.2%} in time, {point['energy_difference']:+.2%} in energy; "
+            f"{point['whole']['how'][:60]}",
             file=sys.stderr,
         )
 

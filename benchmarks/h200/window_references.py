@@ -49,8 +49,8 @@ class Zeus:
         """End the window; returns joules and seconds."""
         if self.monitor is None:
             return None
-        found = self.monitor.end_window("w", sync_execution=sync)
-        return float(next(iter(found.gpu_energy.values()))), float(found.time)
+        window = self.monitor.end_window("w", sync_execution=sync)
+        return float(next(iter(window.gpu_energy.values()))), float(window.time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def steady(meter: Meter, zeus: Zeus, length_s: float, rng: random.Random) -> Com
     zeus.begin(sync=False)
     with meter as window:
         time.sleep(length_s)
-    told = zeus.end(sync=False)
+    reading = zeus.end(sync=False)
     time.sleep(rng.uniform(0.0, 0.05))
     last = next_step(follower)
     result = window.result()
@@ -100,7 +100,9 @@ def steady(meter: Meter, zeus: Zeus, length_s: float, rng: random.Random) -> Com
     # Between steps and window the power is this one, apart from the load's own variation, taken as 5 %.
     apart_s = between_s - result.time_s
     error = power * ((first.width_s**2 + last.width_s**2) / 12.0 + (0.05 * apart_s) ** 2) ** 0.5
-    return _compared(result, power * result.time_s, error, None if told is None else told[0] / (power * told[1]) - 1.0)
+    return _compared(
+        result, power * result.time_s, error, None if reading is None else reading[0] / (power * reading[1]) - 1.0
+    )
 
 
 def aligned(meter: Meter, zeus: Zeus, length_s: float, _: random.Random) -> Compared:
@@ -113,7 +115,7 @@ def aligned(meter: Meter, zeus: Zeus, length_s: float, _: random.Random) -> Comp
     time.sleep(max(ends - time.perf_counter(), 0.0))
     last = next_step(follower)
     window.end()
-    told = zeus.end(sync=False)
+    reading = zeus.end(sync=False)
     assert window.end_s is not None
     result = window.result()
     reference = last.energy_j - first.energy_j
@@ -124,7 +126,7 @@ def aligned(meter: Meter, zeus: Zeus, length_s: float, _: random.Random) -> Comp
     reference += at[1] * after - at[0] * before
     peak = float(np.nanmax(gauge.power_w))
     error = 0.5 * peak * ((before**2 + after**2 + first.width_s**2 / 3.0 + last.width_s**2 / 3.0) ** 0.5)
-    return _compared(result, reference, error, None if told is None else told[0] / reference - 1.0)
+    return _compared(result, reference, error, None if reading is None else reading[0] / reference - 1.0)
 
 
 def with_load(load: Load, gpu_meter: Meter | None = None) -> Callable[[Meter, Zeus, float, random.Random], Compared]:
@@ -141,7 +143,7 @@ def with_load(load: Load, gpu_meter: Meter | None = None) -> Callable[[Meter, Ze
             load.on()
             time.sleep(length_s)
             load.off()
-        told = zeus.end(sync=False)
+        reading = zeus.end(sync=False)
         last = next_step(follower)
         last = next_step(follower)  # a whole step at rest absorbs what the counter reports late
         after_w = idle_power_w(follower)
@@ -150,7 +152,7 @@ def with_load(load: Load, gpu_meter: Meter | None = None) -> Callable[[Meter, Ze
         outside = before_w * (window.begin_s - first.moment_s) + after_w * (last.moment_s - window.end_s)
         reference = last.energy_j - first.energy_j - outside
         error = ((before_w * first.width_s) ** 2 / 12 + (after_w * last.width_s) ** 2 / 12 + (0.1 * outside) ** 2) ** 0.5
-        zeus_relative = None if told is None else told[0] / reference - 1.0
+        zeus_relative = None if reading is None else reading[0] / reference - 1.0
         return _compared(result, reference, error, zeus_relative, _lag(follower, window.begin_s, before_w))
 
     return run
@@ -165,9 +167,9 @@ def _lag(follower: StepFollower, begin_s: float, idle_w: float) -> float | None:
     steps = follower.log.steps(begin_s - 0.5, begin_s + 0.5)
     powers = np.diff(steps.energy_j) / np.diff(steps.moment_s)
     cut = int(np.searchsorted(steps.moment_s, begin_s)) - 1
-    above = [place for place in range(max(cut - 1, 0), len(powers) - 1) if powers[place] > 1.3 * idle_w]
+    above = [step for step in range(max(cut - 1, 0), len(powers) - 1) if powers[step] > 1.3 * idle_w]
     if not above:
         return None
-    place = above[0]
-    busy = (idle_w - powers[place]) / (idle_w - powers[place + 1])
-    return float(steps.moment_s[place + 1] - busy * (steps.moment_s[place + 1] - steps.moment_s[place]) - begin_s)
+    step = above[0]
+    busy = (idle_w - powers[step]) / (idle_w - powers[step + 1])
+    return float(steps.moment_s[step + 1] - busy * (steps.moment_s[step + 1] - steps.moment_s[step]) - begin_s)

@@ -170,7 +170,7 @@ def test_a_memory_power_sensor_is_used(h200, tmp_path):
     specs = {task.name: task.steps[0][0] for task in units.tasks}
     informed = open_study(tmp_path / "informed.db", create=True)
     with informed.recording(
-        units.kernels, workload="gpt3-small", device="sim:h200", origin="simulated", source="x"
+        units.kernels, workload=units.key, run=units.run, device="sim:h200", origin="simulated", source="x"
     ) as recorder:
         for trial in h200.measurements():
             spec = specs[trial.kernel]
@@ -276,7 +276,7 @@ def test_a_power_limit_that_was_lowered_is_noticed(h200, tmp_path):
     with_trials = open_study(tmp_path / "trials.db", create=True)
     units = find_tasks("gpt3-small", "sim:h200")
     with with_trials.recording(
-        units.kernels, workload="gpt3-small", device="sim:h200", origin="simulated", source="x"
+        units.kernels, workload=units.key, run=units.run, device="sim:h200", origin="simulated", source="x"
     ) as recorder:
         for trial in h200.measurements():
             recorder.append(replace(trial, energy_j=min(trial.energy_j, 550.0 * trial.time_s)))
@@ -350,7 +350,9 @@ def test_a_study_without_auto(tmp_path):
 def test_rows_at_other_clocks_change_nothing(h200, tmp_path, found):
     both = open_study(tmp_path / "both.db", create=True)
     units, device = find_tasks("gpt3-small", "sim:h200"), open_device("sim:h200")
-    with both.recording(units.kernels, workload="gpt3-small", device="sim:h200", origin="simulated", source="x") as recorder:
+    with both.recording(
+        units.kernels, workload=units.key, run=units.run, device="sim:h200", origin="simulated", source="x"
+    ) as recorder:
         for trial in h200.measurements():
             recorder.append(trial)
         slow = Setting(1005.0, 3201.0)

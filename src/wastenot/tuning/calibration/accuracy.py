@@ -111,7 +111,7 @@ def held_out_points(points: Points, power_limit_w: float | None = None) -> Predi
 def held_out_kernels(points: Points, power_limit_w: float | None = None, *, seed: int = 0) -> PredictionErrors | None:
     """Errors on kernels that the GPU's own parameters were not fitted to: each half, on the GPU fitted to the other half.
 
-    Each unseen kernel is fitted to its chosen points (or all but a fifth) on that fixed GPU, and its others are predicted.
+    Each other kernel is fitted to its chosen points (or all but a fifth) on that fixed GPU; the rest are predicted.
 
     Returns:
         The errors; ``None`` where there are too few kernels or points.
@@ -122,8 +122,8 @@ def held_out_kernels(points: Points, power_limit_w: float | None = None, *, seed
         return None
     order = np.random.default_rng(seed).permutation(len(used))
     parts = []
-    for seen, unseen in ((order[::2], order[1::2]), (order[1::2], order[::2])):
-        learn, test = points.of_kernels(seen), points.of_kernels(unseen)
+    for fitted, unfitted in ((order[::2], order[1::2]), (order[1::2], order[::2])):
+        learn, test = points.of_kernels(fitted), points.of_kernels(unfitted)
         base = calibrate(learn if few else learn.with_mask(choose_points(learn, CHOSEN_POINTS)), power_limit_w=power_limit_w)
         masks = _folds(test) if few else [choose_points(test, CHOSEN_POINTS)]
         fits = [(fit_kernels(test.with_mask(mask), base), test.mask - mask) for mask in masks]

@@ -135,8 +135,8 @@ def _clocks_at_auto(observed: Observation, device: DeviceParameters, rng: np.ran
     highest = device.reference_core_mhz
     count = len(observed.core_mhz)
     free = highest * (1.0 - 0.03 * rng.random() * np.ones(count))
-    held = highest * rng.uniform(0.7, 1.0, count)
-    drawn = np.where(observed.power_limited, held, free)
+    limited = highest * rng.uniform(0.7, 1.0, count)
+    drawn = np.where(observed.power_limited, limited, free)
     return np.minimum(np.where(np.isnan(observed.core_mhz), drawn, observed.core_mhz), highest)
 
 

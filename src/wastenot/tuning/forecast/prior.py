@@ -153,7 +153,7 @@ def draw_gpus(preset: Preset, bounds: GpuBounds, knowledge: Knowledge, draws: in
 def _centres(preset: Preset) -> dict[str, float]:
     """A preset's values for the GPU; for what concerns kernels the ranges are used."""
     own, limit = preset.parameters, preset.parameters.power_limit_w or preset.power_limits_w[1]
-    found = {
+    centres = {
         "knee": 1.0,  # here a factor on the curve's clocks
         "rise": 1.0,  # here a factor on its rise above 1
         "base": own.base_w[-1] / limit,
@@ -164,9 +164,9 @@ def _centres(preset: Preset) -> dict[str, float]:
     }
     if preset.ops:
         traits = preset.ops["default"]
-        found["clock"] = traits.clock_w / limit
-        found["memory_full"] = traits.byte_j * traits.bytes_per_s / limit
-    return found
+        centres["clock"] = traits.clock_w / limit
+        centres["memory_full"] = traits.byte_j * traits.bytes_per_s / limit
+    return centres
 
 
 def _device(preset: Preset, bounds: GpuBounds, numbers: dict[str, float], knowledge: Knowledge) -> DeviceParameters:
