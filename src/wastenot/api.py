@@ -1,7 +1,7 @@
 """The verbs that measure or write, as functions: what ``import wastenot as wn`` offers and the command line is built on.
 
 Wherever a study, a plan, a workload or a device is needed, its name will do: a file, a database URL, ``gpt3-xl``,
-``sim:h200``. Verbs that only compute (``wn.plan``, ``wn.frontier``, ``wn.forecast``, ...) stand in the rooms that they belong to.
+``sim:h200``. Verbs that only compute (``wn.plan``, ``wn.frontier``, ``wn.forecast``, ...) stand in their own rooms.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def sweep(
     """Measure every kernel of a workload at the default clocks and at many settings; resumes an interrupted sweep.
 
         >>> import wastenot as wn
-        >>> outcome = wn.sweep("gpt3-xl", "sim:h200", "my.db", core_mhz=[1200, 1980])
+        >>> outcome = wn.sweep("gpt3-xl", "sim:h200", "my.db", core_mhz=[1200, 1980], memory_mhz=[3201])
         >>> wn.plan("my.db").predicted.energy_change < 0
         True
 
@@ -305,7 +305,7 @@ def transfer(
     """Measure a plan's clocks at other batch sizes or tensor-parallel degrees, interleaved with the default clocks.
 
         >>> import wastenot as wn
-        >>> wn.transfer(wn.plan("my.db"), "sim:h200", batch=[10, 1], repeats=2).rows[1].workload
+        >>> wn.transfer(wn.plan("my.db"), "sim:h200", batch=[1], repeats=2).rows[0].workload
         'gpt3-xl-batch1'
 
     Args:

@@ -55,7 +55,7 @@ def plan(
     """The best plan for a workload.
 
         >>> import wastenot as wn
-        >>> plan = wn.plan("training.db", max_slowdown=0.02)
+        >>> plan = wn.plan("my.db", max_slowdown=0.02)
         >>> plan.predicted.time_change <= 0.02, plan.certificate.gap
         (True, 0.0)
 
