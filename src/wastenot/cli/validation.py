@@ -117,8 +117,11 @@ def transfer(
     from wastenot.api import transfer as measure_transfer
     from wastenot.cli.output import as_values, console, print_json, say
     from wastenot.cli.progress import shown_progress
+    from wastenot.errors import BadInputError
     from wastenot.planning.plan import read_plan
 
+    if (batch is None) == (tensor_parallel is None):
+        raise BadInputError("say what to change: either --batch 40,20,... or --tensor-parallel 1,2,...")
     batches = () if batch is None else parse_counts("--batch", batch)
     degrees = () if tensor_parallel is None else parse_counts("--tensor-parallel", tensor_parallel)
     made = read_plan(plan)

@@ -46,11 +46,13 @@ def run(
     from wastenot.cli.sweeping import outcome_lines
     from wastenot.cli.validation import validation_text
     from wastenot.planning.comparison import compare
+    from wastenot.planning.objective import Objective
     from wastenot.planning.planner import plan as make_plan
     from wastenot.study.store import open_study
     from wastenot.tasks import find_tasks
 
     price = price_options.price()
+    goal = Objective("waste", max_slowdown, confidence=confidence)
     tasks = find_tasks(workload, device, shape_options.shape())
     target = clock_control.open_device(device, seed=seed, workload=tasks.key)
     folder = create_folder(out or Path(f"wastenot-{tasks.name}"))
@@ -59,7 +61,7 @@ def run(
         outcome = api.sweep(tasks, target, study, core_step_mhz=core_step, progress=progress)
     for line in outcome_lines(outcome, tasks.key, str(folder / "study.db")):
         say(line)
-    plan = make_plan(study, max_slowdown=max_slowdown, confidence=confidence, workload=tasks.name)
+    plan = make_plan(study, goal, workload=tasks.name)
     if repeats:
         with shown_progress("validation") as progress:
             plan = api.validate(plan, study, target, repeats=repeats, progress=progress)
