@@ -6,6 +6,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from tests.planning.conftest import random_sweep
 from wastenot.blas import single_threaded
+from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
 
 
@@ -41,12 +42,14 @@ def test_it_ends_with_an_error():
 
 def test_a_fit_runs_in_one_thread_and_leaves_the_process_as_it_was(monkeypatch):
     during = []
-    solve = np.linalg.eigh
+    solve = np.linalg.cholesky
 
     def watched(*arguments, **options):
         during.append(set(blas_threads()))
         return solve(*arguments, **options)
 
-    monkeypatch.setattr(np.linalg, "eigh", watched)
-    Planner(random_sweep(np.random.default_rng(0), 6, 12)).posteriors  # noqa: B018  the fit is made when asked for
+    monkeypatch.setattr(np.linalg, "cholesky", watched)
+    planner = Planner(random_sweep(np.random.default_rng(0), 6, 12))
+    assert planner.plan(Objective()).expected is not None
+    assert during and set.union(*during) == {1}
     assert set(blas_threads()) == {2}
