@@ -130,12 +130,7 @@ def profile(
 
 
 def _check_outputs(out: Path | None, report: Path | None, figures: Path | None) -> None:
-    """Refuse files that cannot be written, before anything is measured.
-
-    Raises:
-        BadInputError: a file cannot be written.
-        MissingExtraError: the library that writes it is not installed.
-    """
+    """Refuse files that cannot be written, before anything is measured."""
     from wastenot.errors import BadInputError
     from wastenot.files import check_writable
     from wastenot.reporting.optional_imports import load

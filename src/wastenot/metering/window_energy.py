@@ -137,11 +137,7 @@ class SplitInterval:
     """An interval between two steps (or two intervals taken as one) that a window's edge splits, and the power around it.
 
     Attributes:
-        begin_s: of the interval.
-        length_s: of it.
-        power_w: its mean.
-        left_w: mean of the interval before.
-        right_w: mean of the interval after.
+        power_w, left_w, right_w: mean power of the interval, of the one before and of the one after.
         scatter_w: of the intervals nearby, whatever the reason.
         variation_w: how much power varies within an interval, as standard deviation of intervals.
         widths_s: of its two moments.

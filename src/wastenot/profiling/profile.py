@@ -81,10 +81,9 @@ def profile(
     target = open_device(device, seed=seed) if isinstance(device, str) else device
     if subjects.functions:
         target = with_functions(target, subjects.functions)
-    result = profile_kernel(
+    return profile_kernel(
         target, profiled, before=before, alternate=bool(alternate), options=options, channels=channels, progress=progress
     )
-    return replace(result, before=f"{result.before}, alternating") if alternate else result
 
 
 def profile_kernel(

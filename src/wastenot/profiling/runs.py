@@ -19,12 +19,7 @@ from wastenot.sensors.updates import on_grid
 
 @dataclass(slots=True)
 class BurstRuns:
-    """Runs of one burst on one instrument.
-
-    Attributes:
-        burst: that was run.
-        runs: in order of time.
-    """
+    """Runs of one burst on one instrument, in order of time."""
 
     burst: Burst
     runs: list[BurstRun] = field(default_factory=list)

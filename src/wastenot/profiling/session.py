@@ -442,6 +442,7 @@ class Session:
             identity=self._instrument.identity,
             kernel=self._kernel.name,
             before=", ".join(f"{times} × {kernel.name}" for kernel, times in self._before),
+            alternating=self._alternate,
             own=self._own(kept[0]),
             kernels=len(kept[0].burst.kernels),
             runs=tuple(self._timed(runs)),

@@ -482,19 +482,14 @@ def fit_parameters(
 
 
 def _variances(jacobian: FloatArray, residual: FloatArray, run: IndexArray) -> FloatArray:
-    """Of each parameter; the larger of the scatter's and the clustered estimate, which few runs make too small.
-
-    Args:
-        jacobian: shape (readings + more, parameters); the last rows are the priors, one for each parameter.
-        residual: shape (readings + more,).
-        run: of each reading.
-    """
+    """Of each parameter; the larger of the scatter's and the clustered estimate, which few runs make too small."""
     parameters = jacobian.shape[1]
     bread = np.linalg.pinv(jacobian.T @ jacobian)
     clusters = np.unique(run, return_inverse=True)[1]
     scores = np.zeros((int(clusters.max()) + 1, parameters))
     np.add.at(scores, clusters, jacobian[: len(run)] * residual[: len(run), None])
     meat = scores.T @ scores * (len(scores) / max(len(scores) - 1, 1))
+    # The last rows are the priors, one for each parameter; those of the powers lie between them and the readings.
     priors = jacobian[len(residual) - parameters :]
     clustered = np.diag(bread @ (meat + priors.T @ priors) @ bread)
     scatter = max(float(residual[: len(run)] @ residual[: len(run)]) / max(len(run) - parameters, 1), 1.0)

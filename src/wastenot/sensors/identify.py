@@ -214,16 +214,7 @@ def _analyse(
     like: ChannelFindings | None = None,
     earlier: ChannelFindings | None = None,
 ) -> ChannelFindings:
-    """What is known of a channel so far.
-
-    Args:
-        series: bursts so far.
-        channel: its name.
-        step_s: longest window and delay.
-        rng: for random subsets of readings.
-        like: another channel; where both are logged together, the fit starts from that one's sensor.
-        earlier: the same channel, from fewer bursts.
-    """
+    """What is known of a channel so far, starting from ``like``, one logged with it, or ``earlier``, from fewer bursts."""
     readings, updates, clocks = _readings(series, channel)
     number = len(readings.run)
     if updates is None or number < _MIN_READINGS:
@@ -241,15 +232,7 @@ def _analyse(
 
 
 def _identity(channel: str, findings: ChannelFindings, runs: int, spent_s: float, burst_s: float) -> SensorIdentity:
-    """What is known of a channel, with notes on what could not be determined and why.
-
-    Args:
-        channel: its name.
-        findings: what is known of it.
-        runs: bursts it is based on.
-        spent_s: of device time.
-        burst_s: usual length of a burst.
-    """
+    """What is known of a channel, with notes on what could not be determined and why."""
     updates, fit = findings.updates, findings.fit
     known: dict[str, float | None] = {field.name: None for field in fields(SensorIdentity)}
     notes = [GAIN_NOTE]

@@ -27,16 +27,13 @@ def _plus_minus(value: float, error: float) -> str:
 
 def subject(profile: Profile) -> str:
     """What was profiled: ``gemm-2048 after 40 × gemv-4096``."""
-    before = shown_before(profile)
-    return f"{profile.kernel} {before}" if before else profile.kernel
+    return f"{profile.kernel} {shown_before(profile)}".rstrip()
 
 
 def shown_before(profile: Profile) -> str:
     """What ran before the kernel: ``after 40 × gemv-4096``, or nothing."""
-    alternating = ", alternating"
-    if profile.before.endswith(alternating):
-        return f"alternating with {profile.before.removesuffix(alternating)}"
-    return f"after {profile.before}" if profile.before else ""
+    how = "alternating with" if profile.alternating else "after"
+    return f"{how} {profile.before}" if profile.before else ""
 
 
 def shortfall(profile: Profile) -> str:
