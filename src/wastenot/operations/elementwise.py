@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu as torch_gelu
-from torch.nn.functional import silu
+from torch.nn.functional import gelu as torch_gelu, silu
 
 from wastenot.operations.prepared_call import Buffers, PreparedCall, several, usual_part
 from wastenot.workloads.kernel import KernelSpec
