@@ -21,7 +21,7 @@ from pydantic import Field, create_model, model_validator
 
 from wastenot.documents import Part, parse_document
 from wastenot.errors import BadInputError
-from wastenot.files import write_atomically
+from wastenot.files import write_bytes
 from wastenot.profiling.result import Logged, Profile
 from wastenot.study.parquet_file import polars_or_refuse
 from wastenot.version import own_version
@@ -86,11 +86,7 @@ def write_profile(profile: Profile, path: str | os.PathLike[str], *, command: st
     text = json.dumps(profile_document(profile, command), ensure_ascii=False, allow_nan=False)
     stream = io.BytesIO()
     frame.write_parquet(stream, metadata={KEY: text})
-
-    def write(temporary: Path) -> None:
-        temporary.write_bytes(stream.getvalue())
-
-    write_atomically(path, write)
+    write_bytes(path, stream.getvalue())
 
 
 def read_profile(path: str | os.PathLike[str]) -> Profile:

@@ -262,11 +262,7 @@ def _range_w(kinds: Sequence[Sequence[DesignRows]]) -> float:
 
 
 def posterior(
-    kinds: Sequence[Sequence[DesignRows]],
-    basis: Basis,
-    own: int,
-    noise_w: float | None,
-    range_w: float | None = None,
+    kinds: Sequence[Sequence[DesignRows]], basis: Basis, own: int, noise_w: float | None, range_w: float | None = None
 ) -> Surface:
     """The posterior of the power at the most likely hyperparameters.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wastenot.errors import BadInputError
-from wastenot.files import write_atomically
+from wastenot.files import write_bytes
 from wastenot.origin import Origin
 from wastenot.reporting.formatting import ORIGIN_TEXT
 from wastenot.reporting.optional_imports import load
@@ -49,6 +49,11 @@ def specification_of(chart: Any | None) -> dict[str, Any] | None:
 def inline(rows: Sequence[Mapping[str, object]]) -> Any:
     """Rows as the data of a chart; no table library is needed for this."""
     return load("altair").InlineData(values=[dict(row) for row in rows])
+
+
+def tooltips(titles: Mapping[str, str]) -> list[Any]:
+    """What to show of a mark under the pointer: the title of each field."""
+    return [load("altair").Tooltip(field, title=title) for field, title in titles.items()]
 
 
 def name_axis(names: Sequence[str], width: int) -> Any:
@@ -116,19 +121,9 @@ def export_figures(figures: Iterable[Figure], origin: Origin, folder: str | os.P
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInputError(f"{target}: cannot create this folder: {error.strerror or error}") from error
-    written = []
     for name, content in contents.items():
-        path = target / name
-        write_atomically(path, _writer(content))
-        written.append(path)
-    return written
-
-
-def _writer(content: bytes) -> Callable[[Path], None]:
-    def write(temporary: Path) -> None:
-        temporary.write_bytes(content)
-
-    return write
+        write_bytes(target / name, content)
+    return [target / name for name in contents]
 
 
 def _render(figure: Figure, origin: Origin) -> dict[str, bytes]:
@@ -137,11 +132,7 @@ def _render(figure: Figure, origin: Origin) -> dict[str, bytes]:
     # No base address is allowed: a figure holds its data and may not fetch anything.
     options: dict[str, Any] = {"vl_version": vega_lite_version(), "config": LIGHT, "allowed_base_urls": []}
     svg: str = converter.vegalite_to_svg(specification, **options)
-    return {
-        "svg": svg.encode("utf-8"),
-        "pdf": converter.svg_to_pdf(svg),
-        "png": converter.svg_to_png(svg, scale=PNG_SCALE),
-    }
+    return {"svg": svg.encode("utf-8"), "pdf": converter.svg_to_pdf(svg), "png": converter.svg_to_png(svg, scale=PNG_SCALE)}
 
 
 def titled(figure: Figure, origin: Origin) -> dict[str, Any]:

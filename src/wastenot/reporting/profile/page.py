@@ -36,11 +36,7 @@ from wastenot.reporting.table import Table
 
 
 def write_profile_page(
-    profiles: Sequence[Profile],
-    path: str | os.PathLike[str],
-    *,
-    relative: bool = False,
-    made_at: datetime | None = None,
+    profiles: Sequence[Profile], path: str | os.PathLike[str], *, relative: bool = False, made_at: datetime | None = None
 ) -> None:
     """Write the page.
 

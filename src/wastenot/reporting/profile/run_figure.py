@@ -10,7 +10,7 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile, State
-from wastenot.reporting.figure import Figure, inline
+from wastenot.reporting.figure import Figure, inline, tooltips
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.profile.description import channel_names, shown_before, timed_channels, unit_word
 from wastenot.reporting.profile.drawing import (
@@ -123,12 +123,7 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
                 title=None,
                 scale=alt.Scale(type="ordinal", domain=kinds, range=[style["opacity"], 0.3, 1.0]),
             ),
-            tooltip=[
-                alt.Tooltip("p:Q", title="W"),
-                alt.Tooltip("t:Q", title=unit.name),
-                alt.Tooltip("run:Q", title="run"),
-                alt.Tooltip("kind:N", title=" "),
-            ],
+            tooltip=tooltips({"p:Q": "W", "t:Q": unit.name, "run:Q": "run", "kind:N": " "}),
         )
     )
     fitted = _steps(profile, TOTAL, unit, x, y, _TOTAL_TITLE, FIT_COLOR)
@@ -176,7 +171,7 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
                 legend=alt.Legend(orient="top", columnPadding=22, symbolOpacity=1, symbolSize=60),
             ),
             opacity=alt.condition("datum.golden", alt.value(0.6), alt.value(0.2)),
-            tooltip=[alt.Tooltip("name:N", title=" "), alt.Tooltip("p:Q", title="W"), alt.Tooltip("t:Q", title=unit.name)],
+            tooltip=tooltips({"name:N": " ", "p:Q": "W", "t:Q": unit.name}),
         )
     )
     fitted = [layer for name in parts for layer in _steps(profile, name, unit, x, y, _PARTS_TITLE, None)]
@@ -261,12 +256,7 @@ def _steps(profile: Profile, name: str, unit: TimeUnit, x: Any, y: Any, title: s
     base = alt.Chart(inline(values))
     drawn: dict[str, Any] = {} if color is None else {"color": color}
     ink: dict[str, Any] = {"style": "curve"} if color is None else {}
-    tooltip = [
-        alt.Tooltip("execution:Q", title=unit_word(profile)),
-        alt.Tooltip("p:Q", title=f"{name}, W"),
-        alt.Tooltip("low:Q", title="from"),
-        alt.Tooltip("high:Q", title="to"),
-    ]
+    tooltip = tooltips({"execution:Q": unit_word(profile), "p:Q": f"{name}, W", "low:Q": "from", "high:Q": "to"})
     band = base.mark_rect(opacity=0.3, **drawn).encode(x=x, x2="end:Q", y=alt.Y("low:Q", title=title), y2="high:Q")
     line = base.mark_rule(strokeWidth=2.4, opacity=1, strokeDash=[1, 0], **ink, **drawn).encode(
         x=x, x2="end:Q", y=y, tooltip=tooltip
