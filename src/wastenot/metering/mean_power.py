@@ -124,13 +124,8 @@ class CounterMeter:
         pass_time(self._device, seconds, self._feed)
 
 
-class GaugeMeter:
-    """Mean power from a gauge, for devices without a counter: valid in steady state only.
-
-    Args:
-        device: with a gauge.
-        feed: called often while waiting, to keep the GPU busy.
-    """
+class _GaugeMeter:
+    """Mean power from a gauge, for devices without a counter: valid in steady state only."""
 
     def __init__(self, device: Device, feed: Callable[[], None]) -> None:
         self._device = device
@@ -168,9 +163,9 @@ class GaugeMeter:
         return MeanPower(float(readings.mean()), math.sqrt(variance / max(independent, 1.0)), seconds)
 
 
-def power_meter(device: Device, feed: Callable[[], None]) -> CounterMeter | GaugeMeter:
+def power_meter(device: Device, feed: Callable[[], None]) -> CounterMeter | _GaugeMeter:
     """The best meter that the device has sensors for."""
-    return GaugeMeter(device, feed) if device.sensors.energy_j() is None else CounterMeter(device, feed)
+    return _GaugeMeter(device, feed) if device.sensors.energy_j() is None else CounterMeter(device, feed)
 
 
 def pass_time(device: Device, seconds: float, feed: Callable[[], None]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,6 +92,25 @@ class WindowResult(WindowNumbers):
             gpus=gpus,
             flags=tuple(flags),
         )
+
+
+def means_since(before: WindowNumbers | None, now: WindowNumbers) -> dict[str, float | None]:
+    """Mean power, clocks, temperature and throttling between two ends of a window; from its begin without the first."""
+    seconds = now.time_s - (0.0 if before is None else before.time_s)
+
+    def mean(total: Callable[[WindowNumbers], float | None]) -> float | None:
+        until, earlier = total(now), 0.0 if before is None else total(before)
+        return None if until is None or earlier is None or seconds <= 0.0 else (until - earlier) / seconds
+
+    def total_of(name: str) -> Callable[[WindowNumbers], float | None]:
+        def total(window: WindowNumbers) -> float | None:
+            value = getattr(window, name)
+            return None if value is None else value * window.time_s
+
+        return total
+
+    names = ("core_mhz", "memory_mhz", "temperature_c", "throttled_share")
+    return {"power_w": mean(lambda window: window.energy_j), **{name: mean(total_of(name)) for name in names}}
 
 
 def gpu_window(

@@ -64,7 +64,7 @@ def name_axis(names: Sequence[str], width: int) -> Any:
         width: of the labels, in pixels.
     """
     return load("altair").Axis(
-        labelExpr=f"{string_list(names)}[datum.value]",
+        labelExpr=f"{_string_list(names)}[datum.value]",
         labelLimit=width,
         minExtent=width,
         maxExtent=width,
@@ -76,7 +76,7 @@ def name_axis(names: Sequence[str], width: int) -> Any:
     )
 
 
-def string_list(strings: Sequence[str]) -> str:
+def _string_list(strings: Sequence[str]) -> str:
     """A list of strings in Vega's expression language; nothing in a string can end it."""
     quoted = ("".join(f"\\u{unit:04x}" for unit in _utf16(string)) for string in strings)
     return "[" + ",".join(f'"{string}"' for string in quoted) + "]"
@@ -128,14 +128,14 @@ def export_figures(figures: Iterable[Figure], origin: Origin, folder: str | os.P
 
 def _render(figure: Figure, origin: Origin) -> dict[str, bytes]:
     converter = load("vl_convert")
-    specification = titled(figure, origin)
+    specification = _titled(figure, origin)
     # No base address is allowed: a figure holds its data and may not fetch anything.
     options: dict[str, Any] = {"vl_version": vega_lite_version(), "config": LIGHT, "allowed_base_urls": []}
     svg: str = converter.vegalite_to_svg(specification, **options)
     return {"svg": svg.encode("utf-8"), "pdf": converter.svg_to_pdf(svg), "png": converter.svg_to_png(svg, scale=PNG_SCALE)}
 
 
-def titled(figure: Figure, origin: Origin) -> dict[str, Any]:
+def _titled(figure: Figure, origin: Origin) -> dict[str, Any]:
     """The specification with its title inside, for a file that stands alone."""
     subtitle = [figure.subtitle] if origin == "measured" else [figure.subtitle, f"{origin}: {ORIGIN_TEXT[origin]}"]
     specification = dict(figure.specification or {})

@@ -70,17 +70,12 @@ class SweepOutcome:
         self.out_of_time |= other.out_of_time
 
 
-def sweep_points(kernels: Sequence[int], settings: Sequence[Setting], rounds: int = BASELINE_ROUNDS) -> list[SweepPoint]:
+def _sweep_points(kernels: Sequence[int], settings: Sequence[Setting], rounds: int = BASELINE_ROUNDS) -> list[SweepPoint]:
     """All points of a sweep: the baselines, half of the settings, the baselines, the other half, the baselines.
 
-    Around the last baselines some points come once more, at another temperature than before: high clocks while the GPU is
-    cold from low ones, and low clocks each after a baseline that heats it. Planning takes from them how leakage goes with
-    temperature.
-
-    Args:
-        kernels: indices of kernels in the order to take them at each setting.
-        settings: besides auto, in the order to take them.
-        rounds: how often to take the baselines where there are no other settings.
+    Around the last baselines some points are measured again, at another temperature than before: high clocks while the GPU
+    is cold from low ones, and low clocks each after a baseline that heats it. From them planning learns how leakage depends
+    on temperature.
     """
     if not settings:
         return [SweepPoint(kernel, AUTO, repeat) for repeat in range(rounds) for kernel in kernels]
@@ -242,7 +237,7 @@ def _points(workload: WorkloadTasks, settings: Sequence[Setting], rounds: int) -
     kernels = hottest_first(workload.tasks)
     if workload.state == "sse":  # a profile repeats executions hundreds of times by itself
         return [SweepPoint(kernel, setting) for setting in (AUTO, *settings) for kernel in kernels]
-    return sweep_points(kernels, settings, rounds)
+    return _sweep_points(kernels, settings, rounds)
 
 
 def _keeping_alone(alone: Recorder, in_context: Recorder) -> KeepAlone:

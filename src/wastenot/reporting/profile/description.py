@@ -50,10 +50,10 @@ def unit_word(profile: Profile, number_of: int = 1) -> str:
 
 def subtitle(profile: Profile) -> str:
     """Where a figure's numbers come from: kernel, device, runs, measured or simulated."""
-    return f"{subject(profile)} on {profile.device} · {describe_runs(profile)} · {profile.origin} numbers"
+    return f"{subject(profile)} on {profile.device} · {_describe_runs(profile)} · {profile.origin} numbers"
 
 
-def describe_runs(profile: Profile) -> str:
+def _describe_runs(profile: Profile) -> str:
     """How many runs, and how many of them are used."""
     which = f"golden (execution times within {percent(profile.margin, 0)})"
     if profile.bin_rank:
@@ -117,7 +117,7 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
     """What the accuracy of a profile rests on, as (name, text) pairs."""
     clocks = profile.clocks
     pairs = [
-        ("runs", describe_runs(profile)),
+        ("runs", _describe_runs(profile)),
         (
             "timestamps",
             f"the GPU's clock runs {number(abs(clocks.drift_ppm), 3)} ppm {'fast' if clocks.drift_ppm >= 0 else 'slow'}; "
