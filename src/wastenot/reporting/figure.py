@@ -51,6 +51,22 @@ def inline(rows: Sequence[Mapping[str, object]]) -> Any:
     return load("altair").InlineData(values=[dict(row) for row in rows])
 
 
+def series_color(field: str, colors: Mapping[str, str], **legend: object) -> Any:
+    """A colour for each series by name, with a legend above the figure; ``legend`` are further properties of that."""
+    alt = load("altair")
+    names = list(colors)
+    scale = alt.Scale(domain=names, range=list(colors.values()))
+    return alt.Color(field, title=None, sort=names, scale=scale, legend=alt.Legend(orient="top", **legend))
+
+
+def series_opacity(field: str, opacities: Mapping[str, float]) -> Any:
+    """An opacity for each series by name."""
+    alt = load("altair")
+    names = list(opacities)
+    scale = alt.Scale(type="ordinal", domain=names, range=list(opacities.values()))
+    return alt.Opacity(field, title=None, sort=names, scale=scale)
+
+
 def tooltips(titles: Mapping[str, str]) -> list[Any]:
     """What to show of a mark under the pointer: the title of each field."""
     return [load("altair").Tooltip(field, title=title) for field, title in titles.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.analyses.plan_overview import Curve, PlanOverview
-from wastenot.reporting.figure import Figure, inline, tooltips
+from wastenot.reporting.figure import Figure, inline, series_color, tooltips
 from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.plan.plan_figure import plan_figure
@@ -47,12 +47,12 @@ def _chart(overview: PlanOverview) -> Any:
         y=alt.Y("saved:Q", title="energy saved, %", scale=alt.Scale(domain=_y_limits(overview), nice=True)),
     )
     lines = base.mark_line().encode(
-        color=alt.Color(
+        color=series_color(
             "series:N",
-            title=None,
-            sort=series,
-            scale=alt.Scale(domain=series, range=["#2f6fde" if kernel else "#7a8699" for kernel in fine]),
-            legend=alt.Legend(orient="top", symbolStrokeWidth=2.5, symbolSize=500, columnPadding=24),
+            {name: "#2f6fde" if kernel else "#7a8699" for name, kernel in zip(series, fine, strict=True)},
+            symbolStrokeWidth=2.5,
+            symbolSize=500,
+            columnPadding=24,
         ),
         strokeDash=alt.StrokeDash(
             "series:N", sort=series, scale=alt.Scale(domain=series, range=[_DASHES[curve.scope] for curve in curves])

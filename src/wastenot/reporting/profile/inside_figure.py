@@ -8,7 +8,7 @@ import numpy as np
 
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile, State, UnitPower
-from wastenot.reporting.figure import Figure, inline, tooltips
+from wastenot.reporting.figure import Figure, inline, series_color, tooltips
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.profile.description import channel_names, subject, timed_channels, unit_word
 from wastenot.reporting.profile.drawing import BLUE, FAINT, FIT_COLOR, TimeUnit, altair, color_of, profile_figure
@@ -120,13 +120,7 @@ def _layers(
     inside: UnitPower = state.channels[name]
     at = unit.factor * state.time_s
 
-    color = alt.Color(
-        "kind:N",
-        title=None,
-        sort=list(kinds),
-        scale=alt.Scale(domain=list(kinds), range=list(kinds.values())),
-        legend=alt.Legend(orient="top", columnPadding=22, symbolSize=60, symbolOpacity=1, labelLimit=400),
-    )
+    color = series_color("kind:N", kinds, columnPadding=22, symbolSize=60, symbolOpacity=1, labelLimit=400)
 
     def kind(what: str) -> str:
         return what if name == TOTAL else name

@@ -10,7 +10,7 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile, State
-from wastenot.reporting.figure import Figure, inline, tooltips
+from wastenot.reporting.figure import Figure, inline, series_color, series_opacity, tooltips
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.profile.description import channel_names, shown_before, timed_channels, unit_word
 from wastenot.reporting.profile.drawing import (
@@ -103,26 +103,16 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
         for t, p, good, run in zip(logged.moment_s[rows], power, golden, logged.run[rows], strict=True)
     ]
     style = point_style(len(rows), MOST_POINTS)
-    kinds = [_GOLDEN, _OTHER, _FITTED]
+    colors = {_GOLDEN: BLUE, _OTHER: BLUE, _FITTED: FIT_COLOR}
+    opacities = {_GOLDEN: style["opacity"], _OTHER: 0.3, _FITTED: 1.0}
     dots = (
         alt.Chart(inline(readings))
         .mark_circle(size=style["size"], stroke=None)
         .encode(
             x=x,
             y=y,
-            color=alt.Color(
-                "kind:O",
-                sort=kinds,
-                title=None,
-                scale=alt.Scale(domain=kinds, range=[BLUE, BLUE, FIT_COLOR]),
-                legend=alt.Legend(orient="top", columnPadding=22, symbolSize=60, labelLimit=400),
-            ),
-            opacity=alt.Opacity(
-                "kind:O",
-                sort=kinds,
-                title=None,
-                scale=alt.Scale(type="ordinal", domain=kinds, range=[style["opacity"], 0.3, 1.0]),
-            ),
+            color=series_color("kind:O", colors, columnPadding=22, symbolSize=60, labelLimit=400),
+            opacity=series_opacity("kind:O", opacities),
             tooltip=tooltips({"p:Q": "W", "t:Q": unit.name, "run:Q": "run", "kind:N": " "}),
         )
     )
@@ -155,7 +145,7 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
             for t, p, good in zip(logged.moment_s[rows], logged.power_w[rows], logged.golden[rows], strict=True)
         ]
         dots += values
-    parts = list(shown)
+    colors = {name: color_of(name, names) for name in shown}
     style = point_style(len(dots), MOST_POINTS)
     points = (
         alt.Chart(inline(dots))
@@ -163,18 +153,12 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
         .encode(
             x=x,
             y=y,
-            color=alt.Color(
-                "name:N",
-                title=None,
-                sort=parts,
-                scale=alt.Scale(domain=parts, range=[color_of(name, names) for name in parts]),
-                legend=alt.Legend(orient="top", columnPadding=22, symbolOpacity=1, symbolSize=60),
-            ),
+            color=series_color("name:N", colors, columnPadding=22, symbolOpacity=1, symbolSize=60),
             opacity=alt.condition("datum.golden", alt.value(0.6), alt.value(0.2)),
             tooltip=tooltips({"name:N": " ", "p:Q": "W", "t:Q": unit.name}),
         )
     )
-    fitted = [layer for name in parts for layer in _steps(profile, name, unit, x, y, _PARTS_TITLE, None)]
+    fitted = [layer for name in shown for layer in _steps(profile, name, unit, x, y, _PARTS_TITLE, None)]
     return alt.layer(*_execution_bounds(profile, unit), points, *fitted).properties(width=WIDTH, height=_PARTS_HEIGHT)
 
 
