@@ -54,7 +54,6 @@ class CounterMeter:
         self._device = device
         self._feed = feed
         self._steps: list[CounterStep] = []
-        self._read_s = 0.0
         self._period_s = 0.0
         self._phase = random.Random(0)
 
@@ -73,8 +72,7 @@ class CounterMeter:
         # Begin to read at another phase each time: then the step falls anywhere between two reads with equal probability,
         # which is what the error of its moment assumes.
         lead = max(_LEAD_FRACTION * self._period_s, 2 * _READ_GAP_S) + self._phase.random() * last.width_s
-        seen_s = last.moment_s + 0.5 * self._read_s
-        self._pass(seen_s + periods * self._period_s - lead - self._device.time.now_s())
+        self._pass(last.moment_s + periods * self._period_s - lead - self._device.time.now_s())
         step = self._next_step()
         passed = round((step.moment_s - last.moment_s) / self._period_s)
         if passed > 0:
@@ -105,14 +103,14 @@ class CounterMeter:
     def _next_step(self) -> CounterStep:
         """Read until the counter moves."""
         time = self._device.time
-        reader = CounterReader(self._device, time.now_s)
+        # Dated to the end of a read, from which the wait for the next step is counted; a constant shift cancels in mean power.
+        reader = CounterReader(self._device, time.now_s, dated=1.0)
         deadline_s = time.now_s() + _LONGEST_STEP_S
         while True:
             readable, step = reader.read()
             if not readable:
                 raise DeviceError(f"{self._device.identity.name}: the energy counter cannot be read")
             if step is not None:
-                self._read_s = reader.read_s
                 return step
             if time.now_s() > deadline_s:
                 raise DeviceError(

@@ -49,6 +49,7 @@ _SHAPE_KNOTS = 8  # in an execution
 _OTHER_SHAPE_KNOTS = (8, 11, 14)
 _SMOOTHED_READINGS = 9  # averaged to find an onset
 _SEARCH_WINDOWS, _SEARCH_DELAYS = 24, 400
+_MIN_SIMILAR = 32  # readings at the usual pace, below which pace is not looked at
 _SIMILAR_PACE = 0.03  # fraction by which a burst's executions may be slower or faster than most
 _SLOW_LAG_S = 1e-3
 _SLOW_FRACTION = 0.3
@@ -140,10 +141,14 @@ class ChannelReadings:
 
     @property
     def similar_pace(self) -> BoolArray:
-        """Mask of readings whose last two bursts ran at the usual pace: slower ones draw less power."""
+        """Mask of readings whose last two bursts ran at the usual pace: slower ones draw less power.
+
+        Where hardly any did, as under a power limit that throttles every burst differently, all readings count.
+        """
         similar = np.abs(self.pace_s / np.median(self.pace_s) - 1.0) < _SIMILAR_PACE
         last = np.maximum(self.readings.burst, 0)
-        return np.asarray(similar[last] & similar[np.maximum(last - 1, 0)])
+        mask = similar[last] & similar[np.maximum(last - 1, 0)]
+        return np.asarray(mask if mask.sum() >= _MIN_SIMILAR else np.ones(len(mask), dtype=bool))
 
     def sees_shape(self, parameters: SensorParameters) -> bool:
         """Whether a sensor resolves the shape of executions."""
@@ -291,6 +296,8 @@ def _coarse_fit(channel: ChannelReadings, rough: SensorParameters, noise_w: floa
     usable, load = channel.similar_pace, channel.load
     reach_s = 1.5 * (rough.reach_s + rough.delay_s) + 10.0 * _SLOW_LAG_S
     near = channel.to_edge_s < reach_s
+    if not np.any(near & usable):
+        near = np.ones(len(near), dtype=bool)
     path_readings = channel.readings.subset(_random_subset(near & usable, _PATH_READINGS, rng))
     chosen = np.union1d(
         _random_subset(near & usable, _MAX_READINGS, rng), _random_subset(~near & usable, _MAX_READINGS // 4, rng)
