@@ -103,7 +103,7 @@ class CounterMeter:
     def _next_step(self) -> CounterStep:
         """Read until the counter moves."""
         time = self._device.time
-        # Dated to the end of a read, from which the wait for the next step is counted; a constant shift cancels in mean power.
+        # Dated to the end of a read, from which the wait for the next step is counted: a constant shift cancels in the mean.
         reader = CounterReader(self._device, time.now_s, dated=1.0)
         deadline_s = time.now_s() + _LONGEST_STEP_S
         while True:
