@@ -18,7 +18,7 @@ from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.study.sweep import Sweep
-from wastenot.workloads.order import predecessors, steps_of
+from wastenot.workloads.order import predecessors
 
 _AT_LIMIT = 0.97  # of the highest power
 _TIME_CONSTANTS_S = np.geomspace(2e-5, 0.2, 120)
@@ -64,7 +64,7 @@ def fit_carry_over(alone: Sweep, within: Sweep) -> CarryOver:
         BadInputError: too few kernels were measured in both at the same settings, below the power limit.
     """
     first, second = combine_repeats(alone), combine_repeats(within)
-    before = predecessors(steps_of(within.kernels))
+    before = predecessors(within.kernels)
     row_of = {(int(first.kernel[row]), first.setting(row)): row for row in range(len(first.kernel))}
     rows = []
     for row in range(len(second.kernel)):

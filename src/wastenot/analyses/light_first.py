@@ -16,7 +16,7 @@ from wastenot.analyses.carry_over import CarryOver
 from wastenot.arrays import FloatArray
 from wastenot.planning.costs import combine_repeats
 from wastenot.study.sweep import Sweep
-from wastenot.workloads.order import loops, steps_of
+from wastenot.workloads.order import loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def light_first(sweep: Sweep, carry_over: CarryOver) -> tuple[LoopOrder, ...]:
     base = costs.start[:-1]
     power_w, time_s = costs.energy_j[base] / costs.time_s[base], costs.time_s[base]
     orders = []
-    for loop in loops(steps_of(sweep.kernels)):
+    for loop in loops(sweep.kernels):
         if len(loop.members) < 2:
             continue
         members = np.array(loop.members)
