@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from wastenot.errors import BadInputError
@@ -89,7 +89,7 @@ class Workload:
     """
 
     name: str
-    kernels: tuple[KernelSpec, ...]
+    kernels: tuple[KernelSpec, ...] = field(repr=False)
     description: str
     run: ModelRun | None = None
 
