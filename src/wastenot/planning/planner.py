@@ -30,7 +30,7 @@ from wastenot.planning.plan import (
     Waste,
 )
 from wastenot.planning.units import PlanUnit, iteration_frontier, make_units
-from wastenot.study.source import Source, sweep_of
+from wastenot.study.store import Source, sweep_of
 from wastenot.study.sweep import Sweep
 from wastenot.workloads.identity import EnergyState, Granularity
 from wastenot.workloads.order import switches
