@@ -75,6 +75,7 @@ def test_pairs_that_cannot_be_told_are_refused(both):
     assert "--most" in both.refuse("pairs", "--study", "my.db", "--workload", "tiny", "--most", "0")
 
 
+@pytest.mark.slow
 def test_from_sweep_to_pairs_on_a_simulated_gpu(wastenot):
     ran = wastenot(*SWEEP, "--in-context", "--json")
     assert ran.code == 0, ran.err

@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from wastenot.devices.simulated.instrument import SimulatedInstrument
+
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "COLUMNS": "120"}
 PROFILE = ["profile", "gemm:4096", "--device", "sim:mi300x"]
 
@@ -22,9 +24,7 @@ def profiled(wastenot):
 
 
 def test_profile_tells_what_it_found_and_that_it_is_simulated(wastenot):
-    began = time.monotonic()
     ran = wastenot(*PROFILE)
-    assert time.monotonic() - began < 30.0
     assert ran.code == 0, ran.err
     for word in ("SSE", "SSP", "total", "XCD", "IOD", "HBM", "±", "golden", "ppm", "energy counter", "numbers: simulated"):
         assert word in ran.out, word
@@ -110,11 +110,10 @@ def test_interrupted_keeps_what_was_collected(wastenot):
         (["gemm:4096", "--device", "sim:mi300x", "--figures", "sweep.csv"], "give a folder"),
     ],
 )
-def test_nonsense_is_refused_in_one_line_before_anything_is_measured(wastenot, arguments, says):
+def test_nonsense_is_refused_in_one_line_before_anything_is_measured(wastenot, monkeypatch, arguments, says):
+    monkeypatch.setattr(SimulatedInstrument, "prepare", lambda *_: pytest.fail("something is measured"))
     before = set(wastenot.folder.iterdir())
-    began = time.monotonic()
     assert says in wastenot.refuse("profile", *arguments)
-    assert time.monotonic() - began < 10.0
     assert set(wastenot.folder.iterdir()) == before
 
 
