@@ -77,10 +77,6 @@ class Excess:
         loading = sum(unit[option] for unit, option in zip(self.common_s, options, strict=True))
         return float(np.sum(np.square(loading)))
 
-    def probability_kept(self, options: tuple[int, ...]) -> float:
-        """That the plan's true time is within the budget."""
-        return _probability_kept(*self.of_plan(options))
-
 
 def excess(units: Sequence[PlanUnit], posteriors: Posteriors, slowdown: float) -> Excess:
     """Time of each option less what the slowdown allows the unit; what option and baseline have in common cancels."""
@@ -115,7 +111,7 @@ def expect(costs: Costs, posteriors: Posteriors, rows: IndexArray, slowdown: flo
     if slowdown is not None:
         mean, variance, common = _excess_of_calls(posteriors.time_s, base, chosen, slowdown)
         together = float(variance @ count**2) + float(np.sum(np.square(count @ common)))
-        probability = _probability_kept(math.fsum(mean * count), math.sqrt(together))
+        probability = probability_kept(math.fsum(mean * count), math.sqrt(together))
     return Expected(
         level=LEVEL,
         time_s=time.total,
@@ -145,7 +141,8 @@ def _excess_of_calls(
     return mean, np.maximum(variance, 0.0), time.common[chosen] - allowed * time.common[base]
 
 
-def _probability_kept(mean_s: float, deviation_s: float) -> float:
+def probability_kept(mean_s: float, deviation_s: float) -> float:
+    """That a normal time over the budget is not above 0."""
     if deviation_s == 0.0:
         return 1.0 if mean_s <= 0.0 else 0.0
     return NormalDist().cdf(-mean_s / deviation_s)
