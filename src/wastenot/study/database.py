@@ -12,7 +12,6 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -293,8 +292,9 @@ def connect(address: Address, *, timeout_s: float, create: bool) -> Database:
             engine = create_engine(address.url, poolclass=NullPool, connect_args=patience if known else {})
         else:
             # isolation_level None: Python's own transactions would leave the making of tables outside of ours.
-            options = {"uri": True, "timeout": timeout_s, "isolation_level": None}
-            open_file = partial(sqlite3.connect, address.file_uri or "", **options)
+            def open_file() -> sqlite3.Connection:
+                return sqlite3.connect(address.file_uri or "", uri=True, timeout=timeout_s, isolation_level=None)
+
             engine = create_engine("sqlite://", creator=open_file, poolclass=NullPool)
             event.listen(engine, "begin", _begin)
     return Database(address, engine, timeout_s, create)
