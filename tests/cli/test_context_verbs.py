@@ -95,5 +95,9 @@ def test_from_sweep_to_pairs_on_a_simulated_gpu(wastenot):
     text = " ".join(wastenot("pairs", "--study", "s.db").out.split())
     for part in ("numbers: simulated", "headroom", "data dependencies", "light first"):
         assert part in text, part
+
+
+def test_what_a_sweep_in_context_excludes(wastenot):
     assert "--search model" in wastenot.refuse(*SWEEP, "--in-context", "--search", "model")
+    assert "--search model" in wastenot.refuse(*SWEEP, "--at", "sse", "--search", "model")
     assert "use only one" in wastenot.refuse(*SWEEP, "--in-context", "--at", "sse")

@@ -291,7 +291,7 @@ def test_clocks_are_given_back_at(stand_in, tmp_path, how):
     if number is not None:
         assert locks(stand_in) == ((345, 1500), (2201, 2201), 500.0)
         program.send_signal(number)
-    left = program.wait(timeout=30)
+    left = program.wait(timeout=300)
     assert code is None or left == code
     assert locks(stand_in) == CLEAN
     assert list(tmp_path.glob("*.json*")) == []
