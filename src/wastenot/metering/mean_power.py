@@ -103,7 +103,7 @@ class CounterMeter:
     def _next_step(self) -> CounterStep:
         """Read until the counter moves."""
         time = self._device.time
-        # Dated to the end of a read, from which the wait for the next step is counted; a constant shift cancels in mean power.
+        # Dated to the end of a read, from which the wait for the next step is counted: a constant shift cancels in the mean.
         reader = CounterReader(self._device, time.now_s, dated=1.0)
         deadline_s = time.now_s() + _LONGEST_STEP_S
         while True:
@@ -122,13 +122,8 @@ class CounterMeter:
         pass_time(self._device, seconds, self._feed)
 
 
-class GaugeMeter:
-    """Mean power from a gauge, for devices without a counter: valid in steady state only.
-
-    Args:
-        device: with a gauge.
-        feed: called often while waiting, to keep the GPU busy.
-    """
+class _GaugeMeter:
+    """Mean power from a gauge, for devices without a counter: valid in steady state only."""
 
     def __init__(self, device: Device, feed: Callable[[], None]) -> None:
         self._device = device
@@ -166,9 +161,9 @@ class GaugeMeter:
         return MeanPower(float(readings.mean()), math.sqrt(variance / max(independent, 1.0)), seconds)
 
 
-def power_meter(device: Device, feed: Callable[[], None]) -> CounterMeter | GaugeMeter:
+def power_meter(device: Device, feed: Callable[[], None]) -> CounterMeter | _GaugeMeter:
     """The best meter that the device has sensors for."""
-    return GaugeMeter(device, feed) if device.sensors.energy_j() is None else CounterMeter(device, feed)
+    return _GaugeMeter(device, feed) if device.sensors.energy_j() is None else CounterMeter(device, feed)
 
 
 def pass_time(device: Device, seconds: float, feed: Callable[[], None]) -> None:
