@@ -19,7 +19,7 @@ from wastenot.profiling.session import Options
 from wastenot.profiling.surface import fit_surface
 
 
-@pytest.mark.parametrize("name", [pytest.param("gemm:2048", marks=pytest.mark.slow), "gemv:8192", "gemm:4096", "gemm:8192"])
+@pytest.mark.parametrize("name", ["gemm:2048", "gemv:8192", "gemm:4096", "gemm:8192"])
 @pytest.mark.parametrize("seed", [1])
 def test_logger_of_1_ms(name: str, seed: int) -> None:
     """25 µs to 5 ms: at most 3 % of the range from idle to peak; SSE and SSP found."""
@@ -61,7 +61,6 @@ def test_groups_of_short_executions(name: str, group: int) -> None:
     assert max(truth.error(profile, state) for state in ("SSE", "SSP")) < 0.03
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("name", "lags"), [("gemm:12288", True), ("gemm:8192", False)])
 def test_slow_sensors(name: str, lags: bool) -> None:
     """1 to 5 ms: at most 6 % with the H200's sensor as it was measured (it lags, its delay drifts) and as published."""
@@ -75,7 +74,6 @@ def test_slow_sensors(name: str, lags: bool) -> None:
     assert abs(profile.counter.difference) < 0.02
 
 
-@pytest.mark.slow
 def test_shorter_ones_are_groups_with_a_mean_and_a_band() -> None:
     """A kernel of 0.2 ms: what is inside is beyond a sensor of 25 ms, and the profile says so."""
     device, spec = gpu("h200", 1), kernel("gemm:4096")
@@ -100,7 +98,7 @@ def test_shorter_ones_are_groups_with_a_mean_and_a_band() -> None:
           "slow_share": 0.2, "slow_s": 0.5e-3}, "falling"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("name", ["gemm:4096", pytest.param("gemm:8192", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["gemm:4096", "gemm:8192"])
 def test_steady_execution_and_steady_power(dynamics: dict[str, object], kind: str, name: str) -> None:
     device, spec = gpu("mi300x", 5, **dynamics), kernel(name)
     truth = Truth.of(device, spec)
@@ -173,7 +171,6 @@ def test_synchronising_drift_and_bins_each_make_it_better(seed: int) -> None:
     assert error(bins=False) > 1.5 * best
 
 
-@pytest.mark.slow
 def test_windows_make_it_better_where_the_sensor_averages() -> None:
     """The same readings taken as power of the moment: the naive profile."""
     device, spec = averaging_h200(4), kernel("gemm:12288")
