@@ -10,7 +10,7 @@ drift; round trips relate the two. The profiler uses only this protocol, on real
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -141,19 +141,15 @@ class BurstRun:
     late_s: float = 0.0
 
 
-class PreparedBurst(Protocol):
-    """A burst that is ready to run."""
+@dataclass(frozen=True, slots=True)
+class PreparedBurst:
+    """A burst that is ready to run.
 
-    def run(self, rest_s: float) -> BurstRun:
-        """Rest, run the burst once, and wait for the readings that cover its end.
+    Attributes:
+        run: rests for a number of seconds, runs the burst once, and waits for the readings that cover its end.
+    """
 
-        Args:
-            rest_s: idle time before the first execution.
-
-        Raises:
-            DeviceError: the device failed.
-        """
-        ...
+    run: Callable[[float], BurstRun]
 
 
 class Instrument(Protocol):
@@ -162,43 +158,36 @@ class Instrument(Protocol):
     @property
     def identity(self) -> Identity:
         """Which device it is."""
-        ...
 
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The available power readings, ``total`` first."""
-        ...
 
     @property
     def executions_by(self) -> Clock:
         """The clock that timestamps executions."""
-        ...
 
     @property
     def readings_by(self) -> Clock:
         """The clock that timestamps readings."""
-        ...
 
     @property
     def resolution_s(self) -> float:
         """Resolution of the clock that timestamps executions."""
-        ...
 
     def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
         """Read the GPU's clock a number of times."""
-        ...
 
     def prepare(self, burst: Burst) -> AbstractContextManager[PreparedBurst]:
         """Prepare a burst to run, until the context exits.
 
         Raises:
             CannotRunError: the device lacks what a kernel needs.
+            DeviceError: the device failed; runs of the burst raise it too.
         """
-        ...
 
     def now_s(self) -> float:
         """Time of the host's clock."""
-        ...
 
 
 @runtime_checkable
@@ -212,7 +201,6 @@ class HasInstrument(Protocol):
             BadInputError: it has no power sensor.
             MissingExtraError: what runs kernels is not installed.
         """
-        ...
 
 
 def instrument_of(device: Device) -> Instrument:

@@ -55,23 +55,18 @@ class Node(Protocol):
     @property
     def groups(self) -> Groups:
         """Time and energy of each option of each decision, for all of its runs, to rounding."""
-        ...
 
     def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
         """The time taken as a sum of (runs, time of one run), which is exact."""
-        ...
 
     def labels(self, taken: IndexArray) -> tuple[object, ...]:
         """The label of each way taken, in order."""
-        ...
 
     def powers(self, taken: IndexArray) -> Powers:
         """The powers of the ways taken."""
-        ...
 
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
         """For each decision what its options are matched by in a tie."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

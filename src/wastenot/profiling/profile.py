@@ -154,7 +154,6 @@ class RunsFunctions(Protocol):
 
     def with_callables(self, calls: Mapping[str, Callable[[], object]]) -> Instrument:
         """The same instrument, which runs each function in place of the kernel of its name."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from wastenot.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wastenot.devices.nvidia.instrument import Bursts, NvidiaInstrument
+    from wastenot.devices.nvidia.instrument import NvidiaInstrument
+    from wastenot.devices.torch.bursts import TorchBursts
 
 
 class WallTime:
@@ -53,7 +54,7 @@ class NvidiaDevice:
         restore: Restore | None = None,
         time_source: TimeSource | None = None,
         launcher: Callable[[str], Launcher] | None = None,
-        bursts: Callable[[str], Bursts] | None = None,
+        bursts: Callable[[str], TorchBursts] | None = None,
     ) -> None:
         self.nvml, self.handle = nvml, handle
         uuid = text_of(nvml.call("nvmlDeviceGetUUID", handle))
@@ -155,7 +156,7 @@ def _torch_launcher(uuid: str) -> Launcher:
     return TorchLauncher(torch_device(uuid))
 
 
-def _torch_bursts(uuid: str) -> Bursts:
+def _torch_bursts(uuid: str) -> TorchBursts:
     from wastenot.devices.torch.bursts import TorchBursts
     from wastenot.devices.torch.devices import torch_device
 

@@ -6,11 +6,12 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.instrument import TOTAL, Burst, BurstRun, Channel, Clock, Readings, RoundTrip
+from wastenot.devices.instrument import TOTAL, Burst, BurstRun, Channel, Clock, PreparedBurst, Readings, RoundTrip
 from wastenot.devices.protocol import Identity
 from wastenot.devices.simulated.dynamics import component_matrix
 from wastenot.devices.simulated.engine import Engine
@@ -155,11 +156,11 @@ class SimulatedInstrument:
         return tuple(trips)
 
     @contextmanager
-    def prepare(self, burst: Burst) -> Iterator[SimulatedBench]:
+    def prepare(self, burst: Burst) -> Iterator[PreparedBurst]:
         """Check that every kernel of a burst is known; nothing else needs preparing."""
         for kernel in burst.kernels:
             self._steady(kernel)
-        yield SimulatedBench(self, burst)
+        yield PreparedBurst(partial(self._run, burst))
 
     def truth(self, burst: Burst) -> tuple[Execution, ...]:
         """Every execution of a burst without randomness, at the current temperature and clocks, for tests."""
@@ -180,14 +181,7 @@ class SimulatedInstrument:
             )
         return tuple(executions)
 
-    def idle_w(self) -> float:
-        """Power at rest."""
-        return self._idle().total
-
-    # ---- for SimulatedBench ---------------------------------------------------------------------------------------
-
-    def run(self, burst: Burst, rest_s: float) -> BurstRun:
-        """Run a burst once."""
+    def _run(self, burst: Burst, rest_s: float) -> BurstRun:
         before = self.round_trips(5)
         self._engine.advance(rest_s)
         actual = self._trace(burst, self._rng)
@@ -231,14 +225,3 @@ class SimulatedInstrument:
 
     def _idle(self) -> Parts:
         return Parts(self._physics.idle_power_w(self._engine.setting, self._engine.temperature_c), 0.0, 0.0)
-
-
-class SimulatedBench:
-    """A burst on a simulated GPU."""
-
-    def __init__(self, instrument: SimulatedInstrument, burst: Burst) -> None:
-        self._instrument, self._burst = instrument, burst
-
-    def run(self, rest_s: float) -> BurstRun:
-        """Run it once."""
-        return self._instrument.run(self._burst, rest_s)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from wastenot.devices.protocol import Task
 from wastenot.devices.torch.devices import find_torch_device
-from wastenot.errors import CannotRunError, DeviceError
+from wastenot.errors import CannotRunError, DeviceError, first_line
 from wastenot.operations.prepare import prepare
 from wastenot.setting import Setting
 from wastenot.workloads.kernel import KernelSpec
@@ -95,7 +95,7 @@ class TorchLauncher:
             reason = str(error)
         except RuntimeError as error:
             if not out_of_memory(error):
-                raise DeviceError(f"{task.name}: failed on {self._device}: {_first_line(error)}") from None
+                raise DeviceError(f"{task.name}: failed on {self._device}: {first_line(error)}") from None
             reason = ""
         # The exception has been released by now, and with it the frames that held the buffers.
         release_memory(self._device)
@@ -131,10 +131,6 @@ class TorchLauncher:
         import torch
 
         return torch.cuda.mem_get_info(self._device)[0] if self._device.type == "cuda" else 0
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 class Program:
