@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench format clean
+.PHONY: demo test test-all check docs bench format clean
 
 demo: $(READY)
 	$(BIN)/wastenot run gpt3-xl --out demo/out
 	@echo "The report is at $(CURDIR)/demo/out/report.html"
 
 test: $(READY)
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+	@echo "The slow tests were left out; make test-all runs them too."
+
+test-all: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile
 
 check: $(READY)
@@ -18,6 +22,10 @@ check: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(READY)
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "The documentation is at $(CURDIR)/site/index.html"
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
@@ -31,8 +39,8 @@ $(READY): pyproject.toml constraints.txt
 	  f"wastenot needs Python 3.11 to 3.13, this is {sys.version.split()[0]}; name another: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	  --editable '.[report,postgresql,nvidia,torch,dev]'
+	  --editable '.[report,postgresql,nvidia,torch,dev,docs]'
 	@touch $(READY)
 
 clean:
-	rm -rf $(VENV) demo/out
+	rm -rf $(VENV) demo/out site

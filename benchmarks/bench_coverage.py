@@ -38,7 +38,7 @@ def deviations(preset: str, seed: int, folder: Path) -> np.ndarray:
     assert isinstance(device, SimulatedDevice)
     study = open_study(folder / f"{preset}-{seed}.db", create=True)
     measure_sweep(device, units, study, Grid(CORE_STEP_MHZ[preset]).settings(device.clocks.supported_clocks()))
-    sweep = study.read(units.workload)
+    sweep = study.read(units.name)
     temperature_c, planner = baseline_temperature_c(sweep), Planner(sweep)
     count = np.array([kernel.count for kernel in units.kernels])
 

@@ -33,7 +33,7 @@ def promised_and_found(seed: int, folder: Path) -> tuple[Plan, ...]:
     device = open_device(DEVICE, seed=seed)
     study = open_study(folder / f"{seed}.db", create=True)
     measure_sweep(device, units, study, Grid(210.0).settings(device.clocks.supported_clocks()))
-    planner = Planner(study.read(units.workload))
+    planner = Planner(study.read(units.name))
     goals = (Objective("waste", 0.0), Objective("waste", 0.0, confidence=0.95))
     return tuple(validate(device, planner.plan(goal), units, repeats=REPEATS) for goal in goals)
 

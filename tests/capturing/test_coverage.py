@@ -6,8 +6,7 @@ import shutil
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from wastenot.capturing.coverage import (
     Missing,

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from wastenot.devices.protocol import Task
-from wastenot.devices.torch import devices as torch_devices
-from wastenot.devices.torch import task_run as torch_run
+from wastenot.devices.torch import devices as torch_devices, task_run as torch_run
 from wastenot.devices.torch.launcher import Program, TorchLauncher, copies_of
 from wastenot.devices.torch.task_run import GpuRun, Launch
 from wastenot.errors import BadInputError, CannotRunError, DeviceError, MissingExtraError

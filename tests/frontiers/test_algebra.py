@@ -5,8 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier, FrontierTooLargeError, choice, either, repeat, sequence, tie

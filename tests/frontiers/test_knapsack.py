@@ -5,8 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.support.highs import solve_with_milp
 from tests.support.knapsack_instances import GENERATORS, budget_s

@@ -1,8 +1,7 @@
 """Pareto fronts and hulls against their definitions."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from wastenot.frontiers.pareto import Groups, hull_points, pareto_points
 

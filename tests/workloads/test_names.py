@@ -1,8 +1,7 @@
 """Names of workloads say how they are run, and can be read back."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from wastenot.errors import BadInputError
 from wastenot.workloads.build import build_workload, run_named

@@ -4,8 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from wastenot.errors import BadInputError
 from wastenot.workloads.bound import GPUS, Roofline, find_roofline

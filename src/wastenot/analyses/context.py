@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.arrays import IndexArray
-from wastenot.errors import BadInputError
+from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan, PredictedTotal
 from wastenot.planning.planner import Planner
 from wastenot.setting import Setting
+from wastenot.study.store import Study
 from wastenot.study.sweep import Sweep
 from wastenot.workloads.identity import EnergyState
 
@@ -132,6 +133,23 @@ def plan_as(sweep: Sweep, plan: Plan) -> Plan:
     exponent = 1.0 if goal.edp_exponent is None else goal.edp_exponent
     objective = Objective(goal.kind, goal.max_slowdown, exponent, goal.confidence)
     return Planner(sweep, plan.granularity, plan.clock_tolerance_mhz).plan(objective, plan.scope)
+
+
+def change_in_context(study: Study, sweep: Sweep, plan: Plan) -> ContextChange | None:
+    """What energies in context change, where a study has them at the clocks of a sweep; otherwise ``None``.
+
+    Args:
+        study: that the sweep was read from.
+        sweep: alone or in context.
+        plan: made from the sweep; the other state gets one for the same objective.
+    """
+    try:
+        alone = study.read(sweep.workload, "ssp", sweep.granularity)
+        within = study.read(sweep.workload, "context", sweep.granularity)
+        plans = (plan if each.key == sweep.key else plan_as(each, plan) for each in (alone, within))
+        return context_change(alone, within, *plans)
+    except (BadInputError, InfeasibleError):
+        return None
 
 
 def _rows(costs: Costs, settings: list[Setting], workload: str) -> IndexArray:

@@ -40,8 +40,7 @@ def capture(
     Each can then be measured alone: the file is a workload that sweep takes.
     """
     from wastenot.capturing.coverage import coverage
-    from wastenot.capturing.session import capture as record
-    from wastenot.capturing.session import require_torch
+    from wastenot.capturing.session import capture as record, require_torch
     from wastenot.capturing.user_step import default_device, load_step
     from wastenot.capturing.workload_file import write_workload
     from wastenot.cli.output import console, print_json, say

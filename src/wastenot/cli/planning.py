@@ -22,13 +22,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from wastenot.analyses.context import ContextChange
     from wastenot.planning.comparison import Comparison, WholeFrontier
     from wastenot.planning.difference import PlanDifference
     from wastenot.planning.plan import Plan
     from wastenot.reporting.price import Price
     from wastenot.setting import Setting
-    from wastenot.study.sweep import Sweep
 
 
 def plan(
@@ -160,34 +158,15 @@ def report(
 
     Headline numbers, figures and tables; it needs no network.
     """
-    from wastenot.analyses.plan_overview import make_overview
+    from wastenot.api import report as write_report
     from wastenot.cli.output import say
-    from wastenot.reporting.plan.page import write_figures, write_report
 
     price = price_options.price()
     sweep = source.read(goal.granularity)
-    made = goal.plan(sweep)
-    overview = make_overview(sweep, made, _change_in_context(source.study, sweep, made))
-    write_report(overview, out, price=price)
-    say(f"{out}: report written")
+    page, *files = write_report(source.study, out, plan=goal.plan(sweep), figures=figures, price=price)
+    say(f"{page}: report written")
     if figures is not None:
-        say(f"{figures}: {len(write_figures(overview, figures))} figure files written")
-
-
-def _change_in_context(study: str, sweep: Sweep, made: Plan) -> ContextChange | None:
-    """What energies in context change, if the study has them at the same clocks."""
-    from wastenot.analyses.context import context_change, plan_as
-    from wastenot.errors import BadInputError, InfeasibleError
-    from wastenot.study.store import open_study
-
-    try:
-        held = open_study(study)
-        alone = held.read(sweep.workload, "ssp", sweep.granularity)
-        within = held.read(sweep.workload, "context", sweep.granularity)
-        first, second = (made if each.key == sweep.key else plan_as(each, made) for each in (alone, within))
-        return context_change(alone, within, first, second)
-    except (BadInputError, InfeasibleError):
-        return None
+        say(f"{figures}: {len(files)} figure files written")
 
 
 def plan_text(plan: Plan, price: Price) -> RenderableType:

@@ -25,7 +25,6 @@ from wastenot.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from wastenot.setting import Setting
     from wastenot.sweeping.sweep import SweepOutcome
     from wastenot.workloads.identity import WorkloadKey
 
@@ -94,46 +93,26 @@ def sweep(
 
     Results go into a study; the default clocks (auto) are always included. Resumes an interrupted sweep.
     """
+    from wastenot.api import sweep as measure
     from wastenot.cli.output import as_values, print_json, say
     from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
-    from wastenot.study.store import open_study
-    from wastenot.sweeping.grid import Grid, check_measures, settable
     from wastenot.sweeping.point import PointOptions
-    from wastenot.sweeping.states import check_state
-    from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
     from wastenot.tasks import find_tasks
 
     check_seconds("--warm-up", warm_up)
     check_seconds("--window", window, positive=True)
-    shape = shape_options.shape()
     if in_context and at == "sse":
         raise BadInputError("--in-context, --at sse: use only one of them; kernels in context are measured at steady power")
-    units = find_tasks(workload, device, shape, granularity, "context" if in_context else at)
-    if search == "model" and (in_context or at == "sse"):
-        raise BadInputError("--search model: works only for kernels alone at steady power; use --search grid")
+    units = find_tasks(workload, device, shape_options.shape(), granularity, "context" if in_context else at)
     target = clock_control.open_device(device, seed=seed, workload=units.key)
-    check_measures(target)
-    check_state(target, units)
-    if clocks == "auto":
-        settings: tuple[Setting, ...] = ()
-    else:
-        grid = Grid(core_step, parse_clocks("--core", core), parse_clocks("--memory", memory))
-        settings = settable(target, grid.settings(target.clocks.supported_clocks()))
-    options = PointOptions(warm_up, window, relative_error)
-    budget_s = None if budget is None else parse_budget(budget)
-    kept = open_study(study, create=True)
     with shown_progress(f"sweep of {units.key}") as progress:
-        if search == "model":
-            from wastenot.tuning.search import search_sweep
-
-            outcome = search_sweep(target, units, kept, settings, share=share, max_slowdown=max_slowdown, options=options,
-                                   progress=progress, budget_s=budget_s)  # fmt: skip
-        else:
-            outcome = measure_sweep(
-                target, units, kept, settings, options=options, progress=progress, budget_s=budget_s,
-                rounds=rounds if clocks == "auto" else BASELINE_ROUNDS,
-            )  # fmt: skip
+        outcome = measure(
+            units, target, study, clocks=clocks, core_step_mhz=core_step, core_mhz=parse_clocks("--core", core),
+            memory_mhz=parse_clocks("--memory", memory), rounds=rounds, search=search, share=share,
+            max_slowdown=max_slowdown, options=PointOptions(warm_up, window, relative_error),
+            budget_s=None if budget is None else parse_budget(budget), progress=progress,
+        )  # fmt: skip
     if as_json:
         print_json({"study": str(study), "workload": units.name, "state": units.state,
                     "granularity": units.granularity, "device": target.identity.label,
@@ -183,46 +162,28 @@ def refine(
 
     Also clocks around them, if asked; then makes a new plan.
     """
+    from wastenot.api import refine as measure_again
     from wastenot.cli.output import as_values, print_json, say
     from wastenot.cli.progress import shown_progress
-    from wastenot.errors import BadInputError
-    from wastenot.planning.objective import Objective
-    from wastenot.planning.planner import plan as make_plan
     from wastenot.study.store import open_study
-    from wastenot.tasks import tasks_in_study
-    from wastenot.tuning.refine import around as settings_around
-    from wastenot.tuning.refine import finalists as find_finalists
-    from wastenot.tuning.refine import refine as measure_again
 
-    if finalists < 1:
-        raise BadInputError(f"--finalists {finalists}: must be at least 1")
-    if not 0.0 <= around < float("inf"):
-        raise BadInputError(f"--around {around}: must be a number of MHz, 0 for none")
     source = open_study(study)
-    sweep = source.read(workload, energies, granularity)
-    plan = make_plan(sweep, Objective("waste", max_slowdown))
-    target = clock_control.open_device(device, seed=seed, workload=sweep.key)
-    kept = source if into is None else open_study(into, create=True)
-    candidates = find_finalists(sweep, plan, finalists)
-    if around:
-        states = target.clocks.supported_clocks()
-        for row in plan.assignments:
-            near = settings_around(row.setting, states, around)
-            candidates[row.kernel] = tuple(dict.fromkeys((*candidates[row.kernel], *near)))
-    units = tasks_in_study(source, sweep)
-    with shown_progress(f"refining {sweep.key}") as progress:
-        outcome = measure_again(
-            target, units, kept, candidates, repeats=repeats, progress=progress,
-            budget_s=None if budget is None else parse_budget(budget),
+    key = source.read(workload, energies, granularity).key
+    target = clock_control.open_device(device, seed=seed, workload=key)
+    with shown_progress(f"refining {key}") as progress:
+        refined = measure_again(
+            source, target, workload=key.name, state=key.state, granularity=key.granularity, into=into,
+            max_slowdown=max_slowdown, finalists=finalists, around_mhz=around, repeats=repeats,
+            budget_s=None if budget is None else parse_budget(budget), progress=progress,
         )  # fmt: skip
-    refined = make_plan(kept.read(sweep.workload, sweep.state, sweep.granularity), Objective("waste", max_slowdown))
+    outcome, before, after = refined.outcome, refined.before, refined.after
     if as_json:
-        print_json(as_values(outcome) | {"before": plan.document()["predicted"], "after": refined.document()["predicted"]})
+        print_json(as_values(outcome) | {"before": before.document()["predicted"], "after": after.document()["predicted"]})
         return
-    for line in outcome_lines(outcome, sweep.key, str(into or study)):
+    for line in outcome_lines(outcome, key, str(into or study)):
         say(line)
-    changed = sum(a.setting != b.setting for a, b in zip(plan.assignments, refined.assignments, strict=True))
+    changed = sum(a.setting != b.setting for a, b in zip(before.assignments, after.assignments, strict=True))
     say(
-        f"energy {plan.predicted.energy_change:+.2%} before, {refined.predicted.energy_change:+.2%} now; "
-        f"{changed} of {len(plan.assignments)} kernels have new clocks"
+        f"energy {before.predicted.energy_change:+.2%} before, {after.predicted.energy_change:+.2%} now; "
+        f"{changed} of {len(before.assignments)} kernels have new clocks"
     )

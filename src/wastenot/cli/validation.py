@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from wastenot.tuning.transfer import Transfer
 
 
+# Name, title and axis of the figure.
+_BATCH_FIGURE = ("transfer-batch", "The plan at other batch sizes", "batch size")
+_DEGREE_FIGURE = ("transfer-parallel", "The plan at other tensor-parallel degrees", "tensor-parallel degree")
+
+
 def validate(
     study: StudyOption,
     plan: Annotated[Path, typer.Option("--plan", metavar="PLAN.json", help="The plan to validate.")],
@@ -44,20 +49,17 @@ def validate(
     as_json: JsonOption = False,
 ) -> None:
     """Measure a plan, interleaved with the default clocks (auto)."""
+    from wastenot.api import validate as validate_plan
     from wastenot.cli.output import console, print_json, say
     from wastenot.cli.progress import shown_progress
     from wastenot.planning.plan import read_plan
     from wastenot.study.store import open_study
-    from wastenot.tasks import tasks_in_study
-    from wastenot.tuning.validate import validate as validate_plan
 
-    made = read_plan(plan)
-    source = open_study(study)
+    made, source = read_plan(plan), open_study(study)
     sweep = source.read(workload or made.workload, made.state, made.measured_granularity)
-    name = device or sweep.device
-    target = clock_control.open_device(name, seed=seed, workload=sweep.key)
+    target = clock_control.open_device(device or sweep.device, seed=seed, workload=sweep.key)
     with shown_progress("validation") as progress:
-        validated = validate_plan(target, made, tasks_in_study(source, sweep), repeats=repeats, progress=progress)
+        validated = validate_plan(made, source, target, workload=workload, repeats=repeats, progress=progress)
     if out is not None:
         validated.write(out)
         say(f"{out}: plan and validation written")
@@ -112,45 +114,30 @@ def transfer(
 
     Measurements are interleaved with the default clocks (auto).
     """
-    from dataclasses import replace
-
+    from wastenot.api import transfer as measure_transfer
     from wastenot.cli.output import as_values, console, print_json, say
     from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
     from wastenot.planning.plan import read_plan
-    from wastenot.tasks import tasks_of
-    from wastenot.tuning.transfer import transfer as measure_transfer
-    from wastenot.workloads.build import build_workload
 
     if (batch is None) == (tensor_parallel is None):
         raise BadInputError("say what to change: either --batch 40,20,... or --tensor-parallel 1,2,...")
+    batches = () if batch is None else parse_counts("--batch", batch)
+    degrees = () if tensor_parallel is None else parse_counts("--tensor-parallel", tensor_parallel)
     made = read_plan(plan)
-    if made.run is None:
-        raise BadInputError(
-            f"{plan}: workload '{made.workload}' is not known to be of a model, and only models run at other shapes; "
-            "plan a sweep of a model, such as gpt3-xl"
-        )
-    model, shape = made.run.model, made.run.shape
-    if batch is not None:
-        labels = parse_counts("--batch", batch)
-        shapes = [replace(shape, batch=size) for size in labels]
-        name, title, axis = "transfer-batch", "The plan at other batch sizes", "batch size"
-    else:
-        assert tensor_parallel is not None
-        labels = parse_counts("--tensor-parallel", tensor_parallel)
-        shapes = [
-            replace(shape, tensor_parallel=degree, sequence_parallel=sequence_parallel and degree > 1) for degree in labels
-        ]
-        name, title, axis = "transfer-parallel", "The plan at other tensor-parallel degrees", "tensor-parallel degree"
-    targets = [tasks_of(build_workload(model, each), made.measured_granularity, made.state) for each in shapes]
     target = clock_control.open_device(device, seed=seed, workload=None)
     with shown_progress("transfer") as progress:
-        measured_transfer = measure_transfer(target, made, targets, repeats=repeats, progress=progress)
+        measured_transfer = measure_transfer(
+            made, target, batch=batches, tensor_parallel=degrees, sequence_parallel=sequence_parallel, repeats=repeats,
+            progress=progress,
+        )  # fmt: skip
     if figures is not None:
         from wastenot.reporting.figure import export_figures
         from wastenot.reporting.plan.transfer_figure import transfer_figure
 
-        figure = transfer_figure(measured_transfer, name, title, tuple(map(str, labels)), axis)
+        name, title, axis = _BATCH_FIGURE if batches else _DEGREE_FIGURE
+        labels = tuple(map(str, batches or degrees))
+        figure = transfer_figure(measured_transfer, name, title, labels, axis)
         written = export_figures([figure], measured_transfer.origin, figures)
         say(f"{figures}: {len(written)} figure files written")
     if as_json:

@@ -39,7 +39,7 @@ def run(
 
     Resumes an interrupted sweep.
     """
-    from wastenot.analyses.plan_overview import make_overview
+    from wastenot import api
     from wastenot.cli.output import console, say
     from wastenot.cli.planning import comparison_text, plan_text
     from wastenot.cli.progress import shown_progress
@@ -48,40 +48,29 @@ def run(
     from wastenot.planning.comparison import compare
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import plan as make_plan
-    from wastenot.reporting.plan.page import write_figures, write_report
     from wastenot.study.store import open_study
-    from wastenot.sweeping.grid import Grid, check_measures, settable
-    from wastenot.sweeping.sweep import measure_sweep
     from wastenot.tasks import find_tasks
 
     price = price_options.price()
     goal = Objective("waste", max_slowdown, confidence=confidence)
-    shape = shape_options.shape()
-    units = find_tasks(workload, device, shape)
-    target = clock_control.open_device(device, seed=seed, workload=units.key)
-    check_measures(target)
-    settings = settable(target, Grid(core_step).settings(target.clocks.supported_clocks()))
-    folder = create_folder(out or Path(f"wastenot-{units.name}"))
-    kept = open_study(folder / "study.db", create=True)
+    tasks = find_tasks(workload, device, shape_options.shape())
+    target = clock_control.open_device(device, seed=seed, workload=tasks.key)
+    folder = create_folder(out or Path(f"wastenot-{tasks.name}"))
+    study = open_study(folder / "study.db", create=True)
     with shown_progress("sweep") as progress:
-        outcome = measure_sweep(target, units, kept, settings, progress=progress)
-    for line in outcome_lines(outcome, units.key, str(folder / "study.db")):
+        outcome = api.sweep(tasks, target, study, core_step_mhz=core_step, progress=progress)
+    for line in outcome_lines(outcome, tasks.key, str(folder / "study.db")):
         say(line)
-    sweep = kept.read(units.name)
-    plan = make_plan(sweep, goal)
+    plan = make_plan(study, goal, workload=tasks.name)
     if repeats:
-        from wastenot.tuning.validate import validate
-
         with shown_progress("validation") as progress:
-            plan = validate(target, plan, units, repeats=repeats, progress=progress)
+            plan = api.validate(plan, study, target, repeats=repeats, progress=progress)
     plan.write(folder / "plan.json")
     console().print(plan_text(plan, price))
     if repeats:
         console().print(validation_text(plan))
-    console().print(comparison_text(compare(sweep)))
-    overview = make_overview(sweep, plan)
-    write_report(overview, folder / "report.html", price=price)
-    write_figures(overview, folder / "figures")
+    console().print(comparison_text(compare(study, workload=tasks.name)))
+    api.report(study, folder / "report.html", plan=plan, figures=folder / "figures", price=price)
     say(f"{folder}: study.db, plan.json, report.html and figures/ written")
 
 

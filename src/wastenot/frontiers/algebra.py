@@ -79,7 +79,7 @@ class Points(Sequence[Point]):
     Attributes:
         time_s: shape (points,).
         energy_j: shape (points,).
-        point_at: gives the :class:`Point` at an index.
+        point_at: makes the :class:`Point` at an index.
     """
 
     time_s: FloatArray
@@ -118,17 +118,18 @@ class Frontier:
 
     @cached_property
     def _problems(self) -> tuple[Knapsack, ...]:
-        return tuple(Knapsack(node.groups, _exact_time_of(node)) for node in self.alternatives)
+        def problem(node: Node) -> Knapsack:
+            return Knapsack(node.groups, lambda points: exact_sum(node.time_terms(points - node.groups.start[:-1])))
+
+        return tuple(map(problem, self.alternatives))
 
     def _point(self, alternative: int, selection: Selection) -> Point:
         node = self.alternatives[alternative]
         options = selection.options - node.groups.start[:-1]
-        exact_s = exact_sum(node.time_terms(options))
-        return Point(float(exact_s), selection.energy_j, exact_s, options, node, selection.lower_bound_j)
+        return _point_of(node, options, selection.energy_j, selection.lower_bound_j)
 
     def _answers(self, ask: Callable[[Knapsack], Selection]) -> list[Point]:
-        """The answer of each alternative that has one."""
-        answers = []
+        answers = []  # of the alternatives that have one
         for index, problem in enumerate(self._problems):
             try:
                 answers.append(self._point(index, ask(problem)))
@@ -192,7 +193,7 @@ class Frontier:
         hulls = [problem.hull() for problem in self._problems]
         time, energy = (np.concatenate([hull[column] for hull in hulls]) for column in (0, 1))
         sizes = [len(hull[0]) for hull in hulls]
-        front = pareto_points(Groups(time, energy, np.array([0, len(time)])))
+        front = pareto_points(Groups.of_one(time, energy))
         kept = front[hull_points(time[front], energy[front], np.zeros(len(front), dtype=np.intp))]
         time, energy = time[kept], energy[kept]
         alternative = np.repeat(np.arange(len(hulls)), sizes)[kept]
@@ -262,7 +263,7 @@ class Frontier:
         if len(lists) == 1:
             return lists[0]
         time, energy = np.concatenate([each.time_s for each in lists]), np.concatenate([each.energy_j for each in lists])
-        kept = pareto_points(Groups(time, energy, np.array([0, len(time)])))
+        kept = pareto_points(Groups.of_one(time, energy))
         first = np.cumsum([0, *(len(each) for each in lists)])
 
         def point_at(index: int) -> Point:
@@ -370,9 +371,9 @@ def _parts(frontier: Frontier) -> Iterator[Node]:
         yield node
 
 
-def _exact_time_of(node: Node) -> Callable[[IndexArray], Fraction]:
-    """Exact time of a plan, by its points among all of the node's."""
-    return lambda points: exact_sum(node.time_terms(points - node.groups.start[:-1]))
+def _point_of(node: Node, options: IndexArray, energy_j: float, lower_bound_j: float | None = None) -> Point:
+    exact_s = exact_sum(node.time_terms(options))
+    return Point(float(exact_s), energy_j, exact_s, options, node, lower_bound_j)
 
 
 def _checked_time(within_s: Fraction | float | None) -> Fraction | float | None:
@@ -391,7 +392,7 @@ def _listed(node: Node) -> Points:
             raise FrontierTooLargeError("the frontier has millions of points; ask for its hull or a budget instead")
         new_time = (time[:, None] + groups.time_s[begin:end]).ravel()
         new_energy = (energy[:, None] + groups.energy_j[begin:end]).ravel()
-        kept = pareto_points(Groups(new_time, new_energy, np.array([0, len(new_time)])))
+        kept = pareto_points(Groups.of_one(new_time, new_energy))
         history.append((kept // (end - begin), kept % (end - begin)))
         time, energy = new_time[kept], new_energy[kept]
 
@@ -400,8 +401,6 @@ def _listed(node: Node) -> Points:
         for parent, option in reversed(history):
             options.append(int(option[state]))
             state = int(parent[state])
-        taken = np.array(options[::-1], dtype=np.intp)
-        exact_s = exact_sum(node.time_terms(taken))
-        return Point(float(exact_s), float(energy[index]), exact_s, taken, node)
+        return _point_of(node, np.array(options[::-1], dtype=np.intp), float(energy[index]))
 
     return Points(time, energy, point_at)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,38 +56,14 @@ class Budget:
         return self.exact_time(chosen) <= self.exact_s
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SearchResult:
-    """The best plan of a search, and what it proves.
+class _Rest(NamedTuple):
+    """The relaxation of the core's groups that are still to come."""
 
-    Attributes:
-        chosen: the Pareto point of each group.
-        energy_j: of the plan.
-        lower_bound_j: of any plan within the budget.
-    """
-
-    chosen: IndexArray
+    time_s: float  # of their fastest points
     energy_j: float
-    lower_bound_j: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rest:
-    """The relaxation of the core's groups that are still to come.
-
-    Attributes:
-        time_s: of their fastest points.
-        energy_j: of their fastest points.
-        segments: their segments, in order.
-        reach_s: time added by the first 0, 1, 2, ... of these.
-        saved_j: energy saved by the same.
-    """
-
-    time_s: float
-    energy_j: float
-    segments: IndexArray
-    reach_s: FloatArray
-    saved_j: FloatArray
+    segments: IndexArray  # theirs, in order
+    reach_s: FloatArray  # time added by the first 0, 1, 2, ... segments
+    saved_j: FloatArray  # energy saved by the same
 
 
 class CoreSearch:
@@ -110,15 +87,15 @@ class CoreSearch:
         spare = max(budget.most_s - float(relaxation.reached_time_s[taken]), 0.0)
         self._relaxed_j = float(relaxation.reached_energy_j[taken] - spare * relaxation.segment_rate[taken])
 
-    def run(self) -> SearchResult:
-        """Search; the bound of what it returns is proven."""
+    def run(self) -> tuple[IndexArray, float]:
+        """The Pareto point of each group in the best plan, and a proven lower bound on the energy of any."""
         if self._relaxed_j >= self._worth_below:
-            return SearchResult(self._best, self._best_j, self._relaxed_j)
+            return self._best, self._relaxed_j
         self._improve_by_one_change()
         if not self._extend(keep_ties=False):
             # A partial plan may have pushed out its equal that rounding alone made look slower.
             self._extend(keep_ties=True)
-        return SearchResult(self._best, self._best_j, max(min(self._best_j, self._given_up_j), self._relaxed_j))
+        return self._best, max(min(self._best_j, self._given_up_j), self._relaxed_j)
 
     @property
     def _worth_below(self) -> float:
@@ -159,11 +136,7 @@ class CoreSearch:
         return is_open
 
     def _extend(self, *, keep_ties: bool) -> bool:
-        """Dynamic programming over the core.
-
-        Returns:
-            Whether the best plan is proven: no plan that seemed better, within rounding, was over the budget.
-        """
+        """Dynamic programming over the core; false where a plan that seemed better, within rounding, was over the budget."""
         r = self._r
         is_open = self._open_options()
         points = np.flatnonzero(is_open)
@@ -229,11 +202,7 @@ class CoreSearch:
     def _undominated(self, time: FloatArray, energy: FloatArray, state: IndexArray, *, keep_ties: bool) -> IndexArray:
         """Of the partial plans ``state`` those that none beats in both time and energy, by rising time.
 
-        Args:
-            time: of all partial plans.
-            energy: of all partial plans.
-            state: those to look at.
-            keep_ties: let a plan be beaten only by one that is faster beyond doubt.
+        With ``keep_ties`` a plan is beaten only by one that is faster beyond doubt.
         """
         if len(state) < 2:
             return state
@@ -262,30 +231,18 @@ class CoreSearch:
 
 
 class _Path:
-    """How each partial plan came about, to make whole plans of them.
-
-    Args:
-        relaxation: of the problem.
-        fixed: the Pareto point of each group outside the core.
-        core: groups in the order of the stages.
-
-    Attributes:
-        steps: for each stage so far, of each partial plan its parent and the Pareto point it added.
-    """
+    """How each partial plan came about, to make whole plans of them."""
 
     def __init__(self, relaxation: Relaxation, fixed: IndexArray, core: IndexArray) -> None:
         self._r = relaxation
-        self._fixed = fixed
-        self._core = core
-        self.steps: list[tuple[IndexArray, IndexArray]] = []
+        self._fixed = fixed  # the Pareto point of each group outside the core
+        self._core = core  # groups in the order of the stages
+        self.steps: list[tuple[IndexArray, IndexArray]] = []  # of each stage's plans the parents, and the points added
 
     def plan(self, state: int, option: int | None = None, segments: IndexArray | None = None) -> IndexArray:
-        """The Pareto point of each group under a partial plan.
+        """The Pareto point of each group under the partial plan ``state`` of the last stage.
 
-        Args:
-            state: a partial plan of the last stage.
-            option: the point that the next group is to take.
-            segments: whole segments taken in the groups after that, which otherwise are at their fastest.
+        The next group takes the point ``option``; those after it, otherwise at their fastest, take whole ``segments``.
         """
         done = len(self.steps)
         chosen = self._fixed.copy()

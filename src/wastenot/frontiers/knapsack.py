@@ -18,6 +18,7 @@ from wastenot.frontiers.relaxation import Relaxation
 ExactTime = Callable[[IndexArray], Fraction]
 """Exact total time of a plan, given the chosen option of each group as an index into the points."""
 
+_ROUNDING_OF_WEIGHTS = 1e-12  # relative
 _INSTANT = Fraction(1, 2**1200)  # shorter than any difference between sums of doubles
 _SLACK_TERMS = 1024  # rounding errors allowed for inside single points, besides one for each sum over them
 
@@ -55,10 +56,7 @@ class Knapsack:
     def __init__(self, groups: Groups, exact_time: ExactTime | None = None) -> None:
         self.groups = groups
         self.relaxation = Relaxation(groups)
-        self._exact_time = exact_time or self._sum_of_times
-
-    def _sum_of_times(self, options: IndexArray) -> Fraction:
-        return exact_sum((1, time) for time in self.groups.time_s[options].tolist())
+        self._exact_time = exact_time or (lambda options: exact_sum((1, time) for time in groups.time_s[options].tolist()))
 
     def _selection(self, chosen: IndexArray, lower_bound_j: float | None = None) -> Selection:
         energy = float(self.relaxation.energy_j[chosen].sum())
@@ -104,8 +102,7 @@ class Knapsack:
             raise InfeasibleError("even the fastest plan is over the time budget")
         if taken == relaxation.segments:
             return self._selection(relaxation.prefix(taken))
-        result = CoreSearch(relaxation, budget, taken, gap_tolerance).run()
-        return self._selection(result.chosen, result.lower_bound_j)
+        return self._selection(*CoreSearch(relaxation, budget, taken, gap_tolerance).run())
 
     def least_edp(self, exponent: float = 1.0, budget_s: Fraction | float | None = None) -> Selection:
         """The plan of least ``energy * time ** exponent``, exact, over all plans or those within a time budget.
@@ -155,3 +152,45 @@ class Knapsack:
             except InfeasibleError:
                 return best
             best = min(best, cheapest, key=log_edp)
+
+
+@dataclass(frozen=True, slots=True)
+class Cheapest:
+    """One option of each group, counted from the group's first, and the sum of their costs.
+
+    Attributes:
+        options: shape (groups,).
+        cost: their sum.
+        lower_bound: no options that were allowed cost less.
+    """
+
+    options: tuple[int, ...]
+    cost: float
+    lower_bound: float
+
+
+def cheapest_within(
+    cost: FloatArray, weight: FloatArray, start: IndexArray, budget: float, gap_tolerance: float = 0.0
+) -> Cheapest:
+    """One option of each group, of least cost, whose weights sum to no more than a budget, to rounding.
+
+    Unlike a time, a weight may be negative or zero. Adding a constant to all weights of a group and to the budget changes
+    nothing, which makes every weight positive.
+
+    Args:
+        cost: of each option, groups laid end to end; positive; shape (options,).
+        weight: of each option, of any sign; shape (options,).
+        start: group ``g`` is ``start[g]:start[g + 1]``; shape (groups + 1,).
+        budget: for the sum of weights.
+        gap_tolerance: stop once the cost is proven to be within this fraction of the least possible.
+
+    Raises:
+        InfeasibleError: no options are within the budget.
+    """
+    scale = max(float(np.abs(weight).max()), 1e-300)
+    shift = np.minimum.reduceat(weight, start[:-1]) - scale
+    allowed = budget - float(shift.sum())
+    allowed += _ROUNDING_OF_WEIGHTS * (abs(allowed) + len(shift) * scale)
+    groups = Groups(weight - np.repeat(shift, np.diff(start)), cost, start)
+    best = Knapsack(groups).least_energy(allowed, gap_tolerance)
+    return Cheapest(tuple((best.options - start[:-1]).tolist()), best.energy_j, best.lower_bound_j)

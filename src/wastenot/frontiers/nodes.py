@@ -1,18 +1,19 @@
 """The nodes that frontiers are made of. Each comes down to decisions that are independent of each other.
 
 A node keeps its parts and multiplies nothing out; arrays are laid end to end when a question is first asked, and labels
-are looked up only for the ways that an answer takes. A node for another kind of work (a DAG with a deadline, a mixture, a
-schedule) is a class with these four members, where it comes down to decisions; where it does not, it brings a solver of
-its own and enters a composition by the points that it lists, as :class:`Listed` does.
+are looked up only for the ways that an answer takes. Work that does not come down to decisions (a DAG with a deadline, a
+mixture, a schedule) brings a solver of its own and enters a composition by the points that it lists, as :class:`Listed`.
 """
+# ruff: noqa: D102 - what the members of a node mean is said once, in Node
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,28 +50,39 @@ class Powers(NamedTuple):
     peak_w: float | None
 
 
-class Node(Protocol):
+class Node(ABC):
     """Independent decisions. ``taken`` is the option that each takes, counted from the first of its own."""
 
     @property
+    @abstractmethod
     def groups(self) -> Groups:
         """Time and energy of each option of each decision, for all of its runs, to rounding."""
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
-        """The time taken as a sum of (runs, time of one run), which is exact."""
+    @abstractmethod
+    def parts_taken(self, taken: IndexArray) -> Iterable[tuple[Node, IndexArray]]:
+        """The nodes that it is made of, each with the options of its own decisions."""
 
-    def labels(self, taken: IndexArray) -> tuple[object, ...]:
-        """The label of each way taken, in order."""
-
-    def powers(self, taken: IndexArray) -> Powers:
-        """The powers of the ways taken."""
-
+    @abstractmethod
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
         """For each decision what its options are matched by in a tie."""
 
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
+        """The time taken as a sum of (runs, time of one run), which is exact."""
+        return chain.from_iterable(part.time_terms(its) for part, its in self.parts_taken(taken))
+
+    def labels(self, taken: IndexArray) -> tuple[object, ...]:
+        """The label of each way taken, in order."""
+        return tuple(chain.from_iterable(part.labels(its) for part, its in self.parts_taken(taken)))
+
+    def powers(self, taken: IndexArray) -> Powers:
+        """The powers of the ways taken."""
+        powers = [part.powers(its) for part, its in self.parts_taken(taken)]
+        peaks = [each.peak_w for each in powers if each.peak_w is not None]
+        return Powers(powers[-1].idle_w, max(peaks) if len(peaks) == len(powers) else None)
+
 
 @dataclass(frozen=True, eq=False)
-class Ways:
+class Ways(Node):
     """The ways of doing one piece of work, or each of several after one another, as arrays laid end to end.
 
     Attributes:
@@ -117,31 +129,30 @@ class Ways:
 
     @cached_property
     def groups(self) -> Groups:
-        """See :class:`Node`."""
         if self.runs is None:
             return Groups(self.time_s, self.energy_j, self._start)
         runs = float(self.runs[0]) if self.start is None else np.repeat(self.runs.astype(np.float64), np.diff(self.start))
         return Groups(self.time_s * runs, self.energy_j * runs, self._start)
 
+    def parts_taken(self, taken: IndexArray) -> Iterable[tuple[Node, IndexArray]]:
+        return [(self, taken)]
+
     def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
-        """See :class:`Node`."""
         runs = [1] * len(taken) if self.runs is None else self.runs.tolist()
         return zip(runs, self.time_s[self._start[:-1] + taken].tolist(), strict=True)
 
     def labels(self, taken: IndexArray) -> tuple[object, ...]:
-        """See :class:`Node`."""
         if self.label is None:
             return tuple(taken.tolist())
         return tuple(self.label[way] for way in (self._start[:-1] + taken).tolist())
 
     def powers(self, taken: IndexArray) -> Powers:
-        """See :class:`Node`."""
         way = self._start[:-1] + taken
         idle_w = None if self.idle_w is None else float(self.idle_w[way[-1]])
         return Powers(idle_w, None if self.peak_w is None else float(self.peak_w[way].max()))
 
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
-        """See :class:`Node`; the setting of a :class:`KernelSetting`, otherwise the label itself."""
+        """The setting of a :class:`KernelSetting`, otherwise the label itself."""
         for begin, end in zip(self._start[:-1].tolist(), self._start[1:].tolist(), strict=True):
             if self.label is None:
                 yield range(end - begin)
@@ -151,7 +162,7 @@ class Ways:
 
 
 @dataclass(frozen=True, eq=False)
-class Repeated:
+class Repeated(Node):
     """A node's work done several times, the same way each time."""
 
     node: Node
@@ -159,36 +170,27 @@ class Repeated:
 
     @cached_property
     def groups(self) -> Groups:
-        """See :class:`Node`."""
         once = self.node.groups
         return Groups(once.time_s * self.times, once.energy_j * self.times, once.start)
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
-        """See :class:`Node`."""
-        return ((self.times * runs, time) for runs, time in self.node.time_terms(taken))
-
-    def labels(self, taken: IndexArray) -> tuple[object, ...]:
-        """See :class:`Node`."""
-        return self.node.labels(taken)
-
-    def powers(self, taken: IndexArray) -> Powers:
-        """See :class:`Node`."""
-        return self.node.powers(taken)
+    def parts_taken(self, taken: IndexArray) -> Iterable[tuple[Node, IndexArray]]:
+        return [(self.node, taken)]
 
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
-        """See :class:`Node`."""
         return self.node.tie_keys()
+
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
+        return ((self.times * runs, time) for runs, time in self.node.time_terms(taken))
 
 
 @dataclass(frozen=True, eq=False)
-class Sequenced:
+class Sequenced(Node):
     """One node's work after another's."""
 
     parts: tuple[Node, ...]
 
     @cached_property
     def groups(self) -> Groups:
-        """See :class:`Node`."""
         parts = [part.groups for part in self.parts]
         ends = np.cumsum([0, *(len(part.time_s) for part in parts)])
         return Groups(
@@ -197,33 +199,18 @@ class Sequenced:
             np.concatenate([[0], *(part.start[1:] + end for part, end in zip(parts, ends[:-1].tolist(), strict=True))]),
         )
 
-    def _each(self, taken: IndexArray) -> Iterator[tuple[Node, IndexArray]]:
+    def parts_taken(self, taken: IndexArray) -> Iterable[tuple[Node, IndexArray]]:
         end = 0
         for part in self.parts:
             begin, end = end, end + len(part.groups)
             yield part, taken[begin:end]
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
-        """See :class:`Node`."""
-        return chain.from_iterable(part.time_terms(its) for part, its in self._each(taken))
-
-    def labels(self, taken: IndexArray) -> tuple[object, ...]:
-        """See :class:`Node`."""
-        return tuple(chain.from_iterable(part.labels(its) for part, its in self._each(taken)))
-
-    def powers(self, taken: IndexArray) -> Powers:
-        """See :class:`Node`."""
-        powers = [part.powers(its) for part, its in self._each(taken)]
-        peaks = [each.peak_w for each in powers if each.peak_w is not None]
-        return Powers(powers[-1].idle_w, max(peaks) if len(peaks) == len(powers) else None)
-
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
-        """See :class:`Node`."""
         return chain.from_iterable(part.tie_keys() for part in self.parts)
 
 
 @dataclass(frozen=True, eq=False)
-class Tied:
+class Tied(Node):
     """One decision for all of a node's decisions.
 
     Attributes:
@@ -236,31 +223,21 @@ class Tied:
 
     @cached_property
     def groups(self) -> Groups:
-        """See :class:`Node`."""
         each = self.node.groups
         point = each.start[:-1] + self.options
         return Groups(each.time_s[point].sum(axis=1), each.energy_j[point].sum(axis=1), np.array([0, len(point)]))
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
-        """See :class:`Node`."""
-        return self.node.time_terms(self.options[taken[0]])
-
-    def labels(self, taken: IndexArray) -> tuple[object, ...]:
-        """See :class:`Node`."""
-        return self.node.labels(self.options[taken[0]])
-
-    def powers(self, taken: IndexArray) -> Powers:
-        """See :class:`Node`."""
-        return self.node.powers(self.options[taken[0]])
+    def parts_taken(self, taken: IndexArray) -> Iterable[tuple[Node, IndexArray]]:
+        return [(self.node, self.options[taken[0]])]
 
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
-        """See :class:`Node`; those of the first decision."""
+        """Those of the first decision."""
         first = next(self.node.tie_keys())
         yield [first[option] for option in self.options[:, 0].tolist()]
 
 
 @dataclass(frozen=True, eq=False)
-class Alternative:
+class Alternative(Node):
     """A node that is one of several; its ways are labelled with the pair (which one, their labels)."""
 
     node: Node
@@ -268,28 +245,20 @@ class Alternative:
 
     @property
     def groups(self) -> Groups:
-        """See :class:`Node`."""
         return self.node.groups
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
-        """See :class:`Node`."""
-        return self.node.time_terms(taken)
-
-    def labels(self, taken: IndexArray) -> tuple[object, ...]:
-        """See :class:`Node`."""
-        return ((self.index, self.node.labels(taken)),)
-
-    def powers(self, taken: IndexArray) -> Powers:
-        """See :class:`Node`."""
-        return self.node.powers(taken)
+    def parts_taken(self, taken: IndexArray) -> Iterable[tuple[Node, IndexArray]]:
+        return [(self.node, taken)]
 
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
-        """See :class:`Node`."""
         return self.node.tie_keys()
+
+    def labels(self, taken: IndexArray) -> tuple[object, ...]:
+        return ((self.index, self.node.labels(taken)),)
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class Listed(Node):
     """A frontier of several alternatives as one decision: which of its Pareto points to take."""
 
     frontier: Frontier
@@ -300,24 +269,14 @@ class Listed:
 
     @cached_property
     def groups(self) -> Groups:
-        """See :class:`Node`."""
-        return Groups(self._points.time_s, self._points.energy_j, np.array([0, len(self._points)]))
+        return Groups.of_one(self._points.time_s, self._points.energy_j)
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
-        """See :class:`Node`."""
+    def parts_taken(self, taken: IndexArray) -> Iterable[tuple[Node, IndexArray]]:
         point = self._points[int(taken[0])]
-        return point.node.time_terms(point.options)
-
-    def labels(self, taken: IndexArray) -> tuple[object, ...]:
-        """See :class:`Node`."""
-        return self._points[int(taken[0])].choices
-
-    def powers(self, taken: IndexArray) -> Powers:
-        """See :class:`Node`."""
-        return self._points[int(taken[0])].powers
+        return [(point.node, point.options)]
 
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
-        """See :class:`Node`; refused, since ways that a tie needs may not be among the Pareto points."""
+        """Refused, since ways that a tie needs may not be among the Pareto points."""
         raise BadInputError(
             "`frontiers`: a tie cannot look into an either within a sequence; tie the parts of each alternative"
         )

@@ -27,6 +27,11 @@ class Groups:
     energy_j: FloatArray
     start: IndexArray
 
+    @classmethod
+    def of_one(cls, time_s: FloatArray, energy_j: FloatArray) -> Groups:
+        """All points in a single group."""
+        return cls(time_s, energy_j, np.array([0, len(time_s)]))
+
     def __len__(self) -> int:
         return len(self.start) - 1
 

@@ -12,8 +12,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu as torch_gelu
-from torch.nn.functional import silu
+from torch.nn.functional import gelu as torch_gelu, silu
 
 from wastenot.operations.prepared_call import Buffers, PreparedCall, several
 from wastenot.workloads.kernel import KernelSpec

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.origin import Origin
@@ -20,13 +21,7 @@ CURVE_BOUNDS = tuple(step / 400 for step in range(81))  # 0 to 20 % in steps of 
 class ComparisonRow:
     """One objective at one granularity and scope.
 
-    Attributes:
-        granularity: what gets a setting of its own.
-        scope: who must keep the slowdown.
-        objective: what is minimised.
-        time_change: of the iteration against auto; ``None`` where there is no plan.
-        energy_change: against auto; ``None`` where there is no plan.
-        reason: why there is no plan, else ``None``.
+    Changes of the iteration are against auto; where there is no plan they are ``None``, and ``reason`` says why.
     """
 
     granularity: Granularity
@@ -39,14 +34,10 @@ class ComparisonRow:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All rows, coarse granularities first.
+    """EDP, strict waste and relaxed waste for coarse and fine, local and global; coarse granularities first.
 
     Attributes:
-        workload: that was planned.
-        device: that it was swept on.
-        origin: of the numbers.
         coarse: the coarse granularity: ``pass``, or ``iteration`` where kernels have no pass.
-        rows: EDP, strict waste and relaxed waste for coarse and fine, local and global.
     """
 
     workload: str
@@ -79,16 +70,13 @@ def compare(
     coarse: Granularity = "pass" if all(kernel.pass_name for kernel in sweep.kernels) else "iteration"
     rows: list[ComparisonRow] = []
     for granularity in (coarse, "kernel"):
+        each: list[tuple[Scope, Objective]] = list(product(("local", "global"), objectives))
         try:
             planner = Planner(sweep, granularity, clock_tolerance_mhz)
         except BadInputError as error:
-            rows += [
-                ComparisonRow(granularity, scope, objective, None, None, str(error))
-                for scope in ("local", "global")
-                for objective in objectives
-            ]
-            continue
-        rows += [_row(planner, scope, objective) for scope in ("local", "global") for objective in objectives]
+            rows += [ComparisonRow(granularity, scope, objective, None, None, str(error)) for scope, objective in each]
+        else:
+            rows += [_row(planner, scope, objective) for scope, objective in each]
     return Comparison(sweep.workload, sweep.device, sweep.origin, coarse, tuple(rows))
 
 
@@ -102,17 +90,18 @@ def _row(planner: Planner, scope: Scope, objective: Objective) -> ComparisonRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """The least energy within one slowdown.
+class Vertex:
+    """A plan that is best for some price of time, a vertex of the lower hull of all plans; changes are against auto."""
 
-    Attributes:
-        max_slowdown: what was allowed.
-        time_s: of the best plan's iteration.
-        energy_j: of the best plan's iteration.
-        time_change: of the best plan, against auto.
-        energy_change: of the best plan, against auto.
-        gap: of its certificate.
-    """
+    time_s: float
+    energy_j: float
+    time_change: float
+    energy_change: float
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The plan of least energy within one slowdown, and the gap of its certificate; changes are against auto."""
 
     max_slowdown: float
     time_s: float
@@ -137,35 +126,10 @@ def relaxed_curve(planner: Planner, scope: Scope, bounds: Sequence[float] = CURV
         except InfeasibleError:
             continue
         totals = planner.totals(planner.rows(chosen.options))
-        gap = max(0.0, 1.0 - chosen.lower_bound_j / totals.energy_j)
-        points.append(
-            CurvePoint(
-                bound,
-                totals.time_s,
-                totals.energy_j,
-                totals.time_change,
-                totals.energy_change,
-                gap if gap > 1e-12 else 0.0,
-            )
-        )
+        gap = 1.0 - chosen.lower_bound_j / totals.energy_j
+        changes = totals.time_s, totals.energy_j, totals.time_change, totals.energy_change
+        points.append(CurvePoint(bound, *changes, gap if gap > 1e-12 else 0.0))
     return tuple(points)
-
-
-@dataclass(frozen=True, slots=True)
-class Vertex:
-    """A plan that is best for some price of time: a vertex of the lower hull of all plans.
-
-    Attributes:
-        time_s: of its iteration.
-        energy_j: of its iteration.
-        time_change: against auto.
-        energy_change: against auto.
-    """
-
-    time_s: float
-    energy_j: float
-    time_change: float
-    energy_change: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +137,6 @@ class WholeFrontier:
     """The frontier of an iteration.
 
     Attributes:
-        workload: that was planned.
-        device: that it was swept on.
-        origin: of the numbers.
-        granularity: what gets a setting of its own.
-        auto_time_s: of the baseline.
-        auto_energy_j: of the baseline.
         hull: every vertex, by rising time.
         bounds: the exact optimum at each slowdown bound asked for that a plan can keep.
         impossible_bounds: those that no plan keeps.

@@ -14,10 +14,7 @@ class KernelDifference:
     """One kernel at the settings of two plans; ``None`` where a plan does not have the kernel.
 
     Attributes:
-        kernel: its name.
-        first: setting in the first plan.
-        second: setting in the second plan.
-        time_s: change of its time in an iteration, second less first; ``None`` where one plan lacks it.
+        time_s: change of its time in an iteration, second less first.
         energy_j: change of its energy.
     """
 

@@ -85,16 +85,10 @@ class Validation(Part):
     """The plan and auto measured again, interleaved (paper, §6, Validation; Fig. 7).
 
     Attributes:
-        device: that they were measured on.
         repeats: of the plan, and of auto.
         level: of the intervals, which are of the mean over repeats.
         pairs: of one repeat of the plan and one of auto.
-        time_s: of an iteration under the plan in each repeat.
-        energy_j: of the same.
-        baseline_time_s: of an iteration at auto in each repeat.
-        baseline_energy_j: of the same.
-        time_change: against auto.
-        energy_change: against auto.
+        time_s: of an iteration under the plan in each repeat, as are the other three.
     """
 
     device: str

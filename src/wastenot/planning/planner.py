@@ -16,7 +16,7 @@ from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.noise.confidence import choose_confidently
 from wastenot.planning.noise.expectation import change_error, expect, total_error
 from wastenot.planning.noise.shrinkage import CostModel, Posteriors, fit_costs
-from wastenot.planning.objective import SCOPES, Objective, Scope
+from wastenot.planning.objective import SCOPES, Objective, ObjectiveKind, Scope
 from wastenot.planning.plan import (
     SCHEMA,
     Assignment,
@@ -32,7 +32,7 @@ from wastenot.planning.plan import (
 from wastenot.planning.units import PlanUnit, iteration_frontier, make_units
 from wastenot.study.source import Source, sweep_of
 from wastenot.study.sweep import Sweep
-from wastenot.workloads.identity import Granularity
+from wastenot.workloads.identity import EnergyState, Granularity
 from wastenot.workloads.order import steps_of, switches
 
 LARGEST_EXACT = 2048  # units; the least energy of more is found to within ``GAP_AT_SCALE``, which the certificate states
@@ -41,19 +41,33 @@ GAP_AT_SCALE = 1e-9  # relative; proving the rest takes half a minute for 10,000
 
 def plan(
     source: Source,
-    objective: Objective | None = None,
+    objective: Objective | ObjectiveKind = "waste",
     *,
+    max_slowdown: float | None = None,
+    edp_exponent: float = 1.0,
+    confidence: float | None = None,
     workload: str | None = None,
+    state: EnergyState | None = None,
     granularity: Granularity = "kernel",
     scope: Scope = "global",
     clock_tolerance_mhz: float = 0.0,
 ) -> Plan:
     """The best plan for a workload.
 
+        >>> import wastenot as wn
+        >>> plan = wn.plan("my.db", max_slowdown=0.02)
+        >>> plan.predicted.time_change <= 0.02, plan.certificate.gap
+        (True, 0.0)
+
     Args:
         source: what its kernels cost: a study (its file name, URL or the open study) or a sweep.
-        objective: what to minimise; by default energy, without any slowdown.
+        objective: what to minimise: ``waste`` (energy within a slowdown), ``edp``, ``energy`` or ``time``; or all of it as
+            an :class:`Objective`, and then the next three stay out.
+        max_slowdown: bound on T/T_auto − 1, such as 0.02; for ``waste`` 0 unless given, for ``edp`` none.
+        edp_exponent: α of E·T^α.
+        confidence: with which the true slowdown is to be within the bound, such as 0.95.
         workload: its name; may be left out where the study holds only one.
+        state: that its energies were measured in; by default steady power.
         granularity: what gets a setting of its own.
         scope: ``global``, only the whole iteration must keep the slowdown, so that units compensate for each other;
             ``local``, each unit must keep it by itself.
@@ -61,17 +75,22 @@ def plan(
 
     Raises:
         InfeasibleError: no plan keeps the slowdown; says the least possible.
-        BadInputError: the sweep does not have what the granularity needs.
+        BadInputError: an argument makes no sense, or the sweep does not have what the granularity needs.
         StudyError: the study cannot be read.
     """
-    sweep = sweep_of(source, workload)
-    return Planner(sweep, granularity, clock_tolerance_mhz).plan(objective or Objective(), scope)
+    if not isinstance(objective, Objective):
+        objective = Objective(objective, max_slowdown, edp_exponent, confidence)
+    elif (max_slowdown, edp_exponent, confidence) != (None, 1.0, None):
+        raise BadInputError("`objective`: says all of it; leave out `max_slowdown`, `edp_exponent` and `confidence`")
+    sweep = sweep_of(source, workload, state, granularity)
+    return Planner(sweep, granularity, clock_tolerance_mhz).plan(objective, scope)
 
 
 def frontier(
     source: Source,
     *,
     workload: str | None = None,
+    state: EnergyState | None = None,
     granularity: Granularity = "kernel",
     clock_tolerance_mhz: float = 0.0,
 ) -> Frontier:
@@ -94,6 +113,7 @@ def frontier(
     Args:
         source: what its kernels cost: a study (its file name, URL or the open study) or a sweep.
         workload: its name; may be left out where the study holds only one.
+        state: that its energies were measured in; by default steady power.
         granularity: what gets a setting of its own; kernels that share one are tied.
         clock_tolerance_mhz: how far a kernel's core clock may be from that of its unit, where a unit has several.
 
@@ -101,7 +121,7 @@ def frontier(
         BadInputError: the sweep does not have what the granularity needs.
         StudyError: the study cannot be read.
     """
-    return Planner(sweep_of(source, workload), granularity, clock_tolerance_mhz).frontier
+    return Planner(sweep_of(source, workload, state, granularity), granularity, clock_tolerance_mhz).frontier
 
 
 @dataclass(frozen=True, slots=True, eq=False)

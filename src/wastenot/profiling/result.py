@@ -143,7 +143,7 @@ class Clocks:
     error_s: float
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Profile:
     """A kernel's power over executions and inside them.
 
@@ -195,6 +195,11 @@ class Profile:
     complete: bool
     stopped: str
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        channels = ", ".join(channel.channel.name for channel in self.channels)
+        runs = f"{self.runs} runs, {self.golden_runs} golden"
+        return f"Profile({self.kernel!r} on {self.device!r}, {self.origin}: {runs}; {channels})"
 
     def state(self, name: str) -> State:
         """The state of this name.

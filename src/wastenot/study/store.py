@@ -40,7 +40,7 @@ def open_study(where: str | os.PathLike[str], *, create: bool = False, busy_time
     return Study(database)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Study:
     """A study that is open; get one from :func:`open_study`. Nothing is held between calls: no need to close it."""
 
@@ -53,6 +53,9 @@ class Study:
 
     def __str__(self) -> str:
         return self._database.address.label
+
+    def __repr__(self) -> str:
+        return f"Study({str(self)!r})"
 
     def add(self, sweep: Sweep, *, source: str, sha256: str | None = None, append: bool = False) -> Sweep:
         """Store a sweep, whole or not at all.

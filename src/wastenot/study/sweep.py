@@ -88,7 +88,7 @@ class Kernel:
     block: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
     """Measurements of the kernels of one workload on one device, in the order they were read.
 
@@ -136,6 +136,9 @@ class Sweep:
     state: EnergyState = field(kw_only=True, default="ssp")
     granularity: Granularity = field(kw_only=True, default="kernel")
     run: ModelRun | None = field(kw_only=True, default=None)
+
+    def __repr__(self) -> str:
+        return f"Sweep({str(self.key)!r} on {self.device!r}, {self.origin}: {len(self.kernels)} kernels, {len(self):,} rows)"
 
     def __len__(self) -> int:
         return len(self.time_s)

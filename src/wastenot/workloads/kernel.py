@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from wastenot.errors import BadInputError
@@ -77,7 +77,7 @@ class Workload:
     """
 
     name: str
-    kernels: tuple[KernelSpec, ...]
+    kernels: tuple[KernelSpec, ...] = field(repr=False)
     description: str
     run: ModelRun | None = None
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import NormalDist
 
@@ -29,7 +28,7 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import choice
-from wastenot.frontiers.linear import cheapest_within
+from wastenot.frontiers.knapsack import Cheapest, cheapest_within
 from wastenot.frontiers.nodes import Ways
 from wastenot.planning.noise.expectation import Excess, excess
 from wastenot.planning.noise.shrinkage import Posteriors
@@ -42,21 +41,6 @@ _MOST_REPEATS = 6  # of the search, each with another fixed variance of common e
 _DECADES = 3.0  # of standard deviations below the largest possible that get intervals of their own
 _ROUNDING = 1e-12
 _MOST_LINES = 12
-
-
-@dataclass(frozen=True, slots=True)
-class ConfidentOptions:
-    """Options of each unit that keep the confidence.
-
-    Attributes:
-        options: shape (units,).
-        cost: sum of what was minimised.
-        lower_bound: no options that keep the confidence cost less.
-    """
-
-    options: tuple[int, ...]
-    cost: float
-    lower_bound: float
 
 
 def choose_confidently(
@@ -126,7 +110,7 @@ class ConfidentChoice:
         mean, deviation = self._over.of_plan(options)
         return mean + self._z * deviation <= 0.0
 
-    def least(self, cost: FloatArray) -> ConfidentOptions:
+    def least(self, cost: FloatArray) -> Cheapest:
         """The options of least cost that keep the confidence.
 
         Args:
@@ -137,8 +121,8 @@ class ConfidentChoice:
         """
         largest = math.sqrt(float(np.maximum.reduceat(self._variance, self._start[:-1]).sum()))
         if largest == 0.0:
-            return self._certain(cost)
-        best, fixed, bound = self._first(cost), 0.0, 0.0
+            return cheapest_within(cost, self._mean, self._start, 0.0, _GAP / 10)
+        best, fixed, bound = self._auto(cost), 0.0, 0.0
         for repeat in range(_MOST_REPEATS):
             candidate, least = self._search(cost, largest, fixed)
             bound = least if repeat == 0 else bound
@@ -150,12 +134,12 @@ class ConfidentChoice:
             fixed = max(1.5 * fixed, self._over.common_variance(candidate.options))
         if best is None:
             raise InfeasibleError("no plan was found that keeps the time budget with that confidence")
-        return ConfidentOptions(best.options, best.cost, min(bound, best.cost))
+        return Cheapest(best.options, best.cost, min(bound, best.cost))
 
-    def _search(self, cost: FloatArray, largest: float, fixed: float) -> tuple[ConfidentOptions | None, float]:
+    def _search(self, cost: FloatArray, largest: float, fixed: float) -> tuple[Cheapest | None, float]:
         """The best plan that keeps the confidence if common errors have a fixed variance, and a lower bound."""
         ends = [0.0, *(largest * np.logspace(-_DECADES, 0.0, 7))]
-        best: ConfidentOptions | None = None
+        best: Cheapest | None = None
         waiting: list[tuple[float, float, float]] = []
 
         def try_interval(low: float, high: float) -> None:
@@ -184,16 +168,20 @@ class ConfidentChoice:
         bounds = [waiting[0][0]] if waiting else []
         return best, min([*bounds, *([best.cost] if best else [])], default=0.0)
 
-    def _line(self, cost: FloatArray, slope: float, least_s: float) -> ConfidentOptions | None:
+    def _line(self, cost: FloatArray, slope: float, least_s: float) -> Cheapest | None:
         """Least cost with M + z (V / slope + least_s) ≤ 0."""
-        return self._solve(cost, self._mean + self._z * self._variance / slope, -self._z * least_s)
+        weight = self._mean + self._z * self._variance / slope
+        try:
+            return cheapest_within(cost, weight, self._start, -self._z * least_s, _GAP / 10)
+        except InfeasibleError:
+            return None
 
     def _keeps_with(self, options: tuple[int, ...], fixed: float) -> bool:
         point = self._start[:-1] + np.array(options)
         deviation = math.sqrt(float(self._variance[point].sum()) + fixed)
         return float(self._mean[point].sum()) + self._z * deviation <= 0.0
 
-    def least_edp(self, exponent: float) -> ConfidentOptions:
+    def least_edp(self, exponent: float) -> Cheapest:
         """Options of low ``energy * time ** exponent`` that keep the confidence.
 
         The least of all options where they keep it; otherwise descent along tangents of the logarithm, which is concave in
@@ -204,7 +192,7 @@ class ConfidentChoice:
         free = choice(Ways(time, energy, start=self._start)).least_edp(exponent)
         options = tuple(free.options.tolist())
         if self.keeps(options):
-            return ConfidentOptions(options, free.energy_j, min(strict.lower_bound, free.energy_j))
+            return Cheapest(options, free.energy_j, min(strict.lower_bound, free.energy_j))
 
         def totals(chosen: tuple[int, ...]) -> tuple[float, float]:
             point = self._start[:-1] + np.array(chosen)
@@ -221,23 +209,9 @@ class ConfidentChoice:
             if log_edp(tried) >= log_edp(best) - _ROUNDING:
                 break
             best = tried
-        return ConfidentOptions(best, totals(best)[0], strict.lower_bound)
+        return Cheapest(best, totals(best)[0], strict.lower_bound)
 
-    def _first(self, cost: FloatArray) -> ConfidentOptions | None:
+    def _auto(self, cost: FloatArray) -> Cheapest | None:
         """Auto everywhere, where that keeps the confidence."""
         options = (0,) * (len(self._start) - 1)
-        return ConfidentOptions(options, float(cost[self._start[:-1]].sum()), 0.0) if self.keeps(options) else None
-
-    def _certain(self, cost: FloatArray) -> ConfidentOptions:
-        best = self._solve(cost, self._mean, 0.0)
-        if best is None:
-            raise InfeasibleError("no plan keeps the time budget")
-        return best
-
-    def _solve(self, cost: FloatArray, weight: FloatArray, budget: float) -> ConfidentOptions | None:
-        """Least cost with the weights' sum within a budget."""
-        try:
-            best = cheapest_within(cost, weight, self._start, budget, _GAP / 10)
-        except InfeasibleError:
-            return None
-        return ConfidentOptions(tuple(best.options.tolist()), best.cost, best.lower_bound)
+        return Cheapest(options, float(cost[self._start[:-1]].sum()), 0.0) if self.keeps(options) else None

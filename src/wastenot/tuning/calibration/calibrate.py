@@ -9,6 +9,7 @@ import numpy as np
 from wastenot.blas import single_threaded
 from wastenot.devices.simulated.hardware import CounterModel, GaugeModel, Noise, SensorModels, Switching, Thermal
 from wastenot.devices.simulated.preset import KernelTraits, Preset
+from wastenot.study.source import Source, sweep_of
 from wastenot.study.sweep import Sweep
 from wastenot.tuning.calibration.accuracy import PredictionErrors, held_out_kernels, held_out_points, ratios
 from wastenot.tuning.calibration.clocks import clock_table
@@ -54,8 +55,9 @@ class CalibratedGpu:
 
 @single_threaded()
 def calibrate_sweep(
-    sweep: Sweep,
+    source: Source,
     *,
+    workload: str | None = None,
     name: str,
     power_limit_w: float | None = None,
     base: Preset | None = None,
@@ -67,7 +69,9 @@ def calibrate_sweep(
     assumed, as the preset's provenance states.
 
     Args:
-        sweep: at least 3 core clocks, 4 kernels and 4 points of each.
+        source: a study (its file name, URL or the open study) or a sweep: at least 3 core clocks, 4 kernels and 4 points
+            of each.
+        workload: its name; may be left out where the study holds only one.
         name: name of the new GPU.
         power_limit_w: power limit in force during the sweep; matters where kernels reached it.
         base: a preset that provides what the sweep does not show.
@@ -78,6 +82,7 @@ def calibrate_sweep(
     Raises:
         CalibrationError: the sweep cannot determine the model; says what to measure.
     """
+    sweep = sweep_of(source, workload)
     points = points_of_sweep(sweep)
     require_enough(points, [kernel.name for kernel in sweep.kernels])
     fitted = points.with_mask(choose_points(points, _MOST_FITTED))

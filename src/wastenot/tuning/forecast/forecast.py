@@ -9,7 +9,8 @@ would find if clocks could be set.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
@@ -24,7 +25,7 @@ from wastenot.frontiers.exact import exact_sum
 from wastenot.frontiers.nodes import Ways
 from wastenot.origin import Origin
 from wastenot.setting import AUTO, Setting
-from wastenot.study.store import Study
+from wastenot.study.store import Study, open_study
 from wastenot.tuning.forecast.kernels import CandidateSettings, candidate_settings, costs, draw_kernels
 from wastenot.tuning.forecast.observed import Observation, observe
 from wastenot.tuning.forecast.prior import GROUPS, KNOWLEDGES, RANGES, GpuDraw, Knowledge, draw_gpus
@@ -131,9 +132,9 @@ class Forecast:
     energy_change: Quantiles
     time_change: Quantiles
     saves_share: float
-    unknowns: tuple[UncertaintySource, ...]
-    notes: tuple[str, ...]
-    kernels: tuple[KernelForecast, ...]
+    unknowns: tuple[UncertaintySource, ...] = field(repr=False)
+    notes: tuple[str, ...] = field(repr=False)
+    kernels: tuple[KernelForecast, ...] = field(repr=False)
 
 
 DRAWS = 200
@@ -155,7 +156,7 @@ NARROWED_BY = {
 
 
 def forecast(
-    study: Study,
+    study: str | os.PathLike[str] | Study,
     workload: str | None = None,
     *,
     gpu: Preset | None = None,
@@ -169,7 +170,7 @@ def forecast(
     """Forecast what kernel-level clocks would save, from a study's rows at the default clocks.
 
     Args:
-        study: rows at other than the default clocks are ignored.
+        study: or its file or URL; rows at other than the default clocks are ignored.
         workload: its name; ``None`` if the study holds only one.
         gpu: provides clocks, power limit and peaks; ``None`` to find it by the study's device.
         max_slowdown: slowdown allowed to the whole iteration, at least 0.
@@ -189,7 +190,7 @@ def forecast(
         raise BadInputError(f"`draws` {draws}: must be at least {_LEAST_DRAWS}")
     if knowledge not in KNOWLEDGES:
         raise BadInputError(f"`knowledge` {knowledge}: choose one of {', '.join(KNOWLEDGES)}")
-    observed, preset, notes = observe(study, workload, gpu)
+    observed, preset, notes = observe(study if isinstance(study, Study) else open_study(study), workload, gpu)
     candidates = candidate_settings(preset, core_step_mhz, core_only=core_only)
     if not core_only and preset.switching.memory_s >= _SLOW_SWITCH_S:
         notes = (*notes, f"{preset.name} changes its memory clock only when it is initialised: compare with --core-only")

@@ -4,11 +4,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from wastenot.errors import InfeasibleError
-from wastenot.frontiers.linear import cheapest_within
+from wastenot.frontiers.knapsack import cheapest_within
 
 options = st.lists(st.tuples(st.integers(1, 9), st.integers(-9, 9)), min_size=1, max_size=4)
 
@@ -24,6 +23,6 @@ def test_the_cheapest_within_a_budget(groups, budget):
             cheapest_within(flat[:, 0], flat[:, 1], start, budget)
         return
     best = cheapest_within(flat[:, 0], flat[:, 1], start, budget)
-    chosen = flat[start[:-1] + best.options]
+    chosen = flat[start[:-1] + np.array(best.options)]
     assert best.cost == best.lower_bound == min(allowed) == chosen[:, 0].sum()
     assert chosen[:, 1].sum() <= budget

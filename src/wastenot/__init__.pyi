@@ -1,0 +1,50 @@
+"""What is public, and where it stands: the one list, from which names are imported when first used."""
+
+from .api import (
+    Refinement as Refinement,
+    refine as refine,
+    report as report,
+    sweep as sweep,
+    transfer as transfer,
+    validate as validate,
+    workload as workload,
+)
+from .capturing.session import Captured as Captured, capture as capture
+from .capturing.workload_file import read_workload as read_workload, write_workload as write_workload
+from .devices.open import open_device as open_device
+from .errors import (
+    BadInputError as BadInputError,
+    DeviceError as DeviceError,
+    InfeasibleError as InfeasibleError,
+    MissingExtraError as MissingExtraError,
+    StudyError as StudyError,
+    WastenotError as WastenotError,
+)
+from .frontiers.algebra import (
+    Frontier as Frontier,
+    choice as choice,
+    either as either,
+    repeat as repeat,
+    sequence as sequence,
+    tie as tie,
+)
+from .metering.window import measure as measure
+from .planning.comparison import compare as compare, whole_frontier as whole_frontier
+from .planning.difference import difference as difference
+from .planning.objective import Objective as Objective
+from .planning.plan import Plan as Plan, read_plan as read_plan
+from .planning.planner import frontier as frontier, plan as plan
+from .profiling.profile import profile as profile
+from .profiling.profile_file import read_profile as read_profile, write_profile as write_profile
+from .profiling.result import Profile as Profile
+from .setting import AUTO as AUTO, Setting as Setting
+from .study.store import Study as Study, open_study as open_study
+from .study.sweep import Kernel as Kernel, Sweep as Sweep
+from .study.sweep_file import (
+    export_sweep as export_sweep,
+    import_sweep as import_sweep,
+    read_sweep as read_sweep,
+    write_sweep as write_sweep,
+)
+from .tuning.calibration.calibrate import calibrate_sweep as calibrate_sweep
+from .tuning.forecast.forecast import forecast as forecast

@@ -1,0 +1,429 @@
+"""The verbs that measure or write, as functions: what ``import wastenot as wn`` offers and the command line is built on.
+
+Wherever a study, a plan, a workload or a device is needed, its name will do: a file, a database URL, ``gpt3-xl``,
+``sim:h200``. Verbs that only compute (``wn.plan``, ``wn.frontier``, ``wn.forecast``, ...) stand in their own rooms.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Unpack
+
+from wastenot.errors import BadInputError
+from wastenot.progress import Progress
+from wastenot.workloads.identity import EnergyState, Granularity
+
+if TYPE_CHECKING:
+    from wastenot.devices.protocol import Device
+    from wastenot.planning.plan import Plan
+    from wastenot.reporting.price import Price
+    from wastenot.study.source import Source
+    from wastenot.study.store import Study
+    from wastenot.sweeping.point import PointOptions
+    from wastenot.sweeping.sweep import SweepOutcome
+    from wastenot.tasks import WorkloadTasks
+    from wastenot.tuning.transfer import Transfer
+    from wastenot.workloads.kernel import Workload
+    from wastenot.workloads.shape import ShapeOptions
+
+PathLike = str | os.PathLike[str]
+
+
+def workload(name: PathLike, **shape: Unpack[ShapeOptions]) -> Workload:
+    """The kernels of a model, or of a file that :func:`wastenot.write_workload` or ``wastenot capture`` wrote.
+
+        >>> import wastenot as wn
+        >>> len(wn.workload("gpt3-xl").kernels), wn.workload("llama-8b", phase="decode", batch=16).name
+        (46, 'llama-8b-decode-batch16')
+
+    Args:
+        name: of a model, such as ``gpt3-xl``, or a file that ends in ``.json``.
+        shape: how the model is run: ``phase``, ``batch``, ``sequence``, ``tensor_parallel``, ``sequence_parallel``,
+            ``dtype``, ``attention``, ``optimizer``.
+
+    Raises:
+        BadInputError: there is no such model or file, or the model cannot be run this way.
+    """
+    from wastenot.capturing.workload_file import read_workload
+    from wastenot.workloads.build import build_workload
+
+    if not str(name).endswith(".json"):
+        return build_workload(str(name), **shape)
+    if shape:
+        raise BadInputError(f"`{next(iter(shape))}`: {name} is a workload file, whose shapes are fixed; leave it out")
+    return read_workload(name)
+
+
+def sweep(
+    workload: PathLike | Workload | WorkloadTasks,
+    device: str | Device,
+    study: PathLike | Study,
+    *,
+    clocks: Literal["grid", "auto"] = "grid",
+    core_step_mhz: float | None = None,
+    core_mhz: Sequence[float] | None = None,
+    memory_mhz: Sequence[float] | None = None,
+    rounds: int = 1,
+    search: Literal["grid", "model"] = "grid",
+    share: float = 0.3,
+    max_slowdown: float = 0.0,
+    granularity: Granularity = "kernel",
+    state: EnergyState = "ssp",
+    options: PointOptions | None = None,
+    budget_s: float | None = None,
+    allow_clock_control: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **shape: Unpack[ShapeOptions],
+) -> SweepOutcome:
+    """Measure every kernel of a workload at the default clocks and at many settings; resumes an interrupted sweep.
+
+        >>> import wastenot as wn
+        >>> outcome = wn.sweep("gpt3-xl", "sim:h200", "my.db", core_mhz=[1200, 1980], memory_mhz=[3201])
+        >>> wn.plan("my.db").predicted.energy_change < 0
+        True
+
+    Args:
+        workload: a model's name, a workload file, a study whose kernels to measure, or a workload.
+        device: or its name, such as ``sim:h200`` or ``nvidia:0``.
+        study: file or URL of the study to keep the measurements in; created if missing.
+        clocks: ``grid`` for the default clocks and a grid of settings; ``auto`` for the default clocks only, where
+            nothing is set.
+        core_step_mhz: step between the grid's core clocks, from the highest down; every clock by default.
+        core_mhz: core clocks of the grid, instead of a step.
+        memory_mhz: memory clocks of the grid; all by default.
+        rounds: how often to measure everything with ``clocks="auto"``.
+        search: ``grid`` measures every point, ``model`` only those that can still change the plan.
+        share: fraction of the grid that ``search="model"`` may measure.
+        max_slowdown: of the plans that ``search="model"`` looks for.
+        granularity: what is measured as one.
+        state: that energies are measured in: ``ssp``, steady power; ``sse``, the first execution at full speed; ``context``,
+            each kernel after the one that precedes it.
+        options: warm-up, window and precision of each point.
+        budget_s: device time after which no further point is started.
+        allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
+        seed: of a simulated device's noise.
+        progress: is told of each point.
+        shape: how a model is run, as for :func:`workload`.
+
+    Raises:
+        BadInputError: an argument makes no sense, or the study holds something else under this name.
+        DeviceError: the device does not measure.
+        ClocksRefusedError: its clocks may not be set.
+        StudyError: the study cannot be written; what was measured before is kept.
+    """
+    from wastenot.study.store import open_study
+    from wastenot.sweeping.grid import Grid, check_measures, settable
+    from wastenot.sweeping.states import check_state
+    from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
+    from wastenot.tasks import WorkloadTasks, find_tasks, tasks_of
+    from wastenot.workloads.build import build_shape
+
+    if search == "model" and state != "ssp":
+        raise BadInputError("`search` model: works only for kernels alone at steady power; use the grid")
+    if isinstance(workload, WorkloadTasks):
+        tasks = workload
+    elif isinstance(workload, str | os.PathLike):
+        device_name = device if isinstance(device, str) else device.identity.name
+        tasks = find_tasks(str(workload), device_name, build_shape(**shape), granularity, state)
+    else:
+        tasks = tasks_of(workload, granularity, state)
+    target = _device(device, tasks, allow_clock_control=allow_clock_control, seed=seed)
+    check_measures(target)
+    check_state(target, tasks)
+    grid = Grid(core_step_mhz, _clocks(core_mhz), _clocks(memory_mhz))
+    settings = () if clocks == "auto" else settable(target, grid.settings(target.clocks.supported_clocks()))
+    kept = study if not isinstance(study, str | os.PathLike) else open_study(study, create=True)
+    if search == "model":
+        from wastenot.tuning.search import search_sweep
+
+        return search_sweep(
+            target, tasks, kept, settings,
+            share=share, max_slowdown=max_slowdown, options=options, progress=progress, budget_s=budget_s,
+        )  # fmt: skip
+    return measure_sweep(
+        target, tasks, kept, settings,
+        options=options, progress=progress, budget_s=budget_s, rounds=rounds if clocks == "auto" else BASELINE_ROUNDS,
+    )  # fmt: skip
+
+
+def validate(
+    plan: PathLike | Plan,
+    study: PathLike | Study,
+    device: str | Device | None = None,
+    *,
+    workload: str | None = None,
+    repeats: int = 10,
+    options: PointOptions | None = None,
+    allow_clock_control: bool = False,
+    seed: int = 1,
+    progress: Progress | None = None,
+) -> Plan:
+    """Measure a plan, interleaved with the default clocks.
+
+        >>> import wastenot as wn
+        >>> plan = wn.validate(wn.plan("my.db", max_slowdown=0.02), "my.db", repeats=2)
+        >>> plan.validation.energy_change.mean < 0
+        True
+
+    Args:
+        plan: or its file.
+        study: that the plan was made from, or its file or URL.
+        device: that the study was taken on, or its name; by default the name that the study gives.
+        workload: its name in the study; by default the plan's.
+        repeats: measurements of the plan and of the default clocks, at least 2.
+        options: warm-up, window and precision of each point.
+        allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
+        seed: of a simulated device's noise; not the one of the sweep, for an honest test.
+        progress: is told of each measurement.
+
+    Returns:
+        The plan with its validation.
+
+    Raises:
+        BadInputError: the plan was made for another device or for other kernels, or fewer than 2 repeats.
+        DeviceError: the device does not measure.
+        StudyError: the study cannot be read.
+    """
+    from wastenot.tasks import tasks_in_study
+    from wastenot.tuning.validate import validate as measure_plan
+
+    made, source = _plan(plan), _study(study)
+    held = source.read(workload or made.workload, made.state, made.measured_granularity)
+    tasks = tasks_in_study(source, held)
+    target = _device(device or held.device, tasks, allow_clock_control=allow_clock_control, seed=seed)
+    return measure_plan(target, made, tasks, repeats=repeats, options=options, progress=progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Refinement:
+    """A plan before and after its finalists were measured again.
+
+    Attributes:
+        outcome: of the measurements.
+        before: the plan of the study as it was.
+        after: the plan of the study with the new measurements.
+    """
+
+    outcome: SweepOutcome
+    before: Plan
+    after: Plan
+
+
+def refine(
+    study: PathLike | Study,
+    device: str | Device,
+    *,
+    workload: str | None = None,
+    state: EnergyState | None = None,
+    granularity: Granularity | None = None,
+    into: PathLike | Study | None = None,
+    max_slowdown: float = 0.0,
+    finalists: int = 3,
+    around_mhz: float = 0.0,
+    repeats: int = 3,
+    options: PointOptions | None = None,
+    budget_s: float | None = None,
+    allow_clock_control: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Refinement:
+    """Measure the best settings of every kernel again, which takes the luck out of the plan, and make a new plan.
+
+        >>> import wastenot as wn
+        >>> refined = wn.refine("my.db", "sim:h200", repeats=1)
+        >>> refined.outcome.measured > 0
+        True
+
+    Args:
+        study: or its file or URL.
+        device: or its name.
+        workload: its name; may be left out where the study holds only one.
+        state: that its energies were measured in.
+        granularity: that it was measured by.
+        into: study of another card of the same model, to measure that card instead; created if missing.
+        max_slowdown: of the plan.
+        finalists: settings to measure for each kernel.
+        around_mhz: also measure core clocks this close to the best; 0 for none.
+        repeats: measurements of each.
+        options: warm-up, window and precision of each point.
+        budget_s: device time after which no further point is started.
+        allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
+        seed: of a simulated device's noise.
+        progress: is told of each point.
+
+    Raises:
+        BadInputError: an argument makes no sense, or there is no such workload.
+        InfeasibleError: no plan keeps the slowdown.
+        DeviceError: the device does not measure.
+        StudyError: a study cannot be read or written; what was measured before is kept.
+    """
+    from wastenot.planning.planner import plan as make_plan
+    from wastenot.study.store import open_study
+    from wastenot.tasks import tasks_in_study
+    from wastenot.tuning import refine as refining
+
+    if finalists < 1:
+        raise BadInputError(f"`finalists` {finalists}: must be at least 1")
+    if not 0.0 <= around_mhz < float("inf"):
+        raise BadInputError(f"`around_mhz` {around_mhz}: must be a number of MHz, 0 for none")
+    source = _study(study)
+    held = source.read(workload, state, granularity)
+    before = make_plan(held, max_slowdown=max_slowdown)
+    tasks = tasks_in_study(source, held)
+    target = _device(device, tasks, allow_clock_control=allow_clock_control, seed=seed)
+    kept = source if into is None else (open_study(into, create=True) if isinstance(into, str | os.PathLike) else into)
+    candidates = refining.finalists(held, before, finalists)
+    if around_mhz:
+        clocks = target.clocks.supported_clocks()
+        for row in before.assignments:
+            near = refining.around(row.setting, clocks, around_mhz)
+            candidates[row.kernel] = tuple(dict.fromkeys((*candidates[row.kernel], *near)))
+    outcome = refining.refine(
+        target, tasks, kept, candidates, repeats=repeats, options=options, progress=progress, budget_s=budget_s
+    )
+    after = make_plan(kept.read(held.workload, held.state, held.granularity), max_slowdown=max_slowdown)
+    return Refinement(outcome, before, after)
+
+
+def transfer(
+    plan: PathLike | Plan,
+    device: str | Device,
+    *,
+    batch: Sequence[int] = (),
+    tensor_parallel: Sequence[int] = (),
+    sequence_parallel: bool = False,
+    repeats: int = 10,
+    options: PointOptions | None = None,
+    allow_clock_control: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Transfer:
+    """Measure a plan's clocks at other batch sizes or tensor-parallel degrees, interleaved with the default clocks.
+
+        >>> import wastenot as wn
+        >>> wn.transfer(wn.plan("my.db"), "sim:h200", batch=[1], repeats=2).rows[0].workload
+        'gpt3-xl-batch1'
+
+    Args:
+        plan: of a model's workload, or its file.
+        device: or its name.
+        batch: batch sizes to measure.
+        tensor_parallel: or tensor-parallel degrees to measure.
+        sequence_parallel: use sequence parallelism at degrees above 1.
+        repeats: measurements of each, at least 2.
+        options: warm-up, window and precision of each point.
+        allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
+        seed: of a simulated device's noise.
+        progress: is told of each measurement.
+
+    Raises:
+        BadInputError: neither or both of batch sizes and degrees, or the plan is not of a model's workload.
+        DeviceError: the device does not measure.
+    """
+    from wastenot.tasks import tasks_of
+    from wastenot.tuning.transfer import transfer as measure_transfer
+    from wastenot.workloads.build import build_workload
+
+    if bool(batch) == bool(tensor_parallel):
+        raise BadInputError("`batch`, `tensor_parallel`: give one of them, such as 40,20,10 or 1,2,4")
+    made = _plan(plan)
+    if made.run is None:
+        raise BadInputError(
+            f"the plan's workload '{made.workload}' is not known to be of a model, and only models run at other shapes; "
+            "plan a sweep of a model, such as gpt3-xl"
+        )
+    shapes = [replace(made.run.shape, batch=size) for size in batch] or [
+        replace(made.run.shape, tensor_parallel=degree, sequence_parallel=sequence_parallel and degree > 1)
+        for degree in tensor_parallel
+    ]
+    workloads = (build_workload(made.run.model, shape) for shape in shapes)
+    targets = [tasks_of(each, made.measured_granularity, made.state) for each in workloads]
+    target = _device(device, targets[0], allow_clock_control=allow_clock_control, seed=seed)
+    return measure_transfer(target, made, targets, repeats=repeats, options=options, progress=progress)
+
+
+def report(
+    source: Source,
+    out: PathLike,
+    *,
+    plan: PathLike | Plan | None = None,
+    workload: str | None = None,
+    figures: PathLike | None = None,
+    price: Price | None = None,
+) -> tuple[Path, ...]:
+    """Write a plan's report as one page that needs no network, and its figures as files.
+
+        >>> import wastenot as wn
+        >>> wn.report("my.db", "report.html")
+        (PosixPath('report.html'),)
+
+    Args:
+        source: what the kernels cost: a study (its file, URL or the open study) or a sweep.
+        out: the HTML file to create or replace.
+        plan: to report, or its file; by default the one of least energy without any slowdown.
+        workload: its name; by default the plan's, or the only one.
+        figures: folder to write every figure to as SVG, PDF and PNG.
+        price: of electricity; without it no costs are shown.
+
+    Returns:
+        The files written.
+
+    Raises:
+        BadInputError: the plan was made from another sweep, or a file cannot be written.
+        StudyError: the study cannot be read.
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    from wastenot.analyses.context import change_in_context
+    from wastenot.analyses.plan_overview import make_overview
+    from wastenot.planning.planner import plan as make_plan
+    from wastenot.reporting.plan.page import write_figures, write_report
+    from wastenot.study.sweep import Sweep
+
+    made = None if plan is None else _plan(plan)
+    if isinstance(source, Sweep):
+        held, study = source, None
+    else:
+        study = _study(source)
+        measured = (None, None, None) if made is None else (made.workload, made.state, made.measured_granularity)
+        held = study.read(workload or measured[0], *measured[1:])
+    made = make_plan(held) if made is None else made
+    context = None if study is None else change_in_context(study, held, made)
+    overview = make_overview(held, made, context)
+    write_report(overview, out, price=price)
+    return (Path(out), *([] if figures is None else write_figures(overview, figures)))
+
+
+def _device(device: str | Device, tasks: WorkloadTasks, *, allow_clock_control: bool, seed: int) -> Device:
+    """The device of a name; a recorded one replays the workload that the tasks are of."""
+    from wastenot.devices.open import open_device
+
+    if not isinstance(device, str):
+        return device
+    recorded = device.startswith("recorded:")
+    return open_device(
+        device,
+        seed=seed,
+        workload=tasks.name if recorded else None,
+        granularity=tasks.granularity if recorded else None,
+        allow_clock_control=allow_clock_control,
+    )
+
+
+def _plan(plan: PathLike | Plan) -> Plan:
+    from wastenot.planning.plan import read_plan
+
+    return read_plan(plan) if isinstance(plan, str | os.PathLike) else plan
+
+
+def _study(study: PathLike | Study) -> Study:
+    from wastenot.study.store import open_study
+
+    return open_study(study) if isinstance(study, str | os.PathLike) else study
+
+
+def _clocks(clocks_mhz: Sequence[float] | None) -> tuple[float, ...] | None:
+    return None if clocks_mhz is None else tuple(map(float, clocks_mhz))
