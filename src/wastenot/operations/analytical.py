@@ -105,7 +105,7 @@ def prepare_kernel(kernel: KernelSpec, device: str, copies: int, *, seed: int = 
         make = Buffers(device, _DTYPES[kernel.element_bytes], seed)
         try:
             calls = [operation(kernel, make) for _ in range(copies)]
-            return list(_fused(calls, make.device) if make.on_gpu else calls)
+            return list(_fused(calls) if make.on_gpu else calls)
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise
@@ -130,7 +130,7 @@ def release_memory(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
-def _fused(calls: Sequence[PreparedCall], device: torch.device) -> Sequence[PreparedCall]:
+def _fused(calls: Sequence[PreparedCall]) -> Sequence[PreparedCall]:
     """Calls compiled to one kernel, where eager PyTorch runs several operations."""
     first = calls[0]
     if first.parts == 1:
@@ -141,7 +141,7 @@ def _fused(calls: Sequence[PreparedCall], device: torch.device) -> Sequence[Prep
         with config.patch(recompile_limit=_RECOMPILES, accumulated_recompile_limit=64 * _RECOMPILES):
             for call in calls:  # the first compiles; the others must not
                 compiled(*call.arguments)
-        torch.cuda.synchronize(device)
+        torch.cuda.synchronize(next(each.device for each in first.arguments if isinstance(each, torch.Tensor)))
     except Exception as error:
         if isinstance(error, RuntimeError) and (out_of_memory(error) or isinstance(error, torch.AcceleratorError)):
             raise

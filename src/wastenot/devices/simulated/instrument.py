@@ -13,7 +13,6 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.devices.instrument import TOTAL, Burst, BurstRun, Channel, Clock, PreparedBurst, Readings, RoundTrip
 from wastenot.devices.protocol import Identity
-from wastenot.devices.simulated.dynamics import component_matrix
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.hardware import GaugeModel
 from wastenot.devices.simulated.model_physics import ModelPhysics
@@ -104,17 +103,12 @@ class SimulatedInstrument:
         self._engine, self._physics, self._dynamics = engine, physics, preset.dynamics
         self._rng = np.random.default_rng([engine.seed, 78])
         self._before: PowerHistory | None = None  # of earlier bursts, as far back as they affect readings
-        self._logs = [self._log(TOTAL, np.ones(3), gauge)]
-        if preset.dynamics.memory is not None:
-            self._logs.append(self._log(MEMORY, np.array([0.0, 0.0, 1.0]), preset.dynamics.memory))
-        if preset.dynamics.components:
-            for name, weights in zip(preset.dynamics.components, component_matrix(preset.dynamics.components), strict=True):
-                self._logs.append(self._log(name, weights, gauge))
-
-    def _log(self, name: str, weights: FloatArray, model: GaugeModel) -> _Log:
-        same = [log for log in getattr(self, "_logs", []) if log.model is model]
-        phases = (same[0].phase_s, same[0].sample_phase_s) if same else model.phases_s(self._rng)
-        return _Log(name, weights, model, *phases)
+        phases = gauge.phases_s(self._rng)
+        self._logs = [_Log(TOTAL, np.ones(3), gauge, *phases)]
+        if (memory := preset.dynamics.memory) is not None:
+            self._logs.append(_Log(MEMORY, np.array([0.0, 0.0, 1.0]), memory, *memory.phases_s(self._rng)))
+        for name, part in preset.dynamics.components.items():
+            self._logs.append(_Log(name, np.array([part.base, part.core, part.memory]), gauge, *phases))
 
     @property
     def channels(self) -> tuple[Channel, ...]:

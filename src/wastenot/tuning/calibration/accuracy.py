@@ -24,13 +24,7 @@ _FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class ErrorSummary:
-    """Absolute relative errors; 0.01 is 1 %.
-
-    Attributes:
-        median: median.
-        mean: mean.
-        p90: 90th percentile.
-    """
+    """Median, mean and 90th percentile of absolute relative errors; 0.01 is 1 %."""
 
     median: float
     mean: float
@@ -45,14 +39,7 @@ class ErrorSummary:
 
 @dataclass(frozen=True, slots=True)
 class PredictionErrors:
-    """Errors of predicted times and energies of a call.
-
-    Attributes:
-        what: the points predicted.
-        points: how many.
-        time: errors of the times.
-        energy: errors of the energies.
-    """
+    """Errors of predicted times and energies of a call; ``what`` describes the points predicted."""
 
     what: str
     points: int
