@@ -7,7 +7,7 @@ import pytest
 
 from tests.profiling.truth import gpu, kernel
 from wastenot.devices.clock_fit import fit_clocks
-from wastenot.devices.instrument import Burst, BurstRun, RoundTrip, instrument_of
+from wastenot.devices.instrument import Burst, BurstRun, RoundTrip
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.simulated.dynamics import GpuClockModel
 from wastenot.devices.simulated.instrument import SimulatedInstrument
@@ -106,7 +106,7 @@ def test_a_device_without_a_power_sensor() -> None:
 
 def test_devices_that_cannot_run_executions_one_by_one() -> None:
     with pytest.raises(BadInputError, match="virtual time only"):
-        instrument_of(open_device("sim:h200", wall_time=True))
+        open_device("sim:h200", wall_time=True).instrument()
 
 
 def test_a_kernel_too_short_for_the_clock() -> None:

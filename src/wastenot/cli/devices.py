@@ -159,7 +159,6 @@ def sensor(
     """
     from wastenot.cli.output import print_json, say
     from wastenot.cli.progress import shown_progress
-    from wastenot.devices.instrument import instrument_of
     from wastenot.devices.open import open_device
     from wastenot.sensors.identify import identify_sensors
     from wastenot.sensors.identity import sensors_document, write_sensors
@@ -167,7 +166,7 @@ def sensor(
 
     load, _ = primitive(kernel)
     seconds = parse_budget(budget)
-    instrument = instrument_of(open_device(device, seed=seed))
+    instrument = open_device(device, seed=seed).instrument()
     with shown_progress("identifying sensors") as progress:
         sensors = identify_sensors(instrument, load, seconds, seed=seed, progress=progress)
     if out is not None:

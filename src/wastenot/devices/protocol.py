@@ -16,12 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from wastenot.origin import Origin
 from wastenot.setting import Setting
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import Step, order_of_steps
+
+if TYPE_CHECKING:
+    from wastenot.devices.instrument import Instrument
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,3 +216,11 @@ class Device(Protocol):
     @property
     def launcher(self) -> Launcher:
         """Runs tasks on it."""
+
+    def instrument(self) -> Instrument:
+        """What profiles power inside its kernels.
+
+        Raises:
+            BadInputError: it has no power sensor, or no executions, such as a recording.
+            MissingExtraError: what runs kernels is not installed.
+        """

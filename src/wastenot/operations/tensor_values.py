@@ -71,7 +71,8 @@ def fill(tensor: torch.Tensor, values: dict[str, Any], generator: torch.Generato
     if _overlaps(target):
         _fill_overlapping(target, values, generator)
     elif "value" in values:
-        target.copy_(torch.tensor(_number(values["value"]), dtype=_wide(target.dtype)).to(target.dtype))
+        value = float(values["value"]) if isinstance(values["value"], str) else values["value"]
+        target.copy_(torch.tensor(value, dtype=_wide(target.dtype)).to(target.dtype))
     elif "exact" in values:
         target.copy_(_exact(values["exact"], target))
     elif "range" in values:
@@ -196,10 +197,6 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     if dtype.is_floating_point:
         return torch.float64
     return torch.uint64 if dtype == torch.uint64 else torch.int64
-
-
-def _number(value: Any) -> Any:
-    return float(value) if isinstance(value, str) else value
 
 
 # Operations that take roots or logarithms, or expect variances or probabilities.

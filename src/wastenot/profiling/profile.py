@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
-from wastenot.devices.instrument import Channel, Instrument, instrument_of
+from wastenot.devices.instrument import Channel, Instrument
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import ClockControl, Device, Identity, Launcher, Sensors, TimeSource
 from wastenot.errors import BadInputError, DeviceError
@@ -114,7 +114,7 @@ def profile_kernel(
         CannotRunError: the kernel cannot be run, or is too short for the clock.
     """
     options = options or Options()
-    instrument = instrument_of(device)
+    instrument = device.instrument()
     known = {channel.name: channel for channel in channels}
     session = Session(
         instrument, kernel, tuple(before), alternate, options,
@@ -178,7 +178,7 @@ def with_functions(device: Device, functions: Mapping[str, Callable[[], object]]
     Raises:
         DeviceError: it cannot run functions, as simulated ones cannot.
     """
-    instrument = instrument_of(device)
+    instrument = device.instrument()
     if not isinstance(instrument, RunsFunctions):
         names = ", ".join(functions)
         raise DeviceError(

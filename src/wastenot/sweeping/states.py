@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.instrument import instrument_of
 from wastenot.devices.protocol import Device, Task
 from wastenot.errors import BadInputError
 from wastenot.metering.mean_power import pass_time
@@ -125,7 +124,7 @@ def check_state(device: Device, workload: WorkloadTasks) -> None:
             f"`device` {name}: a recording has kernels alone, not one after another; measure on sim:NAME or nvidia:INDEX"
         )
     if state == "sse":
-        instrument_of(device)
+        device.instrument()
         if not all(task.is_kernel for task in workload.tasks):
             raise BadInputError("`granularity`: SSE is that of a single kernel; use 'kernel'")
 

@@ -205,17 +205,17 @@ def recover(nvml: Nvml) -> tuple[Journal, ...]:
         NvmlError: a GPU could not be restored; its journal stays.
     """
     restored = []
-    for found in journal.stale():
-        claimed = journal.claim(found)
+    for left in journal.stale():
+        claimed = journal.claim(left)
         if claimed is None:
             continue
         try:
-            handle = nvml.call("nvmlDeviceGetHandleByUUID", found.uuid)
-            restore_clocks(nvml, handle, found.restore, {"core", "memory", "power"})
+            handle = nvml.call("nvmlDeviceGetHandleByUUID", left.uuid)
+            restore_clocks(nvml, handle, left.restore, {"core", "memory", "power"})
         except NvmlError as error:
-            raise type(error)(f"{found.uuid}: clocks were left changed by process {found.owner}: {error}") from error
+            raise type(error)(f"{left.uuid}: clocks were left changed by process {left.owner}: {error}") from error
         journal.end(claimed)
-        restored.append(found)
+        restored.append(left)
     return tuple(restored)
 
 

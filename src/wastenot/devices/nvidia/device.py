@@ -6,6 +6,7 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from wastenot.devices.instrument import Instrument
 from wastenot.devices.nvidia.clocks import NvidiaClocks, recover
 from wastenot.devices.nvidia.journal import Restore, stale
 from wastenot.devices.nvidia.nvml import NoSuchGpuError, Nvml, forbidden, text_of
@@ -72,7 +73,7 @@ class NvidiaDevice:
         """Runs tasks on it."""
         return self._launcher(self.identity.unique_id)
 
-    def instrument(self) -> NvidiaInstrument:
+    def instrument(self) -> Instrument:
         """The instrument that profiles power inside kernels.
 
         Raises:

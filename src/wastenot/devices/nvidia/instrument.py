@@ -56,7 +56,9 @@ class NvidiaInstrument:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.identity = identity
-        self._bursts, self._now_s, self._sleep = bursts, now_s, sleep
+        self.resolution_s: float = bursts.resolution_s
+        self.now_s = now_s
+        self._bursts, self._sleep = bursts, sleep
         self._calls: Mapping[str, Callable[[], object]] = {}
         sensors = NvidiaSensors(nvml, handle)
         if sensors.power_w() is None:
@@ -64,17 +66,8 @@ class NvidiaInstrument:
         architecture = ARCHITECTURES.get(nvml.try_call("nvmlDeviceGetArchitecture", handle) or -1)
         published = power_sensor(architecture, identity.model, instant=sensors.has_instant) or _UNKNOWN
         has_memory = sensors.memory_power_w() is not None
-        self.channels = (published, MEMORY) if has_memory else (published,)
+        self.channels: tuple[Channel, ...] = (published, MEMORY) if has_memory else (published,)
         self._poller = PowerPoller(sensors.powers_w if has_memory else lambda: (sensors.power_w(),), now_s)
-
-    @property
-    def resolution_s(self) -> float:
-        """Resolution of the clock that timestamps executions."""
-        return self._bursts.resolution_s
-
-    def now_s(self) -> float:
-        """Time of the host's clock."""
-        return self._now_s()
 
     def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
         """Read the GPU's clock a number of times.

@@ -72,10 +72,6 @@ class Nvml:
         allowed.allow_changes = True
         return allowed
 
-    def close(self) -> None:
-        """Shut NVML down."""
-        self.call("nvmlShutdown")
-
     def refusal(self) -> str | None:
         """Why wastenot itself refuses to change clocks; ``None`` where it does not."""
         reason = forbidden()

@@ -65,6 +65,7 @@ class Engine:
         self.seed = seed
         self._thermal, self._switching, self._noise = thermal, switching, noise
         self._wall_s = now_s
+        self.on_wall_time = now_s is not None
         self._began_s = 0.0 if now_s is None else now_s()
         self.now_s = 0.0
         self.temperature_c = thermal.ambient_c
@@ -130,11 +131,6 @@ class Engine:
         self.temperature_c = self._thermal.after(self.temperature_c, mean_w, float(moment_s[-1]))
         self._forget()
         self._update()
-
-    @property
-    def on_wall_time(self) -> bool:
-        """Whether time passes by itself rather than on demand."""
-        return self._wall_s is not None
 
     def progress(self) -> float:
         """Calls completed by the running task, including the fraction of the current one."""
