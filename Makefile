@@ -11,11 +11,11 @@ demo: $(READY)
 	@echo "The report is at $(CURDIR)/demo/out/report.html"
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 	@echo "The slow tests were left out; make test-all runs them too."
 
 test-all: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -1,7 +1,7 @@
 """Pins the numbers that a refactoring must not change: the JSON documents printed by many whole commands.
 
     python -m benchmarks.pinned write FILE.json                 # run every command and store its document
-    python -m benchmarks.pinned compare BEFORE.json AFTER.json
+    python -m benchmarks.pinned compare BEFORE.json AFTER.json  # numbers that differ, then wording and fields
 
 Commands run as a user would run them, so that the files of two versions can be compared however much code moved in between.
 Commands that need the measured sweeps beside the checkout are skipped if these are missing.
@@ -22,7 +22,7 @@ DATA = Path(__file__).parents[2] / "shared" / "data"
 SYNTHETIC = Path(__file__).parents[1] / "tests" / "reporting" / "synthetic-sweep.csv"
 H200 = Path(__file__).parents[1] / "data" / "h200" / "gpt3-xl-4.csv"
 TOLERANCE = 1e-6  # relative; a changed order of summation differs by less, a changed number by more
-IGNORED = {"digest", "created_at", "imported_at", "created_by", "started_at", "version", "bytes"}
+IGNORED = {"digest", "created_at", "imported_at", "made_at", "created_by", "started_at", "version", "bytes"}
 FAST = ("--warm-up", "0.5", "--window", "1")
 
 Command = tuple[str, ...]
@@ -101,35 +101,40 @@ def run_all() -> dict[str, object]:
     return documents
 
 
-def differences(before: object, after: object, path: str = "") -> Iterator[str]:
-    """A line of text for each place where two documents differ by more than rounding."""
+def differences(before: object, after: object, path: str = "") -> Iterator[tuple[bool, str]]:
+    """Each place where two documents differ by more than rounding: whether numbers do, and a line of text."""
+    changed = f"{path}: {before!r}, now {after!r}"
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted((before.keys() | after.keys()) - IGNORED, key=str):
             if key not in after or key not in before:
-                yield f"{path}.{key}: only {'before' if key in before else 'after'}"
+                yield key not in after, f"{path}.{key}: only {'before' if key in before else 'after'}"
             else:
                 yield from differences(before[key], after[key], f"{path}.{key}")
     elif isinstance(before, list) and isinstance(after, list):
         if len(before) != len(after):
-            yield f"{path}: {len(before)} entries, now {len(after)}"
+            yield True, f"{path}: {len(before)} entries, now {len(after)}"
         for index, pair in enumerate(zip(before, after, strict=False)):
             yield from differences(*pair, f"{path}[{index}]")
     elif isinstance(before, int | float) and isinstance(after, int | float):
         if not math.isclose(before, after, rel_tol=TOLERANCE, abs_tol=1e-12):
-            yield f"{path}: {before!r}, now {after!r}"
+            yield True, changed
     elif before != after:
-        yield f"{path}: {before!r}, now {after!r}"
+        yield not (isinstance(before, str) and isinstance(after, str)), changed
 
 
 def main(verb: str, *files: str) -> None:
-    """Write or compare; a comparison exits with 1 unless all documents are equal."""
+    """Write or compare; a comparison exits with 1 if numbers differ or are gone, not for wording or added fields."""
     if verb == "write":
         Path(files[0]).write_text(json.dumps(run_all(), indent=1), encoding="utf-8")
         return
     before, after = (json.loads(Path(file).read_text(encoding="utf-8")) for file in files)
-    lines = list(differences(before, after))
-    print("\n".join(lines) or f"{len(before)} documents, all equal")
-    sys.exit(1 if lines else 0)
+    numbers: list[str] = []
+    wording: list[str] = []
+    for is_number, line in differences(before, after):
+        (numbers if is_number else wording).append(line)
+    print(f"{len(before)} documents; numbers that differ: {len(numbers)}", *numbers, sep="\n")
+    print(f"wording and added fields that differ: {len(wording)}", *wording, sep="\n")
+    sys.exit(1 if numbers else 0)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# On a loaded machine any example may take long.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 _SHARED = Path(__file__).parents[2] / "shared"
 _STRICT = os.environ.get("WASTENOT_TEST_STRICT") == "1"

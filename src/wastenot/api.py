@@ -122,8 +122,6 @@ def sweep(
     from wastenot.tasks import WorkloadTasks, find_tasks, tasks_of
     from wastenot.workloads.build import build_shape
 
-    if search == "model" and state != "ssp":
-        raise BadInputError("`search` model: works only for kernels alone at steady power; use the grid")
     if isinstance(workload, WorkloadTasks):
         tasks = workload
     elif isinstance(workload, str | os.PathLike):
@@ -131,6 +129,8 @@ def sweep(
         tasks = find_tasks(str(workload), device_name, build_shape(**shape), granularity, state)
     else:
         tasks = tasks_of(workload, granularity, state)
+    if search == "model" and tasks.state != "ssp":
+        raise BadInputError("`search` model: works only for kernels alone at steady power; use the grid")
     target = _device(device, tasks, allow_clock_control=allow_clock_control, seed=seed)
     check_measures(target)
     check_state(target, tasks)

@@ -47,14 +47,18 @@ def write_atomically(path: str | os.PathLike[str], write: Callable[[Path], None]
         raise BadInputError(f"{target}: cannot be written: {error.strerror or error}") from error
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write ``text`` as UTF-8 with :func:`write_atomically`, which says what it raises."""
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write ``content`` with :func:`write_atomically`, which says what it raises."""
 
     def write(temporary: Path) -> None:
-        with temporary.open("w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
+        temporary.write_bytes(content)
 
     write_atomically(path, write)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write ``text`` as UTF-8 with :func:`write_atomically`, which says what it raises."""
+    write_bytes(path, text.encode("utf-8"))
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

@@ -1,4 +1,4 @@
-"""How long work tells of its progress."""
+"""How long work reports its progress."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Told of every step of long work."""
+    """Informed of every step of long work."""
 
     def begin(self, steps: int, done: int = 0) -> None:
         """Work begins.
 
         Args:
             steps: it has altogether.
-            done: of which were done before.
+            done: of these, done before.
         """
 
     def step(self, what: str) -> None:
@@ -28,7 +28,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Tells nobody."""
+    """Shows nothing."""
 
     def begin(self, steps: int, done: int = 0) -> None:
         """Work begins."""

@@ -21,12 +21,11 @@ class WorkloadTasks:
     """What a sweep measures.
 
     Attributes:
-        name: of the workload.
         kernels: as the study stores them, in order of execution: kernels, or passes or the iteration, each measured as one.
         tasks: what each of them runs.
         state: to measure energies in.
         granularity: of ``kernels``.
-        run: the model that the workload is of, and how that is run; ``None`` of others.
+        run: the model of the workload and how it is run; ``None`` for other workloads.
     """
 
     name: str

@@ -72,6 +72,8 @@ def test_a_captured_workload_runs_on_a_simulated_gpu(workload):
         (lambda d: d.update(schema="wastenot.workload/9"), "schema: is 'wastenot.workload/9'"),
         (lambda d: d.update(kernels=[]), "kernels: "),
         (lambda d: d.update(extra=1), "extra: "),
+        (lambda d: d.update(model="gpt3-xl"), "model and shape: give both or neither"),
+        (lambda d: d.update(model="gpt3-xl", shape={"batch": "4"}), r"shape\.batch: "),
         (lambda d: d["kernels"][2].update(count=0), "kernels.2.count: "),
         (lambda d: d["kernels"][2].update(flops=-1.0), "kernels.2.flops: "),
         (lambda d: d["kernels"][2].update(op="gemmm"), "kernels.2.op: "),

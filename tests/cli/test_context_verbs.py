@@ -75,6 +75,7 @@ def test_pairs_that_cannot_be_told_are_refused(both):
     assert "--most" in both.refuse("pairs", "--study", "my.db", "--workload", "tiny", "--most", "0")
 
 
+@pytest.mark.slow
 def test_from_sweep_to_pairs_on_a_simulated_gpu(wastenot):
     ran = wastenot(*SWEEP, "--in-context", "--json")
     assert ran.code == 0, ran.err
@@ -94,5 +95,9 @@ def test_from_sweep_to_pairs_on_a_simulated_gpu(wastenot):
     text = " ".join(wastenot("pairs", "--study", "s.db").out.split())
     for part in ("numbers: simulated", "headroom", "data dependencies", "light first"):
         assert part in text, part
+
+
+def test_what_a_sweep_in_context_excludes(wastenot):
     assert "--search model" in wastenot.refuse(*SWEEP, "--in-context", "--search", "model")
+    assert "--search model" in wastenot.refuse(*SWEEP, "--at", "sse", "--search", "model")
     assert "use only one" in wastenot.refuse(*SWEEP, "--in-context", "--at", "sse")

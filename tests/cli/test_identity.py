@@ -44,6 +44,7 @@ def test_every_verb_takes_what_was_measured_as_a_whole(toy, granularity):
     assert document(toy, "refine", "--study", "s.db", "--device", DEVICE, "--repeats", "1")["measured"] > 0
 
 
+@pytest.mark.slow
 def test_granularities_and_states_live_side_by_side(toy):
     for flags in ((), ("--granularity", "pass"), ("--in-context",)):
         sweep(toy, "s.db", *flags)

@@ -53,13 +53,15 @@ def test_it_reads_what_is_typed(tmp_path):
 
 
 def test_energy_is_that_of_the_time(wastenot):
+    began = time.monotonic()
     ran = wastenot.process(
         "monitor", "--json", "--price-per-kwh", "0.3", "--currency", "EUR", *ON, *python("import time; time.sleep(2)")
     )
+    took = time.monotonic() - began
     found = json.loads(ran.out)
     assert found["schema"] == "wastenot.monitor/1" and found["exit_code"] == 0 and found["origin"] == "simulated"
     assert found["command"][0] == sys.executable
-    assert 2.0 <= found["time_s"] < 4.0
+    assert 2.0 <= found["time_s"] <= took
     assert abs(found["energy_j"] - 77.0 * found["time_s"]) < 5.0 * found["energy_se_j"] + 0.03 * found["energy_j"]
     assert 0.0 < found["energy_se_j"] < 0.1 * found["energy_j"]
     assert found["price"] == {"per_kwh": 0.3, "currency": "EUR", "cost": pytest.approx(found["energy_j"] / 3.6e6 * 0.3)}
@@ -100,7 +102,7 @@ def test_signals_are_passed_on_and_the_result_is_still_told(number, tmp_path):
     assert process.stderr.readline() == "ready\n"
     time.sleep(0.3)
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 7 and f"caught {number}" in err
     assert json.loads(out)["exit_code"] == 7 and json.loads(out)["energy_j"] > 0.0
 

@@ -3,28 +3,29 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
+from itertools import count
 
 import pytest
+
+from tests.cli.conftest import Program
+from wastenot.devices.simulated.instrument import SimulatedInstrument
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "COLUMNS": "120"}
 PROFILE = ["profile", "gemm:4096", "--device", "sim:mi300x"]
 
 
-@pytest.fixture
-def profiled(wastenot):
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory):
+    wastenot = Program(tmp_path_factory.mktemp("profiled"))
     ran = wastenot(*PROFILE, "--out", "p.parquet", "--json")
     assert ran.code == 0, ran.err
     return wastenot, json.loads(ran.out)
 
 
 def test_profile_tells_what_it_found_and_that_it_is_simulated(wastenot):
-    began = time.monotonic()
     ran = wastenot(*PROFILE)
-    assert time.monotonic() - began < 30.0
     assert ran.code == 0, ran.err
     for word in ("SSE", "SSP", "total", "XCD", "IOD", "HBM", "±", "golden", "ppm", "energy counter", "numbers: simulated"):
         assert word in ran.out, word
@@ -58,7 +59,8 @@ def test_profiles_sets_them_side_by_side(profiled):
 def test_turns_are_told_from_what_comes_first(wastenot):
     ran = wastenot("profile", "gemm:2048", "--device", "sim:mi300x", "--alternate", "gemm:4096", "--executions", "6",
                    "--runs", "60", "--json")  # fmt: skip
-    assert json.loads(ran.out)["before"] == "1 × gemm-4096, alternating"
+    document = json.loads(ran.out)
+    assert document["before"] == "1 × gemm-4096" and document["alternating"]
 
 
 def test_kernels_of_workloads_and_outliers(wastenot):
@@ -68,16 +70,20 @@ def test_kernels_of_workloads_and_outliers(wastenot):
     assert (document["kernel"], document["bin_rank"]) == ("softmax", 1)
 
 
-def test_interrupted_keeps_what_was_collected(wastenot):
-    command = [sys.executable, "-m", "wastenot", "profile", "gemm:256", "--device", "sim:mi300x", "--runs", "5000",
-               "--executions", "40", "--out", "cut.parquet"]  # fmt: skip
-    process = subprocess.Popen(command, cwd=wastenot.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env=ENVIRONMENT)  # fmt: skip
-    time.sleep(6.0)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert "INCOMPLETE" in out and "stopped early: interrupted" in out and "marked incomplete" in err
+def test_interrupted_keeps_what_was_collected(wastenot, monkeypatch):
+    runs = count()
+    run = SimulatedInstrument.run
+
+    def interrupted(*arguments):
+        if next(runs) == 300:
+            raise KeyboardInterrupt
+        return run(*arguments)
+
+    monkeypatch.setattr(SimulatedInstrument, "run", interrupted)
+    ran = wastenot("profile", "gemm:256", "--device", "sim:mi300x", "--runs", "5000", "--executions", "40",
+                   "--out", "cut.parquet")  # fmt: skip
+    assert ran.code == 130, ran.err
+    assert "INCOMPLETE" in ran.out and "stopped early: interrupted" in ran.out and "marked incomplete" in ran.err
     document = json.loads(wastenot("profiles", "cut.parquet", "--json").out)["profiles"][0]
     assert not document["complete"]
 
@@ -110,11 +116,10 @@ def test_interrupted_keeps_what_was_collected(wastenot):
         (["gemm:4096", "--device", "sim:mi300x", "--figures", "sweep.csv"], "give a folder"),
     ],
 )
-def test_nonsense_is_refused_in_one_line_before_anything_is_measured(wastenot, arguments, says):
+def test_nonsense_is_refused_in_one_line_before_anything_is_measured(wastenot, monkeypatch, arguments, says):
+    monkeypatch.setattr(SimulatedInstrument, "prepare", lambda *_: pytest.fail("something is measured"))
     before = set(wastenot.folder.iterdir())
-    began = time.monotonic()
     assert says in wastenot.refuse("profile", *arguments)
-    assert time.monotonic() - began < 10.0
     assert set(wastenot.folder.iterdir()) == before
 
 

@@ -259,7 +259,9 @@ def test_a_lost_gpu_keeps_its_journal_until_it_can_be_put_right(stand_in, device
 # ---- however it ends --------------------------------------------------------------------------------------------
 
 PROGRAM = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
+signal.signal(signal.SIGINT, signal.default_int_handler)  # so it is in the background of a shell
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.setting import Setting
 device = open_nvidia("nvidia:0", allow_clock_control=True)
@@ -289,7 +291,7 @@ def test_clocks_are_given_back_at(stand_in, tmp_path, how):
     if number is not None:
         assert locks(stand_in) == ((345, 1500), (2201, 2201), 500.0)
         program.send_signal(number)
-    left = program.wait(timeout=30)
+    left = program.wait(timeout=300)
     assert code is None or left == code
     assert locks(stand_in) == CLEAN
     assert list(tmp_path.glob("*.json*")) == []

@@ -17,7 +17,7 @@ def planned(seed, *noise, kernels=None, **about):
     return truth, Planner(truth.sweep(rng, *noise, **about))
 
 
-@pytest.mark.parametrize("repeats", [1, 2])
+@pytest.mark.parametrize("repeats", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_predictions_are_biased_and_expectations_are_not(repeats):
     found = []
     for seed in range(24):

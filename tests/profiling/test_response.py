@@ -14,8 +14,7 @@ from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.instrument import SimulatedInstrument
 from wastenot.profiling.profile import profile_kernel
 from wastenot.profiling.response import fit_response
-from wastenot.profiling.rests import Rests
-from wastenot.profiling.runs import TimedRun, on_host_clock
+from wastenot.profiling.runs import TimedRun, on_host_clock, rest_before_run_s
 from wastenot.profiling.session import Options
 
 
@@ -27,11 +26,13 @@ def _lagging(seed: int, delay_s: float) -> SimulatedDevice:
 def _short_runs(device: SimulatedDevice, seed: int, runs: int) -> tuple[list[TimedRun], SimulatedInstrument]:
     instrument = device.instrument()
     assert isinstance(instrument, SimulatedInstrument)
-    rests = Rests(instrument.channels[0], 0.01, True, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
     collected: list[BurstRun] = []
     with instrument.prepare(burst_of(kernel("gemm:8192"), 16)) as bench:
         for _ in range(runs):
-            collected.append(bench.run(rests.rest_s(instrument.now_s(), collected)))
+            now_s = instrument.now_s()
+            rest_s = rest_before_run_s(instrument.channels[0], collected, now_s, 0.01, rng, aligned=True)
+            collected.append(bench.run(rest_s))
     fit = fit_clocks(trip for run in collected for trip in run.round_trips)
     return on_host_clock(collected, instrument, fit), instrument
 

@@ -158,7 +158,7 @@ def browse(tmp_path: Path) -> Callable[..., Opened]:
 
     def run(page: Path, *what: str) -> str:
         command = [browser, *_FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *what, page.as_uri()]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
 
     def open_page(page: Path, *, picture: bool = False) -> Opened:
         hooked = tmp_path / "hooked.html"

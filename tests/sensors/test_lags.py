@@ -93,3 +93,9 @@ def test_readings_of_a_real_h200(kernel):
     assert fit.parameters.is_lag and 0.012 < fit.parameters.span_s < 0.0132
     assert fit.other_rms_w > 1.1 * fit.rms_w
     assert fit.parameters.drift == pytest.approx(2.1e-4, abs=6e-5)
+
+
+def test_readings_are_used_whatever_the_pace_where_no_two_bursts_run_alike(monkeypatch):
+    """As under a power limit that throttles every burst differently."""
+    monkeypatch.setattr("wastenot.sensors.fit._SIMILAR_PACE", 0.0)
+    check("rtx-3080-ti", 3, lag_s=0.05)

@@ -89,7 +89,7 @@ def test_slow_calls_take_their_time(wall, monkeypatch):
         nvml.nvmlDeviceGetPowerUsage(handle)
         return time.monotonic() - began
 
-    assert seconds() >= 0.3 and min(seconds() for _ in range(5)) < 0.1
+    assert seconds() >= 0.3 and min(seconds() for _ in range(50)) < 0.1
 
 
 def test_nothing_works_before_it_is_initialised_or_after_it_was_shut_down(stand_in, monkeypatch):

@@ -69,9 +69,9 @@ def test_time_allowed_is_kept_and_the_rest_comes_later(tmp_path, warming_s):
     assert not second.out_of_time and second.found == first.measured
 
 
-def test_before_all_baselines_the_study_says_how_to_go_on(tmp_path, warming_s):
+def test_before_all_baselines_the_study_says_how_to_resume(tmp_path, warming_s):
     run(tmp_path, budget_s=warming_s + 15.0)
-    with pytest.raises(StudyError, match="go on with it"):
+    with pytest.raises(StudyError, match="resume it"):
         open_study(tmp_path / "s.db").read()
 
 
@@ -95,7 +95,11 @@ def test_the_order_changes_clocks_rarely():
 
 @pytest.mark.parametrize(
     ("grid", "says"),
-    [(Grid(core_step_mhz=0), "core-step"), (Grid(core_mhz=(1000.0,)), "nearest is 1005"), (Grid(memory_mhz=(7.0,)), "405")],
+    [
+        (Grid(core_step_mhz=0), "core_step_mhz"),
+        (Grid(core_mhz=(1000.0,)), "nearest is 1005"),
+        (Grid(memory_mhz=(7.0,)), "405"),
+    ],
 )
 def test_grids_that_cannot_be_are_refused(grid, says):
     with pytest.raises(BadInputError, match=says):

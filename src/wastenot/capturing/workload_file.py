@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
@@ -12,7 +13,9 @@ from wastenot.documents import Count, Name, NotNegative, Part, read_document
 from wastenot.errors import BadInputError
 from wastenot.files import write_text
 from wastenot.workloads.call import Call
+from wastenot.workloads.identity import ModelRun
 from wastenot.workloads.kernel import KernelSpec, Op, Workload
+from wastenot.workloads.shape import Shape
 
 SCHEMA: Final = "wastenot.workload/1"
 
@@ -79,7 +82,19 @@ class _File(Part):
     schema_: Literal["wastenot.workload/1"] = Field(alias="schema")
     name: Name
     description: str
+    model: Name | None = None
+    shape: Shape | None = None
     kernels: Annotated[list[_Kernel], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _both_or_neither(self) -> Self:
+        if (self.model is None) != (self.shape is None):
+            raise ValueError("model and shape: give both or neither")
+        return self
+
+    @property
+    def run(self) -> ModelRun | None:
+        return None if self.model is None or self.shape is None else ModelRun(self.model, self.shape)
 
 
 def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
@@ -95,7 +110,9 @@ def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
     Raises:
         BadInputError: the file cannot be written.
     """
-    head = {"schema": SCHEMA, "name": workload.name, "description": workload.description}
+    head: dict[str, Any] = {"schema": SCHEMA, "name": workload.name, "description": workload.description}
+    if workload.run is not None:
+        head |= {"model": workload.run.model, "shape": asdict(workload.run.shape)}
     lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}," for key, value in head.items()]
     kernels = ",\n".join(f"    {_json(_kernel_values(kernel))}" for kernel in workload.kernels)
     write_text(path, "\n".join(["{", *lines, '  "kernels": [', kernels, "  ]", "}", ""]))
@@ -114,7 +131,8 @@ def read_workload(path: str | os.PathLike[str]) -> Workload:
     read = document.content
     kernels = zip(read.kernels, document.values["kernels"], strict=True)
     try:
-        return Workload(read.name, tuple(_spec(kernel, raw["call"]) for kernel, raw in kernels), read.description)
+        specs = tuple(_spec(kernel, raw["call"]) for kernel, raw in kernels)
+        return Workload(read.name, specs, read.description, read.run)
     except BadInputError as error:
         raise document.error(("kernels",), str(error)) from error
 

@@ -62,12 +62,9 @@ def calibrate(
 
 
 def _table(report: CalibrationReport) -> Table:
-    from rich.table import Table
+    from wastenot.cli.tables import plain_table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("error on")
-    for heading in ("points", "time: median", "mean", "p90", "energy: median", "mean", "p90"):
-        table.add_column(heading, justify="right")
+    table = plain_table(("error on",), ("points", "time: median", "mean", "p90", "energy: median", "mean", "p90"))
     for errors in report.errors:
         spreads = (errors.time, errors.energy)
         numbers = [f"{value:.2%}" for spread in spreads for value in (spread.median, spread.mean, spread.p90)]

@@ -105,8 +105,7 @@ def _document(captured: Captured, covered: Coverage | None, out: Path) -> dict[s
 
 
 def _text(captured: Captured, covered: Coverage | None) -> RenderableType:
-    from rich.console import Group
-    from rich.text import Text
+    from wastenot.cli.tables import Group, Text
 
     workload = captured.workload
     left = sum(times for ops in captured.left_out.values() for times in ops.values())
@@ -123,13 +122,9 @@ def _text(captured: Captured, covered: Coverage | None) -> RenderableType:
 
 
 def _table(workload: Workload) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
+    from wastenot.cli.tables import Text, plain_table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("kernel", overflow="fold")
-    for heading in ("count", "GFLOP", "of FLOPs", "MB", "of bytes"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = plain_table(("kernel",), ("count", "GFLOP", "of FLOPs", "MB", "of bytes"))
     flops, moved = workload.flops, workload.bytes_moved
     for pass_name, kernels in groupby(workload.kernels, key=lambda kernel: kernel.pass_name):
         table.add_row(Text(pass_name, style="bold"))

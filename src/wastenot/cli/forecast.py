@@ -18,8 +18,7 @@ def forecast(
     study: StudyOption,
     workload: WorkloadOption = None,
     gpu: Annotated[
-        str | None,
-        typer.Option("--gpu", metavar="NAME|FILE.toml", help="The GPU; by default the one named in the study."),
+        str | None, typer.Option("--gpu", metavar="NAME|FILE.toml", help="The GPU; by default the one named in the study.")
     ] = None,
     max_slowdown: MaxSlowdownOption = 0.0,
     knowledge: Annotated[
@@ -71,9 +70,7 @@ def forecast(
 
 def _forecast_text(predicted: Forecast) -> RenderableType:
     """The forecast as text: marked as a forecast, intervals first, clocks last."""
-    from rich.console import Group
-    from rich.text import Text
-
+    from wastenot.cli.tables import Group, Text
     from wastenot.reporting.formatting import change, percent, quantity
 
     lines = [
@@ -95,15 +92,12 @@ def _forecast_text(predicted: Forecast) -> RenderableType:
 
 
 def _table(predicted: Forecast) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
+    from wastenot.cli.tables import Text, plain_table
+    from wastenot.reporting.formatting import change, percent, shortened
+    from wastenot.setting import format_mhz
 
-    from wastenot.reporting.formatting import change, clock, percent, shortened
-
-    table = Table(box=None, pad_edge=False, header_style="bold", title="forecast by kernel", title_justify="left")
-    table.add_column("kernel")
-    for heading in ("count", "core MHz", "80 % of draws", "memory MHz", "of draws", "energy", "80 % of draws"):
-        table.add_column(heading, justify="right")
+    numbers = ("count", "core MHz", "80 % of draws", "memory MHz", "of draws", "energy", "80 % of draws")
+    table = plain_table(("kernel",), numbers, "forecast by kernel")
     for row in predicted.kernels:
         core, energy = row.core_mhz, row.energy_change
         table.add_row(
@@ -111,7 +105,7 @@ def _table(predicted: Forecast) -> RenderableType:
             f"{row.count:,}",
             f"{core.median:.0f}",
             f"{core.central_80[0]:.0f} to {core.central_80[1]:.0f}",
-            clock(row.memory_mhz),
+            format_mhz(row.memory_mhz),
             percent(row.memory_share, 0),
             change(energy.median, 1),
             f"{change(energy.central_80[0], 1)} to {change(energy.central_80[1], 1)}",

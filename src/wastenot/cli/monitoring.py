@@ -127,6 +127,7 @@ def _in_foreground() -> bool:
 def _watch(child: subprocess.Popen[bytes], window: Window, interval_s: float, table: IO[str] | None, *, shown: bool) -> None:
     """Show and write readings until the program ends."""
     from wastenot.cli.bottom_lines import BottomLines
+    from wastenot.metering.result import means_since
 
     bottom = BottomLines(sys.stderr, len(window.followers)) if shown and sys.stderr.isatty() else None
     before: WindowResult | None = None
@@ -144,7 +145,10 @@ def _watch(child: subprocess.Popen[bytes], window: Window, interval_s: float, ta
             now = window.so_far()
             if now is None:
                 continue
-            passed = [since(gpu, old) for gpu, old in zip(now.gpus, before.gpus if before else now.gpus, strict=True)]
+            passed = [
+                means_since(old, gpu)
+                for gpu, old in zip(now.gpus, before.gpus if before else [None] * len(now.gpus), strict=True)
+            ]
             if table is not None:
                 for gpu, latest in zip(now.gpus, passed, strict=True):
                     print(csv_row(gpu, latest), file=table)
@@ -154,28 +158,6 @@ def _watch(child: subprocess.Popen[bytes], window: Window, interval_s: float, ta
 
 
 _SHARED_NOTE = "several processes used the GPU; the numbers include all of them"
-
-
-def since(now: GpuWindow, before: GpuWindow) -> dict[str, float | None]:
-    """Means since the previous interval; since the start the first time."""
-    first = before is now
-    seconds = now.time_s if first else now.time_s - before.time_s
-
-    def difference(new: float | None, old: float | None) -> float | None:
-        if new is None or seconds <= 0.0:
-            return None
-        return new / seconds if first else None if old is None else (new - old) / seconds
-
-    def total(mean: float | None, length: float) -> float | None:
-        return None if mean is None else mean * length
-
-    return {
-        "power_w": difference(now.energy_j, before.energy_j),
-        **{
-            name: difference(total(getattr(now, name), now.time_s), total(getattr(before, name), before.time_s))
-            for name in ("core_mhz", "memory_mhz", "temperature_c", "throttled_share")
-        },
-    }
 
 
 def csv_row(gpu: GpuWindow, latest: dict[str, float | None]) -> str:

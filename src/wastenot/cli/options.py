@@ -162,8 +162,7 @@ class ShapeOptions:
     """The shape of a model's workload."""
 
     phase: Annotated[
-        str,
-        typer.Option("--phase", metavar="training|prefill|decode", help="A training iteration, or a phase of serving."),
+        str, typer.Option("--phase", metavar="training|prefill|decode", help="A training iteration, or a phase of serving.")
     ] = "training"
     batch: Annotated[
         int | None,

@@ -121,17 +121,13 @@ def _order(source: Study, sweep: Sweep) -> tuple[CarryOver | None, tuple[LoopOrd
 
 def _pairs_text(sweep: Sweep, candidates: Pairs, most: int) -> RenderableType:
     """The best pairs, and what the bounds assume."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
+    from wastenot.cli.tables import Group, Text, headline, plain_table
     from wastenot.reporting.formatting import percent, quantity
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("compute-bound", "memory-bound"):
-        table.add_column(heading)
-    for heading in ("pairs", "one after another", "concurrently, at least", "headroom", "saves at most", "of the iteration"):
-        table.add_column(heading, justify="right")
+    table = plain_table(
+        ("compute-bound", "memory-bound"),
+        ("pairs", "one after another", "concurrently, at least", "headroom", "saves at most", "of the iteration"),
+    )
     by_name = {one.kernel: one for one in candidates.kernels}
     whole_j = sum(one.count * one.energy_j for one in candidates.kernels)
     for pair in candidates.pairs[:most]:
@@ -145,9 +141,7 @@ def _pairs_text(sweep: Sweep, candidates: Pairs, most: int) -> RenderableType:
             quantity(pair.iteration_j, "J", 3),
             percent(pair.iteration_j / whole_j),
         )
-    head = Text.assemble(
-        (sweep.workload, "bold"), f" on {sweep.device}: kernels with complementary power, at auto (numbers: {sweep.origin})"
-    )
+    head = headline(sweep.workload, sweep.device, sweep.origin, "kernels with complementary power, at auto")
     note = (
         f"Classified by {candidates.told_by}. Limit {candidates.limit_w:.0f} W; at most {candidates.shared_w:.0f} W, the "
         "least power of any kernel, is shared by kernels that run concurrently. Upper bounds, assuming no interference and "
@@ -159,9 +153,7 @@ def _pairs_text(sweep: Sweep, candidates: Pairs, most: int) -> RenderableType:
 
 def _order_text(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[LoopOrder, ...]) -> RenderableType:
     """What running light kernels first would save."""
-    from rich.console import Group
-    from rich.text import Text
-
+    from wastenot.cli.tables import Group, Text
     from wastenot.reporting.formatting import quantity
 
     if carry_over is None:

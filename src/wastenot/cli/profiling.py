@@ -45,8 +45,7 @@ def profile(
         ),
     ] = None,
     alternate: Annotated[
-        list[str] | None,
-        typer.Option("--alternate", metavar="K", help="Alternate this and KERNEL until power is steady."),
+        list[str] | None, typer.Option("--alternate", metavar="K", help="Alternate this and KERNEL until power is steady.")
     ] = None,
     runs: Annotated[
         int | None,
@@ -118,24 +117,12 @@ def profile(
         console().print(_profile_text(profiled))
     if out is not None:
         say(f"{out}: profile written" + ("" if profiled.complete else ", marked incomplete"))
-    if report is not None or figures is not None:
-        from wastenot.reporting.profile.page import write_profile_figures, write_profile_page
-
-        if report is not None:
-            write_profile_page([profiled], report)
-            say(f"{report}: report written")
-        if figures is not None:
-            say(f"{figures}: {len(write_profile_figures([profiled], figures))} figure files written")
+    _write_pages([profiled], report, figures)
     profiled.raise_if_stopped()
 
 
 def _check_outputs(out: Path | None, report: Path | None, figures: Path | None) -> None:
-    """Refuse files that cannot be written, before anything is measured.
-
-    Raises:
-        BadInputError: a file cannot be written.
-        MissingExtraError: the library that writes it is not installed.
-    """
+    """Refuse files that cannot be written, before anything is measured."""
     from wastenot.errors import BadInputError
     from wastenot.files import check_writable
     from wastenot.reporting.optional_imports import load
@@ -169,7 +156,7 @@ def profiles(
 
     Components of several kernels, and a kernel alone and after others.
     """
-    from wastenot.cli.output import console, print_json, say
+    from wastenot.cli.output import console, print_json
     from wastenot.cli.tables import rich_table
     from wastenot.profiling.profile_file import profile_document, read_profile
     from wastenot.reporting.profile.description import profiles_table
@@ -182,28 +169,28 @@ def profiles(
         )
     else:
         console().print(_headline_of(loaded), "", rich_table(profiles_table(loaded, relative=relative)), sep="\n")
-    if report is not None or figures is not None:
-        from wastenot.reporting.profile.page import write_profile_figures, write_profile_page
+    _write_pages(loaded, report, figures, relative=relative)
 
-        if report is not None:
-            write_profile_page(loaded, report, relative=relative)
-            say(f"{report}: report written")
-        if figures is not None:
-            say(f"{figures}: {len(write_profile_figures(loaded, figures, relative=relative))} figure files written")
+
+def _write_pages(profiles: Sequence[Profile], report: Path | None, figures: Path | None, *, relative: bool = False) -> None:
+    from wastenot.cli.output import say
+
+    if report is not None:
+        from wastenot.reporting.profile.page import write_profile_page
+
+        write_profile_page(profiles, report, relative=relative)
+        say(f"{report}: report written")
+    if figures is not None:
+        from wastenot.reporting.profile.page import write_profile_figures
+
+        say(f"{figures}: {len(write_profile_figures(profiles, figures, relative=relative))} figure files written")
 
 
 def _profile_text(profile: Profile) -> RenderableType:
     """States side by side, what their accuracy rests on, and notes."""
     from wastenot.cli.tables import Group, RichTable, Text, headline, rich_table
     from wastenot.reporting.formatting import percent
-    from wastenot.reporting.profile.description import (
-        describe_sensors,
-        difference,
-        facts,
-        shortfall,
-        state_table,
-        subject,
-    )
+    from wastenot.reporting.profile.description import describe_sensors, difference, facts, shortfall, state_table, subject
 
     known = RichTable.grid(padding=(0, 2))
     known.add_column(style="bold", no_wrap=True)

@@ -79,15 +79,14 @@ def show(study: StudyOption, as_json: JsonOption = False) -> None:
 
 
 def _summary_text(study: str, summary: StudySummary) -> RenderableType:
-    from rich.console import Group
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("workload", "energies", "by", "origin", "passes"):
-        table.add_column(heading)
-    for heading in ("kernels", "settings", "rows", "auto time (s)", "auto energy (J)"):
-        table.add_column(heading, justify="right")
+    from wastenot.cli.tables import Group, plain_table
+
+    table = plain_table(
+        ("workload", "energies", "by", "origin", "passes"),
+        ("kernels", "settings", "rows", "auto time (s)", "auto energy (J)"),
+    )
     for workload in summary.workloads:
         table.add_row(
             escape(workload.name),

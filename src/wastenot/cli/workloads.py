@@ -80,19 +80,14 @@ def _kernel_values(kernel: KernelSpec, roofline: Roofline | None) -> dict[str, A
     values: dict[str, Any] = as_values(kernel)
     values["pass"] = values.pop("pass_name")
     del values["call"], values["element_bytes"]  # not a captured kernel, and the data type is part of the shape
-    return values | {
-        "flops_per_byte": kernel.intensity,
-        "bound": None if roofline is None else roofline.bound(kernel),
-    }
+    return values | {"flops_per_byte": kernel.intensity, "bound": None if roofline is None else roofline.bound(kernel)}
 
 
 def _models_text(models: tuple[Model, ...]) -> RenderableType:
-    from rich.table import Table
+    from wastenot.cli.tables import plain_table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("workload", no_wrap=True)
-    for heading in ("layers", "width", "heads", "key-value heads", "feed-forward", "vocabulary", "parameters"):
-        table.add_column(heading, justify="right")
+    numbers = ("layers", "width", "heads", "key-value heads", "feed-forward", "vocabulary", "parameters")
+    table = plain_table(("workload",), numbers)
     for model in models:
         sizes = (model.layers, model.width, model.heads, model.groups, model.hidden, model.vocabulary)
         table.add_row(model.name, *(f"{size:,}" for size in sizes), _parameters(model))
@@ -100,15 +95,9 @@ def _models_text(models: tuple[Model, ...]) -> RenderableType:
 
 
 def _workload_text(built: Workload, model: Model, roofline: Roofline | None) -> RenderableType:
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
+    from wastenot.cli.tables import Group, Text, plain_table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("kernel", "", "shape"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("GFLOP", "MB", "FLOP/B", "count"):
-        table.add_column(heading, justify="right")
+    table = plain_table(("kernel", "", "shape"), ("GFLOP", "MB", "FLOP/B", "count"))
     if roofline is not None:
         table.add_column("bound")
     for pass_name, kernels in groupby(built.kernels, key=lambda kernel: kernel.pass_name):
@@ -129,17 +118,8 @@ def _workload_text(built: Workload, model: Model, roofline: Roofline | None) -> 
         f"{built.calls:,} calls of {len(built.kernels)} kernels: {built.flops / 1e12:,.3f} TFLOP, "
         f"{built.bytes_moved / 1e9:,.3f} GB; the model has {_parameters(model)} parameters"
     )
-    lines: list[RenderableType] = [
-        Text(built.name, style="bold"),
-        Text(built.description),
-        Text(""),
-        table,
-        Text(""),
-        Text(totals),
-    ]
-    if roofline is not None:
-        lines.append(Text(_roofline_text(roofline)))
-    return Group(*lines)
+    bounds = () if roofline is None else (Text(_roofline_text(roofline)),)
+    return Group(Text(built.name, style="bold"), Text(built.description), "", table, "", Text(totals), *bounds)
 
 
 def _roofline_text(roofline: Roofline) -> str:

@@ -60,19 +60,20 @@ class CounterStep:
 
 
 class CounterReader:
-    """Reads a counter and notices its steps. A read is dated to its middle; failed reads are skipped.
+    """Reads a counter and notices its steps; failed reads are skipped.
 
     Args:
         device: whose counter to read.
         now_s: clock of all moments.
+        dated: the moment of a read, as a fraction of its duration: 0.5 is its middle, 1 its end.
 
     Attributes:
         value_j: as last read; ``None`` before the first successful read.
         moment_s, read_s: of that read, and how long it took.
     """
 
-    def __init__(self, device: Device, now_s: Callable[[], float]) -> None:
-        self._device, self._now_s = device, now_s
+    def __init__(self, device: Device, now_s: Callable[[], float], dated: float = 0.5) -> None:
+        self._device, self._now_s, self._dated = device, now_s, dated
         self.moment_s, self.read_s = -math.inf, 0.0
         self.value_j: float | None = None
 
@@ -84,7 +85,8 @@ class CounterReader:
         if value is None:
             return False, None
         before_s, before_j = self.moment_s, self.value_j
-        self.moment_s, self.read_s, self.value_j = 0.5 * (begin + end), end - begin, value
+        self.moment_s = (1.0 - self._dated) * begin + self._dated * end
+        self.read_s, self.value_j = end - begin, value
         if before_j is None or value == before_j:
             return True, None
         return True, CounterStep(before_s, self.moment_s, before_j, value)

@@ -25,7 +25,7 @@ _TRIES = 5  # for an anchor; the fastest is kept
 
 
 @dataclass(frozen=True, slots=True)
-class Anchor:
+class _Anchor:
     """An event that happened between two moments of the host."""
 
     event: Any
@@ -52,7 +52,7 @@ class GpuClock:
     ) -> None:
         self._make_event, self._own_stream, self._current_stream = make_event, own_stream, current_stream
         self._now_s = now_s
-        self._first = self.anchor()
+        self._first = self._anchor()
 
     def mark(self) -> Any:
         """Record an event on the current stream, without waiting."""
@@ -60,7 +60,7 @@ class GpuClock:
         event.record(self._current_stream())
         return event
 
-    def anchor(self) -> Anchor:
+    def _anchor(self) -> _Anchor:
         """Record an event on the empty stream and wait for it."""
         tries = []
         for _ in range(_TRIES):
@@ -68,13 +68,13 @@ class GpuClock:
             before = self._now_s()
             event.record(self._own_stream)
             event.synchronize()
-            tries.append(Anchor(event, before, self._now_s()))
+            tries.append(_Anchor(event, before, self._now_s()))
         return min(tries, key=lambda anchor: anchor.after_s - anchor.before_s)
 
     def moments(self, begin: Any, end: Any) -> tuple[float, float, float]:
         """Host moments of two events, and the width to which they are known. Waits for the second event."""
         end.synchronize()
-        first, last = self._first, self.anchor()
+        first, last = self._first, self._anchor()
         last_s = _elapsed_s(first.event, last.event)
         fit = ClockFit.through(RoundTrip(first.before_s, 0.0, first.after_s), RoundTrip(last.before_s, last_s, last.after_s))
         # Counted from the nearer anchor: milliseconds in single precision are coarse over hours.

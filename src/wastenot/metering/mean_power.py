@@ -54,7 +54,6 @@ class CounterMeter:
         self._device = device
         self._feed = feed
         self._steps: list[CounterStep] = []
-        self._read_s = 0.0
         self._period_s = 0.0
         self._phase = random.Random(0)
 
@@ -73,8 +72,7 @@ class CounterMeter:
         # Begin to read at another phase each time: then the step falls anywhere between two reads with equal probability,
         # which is what the error of its moment assumes.
         lead = max(_LEAD_FRACTION * self._period_s, 2 * _READ_GAP_S) + self._phase.random() * last.width_s
-        seen_s = last.moment_s + 0.5 * self._read_s
-        self._pass(seen_s + periods * self._period_s - lead - self._device.time.now_s())
+        self._pass(last.moment_s + periods * self._period_s - lead - self._device.time.now_s())
         step = self._next_step()
         passed = round((step.moment_s - last.moment_s) / self._period_s)
         if passed > 0:
@@ -105,14 +103,14 @@ class CounterMeter:
     def _next_step(self) -> CounterStep:
         """Read until the counter moves."""
         time = self._device.time
-        reader = CounterReader(self._device, time.now_s)
+        # Dated to the end of a read, from which the wait for the next step is counted: a constant shift cancels in the mean.
+        reader = CounterReader(self._device, time.now_s, dated=1.0)
         deadline_s = time.now_s() + _LONGEST_STEP_S
         while True:
             readable, step = reader.read()
             if not readable:
                 raise DeviceError(f"{self._device.identity.name}: the energy counter cannot be read")
             if step is not None:
-                self._read_s = reader.read_s
                 return step
             if time.now_s() > deadline_s:
                 raise DeviceError(
@@ -124,13 +122,8 @@ class CounterMeter:
         pass_time(self._device, seconds, self._feed)
 
 
-class GaugeMeter:
-    """Mean power from a gauge, for devices without a counter: valid in steady state only.
-
-    Args:
-        device: with a gauge.
-        feed: called often while waiting, to keep the GPU busy.
-    """
+class _GaugeMeter:
+    """Mean power from a gauge, for devices without a counter: valid in steady state only."""
 
     def __init__(self, device: Device, feed: Callable[[], None]) -> None:
         self._device = device
@@ -168,9 +161,9 @@ class GaugeMeter:
         return MeanPower(float(readings.mean()), math.sqrt(variance / max(independent, 1.0)), seconds)
 
 
-def power_meter(device: Device, feed: Callable[[], None]) -> CounterMeter | GaugeMeter:
+def power_meter(device: Device, feed: Callable[[], None]) -> CounterMeter | _GaugeMeter:
     """The best meter that the device has sensors for."""
-    return GaugeMeter(device, feed) if device.sensors.energy_j() is None else CounterMeter(device, feed)
+    return _GaugeMeter(device, feed) if device.sensors.energy_j() is None else CounterMeter(device, feed)
 
 
 def pass_time(device: Device, seconds: float, feed: Callable[[], None]) -> None:

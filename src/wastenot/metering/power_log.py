@@ -8,9 +8,8 @@ from array import array
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray
+from wastenot.arrays import BoolArray, FloatArray
 from wastenot.metering.window_energy import Steps
 
 _CONTEXT = 6  # steps and samples beyond a window's edges, which show how power varies there
@@ -21,12 +20,6 @@ class Sample:
     """All cheap sensors at one moment; ``None`` where a device has none.
 
     Attributes:
-        moment_s: of the sample.
-        power_w: of the gauge.
-        memory_power_w: of the memory's gauge.
-        core_mhz: clock.
-        memory_mhz: clock.
-        temperature_c: of the GPU.
         throttled_s: how long a limit has held the clocks down, in total.
         processes: number of processes that use the device.
     """
@@ -54,9 +47,9 @@ class Samples:
     throttled_s: FloatArray
     processes: FloatArray
 
-    def between(self, begin_s: float, end_s: float) -> NDArray[np.bool_]:
+    def between(self, begin_s: float, end_s: float) -> BoolArray:
         """Mask of those taken in an interval; the nearest one where there are none."""
-        chosen: NDArray[np.bool_] = (self.moment_s >= begin_s) & (self.moment_s <= end_s)
+        chosen: BoolArray = (self.moment_s >= begin_s) & (self.moment_s <= end_s)
         if len(chosen) and not chosen.any():
             chosen[int(np.argmin(np.abs(self.moment_s - 0.5 * (begin_s + end_s))))] = True
         return chosen

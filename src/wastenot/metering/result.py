@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,35 +36,27 @@ class WindowNumbers:
         energy_se_j: its standard error, including that of the window's edges.
         mean_power_w: energy divided by time.
         memory_energy_j: the memory's part, where the GPU reports its power and the window outlasts that gauge's average.
-        core_mhz: mean of the clock.
-        memory_mhz: mean of the clock.
-        temperature_c: mean.
+        core_mhz, memory_mhz, temperature_c: means over the window.
         throttled_share: fraction of the time in which power or heat held the clocks down.
         flags: caveats for the reader; for several GPUs each with the GPU's name.
     """
 
     origin: Origin
     time_s: float
-    energy_j: float | None
-    energy_se_j: float | None
-    mean_power_w: float | None
-    memory_energy_j: float | None
-    core_mhz: float | None
-    memory_mhz: float | None
-    temperature_c: float | None
-    throttled_share: float | None
+    energy_j: float | None = None
+    energy_se_j: float | None = None
+    mean_power_w: float | None = None
+    memory_energy_j: float | None = None
+    core_mhz: float | None = None
+    memory_mhz: float | None = None
+    temperature_c: float | None = None
+    throttled_share: float | None = None
     flags: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuWindow(WindowNumbers):
-    """One GPU over a window.
-
-    Attributes:
-        device: its name.
-        unique_id: of the card.
-        model: of it.
-    """
+    """One GPU over a window."""
 
     device: str
     unique_id: str
@@ -73,12 +65,7 @@ class GpuWindow(WindowNumbers):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowResult(WindowNumbers):
-    """A window over all of its GPUs together, and each of them. What one of them cannot report is ``None`` for all.
-
-    Attributes:
-        name: of the window.
-        gpus: each of them.
-    """
+    """A window over all of its GPUs together, and each of them. What one of them cannot report is ``None`` for all."""
 
     name: str
     gpus: tuple[GpuWindow, ...]
@@ -105,6 +92,25 @@ class WindowResult(WindowNumbers):
             gpus=gpus,
             flags=tuple(flags),
         )
+
+
+def means_since(before: WindowNumbers | None, now: WindowNumbers) -> dict[str, float | None]:
+    """Mean power, clocks, temperature and throttling between two ends of a window; from its begin without the first."""
+    seconds = now.time_s - (0.0 if before is None else before.time_s)
+
+    def mean(total: Callable[[WindowNumbers], float | None]) -> float | None:
+        until, earlier = total(now), 0.0 if before is None else total(before)
+        return None if until is None or earlier is None or seconds <= 0.0 else (until - earlier) / seconds
+
+    def total_of(name: str) -> Callable[[WindowNumbers], float | None]:
+        def total(window: WindowNumbers) -> float | None:
+            value = getattr(window, name)
+            return None if value is None else value * window.time_s
+
+        return total
+
+    names = ("core_mhz", "memory_mhz", "temperature_c", "throttled_share")
+    return {"power_w": mean(lambda window: window.energy_j), **{name: mean(total_of(name)) for name in names}}
 
 
 def gpu_window(

@@ -24,7 +24,7 @@ _EVALUATING_S = 0.002  # for which windows are evaluated at a time
 _RETRY_S = 1.0  # after a sensor failed
 
 
-class PendingWindow(Protocol):
+class _PendingWindow(Protocol):
     """A window that is open or has not been evaluated."""
 
     begin_s: float
@@ -53,7 +53,7 @@ class Sampler:
     def __init__(self, now_s: Callable[[], float] = time.perf_counter, *, background: bool = True) -> None:
         self.now_s = now_s
         self.forked = False
-        self.pending: dict[int, weakref.ref[PendingWindow]] = {}
+        self.pending: dict[int, weakref.ref[_PendingWindow]] = {}
         self.awake = False
         self.clocks: dict[int, GpuClock] = {}
         self._background = background
@@ -161,7 +161,7 @@ class Sampler:
     def _needed(self, now: float) -> bool:
         return any(window.end_s is None or window.end_s > now - _COMPLETE_S for window in self._pending_windows())
 
-    def _pending_windows(self) -> list[PendingWindow]:
+    def _pending_windows(self) -> list[_PendingWindow]:
         windows = []
         for key, reference in list(self.pending.items()):
             window = reference()

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields
 from types import TracebackType
@@ -144,9 +145,7 @@ class Window:
         identity = follower.device.identity
         return GpuWindow(
             device=identity.name, unique_id=identity.unique_id, model=identity.model, origin=identity.origin,
-            time_s=end - self.begin_s,
-            energy_j=None, energy_se_j=None, mean_power_w=None, memory_energy_j=None, core_mhz=None, memory_mhz=None,
-            temperature_c=None, throttled_share=None, flags=(FORKED,),
+            time_s=end - self.begin_s, flags=(FORKED,),
         )  # fmt: skip
 
     def __getattr__(self, name: str) -> Any:
@@ -208,23 +207,24 @@ class Meter:
         name = self.name or getattr(function, "__qualname__", "call")
         results: list[Window] = []
 
-        @functools.wraps(function)
-        def measured(*arguments: Any, **named: Any) -> Any:
+        @contextmanager
+        def recorded() -> Iterator[None]:
             window = self.begin(name)
             results.append(window)
             try:
-                return function(*arguments, **named)
+                yield
             finally:
                 window.end()
 
         @functools.wraps(function)
+        def measured(*arguments: Any, **named: Any) -> Any:
+            with recorded():
+                return function(*arguments, **named)
+
+        @functools.wraps(function)
         async def measured_later(*arguments: Any, **named: Any) -> Any:
-            window = self.begin(name)
-            results.append(window)
-            try:
-                return await cast("Awaitable[Any]", function(*arguments, **named))
-            finally:
-                window.end()
+            with recorded():
+                return await function(*arguments, **named)
 
         wrapper: Any = measured_later if inspect.iscoroutinefunction(function) else measured
         wrapper.results = results

@@ -133,15 +133,11 @@ def window_energy(
 
 
 @dataclass(frozen=True, slots=True)
-class SplitInterval:
+class _SplitInterval:
     """An interval between two steps (or two intervals taken as one) that a window's edge splits, and the power around it.
 
     Attributes:
-        begin_s: of the interval.
-        length_s: of it.
-        power_w: its mean.
-        left_w: mean of the interval before.
-        right_w: mean of the interval after.
+        power_w, left_w, right_w: mean power of the interval, of the one before and of the one after.
         scatter_w: of the intervals nearby, whatever the reason.
         variation_w: how much power varies within an interval, as standard deviation of intervals.
         widths_s: of its two moments.
@@ -244,7 +240,7 @@ class _Intervals:
         noise_w = _sensor_noise(powers, first, last, timing_w)
         return cls(steps, lengths, powers, first, last, gauge_w, neighbours_w, timing_w, noise_w)
 
-    def split(self, first: int, last: int) -> SplitInterval:
+    def split(self, first: int, last: int) -> _SplitInterval:
         """Intervals from one to another, taken as one that an edge splits."""
         moments, energies, widths = self.steps.moment_s, self.steps.energy_j, self.steps.width_s
         begin, length = float(moments[first]), float(moments[last + 1] - moments[first])
@@ -253,7 +249,7 @@ class _Intervals:
         right = float(self.powers_w[last + 1]) if last + 1 < len(self.powers_w) else self.neighbours_w[1]
         scatter = _scatter(self.powers_w, first, last)
         of_load = math.sqrt(max(scatter**2 - self.noise_w**2 - self.timing_w**2, 0.0))
-        return SplitInterval(
+        return _SplitInterval(
             begin,
             length,
             power,

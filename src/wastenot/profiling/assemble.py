@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.devices.clock_fit import ClockFit
 from wastenot.devices.instrument import TOTAL, Channel
 from wastenot.devices.protocol import Identity
@@ -58,9 +57,7 @@ class Collection:
     """All that a profile is made from.
 
     Attributes:
-        identity: of the device.
-        kernel: name of the profiled kernel.
-        before: what ran before it, as text.
+        kernel, before, alternating: as in :class:`Profile`.
         own: index of the profiled kernel among those of a run.
         kernels: number of kernels in a run.
         runs: on the host's clock.
@@ -68,20 +65,18 @@ class Collection:
         unsynchronised: the same runs without synchronising the clocks.
         channels: of the readings, total first, with their response as fitted.
         clocks: fit of the GPU's clock to the host's.
-        guidance: that the collection followed.
         bin_rank: of the bin that golden runs are in.
         group: executions in a unit.
         merged: whether runs count units as single executions, since what is inside is beyond the sensor.
         units: in a run that resolves the states; long runs in steady state have more.
         states: that the profile is about.
-        notes: what a reader should know.
-        complete: whether everything asked for was reached.
-        stopped: why collecting stopped early; empty if it did not.
+        notes, complete, stopped: as in :class:`Profile`.
     """
 
     identity: Identity
     kernel: str
     before: str
+    alternating: bool
     own: int
     kernels: int
     runs: tuple[TimedRun, ...]
@@ -155,6 +150,7 @@ def assemble(collection: Collection) -> Profile:
     return Profile(
         kernel=collection.kernel,
         before=collection.before,
+        alternating=collection.alternating,
         device=collection.identity.label,
         model=collection.identity.model,
         driver=collection.identity.driver,
@@ -223,7 +219,7 @@ def _times(collection: Collection, state: UnitRange) -> FloatArray:
     return np.asarray(np.median(times.time_s[:, state.first :], axis=1))
 
 
-def _unit_power(surface: Surface, units: int, state: UnitRange, logged: Logged, chosen: NDArray[np.bool_]) -> UnitPower:
+def _unit_power(surface: Surface, units: int, state: UnitRange, logged: Logged, chosen: BoolArray) -> UnitPower:
     first, until = state.first, state.until
     band, (mean_w, mean_error_w) = surface.inside(first, until), surface.mean(first, until)
     resolved = shape_error(surface, units, first, until) <= RESOLVED and surface.shaped
@@ -271,7 +267,7 @@ def _channel_profile(channel: Channel, surface: Surface | None, collection: Coll
     return ChannelProfile(channel, surface.idle_w, surface.noise_w, steady_w, means.power_w, means.error_w)
 
 
-def _logged(collection: Collection, times: UnitTimes, golden: IndexArray) -> tuple[Logged, NDArray[np.bool_]]:
+def _logged(collection: Collection, times: UnitTimes, golden: IndexArray) -> tuple[Logged, BoolArray]:
     """All readings as rows, and which of them are of interest: golden and inside a unit."""
     rows: list[FloatArray] = []
     for index, (run, unsynchronised) in enumerate(zip(collection.runs, collection.unsynchronised, strict=True)):

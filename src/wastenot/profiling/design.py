@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.devices.instrument import Channel
 from wastenot.profiling.basis import CELLS, TAIL_CELLS, TAIL_S, Basis, points_in, tail_rows
 from wastenot.profiling.runs import TimedRun
@@ -43,7 +42,7 @@ def window_middle_s(run: TimedRun, channel: Channel) -> FloatArray:
     return np.asarray(window_end_s(run, channel) - 0.5 * channel.span_s)
 
 
-def informative(run: TimedRun, channel: Channel) -> NDArray[np.bool_]:
+def informative(run: TimedRun, channel: Channel) -> BoolArray:
     """Which readings say something about a run, whatever their window and delay."""
     moment = run.readings[channel.name].moment_s
     return np.asarray((moment > -channel.period_s) & (moment < run.end_s[-1] + 3.0 * channel.period_s))
@@ -107,13 +106,7 @@ class _Layout:
         self._integrals: dict[tuple[float, float], list[_Integral]] = {}  # of the last lag and piece
 
     def rows(self, channel: Channel, run: IndexArray, end_s: FloatArray) -> FloatArray:
-        """Rows of readings.
-
-        Args:
-            channel: its window or lag.
-            run: of each reading; shape (readings,).
-            end_s: of each reading's window; shape (readings,).
-        """
+        """Rows of readings, from the run of each and the end of its window; both of shape (readings,)."""
         rows = np.zeros((len(end_s), self._basis.columns))
         rows[:, 0] = 1.0  # idle is below everything, before the run and after it too
         reach_s = max(channel.reach_s, _SHORTEST_WINDOW_S)
@@ -168,23 +161,13 @@ class _Layout:
 
 
 class _Integral:
-    """Running integrals of one kernel's columns over runs, weighted by exp(time / lag) where there is a lag.
-
-    Args:
-        begin_s, end_s: of each execution, since the moment at which the weight is 1; shape (runs, executions).
-        knot_s: moments of the knots; shape (runs, knots).
-        number: of each execution.
-        knots: of the level, in units.
-        shapes: columns of the shape.
-        each: executions in a unit.
-        cells: in an execution.
-        lag_s: time constant; 0 for none.
-    """
+    """Running integrals of one kernel's columns over runs, weighted by exp(time / lag) where there is a lag."""
 
     def __init__(
         self, begin_s: FloatArray, end_s: FloatArray, knot_s: FloatArray, number: IndexArray, knots: FloatArray, shapes: int,
         each: int, cells: int, lag_s: float,
     ) -> None:  # fmt: skip
+        # Executions (runs, executions) and knots (runs, knots) are counted from the moment at which the weight is 1.
         self._begin_s, self._knot_s, self._knots, self._shapes = begin_s, knot_s, knots, shapes
         self._number, self._each, self._cells, self._lag_s = number, each, cells, lag_s
         self._width_s = end_s - begin_s

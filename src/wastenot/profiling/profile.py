@@ -80,11 +80,10 @@ def profile(
         raise BadInputError(f"kernel '{profiled.name}' is profiled, so it cannot come before itself; name another")
     target = open_device(device, seed=seed) if isinstance(device, str) else device
     if subjects.functions:
-        target = with_functions(target, subjects.functions)
-    result = profile_kernel(
+        target = _with_functions(target, subjects.functions)
+    return profile_kernel(
         target, profiled, before=before, alternate=bool(alternate), options=options, channels=channels, progress=progress
     )
-    return replace(result, before=f"{result.before}, alternating") if alternate else result
 
 
 def profile_kernel(
@@ -172,12 +171,8 @@ class _FunctionDevice:
         return self._instrument
 
 
-def with_functions(device: Device, functions: Mapping[str, Callable[[], object]]) -> Device:
-    """A device that runs each function in place of the kernel of its name.
-
-    Raises:
-        DeviceError: it cannot run functions, as simulated ones cannot.
-    """
+def _with_functions(device: Device, functions: Mapping[str, Callable[[], object]]) -> Device:
+    """A device that runs each function in place of the kernel of its name; simulated ones cannot."""
     instrument = device.instrument()
     if not isinstance(instrument, RunsFunctions):
         names = ", ".join(functions)

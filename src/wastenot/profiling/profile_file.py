@@ -14,17 +14,15 @@ import os
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Any, Final, Literal, get_type_hints
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
-from wastenot.devices.instrument import Channel
-from wastenot.documents import Count, Finite, Name, NotNegative, Part, Positive, parse_document
+from wastenot.documents import Part, parse_document
 from wastenot.errors import BadInputError
-from wastenot.files import write_atomically
-from wastenot.origin import Origin
-from wastenot.profiling.result import ChannelProfile, Clocks, CounterCheck, Logged, Profile, State, UnitPower
+from wastenot.files import write_bytes
+from wastenot.profiling.result import Logged, Profile
 from wastenot.study.parquet_file import polars_or_refuse
 from wastenot.version import own_version
 
@@ -88,11 +86,7 @@ def write_profile(profile: Profile, path: str | os.PathLike[str], *, command: st
     text = json.dumps(profile_document(profile, command), ensure_ascii=False, allow_nan=False)
     stream = io.BytesIO()
     frame.write_parquet(stream, metadata={KEY: text})
-
-    def write(temporary: Path) -> None:
-        temporary.write_bytes(stream.getvalue())
-
-    write_atomically(path, write)
+    write_bytes(path, stream.getvalue())
 
 
 def read_profile(path: str | os.PathLike[str]) -> Profile:
@@ -125,7 +119,7 @@ def read_profile(path: str | os.PathLike[str]) -> Profile:
     return document.profile(_logged(frame, document, str(path)))
 
 
-def _logged(frame: Any, document: _ProfileDocument, path: str) -> Logged:
+def _logged(frame: Any, document: Any, path: str) -> Logged:
     """The readings, checked."""
     pl = polars_or_refuse()
 
@@ -182,133 +176,21 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-# ---- the document ----------------------------------------------------------------------------------------------
-
-
-class _UnitPower(Part):
-    mean_w: Finite
-    mean_error_w: NotNegative
-    share: list[Annotated[float, Field(ge=0, le=1)]]
-    power_w: list[Finite]
-    error_w: list[NotNegative]
-    trend_w: list[Finite]
-    readings: Count
-    resolved: bool
-
-    @model_validator(mode="after")
-    def _same_length(self) -> Self:
-        if not len(self.share) == len(self.power_w) == len(self.error_w):
-            raise ValueError(f"{len(self.share)} shares, {len(self.power_w)} powers and {len(self.error_w)} errors")
-        return self
-
-    def value(self) -> UnitPower:
-        return UnitPower(
-            self.mean_w, self.mean_error_w, np.array(self.share), np.array(self.power_w), np.array(self.error_w),
-            tuple(self.trend_w), self.readings, self.resolved,
-        )  # fmt: skip
-
-
-class _State(Part):
-    name: Name
-    unit: Annotated[int, Field(ge=1)]
-    time_s: Positive
-    energy_j: Finite | None
-    channels: dict[str, _UnitPower]
-
-    def value(self) -> State:
-        return State(self.name, self.unit, self.time_s, {name: unit.value() for name, unit in self.channels.items()})
-
-
-class _Channel(Part):
-    name: Name
-    period_s: Positive
-    window_s: NotNegative
-    delay_s: Finite
-    gain: Positive
-    noise_w: NotNegative | None
-    source: str
-    lag_s: NotNegative
-    delay_error_s: NotNegative
-    delay_drift: Finite
-    delay_at_s: Finite
-    sample_s: NotNegative
-
-
-class _ChannelProfile(Part):
-    channel: _Channel
-    idle_w: Finite | None
-    noise_w: NotNegative | None
-    steady_w: Finite | None
-    mean_w: list[Finite]
-    error_w: list[NotNegative]
-
-    @model_validator(mode="after")
-    def _same_length(self) -> Self:
-        if len(self.mean_w) != len(self.error_w):
-            raise ValueError(f"{len(self.mean_w)} means and {len(self.error_w)} errors")
-        return self
-
-    def value(self) -> ChannelProfile:
-        none = math.nan
-        return ChannelProfile(
-            Channel(**self.channel.model_dump()),
-            none if self.idle_w is None else self.idle_w,
-            none if self.noise_w is None else self.noise_w,
-            none if self.steady_w is None else self.steady_w,
-            np.array(self.mean_w),
-            np.array(self.error_w),
-        )
-
-
-class _Clocks(Part):
-    drift_ppm: Finite
-    delay_s: NotNegative
-    error_s: NotNegative
-
-
-class _Counter(Part):
-    counter_w: Finite
-    profile_w: Finite
-    seconds: Positive
-
-
 class _Provenance(Part):
     wastenot: str
     made_at: str
     command: str
 
 
-class _ProfileDocument(Part):
-    """All of a profile except its readings."""
+class _Document(Part):
+    """All of a profile except its readings: below, the fields of :class:`Profile` join these."""
 
     schema_: Literal["wastenot.profile/1"] = Field(alias="schema")
     provenance: _Provenance
-    kernel: Name
-    before: str
-    device: Name
-    model: str
-    driver: str
-    origin: Origin
-    group: Annotated[int, Field(ge=1)]
-    runs: Annotated[int, Field(ge=1)]
-    golden_runs: Count
-    margin: Positive
-    bin_rank: Count
-    readings_wanted: Count
-    unit_begin_s: Annotated[list[Finite], Field(min_length=1)]
-    unit_time_s: list[Positive]
-    execution_time_s: list[Positive]
-    states: Annotated[list[_State], Field(min_length=1)]
-    channels: Annotated[list[_ChannelProfile], Field(min_length=1)]
-    clocks: _Clocks
-    counter: _Counter | None
-    complete: bool
-    stopped: str
-    notes: list[str]
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if len(self.unit_begin_s) != len(self.unit_time_s):
+    def _fits_together(self: Any) -> Any:
+        if not len(self.unit_begin_s) == len(self.unit_time_s) > 0:
             raise ValueError(f"{len(self.unit_begin_s)} begins of units, but {len(self.unit_time_s)} times")
         names = [one.channel.name for one in self.channels]
         if len(set(names)) != len(names):
@@ -322,28 +204,9 @@ class _ProfileDocument(Part):
 
     def profile(self, logged: Logged) -> Profile:
         """The profile, with its readings."""
-        return Profile(
-            kernel=self.kernel,
-            before=self.before,
-            device=self.device,
-            model=self.model,
-            driver=self.driver,
-            origin=self.origin,
-            group=self.group,
-            runs=self.runs,
-            golden_runs=self.golden_runs,
-            margin=self.margin,
-            bin_rank=self.bin_rank,
-            readings_wanted=self.readings_wanted,
-            unit_begin_s=np.array(self.unit_begin_s),
-            unit_time_s=np.array(self.unit_time_s),
-            execution_time_s=np.array(self.execution_time_s),
-            states=tuple(state.value() for state in self.states),
-            channels=tuple(one.value() for one in self.channels),
-            logged=logged,
-            clocks=Clocks(**self.clocks.model_dump()),
-            counter=None if self.counter is None else CounterCheck(**self.counter.model_dump()),
-            complete=self.complete,
-            stopped=self.stopped,
-            notes=tuple(self.notes),
-        )
+        return Profile(**{name: getattr(self, name) for name in _FIELDS}, logged=logged)
+
+
+_FIELDS: Final = tuple(name for name in Profile.__dataclass_fields__ if name != "logged")
+_TYPES: Final[dict[str, Any]] = get_type_hints(Profile, include_extras=True)
+_ProfileDocument: Final = create_model("_ProfileDocument", __base__=_Document, **{name: _TYPES[name] for name in _FIELDS})

@@ -129,15 +129,10 @@ def response_notes(response: Response, excluded: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """A search over the delay, width and drift of a channel, each in units of its prior error.
-
-    Attributes:
-        channel: as known.
-        at_s: moment of the host's clock at which delays are given.
-    """
+    """A search over the delay, width and drift of a channel, each in units of its prior error."""
 
     channel: Channel
-    at_s: float
+    at_s: float  # moment of the host's clock at which delays are given
 
     def at(self, position: FloatArray) -> Channel:
         """The channel with this delay, width and drift."""

@@ -2,16 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BeforeValidator, Field, GetPydanticSchema
+from pydantic_core import core_schema
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.instrument import Channel
+from wastenot.documents import Count, Finite, Name, NotNegative, Part, Positive
 from wastenot.errors import DeviceError
 from wastenot.origin import Origin
 
 INTERRUPTED = "interrupted"
 """Why a profile stopped early if its user interrupted it."""
+
+
+# The types of fields say what a file of a profile may hold in them, where it has lists for arrays and null for NaN.
+
+
+def _made(kind: Any, make: Callable[[Any], object]) -> GetPydanticSchema:
+    """Read from a file as ``kind`` and made into the field's own type."""
+    return GetPydanticSchema(lambda _, handler: core_schema.no_info_after_validator_function(make, handler(kind)))
+
+
+Numbers = Annotated[FloatArray, _made(list[Finite], np.array)]
+Errors = Annotated[FloatArray, _made(list[NotNegative], np.array)]
+Times = Annotated[FloatArray, _made(list[Positive], np.array)]
+Fractions = Annotated[FloatArray, _made(list[Annotated[float, Field(ge=0, le=1)]], np.array)]
+OrNan = BeforeValidator(lambda value: math.nan if value is None else value)
+FromOne = Annotated[int, Field(ge=1)]
+
+
+class _ChannelInFile(Part):
+    name: Name
+    period_s: Positive
+    window_s: NotNegative
+    delay_s: Finite
+    gain: Positive
+    noise_w: NotNegative | None
+    source: str
+    lag_s: NotNegative
+    delay_error_s: NotNegative
+    delay_drift: Finite
+    delay_at_s: Finite
+    sample_s: NotNegative
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,14 +68,18 @@ class UnitPower:
         resolved: whether the shape is known; if not, only the mean and the band mean anything.
     """
 
-    mean_w: float
-    mean_error_w: float
-    share: FloatArray
-    power_w: FloatArray
-    error_w: FloatArray
-    trend_w: tuple[float, ...]
-    readings: int
+    mean_w: Finite
+    mean_error_w: NotNegative
+    share: Fractions
+    power_w: Numbers
+    error_w: Errors
+    trend_w: tuple[Finite, ...]
+    readings: Count
     resolved: bool
+
+    def __post_init__(self) -> None:
+        if not len(self.share) == len(self.power_w) == len(self.error_w):
+            raise ValueError(f"{len(self.share)} shares, {len(self.power_w)} powers and {len(self.error_w)} errors")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +104,17 @@ class State:
         return self.time_s * self.channels["total"].mean_w
 
 
+class _StateInFile(Part):
+    name: Name
+    unit: FromOne
+    time_s: Positive
+    energy_j: Finite | None
+    channels: dict[str, UnitPower]
+
+    def value(self) -> State:
+        return State(self.name, self.unit, self.time_s, self.channels)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ChannelProfile:
     """The power of one channel over the run.
@@ -75,12 +128,16 @@ class ChannelProfile:
         steady_w: mean power in the end of the longest runs.
     """
 
-    channel: Channel
-    idle_w: float
-    noise_w: float
-    steady_w: float
-    mean_w: FloatArray
-    error_w: FloatArray
+    channel: Annotated[Channel, _made(_ChannelInFile, lambda one: Channel(**one.model_dump()))]
+    idle_w: Annotated[float, OrNan]
+    noise_w: Annotated[float, OrNan]
+    steady_w: Annotated[float, OrNan]
+    mean_w: Numbers
+    error_w: Errors
+
+    def __post_init__(self) -> None:
+        if len(self.mean_w) != len(self.error_w):
+            raise ValueError(f"{len(self.mean_w)} means and {len(self.error_w)} errors")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,9 +175,9 @@ class CounterCheck:
         seconds: between the steps.
     """
 
-    counter_w: float
-    profile_w: float
-    seconds: float
+    counter_w: Finite
+    profile_w: Finite
+    seconds: Positive
 
     @property
     def difference(self) -> float:
@@ -138,9 +195,9 @@ class Clocks:
         error_s: standard error of converted moments.
     """
 
-    drift_ppm: float
-    delay_s: float
-    error_s: float
+    drift_ppm: Finite
+    delay_s: NotNegative
+    error_s: NotNegative
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -150,6 +207,7 @@ class Profile:
     Attributes:
         kernel: its name.
         before: what ran before it in each run, such as ``40 × gemv-4096``; empty for nothing.
+        alternating: whether that and the kernel alternate until power is steady.
         device: as studies label it.
         model: of the GPU.
         driver: or version of the simulator.
@@ -172,23 +230,24 @@ class Profile:
         notes: what a reader should know.
     """
 
-    kernel: str
+    kernel: Name
     before: str
-    device: str
+    alternating: bool
+    device: Name
     model: str
     driver: str
     origin: Origin
-    group: int
-    runs: int
-    golden_runs: int
-    margin: float
-    bin_rank: int
-    readings_wanted: int
-    unit_begin_s: FloatArray
-    unit_time_s: FloatArray
-    execution_time_s: FloatArray
-    states: tuple[State, ...]
-    channels: tuple[ChannelProfile, ...]
+    group: FromOne
+    runs: FromOne
+    golden_runs: Count
+    margin: Positive
+    bin_rank: Count
+    readings_wanted: Count
+    unit_begin_s: Numbers
+    unit_time_s: Times
+    execution_time_s: Times
+    states: Annotated[tuple[Annotated[State, _made(_StateInFile, _StateInFile.value)], ...], Field(min_length=1)]
+    channels: Annotated[tuple[ChannelProfile, ...], Field(min_length=1)]
     logged: Logged
     clocks: Clocks
     counter: CounterCheck | None

@@ -13,21 +13,47 @@ import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.clock_fit import ClockFit
-from wastenot.devices.instrument import Burst, BurstRun, Clock, Instrument, Readings
+from wastenot.devices.instrument import TOTAL, Burst, BurstRun, Channel, Clock, Instrument, Readings
 from wastenot.sensors.updates import on_grid
 
 
 @dataclass(slots=True)
 class BurstRuns:
-    """Runs of one burst on one instrument.
-
-    Attributes:
-        burst: that was run.
-        runs: in order of time.
-    """
+    """Runs of one burst on one instrument, in order of time."""
 
     burst: Burst
     runs: list[BurstRun] = field(default_factory=list)
+
+
+def rest_before_run_s(
+    channel: Channel, runs: Sequence[BurstRun], now_s: float, least_s: float, rng: np.random.Generator, *, aligned: bool
+) -> float:
+    """How long to rest before a run, so that its readings are informative.
+
+    Where a sensor samples an instant, runs begin at random. One that averages over part of its period sees nothing between
+    its windows: once its rhythm is known, each run begins so that a window ends at a random moment of the burst or after.
+
+        sensor   ──├──window──┤──────────────├──window──┤──────────────├──window──┤───
+        run                              begin ▇▇▇▇▇▇▇▇▇▇▇▇▇
+
+    Args:
+        channel: whose readings the run is timed for.
+        runs: of the same burst so far; the readings of the last show the sensor's rhythm.
+        now_s: on the clock of the readings.
+        least_s: shortest rest.
+        rng: random generator.
+        aligned: whether the channel's timestamps are on the clock that runs are started by, so that its rhythm is usable.
+    """
+    least_s = max(least_s, channel.reach_s)  # what ran before must have left the readings
+    readings: FloatArray = runs[-1].readings[TOTAL].moment_s if runs else np.empty(0)
+    span_s = float(runs[-1].end_s[-1] - runs[-1].begin_s[0]) if runs else 0.0
+    if not aligned or not len(readings) or span_s > channel.period_s:
+        return least_s + float(rng.uniform(0.0, channel.period_s))
+    # From the run's begin to the timestamp of the reading, which comes a delay after its window's end.
+    wanted_s = float(rng.uniform(0.0, span_s + min(channel.reach_s, 2.0 * channel.span_s))) + channel.delay_s
+    last_s = float(readings[-1])
+    periods = np.ceil((now_s + least_s + wanted_s - last_s) / channel.period_s)
+    return float(last_s + periods * channel.period_s - wanted_s - now_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,7 +15,6 @@ from wastenot.profiling.assemble import MIN_GOLDEN_RUNS, RESOLVED, Collection, U
 from wastenot.profiling.design import window_middle_s
 from wastenot.profiling.guidance import executions_in_unit, guidance_for
 from wastenot.profiling.response import Response, fit_response, response_notes
-from wastenot.profiling.rests import Rests
 from wastenot.profiling.result import INTERRUPTED
 from wastenot.profiling.runs import (
     BurstRuns,
@@ -25,6 +24,7 @@ from wastenot.profiling.runs import (
     merged,
     merged_others,
     on_host_clock,
+    rest_before_run_s,
     unit_times,
 )
 from wastenot.profiling.steady_state import (
@@ -114,7 +114,6 @@ class Session:
         self._nominal = channels[0]  # the total's channel before its response was fitted
         self._response: Response | None = None
         self._rng = np.random.default_rng([options.seed, 41])
-        self._rests = self._new_rests()
         self._started_s = instrument.now_s()
         self._collected: list[BurstRuns] = []
         self._planned = self._done = 0
@@ -340,7 +339,6 @@ class Session:
         )
         self._channels = tuple(response.channel if one is self._total else one for one in self._channels)
         self._response, self._total = response, response.channel
-        self._rests = self._new_rests()
         explained = np.flatnonzero(~np.isnan(response.late_s)).tolist()
         self._excluded += len(short.runs) - len(explained)
         short.runs[:] = [replace(short.runs[index], late_s=float(response.late_s[index])) for index in explained]
@@ -356,9 +354,6 @@ class Session:
             ]
 
     # ---- bursts, runs and fits -----------------------------------------------------------------------------------
-
-    def _new_rests(self) -> Rests:
-        return Rests(self._total, self._options.rest_s, self._instrument.readings_by == "host", self._rng)
 
     def _burst(self, executions: int) -> Burst:
         if self._alternate:
@@ -384,8 +379,11 @@ class Session:
         for _ in range(runs):
             if into.runs and self._over_budget(budget):
                 return
-            run = bench.run(self._rests.rest_s(self._instrument.now_s(), into.runs))
-            into.runs.append(self._with_units_merged(run, self._own(into)))
+            rest_s = rest_before_run_s(
+                self._total, into.runs, self._instrument.now_s(), self._options.rest_s, self._rng,
+                aligned=self._instrument.readings_by == "host",
+            )  # fmt: skip
+            into.runs.append(self._with_units_merged(bench.run(rest_s), self._own(into)))
             self._done += 1
             self._progress.step(f"{self._kernel.name}: {len(into.burst.order)} executions a run")
 
@@ -442,6 +440,7 @@ class Session:
             identity=self._instrument.identity,
             kernel=self._kernel.name,
             before=", ".join(f"{times} × {kernel.name}" for kernel, times in self._before),
+            alternating=self._alternate,
             own=self._own(kept[0]),
             kernels=len(kept[0].burst.kernels),
             runs=tuple(self._timed(runs)),

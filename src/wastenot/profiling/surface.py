@@ -45,12 +45,7 @@ _SHAPE_FRACTION, _SHAPE_ERROR = 0.1, 0.7  # prior of shapes: about a tenth of th
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Band:
-    """Power and its standard error; arrays of the same shape.
-
-    Attributes:
-        power_w: expected.
-        error_w: its standard error.
-    """
+    """Expected power and its standard error; arrays of the same shape."""
 
     power_w: FloatArray
     error_w: FloatArray
@@ -116,7 +111,7 @@ class Surface:
 
     @property
     def noise_w(self) -> float:
-        """Standard deviation of a reading about the power, in runs of the first kind."""
+        """The noise in runs of the first kind."""
         return self.noises_w[0]
 
     @property
@@ -206,7 +201,6 @@ class _Sums:
 
     @classmethod
     def of(cls, runs: Sequence[DesignRows]) -> _Sums:
-        """Of the readings of runs."""
         rows, values = np.concatenate([one[0] for one in runs]), np.concatenate([one[1] for one in runs])
         return cls(rows.T @ rows, rows.T @ values, float(values @ values), len(values))
 
@@ -215,19 +209,12 @@ class _Evidence:
     """The evidence of readings, as a function of their noise and of how much levels and shapes vary.
 
     Hyperparameters are logarithms: of the noise of each kind of runs, then of how much levels and shapes vary.
-
-    Args:
-        basis: of the unknowns.
-        sums: of each kind of runs.
-        noise_w: stated of the channel; ``None`` if nothing is.
-        range_w: of the readings, which scales the priors of levels and shapes.
-        settling: exponent with which changes of the level fall off over units: 1 by the logarithm, more for faster.
     """
 
     def __init__(
         self, basis: Basis, sums: Sequence[_Sums], noise_w: float | None, range_w: float, settling: float
     ) -> None:  # fmt: skip
-        self._prior, self._sums, self._noise_w = basis.prior(settling), sums, noise_w
+        self._prior, self._noise_w = basis.prior(settling), noise_w
         self._grams = np.stack([one.gram.ravel() for one in sums])
         self._rights = np.stack([one.right for one in sums])
         self._squares = np.array([one.square for one in sums])
@@ -275,11 +262,7 @@ def _range_w(kinds: Sequence[Sequence[DesignRows]]) -> float:
 
 
 def posterior(
-    kinds: Sequence[Sequence[DesignRows]],
-    basis: Basis,
-    own: int,
-    noise_w: float | None,
-    range_w: float | None = None,
+    kinds: Sequence[Sequence[DesignRows]], basis: Basis, own: int, noise_w: float | None, range_w: float | None = None
 ) -> Surface:
     """The posterior of the power at the most likely hyperparameters.
 

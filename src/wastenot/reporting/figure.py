@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wastenot.errors import BadInputError
-from wastenot.files import write_atomically
+from wastenot.files import write_bytes
 from wastenot.origin import Origin
 from wastenot.reporting.formatting import ORIGIN_TEXT
 from wastenot.reporting.optional_imports import load
@@ -51,6 +51,27 @@ def inline(rows: Sequence[Mapping[str, object]]) -> Any:
     return load("altair").InlineData(values=[dict(row) for row in rows])
 
 
+def series_color(field: str, colors: Mapping[str, str], **legend: object) -> Any:
+    """A colour for each series by name, with a legend above the figure; ``legend`` are further properties of that."""
+    alt = load("altair")
+    names = list(colors)
+    scale = alt.Scale(domain=names, range=list(colors.values()))
+    return alt.Color(field, title=None, sort=names, scale=scale, legend=alt.Legend(orient="top", **legend))
+
+
+def series_opacity(field: str, opacities: Mapping[str, float]) -> Any:
+    """An opacity for each series by name."""
+    alt = load("altair")
+    names = list(opacities)
+    scale = alt.Scale(type="ordinal", domain=names, range=list(opacities.values()))
+    return alt.Opacity(field, title=None, sort=names, scale=scale)
+
+
+def tooltips(titles: Mapping[str, str]) -> list[Any]:
+    """What to show of a mark under the pointer: the title of each field."""
+    return [load("altair").Tooltip(field, title=title) for field, title in titles.items()]
+
+
 def name_axis(names: Sequence[str], width: int) -> Any:
     """An axis of named rows: the scale is the row index and labels are looked up, so names may repeat and keep their order.
 
@@ -59,7 +80,7 @@ def name_axis(names: Sequence[str], width: int) -> Any:
         width: of the labels, in pixels.
     """
     return load("altair").Axis(
-        labelExpr=f"{string_list(names)}[datum.value]",
+        labelExpr=f"{_string_list(names)}[datum.value]",
         labelLimit=width,
         minExtent=width,
         maxExtent=width,
@@ -71,7 +92,7 @@ def name_axis(names: Sequence[str], width: int) -> Any:
     )
 
 
-def string_list(strings: Sequence[str]) -> str:
+def _string_list(strings: Sequence[str]) -> str:
     """A list of strings in Vega's expression language; nothing in a string can end it."""
     quoted = ("".join(f"\\u{unit:04x}" for unit in _utf16(string)) for string in strings)
     return "[" + ",".join(f'"{string}"' for string in quoted) + "]"
@@ -116,35 +137,21 @@ def export_figures(figures: Iterable[Figure], origin: Origin, folder: str | os.P
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInputError(f"{target}: cannot create this folder: {error.strerror or error}") from error
-    written = []
     for name, content in contents.items():
-        path = target / name
-        write_atomically(path, _writer(content))
-        written.append(path)
-    return written
-
-
-def _writer(content: bytes) -> Callable[[Path], None]:
-    def write(temporary: Path) -> None:
-        temporary.write_bytes(content)
-
-    return write
+        write_bytes(target / name, content)
+    return [target / name for name in contents]
 
 
 def _render(figure: Figure, origin: Origin) -> dict[str, bytes]:
     converter = load("vl_convert")
-    specification = titled(figure, origin)
+    specification = _titled(figure, origin)
     # No base address is allowed: a figure holds its data and may not fetch anything.
     options: dict[str, Any] = {"vl_version": vega_lite_version(), "config": LIGHT, "allowed_base_urls": []}
     svg: str = converter.vegalite_to_svg(specification, **options)
-    return {
-        "svg": svg.encode("utf-8"),
-        "pdf": converter.svg_to_pdf(svg),
-        "png": converter.svg_to_png(svg, scale=PNG_SCALE),
-    }
+    return {"svg": svg.encode("utf-8"), "pdf": converter.svg_to_pdf(svg), "png": converter.svg_to_png(svg, scale=PNG_SCALE)}
 
 
-def titled(figure: Figure, origin: Origin) -> dict[str, Any]:
+def _titled(figure: Figure, origin: Origin) -> dict[str, Any]:
     """The specification with its title inside, for a file that stands alone."""
     subtitle = [figure.subtitle] if origin == "measured" else [figure.subtitle, f"{origin}: {ORIGIN_TEXT[origin]}"]
     specification = dict(figure.specification or {})

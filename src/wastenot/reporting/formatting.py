@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from wastenot.origin import Origin
-from wastenot.setting import format_mhz
 
 MINUS = "\N{MINUS SIGN}"
 SPACE = "\N{NO-BREAK SPACE}"  # a number and its unit stay on one line
@@ -60,11 +59,6 @@ def number(value: float, digits: int = 4) -> str:
         return f"{value:.{digits - 1}e}".replace("-", MINUS)
     decimals = max(0, digits - 1 - math.floor(math.log10(size)))
     return f"{value:,.{decimals}f}".replace("-", MINUS)
-
-
-def clock(mhz: float | None) -> str:
-    """A clock in MHz without its unit, such as ``9501``, or ``auto``."""
-    return format_mhz(mhz)
 
 
 def shortened(name: str, length: int) -> str:

@@ -34,14 +34,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table.
-
-    Attributes:
-        title: what it shows.
-        columns: its columns.
-        rows: its rows.
-        note: what is left out, or how to read it, else ``None``.
-    """
+    """A table; its note says what is left out, or how to read it."""
 
     title: str
     columns: tuple[Column, ...]

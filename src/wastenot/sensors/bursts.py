@@ -29,13 +29,7 @@ _RECENT_BURSTS = 50  # that lateness is estimated from
 
 @dataclass(slots=True)
 class BurstSeries:
-    """Runs of bursts of one kernel.
-
-    Attributes:
-        instrument: runs them.
-        kernel: their load.
-        runs: so far.
-    """
+    """The runs so far of bursts of one kernel, the load, on one instrument."""
 
     instrument: Instrument
     kernel: KernelSpec

@@ -45,18 +45,12 @@ _RUN_JUMP_COST = 8.0
 _EXCLUDED_COST = 20.0  # from which a run is excluded
 
 
-def cheapest_path(
+def _cheapest_path(
     costs: Iterable[FloatArray], start: FloatArray, jump_cost: float
 ) -> tuple[FloatArray, Callable[[int], IndexArray]]:
-    """Least-cost paths through states, each of several candidates by itself; any state may jump to any other at a cost.
+    """The least cost of each candidate's path through states, and a function that gives the path of one.
 
-    Args:
-        costs: of each state at each time, in order; each of shape (candidates, states).
-        start: cost of each state before the first time, of the same shape.
-        jump_cost: of a change of state.
-
-    Returns:
-        The least cost of each candidate, and a function that gives the path of one: its state at each time.
+    ``costs`` are of each state at each time, ``start`` before the first time; all of shape (candidates, states).
     """
     candidates = np.arange(start.shape[0])
     total, moves = start, []
@@ -165,7 +159,7 @@ def _path_of_readings(
     # A state is the delay in the middle of the time, which may lie outside the delays of readings by up to the padding.
     lines = len(delays_s) + 2 * pad
     along = (sliding_window_view(padded[reading], lines)[shift[:, reading] + pad] for reading in decisive.tolist())
-    total, path_of = cheapest_path(along, np.zeros((len(drifts), lines)), _JUMP_COST)
+    total, path_of = _cheapest_path(along, np.zeros((len(drifts), lines)), _JUMP_COST)
     cheapest = total + _NO_DRIFT_BONUS * (drifts != 0.0)
     best = int(np.argmin(cheapest))
     line_s = delays_s[0] + step_s * (path_of(best) - pad)
@@ -237,7 +231,7 @@ def track_delay(costs: FloatArray, moment_s: FloatArray, channel: Channel) -> De
     along[(delay_s < -0.5 * _RUN_STEP_S) | (delay_s > delays_s[-1])] = MAX_RUN_COST  # nothing is read before it was sampled
     before = np.full(along.shape[1:], np.inf)
     before[:, jumps == 0] = 0.0
-    total, path_of = cheapest_path(along, before, _RUN_JUMP_COST)
+    total, path_of = _cheapest_path(along, before, _RUN_JUMP_COST)
     best = int(np.argmin(total + prior))
     path = path_of(best)
     explained = along[np.arange(len(costs)), best, path] < _EXCLUDED_COST

@@ -49,6 +49,7 @@ _SHAPE_KNOTS = 8  # in an execution
 _OTHER_SHAPE_KNOTS = (8, 11, 14)
 _SMOOTHED_READINGS = 9  # averaged to find an onset
 _SEARCH_WINDOWS, _SEARCH_DELAYS = 24, 400
+_MIN_SIMILAR = 32  # readings at the usual pace, below which pace is not looked at
 _SIMILAR_PACE = 0.03  # fraction by which a burst's executions may be slower or faster than most
 _SLOW_LAG_S = 1e-3
 _SLOW_FRACTION = 0.3
@@ -140,10 +141,14 @@ class ChannelReadings:
 
     @property
     def similar_pace(self) -> BoolArray:
-        """Mask of readings whose last two bursts ran at the usual pace: slower ones draw less power."""
+        """Mask of readings whose last two bursts ran at the usual pace: slower ones draw less power.
+
+        Where hardly any did, as under a power limit that throttles every burst differently, all readings count.
+        """
         similar = np.abs(self.pace_s / np.median(self.pace_s) - 1.0) < _SIMILAR_PACE
         last = np.maximum(self.readings.burst, 0)
-        return np.asarray(similar[last] & similar[np.maximum(last - 1, 0)])
+        mask = similar[last] & similar[np.maximum(last - 1, 0)]
+        return np.asarray(mask if mask.sum() >= _MIN_SIMILAR else np.ones(len(mask), dtype=bool))
 
     def sees_shape(self, parameters: SensorParameters) -> bool:
         """Whether a sensor resolves the shape of executions."""
@@ -164,24 +169,17 @@ def rough_fit(channel: ChannelReadings, period_s: float, longest_s: float, rng: 
     # The middle of the window is determined far better than its length: fine steps of it, with several windows around it.
     windows = np.geomspace(0.002 * period_s, longest_s, _SEARCH_WINDOWS)
     step_s = max(0.25 * period_s, longest_s / _SEARCH_DELAYS)
-    best = grid_search(readings, channel.load, windows, np.arange(0.0, longest_s, step_s))
+    best = _grid_search(readings, channel.load, windows, np.arange(0.0, longest_s, step_s))
     for factor in (8.0, 4.0, 2.0, 1.5, 1.2):
         windows = np.geomspace(best.span_s / factor, best.span_s * factor, 13)
         ages_s = best.mean_age_s + 1.5 * step_s * np.linspace(-1.0, 1.0, 13)
-        best = grid_search(readings, channel.load, windows, ages_s)
+        best = _grid_search(readings, channel.load, windows, ages_s)
         step_s /= 3.0
     return best
 
 
-def grid_search(readings: BurstReadings, load: Load, windows_s: FloatArray, ages_s: FloatArray) -> SensorParameters:
-    """The window and delay of a grid that explain the readings best, for a load that switches instantly.
-
-    Args:
-        readings: to explain.
-        load: during them.
-        windows_s: to try.
-        ages_s: times from a window's middle to the reading's timestamp, to try.
-    """
+def _grid_search(readings: BurstReadings, load: Load, windows_s: FloatArray, ages_s: FloatArray) -> SensorParameters:
+    """The window, and its middle's age, that explain readings best for a load that switches instantly."""
     edges = np.stack([load.begin_s, load.end_s], axis=1).ravel()
     worked = np.concatenate([[0.0], np.cumsum(np.diff(edges) * (np.arange(len(edges) - 1) % 2 == 0))])
     power = readings.power_w - readings.power_w.mean()
@@ -196,10 +194,10 @@ def grid_search(readings: BurstReadings, load: Load, windows_s: FloatArray, ages
         index = int(np.argmax(explained))
         if explained[index] > highest:
             highest, best = explained[index], (float(windows_s[index]), float(delays[index]))
-    return SensorParameters(*best, 0.0, 0.0, 0.0, at_s=centre_of(readings))
+    return SensorParameters(*best, 0.0, 0.0, 0.0, at_s=_centre_of(readings))
 
 
-def centre_of(readings: BurstReadings) -> float:
+def _centre_of(readings: BurstReadings) -> float:
     """The moment at which delays that drift are stated."""
     return 0.5 * float(readings.moment_s[0] + readings.moment_s[-1])
 
@@ -298,6 +296,8 @@ def _coarse_fit(channel: ChannelReadings, rough: SensorParameters, noise_w: floa
     usable, load = channel.similar_pace, channel.load
     reach_s = 1.5 * (rough.reach_s + rough.delay_s) + 10.0 * _SLOW_LAG_S
     near = channel.to_edge_s < reach_s
+    if not np.any(near & usable):
+        near = np.ones(len(near), dtype=bool)
     path_readings = channel.readings.subset(_random_subset(near & usable, _PATH_READINGS, rng))
     chosen = np.union1d(
         _random_subset(near & usable, _MAX_READINGS, rng), _random_subset(~near & usable, _MAX_READINGS // 4, rng)
@@ -313,7 +313,7 @@ def _coarse_fit(channel: ChannelReadings, rough: SensorParameters, noise_w: floa
         slow_s = max(_SLOW_LAG_S, 0.02 * start.span_s)
         start = replace(start, fast_s=_NO_LAG_S, slow_s=slow_s, slow_fraction=_SLOW_FRACTION)
         readings = path.with_jumps(channel.readings.subset(chosen))
-        return fit_parameters(readings, channel.run[chosen], load, start, knots, fast=False, noise_w=noise_w)
+        return _fit_parameters(readings, channel.run[chosen], load, start, knots, fast=False, noise_w=noise_w)
 
     fits = []
     for is_lag, age_per_span, span_factor in ((False, 0.5, 1.0), (True, 1.0, _LAG_PER_WINDOW)):
@@ -374,7 +374,7 @@ def _fine_fit(
         slow_fraction=rough.slow_fraction if known else _SLOW_FRACTION,
         drift=0.0,
     )
-    return fit_parameters(
+    return _fit_parameters(
         channel.readings.subset(chosen),
         channel.run[chosen],
         channel.load,
@@ -387,7 +387,7 @@ def _fine_fit(
     )
 
 
-def fit_parameters(
+def _fit_parameters(
     readings: BurstReadings,
     run: IndexArray,
     load: Load,
@@ -399,18 +399,10 @@ def fit_parameters(
     drifts: bool = True,
     rounds: int = 3,
 ) -> SensorFit:
-    """Fit all parameters by robust least squares.
+    """Fit all parameters by robust least squares, in rounds that are each weighted by the residuals of the one before.
 
-    Args:
-        readings: to fit.
-        run: index of each reading's run; shape (readings,).
-        load: during them.
-        start: a guess of everything; the prior of the lags is centred on it.
-        knots: where demand may deviate from its level.
-        fast: whether the fast lag can be determined; otherwise it stays at its guess.
-        noise_w: approximate standard deviation of a reading.
-        drifts: whether the delay may drift.
-        rounds: of fits, each weighted by the residuals of the one before; one is enough for a first impression.
+    ``start`` is a guess of everything, which the prior of the lags is centred on; the fast lag stays at its guess unless
+    ``fast``, and the delay does not drift unless ``drifts``.
     """
     # Parameters of which 0 is a likely value are offset by 1, since finite differences are relative.
     guess = np.array([np.log(start.span_s), 1.0, np.log(max(start.fast_s, _SHORTEST_LAG_S)), np.log(start.slow_s),
@@ -421,7 +413,7 @@ def fit_parameters(
     max_change = np.array([_MAX_LOG_CHANGE, _MAX_LOG_CHANGE, _MAX_LOG_CHANGE if fast else _MAX_LOG_CHANGE_SLOW])
     scale_s = start.span_s + max(start.delay_s, 0.0)
     half_s = max(0.5 * float(np.ptp(readings.moment_s)), 1e-9)
-    when = (readings.moment_s - centre_of(readings)) / half_s
+    when = (readings.moment_s - _centre_of(readings)) / half_s
     drift = np.stack([when, when**2 - 1.0 / 3.0], axis=1)
     power_range = max(float(np.ptp(readings.power_w)), 1e-6)
 
@@ -482,19 +474,14 @@ def fit_parameters(
 
 
 def _variances(jacobian: FloatArray, residual: FloatArray, run: IndexArray) -> FloatArray:
-    """Of each parameter; the larger of the scatter's and the clustered estimate, which few runs make too small.
-
-    Args:
-        jacobian: shape (readings + more, parameters); the last rows are the priors, one for each parameter.
-        residual: shape (readings + more,).
-        run: of each reading.
-    """
+    """Of each parameter; the larger of the scatter's and the clustered estimate, which few runs make too small."""
     parameters = jacobian.shape[1]
     bread = np.linalg.pinv(jacobian.T @ jacobian)
     clusters = np.unique(run, return_inverse=True)[1]
     scores = np.zeros((int(clusters.max()) + 1, parameters))
     np.add.at(scores, clusters, jacobian[: len(run)] * residual[: len(run), None])
     meat = scores.T @ scores * (len(scores) / max(len(scores) - 1, 1))
+    # The last rows are the priors, one for each parameter; those of the powers lie between them and the readings.
     priors = jacobian[len(residual) - parameters :]
     clustered = np.diag(bread @ (meat + priors.T @ priors) @ bread)
     scatter = max(float(residual[: len(run)] @ residual[: len(run)]) / max(len(run) - parameters, 1), 1.0)

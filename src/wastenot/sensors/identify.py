@@ -53,7 +53,7 @@ _FOLLOWS_NOISES = 5.0  # standard deviations of the noise that load must raise a
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ChannelFindings:
+class _ChannelFindings:
     """What is known of a channel so far.
 
     Attributes:
@@ -131,7 +131,7 @@ def identify_sensors(
     step_s = min(_STEP_S, _STEP_FRACTION * budget_s)
     series.run([20] * 3, lambda: 0.05, until_s, report)
     series.run([math.ceil(step_s / series.execution_s())] * _STEPS, lambda: step_s, until_s, report)
-    first: ChannelFindings | None = None
+    first: _ChannelFindings | None = None
     name = instrument.channels[0].name
     for fraction in _PRECISION_CHECKS:
         if fraction < 1.0 and first is not None and first.fine:
@@ -158,7 +158,7 @@ def _run_more(
     until_s: float,
     step_s: float,
     report: Callable[[], None],
-    known: ChannelFindings | None,
+    known: _ChannelFindings | None,
 ) -> None:
     """More bursts, of lengths and with rests that suit what is known of the channel."""
     period_s, scale_s = _time_scales(series, channel, step_s)
@@ -211,23 +211,14 @@ def _analyse(
     channel: str,
     step_s: float,
     rng: np.random.Generator,
-    like: ChannelFindings | None = None,
-    earlier: ChannelFindings | None = None,
-) -> ChannelFindings:
-    """What is known of a channel so far.
-
-    Args:
-        series: bursts so far.
-        channel: its name.
-        step_s: longest window and delay.
-        rng: for random subsets of readings.
-        like: another channel; where both are logged together, the fit starts from that one's sensor.
-        earlier: the same channel, from fewer bursts.
-    """
+    like: _ChannelFindings | None = None,
+    earlier: _ChannelFindings | None = None,
+) -> _ChannelFindings:
+    """What is known of a channel so far, starting from ``like``, one logged with it, or ``earlier``, from fewer bursts."""
     readings, updates, clocks = _readings(series, channel)
     number = len(readings.run)
     if updates is None or number < _MIN_READINGS:
-        return ChannelFindings(updates, clocks, number, (None, None), None, False)
+        return _ChannelFindings(updates, clocks, number, (None, None), None, False)
     executions_s = series.executions(clocks)
     rough = rough_fit(readings, updates.period_s, step_s, rng)
     idle_w = reading_noise(readings, rough, executions_s, busy=False)
@@ -237,19 +228,11 @@ def _analyse(
     before = earlier.fit.parameters if earlier is not None and earlier.fit is not None else None
     fit = fit_channel(readings, rough, noise_w, rng, similar, before)
     noises_w = tuple(reading_noise(readings, fit.parameters, executions_s, busy=busy) for busy in (False, True))
-    return ChannelFindings(updates, clocks, number, (noises_w[0], noises_w[1]), fit, readings.sees_shape(fit.parameters))
+    return _ChannelFindings(updates, clocks, number, (noises_w[0], noises_w[1]), fit, readings.sees_shape(fit.parameters))
 
 
-def _identity(channel: str, findings: ChannelFindings, runs: int, spent_s: float, burst_s: float) -> SensorIdentity:
-    """What is known of a channel, with notes on what could not be determined and why.
-
-    Args:
-        channel: its name.
-        findings: what is known of it.
-        runs: bursts it is based on.
-        spent_s: of device time.
-        burst_s: usual length of a burst.
-    """
+def _identity(channel: str, findings: _ChannelFindings, runs: int, spent_s: float, burst_s: float) -> SensorIdentity:
+    """What is known of a channel, with notes on what could not be determined and why."""
     updates, fit = findings.updates, findings.fit
     known: dict[str, float | None] = {field.name: None for field in fields(SensorIdentity)}
     notes = [GAIN_NOTE]

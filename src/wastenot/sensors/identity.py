@@ -50,28 +50,28 @@ class SensorIdentity:
         notes: what could not be determined, and why.
     """
 
-    channel: str
-    period_s: float | None
-    period_se_s: float | None
-    window_s: float | None
-    window_se_s: float | None
-    lag_s: float | None
-    lag_se_s: float | None
-    left_w: float | None
-    other_left_w: float | None
-    delay_s: float | None
-    delay_se_s: float | None
-    delay_drift: float | None
-    delay_drift_se: float | None
-    delay_at_s: float | None
-    sample_s: float | None
-    sample_se_s: float | None
-    noise_idle_w: float | None
-    noise_busy_w: float | None
-    idle_w: float | None
-    busy_w: float | None
-    runs: int
-    seconds: float
+    channel: Name
+    period_s: Positive | None
+    period_se_s: NotNegative | None
+    window_s: Positive | None
+    window_se_s: NotNegative | None
+    lag_s: Positive | None
+    lag_se_s: NotNegative | None
+    left_w: NotNegative | None
+    other_left_w: NotNegative | None
+    delay_s: NotNegative | None
+    delay_se_s: NotNegative | None
+    delay_drift: Finite | None
+    delay_drift_se: NotNegative | None
+    delay_at_s: Finite | None
+    sample_s: Positive | None
+    sample_se_s: NotNegative | None
+    noise_idle_w: NotNegative | None
+    noise_busy_w: NotNegative | None
+    idle_w: NotNegative | None
+    busy_w: NotNegative | None
+    runs: Count
+    seconds: NotNegative
     notes: tuple[str, ...] = ()
 
     @property
@@ -115,14 +115,7 @@ class SensorIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Sensors:
-    """The channels of one device.
-
-    Attributes:
-        device: its name, such as ``nvidia:0``.
-        model: of the GPU.
-        kernel: the load.
-        channels: in the device's order.
-    """
+    """The channels of one device, in its order, and the kernel that was the load."""
 
     device: str
     model: str
@@ -172,34 +165,7 @@ def read_sensors(path: str | os.PathLike[str]) -> Sensors:
         BadInputError: it is missing, of another kind, or a value is missing or impossible; names the field.
     """
     file = read_document(path, _File, "make it with 'wastenot sensor --out'").content
-    channels = tuple(SensorIdentity(**one.model_dump()) for one in file.channels)
-    return Sensors(file.device, file.model, file.kernel, channels)
-
-
-class _Channel(Part):
-    channel: Name
-    period_s: Positive | None
-    period_se_s: NotNegative | None
-    window_s: Positive | None
-    window_se_s: NotNegative | None
-    lag_s: Positive | None
-    lag_se_s: NotNegative | None
-    left_w: NotNegative | None
-    other_left_w: NotNegative | None
-    delay_s: NotNegative | None
-    delay_se_s: NotNegative | None
-    delay_drift: Finite | None
-    delay_drift_se: NotNegative | None
-    delay_at_s: Finite | None
-    sample_s: Positive | None
-    sample_se_s: NotNegative | None
-    noise_idle_w: NotNegative | None
-    noise_busy_w: NotNegative | None
-    idle_w: NotNegative | None
-    busy_w: NotNegative | None
-    runs: Count
-    seconds: NotNegative
-    notes: tuple[str, ...] = ()
+    return Sensors(file.device, file.model, file.kernel, file.channels)
 
 
 class _File(Part):
@@ -207,4 +173,4 @@ class _File(Part):
     device: str
     model: str
     kernel: str
-    channels: Annotated[tuple[_Channel, ...], Field(min_length=1)]
+    channels: Annotated[tuple[SensorIdentity, ...], Field(min_length=1)]

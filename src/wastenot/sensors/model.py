@@ -66,12 +66,7 @@ class SensorParameters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """Bursts on one clock; arrays of shape (bursts,), ascending.
-
-    Attributes:
-        begin_s, end_s: of each.
-        execution_s: duration of an execution in steady state.
-    """
+    """Bursts on one clock, arrays of shape (bursts,), ascending; and the duration of an execution in steady state."""
 
     begin_s: FloatArray
     end_s: FloatArray
@@ -174,7 +169,7 @@ def _hats(x: FloatArray, knots: FloatArray, parameters: SensorParameters) -> Flo
     x = np.minimum(x, knots[-1] + _SETTLED_LAGS * longest_s)
     response = np.zeros((len(x), len(knots)))
     near = np.flatnonzero(x > knots[0])
-    ramps = _ramp(x[near, None] - knots, parameters)
+    ramps = _step(x[near, None] - knots, parameters, order=1)
     slopes = (ramps[:, :-1] - ramps[:, 1:]) / np.diff(knots)  # rises by 1 from a knot to the next, and stays there
     response[near, 0] = _step(x[near] - knots[0], parameters)
     response[near, 1:] = slopes
@@ -191,7 +186,7 @@ def _hats_after(
     # The value at the end, and the slopes of the knots that remain.
     at_end = np.stack([np.interp(duration[:, 0], knots, hat) for hat in np.eye(len(knots))], axis=1)
     remaining = np.maximum(knots, duration) - duration
-    ramps = _ramp(after_end[:, None] - remaining, parameters)
+    ramps = _step(after_end[:, None] - remaining, parameters, order=1)
     segments = np.diff(np.maximum(knots, duration), axis=1)
     slopes = np.where(segments > 0.0, (ramps[:, :-1] - ramps[:, 1:]) / np.diff(knots), 0.0)
     response = at_end * _step(after_end, parameters)[:, None]
@@ -201,17 +196,8 @@ def _hats_after(
     return response
 
 
-def _step(x: FloatArray, parameters: SensorParameters) -> FloatArray:
-    """Response to a step of demand: its energy, or the lagged reading of it."""
-    return _lagged(x, parameters, 0)
-
-
-def _ramp(x: FloatArray, parameters: SensorParameters) -> FloatArray:
-    """Response to a ramp of demand."""
-    return _lagged(x, parameters, 1)
-
-
-def _lagged(x: FloatArray, parameters: SensorParameters, order: int) -> FloatArray:
+def _step(x: FloatArray, parameters: SensorParameters, order: int = 0) -> FloatArray:
+    """Response to a step of demand (its energy, or the lagged reading of it), or of order 1 to a ramp."""
     after = np.maximum(x, 0.0)
     span_s, slow = parameters.span_s, parameters.slow_fraction
     response = np.zeros_like(after)

@@ -17,10 +17,8 @@ class SensorSpeed:
     """Speed of one sensor.
 
     Attributes:
-        name: of the sensor.
         there: whether it can be read.
         value: as last read; ``None`` where it cannot be.
-        unit: of the value.
         read_s: median cost of a read.
         slowest_read_s: the slowest read.
         period_s: median time between changes; ``None`` where there were too few.

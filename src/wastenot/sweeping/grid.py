@@ -29,7 +29,7 @@ class Grid:
     def settings(self, states: Mapping[float, Sequence[float]]) -> tuple[Setting, ...]:
         """The settings of a device, in an order that changes each clock as rarely and as little as can be.
 
-        Memory clocks from high to low; under each the core clocks, down and up in turn.
+        Memory clocks from high to low; under each the core clocks, alternately down and up.
 
         Args:
             states: core clocks that go with each memory clock.
@@ -40,13 +40,13 @@ class Grid:
         if self.core_step_mhz is not None and not self.core_step_mhz > 0:
             raise BadInputError(f"`core_step_mhz` {self.core_step_mhz:g}: must be a number of MHz above 0")
         memories = sorted(states) if self.memory_mhz is None else list(dict.fromkeys(self.memory_mhz))
-        found: list[Setting] = []
-        for turn, memory in enumerate(sorted(memories, reverse=True)):
+        chosen: list[Setting] = []
+        for index, memory in enumerate(sorted(memories, reverse=True)):
             if memory not in states:
                 raise BadInputError(f"`memory_mhz` {memory:g}: the device has {_listed(sorted(states))} MHz")
             cores = self._cores(states[memory])
-            found += [Setting(core, memory) for core in (cores[::-1] if turn % 2 == 0 else cores)]
-        return tuple(found)
+            chosen += [Setting(core, memory) for core in (cores[::-1] if index % 2 == 0 else cores)]
+        return tuple(chosen)
 
     def _cores(self, available: Sequence[float]) -> list[float]:
         if self.core_mhz is not None:
@@ -69,7 +69,7 @@ def _listed(clocks: Sequence[float]) -> str:
 
 
 def check_measures(device: Device) -> None:
-    """Refuse a device that lacks a sensor for energy and one for power.
+    """Refuse a device that reports neither energy nor power.
 
     Raises:
         BadInputError: it lacks both.

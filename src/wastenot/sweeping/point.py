@@ -111,10 +111,12 @@ def _observe(device: Device, run: TaskRun, options: PointOptions) -> _Observed:
         mean.error_w,
         mean.seconds,
         reason,
-        ClockReading(*(_of_known(median, [getattr(seen, name) for seen in clocks]) for name in ("core_mhz", "memory_mhz"))),
+        ClockReading(
+            *(average_of_known(median, [getattr(seen, name) for seen in clocks]) for name in ("core_mhz", "memory_mhz"))
+        ),
         (temperature, sensors.temperature_c()),
         None if throttled is None or now_throttled is None else now_throttled - throttled,
-        _of_known(fmean, memory_w[len(memory_w) // 3 :]),  # it may average over a second: not what was before
+        average_of_known(fmean, memory_w[len(memory_w) // 3 :]),  # it may average over a second: not what was before
         (sensors.processes() or 0) > 1,
     )
 
@@ -150,25 +152,26 @@ def _conclude(task: Task, setting: Setting, run: TaskRun, observed: _Observed) -
 
 
 def _flags(setting: Setting, observed: _Observed, throttled_share: float | None) -> tuple[str, ...]:
-    found = []
+    flags = []
     core, memory = observed.in_effect.core_mhz, observed.in_effect.memory_mhz
     if setting.core_mhz is not None and core is not None and core < setting.core_mhz - _CLOCK_MISSED_MHZ:
-        found.append("core clock not reached")
+        flags.append("core clock not reached")
     if setting.core_mhz is not None and core is not None and core > setting.core_mhz + _CLOCK_MISSED_MHZ:
-        found.append("core clock above what was asked for")
+        flags.append("core clock above what was asked for")
     if setting.memory_mhz is not None and memory is not None and abs(memory - setting.memory_mhz) > _CLOCK_MISSED_MHZ:
-        found.append("memory clock not reached")
+        flags.append("memory clock not reached")
     if throttled_share:
-        found.append("throttled")
+        flags.append("throttled")
     begin_c, end_c = observed.temperatures_c
     if begin_c is not None and end_c is not None and abs(end_c - begin_c) >= _DRIFT_C:
-        found.append("temperature drifted")
+        flags.append("temperature drifted")
     if observed.shared:
-        found.append("another process used the GPU")
-    return tuple(found)
+        flags.append("another process used the GPU")
+    return tuple(flags)
 
 
-def _of_known(average: Callable[[list[float]], float], values: list[float | None]) -> float | None:
+def average_of_known(average: Callable[[list[float]], float], values: list[float | None]) -> float | None:
+    """An average of the values that could be read; ``None`` if none could."""
     known = [value for value in values if value is not None]
     return float(average(known)) if known else None
 

@@ -41,7 +41,7 @@ from wastenot.metering.mean_power import pass_time
 from wastenot.progress import Silent
 from wastenot.setting import Setting
 from wastenot.study.recorder import Measurement
-from wastenot.sweeping.point import PointOptions, measure_point
+from wastenot.sweeping.point import PointOptions, average_of_known, measure_point
 from wastenot.tasks import WorkloadTasks
 from wastenot.workloads.order import predecessors, steps_of
 
@@ -78,10 +78,9 @@ def measurer(
         device: to measure on.
         workload: its kernels.
         options: how.
-        keep_alone: told of kernels alone, where they are measured in context.
+        keep_alone: receives the measurements of kernels alone, where they are measured in context.
     """
-    tasks = workload.tasks
-    state = workload.state
+    tasks, state = workload.tasks, workload.state
     if state == "context":
         before = tasks_before(workload)
 
@@ -93,8 +92,6 @@ def measurer(
 
         return in_context
     if state == "sse":
-        from wastenot.sweeping.states import measure_at_sse
-
         return lambda kernel, setting: measure_at_sse(device, tasks[kernel], setting, options)
     return lambda kernel, setting: measure_point(device, tasks[kernel], setting, options)
 
@@ -198,11 +195,6 @@ class InContext:
     alone: Measurement
     within: Measurement
 
-    @property
-    def excess_j(self) -> float:
-        """Energy of the loop above that of both kernels alone."""
-        return 2.0 * (self.within.energy_j - self.alone.energy_j)
-
 
 def loop_of(before: Task, task: Task) -> Task:
     """Both alternating; one call is one call of each."""
@@ -268,11 +260,9 @@ class _Combined:
 def _over(
     turns: Sequence[Sequence[Measurement]], value: Callable[[Measurement], float], error: Callable[[Measurement], float]
 ) -> _Combined:
-    """Alone and in context from (before, loop, task) of each turn.
-
-    The same loop differs a little from run to run, about equally for all three: their scatter is taken together, since that
-    of three or four turns of one alone says little. The turns' own errors are a lower bound.
-    """
+    """Alone and in context from (before, loop, task) of each turn."""
+    # The same loop differs a little from run to run, about equally for all three: their scatter is taken together, since
+    # that of three or four turns of one alone says little. The turns' own errors are a lower bound.
     each: FloatArray = np.array([[value(one) for one in turn] for turn in turns])
     stated: FloatArray = np.array([[error(one) for one in turn] for turn in turns])
     number, mean = len(turns), each.mean(axis=0)
@@ -303,18 +293,14 @@ def _conclude(turns: Sequence[Sequence[Measurement]], task: Task, before: Task, 
 
 def _summary(taken: Sequence[Measurement], name: str, reason: str) -> Measurement:
     """What was in effect over several measurements of one loop."""
-    temperatures = [one.temperature_c for one in taken if one.temperature_c is not None]
-    throttled = [one.throttled_share for one in taken if one.throttled_share is not None]
-    memory_w = [one.memory_power_w for one in taken if one.memory_power_w is not None]
-    middle = taken[len(taken) // 2]
     return replace(
-        middle,
+        taken[len(taken) // 2],
         kernel=name,
         calls=sum(one.calls for one in taken),
-        temperature_c=fmean(temperatures) if temperatures else None,
+        temperature_c=average_of_known(fmean, [one.temperature_c for one in taken]),
         window_s=sum(one.window_s for one in taken),
-        throttled_share=fmean(throttled) if throttled else None,
-        memory_power_w=fmean(memory_w) if memory_w else None,
+        throttled_share=average_of_known(fmean, [one.throttled_share for one in taken]),
+        memory_power_w=average_of_known(fmean, [one.memory_power_w for one in taken]),
         stopped=reason,
         flags=tuple(dict.fromkeys(flag for one in taken for flag in one.flags)),
     )

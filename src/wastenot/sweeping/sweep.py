@@ -70,17 +70,12 @@ class SweepOutcome:
         self.out_of_time |= other.out_of_time
 
 
-def sweep_points(kernels: Sequence[int], settings: Sequence[Setting], rounds: int = BASELINE_ROUNDS) -> list[SweepPoint]:
+def _sweep_points(kernels: Sequence[int], settings: Sequence[Setting], rounds: int = BASELINE_ROUNDS) -> list[SweepPoint]:
     """All points of a sweep: the baselines, half of the settings, the baselines, the other half, the baselines.
 
-    Around the last baselines some points come once more, at another temperature than before: high clocks while the GPU is
-    cold from low ones, and low clocks each after a baseline that heats it. Planning takes from them how leakage goes with
-    temperature.
-
-    Args:
-        kernels: indices of kernels in the order to take them at each setting.
-        settings: besides auto, in the order to take them.
-        rounds: how often to take the baselines where there are no other settings.
+    Around the last baselines some points are measured again, at another temperature than before: high clocks while the GPU
+    is cold from low ones, and low clocks each after a baseline that heats it. From them planning learns how leakage depends
+    on temperature.
     """
     if not settings:
         return [SweepPoint(kernel, AUTO, repeat) for repeat in range(rounds) for kernel in kernels]
@@ -109,8 +104,8 @@ def sweep_points(kernels: Sequence[int], settings: Sequence[Setting], rounds: in
 
 
 def _evenly(settings: Sequence[Setting]) -> list[Setting]:
-    places = np.linspace(0, len(settings) - 1, min(_AGAIN, len(settings)))
-    return [settings[place] for place in places.astype(int).tolist()]
+    indices = np.linspace(0, len(settings) - 1, min(_AGAIN, len(settings))).astype(int).tolist()
+    return [settings[index] for index in indices]
 
 
 def run_points(
@@ -124,7 +119,7 @@ def run_points(
     ends_s: float = math.inf,
     keep_alone: KeepAlone | None = None,
 ) -> SweepOutcome:
-    """Measure points one after another and keep each; those that the study has already are passed over.
+    """Measure points one after another and store each; those that the study already has are skipped.
 
     The GPU is warmed up at first and before baselines, and heated a little before each setting: a GPU at work is hot.
 
@@ -134,9 +129,9 @@ def run_points(
         recorder: of the study.
         points: to measure, in order.
         options: how.
-        progress: who is told of every point; the caller has told it how many there are.
+        progress: informed of every point; the caller has begun it with their number.
         ends_s: the device's time after which no further point is begun.
-        keep_alone: is told of kernels alone, where they are measured in context.
+        keep_alone: receives the measurements of kernels alone, where they are measured in context.
 
     Raises:
         StudyError: the study cannot be written; what was measured before is kept.
@@ -196,8 +191,8 @@ def measure_sweep(
 ) -> SweepOutcome:
     """Measure everything at auto and at every setting, into a study, in the workload's state.
 
-    In context, what kernels are alone is found on the way; it is kept too. A sweep that was broken off is gone on with: call
-    it again in the same words. Clocks are given back to the driver however it ends.
+    In context, kernels are also measured alone on the way, and that is stored too. Called again with the same arguments, it
+    resumes an interrupted sweep. Clocks are given back to the driver however it ends.
 
     Args:
         device: to measure on.
@@ -205,7 +200,7 @@ def measure_sweep(
         study: to keep the measurements in.
         settings: besides auto, in the order to take them.
         options: how to measure.
-        progress: who is told.
+        progress: informed of every point.
         budget_s: device time after which no further point is begun.
         rounds: how often to measure everything where there are no settings besides auto.
 
@@ -239,15 +234,14 @@ def measure_sweep(
 
 
 def _points(workload: WorkloadTasks, settings: Sequence[Setting], rounds: int) -> list[SweepPoint]:
-    """Profiles repeat what they look at hundreds of times: each is made once."""
     kernels = hottest_first(workload.tasks)
-    if workload.state == "sse":
+    if workload.state == "sse":  # a profile repeats executions hundreds of times by itself
         return [SweepPoint(kernel, setting) for setting in (AUTO, *settings) for kernel in kernels]
-    return sweep_points(kernels, settings, rounds)
+    return _sweep_points(kernels, settings, rounds)
 
 
 def _keeping_alone(alone: Recorder, in_context: Recorder) -> KeepAlone:
-    """Keeps what was found of kernels alone, as often as they are measured in context; a sweep of its own may be there."""
+    """Stores kernels alone as often as they are measured in context; a sweep of its own may have measured them already."""
 
     def keep(found: Measurement) -> None:
         key = found.kernel, found.setting

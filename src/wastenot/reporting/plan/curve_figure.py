@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.analyses.plan_overview import Curve, PlanOverview
-from wastenot.reporting.figure import Figure, inline
+from wastenot.reporting.figure import Figure, inline, series_color, tooltips
 from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.plan.plan_figure import plan_figure
@@ -47,17 +47,15 @@ def _chart(overview: PlanOverview) -> Any:
         y=alt.Y("saved:Q", title="energy saved, %", scale=alt.Scale(domain=_y_limits(overview), nice=True)),
     )
     lines = base.mark_line().encode(
-        color=alt.Color(
+        color=series_color(
             "series:N",
-            title=None,
-            sort=series,
-            scale=alt.Scale(domain=series, range=["#2f6fde" if kernel else "#7a8699" for kernel in fine]),
-            legend=alt.Legend(orient="top", symbolStrokeWidth=2.5, symbolSize=500, columnPadding=24),
+            {name: "#2f6fde" if kernel else "#7a8699" for name, kernel in zip(series, fine, strict=True)},
+            symbolStrokeWidth=2.5,
+            symbolSize=500,
+            columnPadding=24,
         ),
         strokeDash=alt.StrokeDash(
-            "series:N",
-            sort=series,
-            scale=alt.Scale(domain=series, range=[_DASHES[curve.scope] for curve in curves]),
+            "series:N", sort=series, scale=alt.Scale(domain=series, range=[_DASHES[curve.scope] for curve in curves])
         ),
         strokeWidth=alt.StrokeWidth(
             "series:N",
@@ -66,13 +64,15 @@ def _chart(overview: PlanOverview) -> Any:
         ),
     )
     points = base.mark_point(opacity=0, size=120, filled=True).encode(
-        tooltip=[
-            alt.Tooltip("series:N", title="plan"),
-            alt.Tooltip("allowed_text:N", title="slowdown allowed"),
-            alt.Tooltip("taken_text:N", title="time taken"),
-            alt.Tooltip("saved_text:N", title="energy saved"),
-            alt.Tooltip("energy_text:N", title="energy per iteration"),
-        ]
+        tooltip=tooltips(
+            {
+                "series:N": "plan",
+                "allowed_text:N": "slowdown allowed",
+                "taken_text:N": "time taken",
+                "saved_text:N": "energy saved",
+                "energy_text:N": "energy per iteration",
+            }
+        )
     )
     strict = alt.Chart(inline([{"x": 0.0}])).mark_rule(style="rule").encode(x="x:Q")
     layers = alt.layer(strict, lines, points, *_plan_marks(overview))
@@ -94,17 +94,8 @@ def _plan_marks(overview: PlanOverview) -> list[Any]:
         "energy": quantity(plan.predicted.energy_j, "J"),
     }
     mark = alt.Chart(inline([row])).encode(x="allowed:Q", y="saved:Q")
-    tooltip = [
-        alt.Tooltip("text:N", title="plan"),
-        alt.Tooltip("time:N", title="time"),
-        alt.Tooltip("energy:N", title="energy per iteration"),
-    ]
-    label = {
-        "align": "right" if to_the_left else "left",
-        "dx": -12 if to_the_left else 12,
-        "dy": 18,
-        "fontWeight": "bold",
-    }
+    tooltip = tooltips({"text:N": "plan", "time:N": "time", "energy:N": "energy per iteration"})
+    label = {"align": "right" if to_the_left else "left", "dx": -12 if to_the_left else 12, "dy": 18, "fontWeight": "bold"}
     return [
         mark.mark_text(style="halo", **label).encode(text="text:N"),
         mark.mark_text(style="label", **label).encode(text="text:N"),

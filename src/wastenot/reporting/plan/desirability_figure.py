@@ -94,13 +94,7 @@ def _map(
     field = (
         alt.Chart(inline(cells))
         .mark_rect()
-        .encode(
-            x=x,
-            x2="x2:Q",
-            y=y,
-            y2="y2:Q",
-            color=alt.Color("score:Q", title="desirability, %", scale=scale, legend=key),
-        )
+        .encode(x=x, x2="x2:Q", y=y, y2="y2:Q", color=alt.Color("score:Q", title="desirability, %", scale=scale, legend=key))
     )
     labels = _rejected_labels(reach) if legend else []
     return alt.layer(field, *labels, *_axes(), *_overlay(overview, rows, reach, x, y)).properties(
@@ -158,11 +152,7 @@ def _overlay(overview: PlanOverview, rows: list[ComparisonRow], reach: tuple[flo
     dots = alt.Chart(inline(_dots(rows, reach)))
     plan = overview.plan.predicted
     diamond = alt.Chart(inline([_at(plan.time_change, plan.energy_change) | {"who": "this plan"}]))
-    tooltip = [
-        alt.Tooltip("who:N", title="plan"),
-        alt.Tooltip("time:N"),
-        alt.Tooltip("energy:N"),
-    ]
+    tooltip = [alt.Tooltip("who:N", title="plan"), alt.Tooltip("time:N"), alt.Tooltip("energy:N")]
     return [
         line.encode(x=x, y=y, order="x:Q"),
         dots.mark_point(style="dot", clip=True).encode(x=x, y=y, tooltip=tooltip),
@@ -191,9 +181,4 @@ def _dots(rows: list[ComparisonRow], reach: tuple[float, float]) -> list[dict[st
 
 
 def _at(time_change: float, energy_change: float) -> dict[str, object]:
-    return {
-        "x": -100 * time_change,
-        "y": -100 * energy_change,
-        "time": change(time_change),
-        "energy": change(energy_change),
-    }
+    return {"x": -100 * time_change, "y": -100 * energy_change, "time": change(time_change), "energy": change(energy_change)}

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from wastenot.analyses.plan_overview import KernelTotal, PlanOverview
-from wastenot.reporting.figure import Figure, inline, name_axis
-from wastenot.reporting.formatting import change, clock, fraction_of_whole, quantity, shortened
+from wastenot.reporting.figure import Figure, inline, name_axis, tooltips
+from wastenot.reporting.formatting import change, fraction_of_whole, quantity, shortened
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.plan.plan_figure import plan_figure
+from wastenot.setting import format_mhz
 
 MOST_BARS = 48
 _STEP = 21  # height of a bar with its margins, in pixels
@@ -92,7 +93,7 @@ def _clocks(kernel: KernelTotal) -> str:
     if setting.is_auto:
         return "auto"
     limit = "" if setting.power_limit_w is None else f", {setting.power_limit_w:g} W"
-    return f"{clock(setting.memory_mhz)} / {clock(setting.core_mhz)}{limit}"
+    return f"{format_mhz(setting.memory_mhz)} / {format_mhz(setting.core_mhz)}{limit}"
 
 
 def _chart(passes: dict[str | None, list[_Bar]], overview: PlanOverview) -> Any:
@@ -126,12 +127,7 @@ def _panel(
     y = alt.Y("index:O", title=None, axis=name_axis(shown_names, _NAME_WIDTH) if names else None)
     x_axis = alt.Axis(labels=axis, ticks=False, domain=False, title=sized if axis else None, tickCount=5, labelBound=True)
     chart = alt.Chart(inline(values))
-    tooltip = [
-        alt.Tooltip("name:N", title="kernel"),
-        alt.Tooltip("clocks:N", title="memory / core"),
-        alt.Tooltip("energy_tip:N", title="energy"),
-        alt.Tooltip("time_tip:N", title="time"),
-    ]
+    tooltip = tooltips({"name:N": "kernel", "clocks:N": "memory / core", "energy_tip:N": "energy", "time_tip:N": "time"})
 
     def bar(state: str, size: int) -> Any:
         x = alt.X(f"{what}_{state}:Q", axis=x_axis, scale=alt.Scale(domain=[0, limit], nice=False))

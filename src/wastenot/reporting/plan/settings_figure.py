@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastenot.analyses.plan_overview import PlanOverview, SettingMap, SettingPoint
-from wastenot.reporting.figure import Figure, inline
-from wastenot.reporting.formatting import change, clock, fraction_of_whole, percent, shortened
+from wastenot.reporting.figure import Figure, inline, tooltips
+from wastenot.reporting.formatting import change, fraction_of_whole, percent, shortened
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.plan.clipping import Point, Window, window_around
 from wastenot.reporting.plan.plan_figure import plan_figure
+from wastenot.setting import format_mhz
 
 MOST_COARSE_MAPS = 4
 _LEAST_FRACTION = 0.005  # of the energy: a pass below it is not worth a map
@@ -63,7 +64,7 @@ def kernel_figure(overview: PlanOverview) -> Figure:
 def _maps_chart(maps: Sequence[SettingMap], *, columns: int, size: tuple[int, int]) -> Any:
     alt = load("altair")
     clocks = {point.setting.memory_mhz for each in maps for point in each.points}
-    memory = [clock(mhz) for mhz in sorted(clocks, key=lambda mhz: -(mhz or 0.0))]
+    memory = [format_mhz(mhz) for mhz in sorted(clocks, key=lambda mhz: -(mhz or 0.0))]
     charts = [_map_chart(each, memory, size) for each in maps]
     if len(charts) == 1:
         return charts[0]
@@ -108,15 +109,7 @@ def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> An
             ]
         )
     ).mark_point(style="plan")
-    diamond = diamond.encode(
-        x=x,
-        y=y,
-        tooltip=[
-            alt.Tooltip("who:N", title=" "),
-            alt.Tooltip("time_text:N", title="time"),
-            alt.Tooltip("energy_text:N", title="energy"),
-        ],
-    )
+    diamond = diamond.encode(x=x, y=y, tooltip=tooltips({"who:N": " ", "time_text:N": "time", "energy_text:N": "energy"}))
     name = shortened(each.name, max(12, size[0] // 8))
     subtitle = f"{fraction_of_whole(each.energy_fraction)} of the energy"
     if len(rows) < len(each.points):
@@ -165,7 +158,7 @@ def _line_rows(points: Sequence[SettingPoint], window: Window) -> list[dict[str,
         for piece in window.clip([_coordinates(point) for point in members]):
             pieces += 1
             rows += [
-                {"gain": gain, "saved": saved, "memory": clock(memory_mhz), "piece": pieces, "order": order}
+                {"gain": gain, "saved": saved, "memory": format_mhz(memory_mhz), "piece": pieces, "order": order}
                 for order, (gain, saved) in enumerate(piece)
             ]
     return rows
@@ -173,16 +166,16 @@ def _line_rows(points: Sequence[SettingPoint], window: Window) -> list[dict[str,
 
 def _row(point: SettingPoint) -> dict[str, object]:
     setting = point.setting
-    core = clock(setting.core_mhz)
+    core = format_mhz(setting.core_mhz)
     if point.highest_core_mhz != setting.core_mhz:
-        core += f" to {clock(point.highest_core_mhz)}"
+        core += f" to {format_mhz(point.highest_core_mhz)}"
     return {
         "gain": -100 * point.time_change,
         "saved": -100 * point.energy_change,
-        "memory": clock(setting.memory_mhz),
+        "memory": format_mhz(setting.memory_mhz),
         "limit": "" if setting.power_limit_w is None else f"{setting.power_limit_w:g} W",
         "core_text": f"{core} MHz" if setting.core_mhz is not None else core,
-        "memory_text": f"{clock(setting.memory_mhz)} MHz" if setting.memory_mhz is not None else "auto",
+        "memory_text": f"{format_mhz(setting.memory_mhz)} MHz" if setting.memory_mhz is not None else "auto",
         "time_text": change(point.time_change),
         "energy_text": change(point.energy_change),
     }

@@ -9,8 +9,9 @@ from wastenot.analyses.context import ContextChange, KernelInContext
 from wastenot.planning.comparison import Comparison, ComparisonRow
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Assignment, Plan
-from wastenot.reporting.formatting import change, clock, fraction_of_whole, percent, quantity
+from wastenot.reporting.formatting import change, fraction_of_whole, percent, quantity
 from wastenot.reporting.table import Column, Row, Table, Value
+from wastenot.setting import format_mhz
 
 _STATE_NAMES = {"ssp": "alone, steady", "sse": "alone, first", "context": "in context"}
 
@@ -54,16 +55,9 @@ def kernel_table(plan: Plan, most_rows: int | None = None) -> Table:
 
 def comparison_table(comparison: Comparison) -> Table:
     """What granularity, scope and objective are worth (Table 2)."""
-    columns = (
-        Column("Objective"),
-        Column("Scope"),
-        Column("Time", numeric=True),
-        Column("Energy", numeric=True),
-    )
+    columns = (Column("Objective"), Column("Scope"), Column("Time", numeric=True), Column("Energy", numeric=True))
     return Table(
-        "What granularity, scope and objective are worth",
-        columns,
-        tuple(_comparison_row(row) for row in comparison.rows),
+        "What granularity, scope and objective are worth", columns, tuple(_comparison_row(row) for row in comparison.rows)
     )
 
 
@@ -93,23 +87,14 @@ def _kernel_row(row: Assignment, energy_fraction: float, limited: bool) -> Row:
         (
             row.kernel,
             f"{row.count:,}",
-            clock(row.memory_mhz),
-            clock(row.core_mhz),
+            format_mhz(row.memory_mhz),
+            format_mhz(row.core_mhz),
             *limit_text,
             change(row.time_change),
             change(row.energy_change),
             fraction_of_whole(energy_fraction),
         ),
-        (
-            row.kernel,
-            row.count,
-            row.memory_mhz,
-            row.core_mhz,
-            *limit,
-            row.time_change,
-            row.energy_change,
-            energy_fraction,
-        ),
+        (row.kernel, row.count, row.memory_mhz, row.core_mhz, *limit, row.time_change, row.energy_change, energy_fraction),
     )
 
 

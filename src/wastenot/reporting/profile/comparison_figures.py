@@ -8,7 +8,7 @@ from typing import Any
 
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile
-from wastenot.reporting.figure import Figure, inline, name_axis, specification_of
+from wastenot.reporting.figure import Figure, inline, name_axis, specification_of, tooltips
 from wastenot.reporting.formatting import change, percent, quantity, shortened
 from wastenot.reporting.profile.description import channel_names, shown_before, steady, subject, timed_channels, watts
 from wastenot.reporting.profile.drawing import BLUE, altair, color_of
@@ -153,7 +153,7 @@ def _bars(
     y = alt.Y("row:O", title=None, sort=rows, scale=alt.Scale(domain=rows), axis=_label_axis(labels) if first else None)
     base = alt.Chart(inline(values)).encode(y=y)
     color = color_of(name, tuple(names))
-    tooltip = [alt.Tooltip("label:N", title=" "), alt.Tooltip("says:N", title=name), alt.Tooltip("sse:Q", title="SSE")]
+    tooltip = tooltips({"label:N": " ", "says:N": name, "sse:Q": "SSE"})
     layers = [
         base.mark_bar(height=15, color=color, opacity=0.8, cornerRadiusEnd=1.5).encode(x=x, tooltip=tooltip),
         base.mark_rule(style="curve", strokeWidth=1.6, strokeDash=[1, 0]).encode(
@@ -215,8 +215,7 @@ def _lines(profiles: Sequence[Profile], labels: list[str], name: str, scale: _Sc
     scaled = alt.Scale(zero=True, nice=True)
     band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title, scale=scaled), y2="high:Q")
     line = base.mark_line(strokeWidth=2.2).encode(
-        y=alt.Y("p:Q", title=title, scale=scaled),
-        tooltip=[alt.Tooltip("label:N", title=" "), alt.Tooltip("p:Q", title=title), alt.Tooltip("share:Q", title="%")],
+        y=alt.Y("p:Q", title=title, scale=scaled), tooltip=tooltips({"label:N": " ", "p:Q": title, "share:Q": "%"})
     )
     return alt.layer(band, line).properties(width=410, height=_LINES_HEIGHT)
 
@@ -288,7 +287,7 @@ def _context_panel(kernel: str, members: list[Profile], most_w: float, *, last: 
     reference = alt.Chart(inline([{"p": alone_w}])).mark_rule(style="rule").encode(x=x)
     bars = base.mark_bar(height=15, color=BLUE, cornerRadiusEnd=1.5).encode(
         x=x, opacity=alt.condition("datum.alone", alt.value(0.85), alt.value(0.45)),
-        tooltip=[alt.Tooltip("label:N", title=kernel), alt.Tooltip("text:N", title="total")],
+        tooltip=tooltips({"label:N": kernel, "text:N": "total"}),
     )  # fmt: skip
     errors = base.mark_rule(style="curve", strokeWidth=1.6, strokeDash=[1, 0]).encode(
         x=alt.X("low:Q", title=title), x2="high:Q"

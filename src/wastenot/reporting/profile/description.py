@@ -27,16 +27,13 @@ def _plus_minus(value: float, error: float) -> str:
 
 def subject(profile: Profile) -> str:
     """What was profiled: ``gemm-2048 after 40 × gemv-4096``."""
-    before = shown_before(profile)
-    return f"{profile.kernel} {before}" if before else profile.kernel
+    return f"{profile.kernel} {shown_before(profile)}".rstrip()
 
 
 def shown_before(profile: Profile) -> str:
     """What ran before the kernel: ``after 40 × gemv-4096``, or nothing."""
-    alternating = ", alternating"
-    if profile.before.endswith(alternating):
-        return f"alternating with {profile.before.removesuffix(alternating)}"
-    return f"after {profile.before}" if profile.before else ""
+    how = "alternating with" if profile.alternating else "after"
+    return f"{how} {profile.before}" if profile.before else ""
 
 
 def shortfall(profile: Profile) -> str:
@@ -53,10 +50,10 @@ def unit_word(profile: Profile, number_of: int = 1) -> str:
 
 def subtitle(profile: Profile) -> str:
     """Where a figure's numbers come from: kernel, device, runs, measured or simulated."""
-    return f"{subject(profile)} on {profile.device} · {describe_runs(profile)} · {profile.origin} numbers"
+    return f"{subject(profile)} on {profile.device} · {_describe_runs(profile)} · {profile.origin} numbers"
 
 
-def describe_runs(profile: Profile) -> str:
+def _describe_runs(profile: Profile) -> str:
     """How many runs, and how many of them are used."""
     which = f"golden (execution times within {percent(profile.margin, 0)})"
     if profile.bin_rank:
@@ -120,7 +117,7 @@ def facts(profile: Profile) -> list[tuple[str, str]]:
     """What the accuracy of a profile rests on, as (name, text) pairs."""
     clocks = profile.clocks
     pairs = [
-        ("runs", describe_runs(profile)),
+        ("runs", _describe_runs(profile)),
         (
             "timestamps",
             f"the GPU's clock runs {number(abs(clocks.drift_ppm), 3)} ppm {'fast' if clocks.drift_ppm >= 0 else 'slow'}; "

@@ -11,7 +11,7 @@ from wastenot.arrays import FloatArray, IndexArray
 from wastenot.profiling.result import Profile
 from wastenot.reporting.figure import Figure, specification_of
 from wastenot.reporting.optional_imports import load
-from wastenot.reporting.profile.description import subtitle
+from wastenot.reporting.profile.description import channel_names, subtitle
 
 WIDTH = 935
 BLUE, RED, FAINT = "#2f6fde", "#d6483b", "#7a8699"
@@ -58,7 +58,7 @@ def drawn_readings(
 ) -> tuple[IndexArray, int]:
     """Indices of a channel's readings within a time span, thinned by whole runs to ``most``, and the number of all."""
     logged = profile.logged
-    index = next(index for index, each in enumerate(profile.channels) if each.channel.name == name)
+    index = channel_names(profile).index(name)
     moment = logged.unsynchronised_s if unsynchronised else logged.moment_s
     rows = np.flatnonzero((logged.channel == index) & (moment >= span_s[0]) & (moment <= span_s[1]))
     total = len(rows)

@@ -8,7 +8,7 @@ import numpy as np
 
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile, State, UnitPower
-from wastenot.reporting.figure import Figure, inline
+from wastenot.reporting.figure import Figure, inline, series_color, tooltips
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.profile.description import channel_names, subject, timed_channels, unit_word
 from wastenot.reporting.profile.drawing import BLUE, FAINT, FIT_COLOR, TimeUnit, altair, color_of, profile_figure
@@ -120,13 +120,7 @@ def _layers(
     inside: UnitPower = state.channels[name]
     at = unit.factor * state.time_s
 
-    color = alt.Color(
-        "kind:N",
-        title=None,
-        sort=list(kinds),
-        scale=alt.Scale(domain=list(kinds), range=list(kinds.values())),
-        legend=alt.Legend(orient="top", columnPadding=22, symbolSize=60, symbolOpacity=1, labelLimit=400),
-    )
+    color = series_color("kind:N", kinds, columnPadding=22, symbolSize=60, symbolOpacity=1, labelLimit=400)
 
     def kind(what: str) -> str:
         return what if name == TOTAL else name
@@ -150,15 +144,7 @@ def _layers(
     layers.append(base.mark_area(opacity=0.25).encode(x=x, y=alt.Y("low:Q", title=y_title), y2="high:Q", color=color))
     layers.append(
         base.mark_line(strokeWidth=2.2).encode(
-            color=color,
-            x=x,
-            y=y,
-            tooltip=[
-                alt.Tooltip("p:Q", title=f"{name}, W"),
-                alt.Tooltip("low:Q", title="from"),
-                alt.Tooltip("high:Q", title="to"),
-                alt.Tooltip("t:Q", title=unit.name),
-            ],
+            color=color, x=x, y=y, tooltip=tooltips({"p:Q": f"{name}, W", "low:Q": "from", "high:Q": "to", "t:Q": unit.name})
         )
     )
     if inside.trend_w and not _averaged(profile, state):

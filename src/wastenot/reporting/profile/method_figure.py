@@ -9,8 +9,8 @@ import numpy as np
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile
-from wastenot.reporting.figure import Figure, inline
-from wastenot.reporting.profile.description import timed_channels
+from wastenot.reporting.figure import Figure, inline, series_color, series_opacity
+from wastenot.reporting.profile.description import channel_names, timed_channels
 from wastenot.reporting.profile.drawing import (
     BLUE,
     FAINT,
@@ -76,7 +76,7 @@ def _chart(profile: Profile) -> Any:
 def _few(profile: Profile, panel: _Panel, golden: IndexArray) -> Any:
     logged = profile.logged
     end_s = float(profile.unit_begin_s[-1] + profile.unit_time_s[-1])
-    index = next(index for index, each in enumerate(profile.channels) if each.channel.name == TOTAL)
+    index = channel_names(profile).index(TOTAL)
     used = (logged.channel == index) & (logged.golden == 1) & (logged.moment_s >= 0.0) & (logged.moment_s <= end_s)
     at = np.linspace(0.0, end_s, _LINE_POINTS)
     layers = [panel.dots(logged.moment_s[golden], logged.power_w[golden], "readings")]
@@ -135,20 +135,10 @@ class _Panel:
     def drawn(self, layers: list[Any], kinds: dict[str, tuple[str, float]], title: str) -> Any:
         """Layers with one legend."""
         alt = altair()
-        domain = list(kinds)
-        color = alt.Color(
-            "kind:O",
-            title=None,
-            sort=domain,
-            scale=alt.Scale(domain=domain, range=[kinds[kind][0] for kind in domain]),
-            legend=alt.Legend(orient="top", columnPadding=12, symbolSize=60, offset=4),
+        color = series_color(
+            "kind:O", {kind: color for kind, (color, _) in kinds.items()}, columnPadding=12, symbolSize=60, offset=4
         )
-        opacity = alt.Opacity(
-            "kind:O",
-            title=None,
-            sort=domain,
-            scale=alt.Scale(type="ordinal", domain=domain, range=[kinds[kind][1] for kind in domain]),
-        )
+        opacity = series_opacity("kind:O", {kind: opacity for kind, (_, opacity) in kinds.items()})
         return alt.layer(*(layer.encode(color=color, opacity=opacity) for layer in layers)).properties(
             width=_WIDTH,
             height=_HEIGHT,

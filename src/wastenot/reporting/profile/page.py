@@ -36,11 +36,7 @@ from wastenot.reporting.table import Table
 
 
 def write_profile_page(
-    profiles: Sequence[Profile],
-    path: str | os.PathLike[str],
-    *,
-    relative: bool = False,
-    made_at: datetime | None = None,
+    profiles: Sequence[Profile], path: str | os.PathLike[str], *, relative: bool = False, made_at: datetime | None = None
 ) -> None:
     """Write the page.
 
@@ -79,7 +75,7 @@ def render_profile_page(profiles: Sequence[Profile], *, relative: bool = False, 
         cards, tables = [], [("profiles", profiles_table(profiles, relative=relative))]
     return render(
         "profile.html.j2",
-        origin_of(profiles),
+        _origin_of(profiles),
         figures,
         tables,
         made_at,
@@ -147,9 +143,9 @@ def write_profile_figures(
     profiles: Sequence[Profile], folder: str | os.PathLike[str], *, relative: bool = False
 ) -> list[Path]:
     """Write the figures of :func:`draw_profiles`; see :func:`wastenot.reporting.figure.export_figures`."""
-    return export_figures(draw_profiles(profiles, relative=relative), origin_of(profiles), folder)
+    return export_figures(draw_profiles(profiles, relative=relative), _origin_of(profiles), folder)
 
 
-def origin_of(profiles: Sequence[Profile]) -> Origin:
+def _origin_of(profiles: Sequence[Profile]) -> Origin:
     """Where the numbers come from: ``measured`` only if all are."""
     return next((profile.origin for profile in profiles if profile.origin != "measured"), "measured")

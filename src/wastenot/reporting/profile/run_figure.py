@@ -10,7 +10,7 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile, State
-from wastenot.reporting.figure import Figure, inline
+from wastenot.reporting.figure import Figure, inline, series_color, series_opacity, tooltips
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.profile.description import channel_names, shown_before, timed_channels, unit_word
 from wastenot.reporting.profile.drawing import (
@@ -103,32 +103,17 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
         for t, p, good, run in zip(logged.moment_s[rows], power, golden, logged.run[rows], strict=True)
     ]
     style = point_style(len(rows), MOST_POINTS)
-    kinds = [_GOLDEN, _OTHER, _FITTED]
+    colors = {_GOLDEN: BLUE, _OTHER: BLUE, _FITTED: FIT_COLOR}
+    opacities = {_GOLDEN: style["opacity"], _OTHER: 0.3, _FITTED: 1.0}
     dots = (
         alt.Chart(inline(readings))
         .mark_circle(size=style["size"], stroke=None)
         .encode(
             x=x,
             y=y,
-            color=alt.Color(
-                "kind:O",
-                sort=kinds,
-                title=None,
-                scale=alt.Scale(domain=kinds, range=[BLUE, BLUE, FIT_COLOR]),
-                legend=alt.Legend(orient="top", columnPadding=22, symbolSize=60, labelLimit=400),
-            ),
-            opacity=alt.Opacity(
-                "kind:O",
-                sort=kinds,
-                title=None,
-                scale=alt.Scale(type="ordinal", domain=kinds, range=[style["opacity"], 0.3, 1.0]),
-            ),
-            tooltip=[
-                alt.Tooltip("p:Q", title="W"),
-                alt.Tooltip("t:Q", title=unit.name),
-                alt.Tooltip("run:Q", title="run"),
-                alt.Tooltip("kind:N", title=" "),
-            ],
+            color=series_color("kind:O", colors, columnPadding=22, symbolSize=60, labelLimit=400),
+            opacity=series_opacity("kind:O", opacities),
+            tooltip=tooltips({"p:Q": "W", "t:Q": unit.name, "run:Q": "run", "kind:N": " "}),
         )
     )
     fitted = _steps(profile, TOTAL, unit, x, y, _TOTAL_TITLE, FIT_COLOR)
@@ -160,7 +145,7 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
             for t, p, good in zip(logged.moment_s[rows], logged.power_w[rows], logged.golden[rows], strict=True)
         ]
         dots += values
-    parts = list(shown)
+    colors = {name: color_of(name, names) for name in shown}
     style = point_style(len(dots), MOST_POINTS)
     points = (
         alt.Chart(inline(dots))
@@ -168,18 +153,12 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
         .encode(
             x=x,
             y=y,
-            color=alt.Color(
-                "name:N",
-                title=None,
-                sort=parts,
-                scale=alt.Scale(domain=parts, range=[color_of(name, names) for name in parts]),
-                legend=alt.Legend(orient="top", columnPadding=22, symbolOpacity=1, symbolSize=60),
-            ),
+            color=series_color("name:N", colors, columnPadding=22, symbolOpacity=1, symbolSize=60),
             opacity=alt.condition("datum.golden", alt.value(0.6), alt.value(0.2)),
-            tooltip=[alt.Tooltip("name:N", title=" "), alt.Tooltip("p:Q", title="W"), alt.Tooltip("t:Q", title=unit.name)],
+            tooltip=tooltips({"name:N": " ", "p:Q": "W", "t:Q": unit.name}),
         )
     )
-    fitted = [layer for name in parts for layer in _steps(profile, name, unit, x, y, _PARTS_TITLE, None)]
+    fitted = [layer for name in shown for layer in _steps(profile, name, unit, x, y, _PARTS_TITLE, None)]
     return alt.layer(*_execution_bounds(profile, unit), points, *fitted).properties(width=WIDTH, height=_PARTS_HEIGHT)
 
 
@@ -261,12 +240,7 @@ def _steps(profile: Profile, name: str, unit: TimeUnit, x: Any, y: Any, title: s
     base = alt.Chart(inline(values))
     drawn: dict[str, Any] = {} if color is None else {"color": color}
     ink: dict[str, Any] = {"style": "curve"} if color is None else {}
-    tooltip = [
-        alt.Tooltip("execution:Q", title=unit_word(profile)),
-        alt.Tooltip("p:Q", title=f"{name}, W"),
-        alt.Tooltip("low:Q", title="from"),
-        alt.Tooltip("high:Q", title="to"),
-    ]
+    tooltip = tooltips({"execution:Q": unit_word(profile), "p:Q": f"{name}, W", "low:Q": "from", "high:Q": "to"})
     band = base.mark_rect(opacity=0.3, **drawn).encode(x=x, x2="end:Q", y=alt.Y("low:Q", title=title), y2="high:Q")
     line = base.mark_rule(strokeWidth=2.4, opacity=1, strokeDash=[1, 0], **ink, **drawn).encode(
         x=x, x2="end:Q", y=y, tooltip=tooltip
