@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
     from wastenot.planning.plan import Plan
     from wastenot.reporting.price import Price
-    from wastenot.study.source import Source
-    from wastenot.study.store import Study
+    from wastenot.study.store import Source, Study
     from wastenot.sweeping.point import PointOptions
     from wastenot.sweeping.sweep import SweepOutcome
     from wastenot.tasks import WorkloadTasks

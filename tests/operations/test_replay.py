@@ -14,7 +14,7 @@ from wastenot.capturing.session import capture  # noqa: E402
 from wastenot.errors import CannotRunError  # noqa: E402
 from wastenot.operations import tensor_values  # noqa: E402
 from wastenot.operations.replay import prepare_call  # noqa: E402
-from wastenot.workloads.call import Call  # noqa: E402
+from wastenot.workloads.kernel import Call  # noqa: E402
 
 
 def captured_call(run, operation):

@@ -9,7 +9,7 @@ from tests.planning.conftest import make_sweep, random_sweep
 from tests.support.noisy_gpu import Truth
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.planning.noise.confidence import ConfidentChoice
-from wastenot.planning.noise.expectation import Excess, excess
+from wastenot.planning.noise.expectation import Excess, excess, probability_kept
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner, plan
 
@@ -55,7 +55,7 @@ def test_common_errors_are_kept_within_and_the_bound_stays_valid(rng):
         over = random_excess(rng, units=5, options=4, common=0.3)
         found = ConfidentChoice(over, 0.9).least(np.concatenate(over.energy_j))
         best = enumerated(over, 0.9, lambda options, over=over: total(over.energy_j, options))
-        assert over.probability_kept(found.options) >= 0.9 - 1e-12
+        assert probability_kept(*over.of_plan(found.options)) >= 0.9 - 1e-12
         assert found.lower_bound <= best * (1 + 1e-9)
         losses.append(found.cost / best - 1)
     assert np.median(losses) < 0.01 and min(losses) > -1e-9
@@ -70,7 +70,7 @@ def test_edp_keeps_the_confidence_and_is_near_the_best(rng):
         def edp(options, over=over):
             return total(over.energy_j, options) * total(over.time_s, options)
 
-        assert over.probability_kept(found.options) >= 0.9 - 1e-12
+        assert probability_kept(*over.of_plan(found.options)) >= 0.9 - 1e-12
         losses.append(edp(found.options) / enumerated(over, 0.9, edp) - 1)
     assert np.median(losses) < 0.01 and min(losses) > -1e-9
 
@@ -108,7 +108,7 @@ def test_local_units_each_keep_it():
     planner = Planner(sweep)
     local = planner.choose(Objective("waste", 0.01, confidence=0.9), "local")
     for unit, option in zip(planner.units, local.options, strict=True):
-        assert excess([unit], planner.posteriors, 0.01).probability_kept((option,)) >= 0.9 - 1e-12
+        assert probability_kept(*excess([unit], planner.posteriors, 0.01).of_plan((option,))) >= 0.9 - 1e-12
 
 
 def test_refusals(rng):

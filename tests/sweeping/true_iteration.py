@@ -12,7 +12,7 @@ from wastenot.devices.simulated.preset import Preset
 from wastenot.devices.simulated.trace import carry_over_j
 from wastenot.setting import Setting
 from wastenot.workloads.kernel import KernelSpec
-from wastenot.workloads.order import order_of_steps, steps_of, stretches
+from wastenot.workloads.order import order_of_steps, stretches
 
 NO_LIMIT_W = 1e5
 
@@ -26,7 +26,7 @@ def true_iteration(preset: Preset, kernels: list[KernelSpec], settings: list[Set
         free.operating_point(Task.of_kernel(kernel), setting, preset.thermal.reference_c)
         for kernel, setting in zip(kernels, settings, strict=True)
     ]
-    order = order_of_steps(steps_of(kernels))
+    order = order_of_steps(kernels)
     time_s = sum(kernel.count * point.time_s for kernel, point in zip(kernels, points, strict=True))
     energy_j = sum(kernel.count * point.time_s * point.power_w for kernel, point in zip(kernels, points, strict=True))
     for before, own, lasting, times in stretches(order):

@@ -14,8 +14,7 @@ from wastenot.sweeping.point import PointOptions, hottest_first
 from wastenot.sweeping.sweep import measure_sweep
 from wastenot.tasks import find_tasks, tasks_in_study, tasks_of
 from wastenot.tuning.forecast.observed import observe
-from wastenot.workloads.call import Call
-from wastenot.workloads.kernel import KernelSpec, Workload
+from wastenot.workloads.kernel import Call, KernelSpec, Workload
 
 ARGUMENTS = json.dumps({"args": [], "kwargs": {}, "tensors": [], "storages": []})
 

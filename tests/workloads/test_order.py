@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from wastenot.workloads.build import build_workload
-from wastenot.workloads.order import Step, changes, order_of_steps, predecessors, steps_of, stretches
+from wastenot.workloads.order import Step, changes, order_of_steps, predecessors, stretches
 
 LAYERS = [Step(1, None, "embedding"), Step(3, "layer", "forward"), Step(3, "layer", "forward"), Step(2, None, "loss")]
 
@@ -32,7 +32,7 @@ def test_changes_close_the_circle():
 @pytest.mark.parametrize("model", ["gpt3-small", "llama-8b"])
 def test_in_a_model_each_kernel_follows_the_one_before_it(model):
     kernels = build_workload(model).kernels
-    before = predecessors(steps_of(kernels))
+    before = predecessors(kernels)
     usual = sum(earlier == index - 1 for index, earlier in enumerate(before))
     assert usual >= len(kernels) - 5
     first = next(index for index, kernel in enumerate(kernels) if kernel.block and kernel.pass_name == "forward")

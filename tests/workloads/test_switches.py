@@ -4,13 +4,13 @@ import numpy as np
 
 from wastenot.setting import AUTO, Setting
 from wastenot.study.sweep import Kernel
-from wastenot.workloads.order import steps_of, switches
+from wastenot.workloads.order import switches
 
 LOW = Setting(900.0)
 
 
 def counted(kernels, settings):
-    return switches(steps_of(kernels), settings)
+    return switches(kernels, settings)
 
 
 def test_by_hand():

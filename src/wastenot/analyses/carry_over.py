@@ -16,9 +16,9 @@ import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
-from wastenot.planning.costs import Costs, combine_repeats
+from wastenot.planning.costs import combine_repeats
 from wastenot.study.sweep import Sweep
-from wastenot.workloads.order import predecessors, steps_of
+from wastenot.workloads.order import predecessors
 
 _AT_LIMIT = 0.97  # of the highest power
 _TIME_CONSTANTS_S = np.geomspace(2e-5, 0.2, 120)
@@ -64,7 +64,7 @@ def fit_carry_over(alone: Sweep, within: Sweep) -> CarryOver:
         BadInputError: too few kernels were measured in both at the same settings, below the power limit.
     """
     first, second = combine_repeats(alone), combine_repeats(within)
-    before = predecessors(steps_of(within.kernels))
+    before = predecessors(within.kernels)
     row_of = {(int(first.kernel[row]), first.setting(row)): row for row in range(len(first.kernel))}
     rows = []
     for row in range(len(second.kernel)):
@@ -72,16 +72,17 @@ def fit_carry_over(alone: Sweep, within: Sweep) -> CarryOver:
         pair = row_of.get((kernel, setting)), row_of.get((before[kernel], setting))
         if before[kernel] != kernel and None not in pair:
             rows.append((row, *pair))
-    if not rows:
-        raise BadInputError(_too_few(within.workload))
-    ours, own, other = np.array(rows, dtype=np.intp).T
+    ours, own, other = np.array(rows, dtype=np.intp).reshape(-1, 3).T
     power_w = first.energy_j / first.time_s
     free = np.maximum(power_w[own], power_w[other]) < _AT_LIMIT * power_w.max()
     ours, own, other = ours[free], own[free], other[free]
-    error = _errors(first, second, ours, own)
+    # Of the excess energies: twice that of the difference between in context and alone.
+    error = 2.0 * np.hypot(second.energy_se_j[ours], first.energy_se_j[own])
     usable = error > 0
     if usable.sum() < _LEAST_LOOPS:
-        raise BadInputError(_too_few(within.workload))
+        raise BadInputError(
+            f"workload '{within.workload}': too few kernels were measured both alone and in context at the same clocks"
+        )
     ours, own, other, error = ours[usable], own[usable], other[usable], error[usable]
     excess = 2.0 * (second.energy_j[ours] - first.energy_j[own])
     lighter = np.where(power_w[own] <= power_w[other], own, other)
@@ -98,14 +99,5 @@ def fit_carry_over(alone: Sweep, within: Sweep) -> CarryOver:
     return best
 
 
-def _errors(first: Costs, second: Costs, ours: FloatArray, own: FloatArray) -> FloatArray:
-    """Standard errors of the excess energies: twice that of the difference between in context and alone."""
-    return np.asarray(2.0 * np.hypot(second.energy_se_j[ours], first.energy_se_j[own]))
-
-
 def _decayed_j(before_w: FloatArray, own_w: FloatArray, time_s: FloatArray, lasts_s: float) -> FloatArray:
     return np.asarray(-np.maximum(before_w - own_w, 0.0) * lasts_s * np.expm1(-time_s / lasts_s))
-
-
-def _too_few(workload: str) -> str:
-    return f"workload '{workload}': too few kernels were measured both alone and in context at the same clocks"

@@ -26,8 +26,6 @@ class KernelInContext:
     """One kernel at the setting that the first plan gives it.
 
     Attributes:
-        kernel: its name.
-        count: how often it runs in an iteration.
         first: setting in the plan of the first state.
         second: setting in the plan of the second state.
         alone_j: energy of one call at ``first`` in the first state.
@@ -94,8 +92,8 @@ def context_change(alone: Sweep, within: Sweep, first: Plan, second: Plan) -> Co
     Args:
         alone: the first state.
         within: the second state.
-        first: plan made of the first state.
-        second: plan made of the second state.
+        first: plan made of the first.
+        second: plan made of the second.
 
     Raises:
         BadInputError: they are not of the same kernels, or the second state lacks a setting of a plan.
@@ -112,6 +110,7 @@ def context_change(alone: Sweep, within: Sweep, first: Plan, second: Plan) -> Co
     settings = [[row.setting for row in plan.assignments] for plan in (first, second)]
     ours = _rows(costs, settings[0], alone.workload)
     theirs = [_rows(planner.costs, each, within.workload) for each in settings]
+    errors_j = map(math.hypot, costs.energy_se_j[ours].tolist(), planner.costs.energy_se_j[theirs[0]].tolist())
     kernels = tuple(
         KernelInContext(
             kernel=kernel.name,
@@ -120,9 +119,9 @@ def context_change(alone: Sweep, within: Sweep, first: Plan, second: Plan) -> Co
             second=settings[1][index],
             alone_j=float(costs.energy_j[ours[index]]),
             within_j=float(planner.costs.energy_j[theirs[0][index]]),
-            error_j=_error(costs.energy_se_j[ours[index]], planner.costs.energy_se_j[theirs[0][index]]),
+            error_j=None if math.isnan(error_j) else error_j,
         )
-        for index, kernel in enumerate(alone.kernels)
+        for index, (kernel, error_j) in enumerate(zip(alone.kernels, errors_j, strict=True))
     )
     return ContextChange(alone.workload, (alone.state, within.state), kernels, *(planner.totals(rows) for rows in theirs))
 
@@ -163,8 +162,3 @@ def _rows(costs: Costs, settings: list[Setting], workload: str) -> IndexArray:
             )
         rows.append(row_of[index, setting])
     return np.array(rows, dtype=np.intp)
-
-
-def _error(first: float, second: float) -> float | None:
-    error = math.hypot(first, second)
-    return None if math.isnan(error) else error

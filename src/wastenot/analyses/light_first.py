@@ -16,7 +16,7 @@ from wastenot.analyses.carry_over import CarryOver
 from wastenot.arrays import FloatArray
 from wastenot.planning.costs import combine_repeats
 from wastenot.study.sweep import Sweep
-from wastenot.workloads.order import loops, steps_of
+from wastenot.workloads.order import loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +46,18 @@ class LoopOrder:
 
 
 def light_first(sweep: Sweep, carry_over: CarryOver) -> tuple[LoopOrder, ...]:
-    """The loops of a workload in the given order and in the best one, at auto.
-
-    Args:
-        sweep: what the kernels cost.
-        carry_over: the card's penalty.
-    """
+    """The loops of a workload in the given order and in the best one, at auto, by the card's penalty."""
     costs = combine_repeats(sweep)
     base = costs.start[:-1]
     power_w, time_s = costs.energy_j[base] / costs.time_s[base], costs.time_s[base]
     orders = []
-    for loop in loops(steps_of(sweep.kernels)):
+    for loop in loops(sweep.kernels):
         if len(loop.members) < 2:
             continue
         members = np.array(loop.members)
-        descent = _descents(power_w[members], time_s[members], carry_over)
-        best, best_j = best_order(power_w[members], descent)
+        own_w = power_w[members]
+        descent = carry_over.penalty_j(own_w[:, None], own_w, time_s[members])
+        best, best_j = best_order(own_w, descent)
         names = [sweep.kernels[index].name for index in members]
         given_j = float(sum(descent[index - 1, index] for index in range(len(members))))
         first = sweep.kernels[loop.members[0]]
@@ -82,17 +78,13 @@ def best_order(power_w: FloatArray, descent_j: FloatArray) -> tuple[tuple[int, .
     """
     falling = np.argsort(-power_w, kind="stable").tolist()
     least = {falling[0]: 0.0}
-    came: dict[int, int] = {}
+    previous: dict[int, int] = {}
     for rank, kernel in enumerate(falling[1:], 1):
-        came[kernel] = min(falling[:rank], key=lambda above: least[above] + descent_j[above, kernel])
-        least[kernel] = least[came[kernel]] + float(descent_j[came[kernel], kernel])
+        previous[kernel] = min(falling[:rank], key=lambda above: least[above] + descent_j[above, kernel])
+        least[kernel] = least[previous[kernel]] + float(descent_j[previous[kernel], kernel])
     down = [falling[-1]]
     while down[-1] != falling[0]:
-        down.append(came[down[-1]])
+        down.append(previous[down[-1]])
     between = down[1:-1][::-1]  # passed on the way down, after the heaviest
     order = [kernel for kernel in falling[::-1] if kernel not in between] + between
     return tuple(order), least[falling[-1]]
-
-
-def _descents(power_w: FloatArray, time_s: FloatArray, carry_over: CarryOver) -> FloatArray:
-    return carry_over.penalty_j(power_w[:, None], power_w[None, :], time_s[None, :])

@@ -32,15 +32,7 @@ Stress = Literal["compute", "memory"]
 
 @dataclass(frozen=True, slots=True)
 class PowerOf:
-    """A kernel at auto.
-
-    Attributes:
-        kernel: its name.
-        count: how often it runs in an iteration.
-        time_s: of one call.
-        energy_j: of one call.
-        stress: what limits it.
-    """
+    """One call of a kernel at auto, how often it runs in an iteration, and what limits it."""
 
     kernel: str
     count: int
@@ -59,12 +51,9 @@ class Pair:
     """Two kernels that stress different parts.
 
     Attributes:
-        compute: the one that is heavy on arithmetic.
-        memory: the one that is heavy on memory.
         headroom_w: limit less what both at once would draw at full speed; below 0 the limit slows them.
         together_s: least time of both at once.
-        saved_j: most energy that one pair can save.
-        saved_s: most time.
+        saved_j: most energy that one pair can save; ``saved_s`` is the most time.
         times: pairs in an iteration, as often as the rarer of the two runs.
     """
 
@@ -84,14 +73,12 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Complementary pairs of a workload, those of most saving first.
+    """Complementary pairs of a workload, by falling saving in an iteration.
 
     Attributes:
         limit_w: power limit.
         shared_w: upper bound of what is drawn once, however much runs.
         told_by: how compute- and memory-heavy were told apart.
-        kernels: every kernel at auto.
-        pairs: by falling saving in an iteration.
     """
 
     limit_w: float

@@ -37,13 +37,11 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class SettingPoint:
-    """What one setting does to a kernel, or to all kernels of a pass together.
+    """How one setting changes a kernel, or all kernels of a pass together, against auto.
 
     Attributes:
         setting: the clocks; if those of several kernels differ slightly, the ones with the lowest core clock.
         highest_core_mhz: the highest core clock among the kernels, equal to the setting's own if they all agree.
-        time_change: against auto.
-        energy_change: against auto.
     """
 
     setting: Setting
@@ -60,8 +58,7 @@ class SettingMap:
         name: of the kernel or the pass, or ``iteration``.
         energy_fraction: its fraction of the iteration's energy at auto.
         points: one for each setting besides auto.
-        plan_time_change: what the plan does to its time.
-        plan_energy_change: what the plan does to its energy.
+        plan_time_change: what the plan does to it, as does ``plan_energy_change``.
     """
 
     name: str
@@ -73,17 +70,7 @@ class SettingMap:
 
 @dataclass(frozen=True, slots=True)
 class KernelTotal:
-    """One kernel in the iteration, all its calls together, at auto and under the plan.
-
-    Attributes:
-        name: of the kernel.
-        pass_name: its pass, if known.
-        setting: that the plan assigns to it.
-        base_time_s: at auto.
-        base_energy_j: at auto.
-        time_s: under the plan.
-        energy_j: under the plan.
-    """
+    """One kernel in the iteration, all its calls together, at auto (``base``) and at the setting that the plan assigns."""
 
     name: str
     pass_name: str | None
@@ -99,7 +86,6 @@ class PlanOverview:
     """Everything that a report of a plan shows.
 
     Attributes:
-        plan: the plan to report.
         comparison: granularities, scopes and objectives side by side (Table 2).
         curves: kernel granularity first.
         coarse_maps: every setting of each pass, or of the iteration; most energy first.

@@ -15,8 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from wastenot.capturing.passes import Passes
 from wastenot.capturing.work import Described, base_name, describe
 from wastenot.operations.signature import Signature, flat_tensors, sign, storage_of, why_opaque
-from wastenot.workloads.call import Call
-from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.kernel import Call, KernelSpec
 
 VIEWS = "views and allocations, which run nothing on the device"
 READ_BACK = "values read back to the host"

@@ -12,9 +12,8 @@ from pydantic import Field, model_validator
 from wastenot.documents import Count, Name, NotNegative, Part, read_document
 from wastenot.errors import BadInputError
 from wastenot.files import write_text
-from wastenot.workloads.call import Call
 from wastenot.workloads.identity import ModelRun
-from wastenot.workloads.kernel import KernelSpec, Op, Workload
+from wastenot.workloads.kernel import Call, KernelSpec, Op, Workload
 from wastenot.workloads.shape import Shape
 
 SCHEMA: Final = "wastenot.workload/1"

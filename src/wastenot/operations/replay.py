@@ -22,7 +22,7 @@ import torch
 from wastenot.errors import CannotRunError, DeviceError
 from wastenot.operations.signature import HOST
 from wastenot.operations.tensor_values import fill
-from wastenot.workloads.call import Call
+from wastenot.workloads.kernel import Call
 
 _WORD_BYTES = 512  # granularity of allocations
 

@@ -10,7 +10,7 @@ from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.origin import Origin
 from wastenot.planning.objective import Objective, Scope
 from wastenot.planning.planner import Planner
-from wastenot.study.source import Source, sweep_of
+from wastenot.study.store import Source, sweep_of
 from wastenot.workloads.identity import Granularity
 
 RELAXED_BOUNDS = (0.01, 0.02, 0.05, 0.10)

@@ -23,13 +23,9 @@ class Costs:
     Attributes:
         kernels: in order of execution.
         kernel: index into ``kernels``.
-        core_mhz: requested core clock.
-        memory_mhz: requested memory clock.
-        power_limit_w: requested power limit.
-        time_s: mean over repeats.
-        energy_j: mean over repeats.
-        time_se_s: standard error of that mean.
-        energy_se_j: standard error of that mean.
+        core_mhz: requested, as are ``memory_mhz`` and ``power_limit_w``.
+        time_s: mean over repeats, as is ``energy_j``.
+        time_se_s: standard error of that mean, as is ``energy_se_j``.
     """
 
     kernels: tuple[Kernel, ...]
@@ -69,17 +65,8 @@ def combine_repeats(sweep: Sweep) -> Costs:
     row = order[first]
     time, time_se = _mean_and_error(sweep.time_s[order], sweep.time_se_s[order], first, repeats)
     energy, energy_se = _mean_and_error(sweep.energy_j[order], sweep.energy_se_j[order], first, repeats)
-    return Costs(
-        sweep.kernels,
-        sweep.kernel_index[row],
-        sweep.core_mhz[row],
-        sweep.memory_mhz[row],
-        sweep.power_limit_w[row],
-        time,
-        energy,
-        time_se,
-        energy_se,
-    )
+    setting = sweep.core_mhz[row], sweep.memory_mhz[row], sweep.power_limit_w[row]
+    return Costs(sweep.kernels, sweep.kernel_index[row], *setting, time, energy, time_se, energy_se)
 
 
 def rows_of_readings(sweep: Sweep) -> IndexArray:
@@ -99,10 +86,7 @@ def _grouped(sweep: Sweep) -> tuple[IndexArray, IndexArray]:
 
 
 def _mean_and_error(
-    value: FloatArray,
-    error: FloatArray,
-    first: IndexArray,
-    repeats: IndexArray,
+    value: FloatArray, error: FloatArray, first: IndexArray, repeats: IndexArray
 ) -> tuple[FloatArray, FloatArray]:
     mean = np.add.reduceat(value, first) / repeats
     scatter = np.add.reduceat((value - np.repeat(mean, repeats)) ** 2, first)

@@ -255,45 +255,31 @@ def read_plan(path: str | os.PathLike[str]) -> Plan:
 
 def _recomputed(plan: Plan) -> Iterator[tuple[tuple[int | str, ...], float, float]]:
     """Fields of a plan that follow from its others, by which an edit is noticed: (field, as stated, as it should be)."""
-    base, predicted = plan.baseline, plan.predicted
-    for index, row in enumerate(plan.assignments):
+    base, predicted, expected, rows = plan.baseline, plan.predicted, plan.expected, plan.assignments
+    for index, row in enumerate(rows):
         if row.time_change <= -1.0 or row.energy_change <= -1.0:
             yield ("assignments", index, "time_change"), row.time_change, 0.0
             return
-    rows = plan.assignments
-    yield ("predicted", "time_s"), predicted.time_s, float(exact_sum((row.count, row.time_s) for row in rows))
-    yield (
-        ("predicted", "energy_j"),
-        predicted.energy_j,
-        float(exact_sum((row.count, row.energy_j) for row in rows)),
-    )
+    time_s = float(exact_sum((row.count, row.time_s) for row in rows))
+    energy_j = float(exact_sum((row.count, row.energy_j) for row in rows))
+    base_time_s = math.fsum(row.count * row.time_s / (1 + row.time_change) for row in rows)
+    base_energy_j = math.fsum(row.count * row.energy_j / (1 + row.energy_change) for row in rows)
+    yield ("predicted", "time_s"), predicted.time_s, time_s
+    yield ("predicted", "energy_j"), predicted.energy_j, energy_j
     yield ("predicted", "time_change"), predicted.time_change, predicted.time_s / base.time_s - 1
     yield ("predicted", "energy_change"), predicted.energy_change, predicted.energy_j / base.energy_j - 1
-    yield (
-        ("baseline", "time_s"),
-        base.time_s,
-        math.fsum(row.count * row.time_s / (1 + row.time_change) for row in rows),
-    )
-    yield (
-        ("baseline", "energy_j"),
-        base.energy_j,
-        math.fsum(row.count * row.energy_j / (1 + row.energy_change) for row in rows),
-    )
+    yield ("baseline", "time_s"), base.time_s, base_time_s
+    yield ("baseline", "energy_j"), base.energy_j, base_energy_j
     yield ("fastest", "time_change"), plan.fastest.time_change, plan.fastest.time_s / base.time_s - 1
     yield ("waste", "share"), plan.waste.share, plan.waste.joules / base.energy_j
-    energy_j = predicted.energy_j
-    expected = plan.expected
     if expected is not None:
-        energy_j = energy_j if plan.objective.confidence is None else expected.energy_j
         for name, (low, high), middle in (
             ("time_change_interval", expected.time_change_interval, expected.time_change),
             ("energy_change_interval", expected.energy_change_interval, expected.energy_change),
         ):
             yield ("expected", name), 0.5 * (low + high), middle
-    yield (
-        ("certificate", "gap"),
-        plan.certificate.gap,
-        (energy_j - plan.certificate.lower_bound_j) / energy_j,
-    )
+    certified = predicted if expected is None or plan.objective.confidence is None else expected
+    energy_j, bound_j = certified.energy_j, plan.certificate.lower_bound_j
+    yield ("certificate", "gap"), plan.certificate.gap, (energy_j - bound_j) / energy_j
     if plan.validation is not None:
         yield ("validation", "pairs"), plan.validation.pairs, plan.validation.repeats**2

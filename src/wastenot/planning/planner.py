@@ -30,10 +30,10 @@ from wastenot.planning.plan import (
     Waste,
 )
 from wastenot.planning.units import PlanUnit, iteration_frontier, make_units
-from wastenot.study.source import Source, sweep_of
+from wastenot.study.store import Source, sweep_of
 from wastenot.study.sweep import Sweep
 from wastenot.workloads.identity import EnergyState, Granularity
-from wastenot.workloads.order import steps_of, switches
+from wastenot.workloads.order import switches
 
 LARGEST_EXACT = 2048  # units; the least energy of more is found to within ``GAP_AT_SCALE``, which the certificate states
 GAP_AT_SCALE = 1e-9  # relative; proving the rest takes half a minute for 10,000 kernels
@@ -281,7 +281,7 @@ class Planner:
         rows = self.rows(optimum.options)
         predicted, baseline = self.totals(rows), self.totals(self.baseline_rows)
         assignments = self._assignments(rows)
-        changes = switches(steps_of(costs.kernels), [each.setting for each in assignments])
+        changes = switches(costs.kernels, [each.setting for each in assignments])
         fastest_s = self.frontier.least_time().time_s
         expected = None
         if self.cost_model is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import overload
 
 import numpy as np
@@ -110,13 +111,8 @@ def make_units(costs: Costs, granularity: Granularity, clock_tolerance_mhz: floa
     match granularity:
         case "kernel":
             return [
-                PlanUnit(
-                    kernel.name,
-                    costs,
-                    np.array([index]),
-                    np.arange(costs.start[index], costs.start[index + 1])[:, None],
-                )
-                for index, kernel in enumerate(costs.kernels)
+                PlanUnit(kernel.name, costs, np.array([index]), np.arange(begin, end)[:, None])
+                for index, (kernel, (begin, end)) in enumerate(zip(costs.kernels, pairwise(costs.start), strict=True))
             ]
         case "pass":
             members: dict[str, list[int]] = {}
@@ -135,19 +131,12 @@ def make_units(costs: Costs, granularity: Granularity, clock_tolerance_mhz: floa
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Level:
-    """Core clocks tried together with one memory clock and power limit.
+    """Core clocks tried together with one memory clock and power limit."""
 
-    Attributes:
-        core_mhz: the core clocks that occur, shape (levels,).
-        row: the row each kernel would take, −1 where it has none near enough; shape (levels, kernels).
-        nearest_mhz: how far the nearest row of each kernel is, inf where there is none; shape (levels, kernels).
-        memory_mhz: the memory clock, NaN for auto.
-    """
-
-    core_mhz: FloatArray
-    row: NDArray[np.intp]
-    nearest_mhz: FloatArray
-    memory_mhz: float
+    core_mhz: FloatArray  # those that occur, shape (levels,)
+    row: NDArray[np.intp]  # that each kernel would take, −1 where it has none near enough; shape (levels, kernels)
+    nearest_mhz: FloatArray  # how far the nearest row of each kernel is, inf where there is none; shape (levels, kernels)
+    memory_mhz: float  # NaN for auto
 
 
 def _shared_unit(name: str, costs: Costs, kernels: IndexArray, tolerance_mhz: float) -> PlanUnit:

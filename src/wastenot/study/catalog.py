@@ -12,15 +12,15 @@ from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Row, Table, func, insert, inspect, select
+from sqlalchemy import Connection, Table, func, insert, inspect, select
 
 from wastenot.errors import BadInputError, StudyError
+from wastenot.origin import Origin
 from wastenot.setting import Setting
 from wastenot.study import schema
 from wastenot.study.database import DAMAGED
 from wastenot.study.sweep import SETTING, Kernel, quoted
 from wastenot.version import own_version
-from wastenot.workloads.call import Call
 from wastenot.workloads.identity import (
     ENERGY_STATES,
     GRANULARITIES,
@@ -30,7 +30,7 @@ from wastenot.workloads.identity import (
     ModelRun,
     WorkloadKey,
 )
-from wastenot.workloads.kernel import KernelSpec, Op
+from wastenot.workloads.kernel import Call, KernelSpec, Op
 from wastenot.workloads.shape import Shape
 
 UNKNOWN_DEVICE = "unknown"
@@ -41,6 +41,10 @@ Steps = tuple[tuple[KernelSpec, int], ...]
 
 _STUDY_ID = 1
 _SHAPE = tuple(field.name for field in fields(Shape))
+# Columns that hold an attribute of KernelSpec under its own name.
+_CAPTURED_AS_IT_IS = (
+    "name", "label", "op", "flops", "bytes_read", "bytes_written", "block", "count", "place", "element_bytes",
+)  # fmt: skip
 _HOW_TO_SWEEP: dict[EnergyState, str] = {"ssp": "", "sse": " --at sse", "context": " --in-context"}
 
 
@@ -52,8 +56,7 @@ class ImportSummary:
         source: name of the file, or what else the rows came from.
         sha256: of the content, in hexadecimal; ``None`` where there was no file.
         rows: how many it brought.
-        origin: measured, simulated, synthetic or forecast.
-        imported_at: when, in UTC.
+        imported_at: in UTC.
     """
 
     source: str
@@ -68,14 +71,8 @@ class WorkloadSummary:
     """One workload.
 
     Attributes:
-        name: of the workload.
-        state: of its energies.
-        granularity: that it was measured by.
         run: model and shape, where known.
-        origin: measured, simulated, synthetic or forecast.
-        kernels: how many.
-        rows: how many measurements.
-        settings: how many different ones, auto among them.
+        kernels: how many, as are ``rows`` (measurements) and ``settings`` (different ones, auto among them).
         passes: in order of execution; empty where the data do not say.
         auto_time_s: time of one iteration at auto, from the mean of each kernel's baseline rows.
         auto_energy_j: energy of the same.
@@ -102,38 +99,20 @@ class StudySummary:
 
     Attributes:
         device: that everything was taken on.
-        schema_version: of the tables.
         created_by: the program that made it.
-        created_at: when, in UTC.
-        workloads: in order of their first import.
+        created_at: in UTC.
+        workloads: in order of their first import; empty where only the study itself was asked for.
     """
 
     device: str
     schema_version: int
     created_by: str
     created_at: datetime
-    workloads: tuple[WorkloadSummary, ...]
+    workloads: tuple[WorkloadSummary, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What is recorded of a study as a whole.
-
-    Attributes:
-        schema_version: of its tables.
-        device: that everything was taken on.
-        created_by: the program that made it.
-        created_at: when, in UTC.
-    """
-
-    schema_version: int
-    device: str
-    created_by: str
-    created_at: datetime
-
-
-def read_header(connection: Connection, label: str) -> Header | None:
-    """The record of the study, ``None`` where the database holds none yet.
+def read_header(connection: Connection, label: str) -> StudySummary | None:
+    """The study without its workloads, ``None`` where the database holds none yet.
 
     Args:
         connection: in a transaction.
@@ -166,7 +145,7 @@ def read_header(connection: Connection, label: str) -> Header | None:
         created_at = datetime.fromisoformat(row.created_at)
     except (ValueError, TypeError) as error:
         raise StudyError(f"{label}: {DAMAGED}") from error
-    return Header(found, row.device, row.created_by, created_at)
+    return StudySummary(row.device, found, row.created_by, created_at)
 
 
 def prepare(connection: Connection, label: str, device: str) -> str:
@@ -188,7 +167,7 @@ def prepare(connection: Connection, label: str, device: str) -> str:
     schema.metadata.create_all(connection)  # does nothing where they are there
     if header is None:
         values = {"schema_version": schema.SCHEMA_VERSION, "device": device}
-        values |= {"created_by": f"wastenot {own_version()}", "created_at": now()}
+        values |= {"created_by": f"wastenot {own_version()}", "created_at": _now()}
         connection.execute(insert(schema.study).values(id=_STUDY_ID, **values))
         return device
     if device not in (header.device, UNKNOWN_DEVICE):
@@ -201,13 +180,7 @@ def prepare(connection: Connection, label: str, device: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredWorkload:
-    """A workload in the store.
-
-    Attributes:
-        id: in the store.
-        key: what identifies it.
-        run: model and shape, where known.
-    """
+    """A workload in the store: its id there, what identifies it, and its model and shape, where known."""
 
     id: int
     key: WorkloadKey
@@ -220,15 +193,13 @@ def stored_workloads(connection: Connection) -> tuple[StoredWorkload, ...]:
     Raises:
         ValueError: what is stored cannot be.
     """
-    rows = connection.execute(select(schema.workloads).order_by(schema.workloads.c.id))
-    return tuple(map(_stored_workload, rows))
-
-
-def _stored_workload(row: Row[tuple[object, ...]]) -> StoredWorkload:
-    if row.state not in ENERGY_STATES or row.granularity not in GRANULARITIES:
-        raise ValueError(f"a workload in state {row.state!r} by {row.granularity!r}")
-    run = None if row.model is None else ModelRun(row.model, Shape(*(getattr(row, name) for name in _SHAPE)))
-    return StoredWorkload(row.id, WorkloadKey(row.name, row.state, row.granularity), run)
+    stored = []
+    for row in connection.execute(select(schema.workloads).order_by(schema.workloads.c.id)):
+        if row.state not in ENERGY_STATES or row.granularity not in GRANULARITIES:
+            raise ValueError(f"a workload in state {row.state!r} by {row.granularity!r}")
+        run = None if row.model is None else ModelRun(row.model, Shape(*(getattr(row, name) for name in _SHAPE)))
+        stored.append(StoredWorkload(row.id, WorkloadKey(row.name, row.state, row.granularity), run))
+    return tuple(stored)
 
 
 def find_workload(connection: Connection, key: WorkloadKey) -> int | None:
@@ -374,8 +345,15 @@ def inserted_id(connection: Connection, table: Table, **values: object) -> int:
     return int(key[0])
 
 
-def now() -> str:
-    """The time in UTC, to the second, as ISO 8601."""
+def add_import(
+    connection: Connection, workload_id: int, source: str, origin: Origin, *, rows: int = 0, sha256: str | None = None
+) -> int:
+    """Record an import of a workload's rows, as of now; returns its id."""
+    values = {"workload_id": workload_id, "source": source, "sha256": sha256, "rows": rows, "origin": origin}
+    return inserted_id(connection, schema.imports, **values, imported_at=_now())
+
+
+def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -418,19 +396,10 @@ def read_captured(connection: Connection, workload: int) -> dict[str, Steps]:
         if row["op"] not in get_args(Op):
             raise ValueError(f"an operation of kind {row['op']!r}")
         spec = KernelSpec(
-            name=row["name"],
-            label=row["label"],
-            op=row["op"],
+            **{name: row[name] for name in _CAPTURED_AS_IT_IS},
             shape=tuple(int(size) for size in row["shape"].split("x") if size),
-            flops=row["flops"],
-            bytes_read=row["bytes_read"],
-            bytes_written=row["bytes_written"],
             pass_name=row["pass"],
-            block=row["block"],
-            count=row["count"],
-            place=row["place"],
             call=Call(row["operation"], row["arguments"]),
-            element_bytes=row["element_bytes"],
         )
         found[row["owner"]] = (*found.get(row["owner"], ()), (spec, row["calls"]))
     return found
@@ -438,27 +407,9 @@ def read_captured(connection: Connection, workload: int) -> dict[str, Steps]:
 
 def _captured_values(spec: KernelSpec) -> dict[str, object]:
     assert spec.call is not None
-    return {
-        "name": spec.name,
-        "count": spec.count,
-        "place": spec.place,
-        "pass": spec.pass_name,
-        "block": spec.block,
-        "label": spec.label,
-        "op": spec.op,
-        "shape": "x".join(map(str, spec.shape)),
-        "flops": spec.flops,
-        "bytes_read": spec.bytes_read,
-        "bytes_written": spec.bytes_written,
-        "element_bytes": spec.element_bytes,
-        "operation": spec.call.op,
-        "arguments": spec.call.arguments,
-    }
-
-
-def summarise_workloads(connection: Connection) -> tuple[WorkloadSummary, ...]:
-    """The workloads of a study, counted by the database so that the rows stay where they are."""
-    return tuple(_summarise(connection, stored) for stored in stored_workloads(connection))
+    values = {name: getattr(spec, name) for name in _CAPTURED_AS_IT_IS}
+    values |= {"pass": spec.pass_name, "shape": "x".join(map(str, spec.shape))}
+    return values | {"operation": spec.call.op, "arguments": spec.call.arguments}
 
 
 def imports_of(connection: Connection, workload_id: int) -> tuple[ImportSummary, ...]:
@@ -470,7 +421,8 @@ def imports_of(connection: Connection, workload_id: int) -> tuple[ImportSummary,
     )
 
 
-def _summarise(connection: Connection, stored: StoredWorkload) -> WorkloadSummary:
+def summarise_workload(connection: Connection, stored: StoredWorkload) -> WorkloadSummary:
+    """A workload in brief, counted by the database so that the rows stay where they are."""
     imports, kernels, measurements = schema.imports, schema.kernels, schema.measurements
     workload_id = stored.id
     settings = [measurements.c[column] for column in SETTING]

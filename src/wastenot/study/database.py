@@ -58,12 +58,10 @@ _POSTGRESQL = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a study lies.
+    """Where a study lies: on a server, which has a ``url``, or in a file, which has a ``path``.
 
     Attributes:
         label: how messages name it, without any password.
-        url: of the server; ``None`` for a file.
-        path: of the file; ``None`` on a server.
         file_uri: the file as SQLite is to open it, which never makes a file.
         secrets: texts that no message may show.
     """
@@ -76,13 +74,13 @@ class Address:
 
 
 def parse_address(where: str | os.PathLike[str]) -> Address:
-    """Tell where a study lies.
+    """The address of a study.
 
     Args:
         where: a path (without ``://``) or any SQLAlchemy URL. A bare ``postgresql://`` uses psycopg 3 if it is there.
 
     Raises:
-        StudyError: it is no URL.
+        StudyError: it is not a URL, or not one of a study.
     """
     name = os.fspath(where)
     if "://" not in name:
@@ -293,17 +291,13 @@ def connect(address: Address, *, timeout_s: float, create: bool) -> Database:
             known = address.url.get_backend_name() == "postgresql" and "connect_timeout" not in address.url.query
             engine = create_engine(address.url, poolclass=NullPool, connect_args=patience if known else {})
         else:
-            engine = create_engine("sqlite://", creator=_opener(address, timeout_s), poolclass=NullPool)
+            # isolation_level None: Python's own transactions would leave the making of tables outside of ours.
+            def open_file() -> sqlite3.Connection:
+                return sqlite3.connect(address.file_uri or "", uri=True, timeout=timeout_s, isolation_level=None)
+
+            engine = create_engine("sqlite://", creator=open_file, poolclass=NullPool)
             event.listen(engine, "begin", _begin)
     return Database(address, engine, timeout_s, create)
-
-
-def _opener(address: Address, timeout_s: float) -> Callable[[], sqlite3.Connection]:
-    def open_file() -> sqlite3.Connection:
-        # isolation_level None: Python's own transactions would leave the making of tables outside of ours.
-        return sqlite3.connect(address.file_uri or "", uri=True, timeout=timeout_s, isolation_level=None)
-
-    return open_file
 
 
 def _begin(connection: Connection) -> None:

@@ -26,12 +26,7 @@ class Measurement:
     Attributes:
         kernel: what was run: a kernel, or a pass or an iteration measured as one.
         setting: requested.
-        time_s: of one call.
-        time_se_s: its standard error.
-        energy_j: of one call.
-        energy_se_j: its standard error.
-        effective_core_mhz: core clock in effect, the median over the window.
-        effective_memory_mhz: memory clock in effect, the median over the window.
+        effective_core_mhz: in effect, the median over the window, as is ``effective_memory_mhz``.
         calls: whole calls measured.
         temperature_c: of the GPU, mean of begin and end.
         window_s: for how long it was measured.

@@ -14,8 +14,8 @@ from sqlalchemy import Connection
 
 from wastenot.errors import BadInputError, StudyError
 from wastenot.origin import Origin
-from wastenot.study import catalog, schema
-from wastenot.study.catalog import ImportSummary, Steps, StoredWorkload, StudySummary
+from wastenot.study import catalog
+from wastenot.study.catalog import ImportSummary, Steps, StoredWorkload, StudySummary, choose_workload
 from wastenot.study.database import DAMAGED, Database, connect, parse_address
 from wastenot.study.recorder import Measurement, Recorder, read_measurements
 from wastenot.study.rows import insert_rows, select_rows
@@ -85,16 +85,7 @@ class Study:
                 there = catalog.kernels_of(connection, workload)[1]
                 check_sweep(sweep, with_baseline={kernel.name for kernel in there})
             kernel_ids = catalog.store_kernels(connection, sweep.kernels, sweep.workload, workload)
-            import_id = catalog.inserted_id(
-                connection,
-                schema.imports,
-                workload_id=workload,
-                source=source,
-                sha256=sha256,
-                rows=len(sweep),
-                origin=sweep.origin,
-                imported_at=catalog.now(),
-            )
+            import_id = catalog.add_import(connection, workload, source, sweep.origin, rows=len(sweep), sha256=sha256)
             insert_rows(connection, sweep, import_id, kernel_ids)
         return replace(sweep, device=device)
 
@@ -140,16 +131,7 @@ class Study:
             ids = catalog.store_kernels(connection, kernels, key.name, workload_id)
             kernel_ids = dict(zip((kernel.name for kernel in kernels), ids.tolist(), strict=True))
             catalog.store_captured(connection, steps or {}, kernel_ids)
-            import_id = catalog.inserted_id(
-                connection,
-                schema.imports,
-                workload_id=workload_id,
-                source=source,
-                sha256=None,
-                rows=0,
-                origin=origin,
-                imported_at=catalog.now(),
-            )
+            import_id = catalog.add_import(connection, workload_id, source, origin)
             done = catalog.settings_done(connection, workload_id)
         with self._database.keeping() as transaction:
             yield Recorder(transaction, import_id, kernel_ids, done)
@@ -187,8 +169,8 @@ class Study:
             StudyError: the study holds nothing yet or cannot be read.
         """
         with self._database.reading() as connection:
-            header = _filled(catalog.read_header(connection, str(self)), str(self))
-            stored = self._choose(connection, workload, state, granularity, finer=finer)
+            header = self._header(connection)
+            stored = choose_workload(self._stored(connection), str(self), workload, state, granularity, finer=finer)
             ids, members = catalog.kernels_of(connection, stored.id)
             history = catalog.imports_of(connection, stored.id)
             try:
@@ -223,8 +205,9 @@ class Study:
         Args and errors are those of :meth:`read`.
         """
         with self._database.reading() as connection:
-            _filled(catalog.read_header(connection, str(self)), str(self))
-            return read_measurements(connection, self._choose(connection, workload, state, granularity).id)
+            self._header(connection)
+            chosen = choose_workload(self._stored(connection), str(self), workload, state, granularity)
+            return read_measurements(connection, chosen.id)
 
     def captured(
         self, workload: str | None = None, state: EnergyState | None = None, granularity: Granularity | None = None
@@ -234,30 +217,24 @@ class Study:
         Args and errors are those of :meth:`read`.
         """
         with self._database.reading() as connection:
-            _filled(catalog.read_header(connection, str(self)), str(self))
-            chosen = self._choose(connection, workload, state, granularity)
+            self._header(connection)
+            chosen = choose_workload(self._stored(connection), str(self), workload, state, granularity)
             try:
                 return catalog.read_captured(connection, chosen.id)
             except (ValueError, TypeError, AttributeError) as error:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
+
+    def _header(self, connection: Connection) -> StudySummary:
+        header = catalog.read_header(connection, str(self))
+        if header is None:
+            raise StudyError(f"{self}: holds nothing yet; fill it: wastenot import SWEEP.csv --study {self}")
+        return header
 
     def _stored(self, connection: Connection) -> tuple[StoredWorkload, ...]:
         try:
             return catalog.stored_workloads(connection)
         except (ValueError, TypeError) as error:
             raise StudyError(f"{self}: {DAMAGED} ({error})") from error
-
-    def _choose(
-        self,
-        connection: Connection,
-        workload: str | None,
-        state: EnergyState | None,
-        granularity: Granularity | None,
-        *,
-        finer: bool = False,
-    ) -> StoredWorkload:
-        stored = self._stored(connection)
-        return catalog.choose_workload(stored, str(self), workload, state, granularity, finer=finer)
 
     def summary(self) -> StudySummary:
         """What the study holds, in brief.
@@ -266,12 +243,44 @@ class Study:
             StudyError: the study holds nothing yet or cannot be read.
         """
         with self._database.reading() as connection:
-            header = _filled(catalog.read_header(connection, str(self)), str(self))
+            header = self._header(connection)
             try:
-                found = catalog.summarise_workloads(connection)
+                held = tuple(catalog.summarise_workload(connection, each) for each in self._stored(connection))
             except (ZeroDivisionError, ValueError, TypeError, IndexError) as error:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
-        return StudySummary(header.device, header.schema_version, header.created_by, header.created_at, found)
+        return replace(header, workloads=held)
+
+
+Source = str | os.PathLike[str] | Study | Sweep
+"""What may stand for a sweep: a study's file name or database URL, an open study, or the sweep itself."""
+
+
+def sweep_of(
+    source: Source,
+    workload: str | None = None,
+    state: EnergyState | None = None,
+    granularity: Granularity | None = None,
+) -> Sweep:
+    """The sweep of a workload.
+
+    Args:
+        source: where it is.
+        workload: its name; may be left out where the study holds only one.
+        state: that its energies were measured in; by default steady power.
+        granularity: that a plan is wanted of: measurements by it if there are any, otherwise finer ones.
+
+    Raises:
+        BadInputError: there is no such workload, or there are several and none is named.
+        StudyError: the study cannot be read.
+    """
+    if not isinstance(source, Sweep):
+        study = source if isinstance(source, Study) else open_study(source)
+        return study.read(workload, state, granularity, finer=True)
+    if workload not in (None, source.workload):
+        raise BadInputError(
+            f"`workload` '{workload}': the sweep is of workload '{source.workload}'; leave it out or read another"
+        )
+    return source
 
 
 def _unfinished(workload: WorkloadKey, kernels: tuple[Kernel, ...], kernel_index: NDArray[np.int64]) -> str:
@@ -280,12 +289,6 @@ def _unfinished(workload: WorkloadKey, kernels: tuple[Kernel, ...], kernel_index
         f"the sweep of workload {quoted(str(workload))} has not reached {len(missing)} of its kernels yet, first "
         f"{quoted(missing[0])}; resume it: run 'wastenot sweep' again with the same arguments"
     )
-
-
-def _filled(header: catalog.Header | None, label: str) -> catalog.Header:
-    if header is None:
-        raise StudyError(f"{label}: holds nothing yet; fill it: wastenot import SWEEP.csv --study {label}")
-    return header
 
 
 def _check_origin(history: tuple[ImportSummary, ...], workload: str, origin: Origin, label: str) -> None:

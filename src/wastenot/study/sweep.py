@@ -44,8 +44,6 @@ class NumberColumn:
     """A column of numbers; an attribute of ``Sweep`` has the same name.
 
     Attributes:
-        name: of the column.
-        range: what its values may be.
         empty: what an empty field means; ``None`` where a field must not be empty.
     """
 
@@ -98,19 +96,11 @@ class Sweep:
     Attributes:
         kernels: in order of execution.
         kernel_index: the kernel of each row, an index into ``kernels``.
-        core_mhz: requested core clock.
-        memory_mhz: requested memory clock.
-        power_limit_w: requested power limit.
-        time_s: time of one call.
-        energy_j: energy of one call.
-        time_se_s: standard error of ``time_s``.
-        energy_se_j: standard error of ``energy_j``.
-        effective_core_mhz: core clock that was in effect.
-        effective_memory_mhz: memory clock that was in effect.
+        core_mhz: requested, as are ``memory_mhz`` and ``power_limit_w``.
+        time_se_s: standard error of ``time_s``, as ``energy_se_j`` is of ``energy_j``.
+        effective_core_mhz: that was in effect, as was ``effective_memory_mhz``.
         calls: how many calls the row averages.
-        temperature_c: GPU temperature.
-        workload: its name.
-        device: name of the device.
+        temperature_c: of the GPU.
         origin: whether the numbers were measured, simulated, synthetic or forecast.
         state: that the energies were taken in.
         granularity: what was measured as one, and is a "kernel" here.
@@ -173,13 +163,7 @@ def _known(value: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something wrong in one row.
-
-    Attributes:
-        row: index among the rows that hold data.
-        field: the column.
-        what: what is wrong and how to fix it.
-    """
+    """A fault in a field of one row (an index among the rows that hold data): what is wrong and how to fix it."""
 
     row: int
     field: str
@@ -257,15 +241,7 @@ def _check_text(where: str, what: str, text: str) -> None:
 
 
 def number_faults(column: NumberColumn, values: FloatArray) -> Iterable[Fault]:
-    """The first row of a number column that breaks its rule, if one does.
-
-    Args:
-        column: the rule.
-        values: NaN where a field is empty; shape (rows,).
-
-    Yields:
-        At most one fault.
-    """
+    """The first row of a number column that breaks its rule, if one does; ``values`` are NaN where a field is empty."""
     wrong = ~column.range.allows(values)
     if column.empty is not None:
         wrong &= ~np.isnan(values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,14 +95,15 @@ def write_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
     if _is_parquet(path):
         from wastenot.study.parquet_file import render_parquet
 
-        content = render_parquet(sweep)
-        write_atomically(path, lambda temporary: _write(temporary, content))
-        return
-    from wastenot.study.csv_file import render_csv
+        pieces: Iterable[bytes] = [render_parquet(sweep)]
+    else:
+        from wastenot.study.csv_file import render_csv
+
+        pieces = render_csv(sweep)
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as stream:
-            stream.writelines(render_csv(sweep))
+            stream.writelines(pieces)
 
     write_atomically(path, write)
 
@@ -189,10 +191,6 @@ def export_sweep(
     sweep = source.read(workload, state, granularity)
     write_sweep(sweep, file)
     return sweep
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
 
 
 def _is_parquet(path: str | os.PathLike[str]) -> bool:

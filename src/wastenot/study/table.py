@@ -124,16 +124,7 @@ class Table:
 
 
 def assemble(table: Table, *, workload: str, device: str, origin: Origin) -> Sweep:
-    """Check a table and make the sweep of it.
-
-    Args:
-        table: at least one row.
-        workload: name of the workload.
-        device: name of the device.
-        origin: where the numbers come from.
-
-    Returns:
-        The sweep, its rows in the order of the file.
+    """Check a table of at least one row and make the sweep of it, its rows in the order of the file.
 
     Raises:
         BadInputError: names file, line and field of the first faulty row.
@@ -155,7 +146,10 @@ def assemble(table: Table, *, workload: str, device: str, origin: Origin) -> Swe
         else:
             faults += _label_faults(name, labels, kernel_index, first_row)
     if not faults:
-        faults += _baseline_faults(numbers, kernel_index, first_row, table.kernel.texts)
+        for kernel in without_baseline(numbers, kernel_index, len(table.kernel.texts))[:1]:
+            name = quoted(table.kernel.texts[kernel])
+            problem = f"{name} has no row with all settings empty; add its run at auto, the baseline"
+            faults.append(Fault(int(first_row[kernel]), "kernel", problem))
     if faults:
         fault = min(faults, key=lambda fault: fault.row)
         raise BadInputError(f"{table.locate(fault.row)}: {fault.field}: {fault.what}")
@@ -249,11 +243,8 @@ def _count_faults(counts: FloatArray, kernel_index: NDArray[np.int64], first_row
     expected = counts[first_row][kernel_index]
     row = first_true(valid & (expected >= 1) & (counts != expected))
     if row is not None:
-        yield Fault(
-            row,
-            "count",
-            f"is {counts[row]:.0f}, but {expected[row]:.0f} in an earlier row of the same kernel; make them agree",
-        )
+        problem = f"is {counts[row]:.0f}, but {expected[row]:.0f} in an earlier row of the same kernel; make them agree"
+        yield Fault(row, "count", problem)
 
 
 COUNT_RULE = "a whole number from 1 to 2**53: how often the kernel runs in one iteration"
@@ -267,26 +258,8 @@ def _label_faults(
     row = first_true(codes != expected)
     if row is not None:
         now, before = (quoted(labels.texts[code]) for code in (codes[row], expected[row]))
-        yield Fault(
-            row,
-            name,
-            f"is {now}, but {before} in an earlier row of the same kernel; "
-            f"a kernel belongs to one {name}: give each its own name",
-        )
-
-
-def _baseline_faults(
-    numbers: dict[str, FloatArray],
-    kernel_index: NDArray[np.int64],
-    first_row: NDArray[np.int64],
-    names: list[str],
-) -> Iterable[Fault]:
-    for kernel in without_baseline(numbers, kernel_index, len(names))[:1]:
-        yield Fault(
-            int(first_row[kernel]),
-            "kernel",
-            f"{quoted(names[kernel])} has no row with all settings empty; add its run at auto, the baseline",
-        )
+        problem = f"is {now}, but {before} in an earlier row of the same kernel"
+        yield Fault(row, name, f"{problem}; a kernel belongs to one {name}: give each its own name")
 
 
 def _labels_at(labels: Labels | None, rows: NDArray[np.int64]) -> list[str | None]:

@@ -44,7 +44,7 @@ from wastenot.setting import Setting
 from wastenot.study.recorder import Measurement
 from wastenot.sweeping.point import PointOptions, average_of_known, measure_point
 from wastenot.tasks import WorkloadTasks
-from wastenot.workloads.order import predecessors, steps_of
+from wastenot.workloads.order import predecessors
 
 if TYPE_CHECKING:
     from wastenot.profiling.result import Profile
@@ -66,7 +66,7 @@ KeepAlone = Callable[[Measurement], None]
 
 def tasks_before(workload: WorkloadTasks) -> tuple[Task, ...]:
     """What runs right before each kernel; the kernel itself where that is what mostly does."""
-    steps = steps_of(workload.kernels)
+    steps = workload.kernels
     return tuple(workload.tasks[index] for index in predecessors(steps))
 
 

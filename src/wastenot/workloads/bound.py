@@ -17,15 +17,7 @@ _COMPUTED_AS = {"fp8": "bf16", "bf16": "fp32", "fp16": "fp32", "tf32": "fp32"}
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """The two peaks of a machine at one data type.
-
-    Attributes:
-        device: the GPU's name.
-        dtype: what is computed in.
-        peak_flops: FLOP/s.
-        peak_bytes_per_s: of device memory.
-        source: where the numbers are from.
-    """
+    """The two peaks of a machine at one data type: arithmetic in FLOP/s, and device memory."""
 
     device: str
     dtype: str

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wastenot.workloads.attention import attention, attention_backward
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.parts import Place, Work, placer
+from wastenot.workloads.shared_kernels import attention, attention_backward, head, loss, optimizer
 from wastenot.workloads.sizes import Sizes
 
 # Partial sums of a bias gradient as wide as the model, which a second kernel brings together: llm.c's grid on the
@@ -22,12 +22,10 @@ def gpt3_kernels(s: Sizes) -> tuple[KernelSpec, ...]:
     """
     kernels = [*_embedding(s), *_forward(s)]
     if not s.training:
-        logits = s.part.gemm(s.logit_rows, s.logit_columns, s.width)
-        return (*kernels, placer("head")("logits_gemm", "GEMM", logits))
-    kernels += [*_loss(s), *_backward(s), *_embedding_backward(s)]
-    if s.shape.optimizer == "adamw":
-        kernels += _optimizer(s)
-    return tuple(kernels)
+        return (*kernels, head(s))
+    last_norm = placer("loss")("layernorm_last_backward", "Layernorm", s.part.norm_backward(s.logit_rows, s.width))
+    kernels += [*loss(s), last_norm, *_backward(s), *_embedding_backward(s)]
+    return tuple(kernels + optimizer(s))
 
 
 def _embedding(s: Sizes) -> list[KernelSpec]:
@@ -62,18 +60,6 @@ def _permuted(s: Sizes, put: Place, name: str, width: int) -> list[KernelSpec]:
 
 def _gelu(s: Sizes) -> Work:
     return s.part.elementwise(s.rows * s.hidden, flops=_GELU_FLOPS)
-
-
-def _loss(s: Sizes) -> list[KernelSpec]:
-    part, put = s.part, placer("loss")
-    rows, words, width = s.logit_rows, s.logit_columns, s.width
-    return [
-        put("logits_gemm", "GEMM", part.gemm(rows, words, width)),
-        put("cross_entropy", "Softmax", part.cross_entropy(rows, words)),
-        put("logits_dinput_gemm", "GEMM", part.gemm(rows, width, words)),
-        put("logits_dweight_gemm", "GEMM", part.gemm(words, width, rows, accumulate=True)),
-        put("layernorm_last_backward", "Layernorm", part.norm_backward(rows, width)),
-    ]
 
 
 def _backward(s: Sizes) -> list[KernelSpec]:
@@ -113,12 +99,4 @@ def _embedding_backward(s: Sizes) -> list[KernelSpec]:
     return [
         put("wpe_backward", "WPE", part.embedding_backward(rows, width, s.positions_touched, looked_up=False)),
         put("wte_backward", "WTE", part.embedding_backward(rows, width, s.tokens_touched)),
-    ]
-
-
-def _optimizer(s: Sizes) -> list[KernelSpec]:
-    layer = placer("optimizer", "layer_update", s.model.layers)
-    return [
-        layer("adamw_layer", "AdamW", s.part.adamw(s.model.layer_parameters(s.degree))),
-        placer("optimizer")("adamw_embedding", "AdamW", s.part.adamw(s.model.outer_parameters(s.keys))),
     ]

@@ -1,13 +1,11 @@
-"""A kernel by formula: what it computes and what it moves, before anything is measured."""
+"""Kernels and workloads analytically: what they compute and what they move, before anything is measured."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from wastenot.errors import BadInputError
-from wastenot.workloads.call import Call
 
 if TYPE_CHECKING:
     from wastenot.workloads.identity import ModelRun
@@ -18,6 +16,20 @@ Op = Literal[
 ]  # fmt: skip
 
 DTYPE_BYTES: dict[str, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A captured operation, with all it takes to run it again as text that can be kept, compared and hashed.
+
+    Attributes:
+        op: name that PyTorch knows it by, such as ``aten.addmm.default``.
+        arguments: their shapes, types and, where they decide what is done, their values, as JSON; see
+            :mod:`wastenot.operations.replay`.
+    """
+
+    op: str
+    arguments: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +48,7 @@ class KernelSpec:
         block: the loop it belongs to, ``layer`` for a transformer layer.
         count: how often it runs in an iteration.
         place: its place in the order of execution, from 1; 0 before it has one.
-        call: the captured operation that it is; ``None`` of a kernel by formula.
+        call: the captured operation that it is; ``None`` of an analytical kernel.
         element_bytes: of the data type it computes in; 0 where it does not say.
     """
 
@@ -102,8 +114,3 @@ class Workload:
     def bytes_moved(self) -> float:
         """Bytes moved by one iteration, each kernel's inputs and outputs once."""
         return sum(kernel.count * kernel.bytes_moved for kernel in self.kernels)
-
-
-def pass_names(kernels: Iterable[KernelSpec]) -> tuple[str, ...]:
-    """The passes, in order of execution."""
-    return tuple(dict.fromkeys(kernel.pass_name for kernel in kernels))

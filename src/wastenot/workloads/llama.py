@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wastenot.workloads.attention import attention, attention_backward
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.parts import Work, placer
+from wastenot.workloads.shared_kernels import attention, attention_backward, head, loss, optimizer
 from wastenot.workloads.sizes import Sizes
 
 _ROTARY_FLOPS = 3.0  # of an element: two products and a sum
@@ -16,14 +16,12 @@ def llama_kernels(s: Sizes) -> tuple[KernelSpec, ...]:
     """The kernels of one training iteration, prefill or decoding step."""
     kernels = [*_embedding(s), *_forward(s)]
     if not s.training:
-        logits = s.part.gemm(s.logit_rows, s.logit_columns, s.width)
-        return (*kernels, placer("head")("logits_gemm", "GEMM", logits))
-    kernels += [*_loss(s), *_backward(s)]
-    work = s.part.embedding_backward(s.shared_rows, s.width, s.tokens_touched)
-    kernels.append(placer("embedding_backward")("embedding_backward", "Embedding", work))
-    if s.shape.optimizer == "adamw":
-        kernels += _optimizer(s)
-    return tuple(kernels)
+        return (*kernels, head(s))
+    last_norm = s.part.norm_backward(s.logit_rows, s.width, op="rmsnorm")
+    tables = s.part.embedding_backward(s.shared_rows, s.width, s.tokens_touched)
+    kernels += [*loss(s), placer("loss")("norm_last_backward", "RMSnorm", last_norm), *_backward(s)]
+    kernels.append(placer("embedding_backward")("embedding_backward", "Embedding", tables))
+    return tuple(kernels + optimizer(s))
 
 
 def _embedding(s: Sizes) -> list[KernelSpec]:
@@ -56,18 +54,6 @@ def _rotary(s: Sizes) -> Work:
     return s.part.elementwise(s.rows * (s.query_width + s.kv_width), flops=_ROTARY_FLOPS)
 
 
-def _loss(s: Sizes) -> list[KernelSpec]:
-    part, put = s.part, placer("loss")
-    rows, words, width = s.logit_rows, s.logit_columns, s.width
-    return [
-        put("logits_gemm", "GEMM", part.gemm(rows, words, width)),
-        put("cross_entropy", "Softmax", part.cross_entropy(rows, words)),
-        put("logits_dinput_gemm", "GEMM", part.gemm(rows, width, words)),
-        put("logits_dweight_gemm", "GEMM", part.gemm(words, width, rows, accumulate=True)),
-        put("norm_last_backward", "RMSnorm", part.norm_backward(rows, width, op="rmsnorm")),
-    ]
-
-
 def _backward(s: Sizes) -> list[KernelSpec]:
     part, put = s.part, placer("backward", "layer", s.model.layers)
     rows, width, hidden, queries, qkv = s.rows, s.width, s.hidden, s.query_width, s.qkv_width
@@ -87,12 +73,4 @@ def _backward(s: Sizes) -> list[KernelSpec]:
         put("qkv_dinput_gemm", "GEMM", part.gemm(rows, width, qkv)),
         put("qkv_dweight_gemm", "GEMM", part.gemm(qkv, width, rows, accumulate=True)),
         put("norm_1_backward", "RMSnorm", norm_backward),
-    ]
-
-
-def _optimizer(s: Sizes) -> list[KernelSpec]:
-    layer = placer("optimizer", "layer_update", s.model.layers)
-    return [
-        layer("adamw_layer", "AdamW", s.part.adamw(s.model.layer_parameters(s.degree))),
-        placer("optimizer")("adamw_embedding", "AdamW", s.part.adamw(s.model.outer_parameters(s.keys))),
     ]

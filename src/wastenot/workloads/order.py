@@ -6,14 +6,14 @@ This is the one definition of that order: switches, what runs before a kernel, l
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, pairwise
 from typing import NamedTuple, Protocol
 
 
 class Ordered(Protocol):
-    """A kernel, as far as the order of execution goes."""
+    """A kernel, as far as the order of execution goes: how often it runs, the loop it belongs to and its pass."""
 
     @property
     def count(self) -> int: ...  # noqa: D102
@@ -25,15 +25,9 @@ class Ordered(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the order goes by.
+    """What the order goes by, where there is no kernel to go by."""
 
-    Attributes:
-        times: that the kernel runs.
-        block: the loop it belongs to; ``None`` for none.
-        pass_name: forward, loss, backward, ...
-    """
-
-    times: int
+    count: int
     block: str | None = None
     pass_name: str | None = None
 
@@ -45,12 +39,7 @@ class StepLoop(NamedTuple):
     times: int
 
 
-def steps_of(kernels: Iterable[Ordered]) -> tuple[Step, ...]:
-    """The steps of a workload's kernels."""
-    return tuple(Step(kernel.count, kernel.block, kernel.pass_name) for kernel in kernels)
-
-
-def loops(steps: Sequence[Step]) -> tuple[StepLoop, ...]:
+def loops(steps: Sequence[Ordered]) -> tuple[StepLoop, ...]:
     """The loops of a workload, in the order they run.
 
     Neighbouring steps of one block and pass that run equally often, such as those of a transformer layer's forward pass,
@@ -59,18 +48,18 @@ def loops(steps: Sequence[Step]) -> tuple[StepLoop, ...]:
 
     def loop_of(index: int) -> tuple[object, ...]:
         step = steps[index]
-        return (index,) if step.block is None else (step.block, step.pass_name, step.times)
+        return (index,) if step.block is None else (step.block, step.pass_name, step.count)
 
     grouped = (tuple(members) for _, members in groupby(range(len(steps)), loop_of))
-    return tuple(StepLoop(members, steps[members[0]].times) for members in grouped)
+    return tuple(StepLoop(members, steps[members[0]].count) for members in grouped)
 
 
-def order_of_steps(steps: Sequence[Step]) -> tuple[int, ...]:
+def order_of_steps(steps: Sequence[Ordered]) -> tuple[int, ...]:
     """Indices of the steps in the order they run, each as often as it runs."""
     return tuple(chain.from_iterable(loop.members * loop.times for loop in loops(steps)))
 
 
-def changes(steps: Sequence[Step]) -> Counter[tuple[int, int]]:
+def changes(steps: Sequence[Ordered]) -> Counter[tuple[int, int]]:
     """How often each step follows each other one; after the last comes the first, as iterations follow each other."""
     follows: Counter[tuple[int, int]] = Counter()
     every = loops(steps)
@@ -83,17 +72,12 @@ def changes(steps: Sequence[Step]) -> Counter[tuple[int, int]]:
     return follows
 
 
-def switches(steps: Sequence[Step], values: Sequence[Hashable]) -> int:
-    """How often a value changes from one execution to the next, iterations following each other.
-
-    Args:
-        steps: in order of execution.
-        values: of each step, such as its setting.
-    """
+def switches(steps: Sequence[Ordered], values: Sequence[Hashable]) -> int:
+    """How often a value of each step, such as its setting, changes from one to the next, iterations following each other."""
     return sum(times for (before, after), times in changes(steps).items() if values[before] != values[after])
 
 
-def predecessors(steps: Sequence[Step]) -> tuple[int, ...]:
+def predecessors(steps: Sequence[Ordered]) -> tuple[int, ...]:
     """For each step the one that most often runs right before it, the first of those where several do.
 
     The first kernel of a layer comes after the layer's last one, which comes before it more often than what the loop is

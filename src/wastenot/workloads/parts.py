@@ -1,4 +1,4 @@
-"""Operations by formula: FLOPs and least bytes of one call, each input read once and each output written once.
+"""Operations analytically: FLOPs and least bytes of one call, each input read once and each output written once.
 
 Sizes: ``rows`` are tokens (batch × sequence), ``width`` is what each token holds. A multiply-add is two FLOPs; any
 other operation, exponentials and quotients too, is one. Gradients of parameters are added to those that are there.
@@ -66,7 +66,7 @@ class Parts:
         return Work("permute", (elements,), 0.0, size, size)
 
     def softmax(self, rows: int, width: int, *, used: float = 1.0) -> Work:
-        """Softmax over the ``used`` share of each row; the rest is neither read nor written (it stays zero).
+        """Softmax over the ``used`` fraction of each row; the rest is neither read nor written (it stays zero).
 
         Five FLOPs an element: maximum, difference, exponential, sum, quotient.
         """
@@ -76,8 +76,8 @@ class Parts:
     def softmax_backward(self, rows: int, width: int, *, used: float = 1.0) -> Work:
         """Gradient of a softmax from its output and the output's gradient, in the latter's place.
 
-        Four FLOPs an element of the ``used`` share; the rest is not read but set to zero, as llm.c does: the matrix products
-        that follow read all of it.
+        Four FLOPs an element of the ``used`` fraction; the rest is not read but set to zero, as llm.c does: the matrix
+        products that follow read all of it.
         """
         size = self.element_bytes * rows * width
         return Work("softmax", (rows, width), 4.0 * rows * width * used, 2 * size * used, size)
@@ -146,7 +146,7 @@ class Parts:
             queries: query positions.
             keys: key positions.
             head_width: of a head.
-            used: share of the scores that the causal mask leaves.
+            used: fraction of the scores that the causal mask leaves.
         """
         flops = 4.0 * heads * queries * keys * head_width * used
         read = self.element_bytes * head_width * (heads * queries + 2 * groups * keys)

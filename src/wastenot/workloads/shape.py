@@ -19,7 +19,12 @@ Optimizer = Literal["none", "adamw"]
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
 ATTENTIONS: tuple[Attention, ...] = get_args(Attention)
-OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "phase": PHASES,
+    "dtype": tuple(DTYPE_BYTES),
+    "attention": ATTENTIONS,
+    "optimizer": get_args(Optimizer),
+}
 
 _MOST = 2**24  # of a size; beyond lies a slip of the keyboard, and numbers that no float holds
 
@@ -50,19 +55,17 @@ class Shape:
     optimizer: Optimizer = "none"
 
     def check(self, model: Model) -> None:
-        """Refuse what cannot be.
+        """Refuse a shape that the model cannot be run in.
 
         Raises:
             BadInputError: a word that is not one of the choices, a size that is not a positive whole number, or one
                 that does not divide as it must.
         """
-        _check_choice("phase", self.phase, PHASES)
-        _check_choice("dtype", self.dtype, tuple(DTYPE_BYTES))
-        _check_choice("attention", self.attention, ATTENTIONS)
-        _check_choice("optimizer", self.optimizer, OPTIMIZERS)
-        _check_size("batch", self.batch)
-        _check_size("sequence", self.sequence)
-        _check_size("tensor_parallel", self.tensor_parallel)
+        for name, choices in _CHOICES.items():
+            if (value := getattr(self, name)) not in choices:
+                raise BadInputError(f"`{name}` '{value}': {suggestion(value, choices)}")
+        for name in ("batch", "sequence", "tensor_parallel"):
+            _check_size(name, getattr(self, name))
         if self.optimizer != "none" and self.phase != "training":
             raise BadInputError(f"`optimizer` {self.optimizer}: is for training only, not for {self.phase}")
         self._check_tensor_parallel(model)
@@ -134,12 +137,8 @@ def name_of(model: Model, shape: Shape) -> str:
         parts.append(f"seq{shape.sequence}")
     if shape.tensor_parallel > 1:
         parts.append(f"tp{shape.tensor_parallel}" + ("sp" if shape.sequence_parallel else ""))
-    if shape.dtype != default.dtype:
-        parts.append(shape.dtype)
-    if shape.attention != default.attention:
-        parts.append(shape.attention)
-    if shape.optimizer != default.optimizer:
-        parts.append(shape.optimizer)
+    choices = ("dtype", "attention", "optimizer")
+    parts += [getattr(shape, name) for name in choices if getattr(shape, name) != getattr(default, name)]
     return "-".join(parts)
 
 
@@ -159,17 +158,11 @@ def parse_name(name: str) -> tuple[str, Shape]:
             options[{"batch": "batch", "seq": "sequence", "tp": "tensor_parallel"}[number[1]]] = int(number[2])
             options["sequence_parallel"] = options.get("sequence_parallel", False) or number[3] is not None
             continue
-        known = {"dtype": DTYPE_BYTES, "attention": ATTENTIONS, "optimizer": get_args(Optimizer)}
-        field = next((field for field, values in known.items() if word in values), None)
+        field = next((field for field, values in _CHOICES.items() if field != "phase" and word in values), None)
         if field is None:
             raise BadInputError(f"workload '{name}': '{word}' says nothing of how a model is run")
         options[field] = word
     return f"{family}-{size}", Shape(**options)
-
-
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise BadInputError(f"`{name}` '{value}': {suggestion(value, choices)}")
 
 
 def _check_size(name: str, value: int) -> None:

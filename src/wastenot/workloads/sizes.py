@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from wastenot.workloads.models import Model
 from wastenot.workloads.parts import Parts
 from wastenot.workloads.shape import Shape
 
-_CAUSAL = 0.5  # share of the scores that the causal mask leaves
+_CAUSAL = 0.5  # fraction of the scores that the causal mask leaves
 
 
-@dataclass(frozen=True, slots=True)
 class Sizes:
     """Sizes on one GPU.
 
@@ -20,120 +17,37 @@ class Sizes:
     kernel-level DVFS paper (section 8). In serving, the output layer is split by the vocabulary, as engines do.
     Communication is left out, as in the paper.
 
-    Attributes:
+    Args:
         model: which model.
         shape: how it is run.
     """
 
-    model: Model
-    shape: Shape
+    def __init__(self, model: Model, shape: Shape) -> None:
+        self.model = model
+        self.shape = shape
+        self.part = Parts.of(shape.dtype)
+        self.training = shape.phase == "training"
+        self.flash = shape.attention == "flash"
+        self.degree = degree = shape.tensor_parallel
+        decoding, sequence_parallel = shape.phase == "decode", shape.sequence_parallel
 
-    @property
-    def part(self) -> Parts:
-        """Operations at the data type."""
-        return Parts.of(self.shape.dtype)
+        self.rows = shape.rows  # tokens in what tensor parallelism splits
+        self.shared_rows = self.rows // degree if sequence_parallel else self.rows  # tokens in what it leaves whole
+        self.width = model.width
+        self.hidden = model.hidden // degree
+        self.head_width = model.head_width
+        self.query_width = model.heads // degree * model.head_width  # of all query heads
+        self.kv_width = model.groups // degree * model.head_width  # of all key heads, and of all value heads
+        self.qkv_width = self.query_width + 2 * self.kv_width
+        self.heads = shape.batch * model.heads // degree  # query heads of all sequences
+        self.groups = shape.batch * model.groups // degree  # key and value heads of all sequences
+        self.queries = 1 if decoding else shape.sequence  # new tokens of a sequence
+        self.keys = shape.sequence  # tokens of a sequence that queries attend to, before the causal mask
+        self.used = 1.0 if decoding else _CAUSAL  # fraction of the scores that is needed: the newest token attends to all
 
-    @property
-    def training(self) -> bool:
-        """Whether there is a backward pass."""
-        return self.shape.phase == "training"
-
-    @property
-    def flash(self) -> bool:
-        """Whether attention is one kernel."""
-        return self.shape.attention == "flash"
-
-    @property
-    def rows(self) -> int:
-        """Tokens in what tensor parallelism splits."""
-        return self.shape.rows
-
-    @property
-    def shared_rows(self) -> int:
-        """Tokens in what tensor parallelism leaves whole."""
-        return self.shape.rows // self.degree if self.shape.sequence_parallel else self.shape.rows
-
-    @property
-    def degree(self) -> int:
-        """GPUs that share each matrix product."""
-        return self.shape.tensor_parallel
-
-    @property
-    def width(self) -> int:
-        """Width of a token's representation, which nothing splits."""
-        return self.model.width
-
-    @property
-    def hidden(self) -> int:
-        """Columns of the feed-forward layer on this GPU."""
-        return self.model.hidden // self.degree
-
-    @property
-    def head_width(self) -> int:
-        """Width of one head."""
-        return self.model.head_width
-
-    @property
-    def query_width(self) -> int:
-        """Width of all query heads on this GPU."""
-        return self.model.heads // self.degree * self.head_width
-
-    @property
-    def kv_width(self) -> int:
-        """Width of all key heads on this GPU, which is that of the value heads."""
-        return self.model.groups // self.degree * self.head_width
-
-    @property
-    def qkv_width(self) -> int:
-        """Columns of the product that makes queries, keys and values."""
-        return self.query_width + 2 * self.kv_width
-
-    @property
-    def heads(self) -> int:
-        """Query heads on this GPU, of all sequences."""
-        return self.shape.batch * self.model.heads // self.degree
-
-    @property
-    def groups(self) -> int:
-        """Key and value heads on this GPU, of all sequences."""
-        return self.shape.batch * self.model.groups // self.degree
-
-    @property
-    def queries(self) -> int:
-        """New tokens of a sequence."""
-        return 1 if self.shape.phase == "decode" else self.shape.sequence
-
-    @property
-    def keys(self) -> int:
-        """Tokens of a sequence that queries attend to, before the causal mask."""
-        return self.shape.sequence
-
-    @property
-    def used(self) -> float:
-        """Share of the scores that the causal mask leaves: the newest token attends to all."""
-        return 1.0 if self.shape.phase == "decode" else _CAUSAL
-
-    @property
-    def vocabulary(self) -> int:
-        """Rows of the token table."""
-        return self.model.vocabulary
-
-    @property
-    def tokens_touched(self) -> int:
-        """Rows of the token table that are read or changed: at most one for each token."""
-        return min(self.vocabulary, self.shared_rows)
-
-    @property
-    def positions_touched(self) -> int:
-        """Rows of the position table that are read or changed; every sequence has the same positions."""
-        return self.queries // self.degree if self.shape.sequence_parallel and self.queries > 1 else self.queries
-
-    @property
-    def logit_rows(self) -> int:
-        """Tokens whose successor is predicted: all of them in training, the newest of each sequence in serving."""
-        return self.shared_rows if self.training else self.shape.batch
-
-    @property
-    def logit_columns(self) -> int:
-        """Words whose logits this GPU computes."""
-        return self.vocabulary if self.training else -(-self.vocabulary // self.degree)
+        # Rows of the tables that are read or changed: at most one token each, and the same positions in every sequence.
+        self.tokens_touched = min(model.vocabulary, self.shared_rows)
+        self.positions_touched = self.queries // degree if sequence_parallel and self.queries > 1 else self.queries
+        # Training predicts the successor of every token, serving that of the newest in each sequence.
+        self.logit_rows = self.shared_rows if self.training else shape.batch
+        self.logit_columns = model.vocabulary if self.training else -(-model.vocabulary // degree)

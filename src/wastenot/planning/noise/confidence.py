@@ -49,7 +49,7 @@ def choose_confidently(
     """The options of least expected cost whose true time is within the slowdown with the objective's confidence.
 
     The confidence holds under the normal model of :mod:`wastenot.planning.noise.shrinkage`. For least energy the lower bound
-    is valid under it too, and the options found mostly reach it to within a few parts in 10,000.
+    is valid under it too, and the options mostly reach it to within a few parts in 10,000.
 
     Args:
         units: each gets a setting.

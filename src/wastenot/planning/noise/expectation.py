@@ -1,6 +1,6 @@
-"""A plan's time and energy: standard errors as measured, and what to expect in truth.
+"""A plan's time and energy: standard errors as measured, and the expected true values.
 
-What is expected comes from posteriors, so that the luck of choosing among noisy measurements is taken out.
+Expectations are of posteriors, which takes out the luck of choosing among noisy measurements.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,38 +23,19 @@ from wastenot.planning.units import PlanUnit
 LEVEL = 0.95  # of intervals
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A total of one iteration, and its change from the baseline: plan/baseline − 1.
-
-    Attributes:
-        total: expected.
-        change: expected.
-        error: standard error of ``change``.
-    """
+class _Change(NamedTuple):
+    """The expected total of one iteration, its change from the baseline (plan/baseline − 1), and the interval of that."""
 
     total: float
     change: float
-    error: float
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Within which the true change is with probability ``LEVEL``."""
-        reach = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL) * self.error
-        return self.change - reach, self.change + reach
+    interval: tuple[float, float]
 
 
-def expected_change(posterior: Posterior, count: FloatArray, base: IndexArray, chosen: IndexArray) -> Change:
-    """What is to be expected of one total under a plan.
+def _expected_change(posterior: Posterior, count: FloatArray, base: IndexArray, chosen: IndexArray) -> _Change:
+    """What to expect of one total under a plan; ``base`` and ``chosen`` are each kernel's rows of the posterior.
 
     The error is that of a ratio to first order; what a kernel's plan and baseline have in common cancels, and a kernel left
     at auto counts only as far as it makes the whole larger.
-
-    Args:
-        posterior: of times or energies.
-        count: how often each kernel runs in an iteration, shape (kernels,).
-        base: index into ``posterior`` of each kernel's baseline.
-        chosen: index into ``posterior`` of each kernel under the plan.
     """
     whole, total = float(count @ posterior.mean[base]), float(count @ posterior.mean[chosen])
     ratio = total / whole
@@ -61,7 +43,9 @@ def expected_change(posterior: Posterior, count: FloatArray, base: IndexArray, c
         posterior.variance[chosen] + ratio**2 * posterior.variance[base] - 2.0 * ratio * posterior.with_baseline[chosen]
     )
     common = count @ (posterior.common[chosen] - ratio * posterior.common[base])
-    return Change(total, ratio - 1.0, math.sqrt(max(0.0, float(count**2 @ variance + common @ common))) / whole)
+    error = math.sqrt(max(0.0, float(count**2 @ variance + common @ common))) / whole
+    reach = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL) * error
+    return _Change(total, ratio - 1.0, (ratio - 1.0 - reach, ratio - 1.0 + reach))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,10 +77,6 @@ class Excess:
         loading = sum(unit[option] for unit, option in zip(self.common_s, options, strict=True))
         return float(np.sum(np.square(loading)))
 
-    def probability_kept(self, options: tuple[int, ...]) -> float:
-        """That the plan's true time is within the budget."""
-        return _probability_kept(*self.of_plan(options))
-
 
 def excess(units: Sequence[PlanUnit], posteriors: Posteriors, slowdown: float) -> Excess:
     """Time of each option less what the slowdown allows the unit; what option and baseline have in common cancels."""
@@ -116,7 +96,7 @@ def excess(units: Sequence[PlanUnit], posteriors: Posteriors, slowdown: float) -
 
 
 def expect(costs: Costs, posteriors: Posteriors, rows: IndexArray, slowdown: float | None) -> Expected:
-    """What is to be expected of a plan in truth.
+    """A plan's expected true time and energy.
 
     Args:
         costs: of the kernels.
@@ -125,13 +105,13 @@ def expect(costs: Costs, posteriors: Posteriors, rows: IndexArray, slowdown: flo
         slowdown: that was to be kept.
     """
     count, base, chosen = costs.count.astype(np.float64), posteriors.index(costs.start[:-1]), posteriors.index(rows)
-    time = expected_change(posteriors.time_s, count, base, chosen)
-    energy = expected_change(posteriors.energy_j, count, base, chosen)
+    time = _expected_change(posteriors.time_s, count, base, chosen)
+    energy = _expected_change(posteriors.energy_j, count, base, chosen)
     probability = None
     if slowdown is not None:
         mean, variance, common = _excess_of_calls(posteriors.time_s, base, chosen, slowdown)
         together = float(variance @ count**2) + float(np.sum(np.square(count @ common)))
-        probability = _probability_kept(math.fsum(mean * count), math.sqrt(together))
+        probability = probability_kept(math.fsum(mean * count), math.sqrt(together))
     return Expected(
         level=LEVEL,
         time_s=time.total,
@@ -149,11 +129,7 @@ def _excess_of_calls(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Time of one call less what the slowdown allows: mean, variance and loadings of common errors.
 
-    Args:
-        time: posterior of times.
-        base: index of each kernel's baseline, shape (kernels,).
-        chosen: index of each kernel's setting, shape (..., kernels).
-        slowdown: allowed.
+    Indices of baselines have shape (kernels,), those of chosen settings (..., kernels).
     """
     allowed, same = 1.0 + slowdown, chosen == base
     mean = np.where(same, -slowdown * time.mean[base], time.mean[chosen] - allowed * time.mean[base])
@@ -165,19 +141,15 @@ def _excess_of_calls(
     return mean, np.maximum(variance, 0.0), time.common[chosen] - allowed * time.common[base]
 
 
-def _probability_kept(mean_s: float, deviation_s: float) -> float:
+def probability_kept(mean_s: float, deviation_s: float) -> float:
+    """That a normal time over the budget is not above 0."""
     if deviation_s == 0.0:
         return 1.0 if mean_s <= 0.0 else 0.0
     return NormalDist().cdf(-mean_s / deviation_s)
 
 
 def total_error(count: NDArray[np.int64], error: FloatArray) -> float | None:
-    """Standard error of a sum of ``count`` times each value; ``None`` where an error is unknown.
-
-    Args:
-        count: shape (kernels,).
-        error: standard error of each value, NaN where unknown; shape (kernels,).
-    """
+    """Standard error of a sum of ``count`` times each value; ``None`` where one is unknown (NaN). Shapes (kernels,)."""
     return _known_or_none(np.sqrt(np.sum((count * error) ** 2)))
 
 

@@ -57,8 +57,7 @@ class Posterior:
 
         def moment(ours: FloatArray, theirs: FloatArray, ends: IndexArray) -> FloatArray:
             mean, other_mean = self.mean, other.mean
-            found: FloatArray = mean * mean[ends] * theirs + other_mean * other_mean[ends] * ours + ours * theirs
-            return found
+            return np.asarray(mean * mean[ends] * theirs + other_mean * other_mean[ends] * ours + ours * theirs)
 
         here = np.arange(len(first))
         return Posterior(
@@ -80,13 +79,12 @@ class Posterior:
         return Posterior(self.mean, square * self.variance, square * self.with_baseline, factor * self.common)
 
     def with_common(self, loadings: FloatArray) -> Posterior:
-        """The same with further errors that all kernels have in common, as shares of the mean; shape (rows, errors)."""
+        """The same with further errors that all kernels have in common, as fractions of the mean; shape (rows, errors)."""
         return replace(self, common=np.concatenate([self.common, self.mean[:, None] * loadings], axis=1))
 
     def scaled(self, factor: float) -> Posterior:
         """The same in another unit."""
-        square = factor**2
-        return Posterior(factor * self.mean, square * self.variance, square * self.with_baseline, factor * self.common)
+        return replace(self.widened(factor), mean=factor * self.mean)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,36 +108,22 @@ class Posteriors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Measured:
-    """Means over repeats of one quantity; arrays by the rows of :class:`Costs`.
-
-    Attributes:
-        value: the means.
-        noise: variance of ``value`` as far as it is known.
-        rest_scale: factor by which the noise that is not known is multiplied.
-        rest_is_noise: whether there may be more noise than ``noise``.
-        known: whether ``noise`` is known at all.
-    """
+    """Means over repeats of one quantity; arrays by the rows of :class:`Costs`."""
 
     value: FloatArray
-    noise: FloatArray
-    rest_scale: FloatArray
-    rest_is_noise: bool
-    known: bool
+    noise: FloatArray  # variance of the value as far as it is known
+    rest_scale: FloatArray  # factor by which the noise that is not known is multiplied
+    rest_is_noise: bool  # whether there may be more noise than is known
+    known: bool  # whether the noise is known at all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Design:
-    """Kernels that share their settings.
+    """Kernels that share their settings."""
 
-    Attributes:
-        rows: of :class:`Costs`, shape (settings, kernels).
-        clocks: logarithms of the clocks that vary, shape (settings, dimensions).
-        shapes: of which their surfaces are made.
-    """
-
-    rows: IndexArray
-    clocks: FloatArray
-    shapes: Shapes
+    rows: IndexArray  # of Costs, shape (settings, kernels)
+    clocks: FloatArray  # logarithms of those that vary, shape (settings, dimensions)
+    shapes: Shapes  # that their surfaces are made of
 
     def readings(self, measured: _Measured, kernels: IndexArray, power: bool) -> Readings:
         """What was measured of some of its kernels."""
@@ -218,7 +202,6 @@ class CostModel:
     """What a noisy sweep says about the true costs; get one from :func:`fit_costs`.
 
     Attributes:
-        costs: that were measured.
         log_time: of the logarithm of time, less ``level``.
         level: shape (rows,).
         power: in units of ``power_unit_w``.
@@ -321,18 +304,20 @@ def _means(loadings: FloatArray, row: IndexArray, repeats: IndexArray) -> FloatA
 
 def _designs(sweep: Sweep, costs: Costs, log_time: FloatArray, row: IndexArray, repeats: IndexArray) -> list[_Design]:
     """The kernels by the settings that they share, and the shapes of their times and powers."""
-    logs = _log_clocks(costs)
+    settings = np.column_stack([costs.core_mhz, costs.memory_mhz, costs.power_limit_w])
+    highest = np.log([1.0 if np.isnan(column).all() else np.nanmax(column) for column in settings.T])
+    logs = np.nan_to_num(np.log(settings) - highest)  # of each setting over the highest, auto at it
     effective, effective_memory = (
-        np.log(np.bincount(row, recorded) / repeats) - highest
-        for recorded, highest in zip(
-            (sweep.effective_core_mhz, sweep.effective_memory_mhz), _highest_logs(costs)[:2], strict=True
-        )
+        np.log(np.bincount(row, recorded) / repeats) - most
+        for recorded, most in zip((sweep.effective_core_mhz, sweep.effective_memory_mhz), highest[:2], strict=True)
     )
     held = bool(np.isnan(effective).any())
     core = logs[:, 0] if held else effective
-    memory = _memory_rates(costs, log_time, logs[:, 1] if np.isnan(effective_memory).any() else effective_memory)
-    clocks, automatic = _clocks(costs)
-    others = [logs[:, 2]] if np.ptp(logs[:, 2]) > 0 else []
+    in_effect = logs[:, 1] if np.isnan(effective_memory).any() else effective_memory
+    memory = _memory_rates(costs, log_time, np.unique(logs[:, 1]), in_effect)
+    varying = np.ptp(logs, axis=0) > 0
+    clocks, automatic = logs[:, varying], np.isnan(settings[:, varying])
+    others = [logs[:, 2]] if varying[2] else []
     states = np.unique(memory)[-_MEMORY_STATES:-1]
     fits = _time_shapes(costs, log_time, core, memory, held)
     designs = []
@@ -372,28 +357,22 @@ def _time_shapes(costs: Costs, log_time: FloatArray, core: FloatArray, memory: F
             misfits = tables[key].misfits(np.stack([log_time[spans[kernel]] for kernel in sorted(some)]))
             left += (misfits.min(axis=1) / (settings - 4)).tolist()
     noise = max(float(np.median(left)), _LEAST_TIME_NOISE)
-    found: dict[int, TimeShape] = {}
+    shapes: dict[int, TimeShape] = {}
     for key, kernels in members.items():
         table = tables.get(key) or ShapeTable(core[spans[kernels[0]]], memory[spans[kernels[0]]], held)
         for first in range(0, len(kernels), _TOGETHER):
             chunk = kernels[first : first + _TOGETHER]
             misfits = table.misfits(np.stack([log_time[spans[kernel]] for kernel in chunk]))
-            found |= {kernel: table.time_shape(each, noise) for kernel, each in zip(chunk, misfits, strict=True)}
-    return [found[kernel] for kernel in range(len(spans))]
+            shapes |= {kernel: table.time_shape(each, noise) for kernel, each in zip(chunk, misfits, strict=True)}
+    return [shapes[kernel] for kernel in range(len(spans))]
 
 
-def _memory_rates(costs: Costs, log_time: FloatArray, log_memory: FloatArray) -> FloatArray:
+def _memory_rates(costs: Costs, log_time: FloatArray, clocks: FloatArray, log_memory: FloatArray) -> FloatArray:
     """Logarithm of the rate at which each row's memory delivers over that at the highest memory clock, shape (rows,).
 
-    Bandwidth does not quite go with the clock, so it is measured: by how much a lower memory clock slows those kernels that
-    the lowest slows most, at the highest core clocks.
-
-    Args:
-        costs: of which the settings are taken.
-        log_time: logarithm of each row's time.
-        log_memory: logarithm of each row's memory clock in effect.
+    Bandwidth is not quite proportional to the clock in effect, so it is measured: by how much a lower memory clock slows
+    those kernels that the lowest slows most, at the highest core clocks.
     """
-    clocks = np.unique(np.nan_to_num(_log_clocks(costs)[:, 1]))
     state = np.abs(log_memory[:, None] - clocks).argmin(axis=1)
     cores = np.unique(costs.core_mhz[~np.isnan(costs.core_mhz)])
     high = np.isnan(costs.core_mhz) | (costs.core_mhz >= cores[-_HIGH_CORES:].min(initial=np.inf))
@@ -411,31 +390,10 @@ def _memory_rates(costs: Costs, log_time: FloatArray, log_memory: FloatArray) ->
     return np.asarray((clocks + beyond)[state])
 
 
-def _highest_logs(costs: Costs) -> FloatArray:
-    """Logarithms of the highest core clock, memory clock and power limit that were asked for; shape (3,)."""
-    columns = (costs.core_mhz, costs.memory_mhz, costs.power_limit_w)
-    highest: FloatArray = np.log([1.0 if np.isnan(column).all() else np.nanmax(column) for column in columns])
-    return highest
-
-
-def _log_clocks(costs: Costs) -> FloatArray:
-    """Logarithms of core clock, memory clock and power limit over the highest, auto at it; shape (rows, 3)."""
-    logs = np.log(np.column_stack([costs.core_mhz, costs.memory_mhz, costs.power_limit_w]))
-    return np.asarray(np.nan_to_num(logs - _highest_logs(costs)))
-
-
-def _clocks(costs: Costs) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Logarithms of what varies of the settings; and where each is auto. Shape (rows, varying)."""
-    logs = _log_clocks(costs)
-    varying = np.ptp(logs, axis=0) > 0
-    automatic = np.isnan(np.column_stack([costs.core_mhz, costs.memory_mhz, costs.power_limit_w]))
-    return logs[:, varying], automatic[:, varying]
-
-
 def _shared_settings(costs: Costs, clocks: FloatArray, automatic: NDArray[np.bool_]) -> list[IndexArray]:
     """Rows of kernels that have their settings in common, shape (settings, kernels) each."""
     settings = np.column_stack([clocks, automatic])
-    found: dict[bytes, list[IndexArray]] = {}
+    members: dict[bytes, list[IndexArray]] = {}
     for first, last in zip(costs.start[:-1].tolist(), costs.start[1:].tolist(), strict=True):
-        found.setdefault(settings[first:last].tobytes(), []).append(np.arange(first, last))
-    return [np.column_stack(members) for members in found.values()]
+        members.setdefault(settings[first:last].tobytes(), []).append(np.arange(first, last))
+    return [np.column_stack(kernels) for kernels in members.values()]

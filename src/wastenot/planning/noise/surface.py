@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,13 +109,13 @@ def fit_hyperparameters(readings: Sequence[Readings], everything: Iterable[Readi
 
 
 def posterior(
-    readings: Readings, found: Hyperparameters, rest_is_noise: bool, wanted: IndexArray
+    readings: Readings, common: Hyperparameters, rest_is_noise: bool, wanted: IndexArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Posterior of each kernel's true values after all of its measurements.
 
     Args:
         readings: of the kernels.
-        found: what kernels have in common.
+        common: what kernels have in common.
         rest_is_noise: whether what nothing explains is noise; otherwise it is true roughness.
         wanted: the settings whose posterior is asked for, shape (kernels, wanted).
 
@@ -123,16 +124,16 @@ def posterior(
         kernels have in common, since they share the mean weights, shape (kernels, wanted, shapes).
     """
     kernels, settings, _ = readings.shapes.shape
-    value, noise, rest = readings.value.T, np.maximum(readings.noise.T, _LEAST_NOISE), found.rest * readings.rest_scale.T
-    whole = readings.shapes @ found.weight_spread @ readings.shapes.transpose(0, 2, 1)
-    whole += _departure(_separation(readings.clocks), found)
+    value, noise, rest = readings.value.T, np.maximum(readings.noise.T, _LEAST_NOISE), common.rest * readings.rest_scale.T
+    whole = readings.shapes @ common.weight_spread @ readings.shapes.transpose(0, 2, 1)
+    whole += _departure(_separation(readings.clocks), common)
     each = np.arange(settings)
     whole[:, each, each] += noise + rest
     if rest_is_noise:
         noise = noise + rest
     kernel = np.arange(kernels)[:, None]
     sought = np.zeros((kernels, settings, 1 + wanted.shape[1]))
-    sought[:, :, 0] = value - readings.shapes @ found.weight
+    sought[:, :, 0] = value - readings.shapes @ common.weight
     sought[kernel, wanted, 1 + np.arange(wanted.shape[1])] = 1.0
     solved = np.linalg.solve(whole, sought)
     pull, inverse = solved[:, :, 0], solved[:, :, 1:].transpose(0, 2, 1)  # rows of the inverse, which is symmetric
@@ -141,20 +142,14 @@ def posterior(
     here = noise[kernel, wanted]
     variance = here - here**2 * np.take_along_axis(inverse, wanted[:, :, None], axis=2)[:, :, 0]
     first = np.where(wanted == 0, here, 0.0) - here * noise[:, :1] * inverse[:, :, 0]
-    return mean[kernel, wanted], variance, first, here[:, :, None] * (inverse @ (readings.shapes @ found.weight_error))
+    return mean[kernel, wanted], variance, first, here[:, :, None] * (inverse @ (readings.shapes @ common.weight_error))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Separation:
-    """How far settings are from each other and from the highest clocks, by logarithms of clocks.
+class _Separation(NamedTuple):
+    """How far settings are from each other and from the highest clocks, by logarithms of clocks."""
 
-    Attributes:
-        distances: along each logarithm, shape (dimensions, settings, settings).
-        low: products of two settings' squared distances from the highest clocks, shape (settings, settings).
-    """
-
-    distances: FloatArray
-    low: FloatArray
+    distances: FloatArray  # along each logarithm, shape (dimensions, settings, settings)
+    low: FloatArray  # products of two settings' squared distances from the highest clocks, shape (settings, settings)
 
 
 def _separation(clocks: FloatArray) -> _Separation:
@@ -162,10 +157,10 @@ def _separation(clocks: FloatArray) -> _Separation:
     return _Separation(np.abs(clocks.T[:, :, None] - clocks.T[:, None, :]), np.outer(square, square))
 
 
-def _departure(apart: _Separation, found: Hyperparameters) -> FloatArray:
+def _departure(apart: _Separation, common: Hyperparameters) -> FloatArray:
     """Prior covariance of the departures."""
-    covariance: FloatArray = found.departure + found.low_departure * apart.low
-    for distance, length in zip(apart.distances, found.lengths, strict=True):
+    covariance: FloatArray = common.departure + common.low_departure * apart.low
+    for distance, length in zip(apart.distances, common.lengths, strict=True):
         scaled = distance * (np.sqrt(5.0) / length)
         covariance *= (1.0 + scaled + scaled**2 / 3.0) * np.exp(-scaled)
     return covariance
@@ -176,24 +171,24 @@ def _unpacked(logs: FloatArray, weight: FloatArray, spread: FloatArray) -> Hyper
     return Hyperparameters(departure, low, tuple(lengths), rest, weight, spread, np.zeros_like(spread))
 
 
-def _whitened(readings: Readings, apart: _Separation, found: Hyperparameters) -> tuple[FloatArray, FloatArray, float]:
+def _whitened(readings: Readings, apart: _Separation, common: Hyperparameters) -> tuple[FloatArray, FloatArray, float]:
     """Values, shapes in which departures and noise are white, and half the log determinant for it."""
-    covariance = _departure(apart, found)
+    covariance = _departure(apart, common)
     noise = np.maximum(readings.noise.mean(axis=1), _LEAST_NOISE)
-    covariance[np.diag_indices(len(covariance))] += noise + found.rest * readings.rest_scale.mean(axis=1)
+    covariance[np.diag_indices(len(covariance))] += noise + common.rest * readings.rest_scale.mean(axis=1)
     root = np.linalg.cholesky(covariance)
     whiten = np.linalg.inv(root)
     return (whiten @ readings.value).T, whiten @ readings.shapes, float(np.log(np.diag(root)).sum())
 
 
-def _negative_log_likelihood(readings: Readings, apart: _Separation, found: Hyperparameters) -> float:
+def _negative_log_likelihood(readings: Readings, apart: _Separation, common: Hyperparameters) -> float:
     """Marginal, but for a constant; kernels share a matrix but for their shapes (Woodbury)."""
     try:
-        value, shapes, log_root = _whitened(readings, apart, found)
+        value, shapes, log_root = _whitened(readings, apart, common)
     except np.linalg.LinAlgError:
         return np.inf
-    value = value - shapes @ found.weight
-    precision = np.linalg.inv(found.weight_spread)
+    value = value - shapes @ common.weight
+    precision = np.linalg.inv(common.weight_spread)
     inner = shapes.transpose(0, 2, 1) @ shapes + precision
     explained = (value[:, None] @ shapes)[:, 0]
     quadratic = float((value**2).sum() - (explained * np.linalg.solve(inner, explained[:, :, None])[:, :, 0]).sum())
@@ -201,20 +196,20 @@ def _negative_log_likelihood(readings: Readings, apart: _Separation, found: Hype
     return len(value) * log_root + 0.5 * (quadratic + logs)
 
 
-def _evidence(readings: Iterable[Readings], found: Hyperparameters) -> tuple[FloatArray, FloatArray]:
+def _evidence(readings: Iterable[Readings], common: Hyperparameters) -> tuple[FloatArray, FloatArray]:
     """What each kernel's values say about its weights: precision, shape (kernels, shapes, shapes), and that × weights."""
     precisions, explained = [], []
     for each in readings:
-        value, shapes, _ = _whitened(each, _separation(each.clocks), found)
+        value, shapes, _ = _whitened(each, _separation(each.clocks), common)
         precisions.append(shapes.transpose(0, 2, 1) @ shapes)
         explained.append((value[:, None] @ shapes)[:, 0])
     return np.concatenate(precisions), np.concatenate(explained)
 
 
-def _with_weights(readings: Iterable[Readings], found: Hyperparameters) -> Hyperparameters:
+def _with_weights(readings: Iterable[Readings], common: Hyperparameters) -> Hyperparameters:
     """The same with mean and spread of the weights over kernels, by expectation maximisation."""
-    inner, explained = _evidence(readings, found)
-    mean, spread = found.weight, found.weight_spread
+    inner, explained = _evidence(readings, common)
+    mean, spread = common.weight, common.weight_spread
     least = _LEAST_SPREAD * np.eye(len(mean))
     for _ in range(_ROUNDS):
         precision = np.linalg.inv(spread)
@@ -225,24 +220,24 @@ def _with_weights(readings: Iterable[Readings], found: Hyperparameters) -> Hyper
         spread = (covariance.sum(axis=0) + apart.T @ apart) / max(1, len(weight) - 1) + least
     precision = np.linalg.inv(spread)
     information = precision - precision @ np.linalg.inv(inner + precision) @ precision
-    return replace(found, weight=mean, weight_spread=spread, weight_error=_error_root(information))
+    return replace(common, weight=mean, weight_spread=spread, weight_error=_error_root(information))
 
 
-def _with_mean_weight(readings: Iterable[Readings], found: Hyperparameters) -> Hyperparameters:
+def _with_mean_weight(readings: Iterable[Readings], common: Hyperparameters) -> Hyperparameters:
     """The same with the mean of the weights by generalised least squares, their spread being as it is."""
-    width = len(found.weight)
-    precision = np.linalg.inv(found.weight_spread)
+    width = len(common.weight)
+    precision = np.linalg.inv(common.weight_spread)
     total, explained = np.zeros((0, width, width)), np.zeros(width)
     for each in readings:
-        inner, projected = _evidence([each], found)
+        inner, projected = _evidence([each], common)
         shrink = precision @ np.linalg.inv(inner + precision)
         information: FloatArray = (precision - shrink @ precision).sum(axis=0)
         total = np.concatenate([total, information[None]])
         explained += (shrink @ projected[:, :, None]).sum(axis=(0, 2))
     if not len(total):
-        return found
+        return common
     weight = np.linalg.solve(total.sum(axis=0) + np.eye(width) / _WEIGHT_VARIANCE, explained)
-    return replace(found, weight=weight, weight_error=_error_root(total))
+    return replace(common, weight=weight, weight_error=_error_root(total))
 
 
 def _error_root(information: NDArray[np.floating]) -> FloatArray:

@@ -20,15 +20,11 @@ from wastenot.study.sweep import Sweep
 
 _LEAST_SPREAD_C = 1.0  # root mean square of repeats' temperatures (whole degrees), from which they are informative
 _LEAST_REPEATS = 8
-_RUNS_C = (
-    3.0  # how far from the baselines' temperature a plan may run: a twentieth to a tenth of some 50 degrees above ambient
-)
+_RUNS_C = 3.0  # how far from the baselines' temperature a plan may run: a twentieth to a tenth of 50 degrees above ambient
 _AT_LIMIT = 0.97  # of the highest power: above it a power limit sets the power, and leakage costs clock instead
 _VOLTAGE_EXPONENT = 4  # of the core clock; stands for the cube of a voltage that rises only at high clocks
-_USUAL_SLOPES = (
-    5e-4,
-    1e-3,
-)  # per degree, as fractions of the highest power: a tenth of it is leakage, which grows by about 1 % per degree
+# Per degree, as fractions of the highest power: a tenth of it is leakage, which grows by about 1 % per degree.
+_USUAL_SLOPES = (5e-4, 1e-3)
 _GRID = 81  # values of each slope that are weighed
 _REACH = 4.0  # standard errors that the grid extends to either side of the likeliest
 _LEAST_NOISE = 1e-12  # relative variance of a power, below any instrument's
@@ -74,7 +70,7 @@ def at_one_temperature(sweep: Sweep) -> Levelled:
     usual = np.array(_USUAL_SLOPES) * power.max()
     each = shapes[repeated] * (apart_c / power)[repeated, None]
     freedom = int(repeated.sum()) - len(np.unique(row[repeated]))
-    slope, root = _likely_slopes(each, (apart_w / power)[repeated], freedom, usual)
+    slope, root = _slope_posterior(each, (apart_w / power)[repeated], freedom, usual)
     warmer = np.where(known, reference_c - sweep.temperature_c, 0.0)[:, None] * shapes / power[:, None]
     added = warmer @ slope
     errors = np.column_stack([warmer @ root, _RUNS_C * (shapes @ slope) / power])
@@ -94,16 +90,13 @@ def baseline_temperature_c(sweep: Sweep) -> float | None:
     return float(np.average(sweep.temperature_c[baseline], weights=weight[baseline]))
 
 
-def _likely_slopes(shapes: FloatArray, apart: FloatArray, freedom: int, usual: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _slope_posterior(
+    shapes: FloatArray, apart: FloatArray, freedom: int, usual: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Posterior mean of the slopes, shape (2,), and a root of their covariance, shape (2, 2).
 
-    The prior of each slope is half-normal, with a usual scale.
-
-    Args:
-        shapes: how a slope of 1 moves each repeat's power from its mean, shape (repeats, 2).
-        apart: how far the powers are from their means, shape (repeats,).
-        freedom: degrees of freedom of ``apart``.
-        usual: scale of each slope, shape (2,).
+    The prior of each slope is half-normal, with a usual scale. A slope of 1 moves each repeat's power from its mean by
+    ``shapes``, shape (repeats, 2); measured is ``apart``, shape (repeats,), with so many degrees of freedom.
     """
     from scipy.optimize import nnls  # takes a quarter of a second to import, and few sweeps come here
 
@@ -115,8 +108,8 @@ def _likely_slopes(shapes: FloatArray, apart: FloatArray, freedom: int, usual: F
     reach = _REACH * np.sqrt(np.diag(np.linalg.inv(precision)))
     tried = [np.linspace(max(0.0, middle - far), middle + far, _GRID) for middle, far in zip(best, reach, strict=True)]
     slopes = np.stack(np.meshgrid(*tried, indexing="ij"), axis=-1).reshape(-1, 2)
-    unlikely = 0.5 * np.einsum("ps,st,pt->p", slopes, precision, slopes) - slopes @ explained
-    likely = np.exp(unlikely.min() - unlikely)
+    loss = 0.5 * np.einsum("ps,st,pt->p", slopes, precision, slopes) - slopes @ explained
+    likely = np.exp(loss.min() - loss)
     likely /= likely.sum()
     mean = likely @ slopes
     covariance = (likely[:, None] * (slopes - mean)).T @ (slopes - mean)

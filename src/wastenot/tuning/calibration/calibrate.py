@@ -9,7 +9,7 @@ import numpy as np
 from wastenot.blas import single_threaded
 from wastenot.devices.simulated.hardware import CounterModel, GaugeModel, Noise, SensorModels, Switching, Thermal
 from wastenot.devices.simulated.preset import KernelTraits, Preset
-from wastenot.study.source import Source, sweep_of
+from wastenot.study.store import Source, sweep_of
 from wastenot.study.sweep import Sweep
 from wastenot.tuning.calibration.accuracy import PredictionErrors, held_out_kernels, held_out_points, ratios
 from wastenot.tuning.calibration.clocks import clock_table

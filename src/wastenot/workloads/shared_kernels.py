@@ -1,13 +1,14 @@
-"""Attention between queries, keys and values that are laid out for it: unfused, scores in memory; or in one kernel.
+"""The kernels that GPT-3 and Llama have in common: attention, the output layer, the loss and the optimizer.
 
-Query heads that share a key head (grouped-query attention) are the rows of one product, so that keys and values are
-read once for all of them.
+Attention is between queries, keys and values that are laid out for it: unfused, scores in memory; or in one kernel. Query
+heads that share a key head (grouped-query attention) are the rows of one product, so that keys and values are read once for
+all of them.
 """
 
 from __future__ import annotations
 
 from wastenot.workloads.kernel import KernelSpec
-from wastenot.workloads.parts import Place
+from wastenot.workloads.parts import Place, placer
 from wastenot.workloads.sizes import Sizes
 
 
@@ -43,3 +44,30 @@ def attention_backward(s: Sizes, put: Place) -> list[KernelSpec]:
 
 def _rows_of_group(s: Sizes) -> int:
     return s.queries * s.heads // s.groups
+
+
+def head(s: Sizes) -> KernelSpec:
+    """The output layer in serving."""
+    return placer("head")("logits_gemm", "GEMM", s.part.gemm(s.logit_rows, s.logit_columns, s.width))
+
+
+def loss(s: Sizes) -> list[KernelSpec]:
+    """The output layer in training, the loss, and their gradients; the last norm's gradient comes next."""
+    part, put, rows, words, width = s.part, placer("loss"), s.logit_rows, s.logit_columns, s.width
+    return [
+        put("logits_gemm", "GEMM", part.gemm(rows, words, width)),
+        put("cross_entropy", "Softmax", part.cross_entropy(rows, words)),
+        put("logits_dinput_gemm", "GEMM", part.gemm(rows, width, words)),
+        put("logits_dweight_gemm", "GEMM", part.gemm(words, width, rows, accumulate=True)),
+    ]
+
+
+def optimizer(s: Sizes) -> list[KernelSpec]:
+    """The optimizer pass, where there is one."""
+    if s.shape.optimizer == "none":
+        return []
+    layer = placer("optimizer", "layer_update", s.model.layers)
+    return [
+        layer("adamw_layer", "AdamW", s.part.adamw(s.model.layer_parameters(s.degree))),
+        placer("optimizer")("adamw_embedding", "AdamW", s.part.adamw(s.model.outer_parameters(s.keys))),
+    ]
