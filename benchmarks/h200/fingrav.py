@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.raw_runs import write_units
-from wastenot.devices.instrument import Burst, BurstRun, instrument_of
+from wastenot.devices.instrument import Burst, BurstRun
 from wastenot.devices.open import open_device
 from wastenot.errors import WastenotError
 from wastenot.profiling.profile import profile_kernel
@@ -59,7 +59,7 @@ class Kept:
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self.instrument_ = instrument_of(device)
+        self.instrument_ = device.instrument()
         self.runs: list[tuple[Burst, list[BurstRun]]] = []
 
     def __getattr__(self, name: str) -> Any:

@@ -14,7 +14,7 @@ import time
 import numpy as np
 
 from tests.support.raw_runs import summary, write_runs
-from wastenot.devices.instrument import Burst, BurstRun, instrument_of
+from wastenot.devices.instrument import Burst, BurstRun
 from wastenot.devices.open import open_device
 from wastenot.workloads.primitives import primitive
 
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time, even if runs remain")
     options = parser.parse_args()
     device = open_device(options.device)
-    instrument = instrument_of(device)
+    instrument = device.instrument()
     burst = Burst(tuple(primitive(kernel) for kernel in options.kernels))
     rng = np.random.default_rng(0)
     runs: list[BurstRun] = []

@@ -26,6 +26,11 @@ class WastenotError(Exception):
         return _ARGUMENT.sub(lambda match: name_of(match[1]), super().__str__())
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or the name of its type where it has none."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 class BadInputError(WastenotError):
     """Something given cannot be used: a file, a row, a field, an argument."""
 

@@ -15,7 +15,6 @@ class Progress(Protocol):
             steps: it has altogether.
             done: of these, done before.
         """
-        ...
 
     def step(self, what: str) -> None:
         """One more step is done.
@@ -23,11 +22,9 @@ class Progress(Protocol):
         Args:
             what: comes next or was done, for a person.
         """
-        ...
 
     def say(self, message: str) -> None:
         """Something a person should know, such as that the device drifts."""
-        ...
 
 
 class Silent:

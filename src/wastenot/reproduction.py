@@ -38,6 +38,7 @@ BATCHES = (40, 20, 10, 5, 2, 1)  # Fig. 7
 DEGREES = (1, 2, 4, 8)  # Fig. 8
 REPEATS = 10  # of the validation (§6)
 TRANSFER_REPEATS = 5
+_STRICT = Objective("waste", 0.0)
 
 Watch = Callable[[str], Progress]
 """Gives the progress display of one part of the work, by its name."""
@@ -111,7 +112,7 @@ def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:
     for units, what in ((kernels, "kernels"), (passes, "passes")):
         measure_sweep(device, units, study, settings, progress=watch(f"{name}, {what}"))
     sweep = study.read(kernels.name, granularity="kernel")
-    plan = Planner(sweep).plan(_strict())
+    plan = Planner(sweep).plan(_STRICT)
     # On a fresh device, so that validation gives the same numbers even if the sweep was interrupted and resumed.
     plan = validate(
         open_device(name, seed=seed + 100), plan, kernels, repeats=REPEATS, progress=watch(f"{name}, validation")
@@ -120,12 +121,8 @@ def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:
     overview = make_overview(sweep, plan)
     write_report(overview, folder / "report.html")
     write_figures(overview, folder / "figures")
-    by_pass = Planner(study.read(passes.name, granularity="pass")).plan(_strict())
+    by_pass = Planner(study.read(passes.name, granularity="pass")).plan(_STRICT)
     return CardResult(name, plan, compare(sweep), by_pass)
-
-
-def _strict() -> Objective:
-    return Objective("waste", 0.0)
 
 
 def summary_of(cards: list[CardResult], batches: Transfer, parallel: Transfer) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.stand_in.fixtures import start_stand_in
 from tests.support import raw_runs
-from wastenot.devices.instrument import RoundTrip, burst_of, instrument_of
+from wastenot.devices.instrument import RoundTrip, burst_of
 from wastenot.devices.nvidia import power_poller
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.nvidia.nvml import GpuLostError
@@ -184,7 +184,7 @@ def test_of_other_architectures_nothing_is_known():
 
 
 def test_its_channels_clocks_and_resolution(device):
-    instrument = instrument_of(device)
+    instrument = device.instrument()
     assert instrument is device.instrument() and instrument.identity is device.identity
     total, memory = instrument.channels
     assert (total.name, total.period_s, total.window_s, total.delay_s) == ("total", 0.1, 0.025, 0.012)
@@ -195,7 +195,7 @@ def test_its_channels_clocks_and_resolution(device):
 
 
 def test_a_run_has_executions_readings_around_them_and_round_trips(stand_in, device):
-    instrument = instrument_of(device)
+    instrument = device.instrument()
     burst = burst_of(GEMM, 30, [(primitive("gemv:4096")[0], 10)])
     with instrument.prepare(burst) as bench:
         began = instrument.now_s()
@@ -214,7 +214,7 @@ def test_a_run_has_executions_readings_around_them_and_round_trips(stand_in, dev
 
 
 def test_a_run_that_was_not_back_to_back_is_made_again(device):
-    instrument = instrument_of(device)
+    instrument = device.instrument()
     with instrument.prepare(burst_of(GEMM, 3)) as bench:
         device.fake.fails = 2
         assert len(bench.run(0.0).begin_s) == 3
@@ -224,7 +224,7 @@ def test_a_run_that_was_not_back_to_back_is_made_again(device):
 
 
 def test_functions_take_the_place_of_kernels(device):
-    instrument = instrument_of(device)
+    instrument = device.instrument()
     mine = KernelSpec("mystery", "my step", "other", (), 0.0, 0.0, 0.0, "", None, 1)
     with pytest.raises(CannotRunError, match="mystery"), instrument.prepare(burst_of(mine, 2)):
         pass
@@ -239,13 +239,13 @@ def test_a_gpu_without_a_power_reading_has_none(stand_in, device):
     stand_in.control.fault("nvmlDeviceGetPowerUsage", "NOT_SUPPORTED")
     stand_in.control.fault("nvmlDeviceGetFieldValues", "NOT_SUPPORTED")
     with pytest.raises(BadInputError, match="nvidia:0: it has no power sensor"):
-        instrument_of(open_nvidia("nvidia:0", bursts=lambda _: device.fake))
+        open_nvidia("nvidia:0", bursts=lambda _: device.fake).instrument()
     stand_in.control.clear_faults()
 
 
 def test_a_gpu_with_only_the_older_reading_is_polled_by_that(stand_in, device):
     stand_in.control.fault("nvmlDeviceGetFieldValues", "NOT_SUPPORTED")
-    instrument = instrument_of(open_nvidia("nvidia:0", bursts=lambda _: device.fake))
+    instrument = open_nvidia("nvidia:0", bursts=lambda _: device.fake).instrument()
     (total,) = instrument.channels
     assert (total.period_s, total.window_s) == (0.1, 1.0)
     with instrument.prepare(burst_of(GEMM, 3)) as bench:
@@ -254,7 +254,7 @@ def test_a_gpu_with_only_the_older_reading_is_polled_by_that(stand_in, device):
 
 
 def test_a_gpu_lost_while_it_rests_is_said(stand_in, device):
-    instrument = instrument_of(device)
+    instrument = device.instrument()
     with instrument.prepare(burst_of(GEMM, 3)) as bench:
         stand_in.control.gpu_lost(0)
         with pytest.raises(GpuLostError):
@@ -266,7 +266,7 @@ def test_a_gpu_lost_while_it_rests_is_said(stand_in, device):
 
 
 def test_runs_are_kept_and_read_again(device, tmp_path):
-    instrument = instrument_of(device)
+    instrument = device.instrument()
     burst = burst_of(GEMM, 5)
     with instrument.prepare(burst) as bench:
         runs = [bench.run(0.15), bench.run(0.0)]

@@ -68,7 +68,7 @@ def test_what_is_logged_is_power_up_to_the_latest_sample(lag_s, monkeypatch):
     monkeypatch.setattr(engine, "play", lambda *given, play=engine.play: (traced.append(engine.now_s), play(*given)))
     with instrument.prepare(burst_of(LOAD, 2000)) as bench:
         for _ in range(3):
-            idle_w = np.array([instrument.idle_w(), 0.0, 0.0])
+            idle_w = np.array([instrument._idle().total, 0.0, 0.0])
             traced.clear()
             run = bench.run(0.35)
             told, began_s = traced

@@ -3,7 +3,7 @@
 import pytest
 
 import wastenot as wn
-from wastenot.devices.instrument import Burst, instrument_of
+from wastenot.devices.instrument import Burst
 from wastenot.devices.open import open_device
 from wastenot.profiling.profile import profile
 from wastenot.profiling.subjects import Subjects
@@ -57,7 +57,7 @@ def test_a_device_given_as_one_is_profiled_and_a_kernel_by_formula():
 def test_functions_run_where_they_can(monkeypatch):
     device = open_device("sim:mi300x")
     functions = {}
-    inner = instrument_of(device)
+    inner = device.instrument()
     monkeypatch.setattr(type(device), "instrument", lambda self: RunsFunctions(inner, functions))
 
     def step():

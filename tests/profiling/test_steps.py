@@ -7,10 +7,10 @@ import pytest
 
 from tests.profiling.truth import gpu, kernel
 from wastenot.devices.clock_fit import fit_clocks
-from wastenot.devices.instrument import Burst, BurstRun, RoundTrip, instrument_of
+from wastenot.devices.instrument import Burst, BurstRun, RoundTrip
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.simulated.dynamics import GpuClockModel
-from wastenot.devices.simulated.instrument import SimulatedBench, SimulatedInstrument
+from wastenot.devices.simulated.instrument import SimulatedInstrument
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.errors import BadInputError, CannotRunError, DeviceError
 from wastenot.profiling.guidance import executions_in_unit, guidance_for
@@ -106,7 +106,7 @@ def test_a_device_without_a_power_sensor() -> None:
 
 def test_devices_that_cannot_run_executions_one_by_one() -> None:
     with pytest.raises(BadInputError, match="virtual time only"):
-        instrument_of(open_device("sim:h200", wall_time=True))
+        open_device("sim:h200", wall_time=True).instrument()
 
 
 def test_a_kernel_too_short_for_the_clock() -> None:
@@ -144,12 +144,12 @@ def test_executions_as_asked_for_that_do_not_tell_sse_and_ssp(preset: str, units
 def test_what_fails_on_the_way_keeps_what_was_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     left = iter(range(150))
 
-    def failing(bench: SimulatedBench, rest_s: float, run=SimulatedBench.run) -> BurstRun:
+    def failing(instrument: SimulatedInstrument, burst: Burst, rest_s: float, run=SimulatedInstrument._run) -> BurstRun:
         if next(left, None) is None:
             raise DeviceError("sim:mi300x: the GPU is lost")
-        return run(bench, rest_s)
+        return run(instrument, burst, rest_s)
 
-    monkeypatch.setattr(SimulatedBench, "run", failing)
+    monkeypatch.setattr(SimulatedInstrument, "_run", failing)
     profile = profile_kernel(gpu("mi300x", 1), kernel("gemm:8192"), options=Options(seed=1))
     assert not profile.complete
     assert profile.stopped == "sim:mi300x: the GPU is lost"
@@ -159,10 +159,10 @@ def test_what_fails_on_the_way_keeps_what_was_collected(monkeypatch: pytest.Monk
 
 
 def test_what_fails_at_once_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(bench: SimulatedBench, rest_s: float) -> BurstRun:
+    def failing(instrument: SimulatedInstrument, burst: Burst, rest_s: float) -> BurstRun:
         raise DeviceError("sim:mi300x: the GPU is lost")
 
-    monkeypatch.setattr(SimulatedBench, "run", failing)
+    monkeypatch.setattr(SimulatedInstrument, "_run", failing)
     with pytest.raises(DeviceError, match="the GPU is lost"):
         profile_kernel(gpu("mi300x", 1), kernel("gemm:8192"))
 

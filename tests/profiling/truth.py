@@ -75,7 +75,7 @@ class Truth:
         inside = [execution.power_w["total"] for execution in told]
         sse = int(slow[-1]) + 2 if len(slow) else 1
         ssp = max(int(far[-1]) + 2 if len(far) else 1, sse)
-        return cls(mean, sse, ssp, max(float(each.max()) for each in inside) - instrument.idle_w(), inside)
+        return cls(mean, sse, ssp, max(float(each.max()) for each in inside) - instrument._idle().total, inside)
 
     def until(self, later: Truth) -> Truth:
         """What lies halfway to a later truth of the same kernel: the GPU warms up while it is profiled."""

@@ -7,7 +7,7 @@ import pytest
 from wastenot.devices.instrument import Burst
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
-from wastenot.devices.simulated.instrument import SimulatedBench
+from wastenot.devices.simulated.instrument import SimulatedInstrument
 from wastenot.errors import BadInputError, DeviceError
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import open_study
@@ -51,21 +51,21 @@ def test_a_sweep_keeps_it_as_a_state_of_its_own(tmp_path):
 def test_what_ends_a_profile_early_ends_the_measurement(monkeypatch, ending):
     left = iter(range(150))
 
-    def failing(bench, rest_s, run=SimulatedBench.run):
+    def failing(instrument, burst, rest_s, run=SimulatedInstrument._run):
         if next(left, None) is None:
             raise ending
-        return run(bench, rest_s)
+        return run(instrument, burst, rest_s)
 
-    monkeypatch.setattr(SimulatedBench, "run", failing)
+    monkeypatch.setattr(SimulatedInstrument, "_run", failing)
     with pytest.raises(type(ending)):
         measure_at_sse(open_device(DEVICE), UNITS.tasks[NAMES.index("softmax")], AUTO, PointOptions())
 
 
 def test_several_kernels_and_devices_without_an_instrument_are_refused():
     passes = find_tasks("gpt3-small", DEVICE, granularity="pass", state="sse")
-    with pytest.raises(BadInputError, match="granularity kernel"):
+    with pytest.raises(BadInputError, match=r"granularity.*use 'kernel'"):
         check_state(open_device(DEVICE), passes)
-    with pytest.raises(BadInputError, match="granularity kernel"):
+    with pytest.raises(BadInputError, match=r"granularity.*use 'kernel'"):
         measure_at_sse(
             open_device(DEVICE), Task("two", tuple((task.steps[0][0], 1) for task in UNITS.tasks[:2])), AUTO, PointOptions()
         )

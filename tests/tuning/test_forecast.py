@@ -296,20 +296,20 @@ def test_a_power_limit_that_was_lowered_is_noticed(h200, tmp_path):
     ],
 )
 def test_the_gpu_is_found_by_the_studys_device(label, name):
-    assert choose_gpu(label, None).name == name
+    assert choose_gpu(label).name == name
 
 
 @pytest.mark.parametrize("label", ["NVIDIA GH200 480GB", "RTX 3080", "unknown", "", "AMD Instinct MI250X"])
 def test_a_device_that_is_none_of_the_presets(label):
     with pytest.raises(BadInputError, match="as gpu") as refusal:
-        choose_gpu(label, None)
+        choose_gpu(label)
     assert "h200 (NVIDIA H200)" in str(refusal.value) and "v100" in str(refusal.value)
 
 
 def test_a_custom_preset(h200, tmp_path, found):
     file = tmp_path / "mine.toml"
     file.write_text(preset_toml(find_preset("h200").model_copy(update={"name": "mine"})))
-    made = forecast(h200, gpu=choose_gpu("", str(file)), draws=FEW)
+    made = forecast(h200, gpu=find_preset(str(file)), draws=FEW)
     assert made.gpu == "mine"
     assert made.energy_change.median == pytest.approx(found.energy_change.median, abs=0.03)
 

@@ -12,7 +12,7 @@ from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import measure_sweep
 from wastenot.tasks import tasks_of
-from wastenot.tuning.interleaved import InTurn, compare_with_auto
+from wastenot.tuning.interleaved import InterleavedRuns, compare_with_auto
 from wastenot.tuning.refine import around, finalists, refine
 from wastenot.tuning.transfer import transfer
 from wastenot.workloads.build import build_workload
@@ -86,6 +86,6 @@ def test_intervals_hold_the_truth_at_their_rate():
     held = []
     for _ in range(2000):
         plan_j, auto_j = 0.9 * (1 + 0.004 * rng.standard_normal(10)), 1 + 0.004 * rng.standard_normal(10)
-        change = InTurn(plan_j, plan_j, auto_j, auto_j).energy_change
+        change = InterleavedRuns(plan_j, plan_j, auto_j, auto_j).energy_change
         held.append(change.low <= -0.1 <= change.high)
     assert 0.935 <= np.mean(held) <= 0.965

@@ -22,17 +22,12 @@ from typing import Any
 
 from wastenot.workloads.kernel import Workload
 
+GPU_TIME, CPU_TIME = "GPU time", "operations' own CPU time"
+
 
 @dataclass(frozen=True, slots=True)
 class OperationInterval:
-    """An operation on the host in a trace.
-
-    Attributes:
-        name: such as ``aten::addmm``.
-        thread: ID of the thread that ran it.
-        start_us: start time.
-        end_us: end time, in microseconds of the same clock.
-    """
+    """An operation on the host in a trace, such as ``aten::addmm``, and the ID of the thread that ran it."""
 
     name: str
     thread: int
@@ -46,7 +41,6 @@ class Spent:
 
     Attributes:
         name: name of the GPU kernel or operation.
-        time_us: its time.
         launcher: index of the innermost operation that launched it; ``None`` where the trace does not show it.
     """
 
@@ -62,8 +56,7 @@ class Missing:
     Attributes:
         name: name of the GPU kernel or operation.
         launched_by: the innermost operation that launched it; ``None`` where the trace does not show it.
-        times: how often it ran.
-        time_us: total time of its runs.
+        times: how often it ran; ``time_us`` is the total.
     """
 
     name: str
@@ -77,9 +70,8 @@ class Coverage:
     """How much of a traced step the captured operations account for.
 
     Attributes:
-        of: which time is meant: ``GPU time``, or ``operations' own CPU time`` where nothing ran on a GPU.
-        total_us: total time of the step.
-        explained_us: time that captured operations account for.
+        of: which time is meant: :data:`GPU_TIME`, or :data:`CPU_TIME` where nothing ran on a GPU.
+        explained_us: the part of ``total_us`` (all of the step's time) that captured operations account for.
         missing: the rest, longest time first.
         absent: captured operations that are not in the trace, because the traced step ran something else instead.
     """
@@ -103,8 +95,6 @@ def coverage(profile: Any, workload: Workload) -> Coverage:
         profile: a finished :class:`torch.profiler.profile` of the step, with CUDA activities where it runs on a GPU.
         workload: the workload captured from the same step.
     """
-    from wastenot.capturing.coverage import records_of
-
     operations, spent, of = records_of(profile)
     return attribute(operations, spent, captured_operations(workload), of=of)
 
@@ -116,7 +106,7 @@ def captured_operations(workload: Workload) -> frozenset[str]:
 
 
 def attribute(
-    operations: Sequence[OperationInterval], spent: Iterable[Spent], captured: frozenset[str], *, of: str = "GPU time"
+    operations: Sequence[OperationInterval], spent: Iterable[Spent], captured: frozenset[str], *, of: str = GPU_TIME
 ) -> Coverage:
     """Attribute time to captured operations and the rest.
 
@@ -167,9 +157,6 @@ def enclosing(operations: Sequence[OperationInterval]) -> list[int | None]:
 
 def _within(inner: OperationInterval, outer: OperationInterval) -> bool:
     return inner.thread == outer.thread and outer.start_us <= inner.start_us and inner.end_us <= outer.end_us
-
-
-GPU_TIME, CPU_TIME = "GPU time", "operations' own CPU time"
 
 
 def trace(step: Callable[[], object]) -> Any:
@@ -229,5 +216,5 @@ def records_of(profile: Any) -> tuple[list[OperationInterval], list[Spent], str]
 
 
 def _is_annotation(event: Any) -> bool:
-    """Whether an event only labels a time range rather than doing work."""
+    """Whether an event only labels a time range."""
     return bool(getattr(event, "is_user_annotation", False)) or "user_annotation" in str(getattr(event, "activity_type", ""))

@@ -54,7 +54,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._kinds: dict[tuple[str, str, str], _Kind] = {}
         self._seen = 0
         self._left_out: dict[str, Counter[str]] = {VIEWS: Counter(), READ_BACK: Counter(), ON_HOST: Counter()}
-        self._synthetic: Counter[str] = Counter()
+        self._synthetic: set[str] = set()  # operations with integers or booleans that held no data
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -106,16 +106,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _arguments(self, func: Any, name: str, signature: Signature, args: tuple[Any, ...]) -> str:
         """The arguments needed to replay the operation, taken before it changes them."""
-        for entry, tensor in zip(signature.arguments["tensors"], signature.tensors, strict=True):
-            if "opaque" in entry:
-                continue
-            if not tensor.is_floating_point() and not _has_data(tensor) and tensor.numel() > 1:
-                self._synthetic[_full_name(func)] += 1
         precision = torch.get_float32_matmul_precision()
         if precision != "highest" and any(tensor.dtype == torch.float32 for tensor in signature.tensors):
             signature.arguments["matmul_precision"] = precision
         with _disable_current_modes():  # reading the values is not part of the user's step
-            return signature.with_values(name, args)
+            arguments = signature.with_values(name, args)
+        values = [entry.get("values", {}) for entry in signature.arguments["tensors"]]
+        if any("no_data" in each and each.keys() & {"range", "share"} for each in values):
+            self._synthetic.add(_full_name(func))
+        return arguments
 
     def _leave_out(self, reason: str, func: Any) -> None:
         with self._lock:
@@ -207,23 +206,15 @@ def _why_left_out(func: Any, args: tuple[Any, ...]) -> str | None:
 
 def _made_nothing(func: Any, signature: Signature, out: Any) -> bool:
     """Whether all outputs are memory of the inputs and nothing was written."""
-    if isinstance(func, HigherOrderOperator) or func._schema.is_mutable:
-        return isinstance(func, HigherOrderOperator) is False and _all_empty(signature.tensors)
+    if isinstance(func, HigherOrderOperator):
+        return False
+    if func._schema.is_mutable:
+        return bool(signature.tensors) and all(tensor.numel() == 0 for tensor in signature.tensors)
     inputs = {storage_of(tensor) for tensor in signature.tensors if why_opaque(tensor) is None}
     outputs = flat_tensors(out)
     if not outputs:
         return False
     return all(why_opaque(t) is None and (t.numel() == 0 or storage_of(t) in inputs) for t in outputs)
-
-
-def _all_empty(tensors: list[torch.Tensor]) -> bool:
-    return bool(tensors) and all(tensor.numel() == 0 for tensor in tensors)
-
-
-def _has_data(tensor: torch.Tensor) -> bool:
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return not isinstance(tensor, FakeTensor) and tensor.device.type != "meta"
 
 
 def _unwraps_itself(kind: Callable[..., Any]) -> bool:

@@ -43,17 +43,6 @@ class Captured:
         description = f"captured: {total:,} operations, {len(self._kernels):,} different ones"
         return Workload(self.name, self._kernels, description)
 
-    def complete(
-        self,
-        kernels: tuple[KernelSpec, ...],
-        seen: int,
-        left_out: Mapping[str, Mapping[str, int]],
-        notes: tuple[str, ...],
-    ) -> None:
-        """Fill in the result."""
-        self.seen, self.left_out, self.notes = seen, left_out, notes
-        self._kernels = kernels
-
 
 @contextmanager
 def capture(name: str = "workload") -> Iterator[Captured]:
@@ -82,7 +71,7 @@ def capture(name: str = "workload") -> Iterator[Captured]:
         with recorder.passes, recorder:
             yield captured
     finally:
-        captured.complete(*recorder.result())
+        captured._kernels, captured.seen, captured.left_out, captured.notes = recorder.result()
 
 
 def require_torch() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-from wastenot.errors import BadInputError, WastenotError
+from wastenot.errors import BadInputError, WastenotError, first_line
 from wastenot.suggest import suggestion
 
 
@@ -65,8 +65,7 @@ def user_code(target: str, path: Path, doing: str) -> Iterator[None]:
         line = f" at {path}:{where[-1].lineno}" if where else ""
         if isinstance(error, SyntaxError) and error.lineno is not None:
             line = f" at {error.filename}:{error.lineno}"
-        words = str(error).strip().splitlines() or [""]
-        raise BadInputError(f"{target}: {doing} raised {type(error).__name__}{line}: {words[0]}") from error
+        raise BadInputError(f"{target}: {doing} raised {type(error).__name__}{line}: {first_line(error)}") from error
 
 
 @contextlib.contextmanager
@@ -88,8 +87,7 @@ def default_device(name: str | None) -> Iterator[None]:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        words = str(error).strip().splitlines() or [""]
-        raise BadInputError(f"`device` {name}: PyTorch cannot use it: {words[0]}") from error
+        raise BadInputError(f"`device` {name}: PyTorch cannot use it: {first_line(error)}") from error
     before = torch.get_default_device()
     torch.set_default_device(device)
     try:

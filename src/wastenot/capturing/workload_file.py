@@ -66,7 +66,7 @@ class _Kernel(Part):
     name: Name
     label: str
     op: Op
-    shape: list[Count]
+    shape: Annotated[tuple[Count, ...], Field(strict=False)]
     flops: NotNegative
     bytes_read: NotNegative
     bytes_written: NotNegative
@@ -137,38 +137,16 @@ def read_workload(path: str | os.PathLike[str]) -> Workload:
 
 
 def _spec(kernel: _Kernel, call: dict[str, Any] | None) -> KernelSpec:
-    return KernelSpec(
-        name=kernel.name,
-        label=kernel.label,
-        op=kernel.op,
-        shape=tuple(kernel.shape),
-        flops=kernel.flops,
-        bytes_read=kernel.bytes_read,
-        bytes_written=kernel.bytes_written,
-        pass_name=kernel.pass_name,
-        block=kernel.block,
-        count=kernel.count,
-        call=None if call is None else Call(call["op"], _json(call["arguments"])),
-        element_bytes=kernel.element_bytes,
-    )
+    values = kernel.model_dump(exclude={"call"})
+    return KernelSpec(**values, call=None if call is None else Call(call["op"], _json(call["arguments"])))
 
 
 def _kernel_values(kernel: KernelSpec) -> dict[str, Any]:
     call = kernel.call
-    return {
-        "name": kernel.name,
-        "label": kernel.label,
-        "op": kernel.op,
-        "shape": list(kernel.shape),
-        "flops": kernel.flops,
-        "bytes_read": kernel.bytes_read,
-        "bytes_written": kernel.bytes_written,
-        "pass": kernel.pass_name,
-        "block": kernel.block,
-        "count": kernel.count,
-        "element_bytes": kernel.element_bytes,
-        "call": None if call is None else {"op": call.op, "arguments": json.loads(call.arguments)},
+    values: dict[str, Any] = {
+        field.alias or name: getattr(kernel, name) for name, field in _Kernel.model_fields.items() if name != "call"
     }
+    return values | {"call": None if call is None else {"op": call.op, "arguments": json.loads(call.arguments)}}
 
 
 def _json(document: object) -> str:
@@ -176,10 +154,11 @@ def _json(document: object) -> str:
 
 
 def _tensors_named(values: list[Any]) -> list[Any]:
-    found: list[Any] = []
+    """Indices of tensors among arguments, including those in lists."""
+    indices: list[Any] = []
     for value in values:
         if isinstance(value, list):
-            found += _tensors_named(value)
+            indices += _tensors_named(value)
         elif isinstance(value, dict) and "tensor" in value:
-            found.append(value["tensor"])
-    return found
+            indices.append(value["tensor"])
+    return indices

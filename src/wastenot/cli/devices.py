@@ -10,8 +10,7 @@ import typer
 from wastenot.cli.options import DeviceOption, JsonOption, SeedOption, check_seconds, parse_budget
 
 if TYPE_CHECKING:
-    from wastenot.devices.nvidia.examine import Examined
-    from wastenot.devices.nvidia.rights import Rights
+    from wastenot.devices.nvidia.examine import Examined, Rights
     from wastenot.sensors.identity import SensorIdentity
     from wastenot.sensors.probe import SensorSpeed
 
@@ -28,10 +27,9 @@ def doctor(
 
     from wastenot.cli.output import print_json
     from wastenot.devices.nvidia.device import NvidiaDevice, nvidia_names
-    from wastenot.devices.nvidia.examine import examine
+    from wastenot.devices.nvidia.examine import examine, rights_here
     from wastenot.devices.nvidia.journal import journals
     from wastenot.devices.nvidia.nvml import Nvml
-    from wastenot.devices.nvidia.rights import rights_here
     from wastenot.errors import WastenotError
     from wastenot.sensors.probe import probe_sensors
 
@@ -161,7 +159,6 @@ def sensor(
     """
     from wastenot.cli.output import print_json, say
     from wastenot.cli.progress import shown_progress
-    from wastenot.devices.instrument import instrument_of
     from wastenot.devices.open import open_device
     from wastenot.sensors.identify import identify_sensors
     from wastenot.sensors.identity import sensors_document, write_sensors
@@ -169,7 +166,7 @@ def sensor(
 
     load, _ = primitive(kernel)
     seconds = parse_budget(budget)
-    instrument = instrument_of(open_device(device, seed=seed))
+    instrument = open_device(device, seed=seed).instrument()
     with shown_progress("identifying sensors") as progress:
         sensors = identify_sensors(instrument, load, seconds, seed=seed, progress=progress)
     if out is not None:

@@ -42,15 +42,15 @@ def forecast(
     With an interval. Uses only measurements at the default clocks (sweep --clocks auto).
     """
     from wastenot.cli.output import as_values, console, json_text, print_json, say
+    from wastenot.devices.simulated.preset import find_preset
     from wastenot.files import write_text
     from wastenot.study.store import open_study
     from wastenot.tuning.forecast.forecast import forecast as make_forecast
-    from wastenot.tuning.forecast.observed import choose_gpu
 
     predicted = make_forecast(
         open_study(study),
         workload,
-        gpu=None if gpu is None else choose_gpu("", gpu),
+        gpu=None if gpu is None else find_preset(gpu.removeprefix("sim:")),
         max_slowdown=max_slowdown,
         knowledge=knowledge,
         core_step_mhz=core_step,

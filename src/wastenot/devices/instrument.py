@@ -10,15 +10,14 @@ drift; round trips relate the two. The profiler uses only this protocol, on real
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 from wastenot.arrays import FloatArray, IndexArray
-from wastenot.devices.protocol import Device, Identity
-from wastenot.errors import BadInputError
+from wastenot.devices.protocol import Identity
 from wastenot.workloads.kernel import KernelSpec
 
 Clock = Literal["host", "gpu"]
@@ -141,91 +140,46 @@ class BurstRun:
     late_s: float = 0.0
 
 
-class PreparedBurst(Protocol):
-    """A burst that is ready to run."""
+@dataclass(frozen=True, slots=True)
+class PreparedBurst:
+    """A burst that is ready to run.
 
-    def run(self, rest_s: float) -> BurstRun:
-        """Rest, run the burst once, and wait for the readings that cover its end.
+    Attributes:
+        run: rests for a number of seconds, runs the burst once, and waits for the readings that cover its end.
+    """
 
-        Args:
-            rest_s: idle time before the first execution.
-
-        Raises:
-            DeviceError: the device failed.
-        """
-        ...
+    run: Callable[[float], BurstRun]
 
 
 class Instrument(Protocol):
-    """Runs bursts on a device and logs its power meanwhile."""
+    """Runs bursts on a device and logs its power meanwhile.
 
-    @property
-    def identity(self) -> Identity:
-        """Which device it is."""
-        ...
+    Attributes:
+        identity: which device it is.
+        channels: the available power readings, ``total`` first.
+        executions_by, readings_by: the clocks that timestamp executions and readings.
+        resolution_s: resolution of the clock that timestamps executions.
+    """
 
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The available power readings, ``total`` first."""
-        ...
-
-    @property
-    def executions_by(self) -> Clock:
-        """The clock that timestamps executions."""
-        ...
-
-    @property
-    def readings_by(self) -> Clock:
-        """The clock that timestamps readings."""
-        ...
-
-    @property
-    def resolution_s(self) -> float:
-        """Resolution of the clock that timestamps executions."""
-        ...
+    identity: Identity
+    channels: tuple[Channel, ...]
+    executions_by: Clock
+    readings_by: Clock
+    resolution_s: float
 
     def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
         """Read the GPU's clock a number of times."""
-        ...
 
     def prepare(self, burst: Burst) -> AbstractContextManager[PreparedBurst]:
         """Prepare a burst to run, until the context exits.
 
         Raises:
             CannotRunError: the device lacks what a kernel needs.
+            DeviceError: the device failed; runs of the burst raise it too.
         """
-        ...
 
     def now_s(self) -> float:
         """Time of the host's clock."""
-        ...
-
-
-@runtime_checkable
-class HasInstrument(Protocol):
-    """A device that can be profiled."""
-
-    def instrument(self) -> Instrument:
-        """Its instrument.
-
-        Raises:
-            BadInputError: it has no power sensor.
-            MissingExtraError: what runs kernels is not installed.
-        """
-        ...
-
-
-def instrument_of(device: Device) -> Instrument:
-    """The instrument of a device.
-
-    Raises:
-        BadInputError: the device has none, such as a recording, or has no power sensor.
-    """
-    if not isinstance(device, HasInstrument):
-        raise BadInputError(
-            f"{device.identity.name}: it cannot run executions one by one; profile on sim:NAME or nvidia:INDEX"
-        )
-    return device.instrument()
 
 
 def burst_of(kernel: KernelSpec, executions: int, before: Sequence[tuple[KernelSpec, int]] = ()) -> Burst:

@@ -16,12 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from wastenot.origin import Origin
 from wastenot.setting import Setting
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import Step, order_of_steps
+
+if TYPE_CHECKING:
+    from wastenot.devices.instrument import Instrument
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +96,9 @@ class TimeSource(Protocol):
 
     def now_s(self) -> float:
         """Seconds since an arbitrary moment."""
-        ...
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
-        ...
 
 
 class ClockControl(Protocol):
@@ -105,11 +106,9 @@ class ClockControl(Protocol):
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
         """By memory clock in MHz, the core clocks in MHz that may be requested with it, ascending."""
-        ...
 
     def power_limits_w(self) -> tuple[float, float] | None:
         """Lowest and highest power limit in watts; ``None`` where it cannot be set."""
-        ...
 
     def request(self, setting: Setting) -> None:
         """Request a setting; what is auto in it returns to the driver's control.
@@ -117,11 +116,9 @@ class ClockControl(Protocol):
         Raises:
             ClocksRefusedError: the device does not support the setting, or this process may not set it.
         """
-        ...
 
     def release(self) -> None:
         """Restore everything to how it was found."""
-        ...
 
 
 class Sensors(Protocol):
@@ -132,31 +129,24 @@ class Sensors(Protocol):
 
     def energy_j(self) -> float | None:
         """Energy used since an arbitrary moment. The counter may update rarely and be slow to read."""
-        ...
 
     def power_w(self) -> float | None:
         """Latest power reading of the whole device."""
-        ...
 
     def memory_power_w(self) -> float | None:
         """Latest power reading of the memory, which may be averaged over a second."""
-        ...
 
     def clocks(self) -> ClockReading:
         """Latest reading of the clocks in effect."""
-        ...
 
     def temperature_c(self) -> float | None:
         """Temperature of the GPU."""
-        ...
 
     def processes(self) -> int | None:
         """Number of processes that use the device."""
-        ...
 
     def throttled_s(self) -> float | None:
         """Total time for which a power or thermal limit has held the clocks below those requested."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,26 +162,21 @@ class TaskRun(Protocol):
 
     def feed(self) -> None:
         """Keep the GPU busy for a while longer. Call at least every 50 ms."""
-        ...
 
     def mark(self) -> None:
         """End the current lap and begin the next."""
-        ...
 
     @property
     def completed(self) -> int:
         """Number of whole calls that have ended since the first mark."""
-        ...
 
     @property
     def how(self) -> str:
         """How the task is run, where that is worth reporting: ``cuda graph of 40 calls over 3 buffers``."""
-        ...
 
     @property
     def laps(self) -> tuple[Lap, ...]:
         """Laps between marks, except those without a whole call; available once the run has ended."""
-        ...
 
 
 class Launcher(Protocol):
@@ -199,7 +184,6 @@ class Launcher(Protocol):
 
     def can_run(self, task: Task, setting: Setting) -> bool:
         """Whether the task can run at a setting, as far as is known without trying."""
-        ...
 
     def start(self, task: Task) -> AbstractContextManager[TaskRun]:
         """Run a task back to back until the context exits.
@@ -208,7 +192,6 @@ class Launcher(Protocol):
             CannotRunError: the device lacks what the task needs.
             DeviceError: the device failed.
         """
-        ...
 
 
 class Device(Protocol):
@@ -217,24 +200,27 @@ class Device(Protocol):
     @property
     def identity(self) -> Identity:
         """Which device it is."""
-        ...
 
     @property
     def time(self) -> TimeSource:
         """Its time."""
-        ...
 
     @property
     def clocks(self) -> ClockControl:
         """Its clocks."""
-        ...
 
     @property
     def sensors(self) -> Sensors:
         """Its sensors."""
-        ...
 
     @property
     def launcher(self) -> Launcher:
         """Runs tasks on it."""
-        ...
+
+    def instrument(self) -> Instrument:
+        """What profiles power inside its kernels.
+
+        Raises:
+            BadInputError: it has no power sensor, or no executions, such as a recording.
+            MissingExtraError: what runs kernels is not installed.
+        """

@@ -32,7 +32,6 @@ class _PendingWindow(Protocol):
 
     def evaluate_if_complete(self) -> None:
         """Evaluate it, if that is possible without waiting."""
-        ...
 
 
 class Sampler:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from wastenot.errors import CannotRunError
+from wastenot.errors import CannotRunError, first_line
 from wastenot.operations import (
     attention,
     collectives,
@@ -92,7 +92,7 @@ def prepare_kernel(kernel: KernelSpec, device: str, copies: int, *, seed: int = 
         seed: seed of the random data.
 
     Returns:
-        The calls, of type :class:`~wastenot.operations.prepared_call.Ready`; their ``how`` says how they run.
+        The calls; their ``how`` says how they run.
 
     Raises:
         CannotRunError: there is no operation for it, or the device lacks the memory.
@@ -109,7 +109,7 @@ def prepare_kernel(kernel: KernelSpec, device: str, copies: int, *, seed: int = 
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise
-            shortage = str(error).splitlines()[0]
+            shortage = first_line(error)
     # The exception has been released by now, and with it the frames that held the buffers.
     release_memory(make.device)
     need = copies * kernel.bytes_moved / 1e9
@@ -141,15 +141,9 @@ def _fused(calls: Sequence[PreparedCall]) -> Sequence[PreparedCall]:
         with config.patch(recompile_limit=_RECOMPILES, accumulated_recompile_limit=64 * _RECOMPILES):
             for call in calls:  # the first compiles; the others must not
                 compiled(*call.arguments)
-        torch.cuda.synchronize(first_device(first))
+        torch.cuda.synchronize(next(each.device for each in first.arguments if isinstance(each, torch.Tensor)))
     except Exception as error:
         if isinstance(error, RuntimeError) and (out_of_memory(error) or isinstance(error, torch.AcceleratorError)):
             raise
-        reason = str(error).strip().splitlines()[0][:100] if str(error).strip() else type(error).__name__
-        return [replace(call, how=f"{call.how}: not compiled ({reason})") for call in calls]
+        return [replace(call, how=f"{call.how}: not compiled ({first_line(error)[:100]})") for call in calls]
     return [replace(call, function=compiled, how="compiled", reference=first.function) for call in calls]
-
-
-def first_device(call: PreparedCall) -> torch.device:
-    """The device of a call's data."""
-    return next(argument.device for argument in call.arguments if isinstance(argument, torch.Tensor))

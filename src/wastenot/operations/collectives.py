@@ -5,7 +5,7 @@ One GPU is observed; the other GPUs' parts run on their default streams and wait
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -40,20 +40,12 @@ def collective(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     inputs = tuple(each.normal(part) for each in makers)
     outputs = tuple(each.empty(part * count if gathers else part) for each in makers)
     how = f"NCCL, {count} GPUs, one process"
-    return PreparedCall(_all_gather if gathers else _all_reduce, (inputs, outputs), how)
+    operation = nccl.all_gather if gathers else nccl.all_reduce
+    return PreparedCall(_run, (operation, inputs, outputs), how)
 
 
-def _all_reduce(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    _not_in_a_graph()
-    nccl.all_reduce(inputs, outputs)  # type: ignore[no-untyped-call]
-
-
-def _all_gather(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    _not_in_a_graph()
-    nccl.all_gather(inputs, outputs)
-
-
-def _not_in_a_graph() -> None:
-    """Refuse capture: the other GPUs' streams are not captured, and their parts would wait forever."""
+def _run(operation: Callable[..., None], inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+    """Refuses capture: the other GPUs' streams are not captured, and their parts would wait forever."""
     if torch.cuda.is_current_stream_capturing():
         raise RuntimeError("collectives of one process are not captured")
+    operation(inputs, outputs)

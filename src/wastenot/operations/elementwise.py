@@ -7,11 +7,14 @@ in which memory is traversed, not how much of it.
 
 from __future__ import annotations
 
+import math
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.nn.functional import gelu as torch_gelu, silu
 
-from wastenot.operations.prepared_call import Buffers, PreparedCall, several, usual_part
+from wastenot.operations.prepared_call import Buffers, PreparedCall, several
 from wastenot.workloads.kernel import KernelSpec
 
 _HEAD_WIDTH, _HEADS, _POSITIONS = 128, 16, 1024
@@ -20,12 +23,13 @@ _ROTARY_BASE = 10_000.0
 
 def gelu(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """GELU by its tanh approximation."""
-    return PreparedCall(_gelu, (make.normal(*kernel.shape),))
+    return PreparedCall(partial(torch_gelu, approximate="tanh"), (make.normal(*kernel.shape),))
 
 
 def gelu_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Its gradient."""
-    return PreparedCall(_gelu_backward, (make.normal(*kernel.shape), make.normal(*kernel.shape)))
+    backward = partial(torch.ops.aten.gelu_backward, approximate="tanh")
+    return PreparedCall(backward, (make.normal(*kernel.shape), make.normal(*kernel.shape)))
 
 
 def silu_product(kernel: KernelSpec, make: Buffers) -> PreparedCall:
@@ -57,7 +61,7 @@ def permute(kernel: KernelSpec, make: Buffers) -> PreparedCall:
         tensor = make.normal(sequences, positions, parts, heads, width).permute(2, 0, 3, 1, 4)
     else:
         tensor = make.normal(parts, sequences, heads, positions, width).permute(1, 3, 0, 2, 4)
-    return PreparedCall(_lay_out, (tensor,))
+    return PreparedCall(partial(torch.clone, memory_format=torch.contiguous_format), (tensor,))
 
 
 def multiply_by_silu(gate: Tensor, up: Tensor) -> Tensor:
@@ -87,23 +91,11 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     return torch.cat((first * cosine - second * sine, second * cosine + first * sine), -1).to(x.dtype)
 
 
-def _gelu(x: Tensor) -> Tensor:
-    return torch_gelu(x, approximate="tanh")
-
-
-def _gelu_backward(grad: Tensor, x: Tensor) -> object:
-    return torch.ops.aten.gelu_backward(grad, x, approximate="tanh")
-
-
-def _lay_out(tensor: Tensor) -> Tensor:
-    return tensor.clone(memory_format=torch.contiguous_format)
-
-
 def _in_heads(elements: int) -> tuple[int, int, int, int]:
     """Sequences, positions, heads and width."""
-    width = usual_part(elements, _HEAD_WIDTH)
-    heads = usual_part(elements // width, _HEADS)
-    positions = usual_part(elements // width // heads, _POSITIONS)
+    width = math.gcd(elements, _HEAD_WIDTH)
+    heads = math.gcd(elements // width, _HEADS)
+    positions = math.gcd(elements // width // heads, _POSITIONS)
     return elements // width // heads // positions, positions, heads, width
 
 

@@ -6,11 +6,13 @@ their rows is touched about equally often.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding as torch_embedding
 
-from wastenot.operations.prepared_call import Buffers, PreparedCall, several, usual_part
+from wastenot.operations.prepared_call import Buffers, PreparedCall, several
 from wastenot.workloads.kernel import KernelSpec
 
 _TOKEN = 4  # bytes
@@ -28,10 +30,10 @@ def embedding_with_positions(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     """Rows by token plus rows by position."""
     rows, width = kernel.shape
     touched = _table_rows(kernel, make)
-    positions = touched - rows if touched > rows else usual_part(rows, _POSITIONS)
+    positions = touched - rows if touched > rows else math.gcd(rows, _POSITIONS)
     tokens = touched - positions
-    table, places = make.normal(tokens, width), make.normal(positions, width)
-    return several(look_up_with_positions, make.indices(rows, tokens, cover=True), table, places, parts=2)
+    tables = make.normal(tokens, width), make.normal(positions, width)
+    return several(look_up_with_positions, make.indices(rows, tokens, cover=True), *tables, parts=2)
 
 
 def embedding_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
@@ -49,10 +51,10 @@ def positions_backward(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     return several(add_by_position, make.normal(positions, width), make.normal(rows, width), parts=2)
 
 
-def look_up_with_positions(tokens: Tensor, table: Tensor, places: Tensor) -> Tensor:
-    """Rows of ``table`` by token, plus those of ``places`` by position."""
-    found = torch_embedding(tokens, table).view(-1, *places.shape)
-    return (found + places).view(-1, places.shape[-1])
+def look_up_with_positions(tokens: Tensor, by_token: Tensor, by_position: Tensor) -> Tensor:
+    """Rows of one table by token, plus those of another by position."""
+    rows = torch_embedding(tokens, by_token).view(-1, *by_position.shape)
+    return (rows + by_position).view(-1, by_position.shape[-1])
 
 
 def add_by_position(total: Tensor, grad: Tensor) -> Tensor:

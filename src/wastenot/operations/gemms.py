@@ -31,22 +31,12 @@ def gemm(kernel: KernelSpec, make: Buffers) -> PreparedCall:
     left = make.normal(batches, k, m).transpose(1, 2) if over_rows else make.normal(batches, m, k)
     right = make.normal(batches, k, n) if plain else make.normal(batches, n, k).transpose(1, 2)
     if batches > 1:
-        return (
-            PreparedCall(_add_products, (make.normal(batches, m, n), left, right))
-            if accumulate
-            else PreparedCall(torch.bmm, (left, right))
-        )
+        if accumulate:
+            return PreparedCall(Tensor.baddbmm_, (make.normal(batches, m, n), left, right))
+        return PreparedCall(torch.bmm, (left, right))
     if accumulate:
-        return PreparedCall(_add_product, (make.normal(m, n), left[0], right[0]))
+        return PreparedCall(Tensor.addmm_, (make.normal(m, n), left[0], right[0]))
     return PreparedCall(torch.mm, (left[0], right[0]))
-
-
-def _add_product(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    return total.addmm_(left, right)
-
-
-def _add_products(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    return total.baddbmm_(left, right)
 
 
 def _fp8(kernel: KernelSpec, make: Buffers, accumulate: bool) -> PreparedCall:

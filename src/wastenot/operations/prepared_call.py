@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-ONE_OPERATION = "one operation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +23,7 @@ class PreparedCall:
 
     function: Callable[..., object]
     arguments: tuple[object, ...]
-    how: str = ONE_OPERATION
+    how: str = "one operation"
     parts: int = 1
     reference: Callable[..., object] | None = None
 
@@ -64,9 +61,9 @@ class Buffers:
         """Normally distributed numbers of mean 0 and variance 1; the bits that toggle determine a GPU's power."""
         return torch.empty(shape, dtype=dtype or self.dtype, device=self.device).normal_(generator=self._generator)
 
-    def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+    def empty(self, *shape: int) -> Tensor:
         """Uninitialised memory for an output."""
-        return torch.empty(shape, dtype=dtype or self.dtype, device=self.device)
+        return torch.empty(shape, dtype=self.dtype, device=self.device)
 
     def indices(self, count: int, below: int, *, cover: bool = False) -> Tensor:
         """Random 32-bit integers.
@@ -81,8 +78,3 @@ class Buffers:
             return torch.randint(below, (count,), dtype=torch.int32, device=device, generator=generator)
         order = torch.randperm(count, device=device, generator=generator)
         return (order % below).to(torch.int32)
-
-
-def usual_part(number: int, usual: int) -> int:
-    """The greatest common divisor of a number of elements and a dimension's usual size."""
-    return math.gcd(number, usual)

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from wastenot.errors import CannotRunError, DeviceError
+from wastenot.errors import CannotRunError, DeviceError, first_line
 from wastenot.operations.signature import HOST
 from wastenot.operations.tensor_values import fill
 from wastenot.workloads.kernel import Call
@@ -60,10 +60,9 @@ def prepare_call(call: Call, device: str, copies: int, *, seed: int = 0) -> list
     except torch.OutOfMemoryError as error:
         raise CannotRunError(f"{call.op}: {device} has no memory for {copies} sets of its buffers") from error
     except torch.AcceleratorError as error:
-        raise DeviceError(f"{call.op}: {device} failed: {str(error).strip().splitlines()[0]}") from error
+        raise DeviceError(f"{call.op}: {device} failed: {first_line(error)}") from error
     except (RuntimeError, AssertionError, TypeError, ValueError, LookupError, AttributeError) as error:
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise CannotRunError(f"{call.op} cannot run on {device}: {lines[0]}") from error
+        raise CannotRunError(f"{call.op} cannot run on {device}: {first_line(error)}") from error
     return ready
 
 

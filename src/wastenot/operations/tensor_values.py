@@ -71,7 +71,8 @@ def fill(tensor: torch.Tensor, values: dict[str, Any], generator: torch.Generato
     if _overlaps(target):
         _fill_overlapping(target, values, generator)
     elif "value" in values:
-        target.copy_(torch.tensor(_number(values["value"]), dtype=_wide(target.dtype)).to(target.dtype))
+        value = float(values["value"]) if isinstance(values["value"], str) else values["value"]
+        target.copy_(torch.tensor(value, dtype=_wide(target.dtype)).to(target.dtype))
     elif "exact" in values:
         target.copy_(_exact(values["exact"], target))
     elif "range" in values:
@@ -98,8 +99,11 @@ def _without_data(tensor: torch.Tensor, operation: str, raw: tuple[Any, ...], fl
     if floating:
         if tensor.numel() == 1 and not tensor.is_complex():
             return {"value": 1.0}
-        return {"like": "unit" if wants_positive(operation) else "normal"}
-    return {"value": 0} if tensor.numel() == 1 else {"range": [0, index_bound(operation, raw)]}
+        return {"like": "unit" if any(word in operation for word in _POSITIVE) else "normal"}
+    if tensor.numel() == 1:
+        return {"value": 0}
+    sizes = _indexed(operation.strip("_"), raw) or _all_sizes(raw)
+    return {"range": [0, max(min(sizes, default=1) - 1, 0)]}
 
 
 def _sign_of(tensor: torch.Tensor) -> str:
@@ -195,31 +199,12 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.uint64 if dtype == torch.uint64 else torch.int64
 
 
-def _number(value: Any) -> Any:
-    return float(value) if isinstance(value, str) else value
-
-
+# Operations that take roots or logarithms, or expect variances or probabilities.
 _POSITIVE = (
     "sqrt", "log", "pow", "bernoulli", "multinomial", "addcdiv", "adam", "adagrad", "batch_norm", "norm_backward",
     "binary_cross_entropy", "acos", "asin", "atanh", "acosh", "exponential",
 )  # fmt: skip
 _INDEXED_DIMENSION = ("index_select", "gather", "scatter", "index_add", "index_copy", "index_fill", "take_along_dim")
-
-
-def wants_positive(operation: str) -> bool:
-    """Whether an operation takes roots or logarithms, or expects variances or probabilities."""
-    return any(word in operation for word in _POSITIVE)
-
-
-def index_bound(operation: str, raw: tuple[Any, ...]) -> int:
-    """The largest index that is valid for every integer tensor of an operation.
-
-    Args:
-        operation: name without namespace and overload.
-        raw: its positional arguments.
-    """
-    sizes = _indexed(operation.strip("_"), raw) or _all_sizes(raw)
-    return max(min(sizes, default=1) - 1, 0)
 
 
 def _indexed(name: str, raw: tuple[Any, ...]) -> list[int]:  # noqa: PLR0911

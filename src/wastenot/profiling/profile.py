@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
-from wastenot.devices.instrument import Channel, Instrument, instrument_of
+from wastenot.devices.instrument import Channel, Instrument
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import ClockControl, Device, Identity, Launcher, Sensors, TimeSource
 from wastenot.errors import BadInputError, DeviceError
@@ -113,7 +113,7 @@ def profile_kernel(
         CannotRunError: the kernel cannot be run, or is too short for the clock.
     """
     options = options or Options()
-    instrument = instrument_of(device)
+    instrument = device.instrument()
     known = {channel.name: channel for channel in channels}
     session = Session(
         instrument, kernel, tuple(before), alternate, options,
@@ -153,7 +153,6 @@ class RunsFunctions(Protocol):
 
     def with_callables(self, calls: Mapping[str, Callable[[], object]]) -> Instrument:
         """The same instrument, which runs each function in place of the kernel of its name."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +173,7 @@ class _FunctionDevice:
 
 def _with_functions(device: Device, functions: Mapping[str, Callable[[], object]]) -> Device:
     """A device that runs each function in place of the kernel of its name; simulated ones cannot."""
-    instrument = instrument_of(device)
+    instrument = device.instrument()
     if not isinstance(instrument, RunsFunctions):
         names = ", ".join(functions)
         raise DeviceError(

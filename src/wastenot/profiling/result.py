@@ -211,7 +211,6 @@ class Profile:
         device: as studies label it.
         model: of the GPU.
         driver: or version of the simulator.
-        origin: ``measured`` or ``simulated``.
         group: executions in a unit.
         runs, golden_runs: collected, and those in the bin.
         margin: width of the bin, as a fraction.
@@ -220,10 +219,7 @@ class Profile:
         unit_begin_s: median begin of each unit from the first execution's; shape (units,).
         unit_time_s: median time of each; shape (units,).
         execution_time_s: time of the last state's unit in every run, golden or not; shape (runs,).
-        states: what the profile is about.
         channels: in the order of ``logged``.
-        logged: every reading.
-        clocks: host against GPU.
         counter: comparison with the energy counter; ``None`` if there is none.
         complete: whether everything asked for was reached.
         stopped: why no more was collected: :data:`INTERRUPTED`, or what the device failed with; empty if it ran to its end.

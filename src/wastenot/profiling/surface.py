@@ -58,7 +58,6 @@ class Surface:
     Attributes:
         noises_w: standard deviation of a reading about the power, for each kind of runs.
         readings: number that it rests on.
-        basis: of what is unknown.
         misfit: what the power leaves unexplained.
         negative_log_evidence: doubled, to compare fits to the same readings.
     """

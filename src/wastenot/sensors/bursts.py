@@ -102,12 +102,9 @@ class AimedRests:
     """Chooses rests that place edges inside the windows of readings.
 
     Attributes:
-        series: bursts so far.
         grid_s, period_s: moment of a reading on the host's clock, and time between readings.
-        parameters: of the sensor, as known so far.
         length_s: of the next bursts.
         rest_s: shortest and longest rest, apart from one more period.
-        rng: random numbers.
     """
 
     series: BurstSeries

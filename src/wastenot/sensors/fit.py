@@ -78,7 +78,6 @@ class SensorFit:
     """Fitted parameters of a sensor.
 
     Attributes:
-        parameters: response, delay and lags.
         span_se_s, delay_se_s, drift_se, sample_se_s: standard errors of the parameters of these names.
         idle_w, busy_w: power at rest and in steady work, in the middle of the time covered.
         residual_w: readings minus the fit; shape (readings,).
@@ -104,9 +103,7 @@ class ChannelReadings:
     """Readings of one channel and their position relative to bursts; all but the load of shape (readings,).
 
     Attributes:
-        readings: timestamps and power.
         run: index of each reading's run.
-        load: bursts.
         pace_s: usual duration of an execution in each burst, shape (bursts,).
     """
 

@@ -58,8 +58,6 @@ class _ChannelFindings:
 
     Attributes:
         updates: its readings, each once; ``None`` where too few differ.
-        clocks: that put its timestamps on the host's clock.
-        readings: how many.
         noise_w: standard deviation of a reading at rest and under load; ``None`` where there are too few.
         fit: of the sensor; ``None`` where there are too few readings.
         fine: whether the sensor resolves the shape of executions.

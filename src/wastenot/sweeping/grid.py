@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.devices.protocol import Device
-from wastenot.errors import BadInputError, ClocksRefusedError, DeviceError
+from wastenot.errors import BadInputError, ClocksRefusedError
 from wastenot.setting import Setting
 
 
@@ -72,10 +72,10 @@ def check_measures(device: Device) -> None:
     """Refuse a device that reports neither energy nor power.
 
     Raises:
-        DeviceError: it does not.
+        BadInputError: it lacks both.
     """
     if device.sensors.energy_j() is None and device.sensors.power_w() is None:
-        raise DeviceError(f"{device.identity.name}: neither energy nor power can be read; nothing could be measured")
+        raise BadInputError(f"{device.identity.name}: neither energy nor power can be read; nothing could be measured")
 
 
 def settable(device: Device, settings: Sequence[Setting]) -> tuple[Setting, ...]:
@@ -97,7 +97,7 @@ def settable(device: Device, settings: Sequence[Setting]) -> tuple[Setting, ...]
         try:
             device.clocks.request(core_only[0])
         except (ClocksRefusedError, IndexError):
-            raise ClocksRefusedError(f"{error}; measure at the driver's own clocks: --clocks auto") from error
+            raise ClocksRefusedError(f"{error.args[0]}; measure at the driver's own clocks: --clocks auto") from error
         return core_only
     finally:
         device.clocks.release()

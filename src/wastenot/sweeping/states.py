@@ -35,7 +35,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.instrument import instrument_of
 from wastenot.devices.protocol import Device, Task
 from wastenot.errors import BadInputError
 from wastenot.metering.mean_power import pass_time
@@ -119,12 +118,12 @@ def check_state(device: Device, workload: WorkloadTasks) -> None:
     name = device.identity.name
     if state == "context" and name.startswith("recorded:"):
         raise BadInputError(
-            f"--in-context: {name} knows kernels alone, not one after another; measure on sim:NAME or nvidia:INDEX"
+            f"`device` {name}: a recording has kernels alone, not one after another; measure on sim:NAME or nvidia:INDEX"
         )
     if state == "sse":
-        instrument_of(device)
+        device.instrument()
         if not all(task.is_kernel for task in workload.tasks):
-            raise BadInputError("--at sse: a profile is of one kernel: --granularity kernel")
+            raise BadInputError("`granularity`: SSE is that of a single kernel; use 'kernel'")
 
 
 def measure_at_sse(device: Device, task: Task, setting: Setting, options: PointOptions) -> Measurement:
@@ -142,7 +141,7 @@ def measure_at_sse(device: Device, task: Task, setting: Setting, options: PointO
             also where it could have made something of what was collected before the device failed.
     """
     if not task.is_kernel:
-        raise BadInputError(f"--at sse: '{task.name}' is of several kernels; a profile is of one: --granularity kernel")
+        raise BadInputError(f"`granularity`: '{task.name}' has several kernels, SSE is that of one; use 'kernel'")
     from wastenot.profiling.profile import profile_kernel
     from wastenot.profiling.session import Options
 

@@ -33,7 +33,6 @@ class SweepPoint:
 
     Attributes:
         kernel: index of the kernel.
-        setting: to measure it at.
         repeat: how many measurements of the same were planned before.
     """
 

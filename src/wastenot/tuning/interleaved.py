@@ -27,10 +27,8 @@ class Interval:
 
     Attributes:
         mean: of the change.
-        low: lower end of the interval at :data:`LEVEL`, by Student's t over the independent repeats.
-        high: upper end.
-        least_pair: smallest change of any plan-to-auto pair (Fig. 7's error bars).
-        greatest_pair: largest change of any pair.
+        low, high: confidence interval at :data:`LEVEL`, by Student's t over the independent repeats.
+        least_pair, greatest_pair: extremes over the plan-to-auto pairs (Fig. 7's error bars).
     """
 
     mean: float
@@ -41,40 +39,28 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class InTurn:
+class InterleavedRuns:
     """Totals of an iteration, run by run.
 
     Attributes:
-        plan_time_s: at the settings, shape (repeats,).
-        plan_energy_j: at the settings.
-        auto_s: time at auto.
-        auto_j: energy at auto.
+        plan_time_s, plan_energy_j: at the settings; shape (repeats,).
+        auto_time_s, auto_energy_j: at the default clocks; same shape.
     """
 
     plan_time_s: FloatArray
     plan_energy_j: FloatArray
-    auto_s: FloatArray
-    auto_j: FloatArray
+    auto_time_s: FloatArray
+    auto_energy_j: FloatArray
 
     @property
     def time_change(self) -> Interval:
         """Of the time of an iteration."""
-        return _interval(self.plan_time_s, self.auto_s)
+        return _interval(self.plan_time_s, self.auto_time_s)
 
     @property
     def energy_change(self) -> Interval:
         """Of the energy of an iteration."""
-        return _interval(self.plan_energy_j, self.auto_j)
-
-    @property
-    def auto_time_s(self) -> float:
-        """Mean time at auto."""
-        return float(self.auto_s.mean())
-
-    @property
-    def auto_energy_j(self) -> float:
-        """Mean energy at auto."""
-        return float(self.auto_j.mean())
+        return _interval(self.plan_energy_j, self.auto_energy_j)
 
 
 def compare_with_auto(
@@ -85,12 +71,10 @@ def compare_with_auto(
     repeats: int,
     options: PointOptions | None = None,
     progress: Progress | None = None,
-) -> InTurn:
-    """Measure every kernel at its setting and at auto, one right after the other, several times over.
+) -> InterleavedRuns:
+    """Measure every kernel, in the workload's state, at its setting and then at auto or the reverse, several times.
 
-    Kernels are measured in the state that the workload's name says.
-
-    Clocks are given back to the driver however it ends.
+    The clocks return to the driver however it ends.
 
     Args:
         device: to measure on.
@@ -98,7 +82,7 @@ def compare_with_auto(
         settings: of each kernel by name.
         repeats: how often, at least 2.
         options: how to measure.
-        progress: told of every measurement; the caller has told it how many there are.
+        progress: is stepped for every measurement; the caller begins it.
 
     Raises:
         BadInputError: fewer than 2 repeats.
@@ -115,16 +99,16 @@ def compare_with_auto(
             warm_up(device, units.tasks)
             for index in hottest_first(units.tasks):
                 kernel, task = units.kernels[index], units.tasks[index]
-                # The order is turned round each time: a trend then favours neither.
+                # The order alternates, so that a trend favours neither.
                 for at_auto in (repeat % 2 == 0, repeat % 2 == 1):
-                    found = measure_at(index, AUTO if at_auto else settings[kernel.name])
-                    progress.step(f"{task.name} at {found.setting}")
+                    measured = measure_at(index, AUTO if at_auto else settings[kernel.name])
+                    progress.step(f"{task.name} at {measured.setting}")
                     row = 2 if at_auto else 0
-                    totals[row, repeat] += kernel.count * found.time_s
-                    totals[row + 1, repeat] += kernel.count * found.energy_j
+                    totals[row, repeat] += kernel.count * measured.time_s
+                    totals[row + 1, repeat] += kernel.count * measured.energy_j
     finally:
         device.clocks.release()
-    return InTurn(*totals)
+    return InterleavedRuns(*totals)
 
 
 def _interval(plan: FloatArray, auto: FloatArray) -> Interval:

@@ -44,7 +44,7 @@ def refine(
         candidates: settings of each kernel besides auto.
         repeats: how often to measure each.
         options: how to measure.
-        progress: is told of each point.
+        progress: is shown each point.
         budget_s: device time after which no further point is started.
 
     Raises:
@@ -67,9 +67,7 @@ def refine(
         before = {pair: recorder.done[units.tasks[pair[0]].name, pair[1]] for pair in pairs}
         points = [SweepPoint(*pair, before[pair] + repeat) for repeat in range(repeats) for pair in pairs]
         progress.begin(len(points))
-        return run_points(
-            device, units, recorder, points, options=options or PointOptions(), progress=progress, ends_s=ends_s
-        )
+        return run_points(device, units, recorder, points, options=options, progress=progress, ends_s=ends_s)
 
 
 def finalists(sweep: Sweep, plan: Plan, per_kernel: int = 3) -> dict[str, tuple[Setting, ...]]:

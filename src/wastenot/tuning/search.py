@@ -43,11 +43,9 @@ class _MeasuredGrid:
     """What has been measured of the grid; arrays of shape (kernels, settings), NaN where nothing was.
 
     Attributes:
-        time_s: of one call.
-        energy_j: of one call.
-        auto_time_s: at auto, shape (kernels, 1).
-        auto_energy_j: at auto, shape (kernels, 1).
-        count: how often each kernel runs, shape (kernels, 1).
+        time_s, energy_j: of one call.
+        auto_time_s, auto_energy_j: the same at auto; shape (kernels, 1).
+        count: how often each kernel runs; shape (kernels, 1).
         possible: which points can be measured at all.
         clocks: the clocks in effect for each pair requested.
     """
@@ -88,7 +86,7 @@ def search_sweep(
         share: fraction of the grid's points, auto included, that may be measured.
         max_slowdown: that plans will allow.
         options: how to measure.
-        progress: is told of each point.
+        progress: is shown each point.
         budget_s: device time after which no further point is started.
 
     Raises:

@@ -21,10 +21,8 @@ class TransferRow:
 
     Attributes:
         workload: that was measured.
-        time_change: of an iteration against auto.
-        energy_change: of an iteration against auto.
-        auto_time_s: mean time of an iteration at auto.
-        auto_energy_j: mean energy of an iteration at auto.
+        time_change, energy_change: of an iteration, against auto.
+        auto_time_s, auto_energy_j: means of an iteration at auto.
     """
 
     workload: str
@@ -70,7 +68,7 @@ def transfer(
         targets: workloads to measure.
         repeats: of each, at least 2.
         options: how to measure.
-        progress: who is told.
+        progress: is shown each measurement.
 
     Raises:
         BadInputError: a target has a kernel that the plan does not know.
@@ -88,6 +86,7 @@ def transfer(
     progress.begin(sum(2 * repeats * len(units.kernels) for units in targets))
     rows = []
     for units in targets:
-        found = compare_with_auto(device, units, settings, repeats=repeats, options=options, progress=progress)
-        rows.append(TransferRow(units.name, found.time_change, found.energy_change, found.auto_time_s, found.auto_energy_j))
+        runs = compare_with_auto(device, units, settings, repeats=repeats, options=options, progress=progress)
+        auto_s, auto_j = float(runs.auto_time_s.mean()), float(runs.auto_energy_j.mean())
+        rows.append(TransferRow(units.name, runs.time_change, runs.energy_change, auto_s, auto_j))
     return Transfer(plan.workload, device.identity.label, device.identity.origin, repeats, tuple(rows))

@@ -28,7 +28,7 @@ def validate(
         units: what its kernels run.
         repeats: of each, at least 2.
         options: how to measure.
-        progress: who is told.
+        progress: is shown each measurement.
 
     Returns:
         The plan with its validation; one that it had before is replaced.
@@ -46,18 +46,18 @@ def validate(
     progress = progress or Silent()
     progress.begin(2 * max(repeats, 0) * len(names))
     settings = {row.kernel: row.setting for row in plan.assignments}
-    found = compare_with_auto(device, units, settings, repeats=repeats, options=options, progress=progress)
+    runs = compare_with_auto(device, units, settings, repeats=repeats, options=options, progress=progress)
     validation = Validation(
         device=label,
         repeats=repeats,
         level=LEVEL,
         pairs=repeats**2,
-        time_s=tuple(found.plan_time_s.tolist()),
-        energy_j=tuple(found.plan_energy_j.tolist()),
-        baseline_time_s=tuple(found.auto_s.tolist()),
-        baseline_energy_j=tuple(found.auto_j.tolist()),
-        time_change=_measured(found.time_change),
-        energy_change=_measured(found.energy_change),
+        time_s=tuple(runs.plan_time_s.tolist()),
+        energy_j=tuple(runs.plan_energy_j.tolist()),
+        baseline_time_s=tuple(runs.auto_time_s.tolist()),
+        baseline_energy_j=tuple(runs.auto_energy_j.tolist()),
+        time_change=_measured(runs.time_change),
+        energy_change=_measured(runs.energy_change),
     )
     return plan.model_copy(update={"validation": validation}).sealed()
 

@@ -44,20 +44,19 @@ class NvidiaClocks:
         """By memory clock, the core clocks that may be requested with it, both ascending."""
         if self._supported is None:
             memory_mhz = self._nvml.try_call("nvmlDeviceGetSupportedMemoryClocks", self._handle) or ()
-            supported = {memory: self._cores(memory) for memory in sorted(map(float, memory_mhz))}
-            self._supported = {memory: cores for memory, cores in supported.items() if cores}
+            self._supported = {}
+            for memory in sorted(memory_mhz):
+                core_mhz = self._nvml.try_call("nvmlDeviceGetSupportedGraphicsClocks", self._handle, memory)
+                if core_mhz:
+                    self._supported[float(memory)] = tuple(sorted(map(float, core_mhz)))
         return self._supported
-
-    def _cores(self, memory_mhz: float) -> tuple[float, ...]:
-        found = self._nvml.try_call("nvmlDeviceGetSupportedGraphicsClocks", self._handle, round(memory_mhz)) or ()
-        return tuple(sorted(map(float, found)))
 
     def power_limits_w(self) -> tuple[float, float] | None:
         """Lowest and highest power limit; ``None`` where it may not be set."""
         if self._nvml.refusal() is not None:
             return None
-        found = self._nvml.try_call("nvmlDeviceGetPowerManagementLimitConstraints", self._handle)
-        return None if found is None else (1e-3 * found[0], 1e-3 * found[1])
+        limits = self._nvml.try_call("nvmlDeviceGetPowerManagementLimitConstraints", self._handle)
+        return None if limits is None else (1e-3 * limits[0], 1e-3 * limits[1])
 
     def request(self, setting: Setting) -> None:
         """Request a setting. The first one that is not auto acquires the lease on the GPU's clocks.
@@ -154,8 +153,8 @@ class NvidiaClocks:
         return (round(value), round(value))
 
     def _architecture(self) -> int | None:
-        found = self._nvml.try_call("nvmlDeviceGetArchitecture", self._handle)
-        return None if found is None else int(found)
+        number = self._nvml.try_call("nvmlDeviceGetArchitecture", self._handle)
+        return None if number is None else int(number)
 
 
 def restore_clocks(nvml: Nvml, handle: Any, restore: Restore, kinds: set[str]) -> None:
@@ -206,17 +205,17 @@ def recover(nvml: Nvml) -> tuple[Journal, ...]:
         NvmlError: a GPU could not be restored; its journal stays.
     """
     restored = []
-    for found in journal.stale():
-        claimed = journal.claim(found)
+    for left in journal.stale():
+        claimed = journal.claim(left)
         if claimed is None:
             continue
         try:
-            handle = nvml.call("nvmlDeviceGetHandleByUUID", found.uuid)
-            restore_clocks(nvml, handle, found.restore, {"core", "memory", "power"})
+            handle = nvml.call("nvmlDeviceGetHandleByUUID", left.uuid)
+            restore_clocks(nvml, handle, left.restore, {"core", "memory", "power"})
         except NvmlError as error:
-            raise type(error)(f"{found.uuid}: clocks were left changed by process {found.owner}: {error}") from error
+            raise type(error)(f"{left.uuid}: clocks were left changed by process {left.owner}: {error}") from error
         journal.end(claimed)
-        restored.append(found)
+        restored.append(left)
     return tuple(restored)
 
 

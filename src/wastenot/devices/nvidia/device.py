@@ -6,6 +6,7 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from wastenot.devices.instrument import Instrument
 from wastenot.devices.nvidia.clocks import NvidiaClocks, recover
 from wastenot.devices.nvidia.journal import Restore, stale
 from wastenot.devices.nvidia.nvml import NoSuchGpuError, Nvml, forbidden, text_of
@@ -16,7 +17,8 @@ from wastenot.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wastenot.devices.nvidia.instrument import Bursts, NvidiaInstrument
+    from wastenot.devices.nvidia.instrument import NvidiaInstrument
+    from wastenot.devices.torch.bursts import TorchBursts
 
 
 class WallTime:
@@ -53,7 +55,7 @@ class NvidiaDevice:
         restore: Restore | None = None,
         time_source: TimeSource | None = None,
         launcher: Callable[[str], Launcher] | None = None,
-        bursts: Callable[[str], Bursts] | None = None,
+        bursts: Callable[[str], TorchBursts] | None = None,
     ) -> None:
         self.nvml, self.handle = nvml, handle
         uuid = text_of(nvml.call("nvmlDeviceGetUUID", handle))
@@ -71,7 +73,7 @@ class NvidiaDevice:
         """Runs tasks on it."""
         return self._launcher(self.identity.unique_id)
 
-    def instrument(self) -> NvidiaInstrument:
+    def instrument(self) -> Instrument:
         """The instrument that profiles power inside kernels.
 
         Raises:
@@ -155,7 +157,7 @@ def _torch_launcher(uuid: str) -> Launcher:
     return TorchLauncher(torch_device(uuid))
 
 
-def _torch_bursts(uuid: str) -> Bursts:
+def _torch_bursts(uuid: str) -> TorchBursts:
     from wastenot.devices.torch.bursts import TorchBursts
     from wastenot.devices.torch.devices import torch_device
 

@@ -4,56 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from copy import copy
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.devices.instrument import TOTAL, Burst, BurstRun, Channel, Clock, RoundTrip
+from wastenot.devices.instrument import TOTAL, Burst, BurstRun, Channel, Clock, PreparedBurst, RoundTrip
 from wastenot.devices.nvidia.nvml import Nvml
 from wastenot.devices.nvidia.power_poller import PowerPoller
-from wastenot.devices.nvidia.published import ARCHITECTURES, MEMORY, PublishedSensor, power_sensor
+from wastenot.devices.nvidia.published import ARCHITECTURES, MEMORY, power_sensor
 from wastenot.devices.nvidia.sensors import NvidiaSensors
 from wastenot.devices.protocol import Identity
 from wastenot.errors import BadInputError, DeviceError
 
-MEMORY_CHANNEL = "memory"
+if TYPE_CHECKING:
+    from wastenot.devices.torch.bursts import TorchBurst, TorchBursts
 
 _ROUND_TRIPS = 5  # before a run, and again after it
 _TRIES = 3  # per run
 _LATE_S = 0.01  # by which a reading may come later than expected
-_UNKNOWN = PublishedSensor(0.1, 0.025, 0.01, "assumed, as on Hopper")  # for architectures without published values
-
-
-class ReadyBurst(Protocol):
-    """A burst that is ready to run on a GPU."""
-
-    def run(self) -> bool:
-        """Run it and wait for its end; returns whether executions were back to back, without which it is worth a retry."""
-        ...
-
-    def stamps(self) -> tuple[FloatArray, FloatArray]:
-        """Start and end of each execution of the last run."""
-        ...
-
-
-class Bursts(Protocol):
-    """Runs bursts: :class:`wastenot.devices.torch.bursts.TorchBursts`."""
-
-    @property
-    def resolution_s(self) -> float:
-        """Resolution of the timestamps."""
-        ...
-
-    def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
-        """Read the GPU's clock a number of times."""
-        ...
-
-    def prepare(self, burst: Burst, calls: Mapping[str, Callable[[], object]]) -> AbstractContextManager[ReadyBurst]:
-        """Prepare a burst until the context exits."""
-        ...
+_UNKNOWN = Channel(TOTAL, 0.1, 0.025, 0.01, source="assumed, as on Hopper")  # for architectures without published values
 
 
 class NvidiaInstrument:
@@ -79,44 +51,23 @@ class NvidiaInstrument:
         identity: Identity,
         nvml: Nvml,
         handle: Any,
-        bursts: Bursts,
+        bursts: TorchBursts,
         now_s: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.identity = identity
-        self._bursts, self._now_s, self._sleep = bursts, now_s, sleep
+        self.resolution_s: float = bursts.resolution_s
+        self.now_s = now_s
+        self._bursts, self._sleep = bursts, sleep
         self._calls: Mapping[str, Callable[[], object]] = {}
         sensors = NvidiaSensors(nvml, handle)
         if sensors.power_w() is None:
             raise BadInputError(f"{identity.name}: it has no power sensor; power inside kernels cannot be seen on it")
         architecture = ARCHITECTURES.get(nvml.try_call("nvmlDeviceGetArchitecture", handle) or -1)
         published = power_sensor(architecture, identity.model, instant=sensors.has_instant) or _UNKNOWN
-        names = [(TOTAL, published)]
-        if sensors.memory_power_w() is not None:
-            names.append((MEMORY_CHANNEL, MEMORY))
-        self.channels = tuple(
-            Channel(
-                name,
-                each.period_s,
-                each.window_s,
-                each.delay_s,
-                source=each.source,
-                lag_s=each.lag_s,
-                delay_error_s=each.delay_error_s,
-                sample_s=each.sample_s,
-            )
-            for name, each in names
-        )
-        self._poller = PowerPoller(sensors.powers_w if len(names) > 1 else lambda: (sensors.power_w(),), now_s)
-
-    @property
-    def resolution_s(self) -> float:
-        """Resolution of the clock that timestamps executions."""
-        return self._bursts.resolution_s
-
-    def now_s(self) -> float:
-        """Time of the host's clock."""
-        return self._now_s()
+        has_memory = sensors.memory_power_w() is not None
+        self.channels: tuple[Channel, ...] = (published, MEMORY) if has_memory else (published,)
+        self._poller = PowerPoller(sensors.powers_w if has_memory else lambda: (sensors.power_w(),), now_s)
 
     def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
         """Read the GPU's clock a number of times.
@@ -138,24 +89,23 @@ class NvidiaInstrument:
         return other
 
     @contextmanager
-    def prepare(self, burst: Burst) -> Iterator[NvidiaBench]:
+    def prepare(self, burst: Burst) -> Iterator[PreparedBurst]:
         """Prepare a burst until the context exits.
 
         Raises:
             CannotRunError: the device lacks what a kernel needs.
             DeviceError: the device failed.
         """
-        with self._bursts.prepare(burst, self._calls) as ready:
-            yield NvidiaBench(self, burst, ready)
+        with self._bursts.prepare(burst, self._calls) as queued:
+            yield PreparedBurst(partial(self._run, burst, queued))
 
-    def run(self, burst: Burst, ready: ReadyBurst, rest_s: float) -> BurstRun:
-        """Run a burst once; see :class:`NvidiaBench`."""
+    def _run(self, burst: Burst, queued: TorchBurst, rest_s: float) -> BurstRun:
         total = self.channels[0]
         for _ in range(_TRIES):
             before = self.round_trips(_ROUND_TRIPS)
             with self._poller.following():
                 self._sleep(rest_s)
-                in_time = ready.run()
+                in_time = queued.run()
                 if in_time:
                     self._sleep(total.period_s + total.delay_s + _LATE_S)
             if not in_time:
@@ -163,26 +113,8 @@ class NvidiaInstrument:
             logs = self._poller.readings()
             readings = {channel.name: log for channel, log in zip(self.channels, logs, strict=True)}
             after = self.round_trips(_ROUND_TRIPS)
-            return BurstRun(np.array(burst.order, dtype=np.intp), *ready.stamps(), readings, before + after)
+            return BurstRun(np.array(burst.order, dtype=np.intp), *queued.stamps(), readings, before + after)
         raise DeviceError(
             f"{self.identity.name}: the host was too slow to queue executions ahead of the GPU, {_TRIES} times in a row; "
             "is it busy with something else?"
         )
-
-
-class NvidiaBench:
-    """A burst on an NVIDIA GPU."""
-
-    def __init__(self, instrument: NvidiaInstrument, burst: Burst, ready: ReadyBurst) -> None:
-        self._instrument, self._burst, self._ready = instrument, burst, ready
-
-    def run(self, rest_s: float) -> BurstRun:
-        """Rest, run the burst once, and wait for the readings that cover its end.
-
-        Args:
-            rest_s: idle time before the first execution.
-
-        Raises:
-            DeviceError: the device failed, or the host is too busy.
-        """
-        return self._instrument.run(self._burst, self._ready, rest_s)

@@ -77,7 +77,8 @@ def begin(uuid: str, restore: Restore) -> Path:
         DeviceError: there already is one, or it cannot be written; nothing may be changed then.
     """
     path = state_folder() / f"{uuid}.json"
-    text = json.dumps({"schema": SCHEMA, "uuid": uuid, "restore": asdict(restore)} | _me())
+    me = {"process": os.getpid(), "started": _start_of(os.getpid()), "boot": _boot()}
+    text = json.dumps({"schema": SCHEMA, "uuid": uuid, "restore": asdict(restore)} | me)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +104,7 @@ def begin(uuid: str, restore: Restore) -> Path:
 
 def _owner_of(uuid: str) -> int | None:
     """ID of the process that controls a GPU's clocks or is restoring them."""
-    return next((found.owner for found in journals() if found.uuid == uuid), None)
+    return next((journal.owner for journal in journals() if journal.uuid == uuid), None)
 
 
 def end(path: Path) -> None:
@@ -123,7 +124,7 @@ def journals() -> tuple[Journal, ...]:
         return ()
     except OSError as error:
         raise DeviceError(f"{state_folder()}: journals of changed clocks cannot be read: {error.strerror}") from error
-    return tuple(found for found in map(read, paths) if found is not None)
+    return tuple(journal for journal in map(read, paths) if journal is not None)
 
 
 def stale() -> tuple[Journal, ...]:
@@ -155,17 +156,17 @@ def read(path: Path) -> Journal | None:
     except OSError as error:
         raise DeviceError(f"{path}: cannot be read: {error.strerror}") from error
     try:
-        found = json.loads(text)
-        raw = found["restore"]
+        document = json.loads(text)
+        raw = document["restore"]
         core, memory = (_range(raw[key]) for key in ("core_mhz", "memory_mhz"))
         limit = None if raw["power_limit_w"] is None else float(raw["power_limit_w"])
-        owner, started, boot = int(found["process"]), str(found["started"]), str(found["boot"])
+        owner, started, boot = int(document["process"]), str(document["started"]), str(document["boot"])
         _, _, claimed = path.name.partition(".claimed-")
         if claimed:
             number, _, started = claimed.partition("-")
             owner = int(number)
         alive = boot == _boot() and bool(started) and _start_of(owner) == started
-        return Journal(path, str(found["uuid"]), owner, alive, Restore(core, memory, limit))
+        return Journal(path, str(document["uuid"]), owner, alive, Restore(core, memory, limit))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DeviceError(
             f"{path}: is not a journal of changed clocks ({type(error).__name__}: {error}); reset the GPU's clocks by hand "
@@ -175,10 +176,6 @@ def read(path: Path) -> Journal | None:
 
 def _range(raw: list[float] | None) -> tuple[float, float] | None:
     return None if raw is None else (float(raw[0]), float(raw[1]))
-
-
-def _me() -> dict[str, object]:
-    return {"process": os.getpid(), "started": _start_of(os.getpid()), "boot": _boot()}
 
 
 def _start_of(process: int) -> str:

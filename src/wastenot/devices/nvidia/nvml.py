@@ -72,10 +72,6 @@ class Nvml:
         allowed.allow_changes = True
         return allowed
 
-    def close(self) -> None:
-        """Shut NVML down."""
-        self.call("nvmlShutdown")
-
     def refusal(self) -> str | None:
         """Why wastenot itself refuses to change clocks; ``None`` where it does not."""
         reason = forbidden()
@@ -102,11 +98,11 @@ class Nvml:
             reason = self.refusal()
             if reason is not None:
                 raise ReadOnlyError(f"{function}: refused: {reason}")
-        found = getattr(self.library, function, None)
-        if found is None:
+        implementation = getattr(self.library, function, None)
+        if implementation is None:
             raise NotSupportedError(f"{function}: the installed nvidia-ml-py does not have it; install a newer version")
         try:
-            return found(*arguments)
+            return implementation(*arguments)
         except self.library.NVMLError as error:
             raise _typed(self.library, function, error) from error
 
@@ -121,18 +117,10 @@ class Nvml:
         except (NotSupportedError, NoPermissionError):
             return None
 
-    def field(self, handle: object, field: int, scope: int = 0) -> float | None:
-        """The value of one field; ``None`` where the GPU does not report it."""
-        return self.fields(handle, [field], scope)[0]
-
-    def fields(self, handle: object, wanted: Sequence[int], scope: int = 0) -> tuple[float | None, ...]:
-        """Values of several fields, read in one call; ``None`` for each that the GPU does not report."""
-        return self.scoped_fields(handle, [(field, scope) for field in wanted])
-
-    def scoped_fields(self, handle: object, wanted: Sequence[tuple[int, int]]) -> tuple[float | None, ...]:
+    def fields(self, handle: object, wanted: Sequence[tuple[int, int]]) -> tuple[float | None, ...]:
         """Values of several (field, scope), read in one call; ``None`` for each that the GPU does not report."""
-        found = self.try_call("nvmlDeviceGetFieldValues", handle, wanted)
-        return (None,) * len(wanted) if found is None else tuple(map(_value_of, found))
+        values = self.try_call("nvmlDeviceGetFieldValues", handle, wanted)
+        return (None,) * len(wanted) if values is None else tuple(map(_value_of, values))
 
 
 def _value_of(field: Any) -> float | None:

@@ -32,10 +32,10 @@ class NvidiaSensors:
     def __init__(self, nvml: Nvml, handle: Any) -> None:
         self._nvml, self._handle = nvml, handle
         library = nvml.library
-        self._instant = getattr(library, "NVML_FI_DEV_POWER_INSTANT", 186)
-        self._average = getattr(library, "NVML_FI_DEV_POWER_AVERAGE", 185)
-        self._held_down = [getattr(library, name) for name in _HELD_DOWN if hasattr(library, name)]
-        self.has_instant = nvml.field(handle, self._instant) is not None
+        self._instant = (getattr(library, "NVML_FI_DEV_POWER_INSTANT", 186), 0)
+        self._memory = (getattr(library, "NVML_FI_DEV_POWER_AVERAGE", 185), _MEMORY_SCOPE)
+        self._held_down = [(getattr(library, name), 0) for name in _HELD_DOWN if hasattr(library, name)]
+        self.has_instant = self._watts(self._instant)[0] is not None
 
     def energy_j(self) -> float | None:
         """The energy counter, which updates rarely and is slow to read."""
@@ -44,21 +44,18 @@ class NvidiaSensors:
     def power_w(self) -> float | None:
         """Instantaneous power where the GPU reports it, else the older reading, which may average over a second."""
         if self.has_instant:
-            found = self._nvml.field(self._handle, self._instant)
-            return None if found is None else 1e-3 * found
+            return self._watts(self._instant)[0]
         return self._scaled("nvmlDeviceGetPowerUsage", 1e-3)
 
     def memory_power_w(self) -> float | None:
         """Memory power, averaged over a second (Hopper and later)."""
-        found = self._nvml.field(self._handle, self._average, _MEMORY_SCOPE)
-        return None if found is None else 1e-3 * found
+        return self._watts(self._memory)[0]
 
     def powers_w(self) -> tuple[float | None, ...]:
         """Both of these, read in one call where the GPU supports it."""
         if not self.has_instant:
             return self.power_w(), self.memory_power_w()
-        found = self._nvml.scoped_fields(self._handle, ((self._instant, 0), (self._average, _MEMORY_SCOPE)))
-        return tuple(None if value is None else 1e-3 * value for value in found)
+        return self._watts(self._instant, self._memory)
 
     def clocks(self) -> ClockReading:
         """Clocks of the multiprocessors and the memory."""
@@ -79,9 +76,12 @@ class NvidiaSensors:
 
     def processes(self) -> int | None:
         """Number of processes computing on the GPU; ``None`` where that is not reported."""
-        found = self._nvml.try_call("nvmlDeviceGetComputeRunningProcesses", self._handle)
-        return None if found is None else len(found)
+        running = self._nvml.try_call("nvmlDeviceGetComputeRunningProcesses", self._handle)
+        return None if running is None else len(running)
+
+    def _watts(self, *wanted: tuple[int, int]) -> tuple[float | None, ...]:
+        return tuple(None if value is None else 1e-3 * value for value in self._nvml.fields(self._handle, wanted))
 
     def _scaled(self, function: str, factor: float, *arguments: object) -> float | None:
-        found = self._nvml.try_call(function, self._handle, *arguments)
-        return None if found is None else factor * float(found)
+        value = self._nvml.try_call(function, self._handle, *arguments)
+        return None if value is None else factor * float(value)

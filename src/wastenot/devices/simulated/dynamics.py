@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Self
 
 import numpy as np
@@ -135,8 +134,3 @@ class Dynamics(Part):
     def quiet(self) -> Dynamics:
         """The same without randomness."""
         return self.model_copy(update={"jitter": 0.0, "run_jitter": 0.0, "outlier_chance": 0.0})
-
-
-def component_matrix(components: Mapping[str, Component]) -> FloatArray:
-    """Weights of base, core and memory in each component; shape (components, 3)."""
-    return np.array([[one.base, one.core, one.memory] for one in components.values()])

@@ -65,12 +65,12 @@ class Engine:
         self.seed = seed
         self._thermal, self._switching, self._noise = thermal, switching, noise
         self._wall_s = now_s
+        self.on_wall_time = now_s is not None
         self._began_s = 0.0 if now_s is None else now_s()
         self.now_s = 0.0
         self.temperature_c = thermal.ambient_c
         self.throttled_s = 0.0
-        self.requested = AUTO
-        self._in_effect = AUTO
+        self.requested = self.setting = AUTO  # the one in effect follows the one requested
         self._arrives_s: float | None = None
         self._running: _Running | None = None
         self._point: OperatingPoint | None = None
@@ -90,7 +90,7 @@ class Engine:
                 end = self._arrives_s
             self._elapse(end - self.now_s)
             if self._arrives_s is not None and self.now_s >= self._arrives_s:
-                self._in_effect, self._arrives_s = self.requested, None
+                self.setting, self._arrives_s = self.requested, None
             self._update()
 
     def request(self, setting: Setting) -> None:
@@ -103,7 +103,7 @@ class Engine:
         self.requested = setting
         self._arrives_s = self.now_s + latency * math.exp(self._switching.jitter * self._draw("switch", setting))
         if latency == 0.0:
-            self._in_effect, self._arrives_s = setting, None
+            self.setting, self._arrives_s = setting, None
             self._update()
 
     def start(self, task: Task) -> None:
@@ -131,16 +131,6 @@ class Engine:
         self.temperature_c = self._thermal.after(self.temperature_c, mean_w, float(moment_s[-1]))
         self._forget()
         self._update()
-
-    @property
-    def setting(self) -> Setting:
-        """The setting in effect."""
-        return self._in_effect
-
-    @property
-    def on_wall_time(self) -> bool:
-        """Whether time passes by itself rather than on demand."""
-        return self._wall_s is not None
 
     def progress(self) -> float:
         """Calls completed by the running task, including the fraction of the current one."""
@@ -199,9 +189,9 @@ class Engine:
         """Update power and speed to what is in effect now."""
         if self._running is None:
             self._point = None
-            self._power_w = self.physics.idle_power_w(self._in_effect, self.temperature_c)
+            self._power_w = self.physics.idle_power_w(self.setting, self.temperature_c)
         else:
-            point = self.physics.operating_point(self._running.task, self._in_effect, self.temperature_c)
+            point = self.physics.operating_point(self._running.task, self.setting, self.temperature_c)
             self._point = point
             self._power_w = point.power_w * self._running.power_factor
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.instrument import TOTAL, Burst, BurstRun, Channel, Clock, Readings, RoundTrip
+from wastenot.devices.instrument import TOTAL, Burst, BurstRun, Channel, Clock, PreparedBurst, Readings, RoundTrip
 from wastenot.devices.protocol import Identity
-from wastenot.devices.simulated.dynamics import component_matrix
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.hardware import GaugeModel
 from wastenot.devices.simulated.model_physics import ModelPhysics
@@ -103,37 +103,18 @@ class SimulatedInstrument:
         self._engine, self._physics, self._dynamics = engine, physics, preset.dynamics
         self._rng = np.random.default_rng([engine.seed, 78])
         self._before: PowerHistory | None = None  # of earlier bursts, as far back as they affect readings
-        self._logs = [self._log(TOTAL, np.ones(3), gauge)]
-        if preset.dynamics.memory is not None:
-            self._logs.append(self._log(MEMORY, np.array([0.0, 0.0, 1.0]), preset.dynamics.memory))
-        if preset.dynamics.components:
-            for name, weights in zip(preset.dynamics.components, component_matrix(preset.dynamics.components), strict=True):
-                self._logs.append(self._log(name, weights, gauge))
-
-    def _log(self, name: str, weights: FloatArray, model: GaugeModel) -> _Log:
-        same = [log for log in getattr(self, "_logs", []) if log.model is model]
-        phases = (same[0].phase_s, same[0].sample_phase_s) if same else model.phases_s(self._rng)
-        return _Log(name, weights, model, *phases)
-
-    @property
-    def channels(self) -> tuple[Channel, ...]:
-        """The preset's channels."""
-        return tuple(log.channel for log in self._logs)
-
-    @property
-    def executions_by(self) -> Clock:
-        """The host where the GPU has its own power log, else the GPU itself."""
-        return "host" if self._dynamics.logger is not None else "gpu"
-
-    @property
-    def readings_by(self) -> Clock:
-        """The other one of the two clocks."""
-        return "gpu" if self._dynamics.logger is not None else "host"
-
-    @property
-    def resolution_s(self) -> float:
-        """Resolution of the GPU's clock; the host's is finer."""
-        return self._dynamics.gpu_clock.resolution_s
+        phases = gauge.phases_s(self._rng)
+        self._logs = [_Log(TOTAL, np.ones(3), gauge, *phases)]
+        if (memory := preset.dynamics.memory) is not None:
+            self._logs.append(_Log(MEMORY, np.array([0.0, 0.0, 1.0]), memory, *memory.phases_s(self._rng)))
+        for name, part in preset.dynamics.components.items():
+            self._logs.append(_Log(name, np.array([part.base, part.core, part.memory]), gauge, *phases))
+        self.channels = tuple(log.channel for log in self._logs)
+        # A GPU with a power log of its own stamps readings by its own clock, and executions are stamped by the host's.
+        has_log = preset.dynamics.logger is not None
+        self.executions_by: Clock = "host" if has_log else "gpu"
+        self.readings_by: Clock = "gpu" if has_log else "host"
+        self.resolution_s = preset.dynamics.gpu_clock.resolution_s
 
     def now_s(self) -> float:
         """Virtual time."""
@@ -144,57 +125,41 @@ class SimulatedInstrument:
         """Read the GPU's clock."""
         model, trips = self._dynamics.gpu_clock, []
         for _ in range(times):
-            there, back = (
-                0.5 * model.read_s + self._rng.exponential(0.5 * model.read_jitter_s, 2) if model.read_s else (0, 0)
-            )
+            ways_s = 0.5 * model.read_s + self._rng.exponential(0.5 * model.read_jitter_s, 2) if model.read_s else (0, 0)
             before = self.now_s()
-            self._engine.advance(float(there))
+            self._engine.advance(float(ways_s[0]))
             gpu_s = float(model.at(self._engine.now_s))
-            self._engine.advance(float(back))
+            self._engine.advance(float(ways_s[1]))
             trips.append(RoundTrip(before, gpu_s, self._engine.now_s))
         return tuple(trips)
 
     @contextmanager
-    def prepare(self, burst: Burst) -> Iterator[SimulatedBench]:
+    def prepare(self, burst: Burst) -> Iterator[PreparedBurst]:
         """Check that every kernel of a burst is known; nothing else needs preparing."""
         for kernel in burst.kernels:
             self._steady(kernel)
-        yield SimulatedBench(self, burst)
+        yield PreparedBurst(partial(self._run, burst))
 
     def truth(self, burst: Burst) -> tuple[Execution, ...]:
         """Every execution of a burst without randomness, at the current temperature and clocks, for tests."""
         exact = self._trace(burst, None)
-        matrix = np.stack([log.weights for log in self._logs])
+        names, weights = [log.name for log in self._logs], np.stack([log.weights for log in self._logs])
         executions = []
-        for index in range(len(exact.begin_s)):
-            begin, end = float(exact.begin_s[index]), float(exact.end_s[index])
+        for begin, end in zip(exact.begin_s.tolist(), exact.end_s.tolist(), strict=True):
             bounds = np.linspace(begin, end, 33)
-            each = exact.history.mean_w(bounds[:-1], bounds[1:], self._idle().as_array()) @ matrix.T
-            names = [log.name for log in self._logs]
-            executions.append(
-                Execution(
-                    end - begin,
-                    dict(zip(names, each.mean(axis=0).tolist(), strict=True)),
-                    {name: each[:, column] for column, name in enumerate(names)},
-                )
-            )
+            power_w = weights @ exact.history.mean_w(bounds[:-1], bounds[1:], self._idle().as_array()).T
+            mean_w = dict(zip(names, power_w.mean(axis=1).tolist(), strict=True))
+            executions.append(Execution(end - begin, mean_w, dict(zip(names, power_w, strict=True))))
         return tuple(executions)
 
-    def idle_w(self) -> float:
-        """Power at rest."""
-        return self._idle().total
-
-    # ---- for SimulatedBench ---------------------------------------------------------------------------------------
-
-    def run(self, burst: Burst, rest_s: float) -> BurstRun:
-        """Run a burst once."""
+    def _run(self, burst: Burst, rest_s: float) -> BurstRun:
         before = self.round_trips(5)
         self._engine.advance(rest_s)
         actual = self._trace(burst, self._rng)
         began_s = self._engine.now_s
         self._engine.play(actual.history.moment_s, actual.history.energy_j.sum(axis=0))
-        settle_s = max(log.reach_after_s for log in self._logs if log.name != MEMORY)
-        self._engine.advance(max(float(actual.end_s[-1]) + settle_s - float(actual.history.moment_s[-1]), 0.0))
+        reach_s = max(log.reach_after_s for log in self._logs if log.name != MEMORY)
+        self._engine.advance(max(float(actual.end_s[-1]) + reach_s - float(actual.history.moment_s[-1]), 0.0))
         until_s = self._engine.now_s
         history = actual.history.from_moment(began_s)
         if self._before is not None:
@@ -217,8 +182,7 @@ class SimulatedInstrument:
             parts_w = history.lagged_w(end_s, model.lag_s, idle_w)
         else:
             parts_w = history.mean_w(end_s - model.window_s, end_s, idle_w)
-        mean = parts_w @ log.weights
-        power = model.gain * mean + model.noise_w * self._rng.standard_normal(len(mean))
+        power = model.gain * (parts_w @ log.weights) + model.noise_w * self._rng.standard_normal(len(parts_w))
         if self.readings_by == "gpu":
             return Readings(self._dynamics.gpu_clock.at(stamp_s), power)
         return Readings(stamp_s + self._rng.uniform(0.0, _POLL_S, len(stamp_s)), power)
@@ -231,14 +195,3 @@ class SimulatedInstrument:
 
     def _idle(self) -> Parts:
         return Parts(self._physics.idle_power_w(self._engine.setting, self._engine.temperature_c), 0.0, 0.0)
-
-
-class SimulatedBench:
-    """A burst on a simulated GPU."""
-
-    def __init__(self, instrument: SimulatedInstrument, burst: Burst) -> None:
-        self._instrument, self._burst = instrument, burst
-
-    def run(self, rest_s: float) -> BurstRun:
-        """Run it once."""
-        return self._instrument.run(self._burst, rest_s)

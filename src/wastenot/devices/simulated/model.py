@@ -210,11 +210,6 @@ def power_w(
     return 1.0 / smooth_maximum(POWER_LIMIT_SHARPNESS, 1.0 / demanded, 1.0 / limit)
 
 
-def energy_j(device: DeviceParameters, kernel: KernelParameters, core_mhz: ArrayLike, memory_mhz: ArrayLike) -> Array:
-    """Energy of one call in joules: time times average power."""
-    return time_s(device, kernel, core_mhz, memory_mhz) * power_w(device, kernel, core_mhz, memory_mhz)
-
-
 def throttled_core_mhz(
     device: DeviceParameters, kernel: KernelParameters, core_mhz: ArrayLike, memory_mhz: ArrayLike
 ) -> Array:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
-from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
+from wastenot.devices.simulated.model import KernelParameters
 from wastenot.devices.simulated.physics import OperatingPoint
 from wastenot.devices.simulated.preset import OpTraits, Preset
 from wastenot.devices.simulated.trace import Parts, Steady, carry_over_j
@@ -19,14 +18,6 @@ from wastenot.setting import Setting
 from wastenot.suggest import suggestion
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import stretches
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Curve:
-    """A task at every core clock of one memory state, at the reference temperature; arrays of shape (clocks,)."""
-
-    time_s: FloatArray
-    power_w: FloatArray
 
 
 class ModelPhysics:
@@ -40,14 +31,10 @@ class ModelPhysics:
         self.preset = preset
         clocks = preset.clocks
         self._core = np.array([clock for clock in clocks.core_mhz if clock <= clocks.boost_mhz] or [clocks.boost_mhz])
-        self._leakage_w = self._leakage(preset.parameters)
-        self._curves: dict[tuple[Task, float], _Curve] = {}
+        voltage = model.voltage(preset.parameters, self._core)
+        self._leakage_w = np.asarray(preset.parameters.leakage_w * voltage**model.LEAKAGE_VOLTAGE_EXPONENT)
+        self._curves: dict[tuple[Task, float], tuple[FloatArray, FloatArray]] = {}
         self._kernels: dict[KernelSpec, KernelParameters] = {}
-
-    def _leakage(self, parameters: DeviceParameters) -> FloatArray:
-        """Leakage at each core clock at the reference temperature."""
-        voltage = model.voltage(parameters, self._core)
-        return np.asarray(parameters.leakage_w * voltage**model.LEAKAGE_VOLTAGE_EXPONENT)
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
         """The same core clocks may be requested with every memory clock; not all take effect."""
@@ -81,22 +68,22 @@ class ModelPhysics:
         Where power would exceed the limit, the GPU alternates between two neighbouring clocks so that the mean meets it.
         """
         memory = self._memory_in_effect(setting)
-        curve = self._curve(task, memory)
+        time_s, reference_w = self._curve(task, memory)
         ceiling = self._core[-1] if setting.core_mhz is None else setting.core_mhz
         top = max(int(np.searchsorted(self._core, ceiling, side="right")) - 1, 0)
         thermal = self.preset.thermal
-        power = curve.power_w[: top + 1] + self._leakage_w[: top + 1] * (
+        power = reference_w[: top + 1] + self._leakage_w[: top + 1] * (
             thermal.leakage_per_c * (temperature_c - thermal.reference_c)
         )
         limit = self._limit_w(setting, temperature_c)
         if power[top] <= limit:
-            return OperatingPoint(float(curve.time_s[top]), float(power[top]), float(self._core[top]), memory, False)
+            return OperatingPoint(float(time_s[top]), float(power[top]), float(self._core[top]), memory, False)
         under = np.flatnonzero(power <= limit)
         if not len(under):
-            return OperatingPoint(float(curve.time_s[0]), float(power[0]), float(self._core[0]), memory, True)
+            return OperatingPoint(float(time_s[0]), float(power[0]), float(self._core[0]), memory, True)
         low = int(under[-1])
         fraction = float((limit - power[low]) / (power[low + 1] - power[low]))  # of time at the higher of the two
-        speed = (1.0 - fraction) / curve.time_s[low] + fraction / curve.time_s[low + 1]
+        speed = (1.0 - fraction) / time_s[low] + fraction / time_s[low + 1]
         core = (1.0 - fraction) * self._core[low] + fraction * self._core[low + 1]
         return OperatingPoint(float(1.0 / speed), float(limit), float(core), memory, True)
 
@@ -119,13 +106,9 @@ class ModelPhysics:
         return Steady(kernel.op, point.time_s, Parts(base_w, point.power_w - base_w - memory_w, memory_w))
 
     def _limit_w(self, setting: Setting, temperature_c: float) -> float:
-        limit = (
-            self.preset.power_limits_w[1]
-            if self.preset.parameters.power_limit_w is None
-            else (self.preset.parameters.power_limit_w)
-        )
-        if setting.power_limit_w is not None:
-            limit = setting.power_limit_w
+        limit = self.preset.power_limits_w[1]
+        for stated in (self.preset.parameters.power_limit_w, setting.power_limit_w):
+            limit = limit if stated is None else stated
         thermal = self.preset.thermal
         if temperature_c >= thermal.limit_c and thermal.resistance_c_per_w > 0:
             limit = min(limit, (thermal.limit_c - thermal.ambient_c) / thermal.resistance_c_per_w)
@@ -140,7 +123,8 @@ class ModelPhysics:
                 return pair.to_memory_mhz
         return memory
 
-    def _curve(self, task: Task, memory_mhz: float) -> _Curve:
+    def _curve(self, task: Task, memory_mhz: float) -> tuple[FloatArray, FloatArray]:
+        """Time and power of a task at every core clock of a memory state, at the reference temperature."""
         key = (task, memory_mhz)
         if key not in self._curves:
             time = np.zeros(len(self._core))
@@ -155,9 +139,9 @@ class ModelPhysics:
                 each_w.append(power)
             if self.preset.dynamics.carry_over_share and len(each_s) > 1:
                 for before, own, lasting, times in stretches(task.order):
-                    glow = carry_over_j(self.preset.dynamics, each_w[before], each_w[own], lasting * each_s[own])
-                    energy += times * glow
-            self._curves[key] = _Curve(time, energy / time)
+                    extra_j = carry_over_j(self.preset.dynamics, each_w[before], each_w[own], lasting * each_s[own])
+                    energy += times * extra_j
+            self._curves[key] = time, energy / time
         return self._curves[key]
 
     def _parts(self, task: Task) -> list[tuple[KernelParameters, int]]:

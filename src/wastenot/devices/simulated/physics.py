@@ -34,11 +34,9 @@ class Physics(Protocol):
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
         """By memory clock, the core clocks that may be requested with it."""
-        ...
 
     def power_limits_w(self) -> tuple[float, float] | None:
         """Lowest and highest power limit; ``None`` where it cannot be set."""
-        ...
 
     def check(self, setting: Setting) -> None:
         """Refuse a setting that the device does not support.
@@ -46,7 +44,6 @@ class Physics(Protocol):
         Raises:
             ClocksRefusedError: it does not support it.
         """
-        ...
 
     def operating_point(self, task: Task, setting: Setting, temperature_c: float) -> OperatingPoint:
         """The task at a setting and temperature.
@@ -54,8 +51,6 @@ class Physics(Protocol):
         Raises:
             CannotRunError: the task is unknown, or unknown at this setting.
         """
-        ...
 
     def idle_power_w(self, setting: Setting, temperature_c: float) -> float:
         """Power with nothing running."""
-        ...

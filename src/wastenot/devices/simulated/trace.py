@@ -221,16 +221,12 @@ def _held(firmware: Firmware, since_s: FloatArray) -> FloatArray:
     return np.asarray(np.where(since_s < firmware.reaction_s, 1.0 + firmware.boost, held))
 
 
+@lru_cache(maxsize=64)
 def _demand(shape: Shape, segments: int) -> FloatArray:
     """Demand relative to its mean over an execution; shape (segments, parts)."""
-    return _sampled(shape.core, shape.memory, segments)
-
-
-@lru_cache(maxsize=64)
-def _sampled(core: tuple[float, ...], memory: tuple[float, ...], segments: int) -> FloatArray:
     at = (np.arange(segments) + 0.5) / segments
     columns = [np.ones(segments)]
-    for values in (core, memory):
+    for values in (shape.core, shape.memory):
         column = np.interp(at, np.linspace(0.0, 1.0, len(values)), values)
         columns.append(column / column.mean())
     return np.stack(columns, axis=1)

@@ -24,7 +24,7 @@ from wastenot.devices.instrument import Burst, RoundTrip
 from wastenot.devices.torch.devices import find_torch_device
 from wastenot.devices.torch.event_clock import RESOLUTION_S, EventClock
 from wastenot.devices.torch.task_run import gpu_failed, new_event
-from wastenot.errors import CannotRunError, DeviceError
+from wastenot.errors import CannotRunError, DeviceError, first_line
 from wastenot.operations.analytical import out_of_memory, release_memory
 from wastenot.operations.prepare import Prepared, prepare
 
@@ -108,7 +108,7 @@ class TorchBursts:
                 )
         except RuntimeError as error:
             if not out_of_memory(error):
-                raise DeviceError(f"{names}: failed on {self._device}: {str(error).strip().splitlines()[0]}") from None
+                raise DeviceError(f"{names}: failed on {self._device}: {first_line(error)}") from None
         release_memory(self._device)
         raise CannotRunError(f"{names}: the data do not fit into the free memory of {self._device}")
 

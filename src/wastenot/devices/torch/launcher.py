@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from wastenot.devices.protocol import Task
 from wastenot.devices.torch.devices import find_torch_device
-from wastenot.errors import CannotRunError, DeviceError
+from wastenot.errors import CannotRunError, DeviceError, first_line
 from wastenot.operations.prepare import prepare
 from wastenot.setting import Setting
 from wastenot.workloads.kernel import KernelSpec
@@ -39,15 +39,10 @@ class TorchLauncher:
     """
 
     def __init__(self, device: str, *, seed: int = 0) -> None:
-        self._device = find_torch_device(device)
+        self.device = find_torch_device(device)
         self._seed = seed
         self._stream: torch.cuda.Stream | None = None
         self._refused: set[Task] = set()
-
-    @property
-    def device(self) -> torch.device:
-        """The PyTorch device."""
-        return self._device
 
     def can_run(self, task: Task, setting: Setting) -> bool:
         """Whether every kernel has an operation, and the task has not run out of memory before."""
@@ -84,34 +79,34 @@ class TorchLauncher:
             try:
                 run.close()
             finally:
-                release_memory(self._device)
+                release_memory(self.device)
 
     def _begin(self, task: Task) -> GpuRun | HostRun:
         from wastenot.operations.analytical import out_of_memory, release_memory
 
         try:
-            return self._begin_on_host(task) if self._device.type == "cpu" else self._begin_on_gpu(task)
+            return self._begin_on_host(task) if self.device.type == "cpu" else self._begin_on_gpu(task)
         except CannotRunError as error:
             reason = str(error)
         except RuntimeError as error:
             if not out_of_memory(error):
-                raise DeviceError(f"{task.name}: failed on {self._device}: {_first_line(error)}") from None
+                raise DeviceError(f"{task.name}: failed on {self.device}: {first_line(error)}") from None
             reason = ""
         # The exception has been released by now, and with it the frames that held the buffers.
-        release_memory(self._device)
+        release_memory(self.device)
         self._refused.add(task)
         if reason:
             raise CannotRunError(reason)
         need = sum(kernel.bytes_moved for kernel, _ in task.steps) / 1e9
         raise CannotRunError(
             f"{task.name}: its data, about {need:,.3g} GB plus what the operations need, do not fit into the "
-            f"{self._free_bytes() / 1e9:,.3g} GB free on {self._device}; use a smaller batch or sequence"
+            f"{self._free_bytes() / 1e9:,.3g} GB free on {self.device}; use a smaller batch or sequence"
         )
 
     def _begin_on_host(self, task: Task) -> HostRun:
         from wastenot.devices.torch.task_run import HostRun
 
-        program = Program(task, str(self._device), seed=self._seed)
+        program = Program(task, str(self.device), seed=self._seed)
         return HostRun(program.run, program.notes)
 
     def _begin_on_gpu(self, task: Task) -> GpuRun:
@@ -119,22 +114,18 @@ class TorchLauncher:
 
         from wastenot.devices.torch.task_run import GpuRun, make_launch
 
-        with torch.cuda.device(self._device):
-            self._stream = self._stream or torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-            l2_bytes = torch.cuda.get_device_properties(self._device).L2_cache_size
-            program = Program(task, str(self._device), l2_bytes=l2_bytes, free_bytes=self._free_bytes(), seed=self._seed)
-            torch.cuda.synchronize(self._device)
+        with torch.cuda.device(self.device):
+            self._stream = self._stream or torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+            l2_bytes = torch.cuda.get_device_properties(self.device).L2_cache_size
+            program = Program(task, str(self.device), l2_bytes=l2_bytes, free_bytes=self._free_bytes(), seed=self._seed)
+            torch.cuda.synchronize(self.device)
             torch.cuda.empty_cache()
             return GpuRun(make_launch(program, self._stream), self._stream, program.notes)
 
     def _free_bytes(self) -> int:
         import torch
 
-        return torch.cuda.mem_get_info(self._device)[0] if self._device.type == "cuda" else 0
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+        return torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else 0
 
 
 class Program:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from wastenot.devices.protocol import Lap
-from wastenot.errors import DeviceError
+from wastenot.errors import DeviceError, first_line
 from wastenot.operations.analytical import out_of_memory
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class GpuRun:
 
 def gpu_failed(error: RuntimeError) -> DeviceError:
     """The error for a GPU that fails while something runs on it."""
-    return DeviceError(f"the GPU failed while it ran: {str(error).splitlines()[0]}")
+    return DeviceError(f"the GPU failed while it ran: {first_line(error)}")
 
 
 def new_event() -> torch.cuda.Event:
@@ -286,7 +286,7 @@ def make_launch(program: Program, stream: torch.cuda.Stream) -> Launch:
             raise
         program.drop_outputs()
         torch.cuda.synchronize(stream.device)
-        return replace(eager, how=f"eager: {str(error).splitlines()[0][:120]}")
+        return replace(eager, how=f"eager: {first_line(error)[:120]}")
     return launch
 
 

@@ -5,7 +5,6 @@ Clocks are chosen, and kernels split, without looking at what was measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
-from wastenot.tuning.calibration.fit import Calibration, calibrate, fit_kernels
+from wastenot.tuning.calibration.fit import calibrate, fit_kernels
 from wastenot.tuning.calibration.points import FEWEST_KERNELS, FEWEST_POINTS, Points, choose_points
 
 CHOSEN_POINTS = 8
@@ -24,13 +23,7 @@ _FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class ErrorSummary:
-    """Absolute relative errors; 0.01 is 1 %.
-
-    Attributes:
-        median: median.
-        mean: mean.
-        p90: 90th percentile.
-    """
+    """Median, mean and 90th percentile of absolute relative errors; 0.01 is 1 %."""
 
     median: float
     mean: float
@@ -45,14 +38,7 @@ class ErrorSummary:
 
 @dataclass(frozen=True, slots=True)
 class PredictionErrors:
-    """Errors of predicted times and energies of a call.
-
-    Attributes:
-        what: the points predicted.
-        points: how many.
-        time: errors of the times.
-        energy: errors of the energies.
-    """
+    """Errors of predicted times and energies of a call; ``what`` describes the points predicted."""
 
     what: str
     points: int
@@ -78,34 +64,22 @@ def ratios(device: DeviceParameters, kernels: KernelParameters, points: Points, 
     return np.stack([time / points.time_s, energy / points.energy_j])[:, mask > 0]
 
 
-def fits_without_some(points: Points, power_limit_w: float | None = None) -> Iterator[tuple[Calibration, FloatArray]]:
-    """Fits to part of the points of every kernel.
+def held_out_points(points: Points, power_limit_w: float | None = None) -> PredictionErrors | None:
+    """Errors on points left out of the fit; ``None`` where there are too few to leave any out.
 
     Kernels with more than 8 points are fitted on 8 chosen ones. Where no kernel has more, every point is left out of one of
     five fits, which each leave out other clocks of every kernel.
-
-    Returns:
-        Each fit, and the mask of the points left out; none where there are too few points to leave any out.
     """
     per_kernel = (points.mask > 0).sum(axis=1)
     if per_kernel.max() > CHOSEN_POINTS:
-        masks = [choose_points(points, CHOSEN_POINTS)]
+        masks, how = [choose_points(points, CHOSEN_POINTS)], f"each kernel fitted on {CHOSEN_POINTS} of its points"
     elif per_kernel.min() > FEWEST_POINTS:
-        masks = _folds(points)
+        masks, how = _folds(points), "five-fold cross-validation"
     else:
-        masks = []
-    for mask in masks:
-        yield calibrate(points.with_mask(mask), power_limit_w=power_limit_w), points.mask - mask
-
-
-def held_out_points(points: Points, power_limit_w: float | None = None) -> PredictionErrors | None:
-    """Errors on the points left out by :func:`fits_without_some`; ``None`` where there are too few to leave any out."""
-    fits = fits_without_some(points, power_limit_w)
-    parts = [ratios(fit.device, fit.kernels, points, left_out) for fit, left_out in fits]
-    if not parts:
         return None
-    what = f"each kernel fitted on {CHOSEN_POINTS} of its points" if len(parts) == 1 else "five-fold cross-validation"
-    return PredictionErrors.of(f"held-out points, {what}", np.concatenate(parts, axis=1))
+    fits = [(calibrate(points.with_mask(mask), power_limit_w=power_limit_w), points.mask - mask) for mask in masks]
+    parts = [ratios(fit.device, fit.kernels, points, left_out) for fit, left_out in fits]
+    return PredictionErrors.of(f"held-out points, {how}", np.concatenate(parts, axis=1))
 
 
 def held_out_kernels(points: Points, power_limit_w: float | None = None, *, seed: int = 0) -> PredictionErrors | None:

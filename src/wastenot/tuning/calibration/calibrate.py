@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +27,7 @@ class CalibrationReport:
     """How far a calibrated GPU can be trusted.
 
     Attributes:
-        kernels: number of kernels fitted.
-        points: number of their points.
+        kernels, points: how many were fitted.
         errors: on the points fitted, then on held-out points and on held-out kernels where there are enough.
         warnings: what weakens the calibration.
     """
@@ -120,10 +120,33 @@ def _preset(
     power_limit_w: float | None,
     base: Preset | None,
 ) -> Preset:
-    largest_w = _HEADROOM * float(points.power_w[points.mask > 0].max())
-    limits = (_least_limit(base, power_limit_w or largest_w), power_limit_w or largest_w)
+    most_w = power_limit_w or _HEADROOM * float(points.power_w[points.mask > 0].max())
+    limits = (0.3 * most_w if base is None else min(base.power_limits_w[0], most_w), most_w)
     table = clock_table(sweep)
     assumed = "assumed, typical of recent cards" if base is None else f"taken from the preset {base.name}"
+    if base is None:
+        surroundings: dict[str, Any] = {
+            "idle_w": calibration.device.base_w[0],
+            "thermal": Thermal(
+                ambient_c=30.0,
+                resistance_c_per_w=45.0 / limits[1],  # 75 degrees at the limit
+                time_constant_s=40.0,
+                leakage_per_c=0.012,
+                reference_c=70.0,
+                limit_c=90.0,
+            ),
+            "switching": Switching(
+                core_s=((table.core_from_mhz, 0.02), (table.core_to_mhz, 0.02)), memory_s=0.1, jitter=0.3
+            ),
+            "noise": Noise(run_time=0.002, run_power=0.005),
+            "sensors": SensorModels(
+                energy=CounterModel(period_s=0.1, read_s=0.003, noise_w=2.0),
+                power=GaugeModel(period_s=0.1, window_s=0.1, noise_w=2.0),
+                clock_period_s=0.1,
+            ),
+        }
+    else:
+        surroundings = {name: getattr(base, name) for name in ("idle_w", "thermal", "switching", "noise", "sensors")}
     provenance = {
         "parameters": f"fitted by wastenot calibrate to {report.points} {sweep.origin} points of {report.kernels} "
         f"kernels of workload '{sweep.workload}' on {sweep.device}",
@@ -141,36 +164,7 @@ def _preset(
         provenance=provenance,
         clocks=table,
         power_limits_w=limits,
-        idle_w=calibration.device.base_w[0] if base is None else base.idle_w,
         parameters=calibration.device,
         kernels={kernel.name: kernel_traits(calibration, row) for row, kernel in enumerate(sweep.kernels)},
-        thermal=_thermal(limits[1]) if base is None else base.thermal,
-        switching=Switching(core_s=((table.core_from_mhz, 0.02), (table.core_to_mhz, 0.02)), memory_s=0.1, jitter=0.3)
-        if base is None
-        else base.switching,
-        noise=Noise(run_time=0.002, run_power=0.005) if base is None else base.noise,
-        sensors=_sensors() if base is None else base.sensors,
-    )
-
-
-def _least_limit(base: Preset | None, greatest_w: float) -> float:
-    return 0.3 * greatest_w if base is None else min(base.power_limits_w[0], greatest_w)
-
-
-def _thermal(limit_w: float) -> Thermal:
-    return Thermal(
-        ambient_c=30.0,
-        resistance_c_per_w=45.0 / limit_w,  # 75 degrees at the limit
-        time_constant_s=40.0,
-        leakage_per_c=0.012,
-        reference_c=70.0,
-        limit_c=90.0,
-    )
-
-
-def _sensors() -> SensorModels:
-    return SensorModels(
-        energy=CounterModel(period_s=0.1, read_s=0.003, noise_w=2.0),
-        power=GaugeModel(period_s=0.1, window_s=0.1, noise_w=2.0),
-        clock_period_s=0.1,
+        **surroundings,
     )

@@ -43,10 +43,8 @@ class Points:
     """Measured points of several kernels, as arrays of shape (kernels, points); rows are padded and masked.
 
     Attributes:
-        core_mhz: core clocks in effect.
-        memory_mhz: memory clocks in effect.
-        time_s: time of one call.
-        power_w: average power.
+        core_mhz, memory_mhz: clocks in effect.
+        time_s, power_w: time and average power of one call.
         mask: 1 where the point may be used, else 0.
     """
 

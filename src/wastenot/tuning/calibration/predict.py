@@ -28,10 +28,7 @@ class Predicted:
     """Predicted costs of one call, arrays of shape (kernels, settings).
 
     Attributes:
-        time_s: time.
-        energy_j: energy.
-        time_error: standard deviation of the time's relative error, where it was not measured.
-        energy_error: standard deviation of the energy's relative error, where it was not measured.
+        time_error, energy_error: standard deviations of the relative errors, where nothing was measured.
     """
 
     time_s: FloatArray

@@ -38,7 +38,6 @@ class Quantiles:
     """Quantiles of a number over all draws.
 
     Attributes:
-        median: median.
         central_80: 10 % and 90 % quantiles.
         central_95: 2.5 % and 97.5 % quantiles.
     """
@@ -58,10 +57,8 @@ class KernelForecast:
         setting: the one that most draws choose; auto is the default clocks.
         chosen_share: fraction of the draws that choose exactly this setting.
         core_mhz: core clock in effect over the draws.
-        memory_mhz: memory clock that most draws choose.
-        memory_share: fraction of the draws that choose it.
-        energy_change: energy change of one call against the default clocks.
-        time_change: time change of one call against the default clocks.
+        memory_mhz: memory clock that most draws choose; ``memory_share`` is their fraction.
+        energy_change, time_change: of one call, against the default clocks.
     """
 
     kernel: str
@@ -97,20 +94,16 @@ class Forecast:
     The fields are those of the JSON document ``wastenot.forecast/1``.
 
     Attributes:
-        schema: schema of the document.
         origin: always ``forecast``.
         observed_origin: origin of the study's rows: measured or simulated.
         device: device of the study.
         gpu: preset that provided clocks, power limit and peaks.
-        workload: workload observed.
         knowledge: whether the GPU is assumed to be like any, or about as the preset says.
         max_slowdown: slowdown allowed to the whole iteration.
         core_only: whether memory clocks were left alone.
         draws: number of GPUs drawn.
-        auto_time_s: observed time of an iteration at the default clocks.
-        auto_energy_j: observed energy of an iteration at the default clocks.
-        energy_change: energy change of a plan against the default clocks.
-        time_change: time change of a plan against the default clocks.
+        auto_time_s, auto_energy_j: of an iteration at the default clocks, as observed.
+        energy_change, time_change: of a plan, against the default clocks.
         saves_share: fraction of the draws in which a plan saves anything (more than 0.01 %).
         unknowns: where the uncertainty comes from, the most important first.
         notes: caveats.

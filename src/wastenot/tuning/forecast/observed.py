@@ -74,18 +74,12 @@ class Observation:
         )
 
 
-def choose_gpu(label: str, name: str | None) -> Preset:
-    """The GPU that a study was taken on.
-
-    Args:
-        label: label of the study's device.
-        name: a preset or its file; ``None`` to find the preset whose model the label names.
+def choose_gpu(label: str) -> Preset:
+    """The preset whose model the label of a study's device names.
 
     Raises:
-        BadInputError: there is no such preset, or the label names none.
+        BadInputError: it names none.
     """
-    if name is not None:
-        return find_preset(name.removeprefix("sim:"))
     if label.removeprefix("sim:") in preset_names():
         return find_preset(label.removeprefix("sim:"))
     presets = [find_preset(known) for known in preset_names()]
@@ -120,7 +114,7 @@ def observe(study: Study, workload: str | None, preset: Preset | None = None) ->
         StudyError: the study cannot be read.
     """
     sweep = _read(study, workload)
-    gpu = choose_gpu(sweep.device, None) if preset is None else preset
+    gpu = choose_gpu(sweep.device) if preset is None else preset
     auto = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
     without = sorted(set(range(len(sweep.kernels))) - set(sweep.kernel_index[auto].tolist()))
     if without:
