@@ -105,7 +105,7 @@ def sweep(
         budget_s: device time after which no further point is started.
         allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
         seed: of a simulated device's noise.
-        progress: is told of each point.
+        progress: receives each point.
         shape: how a model is run, as for :func:`workload`.
 
     Raises:
@@ -177,7 +177,7 @@ def validate(
         options: warm-up, window and precision of each point.
         allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
         seed: of a simulated device's noise; not the one of the sweep, for an honest test.
-        progress: is told of each measurement.
+        progress: receives each measurement.
 
     Returns:
         The plan with its validation.
@@ -252,7 +252,7 @@ def refine(
         budget_s: device time after which no further point is started.
         allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
         seed: of a simulated device's noise.
-        progress: is told of each point.
+        progress: receives each point.
 
     Raises:
         BadInputError: an argument makes no sense, or there is no such workload.
@@ -317,7 +317,7 @@ def transfer(
         options: warm-up, window and precision of each point.
         allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
         seed: of a simulated device's noise.
-        progress: is told of each measurement.
+        progress: receives each measurement.
 
     Raises:
         BadInputError: neither or both of batch sizes and degrees, or the plan is not of a model's workload.

@@ -78,7 +78,7 @@ class Pairs:
     Attributes:
         limit_w: power limit.
         shared_w: upper bound of what is drawn once, however much runs.
-        told_by: how compute- and memory-heavy were told apart.
+        told_by: how compute- and memory-bound kernels were distinguished.
     """
 
     limit_w: float

@@ -1,4 +1,4 @@
-"""Dates a GPU's own work on the host's clock, from CUDA events that nobody waits for while the work runs.
+"""Dates a GPU's own work on the host's clock, from CUDA events that are not waited for while the work runs.
 
     host   ──a──────────b────────────e──────────────────────────r──a'──►     begin, end: events are put on the stream
     GPU    ──A───────────────B───────────────────E─────────────────A'──►     and happen when the GPU reaches them

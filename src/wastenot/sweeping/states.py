@@ -207,7 +207,7 @@ def measure_in_context(
     """Measure one call of a task alone and after another one.
 
     The other one alone, the loop of both, and the task alone are measured one after another, four times and more where the
-    other one is so much heavier that its noise is too large, in turn from either end.
+    other one is so much heavier that its noise is too large; starting from alternating ends.
 
     Args:
         device: to measure on.

@@ -1,1 +1,1 @@
-"""Workloads: the kernels that an LLM runs, by formula, in order of execution."""
+"""Workloads: the kernels that an LLM runs, modelled analytically, in order of execution."""

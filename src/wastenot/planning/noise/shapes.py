@@ -31,7 +31,7 @@ class TimeShape:
     Attributes:
         mean: centred log time, averaged over the combinations allowed; shape (settings,).
         directions: in which the combinations differ, the widest first; shape (directions, settings).
-        limit: logarithm of the clock that a limit holds, averaged likewise over the combinations.
+        limit: logarithm of the clock that a limit holds, averaged over the combinations in the same way.
         ratio: logarithm of core over memory time, averaged in the same way.
         exponent: of the smooth maximum, averaged in the same way.
     """
@@ -124,7 +124,7 @@ class Shapes:
         automatic: 1 where part of the setting is auto, else 0, since auto differs from the clocks that it holds; shape
             (settings,).
         others: further logarithms that time and power may depend on, shape (settings,) each.
-        states: values of ``memory`` whose power is told apart, shape (states,).
+        states: values of ``memory`` whose power is fitted separately; shape (states,).
         held: whether the core clock in effect is a guess.
     """
 

@@ -28,7 +28,7 @@ from wastenot.study.sweep import Sweep
 LEAST_SETTINGS = 8  # of every kernel, besides auto, for values to have a shape
 _TIME_WIDENED, _POWER_WIDENED = 1.05, 1.15  # factors, for hyperparameters that are estimates (benchmarks/bench_noise.py)
 _CLOCKS_UNKNOWN = 1.4  # factor where the clocks in effect were not recorded (same benchmark)
-_MEMORY_STATES = 6  # the highest, whose powers are told apart
+_MEMORY_STATES = 6  # the highest, whose power is fitted separately
 _HIGH_CORES = 3  # core clocks at which bandwidth is looked at
 _LEAST_FREEDOM = 8  # degrees of freedom of repeats from which their scatter is trusted
 _LEAST_TIME_NOISE = 1e-9  # variance of a log time
