@@ -1,7 +1,7 @@
 """The verbs that measure or write, as functions: what ``import wastenot as wn`` offers and the command line is built on.
 
 Wherever a study, a plan, a workload or a device is needed, its name will do: a file, a database URL, ``gpt3-xl``,
-``sim:h200``. Verbs that only compute (``wn.plan``, ``wn.frontier``, ``wn.forecast``, ...) stand in their own rooms.
+``sim:h200``. Verbs that only compute (``wn.plan``, ``wn.frontier``, ``wn.forecast``, ...) live in their own packages.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def sweep(
 
     Args:
         workload: a model's name, a workload file, a study whose kernels to measure, or a workload.
-        device: or its name, such as ``sim:h200`` or ``nvidia:0``.
+        device: the device or its name, such as ``sim:h200`` or ``nvidia:0``.
         study: file or URL of the study to keep the measurements in; created if missing.
         clocks: ``grid`` for the default clocks and a grid of settings; ``auto`` for the default clocks only, where
             nothing is set.
@@ -169,9 +169,9 @@ def validate(
         True
 
     Args:
-        plan: or its file.
-        study: that the plan was made from, or its file or URL.
-        device: that the study was taken on, or its name; by default the name that the study gives.
+        plan: the plan or its file.
+        study: the study that the plan was made from, its file or URL.
+        device: the device that the study was taken on, or its name; by default the name that the study gives.
         workload: its name in the study; by default the plan's.
         repeats: measurements of the plan and of the default clocks, at least 2.
         options: warm-up, window and precision of each point.
@@ -230,7 +230,7 @@ def refine(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Refinement:
-    """Measure the best settings of every kernel again, which takes the luck out of the plan, and make a new plan.
+    """Measure the best settings of every kernel again, which removes selection bias, and make a new plan.
 
         >>> import wastenot as wn
         >>> refined = wn.refine("my.db", "sim:h200", repeats=1)
@@ -238,8 +238,8 @@ def refine(
         True
 
     Args:
-        study: or its file or URL.
-        device: or its name.
+        study: the study, its file or URL.
+        device: the device or its name.
         workload: its name; may be left out where the study holds only one.
         state: that its energies were measured in.
         granularity: that it was measured by.
@@ -309,7 +309,7 @@ def transfer(
 
     Args:
         plan: of a model's workload, or its file.
-        device: or its name.
+        device: the device or its name.
         batch: batch sizes to measure.
         tensor_parallel: or tensor-parallel degrees to measure.
         sequence_parallel: use sequence parallelism at degrees above 1.

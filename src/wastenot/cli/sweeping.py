@@ -104,21 +104,21 @@ def sweep(
     check_seconds("--window", window, positive=True)
     if in_context and at == "sse":
         raise BadInputError("--in-context, --at sse: use only one of them; kernels in context are measured at steady power")
-    units = find_tasks(workload, device, shape_options.shape(), granularity, "context" if in_context else at)
-    target = clock_control.open_device(device, seed=seed, workload=units.key)
-    with shown_progress(f"sweep of {units.key}") as progress:
+    tasks = find_tasks(workload, device, shape_options.shape(), granularity, "context" if in_context else at)
+    target = clock_control.open_device(device, seed=seed, workload=tasks.key)
+    with shown_progress(f"sweep of {tasks.key}") as progress:
         outcome = measure(
-            units, target, study, clocks=clocks, core_step_mhz=core_step, core_mhz=parse_clocks("--core", core),
+            tasks, target, study, clocks=clocks, core_step_mhz=core_step, core_mhz=parse_clocks("--core", core),
             memory_mhz=parse_clocks("--memory", memory), rounds=rounds, search=search, share=share,
             max_slowdown=max_slowdown, options=PointOptions(warm_up, window, relative_error),
             budget_s=None if budget is None else parse_budget(budget), progress=progress,
         )  # fmt: skip
     if as_json:
-        print_json({"study": str(study), "workload": units.name, "state": units.state,
-                    "granularity": units.granularity, "device": target.identity.label,
+        print_json({"study": str(study), "workload": tasks.name, "state": tasks.state,
+                    "granularity": tasks.granularity, "device": target.identity.label,
                     "origin": target.identity.origin} | as_values(outcome))  # fmt: skip
     else:
-        for line in outcome_lines(outcome, units.key, str(study)):
+        for line in outcome_lines(outcome, tasks.key, str(study)):
             say(line)
 
 
@@ -128,7 +128,7 @@ def outcome_lines(outcome: SweepOutcome, workload: WorkloadKey, study: str) -> l
     lines += [f"{count:,} points could not be measured: {reason}" for reason, count in outcome.skipped.items()]
     if outcome.drifted:
         names = list(dict.fromkeys(outcome.drifted))
-        lines.append(f"the device drifted: at auto {len(names)} kernels changed during the sweep, first '{names[0]}'")
+        lines.append(f"the device drifted: at auto {len(names)} kernels changed during the sweep, for example '{names[0]}'")
     if outcome.out_of_time:
         lines.append("the budget is used up; run the same command again to resume")
     return lines

@@ -43,9 +43,9 @@ class Point:
         time_s: its time.
         energy_j: its energy.
         exact_time_s: its time without rounding.
-        options: for each decision under it the option taken; shape (decisions,).
+        options: option taken for each decision; shape (decisions,).
         node: what these are the decisions of.
-        lower_bound_j: for the answer to a question about energy: no way that meets it needs less.
+        lower_bound_j: for the answer to a question about energy: lower bound on the energy of any feasible way.
     """
 
     time_s: float
@@ -211,11 +211,11 @@ class Frontier:
         return Points(time, energy, point_at)
 
     def price_of_time(self, at_s: Fraction | float) -> float:
-        """Energy that one more second saves, in J/s, where the whole takes a time: minus the slope of the hull there.
+        """Energy that one more second saves at a total time, in J/s: minus the slope of the hull there.
 
         Args:
-            at_s: the time. At a vertex the price is that of the edge before it, which the last second earned; before
-                the first vertex that of the first edge; after the last, where more time saves nothing, 0.
+            at_s: the total time. At a vertex the price is that of the edge ending there; before the first vertex that
+                of the first edge; after the last, where more time saves nothing, 0.
         """
         time, _, rate, *_ = self._hull
         if not len(rate) or at_s > time[-1]:
@@ -329,7 +329,7 @@ def tie(*frontiers: Frontier) -> Frontier:
 def either(*frontiers: Frontier) -> Frontier:
     """One of several frontiers; a way is labelled with the pair (which frontier, its choices).
 
-    Each is asked by itself. Only where the whole becomes a part of a sequence are its Pareto points listed, which raises
+    Alternatives are solved separately. Only within a sequence are their Pareto points listed, which raises
     :class:`FrontierTooLargeError` where there are millions of them.
 
     Raises:

@@ -6,8 +6,8 @@ In-place operations must stay replayable: run millions of times on the same memo
   are the same, and magnitudes stay what they are.
 - A sum in place grows by the same addend each time and stops growing where the addend falls below the last digit (2^8 times
   it in bfloat16, 2^24 in float32): finite, never zero. The same holds for moments and weights of optimizers.
-- Roots, hyperbolic tangents and similar in-place operations converge to their fixed point and are left to it; exponentials and powers
-  in place, which no training step known to us runs, are left unchanged.
+- In-place roots, hyperbolic tangents and similar operations converge to their fixed point and are left to it; in-place
+  exponentials and powers, which no training step known to us runs, are left unchanged.
 """
 
 from __future__ import annotations

@@ -62,10 +62,10 @@ def plan(
     Args:
         source: what its kernels cost: a study (its file name, URL or the open study) or a sweep.
         objective: what to minimise: ``waste`` (energy within a slowdown), ``edp``, ``energy`` or ``time``; or all of it as
-            an :class:`Objective`, and then the next three stay out.
+            an :class:`Objective`; then omit the next three.
         max_slowdown: bound on T/T_auto − 1, such as 0.02; for ``waste`` 0 unless given, for ``edp`` none.
         edp_exponent: α of E·T^α.
-        confidence: with which the true slowdown is to be within the bound, such as 0.95.
+        confidence: probability with which the true slowdown is to be within the bound, such as 0.95.
         workload: its name; may be left out where the study holds only one.
         state: that its energies were measured in; by default steady power.
         granularity: what gets a setting of its own.

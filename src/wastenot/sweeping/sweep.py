@@ -21,10 +21,10 @@ from wastenot.sweeping.states import KeepAlone, can_measure, check_state, measur
 from wastenot.tasks import WorkloadTasks
 
 BASELINE_ROUNDS = 3  # how often everything is measured at auto: before, in the middle, after
-_AGAIN = 3  # low clocks, and high ones, that are measured at a second temperature
+_REPEATED_CLOCKS = 3  # low clocks, and high ones, that are measured at a second temperature
 _HEATING = 0.1  # of the time that a setting takes
-_DRIFT = 0.01  # change of a baseline's time or energy that is said
-_DRIFT_ERRORS = 4.0  # and that its standard errors do not explain
+_DRIFT = 0.01  # relative change of a baseline's time or energy that is reported
+_DRIFT_ERRORS = 4.0  # in standard errors, that the change must exceed too
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class SweepPoint:
 
     Attributes:
         kernel: index of the kernel.
-        repeat: how many measurements of the same were planned before.
+        repeat: index among the measurements of the same kernel and setting.
     """
 
     kernel: int
@@ -43,7 +43,7 @@ class SweepPoint:
 
 @dataclass(slots=True)
 class SweepOutcome:
-    """What became of a sweep.
+    """Outcome of a sweep.
 
     Attributes:
         measured: points measured now.
@@ -60,7 +60,7 @@ class SweepOutcome:
     out_of_time: bool = False
 
     def add(self, other: SweepOutcome) -> None:
-        """Take in what became of a further part."""
+        """Add the outcome of a further part."""
         self.measured += other.measured
         self.found += other.found
         for reason, count in other.skipped.items():
@@ -103,7 +103,7 @@ def _sweep_points(kernels: Sequence[int], settings: Sequence[Setting], rounds: i
 
 
 def _evenly(settings: Sequence[Setting]) -> list[Setting]:
-    indices = np.linspace(0, len(settings) - 1, min(_AGAIN, len(settings))).astype(int).tolist()
+    indices = np.linspace(0, len(settings) - 1, min(_REPEATED_CLOCKS, len(settings))).astype(int).tolist()
     return [settings[index] for index in indices]
 
 
@@ -120,11 +120,11 @@ def run_points(
 ) -> SweepOutcome:
     """Measure points one after another and store each; those that the study already has are skipped.
 
-    The GPU is warmed up at first and before baselines, and heated a little before each setting: a GPU at work is hot.
+    The GPU is warmed up at first and before baselines, and heated a little before each setting, to match its temperature at work.
 
     Args:
         device: to measure on.
-        workload: the kernels, under the name of the state to measure them in.
+        workload: the kernels, and the state to measure them in.
         recorder: of the study.
         points: to measure, in order.
         options: how.
@@ -240,7 +240,7 @@ def _points(workload: WorkloadTasks, settings: Sequence[Setting], rounds: int) -
 
 
 def _keeping_alone(alone: Recorder, in_context: Recorder) -> KeepAlone:
-    """Stores kernels alone as often as they are measured in context; a sweep of its own may have measured them already."""
+    """Stores kernels alone as often as they are measured in context; a separate sweep may have measured them already."""
 
     def keep(found: Measurement) -> None:
         key = found.kernel, found.setting
