@@ -120,7 +120,8 @@ def run_points(
 ) -> SweepOutcome:
     """Measure points one after another and store each; those that the study already has are skipped.
 
-    The GPU is warmed up at first and before baselines, and heated a little before each setting, to match its temperature at work.
+    The GPU is warmed up at first and before baselines, and heated a little before each setting, to match its temperature
+    at work.
 
     Args:
         device: to measure on.
