@@ -24,7 +24,7 @@ check: $(READY)
 	$(BIN)/lint-imports
 
 docs: $(READY)
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The documentation is at $(CURDIR)/site/index.html"
 
 bench: $(READY)

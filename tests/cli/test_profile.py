@@ -72,14 +72,14 @@ def test_kernels_of_workloads_and_outliers(wastenot):
 
 def test_interrupted_keeps_what_was_collected(wastenot, monkeypatch):
     runs = count()
-    run = SimulatedInstrument.run
+    run = SimulatedInstrument._run
 
     def interrupted(*arguments):
         if next(runs) == 300:
             raise KeyboardInterrupt
         return run(*arguments)
 
-    monkeypatch.setattr(SimulatedInstrument, "run", interrupted)
+    monkeypatch.setattr(SimulatedInstrument, "_run", interrupted)
     ran = wastenot("profile", "gemm:256", "--device", "sim:mi300x", "--runs", "5000", "--executions", "40",
                    "--out", "cut.parquet")  # fmt: skip
     assert ran.code == 130, ran.err
