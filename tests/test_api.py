@@ -30,12 +30,26 @@ def test_import_is_light():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def run_example(function):
+    (example,) = doctest.DocTestFinder(recurse=False).find(function, globs={})
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
+
+
 def test_the_examples_run_one_after_another(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for function in (wn.workload, wn.sweep, wn.plan, wn.validate, wn.refine, wn.transfer, wn.report):
-        (example,) = doctest.DocTestFinder(recurse=False).find(function, globs={})
-        assert doctest.DocTestRunner().run(example).failed == 0
-        assert example.examples
+    for function in (wn.workload, wn.sweep, wn.plan, wn.validate, wn.refine, wn.transfer, wn.forecast, wn.report):
+        run_example(function)
+
+
+@pytest.mark.parametrize("function", [wn.open_device, wn.measure, wn.profile])
+def test_examples_that_need_no_study_run(function):
+    run_example(function)
+
+
+def test_the_example_of_a_capture_runs():
+    pytest.importorskip("torch")
+    run_example(wn.capture)
 
 
 def test_every_verb_takes_paths_or_objects(tmp_path):

@@ -53,6 +53,13 @@ def capture(name: str = "workload") -> Iterator[Captured]:
     :func:`wastenot.capturing.coverage.coverage` reports how much that is. Tensors are read once for each kind of operation,
     which waits for the GPU, so a captured step runs slower than usual. Tensors without data (``FakeTensorMode``) suffice.
 
+        >>> import torch, wastenot as wn
+        >>> a = torch.ones(64, 32)
+        >>> with wn.capture("tiny") as captured:
+        ...     b = torch.relu(a @ a.T)
+        >>> [(kernel.label, kernel.count) for kernel in captured.workload.kernels]
+        [('mm', 1), ('relu', 1)]
+
     Args:
         name: name of the workload.
 

@@ -31,6 +31,11 @@ def open_device(
 ) -> Device:
     """Open a device by name.
 
+        >>> import wastenot as wn
+        >>> device = wn.open_device("sim:h200", seed=1)
+        >>> device.identity.origin, max(device.clocks.supported_clocks()[3201.0])
+        ('simulated', 1980.0)
+
     Args:
         name: ``sim:PRESET``, ``sim:FILE.toml``, ``recorded:STUDY``, ``nvidia:INDEX`` or ``nvidia:UUID``.
         seed: of a simulated device's noise and sensors.

@@ -239,6 +239,12 @@ def measure(
     The first call in a process opens the devices and starts to follow their sensors, which takes a moment; windows cost
     microseconds. To measure repeatedly, keep the returned meter.
 
+        >>> import time, wastenot as wn
+        >>> with wn.measure("sim:h200") as window:  # without a name, every NVIDIA GPU
+        ...     time.sleep(0.05)
+        >>> window.time_s >= 0.05, window.energy_j > 0
+        (True, True)
+
     Args:
         devices: names such as ``nvidia:0``, devices, or ``None`` for all NVIDIA GPUs that this process may use.
         gpu: bracket the GPU's own work with CUDA events on the current stream, instead of the host's time; nothing waits

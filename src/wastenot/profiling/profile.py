@@ -42,6 +42,11 @@ def profile(
 ) -> Profile:
     """Profile the power of a kernel over its executions and inside them, from slow sensors (FinGraV).
 
+        >>> import wastenot as wn
+        >>> profile = wn.profile("gemm:4096", "sim:mi300x", runs=60)
+        >>> [state.name for state in profile.states], profile.origin
+        (['SSE', 'SSP'], 'simulated')
+
     Args:
         kernel: ``gemm:8192``, ``gpt3-xl:softmax``, an analytical kernel, or a function without arguments that queues work
             on PyTorch's current stream and does not wait for it.
