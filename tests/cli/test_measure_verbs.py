@@ -93,3 +93,25 @@ def test_a_broken_preset_names_field_and_reason(toy):
     (toy.folder / "bad.toml").write_text(text.replace("idle_w = 25.0", "idle_w = -25.0"))
     said = toy.refuse("sweep", "gpt3-small", "--device", "sim:bad.toml", "--study", "x.db")
     assert "bad.toml: idle_w" in said
+
+
+def test_an_interrupted_sweep_says_what_is_kept_and_resumes(wastenot, monkeypatch):
+    from wastenot.study.recorder import Recorder
+
+    append, kept = Recorder.append, []
+
+    def interrupted(recorder, measurement):
+        if len(kept) == 20:
+            raise KeyboardInterrupt
+        kept.append(measurement)
+        append(recorder, measurement)
+
+    monkeypatch.setattr(Recorder, "append", interrupted)
+    command = ["sweep", "gpt3-small", "--device", "sim:h200", "--study", "i.db", "--clocks", "auto", "--window", "0.5"]
+    ran = wastenot(*command)
+    assert ran.code == 130
+    assert ran.err.splitlines()[-2:] == [
+        "i.db: what was measured is kept; run the same command again to resume", "interrupted"
+    ]  # fmt: skip
+    monkeypatch.undo()
+    assert "20 measured before" in wastenot(*command).err

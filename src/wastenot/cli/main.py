@@ -116,10 +116,11 @@ def run(arguments: list[str] | None = None) -> int:
         hint = f" (see '{command} --help')" if isinstance(error, _UsageError) else ""
         return _say(getattr(error, "format_message", error.__str__)() + hint)
     except (KeyboardInterrupt, typer.Abort):
-        print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+        code = INTERRUPTED
     except OSError as error:
         return _say(f"{error.filename or 'output'}: {error.strerror or error}")
+    if code == INTERRUPTED:  # Typer turns Ctrl-C into this code without a word
+        print("interrupted", file=sys.stderr)
     return int(code or DONE)
 
 

@@ -7,14 +7,31 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from wastenot.cli.output import say
 from wastenot.progress import Progress
 
 _LINE_EVERY_S = 15.0
 
 
 @contextmanager
-def shown_progress(title: str) -> Iterator[Progress]:
-    """Show the progress of work inside the context."""
+def shown_progress(title: str, *, resumable: object = None) -> Iterator[Progress]:
+    """Show the progress of work inside the context.
+
+    Args:
+        title: of the work.
+        resumable: where measurements are kept as they are made, if the same command resumes them after Ctrl-C.
+    """
+    try:
+        with _bar_or_lines(title) as progress:
+            yield progress
+    except KeyboardInterrupt:
+        if resumable is not None:
+            say(f"{resumable}: what was measured is kept; run the same command again to resume")
+        raise
+
+
+@contextmanager
+def _bar_or_lines(title: str) -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield _Lines(title)
         return

@@ -106,7 +106,7 @@ def sweep(
         raise BadInputError("--in-context, --at sse: use only one of them; kernels in context are measured at steady power")
     tasks = find_tasks(workload, device, shape_options.shape(), granularity, "context" if in_context else at)
     target = clock_control.open_device(device, seed=seed, workload=tasks.key)
-    with shown_progress(f"sweep of {tasks.key}") as progress:
+    with shown_progress(f"sweep of {tasks.key}", resumable=study) as progress:
         outcome = measure(
             tasks, target, study, clocks=clocks, core_step_mhz=core_step, core_mhz=parse_clocks("--core", core),
             memory_mhz=parse_clocks("--memory", memory), rounds=rounds, search=search, share=share,

@@ -57,7 +57,7 @@ def run(
     target = clock_control.open_device(device, seed=seed, workload=tasks.key)
     folder = create_folder(out or Path(f"wastenot-{tasks.name}"))
     study = open_study(folder / "study.db", create=True)
-    with shown_progress("sweep") as progress:
+    with shown_progress("sweep", resumable=study) as progress:
         outcome = api.sweep(tasks, target, study, core_step_mhz=core_step, progress=progress)
     for line in outcome_lines(outcome, tasks.key, str(folder / "study.db")):
         say(line)
