@@ -15,7 +15,8 @@ from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.noise.confidence import choose_confidently
 from wastenot.planning.noise.expectation import change_error, expect, total_error
-from wastenot.planning.noise.shrinkage import CostModel, Posteriors, fit_costs
+from wastenot.planning.noise.posteriors import Posteriors
+from wastenot.planning.noise.shrinkage import CostModel, fit_costs
 from wastenot.planning.objective import SCOPES, Objective, ObjectiveKind, Scope
 from wastenot.planning.plan import (
     SCHEMA,
@@ -212,7 +213,9 @@ class Planner:
         if scope not in SCOPES:
             raise BadInputError(f"scope {scope!r}: choose one of {', '.join(SCOPES)}")
         if objective.confidence is not None:
-            options, bound = choose_confidently(self.units, self.posteriors, objective, scope)
+            bias = self.optimism_s(objective.max_slowdown)
+            self.last_bias = bias
+            options, bound = choose_confidently(self.units, self.posteriors, objective, scope, bias)
             assert objective.max_slowdown is not None
             return Optimum(options, bound, self.budget(objective.max_slowdown))
         return self._choose_global(objective) if scope == "global" else self._choose_local(objective)
@@ -258,6 +261,29 @@ class Planner:
     def posteriors(self) -> Posteriors | None:
         """Posteriors of the true costs at every setting; ``None`` where nothing says how noisy the sweep is."""
         return None if self.cost_model is None else self.cost_model.posteriors()
+
+    def optimism_s(self, slowdown):
+        from dataclasses import replace
+        post = self.posteriors
+        costs = replace(self.costs, time_s=post.time_s.mean, energy_j=post.energy_j.mean)
+        units = make_units(costs, self.granularity, self.clock_tolerance_mhz)
+        fr = iteration_frontier(costs, units, self.granularity)
+        base = float(costs.count @ costs.time_s[costs.start[:-1]])
+        price = fr.price_of_time(base * (1 + slowdown)) if slowdown >= 0 else fr.price_of_time(base)
+        if not hasattr(self, '_opt'):
+            self._opt = self.cost_model.log_time.optimism(32)
+        left, shift = self._opt
+        total = np.zeros(left.shape[1])
+        t, e = costs.time_s, costs.energy_j
+        for unit in units:
+            c = costs.count[unit.kernels].astype(float)
+            r = unit.rows  # options,kernels
+            score = np.einsum('k,okb->ob', c, (e[r][:, :, None] + price * t[r][:, :, None]) * (1 + shift[r]))
+            pick = score.argmin(axis=0)
+            d = np.einsum('k,okb->ob', c, t[r][:, :, None] * left[r])
+            total += d[pick, np.arange(len(pick))] - (1 + slowdown) * d[0]
+        self.bias_all = total
+        return max(0.0, float(total.mean()))
 
     # ---- describing ------------------------------------------------------------------------------------------
 

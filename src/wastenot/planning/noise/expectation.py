@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import Costs
-from wastenot.planning.noise.shrinkage import Posterior, Posteriors
+from wastenot.planning.noise.optimism import Optimism
+from wastenot.planning.noise.posteriors import Posterior, Posteriors
 from wastenot.planning.plan import Expected
 from wastenot.planning.units import PlanUnit
 
@@ -31,13 +32,17 @@ class _Change(NamedTuple):
     interval: tuple[float, float]
 
 
-def _expected_change(posterior: Posterior, count: FloatArray, base: IndexArray, chosen: IndexArray) -> _Change:
+def _expected_change(
+    posterior: Posterior, count: FloatArray, base: IndexArray, chosen: IndexArray, optimism: float
+) -> _Change:
     """What to expect of one total under a plan; ``base`` and ``chosen`` are each kernel's rows of the posterior.
+
+    ``optimism`` is by how much the posterior's total is too low.
 
     The error is that of a ratio to first order; what a kernel's plan and baseline have in common cancels, and a kernel left
     at auto counts only as far as it makes the whole larger.
     """
-    whole, total = float(count @ posterior.mean[base]), float(count @ posterior.mean[chosen])
+    whole, total = float(count @ posterior.mean[base]), float(count @ posterior.mean[chosen]) + optimism
     ratio = total / whole
     variance = (
         posterior.variance[chosen] + ratio**2 * posterior.variance[base] - 2.0 * ratio * posterior.with_baseline[chosen]
@@ -95,7 +100,9 @@ def excess(units: Sequence[PlanUnit], posteriors: Posteriors, slowdown: float) -
     return Excess(tuple(means), tuple(variances), tuple(commons), tuple(energies), tuple(times))
 
 
-def expect(costs: Costs, posteriors: Posteriors, rows: IndexArray, slowdown: float | None) -> Expected:
+def expect(
+    costs: Costs, posteriors: Posteriors, rows: IndexArray, slowdown: float | None, too_low: Optimism | None = None
+) -> Expected:
     """A plan's expected true time and energy.
 
     Args:
@@ -103,15 +110,17 @@ def expect(costs: Costs, posteriors: Posteriors, rows: IndexArray, slowdown: flo
         posteriors: of the true costs, at least of ``rows``.
         rows: chosen row of each kernel.
         slowdown: that was to be kept.
+        too_low: by how much posterior means of the plan are too low; by default not at all.
     """
+    too_low = Optimism() if too_low is None or np.array_equal(rows, costs.start[:-1]) else too_low
     count, base, chosen = costs.count.astype(np.float64), posteriors.index(costs.start[:-1]), posteriors.index(rows)
-    time = _expected_change(posteriors.time_s, count, base, chosen)
-    energy = _expected_change(posteriors.energy_j, count, base, chosen)
+    time = _expected_change(posteriors.time_s, count, base, chosen, too_low.time_s)
+    energy = _expected_change(posteriors.energy_j, count, base, chosen, too_low.energy_j)
     probability = None
     if slowdown is not None:
         mean, variance, common = _excess_of_calls(posteriors.time_s, base, chosen, slowdown)
         together = float(variance @ count**2) + float(np.sum(np.square(count @ common)))
-        probability = probability_kept(math.fsum(mean * count), math.sqrt(together))
+        probability = probability_kept(math.fsum(mean * count) + too_low.time_s, math.sqrt(together))
     return Expected(
         level=LEVEL,
         time_s=time.total,
