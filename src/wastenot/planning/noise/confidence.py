@@ -11,10 +11,10 @@ then, of √V,
     √V ≤ (V / ρ + ρ) / 2                for every ρ > 0, and equal where ρ = √V;
     √V ≥ (V + ρ₁ ρ₂) / (ρ₁ + ρ₂)        where ρ₁ ≤ √V ≤ ρ₂.
 
-With the third line the constraint is a budget that holds for every plan with √V in [ρ₁, ρ₂] that keeps the confidence, so the
-least energy within it is a lower bound; with the second it is one that plans near ρ and the direction keep, and each is
+With the third line the constraint is a budget that holds for every plan with √V in [ρ₁, ρ₂] that keeps the confidence, so
+the least energy within it is a lower bound; with the second it is one that plans near ρ and the direction keep, and each is
 checked by the constraint itself. Both budgets are linear and solved exactly; intervals of √V are halved, the most promising
-first, until the bounds meet the best plan. The direction is that of the last plan, and the search is repeated until it stays.
+first, until the bounds meet the best plan. The direction is that of the last plan; the search is repeated until it stays.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def choose_confidently(
     objective: Objective,
     confidence: float,
     scope: Scope,
-    optimism_s: Callable[[Sequence[PlanUnit]], float],
+    optimism_s: Callable[[int | None], float],
 ) -> tuple[tuple[int, ...], float]:
     """The options of least expected cost whose true time is within the slowdown with a confidence.
 
@@ -65,7 +65,7 @@ def choose_confidently(
         objective: with a slowdown.
         confidence: above 0.5 and below 1.
         scope: ``local``: each unit keeps the slowdown with that confidence by itself.
-        optimism_s: by how much the time of the best plan of some units is expected too low.
+        optimism_s: by how much the time of the best plan is expected too low, of all units (``None``) or of one.
 
     Returns:
         Option of each unit, and a lower bound on the expected energy of any that keep the confidence.
@@ -76,16 +76,17 @@ def choose_confidently(
     slowdown = objective.max_slowdown
     assert slowdown is not None
     parts = []
-    for part in [units] if scope == "global" else [[unit] for unit in units]:
+    whole = scope == "global"
+    for index, part in enumerate([units] if whole else [[unit] for unit in units]):
         over = excess(part, posteriors, slowdown)
-        search = ConfidentChoice(over, confidence, optimism_s(part))
+        search = ConfidentChoice(over, confidence, optimism_s(None if whole else index))
         try:
             if objective.kind == "waste":
                 parts.append(search.least(np.concatenate(over.energy_j)))
             else:
                 parts.append(search.least_edp(objective.edp_exponent))
         except InfeasibleError as error:
-            unit = "" if scope == "global" else f" of '{part[0].name}' by itself"
+            unit = "" if whole else f" of '{part[0].name}' by itself"
             raise InfeasibleError(
                 f"`max_slowdown` {slowdown:g}: no plan{unit} was found that keeps it with confidence {confidence:g}; allow "
                 "more, measure more, or plan by the numbers as measured (`as_measured`)"
@@ -99,12 +100,13 @@ class ConfidentChoice:
     Args:
         over: time over the budget of each option.
         confidence: between 0.5 and 1.
-        optimism_s: by how much the time of any choice besides auto is expected too low.
+        optimism_s: by how much the time of any choice besides auto may be expected too low: as likely nothing as all of it,
+            half of it on average.
     """
 
     def __init__(self, over: Excess, confidence: float, optimism_s: float = 0.0) -> None:
         self._over = over
-        self._optimism_s = optimism_s
+        self._doubted_s = 0.5 * optimism_s
         self._z = NormalDist().inv_cdf(confidence)
         sizes = [len(mean) for mean in over.mean_s]
         self._start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
@@ -118,7 +120,8 @@ class ConfidentChoice:
 
     def _over_s(self, options: tuple[int, ...]) -> float:
         mean, deviation = self._over.of_plan(options)
-        return mean + self._z * deviation + (self._optimism_s if any(options) else 0.0)
+        doubted_s = self._doubted_s if any(options) else 0.0
+        return mean + doubted_s + self._z * math.hypot(deviation, doubted_s)
 
     def least(self, cost: FloatArray) -> Cheapest:
         """The options of least cost that keep the confidence.
@@ -129,7 +132,7 @@ class ConfidentChoice:
         Raises:
             InfeasibleError: none were found that keep it.
         """
-        along, across = 1.0, np.zeros(self._common.shape[1])
+        along, across = 1.0, np.zeros(self._common.shape[1] + 1)
         best, bound, further_s = self._auto(cost), 0.0, 0.0
         for _ in range(_MOST_REPEATS):
             candidate, least = self._search(cost, along, across, further_s)
@@ -152,18 +155,17 @@ class ConfidentChoice:
             raise InfeasibleError("no plan was found that keeps the time budget with that confidence")
         return Cheapest(best.options, best.cost, min(bound, best.cost))
 
-    def _search(
-        self, cost: FloatArray, along: float, across: FloatArray, further_s: float
-    ) -> tuple[Cheapest | None, float]:
+    def _search(self, cost: FloatArray, along: float, across: FloatArray, further_s: float) -> tuple[Cheapest | None, float]:
         """The best plan within the budget with errors along one direction, and a lower bound on those that keep it.
 
         Plans stay ``further_s`` below the budget; the bound does not.
         """
-        mean = self._mean + self._z * (self._common @ across)
+        mean = self._mean + self._z * (self._common @ across[:-1])
+        doubted_s = self._doubted_s * (1.0 + self._z * float(across[-1]))
         largest = math.sqrt(float(np.maximum.reduceat(self._variance, self._start[:-1]).sum()))
         if along * largest == 0.0:
-            found = self._within(cost, mean, -self._optimism_s - further_s)
-            outer = self._within(cost, mean, -self._optimism_s)
+            found = self._within(cost, mean, -doubted_s - further_s)
+            outer = self._within(cost, mean, -doubted_s)
             return found, 0.0 if outer is None else outer.lower_bound
         best: Cheapest | None = None
         waiting: list[tuple[float, float, float]] = []
@@ -172,21 +174,21 @@ class ConfidentChoice:
         def try_interval(low: float, high: float) -> None:
             nonlocal best
             lower = mean + stretch * self._variance / (low + high)
-            outer = self._within(cost, lower, -stretch * low * high / (low + high) - self._optimism_s)
+            outer = self._within(cost, lower, -stretch * low * high / (low + high) - doubted_s)
             if outer is None:
                 return
             middle = math.sqrt(0.5) * high if low == 0.0 else math.sqrt(low * high)
             upper = mean + stretch * self._variance / (2.0 * middle)
-            inner = self._within(cost, upper, -0.5 * stretch * middle - self._optimism_s - further_s)
+            inner = self._within(cost, upper, -0.5 * stretch * middle - doubted_s - further_s)
             for candidate in (outer, inner):
                 if candidate and (best is None or candidate.cost < best.cost):
                     root, common = self._errors(candidate.options)
                     spent = self._mean_of(candidate.options) + self._z * (along * root + float(across @ common))
-                    if spent + self._optimism_s + further_s <= 0.0:
+                    if spent + self._doubted_s + further_s <= 0.0:
                         best = candidate
             heapq.heappush(waiting, (outer.lower_bound, low, high))
 
-        first = self._within(cost, mean, -self._optimism_s)
+        first = self._within(cost, mean, -doubted_s)
         guess = 0.1 * largest if first is None else min(max(self._errors(first.options)[0], 1e-3 * largest), 0.9 * largest)
         for low, high in pairwise((0.0, guess, largest)):
             try_interval(low, high)
@@ -207,15 +209,16 @@ class ConfidentChoice:
             return None
 
     def _points(self, options: tuple[int, ...]) -> IndexArray:
-        return self._start[:-1] + np.array(options)
+        return np.asarray(self._start[:-1] + np.array(options))
 
     def _mean_of(self, options: tuple[int, ...]) -> float:
         return float(self._mean[self._points(options)].sum())
 
     def _errors(self, options: tuple[int, ...]) -> tuple[float, FloatArray]:
-        """Root of the variance of a plan's time over the budget, and its common errors."""
+        """Root of the variance of a plan's time over the budget, and its common errors, the doubted optimism last."""
         points = self._points(options)
-        return math.sqrt(max(0.0, float(self._variance[points].sum()))), self._common[points].sum(axis=0)
+        common = np.append(self._common[points].sum(axis=0), self._doubted_s)
+        return math.sqrt(max(0.0, float(self._variance[points].sum()))), common
 
     def least_edp(self, exponent: float) -> Cheapest:
         """Options of low ``energy * time ** exponent`` that keep the confidence.

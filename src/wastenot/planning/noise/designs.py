@@ -42,14 +42,16 @@ class Design:
         """What was measured of some of its kernels."""
         shapes = self.shapes.of_power(kernels) if power else self.shapes.of_time(kernels)
         rows = self.rows[:, kernels]
-        columns = (measured.value, measured.noise, measured.rest_scale, measured.more_noise)
-        offsets = (measured.offset, measured.offset_error)
         return Readings(
             self.clocks,
             shapes,
-            *(column[rows] for column in columns),
-            measured.noise_error,
-            *(column[rows] for column in offsets),
+            value=measured.value[rows],
+            noise=measured.noise[rows],
+            rest_scale=measured.rest_scale[rows],
+            more_noise=measured.more_noise[rows],
+            noise_error=measured.noise_error,
+            offset=measured.offset[rows],
+            offset_error=measured.offset_error[rows],
         )
 
     def chunks(self) -> Iterator[IndexArray]:

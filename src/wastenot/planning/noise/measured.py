@@ -88,7 +88,8 @@ def correlation(first: FloatArray, second: FloatArray, row: IndexArray, repeats:
     by themselves they are not.
 
     Args:
-        first: readings of one quantity, shape (readings,); ``second`` of the other.
+        first: readings of one quantity, shape (readings,).
+        second: of the other.
         row: that each reading belongs to.
         repeats: readings of each row.
         left: what shapes leave of both, shape (2, rows).

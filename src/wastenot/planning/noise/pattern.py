@@ -1,8 +1,8 @@
 """What kernels have in common at a setting beside their shapes: a clock that is not quite the one that was asked for, say.
 
 Errors of surfaces that are independent between kernels cancel over many kernels; these do not. What the shapes leave of
-each kernel is averaged over the kernels at each setting. How much of these averages is common to the kernels follows from how
-large they are against the scatter between kernels, by maximum likelihood.
+each kernel is averaged over the kernels at each setting. How much of these averages is common to the kernels follows from
+how large they are against the scatter between kernels, by maximum likelihood.
 """
 
 from __future__ import annotations

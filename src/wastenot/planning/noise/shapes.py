@@ -159,7 +159,8 @@ class Shapes:
         rate, throughput = np.exp(clock), np.exp(-mean)
         switching = [rate, rate**2, *(np.maximum(rate - knee, 0.0) for knee in _KNEES)]
         # What is drawn all the time, then what is drawn for the work done.
-        steady = [*(switching[:2] if self.few else switching), *((memory == state).astype(np.float64) for state in self.states)]
+        states = ((memory == state).astype(np.float64) for state in self.states)
+        steady = [*(switching[:2] if self.few else switching), *states]
         if self.few:
             work = []
         elif self.held:  # fewer shapes, that depend less on the clock
@@ -171,4 +172,3 @@ class Shapes:
         shared = (np.broadcast_to(part, mean.shape) for part in (np.ones(1), self.automatic))
         others = (np.broadcast_to(other, mean.shape) for other in self.others)
         return np.stack([*shared, *steady, throughput, *work, *others], axis=2)
-

@@ -177,9 +177,7 @@ class CostModel:
         time_moved, time_left = self.log_time.coupled_bootstrap(time)
         power_moved, power_left = self.power.coupled_bootstrap(power)
         watts = self.power.level()[:, None]
-        return Bootstrap(
-            time_moved, time_moved + power_moved / watts, time_left, time_left + power_left / watts
-        )
+        return Bootstrap(time_moved, time_moved + power_moved / watts, time_left, time_left + power_left / watts)
 
 
 @single_threaded()

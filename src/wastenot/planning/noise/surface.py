@@ -4,8 +4,8 @@ A kernel's values are a weighted sum of shapes that physics suggests, the weight
 departure from them (a Gaussian process with Matérn-5/2 covariance). Mean and covariance of the weights over the kernels, and
 size and length scales of the departures, are common to all kernels and maximise their joint marginal likelihood (empirical
 Bayes; Rasmussen and Williams, Gaussian Processes for Machine Learning, §2.7 and §5.4.1). Kernels differ in how rough they
-are: each scales its departures by a factor, whose distribution over kernels is learnt too. What remains is noise as far as it
-is known; of the rest nobody can tell how much is noise and how much true roughness, and that doubt is an error of its own.
+are: each scales its departures by a factor, whose distribution over kernels is learnt too. What remains is noise as far as
+it is known; of the rest nobody can tell how much is noise and how much true roughness, and that doubt is an error by itself.
 """
 
 from __future__ import annotations
@@ -195,9 +195,7 @@ def posterior(
     return mean[kernel, wanted], variance, first, np.concatenate([here[:, :, None] * (inverse @ prior), doubted], axis=2)
 
 
-def coupled_bootstrap(
-    readings: Readings, common: Hyperparameters, draws: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def coupled_bootstrap(readings: Readings, common: Hyperparameters, draws: FloatArray) -> tuple[FloatArray, FloatArray]:
     """What would have been believed with a little more noise, and how far that is from independent measurements.
 
     Noise added to the measured values, and as much of it, scaled, taken from them, makes two sets whose noises are

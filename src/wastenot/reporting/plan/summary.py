@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wastenot.planning.applicable import Applicable, alone, headline_changes
+from wastenot.planning.applicable import Applicable, alone
 from wastenot.planning.plan import Goal, Plan
 from wastenot.planning.switching import SwitchTime
 from wastenot.reporting.formatting import SPACE, change, number, percent, quantity, shortened
@@ -209,7 +209,7 @@ def _applicable(plan: Plan) -> Card:
         return Card(label, "nothing", f"the device switches too slowly for this plan; {why}")
     energy_change, time_change = row.energy_change, row.time_change
     if row.granularity == plan.granularity:
-        energy_change, time_change = headline_changes(plan)
+        energy_change, time_change = plan.headline.energy_change, plan.headline.time_change
     what = f"saved with clocks by {row.granularity}, time {change(time_change)}"
     if row.setting is not None:
         setting = row.setting.setting
