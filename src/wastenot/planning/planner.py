@@ -30,6 +30,7 @@ from wastenot.planning.plan import (
     Waste,
 )
 from wastenot.planning.units import PlanUnit, iteration_frontier, make_units
+from wastenot.study.coverage import Coverage
 from wastenot.study.store import Source, sweep_of
 from wastenot.study.sweep import Sweep
 from wastenot.workloads.identity import EnergyState, Granularity
@@ -147,8 +148,12 @@ class Planner:
         granularity: what gets a setting of its own.
         clock_tolerance_mhz: see :func:`plan`.
 
+    Raises:
+        BadInputError: the sweep does not have what the granularity needs.
+
     Attributes:
         units: in order of execution.
+        coverage: how far the sweeps came that the plans rest on.
         frontier: of the whole iteration.
         baseline_time_s: exact time of the iteration at auto.
     """
@@ -158,6 +163,8 @@ class Planner:
         self.granularity = granularity
         self.clock_tolerance_mhz = clock_tolerance_mhz
         self.costs: Costs = combine_repeats(sweep)
+        self.coverage: Coverage = self.costs.coverage(sweep.recorded)
+        _check_shared(sweep, self.coverage, granularity)
         self.units: list[PlanUnit] = make_units(self.costs, granularity, clock_tolerance_mhz)
         self.frontier: Frontier = iteration_frontier(self.costs, self.units, granularity)
         self.baseline_rows: IndexArray = self.costs.start[:-1]
@@ -328,6 +335,7 @@ class Planner:
             fastest=Fastest(time_s=fastest_s, time_change=fastest_s / baseline.time_s - 1),
             switches=Switches(per_iteration=changes, mean_dwell_s=predicted.time_s / changes if changes else None),
             assignments=assignments,
+            coverage=self.coverage,
             expected=expected,
         ).sealed()
 
@@ -356,6 +364,18 @@ class Planner:
                 )
             )
         return tuple(lines)
+
+
+def _check_shared(sweep: Sweep, coverage: Coverage, granularity: Granularity) -> None:
+    """Refuse to give kernels one setting where each was measured at settings of its own."""
+    if coverage.shares_settings or granularity in ("kernel", sweep.granularity):
+        return
+    chosen = "a search chose the points" if coverage.kind == "search" else "only a plan's finalists were measured"
+    raise BadInputError(
+        f"`granularity` {granularity}: in '{sweep.key}' {chosen} of each {sweep.granularity} for itself, so that they share "
+        "few settings; sweep the grid, without `search`, or search for such plans: "
+        f"`search` model, `granularity` {granularity}"
+    )
 
 
 def _best(frontier: Frontier, objective: Objective, budget: Fraction | None, gap_tolerance: float = 0.0) -> Point:

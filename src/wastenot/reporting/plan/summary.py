@@ -5,6 +5,7 @@ from __future__ import annotations
 from wastenot.planning.plan import Goal, Plan
 from wastenot.reporting.formatting import SPACE, change, number, percent, quantity
 from wastenot.reporting.html_page import Card
+from wastenot.reporting.plan.coverage_text import among, coverage_note
 from wastenot.reporting.price import JOULES_PER_KWH, Price
 
 ITERATIONS = 1_000  # that energy and cost are stated for
@@ -72,6 +73,11 @@ def describe_goal(goal: Goal) -> str:
 
 def warnings(plan: Plan) -> tuple[str, ...]:
     """What a reader must know before using the plan."""
+    missing = coverage_note(plan.coverage)
+    return (*([] if missing is None else [missing]), *_of_measured_points(plan))
+
+
+def _of_measured_points(plan: Plan) -> tuple[str, ...]:
     dwell_s = plan.switches.mean_dwell_s
     if dwell_s is None:
         return (_what_to_expect(plan),)
@@ -139,8 +145,12 @@ def _money(saved_j: float, baseline_j: float, price: Price | None) -> Card:
 
 
 def _certificate(plan: Plan) -> Card:
-    bound, confidence = plan.certificate, plan.objective.confidence
-    value = "proven optimal" if bound.gap == 0.0 else f"within {percent(bound.gap, 2 if bound.gap >= 5e-5 else 4)}"
+    bound, confidence, coverage = plan.certificate, plan.objective.confidence, plan.coverage
+    value = f"within {percent(bound.gap, 2 if bound.gap >= 5e-5 else 4)}"
+    if bound.gap == 0.0:
+        whole = coverage is not None and coverage.complete
+        known = "given" if coverage is not None and coverage.kind == "given" else "measured"
+        value = "proven optimal" if whole else f"best of those {known}"
     budget = f"within {quantity(bound.budget_s, 's', 5)}"
     needs, condition = "uses", "on these numbers"
     if confidence is not None:
@@ -149,7 +159,7 @@ def _certificate(plan: Plan) -> Card:
     return Card(
         "Certificate",
         value,
-        f"no {plan.granularity}-level plan ({plan.scope} scope) {budget} {needs} less than "
+        f"among {among(coverage)}, no {plan.granularity}-level plan ({plan.scope} scope) {budget} {needs} less than "
         f"{quantity(bound.lower_bound_j, 'J', 5)} {condition}; gap {percent(bound.gap, 3)}",
     )
 
