@@ -174,7 +174,7 @@ def plan_text(plan: Plan, price: Price) -> RenderableType:
     """What a plan does to each kernel (the paper's Table 1), the headline numbers, and what to know before using it."""
     from wastenot.cli.tables import Group, RichTable, Text, headline, rich_table
     from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
-    from wastenot.reporting.plan.tables import kernel_table
+    from wastenot.reporting.plan.tables import applicable_table, kernel_table
     from wastenot.workloads.identity import STATE_DESCRIPTIONS
 
     summary = RichTable.grid(padding=(0, 2))
@@ -187,7 +187,9 @@ def plan_text(plan: Plan, price: Price) -> RenderableType:
     what = f"{describe_goal(plan.objective)}, by {plan.granularity}, {plan.scope} scope"
     what += "" if plan.state == "ssp" else f"; energies of {STATE_DESCRIPTIONS[plan.state]}"
     head = headline(plan.workload, plan.device, plan.origin, what)
-    return Group(head, "", rich_table(kernel_table(plan)), "", summary, "", *notes)
+    applicable = applicable_table(plan)
+    shown = [] if applicable is None else [Text(applicable.title, style="bold"), rich_table(applicable), ""]
+    return Group(head, "", rich_table(kernel_table(plan)), "", summary, "", *shown, *notes)
 
 
 def comparison_text(comparison: Comparison) -> RenderableType:
