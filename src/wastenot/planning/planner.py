@@ -156,7 +156,7 @@ class Planner:
         sweep: what its kernels cost.
         granularity: what gets a setting of its own.
         clock_tolerance_mhz: see :func:`plan`.
-        costs: the sweep's, if they were combined before.
+        like: another planner of the sweep, whose costs it shares.
 
     Raises:
         BadInputError: the sweep does not have what the granularity needs.
@@ -173,13 +173,13 @@ class Planner:
         sweep: Sweep,
         granularity: Granularity = "kernel",
         clock_tolerance_mhz: float = 0.0,
-        costs: Costs | None = None,
+        like: Planner | None = None,
     ) -> None:
         self.sweep = sweep
         self.granularity = granularity
         self.clock_tolerance_mhz = clock_tolerance_mhz
-        self.costs: Costs = combine_repeats(sweep) if costs is None else costs
-        self.coverage: Coverage = self.costs.coverage(sweep.recorded)
+        self.costs: Costs = combine_repeats(sweep) if like is None else like.costs
+        self.coverage: Coverage = self.costs.coverage(sweep.recorded) if like is None else like.coverage
         _check_shared(sweep, self.coverage, granularity)
         self.units: list[PlanUnit] = make_units(self.costs, granularity, clock_tolerance_mhz)
         self.frontier: Frontier = iteration_frontier(self.costs, self.units, granularity)
@@ -190,7 +190,7 @@ class Planner:
 
     def at(self, granularity: Granularity) -> Planner:
         """A planner at another granularity, which shares the costs and what was estimated from them: the dear part."""
-        other = Planner(self.sweep, granularity, self.clock_tolerance_mhz, self.costs)
+        other = Planner(self.sweep, granularity, self.clock_tolerance_mhz, self)
         other.cost_model = self.cost_model
         if "posteriors" in vars(self):
             other.posteriors = self.posteriors

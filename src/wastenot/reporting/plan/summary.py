@@ -109,7 +109,7 @@ def _what_switching_takes(plan: Plan) -> str:
     row, count = found.rows[0], f"{plan.switches.per_iteration:,} times per iteration"
     assert row.shortest_dwell_s is not None and row.switch_time_s is not None
     stay, switch = quantity(row.shortest_dwell_s, "s", 3), _duration(row.switch_time_s)
-    known = "this device takes" if found.switching.basis != "assumed" else "a switch is assumed to take"
+    known = "a switch is assumed to take" if found.switching.basis == "assumed" else "a switch takes"
     if row.fits:
         late = row.switch_time_s * plan.switches.per_iteration / plan.predicted.time_s
         return (
@@ -215,8 +215,8 @@ def _applicable(plan: Plan) -> Card:
     label, found = "Applicable today", applicable_today(plan)
     row = found.finest
     if row is None or row.energy_change is None:
-        why = "plan by pass or iteration" if plan.applicable is None else "no single setting does what was asked for"
-        return Card(label, "nothing", f"the device switches too slowly for this plan; {why}")
+        why = "; plan by pass or iteration" if plan.applicable is None else ", and there is none with one setting"
+        return Card(label, "nothing", f"the device switches too slowly for this plan{why}")
     energy_change, time_change = row.energy_change, row.time_change
     if row.granularity == plan.granularity:
         energy_change, time_change = headline_changes(plan)
