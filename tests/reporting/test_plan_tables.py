@@ -82,7 +82,7 @@ def test_totals_state_energy_cost_and_proof(demo):
     found = {card.label: card for card in summary_cards(demo.plan, Price(0.25, "EUR"))}
     assert plain(found["Energy saved"].value) == "10.29 % ± 0.11 %"
     assert plain(found["Energy saved"].detail) == "359.2 J of 3,492 J per iteration"
-    assert found["Certificate"].value == "proven optimal"
+    assert found["Certificate"].value == "best of those given"
     assert plain(found["Per 1,000 iterations"].value) == "0.0998 kWh"
     assert "0.0249 EUR" in plain(found["Per 1,000 iterations"].detail)
     assert plain(found["Largest time saving"].value) == "0.20 %"
@@ -113,6 +113,16 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep):
     assert card.value == percent(-quick.applicable.rows[0].energy_change) and "by kernel" in card.detail
 
 
+def test_a_memory_clock_that_waits_for_the_driver_is_said_to():
+    from tests.reporting.conftest import Kernel, make_sweep
+
+    sweep = dataclasses.replace(make_sweep([Kernel("one", 2), Kernel("two", 3)], 9), device="NVIDIA H200")
+    made = plan(sweep, Objective("energy"))
+    assert made.applicable.rows[-1].commands[1].startswith("nvidia-smi -lmcd ")
+    assert "takes effect when the driver is loaded again" in applicable_table(made).note
+    assert "loaded again" not in applicable_table(plan(dataclasses.replace(sweep, device="RTX 3080 Ti"))).note
+
+
 def test_a_plan_that_cannot_be_applied_at_any_granularity_says_so():
     from tests.reporting.conftest import Kernel, make_sweep
 
@@ -121,7 +131,7 @@ def test_a_plan_that_cannot_be_applied_at_any_granularity_says_so():
     made = plan(sweep, Objective("waste", 0.9999 * fastest))
     assert made.applicable.finest is None
     card = {card.label: card for card in summary_cards(made, None)}["Applicable today"]
-    assert card.value == "nothing" and "no single setting does what was asked for" in card.detail
+    assert card.value == "nothing" and "there is none with one setting" in card.detail
     assert "least slowdown possible" in applicable_table(made).rows[-1].note
 
 

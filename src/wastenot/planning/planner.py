@@ -36,6 +36,7 @@ from wastenot.planning.plan import (
     Waste,
 )
 from wastenot.planning.switching import switch_time
+from wastenot.study.coverage import Coverage
 from wastenot.study.store import Source, sweep_of
 from wastenot.study.sweep import Sweep
 from wastenot.workloads.identity import EnergyState, Granularity
@@ -151,12 +152,16 @@ class Planner:
         sweep: what its kernels cost.
         granularity: what gets a setting of its own.
         clock_tolerance_mhz: see :func:`plan`.
-        costs: the sweep's, if they were combined before.
+        like: another planner of the sweep, whose costs it shares.
+
+    Raises:
+        BadInputError: the sweep does not have what the granularity needs.
 
     Attributes:
         measured: the choices by the numbers as measured.
         costs: as measured.
         units: in order of execution.
+        coverage: how far the sweeps came that the plans rest on.
         frontier: of the whole iteration, by the numbers as measured.
     """
 
@@ -165,23 +170,21 @@ class Planner:
         sweep: Sweep,
         granularity: Granularity = "kernel",
         clock_tolerance_mhz: float = 0.0,
-        costs: Costs | None = None,
+        like: Planner | None = None,
     ) -> None:
         self.sweep = sweep
         self.granularity = granularity
         self.clock_tolerance_mhz = clock_tolerance_mhz
-        self.costs: Costs = combine_repeats(sweep) if costs is None else costs
+        self._like = like
+        self.costs: Costs = combine_repeats(sweep) if like is None else like.costs
+        self.coverage: Coverage = self.costs.coverage(sweep.recorded) if like is None else like.coverage
+        _check_shared(sweep, self.coverage, granularity)
         self.measured = Choices.of(self.costs, granularity, clock_tolerance_mhz)
         self.units = self.measured.units
 
     def at(self, granularity: Granularity) -> Planner:
         """A planner at another granularity, which shares the costs and what was estimated from them: the dear part."""
-        other = Planner(self.sweep, granularity, self.clock_tolerance_mhz, self.costs)
-        other.cost_model = self.cost_model
-        for shared in ("posteriors", "bootstrap"):
-            if shared in vars(self):
-                setattr(other, shared, getattr(self, shared))
-        return other
+        return Planner(self.sweep, granularity, self.clock_tolerance_mhz, self)
 
     @property
     def frontier(self) -> Frontier:
@@ -212,11 +215,13 @@ class Planner:
     @cached_property
     def cost_model(self) -> CostModel | None:
         """What the sweep says about the true costs; ``None`` where nothing says how noisy it is."""
-        return fit_costs(self.sweep, self.costs)
+        return fit_costs(self.sweep, self.costs) if self._like is None else self._like.cost_model
 
     @cached_property
     def posteriors(self) -> Posteriors | None:
         """Posteriors of the true costs at every setting; ``None`` where nothing says how noisy the sweep is."""
+        if self._like is not None:
+            return self._like.posteriors
         return None if self.cost_model is None else self.cost_model.posteriors()
 
     @property
@@ -227,6 +232,8 @@ class Planner:
     @cached_property
     def bootstrap(self) -> Bootstrap:
         """What tells luck from truth; only where errors are known."""
+        if self._like is not None:
+            return self._like.bootstrap
         assert self.cost_model is not None
         return self.cost_model.coupled_bootstrap()
 
@@ -379,6 +386,7 @@ class Planner:
             fastest=Fastest(time_s=fastest * baseline.time_s, time_change=fastest - 1),
             switches=count_switches(assignments),
             assignments=assignments,
+            coverage=self.coverage,
             expected=expected,
             potential=self._potential(objective, scope) if corrects else None,
             tolerance=self._tolerance(objective, scope) if corrects and objective.max_slowdown == 0.0 else None,
@@ -430,6 +438,18 @@ class Planner:
                 )
             )
         return tuple(lines)
+
+
+def _check_shared(sweep: Sweep, coverage: Coverage, granularity: Granularity) -> None:
+    """Refuse to give kernels one setting where each was measured at settings of its own."""
+    if coverage.shares_settings or granularity in ("kernel", sweep.granularity):
+        return
+    chosen = "a search chose the points" if coverage.kind == "search" else "only a plan's finalists were measured"
+    raise BadInputError(
+        f"`granularity` {granularity}: in '{sweep.key}' {chosen} of each {sweep.granularity} for itself, so that they share "
+        "few settings; sweep the grid, without `search`, or search for such plans: "
+        f"`search` model, `granularity` {granularity}"
+    )
 
 
 def _default_memory_mhz(sweep: Sweep) -> float | None:
