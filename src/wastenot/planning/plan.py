@@ -19,6 +19,7 @@ from wastenot.planning.applicable import Applicable
 from wastenot.planning.dwell import Switches, count_switches
 from wastenot.planning.objective import Scope
 from wastenot.setting import Setting
+from wastenot.study.coverage import Coverage
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
 from wastenot.workloads.shape import Shape
 
@@ -115,11 +116,12 @@ class Waste(Part):
 class Certificate(Part):
     """The proof: no plan of this granularity and scope that keeps the budget needs less than the lower bound.
 
+    It speaks of plans of the points that were measured; the plan's ``coverage`` says whether these are all intended ones.
     Of a plan made with a confidence it is about expected energies, and plans that keep the budget with the confidence.
 
     Attributes:
         lower_bound_j: the bound.
-        gap: (energy of the plan − bound) / energy of the plan; 0 is proven best.
+        gap: (energy of the plan − bound) / energy of the plan; 0 is the best of the points measured.
         budget_s: the time budget that the bound holds for: what was allowed, or the plan's own time where nothing was.
     """
 
@@ -179,6 +181,7 @@ class Plan(Part):
     measured_granularity: Granularity = "kernel"
     model: str | None = None
     shape: Shape | None = None
+    coverage: Coverage | None = None
     expected: Expected | None = None
     validation: Validation | None = None
     applicable: Applicable | None = None
@@ -201,9 +204,11 @@ class Plan(Part):
     def document(self) -> dict[str, Any]:
         """The plan as JSON values; optional parts that it does not have are left out."""
         values = self.model_dump(mode="json", by_alias=True)
-        for part in ("model", "shape", "expected", "validation", "applicable"):
+        for part in ("model", "shape", "coverage", "expected", "validation", "applicable"):
             if values[part] is None:
                 del values[part]
+        if "coverage" in values:
+            values["coverage"] = {name: value for name, value in values["coverage"].items() if value is not None}
         if values["objective"]["confidence"] is None:
             del values["objective"]["confidence"]
         if values["switches"]["shortest_dwell_s"] is None:

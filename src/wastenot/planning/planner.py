@@ -32,6 +32,7 @@ from wastenot.planning.plan import (
 )
 from wastenot.planning.switching import switch_time
 from wastenot.planning.units import PlanUnit, iteration_frontier, make_units
+from wastenot.study.coverage import Coverage
 from wastenot.study.store import Source, sweep_of
 from wastenot.study.sweep import Sweep
 from wastenot.workloads.identity import EnergyState, Granularity
@@ -155,10 +156,14 @@ class Planner:
         sweep: what its kernels cost.
         granularity: what gets a setting of its own.
         clock_tolerance_mhz: see :func:`plan`.
-        costs: the sweep's, if they were combined before.
+        like: another planner of the sweep, whose costs it shares.
+
+    Raises:
+        BadInputError: the sweep does not have what the granularity needs.
 
     Attributes:
         units: in order of execution.
+        coverage: how far the sweeps came that the plans rest on.
         frontier: of the whole iteration.
         baseline_time_s: exact time of the iteration at auto.
     """
@@ -168,12 +173,14 @@ class Planner:
         sweep: Sweep,
         granularity: Granularity = "kernel",
         clock_tolerance_mhz: float = 0.0,
-        costs: Costs | None = None,
+        like: Planner | None = None,
     ) -> None:
         self.sweep = sweep
         self.granularity = granularity
         self.clock_tolerance_mhz = clock_tolerance_mhz
-        self.costs: Costs = combine_repeats(sweep) if costs is None else costs
+        self.costs: Costs = combine_repeats(sweep) if like is None else like.costs
+        self.coverage: Coverage = self.costs.coverage(sweep.recorded) if like is None else like.coverage
+        _check_shared(sweep, self.coverage, granularity)
         self.units: list[PlanUnit] = make_units(self.costs, granularity, clock_tolerance_mhz)
         self.frontier: Frontier = iteration_frontier(self.costs, self.units, granularity)
         self.baseline_rows: IndexArray = self.costs.start[:-1]
@@ -183,7 +190,7 @@ class Planner:
 
     def at(self, granularity: Granularity) -> Planner:
         """A planner at another granularity, which shares the costs and what was estimated from them: the dear part."""
-        other = Planner(self.sweep, granularity, self.clock_tolerance_mhz, self.costs)
+        other = Planner(self.sweep, granularity, self.clock_tolerance_mhz, self)
         other.cost_model = self.cost_model
         if "posteriors" in vars(self):
             other.posteriors = self.posteriors
@@ -351,6 +358,7 @@ class Planner:
             fastest=Fastest(time_s=fastest_s, time_change=fastest_s / baseline.time_s - 1),
             switches=count_switches(assignments),
             assignments=assignments,
+            coverage=self.coverage,
             expected=expected,
         ).sealed()
 
@@ -379,6 +387,18 @@ class Planner:
                 )
             )
         return tuple(lines)
+
+
+def _check_shared(sweep: Sweep, coverage: Coverage, granularity: Granularity) -> None:
+    """Refuse to give kernels one setting where each was measured at settings of its own."""
+    if coverage.shares_settings or granularity in ("kernel", sweep.granularity):
+        return
+    chosen = "a search chose the points" if coverage.kind == "search" else "only a plan's finalists were measured"
+    raise BadInputError(
+        f"`granularity` {granularity}: in '{sweep.key}' {chosen} of each {sweep.granularity} for itself, so that they share "
+        "few settings; sweep the grid, without `search`, or search for such plans: "
+        f"`search` model, `granularity` {granularity}"
+    )
 
 
 def _default_memory_mhz(sweep: Sweep) -> float | None:

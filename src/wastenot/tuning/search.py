@@ -28,6 +28,7 @@ from wastenot.frontiers.nodes import Ways
 from wastenot.planning.costs import combine_repeats
 from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
+from wastenot.study.coverage import Intent
 from wastenot.study.store import Study
 from wastenot.study.sweep import Sweep
 from wastenot.sweeping.point import PointOptions, hottest_first
@@ -83,6 +84,7 @@ def search_sweep(
     options: PointOptions | None = None,
     progress: Progress | None = None,
     budget_s: float | None = None,
+    command: str | None = None,
 ) -> SweepOutcome:
     """Measure the points of a grid that matter for the plan of least energy within a slowdown.
 
@@ -97,6 +99,7 @@ def search_sweep(
         options: how to measure.
         progress: is shown each point.
         budget_s: device time after which no further point is started.
+        command: that resumes this, for the study to remember.
 
     Raises:
         BadInputError: a share that is not above 0 and at most 1, or too small for every kernel at auto.
@@ -113,7 +116,11 @@ def search_sweep(
     total = SweepOutcome()
     grid = {(task.name, setting) for task in ordered.tasks for setting in (AUTO, *settings)}
 
-    with recording(device, units, study) as recorder:
+    names = [task.name for task in ordered.tasks]
+    cannot = frozenset((names[kernel], settings[index]) for kernel, index in np.argwhere(~possible).tolist())
+    intent = Intent("search", tuple(settings), cannot, share, max_slowdown, command)
+
+    with recording(device, units, study, intent) as recorder:
 
         def run(points: Sequence[SweepPoint]) -> bool:
             outcome = run_points(device, ordered, recorder, points, options=options, progress=progress, ends_s=ends_s)
@@ -134,8 +141,10 @@ def search_sweep(
             within_time = run(points)
             for point in points:  # one that could not be measured is not tried again
                 possible[point.kernel, settings.index(point.setting)] = False
-    if within_time and left() <= 0:
-        total.notes += _shortfall(allowed, whole, _read(study, ordered, settings, possible))
+        if within_time:
+            recorder.finish()
+            if left() <= 0:
+                total.notes += _shortfall(allowed, whole, _read(study, ordered, settings, possible))
     return total
 
 
@@ -219,9 +228,7 @@ def _share_of(points: int, whole: int) -> str:
     return f"{thousandths / 1000:g}"
 
 
-def _best_points(
-    worth: FloatArray, task: NDArray[np.intp], settings: Sequence[Setting], most: int
-) -> list[SweepPoint]:
+def _best_points(worth: FloatArray, task: NDArray[np.intp], settings: Sequence[Setting], most: int) -> list[SweepPoint]:
     """The most promising point of each of the most promising kernels, in an order that changes clocks rarely."""
     best = worth.argmax(axis=1)
     rows = np.argsort(-worth.max(axis=1), kind="stable")[:most]

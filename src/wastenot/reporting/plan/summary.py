@@ -7,6 +7,7 @@ from wastenot.planning.plan import Goal, Plan
 from wastenot.planning.switching import SwitchTime
 from wastenot.reporting.formatting import SPACE, change, number, percent, quantity, shortened
 from wastenot.reporting.html_page import Card
+from wastenot.reporting.plan.coverage_text import among, coverage_note
 from wastenot.reporting.price import JOULES_PER_KWH, Price
 
 ITERATIONS = 1_000  # that energy and cost are stated for
@@ -75,6 +76,11 @@ def describe_goal(goal: Goal) -> str:
 
 def warnings(plan: Plan) -> tuple[str, ...]:
     """What a reader must know before using the plan."""
+    missing = coverage_note(plan.coverage)
+    return (*([] if missing is None else [missing]), *_of_measured_points(plan))
+
+
+def _of_measured_points(plan: Plan) -> tuple[str, ...]:
     if plan.switches.mean_dwell_s is None:
         return (_what_to_expect(plan),)
     return (_what_switching_takes(plan), _what_to_expect(plan))
@@ -103,7 +109,7 @@ def _what_switching_takes(plan: Plan) -> str:
     row, count = found.rows[0], f"{plan.switches.per_iteration:,} times per iteration"
     assert row.shortest_dwell_s is not None and row.switch_time_s is not None
     stay, switch = quantity(row.shortest_dwell_s, "s", 3), _duration(row.switch_time_s)
-    known = "this device takes" if found.switching.basis != "assumed" else "a switch is assumed to take"
+    known = "a switch is assumed to take" if found.switching.basis == "assumed" else "a switch takes"
     if row.fits:
         late = row.switch_time_s * plan.switches.per_iteration / plan.predicted.time_s
         return (
@@ -174,8 +180,12 @@ def _money(saved_j: float, baseline_j: float, price: Price | None) -> Card:
 
 
 def _certificate(plan: Plan) -> Card:
-    bound, confidence = plan.certificate, plan.objective.confidence
-    value = "proven optimal" if bound.gap == 0.0 else f"within {percent(bound.gap, 2 if bound.gap >= 5e-5 else 4)}"
+    bound, confidence, coverage = plan.certificate, plan.objective.confidence, plan.coverage
+    value = f"within {percent(bound.gap, 2 if bound.gap >= 5e-5 else 4)}"
+    if bound.gap == 0.0:
+        whole = coverage is not None and coverage.complete
+        known = "given" if coverage is not None and coverage.kind == "given" else "measured"
+        value = "proven optimal" if whole else f"best of those {known}"
     budget = f"within {quantity(bound.budget_s, 's', 5)}"
     needs, condition = "uses", "on these numbers"
     if confidence is not None:
@@ -184,7 +194,7 @@ def _certificate(plan: Plan) -> Card:
     return Card(
         "Certificate",
         value,
-        f"no {plan.granularity}-level plan ({plan.scope} scope) {budget} {needs} less than "
+        f"among {among(coverage)}, no {plan.granularity}-level plan ({plan.scope} scope) {budget} {needs} less than "
         f"{quantity(bound.lower_bound_j, 'J', 5)} {condition}; gap {percent(bound.gap, 3)}",
     )
 
@@ -205,8 +215,8 @@ def _applicable(plan: Plan) -> Card:
     label, found = "Applicable today", applicable_today(plan)
     row = found.finest
     if row is None or row.energy_change is None:
-        why = "plan by pass or iteration" if plan.applicable is None else "no single setting does what was asked for"
-        return Card(label, "nothing", f"the device switches too slowly for this plan; {why}")
+        why = "; plan by pass or iteration" if plan.applicable is None else ", and there is none with one setting"
+        return Card(label, "nothing", f"the device switches too slowly for this plan{why}")
     energy_change, time_change = row.energy_change, row.time_change
     if row.granularity == plan.granularity:
         energy_change, time_change = headline_changes(plan)
