@@ -26,7 +26,7 @@ from wastenot.frontiers.nodes import Ways
 from wastenot.origin import Origin
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import Study, open_study
-from wastenot.tuning.forecast.kernels import CandidateSettings, candidate_settings, costs, draw_kernels
+from wastenot.tuning.forecast.kernels import CandidateSettings, candidate_settings, coarser, costs, draw_kernels
 from wastenot.tuning.forecast.observed import Observation, observe
 from wastenot.tuning.forecast.prior import GROUPS, KNOWLEDGES, RANGES, GpuDraw, Knowledge, draw_gpus
 
@@ -143,6 +143,7 @@ NARROWED_BY = {
     "power": "idle power with the memory active, and low-power kernels, at two core clocks",
     "memory power": "a memory power sensor, or a sweep of memory clocks",
     "auto": "the same core clock once left to the driver and once locked",
+    "clocks": "--core-step with the step that the sweep would take",
     "time": "FLOPs and bytes of every kernel (analytical or captured), or a sweep of the core clocks of a few kernels",
 }
 """For each group of unknowns, the measurement that would determine them."""
@@ -194,7 +195,8 @@ def forecast(
         notes = (*notes, f"{preset.name} changes its memory clock only when it is initialised: compare with --core-only")
     highest = max(preset.clocks.boost_mhz, float(np.nanmax(np.append(observed.core_mhz, 0.0))))
     drawn = list(draw_gpus(preset, observed.bounds(highest), knowledge, draws, seed))
-    plans = [_plan(observed, candidates, each, max_slowdown) for each in drawn]
+    every_clock = core_step_mhz is not None
+    plans = [_plan(observed, candidates, each, max_slowdown, every_clock=every_clock) for each in drawn]
     count = np.array([kernel.count for kernel in observed.kernels], dtype=float)
     auto_time, auto_energy = float(count @ observed.time_s), float(count @ (observed.time_s * observed.power_w))
     energy = np.array([plan.energy_j @ count for plan in plans]) / auto_energy - 1.0
@@ -231,16 +233,21 @@ class _Plan:
     core_mhz: FloatArray
 
 
-def _plan(observed: Observation, candidates: CandidateSettings, gpu: GpuDraw, max_slowdown: float) -> _Plan:
+def _plan(
+    observed: Observation, candidates: CandidateSettings, gpu: GpuDraw, max_slowdown: float, *, every_clock: bool
+) -> _Plan:
     kernels = draw_kernels(observed, gpu)
-    time, energy = costs(gpu.device, kernels, candidates)
+    step_mhz = 0.0 if every_clock else gpu.numbers["core_step"] * gpu.device.reference_core_mhz
+    taken = np.arange(len(candidates.settings)) if every_clock else coarser(candidates, step_mhz)
+    offered = CandidateSettings(tuple(candidates.settings[i] for i in taken), candidates.core_mhz[taken], candidates.memory_mhz[taken])
+    time, energy = costs(gpu.device, kernels, offered)
     time = np.column_stack([observed.time_s, time])
     energy = np.column_stack([observed.time_s * observed.power_w, energy])
     option = best_options(time, energy, [kernel.count for kernel in observed.kernels], max_slowdown)
     rows = np.arange(len(option))
-    clock = np.append(np.nan, candidates.core_mhz)[option]
+    clock = np.append(np.nan, offered.core_mhz)[option]
     clock = np.where(option == 0, kernels.core_mhz, clock)
-    return _Plan(option, time[rows, option], energy[rows, option], clock)
+    return _Plan(np.append(-1, taken)[option] + 1, time[rows, option], energy[rows, option], clock)
 
 
 def best_options(time_s: FloatArray, energy_j: FloatArray, counts: list[int], max_slowdown: float) -> NDArray[np.intp]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from wastenot.arrays import FloatArray
@@ -69,6 +70,14 @@ def candidate_settings(
     core = np.array([setting.core_mhz for setting in settings], dtype=float)
     memory = np.array([setting.memory_mhz for setting in settings], dtype=float)
     return CandidateSettings(tuple(settings), core, memory)
+
+
+def coarser(candidates: CandidateSettings, step_mhz: float) -> NDArray[np.intp]:
+    """Indices of the settings that a sweep with a larger step between core clocks would take, from the highest down."""
+    clocks = np.unique(candidates.core_mhz)
+    wanted = np.arange(clocks[-1], clocks[0] - 1e-9, -step_mhz)
+    taken = clocks[np.unique(np.abs(clocks - wanted[:, None]).argmin(axis=1))]
+    return np.flatnonzero(np.isin(candidates.core_mhz, taken))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
