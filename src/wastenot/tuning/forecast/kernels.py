@@ -39,6 +39,10 @@ class CandidateSettings:
     core_mhz: FloatArray
     memory_mhz: FloatArray
 
+    def only(self, index: NDArray[np.intp]) -> CandidateSettings:
+        """Some of them."""
+        return CandidateSettings(tuple(self.settings[i] for i in index), self.core_mhz[index], self.memory_mhz[index])
+
 
 def candidate_settings(
     preset: Preset, core_step_mhz: float | None = None, *, core_only: bool = False, clocks: int = 32
@@ -72,11 +76,16 @@ def candidate_settings(
     return CandidateSettings(tuple(settings), core, memory)
 
 
-def coarser(candidates: CandidateSettings, step_mhz: float) -> NDArray[np.intp]:
-    """Indices of the settings that a sweep with a larger step between core clocks would take, from the highest down."""
+def coarser(candidates: CandidateSettings, core_step_mhz: float) -> NDArray[np.intp]:
+    """The settings that a sweep with a larger step between core clocks would take, as indices in ascending order.
+
+    Args:
+        candidates: settings to choose from.
+        core_step_mhz: from the highest core clock down; of the clocks there are, the nearest are taken.
+    """
     clocks = np.unique(candidates.core_mhz)
-    wanted = np.arange(clocks[-1], clocks[0] - 1e-9, -step_mhz)
-    taken = clocks[np.unique(np.abs(clocks - wanted[:, None]).argmin(axis=1))]
+    wanted = np.arange(clocks[-1], clocks[0] - 1e-9, -core_step_mhz)
+    taken = clocks[np.abs(clocks - wanted[:, None]).argmin(axis=1)]
     return np.flatnonzero(np.isin(candidates.core_mhz, taken))
 
 
