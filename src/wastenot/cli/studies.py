@@ -15,11 +15,12 @@ from wastenot.cli.options import (
     StudyOption,
     WorkloadOption,
 )
+from wastenot.workloads.identity import WorkloadKey
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.study.catalog import StudySummary
+    from wastenot.study.summary import StudySummary, SweepSummary, WorkloadSummary
 
 
 def import_(
@@ -110,7 +111,34 @@ def _summary_text(study: str, summary: StudySummary) -> RenderableType:
         f"[bold]{escape(study)}[/]: device {escape(summary.device)}; schema {summary.schema_version}, created by "
         f"{escape(summary.created_by)} on {summary.created_at:%Y-%m-%d %H:%M} UTC"
     )
-    return Group(head, "", table, "", "imports", *imports)
+    sweeps = [f"  {escape(_sweep_line(workload, sweep))}" for workload in summary.workloads for sweep in workload.sweeps]
+    held = [
+        f"  '{escape(workload.name)}' is being measured by {escape(str(workload.holder))}"
+        for workload in summary.workloads
+        if workload.holder is not None
+    ]
+    parts: list[RenderableType] = [head, "", table, "", "imports", *imports]
+    return Group(*parts, *(["", "sweeps", *sweeps] if sweeps else []), *(["", "under way", *held] if held else []))
+
+
+def _sweep_line(workload: WorkloadSummary, sweep: SweepSummary) -> str:
+    """What one sweep set out to do, how far it came, and how to resume it."""
+    key = WorkloadKey(workload.name, workload.state, workload.granularity)
+    what = {
+        "grid": f"grid of {sweep.settings:,} settings and auto",
+        "search": f"search among {sweep.settings:,} settings",
+        "auto": "default clocks only",
+        "refine": "a plan's finalists again",
+    }[sweep.kind]
+    if sweep.share is not None:
+        what += f" (share {sweep.share:g}, max slowdown {sweep.max_slowdown:g})"
+    how_far = f"{sweep.measured:,} of {sweep.points:,} points"
+    if sweep.finished_at is not None:
+        end = f"finished {sweep.finished_at:%Y-%m-%d %H:%M} UTC"
+    else:
+        end = f"not finished, begun {sweep.started_at:%Y-%m-%d %H:%M} UTC"
+        end += f"; resume it: {sweep.command}" if sweep.command and workload.holder is None else ""
+    return f"'{key}': {what}: {how_far}; {end}"
 
 
 def export(
