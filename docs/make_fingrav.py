@@ -115,7 +115,7 @@ class Measured:
 
     def early(self) -> str:
         """Mean power of the kernel in short runs."""
-        power_w, error_w = self.surface.range(0, self.surface.units)
+        power_w, error_w = self.surface.mean(0, self.surface.units)
         return f"{power_w:.0f} ± {max(error_w, 1.0):.0f} W"
 
     def early_us(self) -> float:
