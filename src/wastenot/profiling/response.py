@@ -37,7 +37,7 @@ _WIDTH_ERROR = 0.04  # of the logarithm of the lag or window, which is nearly th
 _DRIFT_ERROR = 3e-4  # of the delay's drift, seconds per second
 _MISFIT = 3e-3  # of the range of power, by which readings may be off on top of noise
 _CURVATURE_S = 3e-4  # from a fitted delay, at which the evidence is compared with its own
-_RISE_ERROR_S = 3.5e-4  # of a fitted delay, since power does not rise at once: what settles in a millisecond counts as delay
+_RISE_ERROR_S = 2.5e-4  # of a fitted delay, since power does not rise at once: what settles in a millisecond counts as delay
 _ROUNDS = 2
 _FIRST_ITERATIONS, _ITERATIONS = 15, 35
 
