@@ -1,4 +1,4 @@
-"""wastenot: finds the energy that a GPU wastes while it trains or serves an LLM, and removes it.
+"""wastenot: finds the energy that a GPU wastes while it trains or serves an LLM, and plans the clocks that would save it.
 
     import wastenot as wn
 

@@ -75,6 +75,7 @@ def sweep(
     budget_s: float | None = None,
     allow_clock_control: bool = False,
     seed: int = 0,
+    command: str | None = None,
     progress: Progress | None = None,
     **shape: Unpack[ShapeOptions],
 ) -> SweepOutcome:
@@ -105,6 +106,7 @@ def sweep(
         budget_s: device time after which no further point is started.
         allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
         seed: of a simulated device's noise.
+        command: that does the same, for the study to name to whoever finds the sweep unfinished.
         progress: receives each point.
         shape: how a model is run, as for :func:`workload`.
 
@@ -112,7 +114,8 @@ def sweep(
         BadInputError: an argument makes no sense, or the study holds something else under this name.
         DeviceError: the device does not measure.
         ClocksRefusedError: its clocks may not be set.
-        StudyError: the study cannot be written; what was measured before is kept.
+        StudyError: the study cannot be written, or another process is measuring the workload; what was measured before is
+            kept.
     """
     from wastenot.study.store import open_study
     from wastenot.sweeping.grid import Grid, check_measures, settable
@@ -141,11 +144,12 @@ def sweep(
 
         return search_sweep(
             target, tasks, kept, settings,
-            share=share, max_slowdown=max_slowdown, options=options, progress=progress, budget_s=budget_s,
+            share=share, max_slowdown=max_slowdown, options=options, progress=progress, budget_s=budget_s, command=command,
         )  # fmt: skip
     return measure_sweep(
         target, tasks, kept, settings,
         options=options, progress=progress, budget_s=budget_s, rounds=rounds if clocks == "auto" else BASELINE_ROUNDS,
+        command=command,
     )  # fmt: skip
 
 
@@ -187,13 +191,16 @@ def validate(
         DeviceError: the device does not measure.
         StudyError: the study cannot be read.
     """
+    from wastenot.devices.open import device_of_study
     from wastenot.tasks import tasks_in_study
     from wastenot.tuning.validate import validate as measure_plan
 
     made, source = _plan(plan), _study(study)
     held = source.read(workload or made.workload, made.state, made.measured_granularity)
     tasks = tasks_in_study(source, held)
-    target = _device(device or held.device, tasks, allow_clock_control=allow_clock_control, seed=seed)
+    target = _device(
+        device or device_of_study(str(source), held.device), tasks, allow_clock_control=allow_clock_control, seed=seed
+    )
     return measure_plan(target, made, tasks, repeats=repeats, options=options, progress=progress)
 
 
@@ -228,6 +235,7 @@ def refine(
     budget_s: float | None = None,
     allow_clock_control: bool = False,
     seed: int = 0,
+    command: str | None = None,
     progress: Progress | None = None,
 ) -> Refinement:
     """Measure the best settings of every kernel again, which removes selection bias, and make a new plan.
@@ -252,6 +260,7 @@ def refine(
         budget_s: device time after which no further point is started.
         allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
         seed: of a simulated device's noise.
+        command: that does the same, for the study to name to whoever finds it unfinished.
         progress: receives each point.
 
     Raises:
@@ -282,8 +291,9 @@ def refine(
             near = refining.around(row.setting, clocks, around_mhz)
             candidates[row.kernel] = tuple(dict.fromkeys((*candidates[row.kernel], *near)))
     outcome = refining.refine(
-        target, tasks, kept, candidates, repeats=repeats, options=options, progress=progress, budget_s=budget_s
-    )
+        target, tasks, kept, candidates,
+        repeats=repeats, options=options, progress=progress, budget_s=budget_s, command=command,
+    )  # fmt: skip
     after = make_plan(kept.read(held.workload, held.state, held.granularity), max_slowdown=max_slowdown)
     return Refinement(outcome, before, after)
 

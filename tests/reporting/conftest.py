@@ -89,9 +89,13 @@ def _passes(count: int) -> list[Kernel]:
 
 
 @pytest.fixture(scope="session")
-def demo() -> PlanOverview:
-    sweep = read_sweep(_DEMO, workload="gpt3-xl", device="textbook GPU", origin="synthetic")
-    return make_overview(sweep)
+def demo_sweep() -> Sweep:
+    return read_sweep(_DEMO, workload="gpt3-xl", device="textbook GPU", origin="synthetic")
+
+
+@pytest.fixture(scope="session")
+def demo(demo_sweep: Sweep) -> PlanOverview:
+    return make_overview(demo_sweep)
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ def test_the_demo_opens_without_an_error(demo, tmp_path, browse):
     assert len(opened.charts) == 5
     text = " ".join(opened.text)
     assert "10.29\xa0%" in text
-    assert "proven optimal" in text
+    assert "best of those given" in text
     assert text.count("synthetic numbers") >= 7  # at each figure, each table and in the footer
     assert ORIGIN_TEXT["synthetic"] in text
 

@@ -36,7 +36,7 @@ _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="wastenot",
-    help="Find the energy that a GPU wastes while it trains or serves an LLM, and remove it without slowing it down.",
+    help="Find the energy that a GPU wastes while it trains or serves an LLM, and plan the clocks that would save it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -79,7 +79,7 @@ for _name, _verb in _VERBS.items():
 
 @app.callback(invoke_without_command=True)
 def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
-    """Find the energy that a GPU wastes while it trains or serves an LLM, and remove it without slowing it down."""
+    """Find the energy that a GPU wastes while it trains or serves an LLM, and plan the clocks that would save it."""
     if version:
         from wastenot.version import own_version
 

@@ -71,6 +71,14 @@ ToleranceOption = Annotated[
         "--clock-tolerance", metavar="MHZ", help="How much the core clocks of kernels that share a setting may differ."
     ),
 ]
+SwitchTimeOption = Annotated[
+    float | None,
+    typer.Option(
+        "--switch-time",
+        metavar="SECONDS",
+        help="How long the device takes to switch clocks, where you measured it; decides what can be applied today.",
+    ),
+]
 OriginOption = Annotated[
     Origin, typer.Option("--origin", help="Where the numbers come from; shown wherever the numbers are.")
 ]
@@ -127,6 +135,7 @@ class PlanOptions:
         typer.Option("--scope", help="What must keep the slowdown limit: the whole iteration, or each unit by itself."),
     ] = "global"
     clock_tolerance: ToleranceOption = 0.0
+    switch_time: SwitchTimeOption = None
 
     def plan(self, sweep: Sweep) -> Plan:
         """The plan of a sweep."""
@@ -138,6 +147,7 @@ class PlanOptions:
             granularity=self.granularity,
             scope=self.scope,
             clock_tolerance_mhz=self.clock_tolerance,
+            switch_time_s=self.switch_time,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import shlex
 import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,14 @@ def console() -> Console:
 def say(message: str) -> None:
     """Print a message for the user on stderr."""
     print(message, file=sys.stderr)
+
+
+def typed_command(study: str) -> str:
+    """The command as it was typed, for a study to remember; of the study's own address only what may be shown."""
+    from wastenot.study.database import parse_address
+
+    shown = parse_address(study).label
+    return shlex.join(["wastenot", *(argument.replace(study, shown) for argument in sys.argv[1:])])
 
 
 def print_json(document: object) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from wastenot.planning.plan import Plan
     from wastenot.reporting.price import Price
     from wastenot.setting import Setting
+    from wastenot.study.coverage import Coverage
 
 
 def plan(
@@ -173,7 +174,7 @@ def plan_text(plan: Plan, price: Price) -> RenderableType:
     """What a plan does to each kernel (the paper's Table 1), the headline numbers, and what to know before using it."""
     from wastenot.cli.tables import Group, RichTable, Text, headline, rich_table
     from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
-    from wastenot.reporting.plan.tables import kernel_table
+    from wastenot.reporting.plan.tables import applicable_table, kernel_table
     from wastenot.workloads.identity import STATE_DESCRIPTIONS
 
     summary = RichTable.grid(padding=(0, 2))
@@ -186,7 +187,9 @@ def plan_text(plan: Plan, price: Price) -> RenderableType:
     what = f"{describe_goal(plan.objective)}, by {plan.granularity}, {plan.scope} scope"
     what += "" if plan.state == "ssp" else f"; energies of {STATE_DESCRIPTIONS[plan.state]}"
     head = headline(plan.workload, plan.device, plan.origin, what)
-    return Group(head, "", rich_table(kernel_table(plan)), "", summary, "", *notes)
+    applicable = applicable_table(plan)
+    shown = [] if applicable is None else [Text(applicable.title, style="bold"), rich_table(applicable), ""]
+    return Group(head, "", rich_table(kernel_table(plan)), "", summary, "", *shown, *notes)
 
 
 def comparison_text(comparison: Comparison) -> RenderableType:
@@ -195,13 +198,23 @@ def comparison_text(comparison: Comparison) -> RenderableType:
     from wastenot.reporting.plan.tables import comparison_table
 
     head = headline(comparison.workload, comparison.device, comparison.origin, "change from auto")
-    return Group(head, "", rich_table(comparison_table(comparison)))
+    return Group(head, "", rich_table(comparison_table(comparison)), *_missing_points(comparison.coverage))
+
+
+def _missing_points(coverage: Coverage | None) -> list[Text | str]:
+    """A note on points that were not measured, where there are any."""
+    from wastenot.cli.tables import Text
+    from wastenot.reporting.plan.coverage_text import coverage_note
+
+    note = coverage_note(coverage)
+    return [] if note is None else ["", Text(f"note: {note}", style="yellow")]
 
 
 def _frontier_text(frontier: WholeFrontier) -> RenderableType:
     """All vertices of the hull, then the exact optimum at each limit."""
     from wastenot.cli.tables import Group, Text, headline, plain_table
     from wastenot.reporting.formatting import change, percent, quantity
+    from wastenot.reporting.plan.coverage_text import among
 
     hull = plain_table((), ("time", "energy", "time change", "energy change"))
     for vertex in frontier.hull:
@@ -226,12 +239,16 @@ def _frontier_text(frontier: WholeFrontier) -> RenderableType:
     return Group(
         headline(frontier.workload, frontier.device, frontier.origin, f"frontier by {frontier.granularity}"),
         "",
-        Text(f"the {len(frontier.hull)} plans that are optimal at some price of time", style="bold"),
+        Text(
+            f"the {len(frontier.hull)} plans of {among(frontier.coverage)} that are optimal at some price of time",
+            style="bold",
+        ),
         hull,
         "",
         Text("the exact optimum at each slowdown limit", style="bold"),
         bounds,
         *(tail if impossible else []),
+        *_missing_points(frontier.coverage),
     )
 
 

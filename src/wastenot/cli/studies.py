@@ -15,11 +15,12 @@ from wastenot.cli.options import (
     StudyOption,
     WorkloadOption,
 )
+from wastenot.workloads.identity import WorkloadKey
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.study.catalog import StudySummary
+    from wastenot.study.summary import StudySummary, SweepSummary, WorkloadSummary
 
 
 def import_(
@@ -42,10 +43,14 @@ def import_(
     All of it or, if any row is invalid, nothing. A study file that does not exist is created.
     """
     from wastenot.cli.output import print_json, say
+    from wastenot.study.plausible import implausible_rows
     from wastenot.study.sweep_file import import_sweep
 
     sweep = import_sweep(file, study, device=device_name, workload=workload, state=energies, granularity=granularity,
                          origin=origin, append=append)  # fmt: skip
+    doubt = implausible_rows(sweep)
+    if doubt is not None:
+        say(f"warning: {file}: {doubt.text}")
     if as_json:
         print_json(
             {
@@ -57,6 +62,7 @@ def import_(
                 "origin": sweep.origin,
                 "rows": len(sweep),
                 "kernels": len(sweep.kernels),
+                "warnings": [] if doubt is None else [doubt.text],
             }
         )
     else:
@@ -82,6 +88,7 @@ def _summary_text(study: str, summary: StudySummary) -> RenderableType:
     from rich.markup import escape
 
     from wastenot.cli.tables import Group, plain_table
+    from wastenot.study.plausible import implausible_power
 
     table = plain_table(
         ("workload", "energies", "by", "origin", "passes"),
@@ -110,7 +117,40 @@ def _summary_text(study: str, summary: StudySummary) -> RenderableType:
         f"[bold]{escape(study)}[/]: device {escape(summary.device)}; schema {summary.schema_version}, created by "
         f"{escape(summary.created_by)} on {summary.created_at:%Y-%m-%d %H:%M} UTC"
     )
-    return Group(head, "", table, "", "imports", *imports)
+    sweeps = [f"  {escape(_sweep_line(workload, sweep))}" for workload in summary.workloads for sweep in workload.sweeps]
+    held = [
+        f"  '{escape(workload.name)}' is being measured by {escape(str(workload.holder))}"
+        for workload in summary.workloads
+        if workload.holder is not None
+    ]
+    parts: list[RenderableType] = [head, "", table, "", "imports", *imports]
+    doubts = [
+        f"  '{escape(workload.name)}': {doubt}"
+        for workload in summary.workloads
+        if (doubt := implausible_power(workload.auto_time_s, workload.auto_energy_j)) is not None
+    ]
+    parts += ["", "[yellow]doubtful[/]", *doubts] if doubts else []
+    return Group(*parts, *(["", "sweeps", *sweeps] if sweeps else []), *(["", "under way", *held] if held else []))
+
+
+def _sweep_line(workload: WorkloadSummary, sweep: SweepSummary) -> str:
+    """What one sweep set out to do, how far it came, and how to resume it."""
+    key = WorkloadKey(workload.name, workload.state, workload.granularity)
+    what = {
+        "grid": f"grid of {sweep.settings:,} settings and auto",
+        "search": f"search among {sweep.settings:,} settings",
+        "auto": "default clocks only",
+        "refine": "a plan's finalists again",
+    }[sweep.kind]
+    if sweep.share is not None:
+        what += f" (share {sweep.share:g}, max slowdown {sweep.max_slowdown:g})"
+    how_far = f"{sweep.measured:,} of {sweep.points:,} points"
+    if sweep.finished_at is not None:
+        end = f"finished {sweep.finished_at:%Y-%m-%d %H:%M} UTC"
+    else:
+        end = f"not finished, begun {sweep.started_at:%Y-%m-%d %H:%M} UTC"
+        end += f"; resume it: {sweep.command}" if sweep.command and workload.holder is None else ""
+    return f"'{key}': {what}: {how_far}; {end}"
 
 
 def export(

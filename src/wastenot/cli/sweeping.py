@@ -94,7 +94,7 @@ def sweep(
     Results go into a study; the default clocks (auto) are always included. Resumes an interrupted sweep.
     """
     from wastenot.api import sweep as measure
-    from wastenot.cli.output import as_values, print_json, say
+    from wastenot.cli.output import as_values, print_json, say, typed_command
     from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
     from wastenot.sweeping.point import PointOptions
@@ -111,7 +111,7 @@ def sweep(
             tasks, target, study, clocks=clocks, core_step_mhz=core_step, core_mhz=parse_clocks("--core", core),
             memory_mhz=parse_clocks("--memory", memory), rounds=rounds, search=search, share=share,
             max_slowdown=max_slowdown, options=PointOptions(warm_up, window, relative_error),
-            budget_s=None if budget is None else parse_budget(budget), progress=progress,
+            budget_s=None if budget is None else parse_budget(budget), command=typed_command(study), progress=progress,
         )  # fmt: skip
     if as_json:
         print_json({"study": str(study), "workload": tasks.name, "state": tasks.state,
@@ -163,7 +163,7 @@ def refine(
     Also clocks around them, if asked; then makes a new plan.
     """
     from wastenot.api import refine as measure_again
-    from wastenot.cli.output import as_values, print_json, say
+    from wastenot.cli.output import as_values, print_json, say, typed_command
     from wastenot.cli.progress import shown_progress
     from wastenot.study.store import open_study
 
@@ -174,7 +174,8 @@ def refine(
         refined = measure_again(
             source, target, workload=key.name, state=key.state, granularity=key.granularity, into=into,
             max_slowdown=max_slowdown, finalists=finalists, around_mhz=around, repeats=repeats,
-            budget_s=None if budget is None else parse_budget(budget), progress=progress,
+            budget_s=None if budget is None else parse_budget(budget), command=typed_command(into or study),
+            progress=progress,
         )  # fmt: skip
     outcome, before, after = refined.outcome, refined.before, refined.after
     if as_json:

@@ -40,7 +40,7 @@ def run(
     Resumes an interrupted sweep.
     """
     from wastenot import api
-    from wastenot.cli.output import console, say
+    from wastenot.cli.output import console, say, typed_command
     from wastenot.cli.planning import comparison_text, plan_text
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.sweeping import outcome_lines
@@ -58,7 +58,9 @@ def run(
     folder = create_folder(out or Path(f"wastenot-{tasks.name}"))
     study = open_study(folder / "study.db", create=True)
     with shown_progress("sweep", resumable=study) as progress:
-        outcome = api.sweep(tasks, target, study, core_step_mhz=core_step, progress=progress)
+        outcome = api.sweep(
+            tasks, target, study, core_step_mhz=core_step, command=typed_command(str(study)), progress=progress
+        )
     for line in outcome_lines(outcome, tasks.key, str(folder / "study.db")):
         say(line)
     plan = make_plan(study, goal, workload=tasks.name)

@@ -10,6 +10,7 @@ from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.origin import Origin
 from wastenot.planning.objective import Objective, Scope
 from wastenot.planning.planner import Planner
+from wastenot.study.coverage import Coverage
 from wastenot.study.store import Source, sweep_of
 from wastenot.workloads.identity import Granularity
 
@@ -38,6 +39,7 @@ class Comparison:
 
     Attributes:
         coarse: the coarse granularity: ``pass``, or ``iteration`` where kernels have no pass.
+        coverage: how far the sweeps came that the plans rest on.
     """
 
     workload: str
@@ -45,6 +47,7 @@ class Comparison:
     origin: Origin
     coarse: Granularity
     rows: tuple[ComparisonRow, ...] = field(repr=False)
+    coverage: Coverage | None = None
 
 
 def compare(
@@ -69,6 +72,7 @@ def compare(
     objectives = [Objective("edp"), *(Objective("waste", bound) for bound in dict.fromkeys((0.0, *bounds)))]
     coarse: Granularity = "pass" if all(kernel.pass_name for kernel in sweep.kernels) else "iteration"
     rows: list[ComparisonRow] = []
+    coverage = None
     for granularity in (coarse, "kernel"):
         each: list[tuple[Scope, Objective]] = list(product(("local", "global"), objectives))
         try:
@@ -76,8 +80,9 @@ def compare(
         except BadInputError as error:
             rows += [ComparisonRow(granularity, scope, objective, None, None, str(error)) for scope, objective in each]
         else:
+            coverage = planner.coverage
             rows += [_row(planner, scope, objective) for scope, objective in each]
-    return Comparison(sweep.workload, sweep.device, sweep.origin, coarse, tuple(rows))
+    return Comparison(sweep.workload, sweep.device, sweep.origin, coarse, tuple(rows), coverage)
 
 
 def _row(planner: Planner, scope: Scope, objective: Objective) -> ComparisonRow:
@@ -141,6 +146,7 @@ class WholeFrontier:
         bounds: the exact optimum at each slowdown bound asked for that a plan can keep.
         impossible_bounds: those that no plan keeps.
         least_slowdown: of any plan.
+        coverage: how far the sweeps came that the frontier rests on.
     """
 
     workload: str
@@ -153,6 +159,7 @@ class WholeFrontier:
     bounds: tuple[CurvePoint, ...] = field(repr=False)
     impossible_bounds: tuple[float, ...]
     least_slowdown: float
+    coverage: Coverage
 
 
 def whole_frontier(
@@ -192,4 +199,5 @@ def whole_frontier(
         bounds=solved,
         impossible_bounds=tuple(bound for bound in bounds if bound not in {point.max_slowdown for point in solved}),
         least_slowdown=vertices[0].time_change,
+        coverage=planner.coverage,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.setting import Setting
+from wastenot.study.coverage import Coverage, RecordedSweep, coverage_of
 from wastenot.study.sweep import Kernel, Sweep
 
 
@@ -52,6 +54,14 @@ class Costs:
         """The setting of a row."""
         values = (self.core_mhz[row], self.memory_mhz[row], self.power_limit_w[row])
         return Setting(*(None if np.isnan(value) else float(value) for value in values))
+
+    def coverage(self, recorded: Sequence[RecordedSweep]) -> Coverage:
+        """How far the sweeps that brought these costs came."""
+        if not recorded:
+            return Coverage("given", len(self.kernel))
+        names = [kernel.name for kernel in self.kernels]
+        points = {(names[kernel], self.setting(row)) for row, kernel in enumerate(self.kernel.tolist())}
+        return coverage_of(recorded, names, points)
 
 
 def combine_repeats(sweep: Sweep) -> Costs:

@@ -15,8 +15,11 @@ from wastenot.documents import Finite, NotNegative, Part, Positive, read_documen
 from wastenot.files import write_text
 from wastenot.frontiers.exact import exact_sum
 from wastenot.origin import Origin
+from wastenot.planning.applicable import Applicable
+from wastenot.planning.dwell import Switches, count_switches
 from wastenot.planning.objective import Scope
 from wastenot.setting import Setting
+from wastenot.study.coverage import Coverage
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
 from wastenot.workloads.shape import Shape
 
@@ -113,11 +116,12 @@ class Waste(Part):
 class Certificate(Part):
     """The proof: no plan of this granularity and scope that keeps the budget needs less than the lower bound.
 
+    It speaks of plans of the points that were measured; the plan's ``coverage`` says whether these are all intended ones.
     Of a plan made with a confidence it is about expected energies, and plans that keep the budget with the confidence.
 
     Attributes:
         lower_bound_j: the bound.
-        gap: (energy of the plan − bound) / energy of the plan; 0 is proven best.
+        gap: (energy of the plan − bound) / energy of the plan; 0 is the best of the points measured.
         budget_s: the time budget that the bound holds for: what was allowed, or the plan's own time where nothing was.
     """
 
@@ -131,13 +135,6 @@ class Fastest(Part):
 
     time_s: Positive
     time_change: Finite
-
-
-class Switches(Part):
-    """How often clocks change when iterations follow each other, and how long they stay between changes."""
-
-    per_iteration: Annotated[int, Field(ge=0)]
-    mean_dwell_s: Positive | None
 
 
 class Assignment(Part):
@@ -184,8 +181,10 @@ class Plan(Part):
     measured_granularity: Granularity = "kernel"
     model: str | None = None
     shape: Shape | None = None
+    coverage: Coverage | None = None
     expected: Expected | None = None
     validation: Validation | None = None
+    applicable: Applicable | None = None
     digest: str = ""
 
     @property
@@ -205,11 +204,15 @@ class Plan(Part):
     def document(self) -> dict[str, Any]:
         """The plan as JSON values; optional parts that it does not have are left out."""
         values = self.model_dump(mode="json", by_alias=True)
-        for part in ("model", "shape", "expected", "validation"):
+        for part in ("model", "shape", "coverage", "expected", "validation", "applicable"):
             if values[part] is None:
                 del values[part]
+        if "coverage" in values:
+            values["coverage"] = {name: value for name, value in values["coverage"].items() if value is not None}
         if values["objective"]["confidence"] is None:
             del values["objective"]["confidence"]
+        if values["switches"]["shortest_dwell_s"] is None:
+            del values["switches"]["shortest_dwell_s"], values["switches"]["shortest_dwell_unit"]
         return values
 
     def to_json(self) -> str:
@@ -270,6 +273,8 @@ def _recomputed(plan: Plan) -> Iterator[tuple[tuple[int | str, ...], float, floa
     yield ("predicted", "energy_change"), predicted.energy_change, predicted.energy_j / base.energy_j - 1
     yield ("baseline", "time_s"), base.time_s, base_time_s
     yield ("baseline", "energy_j"), base.energy_j, base_energy_j
+    if plan.switches.shortest_dwell_s is not None:
+        yield ("switches", "shortest_dwell_s"), plan.switches.shortest_dwell_s, count_switches(rows).shortest_dwell_s or 0.0
     yield ("fastest", "time_change"), plan.fastest.time_change, plan.fastest.time_s / base.time_s - 1
     yield ("waste", "share"), plan.waste.share, plan.waste.joules / base.energy_j
     if expected is not None:

@@ -12,7 +12,9 @@ from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier, Point
 from wastenot.frontiers.exact import exact_sum
+from wastenot.planning.applicable import find_applicable
 from wastenot.planning.costs import Costs, combine_repeats
+from wastenot.planning.dwell import count_switches
 from wastenot.planning.noise.confidence import choose_confidently
 from wastenot.planning.noise.expectation import change_error, expect, total_error
 from wastenot.planning.noise.shrinkage import CostModel, Posteriors, fit_costs
@@ -25,15 +27,15 @@ from wastenot.planning.plan import (
     Goal,
     Plan,
     PredictedTotal,
-    Switches,
     Total,
     Waste,
 )
+from wastenot.planning.switching import switch_time
 from wastenot.planning.units import PlanUnit, iteration_frontier, make_units
+from wastenot.study.coverage import Coverage
 from wastenot.study.store import Source, sweep_of
 from wastenot.study.sweep import Sweep
 from wastenot.workloads.identity import EnergyState, Granularity
-from wastenot.workloads.order import switches
 
 LARGEST_EXACT = 2048  # units; the least energy of more is found to within ``GAP_AT_SCALE``, which the certificate states
 GAP_AT_SCALE = 1e-9  # relative; proving the rest takes half a minute for 10,000 kernels
@@ -51,8 +53,9 @@ def plan(
     granularity: Granularity = "kernel",
     scope: Scope = "global",
     clock_tolerance_mhz: float = 0.0,
+    switch_time_s: float | None = None,
 ) -> Plan:
-    """The best plan for a workload.
+    """The best plan for a workload, and what of it could be applied today.
 
         >>> import wastenot as wn
         >>> plan = wn.plan("my.db", max_slowdown=0.02)
@@ -72,6 +75,7 @@ def plan(
         scope: ``global``, only the whole iteration must keep the slowdown, so that units compensate for each other;
             ``local``, each unit must keep it by itself.
         clock_tolerance_mhz: how far a kernel's core clock may be from that of its unit, where a unit has several.
+        switch_time_s: that the device takes to switch clocks, where you measured it; it decides what can be applied.
 
     Raises:
         InfeasibleError: no plan keeps the slowdown; says the least possible.
@@ -83,7 +87,13 @@ def plan(
     elif (max_slowdown, edp_exponent, confidence) != (None, 1.0, None):
         raise BadInputError("`objective`: says all of it; leave out `max_slowdown`, `edp_exponent` and `confidence`")
     sweep = sweep_of(source, workload, state, granularity)
-    return Planner(sweep, granularity, clock_tolerance_mhz).plan(objective, scope)
+    switching = switch_time(sweep.device, switch_time_s)
+    planner = Planner(sweep, granularity, clock_tolerance_mhz)
+    made = planner.plan(objective, scope)
+    applicable = find_applicable(
+        made, lambda coarser: planner.at(coarser).plan(objective, scope), switching, _default_memory_mhz(sweep)
+    )
+    return made.model_copy(update={"applicable": applicable}).sealed()
 
 
 def frontier(
@@ -146,24 +156,45 @@ class Planner:
         sweep: what its kernels cost.
         granularity: what gets a setting of its own.
         clock_tolerance_mhz: see :func:`plan`.
+        like: another planner of the sweep, whose costs it shares.
+
+    Raises:
+        BadInputError: the sweep does not have what the granularity needs.
 
     Attributes:
         units: in order of execution.
+        coverage: how far the sweeps came that the plans rest on.
         frontier: of the whole iteration.
         baseline_time_s: exact time of the iteration at auto.
     """
 
-    def __init__(self, sweep: Sweep, granularity: Granularity = "kernel", clock_tolerance_mhz: float = 0.0) -> None:
+    def __init__(
+        self,
+        sweep: Sweep,
+        granularity: Granularity = "kernel",
+        clock_tolerance_mhz: float = 0.0,
+        like: Planner | None = None,
+    ) -> None:
         self.sweep = sweep
         self.granularity = granularity
         self.clock_tolerance_mhz = clock_tolerance_mhz
-        self.costs: Costs = combine_repeats(sweep)
+        self.costs: Costs = combine_repeats(sweep) if like is None else like.costs
+        self.coverage: Coverage = self.costs.coverage(sweep.recorded) if like is None else like.coverage
+        _check_shared(sweep, self.coverage, granularity)
         self.units: list[PlanUnit] = make_units(self.costs, granularity, clock_tolerance_mhz)
         self.frontier: Frontier = iteration_frontier(self.costs, self.units, granularity)
         self.baseline_rows: IndexArray = self.costs.start[:-1]
         self.baseline_time_s: Fraction = self.exact_time(self.baseline_rows)
         self.baseline_energy_j = self.energy(self.baseline_rows)
         self._gap_tolerance = 0.0 if len(self.units) <= LARGEST_EXACT else GAP_AT_SCALE
+
+    def at(self, granularity: Granularity) -> Planner:
+        """A planner at another granularity, which shares the costs and what was estimated from them: the dear part."""
+        other = Planner(self.sweep, granularity, self.clock_tolerance_mhz, self)
+        other.cost_model = self.cost_model
+        if "posteriors" in vars(self):
+            other.posteriors = self.posteriors
+        return other
 
     # ---- totals of one row for each kernel -------------------------------------------------------------------
 
@@ -281,7 +312,6 @@ class Planner:
         rows = self.rows(optimum.options)
         predicted, baseline = self.totals(rows), self.totals(self.baseline_rows)
         assignments = self._assignments(rows)
-        changes = switches(costs.kernels, [each.setting for each in assignments])
         fastest_s = self.frontier.least_time().time_s
         expected = None
         if self.cost_model is not None:
@@ -326,8 +356,9 @@ class Planner:
                 budget_s=float(optimum.budget_s),
             ),
             fastest=Fastest(time_s=fastest_s, time_change=fastest_s / baseline.time_s - 1),
-            switches=Switches(per_iteration=changes, mean_dwell_s=predicted.time_s / changes if changes else None),
+            switches=count_switches(assignments),
             assignments=assignments,
+            coverage=self.coverage,
             expected=expected,
         ).sealed()
 
@@ -356,6 +387,25 @@ class Planner:
                 )
             )
         return tuple(lines)
+
+
+def _check_shared(sweep: Sweep, coverage: Coverage, granularity: Granularity) -> None:
+    """Refuse to give kernels one setting where each was measured at settings of its own."""
+    if coverage.shares_settings or granularity in ("kernel", sweep.granularity):
+        return
+    chosen = "a search chose the points" if coverage.kind == "search" else "only a plan's finalists were measured"
+    raise BadInputError(
+        f"`granularity` {granularity}: in '{sweep.key}' {chosen} of each {sweep.granularity} for itself, so that they share "
+        "few settings; sweep the grid, without `search`, or search for such plans: "
+        f"`search` model, `granularity` {granularity}"
+    )
+
+
+def _default_memory_mhz(sweep: Sweep) -> float | None:
+    """The memory clock in effect at the default clocks, if it was recorded and the same for all kernels."""
+    auto = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
+    clocks = np.unique(sweep.effective_memory_mhz[auto])
+    return float(clocks[0]) if len(clocks) == 1 and np.isfinite(clocks[0]) else None
 
 
 def _best(frontier: Frontier, objective: Objective, budget: Fraction | None, gap_tolerance: float = 0.0) -> Point:

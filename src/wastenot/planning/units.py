@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import overload
 
 import numpy as np
@@ -151,21 +151,18 @@ def _shared_unit(name: str, costs: Costs, kernels: IndexArray, tolerance_mhz: fl
 
 
 def _levels(costs: Costs, kernels: IndexArray, tolerance_mhz: float) -> Iterator[_Level]:
-    rows = np.flatnonzero(np.isin(costs.kernel, kernels))
-    rows = rows[~np.isin(rows, costs.start[kernels])]
-    outer = np.column_stack(
-        [np.nan_to_num(costs.power_limit_w[rows], nan=-1.0), np.nan_to_num(costs.memory_mhz[rows], nan=-1.0)]
-    )
-    for pair in np.unique(outer, axis=0):
-        here = rows[(outer == pair).all(axis=1)]
+    of_unit = np.isin(np.arange(len(costs.kernels)), kernels)[costs.kernel]
+    of_unit[costs.start[kernels]] = False
+    rows = np.flatnonzero(of_unit)
+    limits, memories = (np.nan_to_num(column[rows], nan=-1.0) for column in (costs.power_limit_w, costs.memory_mhz))
+    for limit, memory in product(np.unique(limits), np.unique(memories)):
+        here = rows[(limits == limit) & (memories == memory)]
         for free in (False, True):  # an auto core clock is a level of its own, near to nothing but itself
             chosen = here[np.isnan(costs.core_mhz[here]) == free]
             if len(chosen):
                 core = np.nan_to_num(costs.core_mhz, nan=0.0)
                 wanted = np.unique(core[chosen])
-                columns = [_nearest(core, chosen[costs.kernel[chosen] == kernel], wanted) for kernel in kernels]
-                row = np.column_stack([column[0] for column in columns])
-                distance = np.column_stack([column[1] for column in columns])
+                row, distance = _nearest_of_each(core, costs.kernel, kernels, chosen, wanted)
                 row = np.where(distance <= tolerance_mhz, row, -1)
                 yield _Level(
                     np.full(len(wanted), np.nan) if free else wanted,
@@ -173,6 +170,18 @@ def _levels(costs: Costs, kernels: IndexArray, tolerance_mhz: float) -> Iterator
                     distance,
                     float(costs.memory_mhz[chosen[0]]),
                 )
+
+
+def _nearest_of_each(
+    core_mhz: FloatArray, kernel: IndexArray, kernels: IndexArray, rows: IndexArray, wanted: FloatArray
+) -> tuple[IndexArray, FloatArray]:
+    """The row of each kernel nearest each wanted clock, and its distance; shape (wanted, kernels) each."""
+    begin, end = (np.searchsorted(kernel[rows], kernels, side) for side in ("left", "right"))
+    clocks = core_mhz[rows].reshape(len(kernels), -1) if np.all(end - begin == len(wanted)) else None
+    if clocks is not None and (clocks == wanted).all():  # a grid
+        return rows.reshape(clocks.shape).T, np.zeros(clocks.shape[::-1])
+    columns = [_nearest(core_mhz, rows[each], wanted) for each in map(slice, begin, end)]
+    return np.column_stack([column[0] for column in columns]), np.column_stack([column[1] for column in columns])
 
 
 def _nearest(core_mhz: FloatArray, rows: IndexArray, wanted: FloatArray) -> tuple[IndexArray, FloatArray]:

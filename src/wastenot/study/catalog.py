@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from math import fsum
 from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Table, func, insert, inspect, select
+from sqlalchemy import Connection, Table, func, insert, inspect, select, update
 
 from wastenot.errors import BadInputError, StudyError
 from wastenot.origin import Origin
 from wastenot.setting import Setting
 from wastenot.study import schema
 from wastenot.study.database import DAMAGED
-from wastenot.study.sweep import SETTING, Kernel, quoted
+from wastenot.study.sweep import Kernel, quoted
 from wastenot.version import own_version
 from wastenot.workloads.identity import (
     ENERGY_STATES,
@@ -67,52 +65,23 @@ class ImportSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadSummary:
-    """One workload.
-
-    Attributes:
-        run: model and shape, where known.
-        kernels: how many, as are ``rows`` (measurements) and ``settings`` (different ones, auto among them).
-        passes: in order of execution; empty where the data do not say.
-        auto_time_s: time of one iteration at auto, from the mean of each kernel's baseline rows.
-        auto_energy_j: energy of the same.
-        imports: in order.
-    """
-
-    name: str
-    state: EnergyState
-    granularity: Granularity
-    run: ModelRun | None
-    origin: str
-    kernels: int
-    rows: int
-    settings: int
-    passes: tuple[str, ...]
-    auto_time_s: float
-    auto_energy_j: float
-    imports: tuple[ImportSummary, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StudySummary:
-    """A study.
+class StudyHeader:
+    """A study itself.
 
     Attributes:
         device: that everything was taken on.
         created_by: the program that made it.
         created_at: in UTC.
-        workloads: in order of their first import; empty where only the study itself was asked for.
     """
 
     device: str
     schema_version: int
     created_by: str
     created_at: datetime
-    workloads: tuple[WorkloadSummary, ...] = ()
 
 
-def read_header(connection: Connection, label: str) -> StudySummary | None:
-    """The study without its workloads, ``None`` where the database holds none yet.
+def read_header(connection: Connection, label: str) -> StudyHeader | None:
+    """The study itself, ``None`` where the database holds none yet.
 
     Args:
         connection: in a transaction.
@@ -135,7 +104,7 @@ def read_header(connection: Connection, label: str) -> StudySummary | None:
             f"{label}: was written by a newer wastenot (schema {found}; this one reads {schema.SCHEMA_VERSION}); "
             "upgrade: pip install --upgrade wastenot"
         )
-    if found < schema.SCHEMA_VERSION:
+    if found < schema.OLDEST_READ:
         raise StudyError(
             f"{label}: was written by an early wastenot (schema {found}; this one reads {schema.SCHEMA_VERSION}); measure "
             "again into a new study, or export its workloads with that version and import them here"
@@ -145,7 +114,7 @@ def read_header(connection: Connection, label: str) -> StudySummary | None:
         created_at = datetime.fromisoformat(row.created_at)
     except (ValueError, TypeError) as error:
         raise StudyError(f"{label}: {DAMAGED}") from error
-    return StudySummary(row.device, found, row.created_by, created_at)
+    return StudyHeader(row.device, found, row.created_by, created_at)
 
 
 def prepare(connection: Connection, label: str, device: str) -> str:
@@ -167,9 +136,11 @@ def prepare(connection: Connection, label: str, device: str) -> str:
     schema.metadata.create_all(connection)  # does nothing where they are there
     if header is None:
         values = {"schema_version": schema.SCHEMA_VERSION, "device": device}
-        values |= {"created_by": f"wastenot {own_version()}", "created_at": _now()}
+        values |= {"created_by": f"wastenot {own_version()}", "created_at": utc_now()}
         connection.execute(insert(schema.study).values(id=_STUDY_ID, **values))
         return device
+    if header.schema_version < schema.SCHEMA_VERSION:
+        connection.execute(update(schema.study).values(schema_version=schema.SCHEMA_VERSION))
     if device not in (header.device, UNKNOWN_DEVICE):
         raise BadInputError(
             f"{label}: device: holds measurements of {quoted(header.device)}, not of {quoted(device)}; "
@@ -350,10 +321,11 @@ def add_import(
 ) -> int:
     """Record an import of a workload's rows, as of now; returns its id."""
     values = {"workload_id": workload_id, "source": source, "sha256": sha256, "rows": rows, "origin": origin}
-    return inserted_id(connection, schema.imports, **values, imported_at=_now())
+    return inserted_id(connection, schema.imports, **values, imported_at=utc_now())
 
 
-def _now() -> str:
+def utc_now() -> str:
+    """This moment as the tables hold it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -418,46 +390,4 @@ def imports_of(connection: Connection, workload_id: int) -> tuple[ImportSummary,
     found = connection.execute(select(imports).where(imports.c.workload_id == workload_id).order_by(imports.c.id))
     return tuple(
         ImportSummary(row.source, row.sha256, row.rows, row.origin, datetime.fromisoformat(row.imported_at)) for row in found
-    )
-
-
-def summarise_workload(connection: Connection, stored: StoredWorkload) -> WorkloadSummary:
-    """A workload in brief, counted by the database so that the rows stay where they are."""
-    imports, kernels, measurements = schema.imports, schema.kernels, schema.measurements
-    workload_id = stored.id
-    settings = [measurements.c[column] for column in SETTING]
-    own = measurements.c.import_id.in_(select(imports.c.id).where(imports.c.workload_id == workload_id))
-    distinct = select(*settings).where(own).distinct().subquery()
-    auto = (
-        select(measurements.c.kernel_id, measurements.c.time_s, measurements.c.energy_j)
-        .where(own, *(column.is_(None) for column in settings))
-    )  # fmt: skip
-    baseline: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
-    for row in connection.execute(auto):
-        baseline[row.kernel_id].append((row.time_s, row.energy_j))
-    members = connection.execute(
-        select(kernels.c.id, kernels.c.count.label("times"), kernels.c["pass"].label("pass_name"))
-        .where(kernels.c.workload_id == workload_id)
-        .order_by(kernels.c.position)
-    ).all()
-    history = imports_of(connection, workload_id)
-    time_s, energy_j = (
-        fsum(
-            row.times * fsum(values[which] for values in baseline[row.id]) / max(1, len(baseline[row.id])) for row in members
-        )
-        for which in (0, 1)  # a sweep under way has not come to all of them yet
-    )
-    return WorkloadSummary(
-        name=stored.key.name,
-        state=stored.key.state,
-        granularity=stored.key.granularity,
-        run=stored.run,
-        origin=history[0].origin,
-        kernels=len(members),
-        rows=sum(entry.rows for entry in history),
-        settings=connection.scalar(select(func.count()).select_from(distinct)) or 0,
-        passes=tuple(dict.fromkeys(row.pass_name for row in members if row.pass_name is not None)),
-        auto_time_s=time_s,
-        auto_energy_j=energy_j,
-        imports=history,
     )

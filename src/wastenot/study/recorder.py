@@ -9,8 +9,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select, update
 
+from wastenot.errors import StudyError
 from wastenot.setting import Setting
+from wastenot.study.coverage import Point
+from wastenot.study.lease import Lease
 from wastenot.study.schema import imports, kernels, measurements, trials
+from wastenot.study.sweep_log import add_excluded, finish_sweep
 
 _SETTING = ("core_mhz", "memory_mhz", "power_limit_w")
 _NUMBERS = (
@@ -60,7 +64,10 @@ class Recorder:
 
     Args:
         transaction: begins a writing transaction.
+        label: how messages name the workload.
+        lease: that allows this process to measure the workload.
         import_id: that the measurements belong to.
+        sweep_id: the record of the sweep that makes them; ``None`` where it keeps none.
         kernel_ids: the id in the store of each kernel.
         done: how often each kernel was measured at each setting before.
     """
@@ -68,21 +75,27 @@ class Recorder:
     def __init__(
         self,
         transaction: Callable[[], AbstractContextManager[Connection]],
+        label: str,
+        lease: Lease,
         import_id: int,
+        sweep_id: int | None,
         kernel_ids: Mapping[str, int],
-        done: Mapping[tuple[str, Setting], int],
+        done: Mapping[Point, int],
     ) -> None:
         self._transaction = transaction
+        self._label = label
+        self._lease = lease
         self._import_id = import_id
+        self._sweep_id = sweep_id
         self._kernel_ids = kernel_ids
         self._rows = 0
-        self.done: Counter[tuple[str, Setting]] = Counter(done)
+        self.done: Counter[Point] = Counter(done)
 
     def append(self, measurement: Measurement) -> None:
         """Store a measurement; when this returns, it is on disk.
 
         Raises:
-            StudyError: the study cannot be written; it is as it was.
+            StudyError: the study cannot be written, or another process has taken over; the study is as it was.
         """
         key = {"import_id": self._import_id, "position": self._rows}
         row = {"kernel_id": self._kernel_ids[measurement.kernel]}
@@ -90,11 +103,36 @@ class Recorder:
         row |= {name: getattr(measurement, name) for name in _NUMBERS}
         how = {name: getattr(measurement, name) for name in _HOW} | {"flags": "; ".join(measurement.flags)}
         with self._transaction() as connection:
+            if not self._lease.renew(connection):
+                raise StudyError(
+                    f"{self._label}: another process took over its measurement, since this one was silent for too long; "
+                    "what was measured before is kept"
+                )
             connection.execute(insert(measurements), key | row)
             connection.execute(insert(trials), key | how)
             connection.execute(update(imports).where(imports.c.id == self._import_id).values(rows=self._rows + 1))
         self._rows += 1
         self.done[measurement.kernel, measurement.setting] += 1
+
+    def exclude(self, kernel: str, setting: Setting) -> None:
+        """Record that a point turned out to be one that the device cannot run.
+
+        Raises:
+            StudyError: the study cannot be written.
+        """
+        if self._sweep_id is not None:
+            with self._transaction() as connection:
+                add_excluded(connection, self._sweep_id, [(kernel, setting)])
+
+    def finish(self) -> None:
+        """Record that the sweep came to its end.
+
+        Raises:
+            StudyError: the study cannot be written.
+        """
+        if self._sweep_id is not None:
+            with self._transaction() as connection:
+                finish_sweep(connection, self._sweep_id)
 
 
 def read_measurements(connection: Connection, workload_id: int) -> tuple[Measurement, ...]:

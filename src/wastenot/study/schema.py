@@ -18,7 +18,9 @@ from sqlalchemy import (
 
 from wastenot.study.sweep import NUMBERS
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+OLDEST_READ = 2
+"""Before 3, studies did not record sweeps, nor who was measuring; they are read as they are, and writing adds the tables."""
 
 # Names begin with ours, because on a database server a study may share its schema with other programs' tables.
 metadata = MetaData()
@@ -129,4 +131,37 @@ trials = Table(
     Column("stopped", Text, nullable=False),
     Column("flags", Text, nullable=False),
     sqlite_with_rowid=False,
+)
+
+# What each sweep set out to measure, and whether it came to its end; see coverage.py. Settings are a JSON list of core
+# clock, memory clock and power limit; excluded points one of kernel names and positions in that list.
+sweeps = Table(
+    "wastenot_sweeps",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("workload_id", ForeignKey(workloads.c.id), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("settings", Text, nullable=False),
+    Column("excluded", Text, nullable=False),
+    Column("share", Double),
+    Column("max_slowdown", Double),
+    Column("command", Text),
+    Column("started_at", String(32), nullable=False),
+    Column("finished_at", String(32)),
+)
+
+# Who is measuring a workload now; see lease.py.
+leases = Table(
+    "wastenot_leases",
+    metadata,
+    Column("workload_id", ForeignKey(workloads.c.id), primary_key=True, autoincrement=False),
+    Column("token", String(32), nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("user", String(255), nullable=False),
+    Column("process", BigInteger, nullable=False),
+    Column("process_started", String(32), nullable=False),
+    Column("process_space", String(255), nullable=False),
+    Column("what", Text, nullable=False),
+    Column("started_at", String(32), nullable=False),
+    Column("heard_at", String(32), nullable=False),
 )

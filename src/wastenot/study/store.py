@@ -15,11 +15,15 @@ from sqlalchemy import Connection
 from wastenot.errors import BadInputError, StudyError
 from wastenot.origin import Origin
 from wastenot.study import catalog
-from wastenot.study.catalog import ImportSummary, Steps, StoredWorkload, StudySummary, choose_workload
+from wastenot.study.catalog import ImportSummary, Steps, StoredWorkload, StudyHeader, choose_workload
+from wastenot.study.coverage import Intent
 from wastenot.study.database import DAMAGED, Database, connect, parse_address
+from wastenot.study.lease import kept_alive, take
 from wastenot.study.recorder import Measurement, Recorder, read_measurements
 from wastenot.study.rows import insert_rows, select_rows
+from wastenot.study.summary import StudySummary, summarise_workload
 from wastenot.study.sweep import Kernel, Sweep, check_sweep, quoted
+from wastenot.study.sweep_log import begin_sweep, recorded_sweeps
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
 
 
@@ -100,8 +104,11 @@ class Study:
         source: str,
         run: ModelRun | None = None,
         steps: Mapping[str, Steps] | None = None,
+        intent: Intent | None = None,
     ) -> Iterator[Recorder]:
         """Store measurements of a workload one by one as they are made, after those that are stored already.
+
+        No other process may do so at the same time.
 
         Args:
             kernels: of the workload, in order of execution.
@@ -111,10 +118,12 @@ class Study:
             source: what makes them.
             run: the model that it is of, and how that is run.
             steps: what each kernel runs, by name. Captured operations are stored, with the index values they ran with.
+            intent: what the measurements are to add up to, which the study remembers; :meth:`Recorder.finish` says
+                that they did.
 
         Raises:
             BadInputError: the study is of another device, or the workload of other kernels or another origin.
-            StudyError: the study cannot be written.
+            StudyError: the study cannot be written, or another process is measuring the workload.
         """
         key = workload if isinstance(workload, WorkloadKey) else WorkloadKey(workload)
         with self._database.writing() as connection:
@@ -129,12 +138,17 @@ class Study:
             else:
                 _check_origin(catalog.imports_of(connection, workload_id), key.name, origin, str(self))
             ids = catalog.store_kernels(connection, kernels, key.name, workload_id)
+            label = f"{self}: workload {quoted(str(key))}"
+            what = source if intent is None or intent.command is None else intent.command
+            lease = take(connection, workload_id, label, what)
             kernel_ids = dict(zip((kernel.name for kernel in kernels), ids.tolist(), strict=True))
             catalog.store_captured(connection, steps or {}, kernel_ids)
+            sweep_id = None if intent is None else begin_sweep(connection, workload_id, intent)
             import_id = catalog.add_import(connection, workload_id, source, origin)
             done = catalog.settings_done(connection, workload_id)
-        with self._database.keeping() as transaction:
-            yield Recorder(transaction, import_id, kernel_ids, done)
+        # Whatever happens now, a file that has gone is not made again.
+        with kept_alive(lease, replace(self._database, create=False).writing), self._database.keeping() as transaction:
+            yield Recorder(transaction, label, lease, import_id, sweep_id, kernel_ids, done)
 
     def workloads(self) -> tuple[WorkloadKey, ...]:
         """What the study holds measurements of, in order of their first import; nothing where it is empty.
@@ -190,6 +204,7 @@ class Study:
                     state=stored.key.state,
                     granularity=stored.key.granularity,
                     run=stored.run,
+                    recorded=recorded_sweeps(connection, stored.id),
                     **numbers,
                 )
                 check_sweep(sweep)
@@ -224,7 +239,7 @@ class Study:
             except (ValueError, TypeError, AttributeError) as error:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
 
-    def _header(self, connection: Connection) -> StudySummary:
+    def _header(self, connection: Connection) -> StudyHeader:
         header = catalog.read_header(connection, str(self))
         if header is None:
             raise StudyError(f"{self}: holds nothing yet; fill it: wastenot import SWEEP.csv --study {self}")
@@ -245,10 +260,10 @@ class Study:
         with self._database.reading() as connection:
             header = self._header(connection)
             try:
-                held = tuple(catalog.summarise_workload(connection, each) for each in self._stored(connection))
+                held = tuple(summarise_workload(connection, each) for each in self._stored(connection))
             except (ZeroDivisionError, ValueError, TypeError, IndexError) as error:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
-        return replace(header, workloads=held)
+        return StudySummary(header.device, header.schema_version, header.created_by, header.created_at, held)
 
 
 Source = str | os.PathLike[str] | Study | Sweep

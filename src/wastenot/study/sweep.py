@@ -13,6 +13,7 @@ from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
 from wastenot.origin import ORIGINS, Origin
 from wastenot.setting import Setting
+from wastenot.study.coverage import RecordedSweep
 from wastenot.workloads.identity import ENERGY_STATES, GRANULARITIES, EnergyState, Granularity, ModelRun, WorkloadKey
 
 LARGEST_COUNT = 2**53
@@ -105,6 +106,7 @@ class Sweep:
         state: that the energies were taken in.
         granularity: what was measured as one, and is a "kernel" here.
         run: the model that the workload is of, and how that is run; ``None`` where not known.
+        recorded: the sweeps that measured it, as far as the study remembers them.
     """
 
     kernels: tuple[Kernel, ...]
@@ -126,6 +128,7 @@ class Sweep:
     state: EnergyState = field(kw_only=True, default="ssp")
     granularity: Granularity = field(kw_only=True, default="kernel")
     run: ModelRun | None = field(kw_only=True, default=None)
+    recorded: tuple[RecordedSweep, ...] = field(kw_only=True, default=())
 
     def __repr__(self) -> str:
         return f"Sweep({str(self.key)!r} on {self.device!r}, {self.origin}: {len(self.kernels)} kernels, {len(self):,} rows)"

@@ -14,6 +14,7 @@ from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError
 from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
+from wastenot.study.coverage import Intent
 from wastenot.study.recorder import Measurement, Recorder
 from wastenot.study.store import Study
 from wastenot.sweeping.point import PointOptions, hottest_first, warm_up
@@ -164,6 +165,8 @@ def run_points(
                     if setting.is_auto and isinstance(error, ClocksRefusedError):
                         raise
                     reason = type(error).__name__
+                    if isinstance(error, CannotRunError):
+                        recorder.exclude(task.name, setting)
                     outcome.skipped[reason] = outcome.skipped.get(reason, 0) + 1
                     progress.say(f"'{task.name}' at {setting} cannot be measured: {error}")
                     progress.step(f"{task.name} at {setting}: not measured")
@@ -188,6 +191,7 @@ def measure_sweep(
     progress: Progress | None = None,
     budget_s: float | None = None,
     rounds: int = BASELINE_ROUNDS,
+    command: str | None = None,
 ) -> SweepOutcome:
     """Measure everything at auto and at every setting, into a study, in the workload's state.
 
@@ -203,6 +207,7 @@ def measure_sweep(
         progress: informed of every point.
         budget_s: device time after which no further point is begun.
         rounds: how often to measure everything where there are no settings besides auto.
+        command: that resumes this, for the study to remember.
 
     Raises:
         BadInputError: no rounds; a state that the device cannot be measured in; the study is of another device, or the
@@ -215,22 +220,27 @@ def measure_sweep(
     progress = progress or Silent()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
     check_state(device, workload)
-    points = [
-        point for point in _points(workload, settings, rounds) if can_measure(device, workload, point.kernel, point.setting)
-    ]
+    all_points = _points(workload, settings, rounds)
+    points = [point for point in all_points if can_measure(device, workload, point.kernel, point.setting)]
+    impossible = {(workload.tasks[point.kernel].name, point.setting) for point in set(all_points).difference(points)}
+    intent = Intent("grid" if settings else "auto", tuple(settings), frozenset(impossible), command=command)
     with ExitStack() as stack:
-        recorder = stack.enter_context(recording(device, workload, study))
+        recorder = stack.enter_context(recording(device, workload, study, intent))
         keep_alone = None
         if workload.state == "context":
-            keep_alone = _keeping_alone(
-                stack.enter_context(recording(device, replace(workload, state="ssp"), study)), recorder
-            )
+            alone = stack.enter_context(recording(device, replace(workload, state="ssp"), study, intent))
+            keep_alone = _keeping_alone(alone, recorder)
         done = sum(recorder.done[workload.tasks[point.kernel].name, point.setting] > point.repeat for point in points)
         progress.begin(len(points), done)
-        return run_points(
+        outcome = run_points(
             device, workload, recorder, points,
             options=options or PointOptions(), progress=progress, ends_s=ends_s, keep_alone=keep_alone,
         )  # fmt: skip
+        if not outcome.out_of_time:
+            recorder.finish()
+            if workload.state == "context":
+                alone.finish()
+        return outcome
 
 
 def _points(workload: WorkloadTasks, settings: Sequence[Setting], rounds: int) -> list[SweepPoint]:
@@ -251,8 +261,8 @@ def _keeping_alone(alone: Recorder, in_context: Recorder) -> KeepAlone:
     return keep
 
 
-def recording(device: Device, workload: WorkloadTasks, study: Study) -> AbstractContextManager[Recorder]:
-    """Keeps measurements of a device in a study; raises what :meth:`Study.recording` does."""
+def recording(device: Device, workload: WorkloadTasks, study: Study, intent: Intent) -> AbstractContextManager[Recorder]:
+    """Keeps measurements of a device and their intent in a study; raises what :meth:`Study.recording` does."""
     identity = device.identity
     return study.recording(
         workload.kernels,
@@ -262,6 +272,7 @@ def recording(device: Device, workload: WorkloadTasks, study: Study) -> Abstract
         source=f"sweep on {identity.name}",
         run=workload.run,
         steps={task.name: task.steps for task in workload.tasks},
+        intent=intent,
     )
 
 

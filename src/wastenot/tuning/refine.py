@@ -17,6 +17,7 @@ from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
 from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
+from wastenot.study.coverage import Intent
 from wastenot.study.store import Study
 from wastenot.study.sweep import Sweep
 from wastenot.sweeping.point import PointOptions
@@ -34,6 +35,7 @@ def refine(
     options: PointOptions | None = None,
     progress: Progress | None = None,
     budget_s: float | None = None,
+    command: str | None = None,
 ) -> SweepOutcome:
     """Measure candidates and auto several times more, interleaved, so that drift affects all of them equally.
 
@@ -46,6 +48,7 @@ def refine(
         options: how to measure.
         progress: is shown each point.
         budget_s: device time after which no further point is started.
+        command: that resumes this, for the study to remember.
 
     Raises:
         BadInputError: no repeats, or a kernel without a name among the candidates.
@@ -63,11 +66,18 @@ def refine(
         if device.launcher.can_run(task, setting)
     ]
     pairs.sort(key=lambda pair: (_order(pair[1]), pair[0]))
-    with recording(device, units, study) as recorder:
+    settings = tuple(dict.fromkeys(setting for _, setting in pairs if not setting.is_auto))
+    others = {(kernel, setting) for kernel in range(len(units.tasks)) for setting in settings}.difference(pairs)
+    excluded = frozenset((units.tasks[kernel].name, setting) for kernel, setting in others)
+    intent = Intent("refine", settings, excluded, command=command)
+    with recording(device, units, study, intent) as recorder:
         before = {pair: recorder.done[units.tasks[pair[0]].name, pair[1]] for pair in pairs}
         points = [SweepPoint(*pair, before[pair] + repeat) for repeat in range(repeats) for pair in pairs]
         progress.begin(len(points))
-        return run_points(device, units, recorder, points, options=options, progress=progress, ends_s=ends_s)
+        outcome = run_points(device, units, recorder, points, options=options, progress=progress, ends_s=ends_s)
+        if not outcome.out_of_time:
+            recorder.finish()
+        return outcome
 
 
 def finalists(sweep: Sweep, plan: Plan, per_kernel: int = 3) -> dict[str, tuple[Setting, ...]]:

@@ -25,6 +25,7 @@ from wastenot.frontiers.nodes import Ways
 from wastenot.planning.costs import combine_repeats
 from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
+from wastenot.study.coverage import Intent
 from wastenot.study.store import Study
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import SweepOutcome, SweepPoint, recording, run_points
@@ -75,6 +76,7 @@ def search_sweep(
     options: PointOptions | None = None,
     progress: Progress | None = None,
     budget_s: float | None = None,
+    command: str | None = None,
 ) -> SweepOutcome:
     """Measure the points of a grid that matter for the plan of least energy within a slowdown.
 
@@ -88,6 +90,7 @@ def search_sweep(
         options: how to measure.
         progress: is shown each point.
         budget_s: device time after which no further point is started.
+        command: that resumes this, for the study to remember.
 
     Raises:
         BadInputError: a share that is not above 0 and at most 1, or too small for the first points.
@@ -101,7 +104,11 @@ def search_sweep(
     progress.begin(allowed)
     total = SweepOutcome()
 
-    with recording(device, units, study) as recorder:
+    names = [task.name for task in units.tasks]
+    cannot = frozenset((names[kernel], settings[index]) for kernel, index in np.argwhere(~possible).tolist())
+    intent = Intent("search", tuple(settings), cannot, share, max_slowdown, command)
+
+    with recording(device, units, study, intent) as recorder:
 
         def run(points: Sequence[SweepPoint]) -> bool:
             outcome = run_points(device, units, recorder, points, options=options, progress=progress, ends_s=ends_s)
@@ -122,6 +129,8 @@ def search_sweep(
                 break
             within_time = run(points)
             left = allowed - _count(recorder.done)
+        if within_time:
+            recorder.finish()
     return total
 
 

@@ -1,10 +1,12 @@
 """The order in which the kernels of a workload run, layer by layer where they share a loop, and what runs before what.
 
-This is the one definition of that order: switches, what runs before a kernel, loops and whole iterations follow from it.
+This is the one definition of that order: switches, stays between them, what runs before a kernel, loops and whole iterations
+follow from it.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -75,6 +77,45 @@ def changes(steps: Sequence[Ordered]) -> Counter[tuple[int, int]]:
 def switches(steps: Sequence[Ordered], values: Sequence[Hashable]) -> int:
     """How often a value of each step, such as its setting, changes from one to the next, iterations following each other."""
     return sum(times for (before, after), times in changes(steps).items() if values[before] != values[after])
+
+
+class Stay(NamedTuple):
+    """A stretch of steps that share a value, such as a setting: the step that it begins with, and how long it lasts."""
+
+    first: int
+    seconds: float
+
+
+def shortest_stay(steps: Sequence[Ordered], values: Sequence[Hashable], seconds: Sequence[float]) -> Stay | None:
+    """The shortest stay at one value between two changes, iterations following each other; ``None`` if none changes.
+
+    Args:
+        steps: in order of execution.
+        values: of each step, such as its setting.
+        seconds: that one call of each step lasts.
+    """
+    stays: list[Stay] = []
+    before: Hashable = None
+
+    def run(step: int, lasting: float) -> None:
+        nonlocal before
+        if stays and values[step] == before:
+            stays[-1] = Stay(stays[-1].first, stays[-1].seconds + lasting)
+        else:
+            stays.append(Stay(step, lasting))
+        before = values[step]
+
+    for loop in loops(steps):
+        if len({values[step] for step in loop.members}) == 1:
+            run(loop.members[0], loop.times * math.fsum(seconds[step] for step in loop.members))
+            continue
+        for _ in range(min(loop.times, 2)):  # the first and the last round; those between add no other stays
+            for step in loop.members:
+                run(step, seconds[step])
+    if len(stays) > 1 and values[stays[0].first] == before:
+        last = stays.pop()
+        stays[0] = Stay(last.first, last.seconds + stays[0].seconds)
+    return min(stays, key=lambda stay: stay.seconds) if len(stays) > 1 else None
 
 
 def predecessors(steps: Sequence[Ordered]) -> tuple[int, ...]:

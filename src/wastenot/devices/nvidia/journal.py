@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from wastenot.errors import DeviceError
+from wastenot.processes import boot_id, start_of
 
 SCHEMA = "wastenot.clocks/1"
 
@@ -77,7 +78,7 @@ def begin(uuid: str, restore: Restore) -> Path:
         DeviceError: there already is one, or it cannot be written; nothing may be changed then.
     """
     path = state_folder() / f"{uuid}.json"
-    me = {"process": os.getpid(), "started": _start_of(os.getpid()), "boot": _boot()}
+    me = {"process": os.getpid(), "started": start_of(os.getpid()), "boot": boot_id()}
     text = json.dumps({"schema": SCHEMA, "uuid": uuid, "restore": asdict(restore)} | me)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -135,7 +136,7 @@ def stale() -> tuple[Journal, ...]:
 def claim(journal: Journal) -> Path | None:
     """Claim a stale journal so that only one process restores the GPU; ``None`` if another was faster."""
     base = journal.path.name.split(".claimed-", maxsplit=1)[0]
-    own = journal.path.with_name(f"{base}.claimed-{os.getpid()}-{_start_of(os.getpid())}")
+    own = journal.path.with_name(f"{base}.claimed-{os.getpid()}-{start_of(os.getpid())}")
     try:
         journal.path.rename(own)
     except FileNotFoundError:
@@ -165,7 +166,7 @@ def read(path: Path) -> Journal | None:
         if claimed:
             number, _, started = claimed.partition("-")
             owner = int(number)
-        alive = boot == _boot() and bool(started) and _start_of(owner) == started
+        alive = boot == boot_id() and bool(started) and start_of(owner) == started
         return Journal(path, str(document["uuid"]), owner, alive, Restore(core, memory, limit))
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DeviceError(
@@ -176,22 +177,6 @@ def read(path: Path) -> Journal | None:
 
 def _range(raw: list[float] | None) -> tuple[float, float] | None:
     return None if raw is None else (float(raw[0]), float(raw[1]))
-
-
-def _start_of(process: int) -> str:
-    """Start time of a process in ticks since boot; empty if there is none. A zombie counts as dead."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in ("Z", "X") else fields[19]
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
 
 
 def _sync_folder(folder: Path) -> None:

@@ -15,7 +15,7 @@ from wastenot.reporting.plan.desirability_figure import desirability_figure
 from wastenot.reporting.plan.kernels_figure import kernels_figure
 from wastenot.reporting.plan.settings_figure import coarse_figure, kernel_figure
 from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
-from wastenot.reporting.plan.tables import comparison_table, context_table, kernel_table
+from wastenot.reporting.plan.tables import applicable_table, comparison_table, context_table, kernel_table
 from wastenot.reporting.price import Price
 
 MOST_TABLE_ROWS = 200
@@ -42,11 +42,13 @@ def write_report(
 def render_page(overview: PlanOverview, price: Price | None, made_at: datetime) -> str:
     """The page as text; see :func:`write_report`."""
     plan = overview.plan
+    applicable = applicable_table(plan)
     return render(
         "plan.html.j2",
         plan.origin,
         report_figures(overview),
         [
+            *([] if applicable is None else [("applicable", applicable)]),
             ("kernels", kernel_table(plan, MOST_TABLE_ROWS)),
             ("comparison", comparison_table(overview.comparison)),
             *([] if overview.context is None else [("context", context_table(overview.context))]),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from wastenot.planning.applicable import Applicable, alone, headline_changes
 from wastenot.planning.plan import Goal, Plan
-from wastenot.reporting.formatting import SPACE, change, number, percent, quantity
+from wastenot.planning.switching import SwitchTime
+from wastenot.reporting.formatting import SPACE, change, number, percent, quantity, shortened
 from wastenot.reporting.html_page import Card
+from wastenot.reporting.plan.coverage_text import among, coverage_note
 from wastenot.reporting.price import JOULES_PER_KWH, Price
+from wastenot.study.plausible import implausible_power
 
 ITERATIONS = 1_000  # that energy and cost are stated for
-_SLOW_DRIVER_S = 0.1  # mean dwell below which switches of tens of milliseconds eat the saving
+_LONGEST_NAME = 40
 
 
 def summary_cards(plan: Plan, price: Price | None) -> tuple[Card, ...]:
@@ -34,6 +38,7 @@ def summary_cards(plan: Plan, price: Price | None) -> tuple[Card, ...]:
             f"{quantity(predicted.time_s, 's', 5)} with the plan",
             main=True,
         ),
+        _applicable(plan),
         _money(saved_j, baseline.energy_j, price),
         Card(
             "Waste at default clocks",
@@ -72,19 +77,50 @@ def describe_goal(goal: Goal) -> str:
 
 def warnings(plan: Plan) -> tuple[str, ...]:
     """What a reader must know before using the plan."""
-    dwell_s = plan.switches.mean_dwell_s
-    if dwell_s is None:
+    doubts = coverage_note(plan.coverage), implausible_power(plan.baseline.time_s, plan.baseline.energy_j)
+    return (*(doubt for doubt in doubts if doubt is not None), *_of_measured_points(plan))
+
+
+def _of_measured_points(plan: Plan) -> tuple[str, ...]:
+    if plan.switches.mean_dwell_s is None:
         return (_what_to_expect(plan),)
-    switching = (
-        "Today's drivers take milliseconds to tens of milliseconds to switch clocks. This plan switches them "
-        f"{plan.switches.per_iteration:,} times per iteration and stays {quantity(dwell_s, 's', 3)} at a setting on average"
+    return (_what_switching_takes(plan), _what_to_expect(plan))
+
+
+def applicable_today(plan: Plan) -> Applicable:
+    """What of the plan could be set today; of a plan made without it only whether the plan itself could be."""
+    return plan.applicable or alone(plan)
+
+
+def describe_switch_time(switching: SwitchTime) -> str:
+    """How long switches take, and where that comes from."""
+    memory = "" if switching.memory_s == switching.core_s else f", {_duration(switching.memory_s)} for memory clocks"
+    times = f"{_duration(switching.core_s)}{memory}"
+    match switching.basis:
+        case "given":
+            return f"{times}, as given"
+        case "stated":
+            return f"{times}, as stated by {switching.source}"
+    return f"{times}, assumed until you measure it and pass --switch-time: {switching.source}"
+
+
+def _what_switching_takes(plan: Plan) -> str:
+    """Whether the device switches as fast as the plan would need."""
+    found = applicable_today(plan)
+    row, count = found.rows[0], f"{plan.switches.per_iteration:,} times per iteration"
+    assert row.shortest_dwell_s is not None and row.switch_time_s is not None
+    stay, switch = quantity(row.shortest_dwell_s, "s", 3), _duration(row.switch_time_s)
+    known = "a switch is assumed to take" if found.switching.basis == "assumed" else "a switch takes"
+    if row.fits:
+        late = row.switch_time_s * plan.switches.per_iteration / plan.predicted.time_s
+        return (
+            f"This plan switches clocks {count} and stays at least {stay} at a setting; {known} {switch}. Until a switch "
+            f"has taken effect the setting before remains, at most {percent(late)} of the time, which the numbers leave out."
+        )
+    return (
+        f"The saving is what these clocks are worth if switching were free. This plan switches them {count} and stays at a "
+        f"setting for as little as {stay}; {known} {switch}."
     )
-    consequence = (
-        ": the saving is what these clocks are worth if switching were free, not what can be applied with this driver."
-        if dwell_s < _SLOW_DRIVER_S
-        else ", which leaves room for that; the time that the switches take is not included."
-    )
-    return (switching + consequence, _what_to_expect(plan))
 
 
 def _what_to_expect(plan: Plan) -> str:
@@ -113,6 +149,12 @@ def _what_to_expect(plan: Plan) -> str:
     )
 
 
+def _duration(seconds: float) -> str:
+    """A duration that is a round number, as one."""
+    value, unit = quantity(seconds, "s", 3).split(SPACE)
+    return f"{float(value.replace(',', '')):g}{SPACE}{unit}"
+
+
 def _error(standard_error: float | None) -> str:
     if standard_error is None:
         return ""
@@ -139,8 +181,12 @@ def _money(saved_j: float, baseline_j: float, price: Price | None) -> Card:
 
 
 def _certificate(plan: Plan) -> Card:
-    bound, confidence = plan.certificate, plan.objective.confidence
-    value = "proven optimal" if bound.gap == 0.0 else f"within {percent(bound.gap, 2 if bound.gap >= 5e-5 else 4)}"
+    bound, confidence, coverage = plan.certificate, plan.objective.confidence, plan.coverage
+    value = f"within {percent(bound.gap, 2 if bound.gap >= 5e-5 else 4)}"
+    if bound.gap == 0.0:
+        whole = coverage is not None and coverage.complete
+        known = "given" if coverage is not None and coverage.kind == "given" else "measured"
+        value = "proven optimal" if whole else f"best of those {known}"
     budget = f"within {quantity(bound.budget_s, 's', 5)}"
     needs, condition = "uses", "on these numbers"
     if confidence is not None:
@@ -149,13 +195,36 @@ def _certificate(plan: Plan) -> Card:
     return Card(
         "Certificate",
         value,
-        f"no {plan.granularity}-level plan ({plan.scope} scope) {budget} {needs} less than "
+        f"among {among(coverage)}, no {plan.granularity}-level plan ({plan.scope} scope) {budget} {needs} less than "
         f"{quantity(bound.lower_bound_j, 'J', 5)} {condition}; gap {percent(bound.gap, 3)}",
     )
 
 
 def _switches(plan: Plan) -> Card:
-    count, dwell_s = plan.switches.per_iteration, plan.switches.mean_dwell_s
-    if dwell_s is None:
+    switches = plan.switches
+    if switches.mean_dwell_s is None:
         return Card("Clock switches", "none", "the clocks are set once and stay")
-    return Card("Clock switches", f"{count:,}", f"per iteration; {quantity(dwell_s, 's', 3)} at a setting on average")
+    detail = f"per iteration; {quantity(switches.mean_dwell_s, 's', 3)} at a setting on average"
+    if switches.shortest_dwell_s is not None and switches.shortest_dwell_unit is not None:
+        unit = shortened(switches.shortest_dwell_unit, _LONGEST_NAME)
+        detail += f", {quantity(switches.shortest_dwell_s, 's', 3)} at least ({unit})"
+    return Card("Clock switches", f"{switches.per_iteration:,}", detail)
+
+
+def _applicable(plan: Plan) -> Card:
+    """The finest granularity that the device can switch for: what a user could set now."""
+    label, found = "Applicable today", applicable_today(plan)
+    row = found.finest
+    if row is None or row.energy_change is None:
+        why = "; plan by pass or iteration" if plan.applicable is None else ", and there is none with one setting"
+        return Card(label, "nothing", f"the device switches too slowly for this plan{why}")
+    energy_change, time_change = row.energy_change, row.time_change
+    if row.granularity == plan.granularity:
+        energy_change, time_change = headline_changes(plan)
+    what = f"saved with clocks by {row.granularity}, time {change(time_change)}"
+    if row.setting is not None:
+        setting = row.setting.setting
+        what = f"saved with one setting, time {change(time_change)}: {'; '.join(row.commands) or setting}"
+        if setting.is_auto:
+            what = "no single setting is better than the default clocks: nothing to set"
+    return Card(label, percent(-energy_change), what)

@@ -6,10 +6,12 @@ import math
 from collections.abc import Sequence
 
 from wastenot.analyses.context import ContextChange, KernelInContext
+from wastenot.planning.applicable import ApplicableRow, headline_changes
 from wastenot.planning.comparison import Comparison, ComparisonRow
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Assignment, Plan
 from wastenot.reporting.formatting import change, fraction_of_whole, percent, quantity
+from wastenot.reporting.plan.summary import describe_switch_time
 from wastenot.reporting.table import Column, Row, Table, Value
 from wastenot.setting import format_mhz
 
@@ -51,6 +53,28 @@ def kernel_table(plan: Plan, most_rows: int | None = None) -> Table:
             "energy, are left out here; the plan file has them all."
         )
     return Table("What the plan does to each kernel", tuple(columns), tuple(rows), note)
+
+
+def applicable_table(plan: Plan) -> Table | None:
+    """What could be set today: the same plan at ever coarser granularity; ``None`` where nothing coarser was planned."""
+    found = plan.applicable
+    if found is None:
+        return None
+    columns = (
+        Column("Clocks for"),
+        Column("Energy", numeric=True),
+        Column("Time", numeric=True),
+        Column("Switches", numeric=True),
+        Column("Shortest stay", numeric=True),
+        Column("Applicable today"),
+    )
+    note = (
+        f"A plan is applicable if every stay at a setting lasts at least {found.stay_per_switch:g} times as long as a "
+        f"switch. A switch takes {describe_switch_time(found.switching)}."
+    )
+    if any("-lmcd" in command for row in found.rows for command in row.commands):
+        note += " A deferred memory clock (-lmcd) takes effect when the driver is loaded again."
+    return Table("What can be applied today", columns, tuple(_applicable_row(plan, row) for row in found.rows), note)
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -96,6 +120,30 @@ def _kernel_row(row: Assignment, energy_fraction: float, limited: bool) -> Row:
         ),
         (row.kernel, row.count, row.memory_mhz, row.core_mhz, *limit, row.time_change, row.energy_change, energy_fraction),
     )
+
+
+def _applicable_row(plan: Plan, row: ApplicableRow) -> Row:
+    own = row.granularity == plan.granularity
+    energy_change, time_change = headline_changes(plan) if own else (row.energy_change, row.time_change)
+    name = {"kernel": "each kernel", "pass": "each pass", "iteration": "the iteration"}[row.granularity]
+    stay_s, switches = row.shortest_dwell_s, row.switches_per_iteration
+    if row.reason is not None:
+        verdict = "no such plan"
+    elif row.setting is not None:
+        verdict = "; ".join(row.commands) or ("nothing to set" if row.setting.setting.is_auto else str(row.setting.setting))
+    elif row.fits:
+        verdict = "yes"
+    else:
+        assert plan.applicable is not None and stay_s is not None
+        needed = quantity(stay_s / plan.applicable.stay_per_switch, "s", 2)
+        verdict = f"no: needs switches within {needed}"
+    texts = (
+        "–" if switches is None else f"{switches:,}",
+        "–" if switches is None else "all of it" if stay_s is None else quantity(stay_s, "s", 3),
+        verdict,
+    )
+    values = (energy_change, time_change, switches, stay_s, verdict)
+    return Row(None, (name, change(energy_change), change(time_change), *texts), (name, *values), row.reason)
 
 
 def _comparison_row(row: ComparisonRow) -> Row:

@@ -1,0 +1,66 @@
+"""What is known of switching clocks by a device's name."""
+
+import pytest
+
+from wastenot.devices.simulated.preset import find_preset, preset_names
+from wastenot.errors import BadInputError
+from wastenot.planning.switching import commands, switch_time
+from wastenot.setting import AUTO, Setting
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_simulated_gpus_take_as_long_as_their_presets_say(name):
+    preset = find_preset(name)
+    found = switch_time(f"sim:{name}")
+    core_s = max(latency for _, latency in preset.switching.core_s)
+    assert (found.core_s, found.basis) == (core_s, "stated")
+    assert found.memory_s == max(core_s, preset.switching.memory_s)
+
+
+@pytest.mark.parametrize(
+    ("device", "core_s"),
+    [
+        ("NVIDIA A100-SXM4-80GB GPU-5e1c5a76-1111-2222-3333-444455556666", 0.023),
+        ("NVIDIA H200 GPU-5e1c5a76-1111-2222-3333-444455556666", 0.03),
+        ("Quadro RTX 6000", 0.35),
+        ("NVIDIA RTX 6000 Ada Generation", 0.1),
+        ("RTX 3080 Ti", 0.1),
+        ("sim:my-gpu.toml", 0.1),
+        # Parts of a unique name are no cards.
+        ("NVIDIA GeForce RTX 4090 GPU-5e1c5a76-a100-2222-3333-444455556666", 0.1),
+    ],
+)
+def test_real_gpus_are_assumed_to_switch_as_was_published(device, core_s):
+    found = switch_time(device)
+    assert (found.core_s, found.basis) == (core_s, "assumed")
+    assert found.memory_s >= core_s and "IPDPSW 2025" in found.source
+
+
+def test_what_was_measured_counts():
+    found = switch_time("sim:h200", 0.004)
+    assert (found.core_s, found.memory_s, found.basis) == (0.004, 0.004, "given")
+    for wrong in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(BadInputError, match="switch_time_s"):
+            switch_time("sim:h200", wrong)
+
+
+@pytest.mark.parametrize(
+    ("device", "setting", "expected"),
+    [
+        ("RTX 3080 Ti", Setting(1410.0, 9501.0), ("nvidia-smi -lgc 0,1410", "nvidia-smi -lmc 9501,9501")),
+        ("sim:rtx-3080-ti", Setting(1410.0, None, 250.0), ("nvidia-smi -lgc 0,1410", "nvidia-smi -pl 250")),
+        ("sim:h200", Setting(None, 2201.0), ("nvidia-smi -lmcd 2201",)),
+        ("sim:mi300x", Setting(1500.0), ("amd-smi set --perf-determinism 1500",)),
+        ("sim:mi300x", Setting(1500.0, 900.0), ()),  # nothing sets its memory clock
+        ("sim:my-gpu.toml", Setting(1410.0), ()),
+        ("Test GPU", Setting(1410.0), ()),
+        ("RTX 3080 Ti", AUTO, ()),
+    ],
+)
+def test_commands_are_the_vendors(device, setting, expected):
+    assert commands(device, setting) == expected
+
+
+def test_a_memory_clock_in_effect_by_default_is_not_set():
+    assert commands("sim:h200", Setting(1500.0, 3201.0), 3201.0) == ("nvidia-smi -lgc 0,1500",)
+    assert commands("sim:mi300x", Setting(1500.0, 1300.0), 1300.0) == ("amd-smi set --perf-determinism 1500",)

@@ -1,0 +1,223 @@
+"""Sweeps that were broken off, searched, resumed or recorded by an earlier version, and what plans of them claim."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.sweeping.conftest import TOY
+from wastenot.devices.open import open_device
+from wastenot.errors import BadInputError, CannotRunError
+from wastenot.planning.comparison import compare, whole_frontier
+from wastenot.planning.planner import plan
+from wastenot.reporting.plan.summary import summary_cards, warnings
+from wastenot.study.store import open_study
+from wastenot.sweeping.grid import Grid
+from wastenot.sweeping.point import PointOptions
+from wastenot.sweeping.sweep import measure_sweep
+from wastenot.tasks import find_tasks
+from wastenot.tuning.refine import finalists, refine
+from wastenot.tuning.search import search_sweep
+
+DEVICE = f"sim:{TOY}"
+QUICK = PointOptions(0.05, 0.1)
+HALF_S = 350.0  # of device time: warming up takes 115 s of the 690 s of a whole sweep
+
+
+class Setup:
+    """A toy GPU, the kernels or passes of a small model, and a study for them."""
+
+    def __init__(self, path, granularity="kernel", step_mhz=600.0):
+        self.device = open_device(DEVICE, seed=1)
+        self.units = find_tasks("gpt3-small", DEVICE, granularity=granularity)
+        self.settings = Grid(step_mhz, memory_mhz=(9501.0, 5001.0)).settings(self.device.clocks.supported_clocks())
+        self.study = open_study(path, create=True)
+
+    def sweep(self, **options):
+        return measure_sweep(self.device, self.units, self.study, self.settings, options=QUICK, **options)
+
+    def search(self, **options):
+        return search_sweep(self.device, self.units, self.study, self.settings, options=QUICK, **options)
+
+    @property
+    def points(self):
+        return len(self.units.kernels) * (1 + len(self.settings))
+
+
+@pytest.fixture
+def at(tmp_path):
+    return Setup(tmp_path / "s.db")
+
+
+def certificate(made):
+    return next(card for card in summary_cards(made, None) if card.label == "Certificate")
+
+
+def test_a_complete_grid_is_proven(at):
+    at.sweep()
+    made = plan(at.study)
+    assert (made.coverage.kind, made.coverage.measured, made.coverage.of) == ("grid", at.points, at.points)
+    assert made.coverage.complete and made.coverage.finished and made.coverage.command is None
+    assert certificate(made).value == "proven optimal"
+    assert certificate(made).detail.startswith(f"among all {at.points:,} points of the grid, no kernel-level plan")
+    assert not any("ncomplete" in warning for warning in warnings(made))
+
+
+def test_a_sweep_out_of_time_is_incomplete_until_it_is_resumed(at):
+    outcome = at.sweep(budget_s=HALF_S, command="wastenot sweep again")
+    assert outcome.out_of_time
+    made = plan(at.study)
+    here = made.coverage
+    assert (here.kind, here.of, here.complete, here.finished) == ("grid", at.points, False, False)
+    assert here.measured == len({(row.kernel, row.setting) for row in at.study.measurements()}) < at.points
+    assert certificate(made).value == "best of those measured"
+    assert f"among the {here.measured:,} of {at.points:,} points measured, no" in certificate(made).detail
+    note = warnings(made)[0]
+    assert note.startswith("Incomplete: the sweep was broken off") and note.endswith("Resume it: wastenot sweep again")
+    assert compare(at.study).coverage == here
+    assert whole_frontier(at.study, [0.0]).coverage == here
+    (summary,) = at.study.summary().workloads
+    assert (summary.coverage, len(summary.sweeps), summary.sweeps[0].finished_at) == (here, 1, None)
+    assert (summary.sweeps[0].measured, summary.sweeps[0].points) == (here.measured, here.of)
+
+    at.sweep()  # which is the same sweep, and not a second one
+    assert plan(at.study).coverage.complete
+    (summary,) = at.study.summary().workloads
+    assert len(summary.sweeps) == 1 and summary.sweeps[0].finished_at is not None
+    assert summary.sweeps[0].measured == summary.sweeps[0].points == at.points
+
+
+def test_a_finer_grid_adds_to_what_is_intended(tmp_path):
+    coarse = Setup(tmp_path / "s.db")
+    coarse.sweep()
+    fine = Setup(tmp_path / "s.db", step_mhz=300.0)
+    fine.sweep(budget_s=HALF_S)
+    here = plan(fine.study).coverage
+    assert not here.complete and coarse.points <= here.measured < here.of == fine.points
+    fine.sweep()
+    assert plan(fine.study).coverage.complete
+
+
+def test_a_search_supports_plans_of_what_it_searched_only(at):
+    at.settings = Grid(150.0, memory_mhz=(9501.0, 5001.0)).settings(at.device.clocks.supported_clocks())
+    at.search(share=0.4)
+    made = plan(at.study)
+    here = made.coverage
+    assert (here.kind, here.of, here.complete, here.finished) == ("search", at.points, False, True)
+    assert here.measured <= 0.4 * at.points
+    assert certificate(made).value == "best of those measured"
+    assert warnings(made)[0].startswith(f"Found by a search: {here.measured:,} of the {here.of:,} points")
+    for coarse in ("pass", "iteration"):
+        with pytest.raises(BadInputError, match=r"a search chose the points of each kernel for itself.*sweep the grid"):
+            plan(at.study, granularity=coarse)
+    rows = [row for row in compare(at.study).rows if row.granularity == "pass"]
+    assert rows and all(row.energy_change is None and "search chose" in row.reason for row in rows)
+    # The grid beside it gives what kernels share.
+    at.settings = Grid(600.0, memory_mhz=(9501.0, 5001.0)).settings(at.device.clocks.supported_clocks())
+    at.sweep()
+    assert plan(at.study, granularity="pass").coverage.kind == "grid"
+
+
+def test_a_search_by_pass_gives_plans_by_pass_but_not_of_the_iteration(tmp_path):
+    at = Setup(tmp_path / "s.db", "pass", 150.0)
+    at.search(share=0.5)
+    assert plan(at.study, granularity="pass").coverage.kind == "search"
+    with pytest.raises(BadInputError, match="points of each pass for itself"):
+        plan(at.study, granularity="iteration")
+
+
+def test_a_search_that_a_sweep_completes_is_a_grid(at):
+    at.search(share=1.0)
+    at.sweep()
+    assert plan(at.study, granularity="pass").coverage.complete
+
+
+def test_the_finalists_of_another_card_are_no_grid(at, tmp_path):
+    at.sweep()
+    made = plan(at.study)
+    assert refine_again(at, at.study, made).complete
+    other = open_study(tmp_path / "other.db", create=True)
+    here = refine_again(at, other, made)
+    assert (here.kind, here.of, here.complete) == ("refine", None, None)
+    assert "Only the finalists" in warnings(plan(other))[0]
+    with pytest.raises(BadInputError, match="only a plan's finalists were measured"):
+        plan(other, granularity="pass")
+
+
+def refine_again(at, study, made):
+    refine(at.device, at.units, study, finalists(at.study.read(), made, 2), repeats=1, options=QUICK)
+    return plan(study).coverage
+
+
+def test_points_that_cannot_run_are_not_missing(at, monkeypatch):
+    victim, setting = at.units.tasks[3].name, at.settings[1]
+    start = at.device.launcher.__class__.start
+
+    def refuse(launcher, task):
+        if task.name == victim and at.device.engine.requested == setting:
+            raise CannotRunError("does not fit into memory")
+        return start(launcher, task)
+
+    monkeypatch.setattr(at.device.launcher.__class__, "start", refuse)
+    outcome = at.sweep()
+    assert outcome.skipped == {"CannotRunError": 1}
+    here = plan(at.study).coverage
+    assert here.complete and here.measured == here.of == at.points - 1
+
+
+def test_a_study_that_recorded_no_sweeps_is_read_as_it_is_and_kept_up_when_written(at):
+    at.sweep(budget_s=HALF_S)
+    with sqlite3.connect(at.study.path) as connection:  # as version 2 left them
+        connection.executescript(
+            "DROP TABLE wastenot_sweeps; DROP TABLE wastenot_leases; UPDATE wastenot_study SET schema_version = 2"
+        )
+    connection.close()
+    made = plan(at.study)
+    assert (made.coverage.kind, made.coverage.of, made.coverage.complete) == ("given", None, None)
+    assert certificate(made).value == "best of those given"
+    assert at.study.summary().workloads[0].coverage is None
+    assert at.study.summary().schema_version == 2
+    at.sweep()
+    assert at.study.summary().schema_version == 3
+    assert plan(at.study).coverage.complete
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_sweep_that_is_broken_off_says_so_and_how_to_resume_it(tmp_path, number):
+    flags = ["--core-step", "75", "--warm-up", "0.5", "--window", "1"]
+    command = ["sweep", "gpt3-small", "--device", DEVICE, "--study", "s.db", *flags]
+    program = subprocess.Popen(
+        [sys.executable, "-m", "wastenot", *command], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    wait_for_rows(tmp_path / "s.db", 60)
+    program.send_signal(number)
+    said = program.communicate()[1]
+    assert program.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL), said
+    here = plan(tmp_path / "s.db").coverage
+    assert not here.complete and not here.finished and 60 <= here.measured < here.of
+    assert here.command == "wastenot " + " ".join(command)
+    # Nothing stands in the way of the next one on this host, neither after Ctrl-C nor after a kill.
+    at = Setup(tmp_path / "s.db")
+    at.sweep()
+    assert open_study(tmp_path / "s.db").summary().workloads[0].holder is None
+
+
+def wait_for_rows(path, least):
+    """Wait until a sweep has stored some measurements."""
+    ends = time.monotonic() + 120
+    while time.monotonic() < ends:
+        try:
+            (rows,) = sqlite3.connect(path).execute("SELECT count(*) FROM wastenot_measurements").fetchone()
+        except sqlite3.Error:
+            rows = 0
+        if rows >= least:
+            return
+        time.sleep(0.02)
+    raise AssertionError("the sweep does not get anywhere")
