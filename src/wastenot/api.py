@@ -191,13 +191,16 @@ def validate(
         DeviceError: the device does not measure.
         StudyError: the study cannot be read.
     """
+    from wastenot.devices.open import device_of_study
     from wastenot.tasks import tasks_in_study
     from wastenot.tuning.validate import validate as measure_plan
 
     made, source = _plan(plan), _study(study)
     held = source.read(workload or made.workload, made.state, made.measured_granularity)
     tasks = tasks_in_study(source, held)
-    target = _device(device or held.device, tasks, allow_clock_control=allow_clock_control, seed=seed)
+    target = _device(
+        device or device_of_study(str(source), held.device), tasks, allow_clock_control=allow_clock_control, seed=seed
+    )
     return measure_plan(target, made, tasks, repeats=repeats, options=options, progress=progress)
 
 

@@ -103,3 +103,34 @@ def test_help_names_every_verb(wastenot):
     for verb in ("import", "show", "export", "plan", "frontier", "compare", "diff", "report"):
         assert f"\n  {verb} " in text
     assert wastenot("--version").out.strip()
+
+
+def test_powers_that_no_card_draws_are_pointed_at_wherever_they_show(wastenot):
+    text = (wastenot.folder / "sweep.csv").read_text().splitlines()
+    rows = [line.split(",") for line in text[1:]]
+    wrong = [",".join([*row[:5], f"{1000 * float(row[5]):g}", *row[6:]]) for row in rows]
+    (wastenot.folder / "mj.csv").write_text("\n".join([text[0], *wrong]) + "\n")
+    ran = wastenot("import", "mj.csv", "--study", "mj.db")
+    assert ran.code == 0
+    assert "warning: mj.csv: every row: no card draws such power" in ran.err and "looks like millijoules" in ran.err
+    document = json.loads(wastenot("import", "mj.csv", "--study", "other.db", "--json").out)
+    assert len(document["warnings"]) == 1 and "looks like millijoules" in document["warnings"][0]
+    for verb in ("show", "plan"):
+        assert "energy_j looks like millijoules" in " ".join(wastenot(verb, "--study", "mj.db").out.split())
+    right = wastenot("import", "sweep.csv", "--study", "right.db", "--json")
+    assert json.loads(right.out)["warnings"] == [] and right.err == ""
+
+
+def test_validating_an_imported_study_needs_a_device(study):
+    study("plan", "--study", "my.db", "--out", "plan.json")
+    said = study.refuse("validate", "--study", "my.db", "--plan", "plan.json")
+    assert "--device: my.db was taken on 'Test GPU', a name by which no device can be opened; name the device" in said
+    said = study.refuse("validate", "--study", "my.db", "--plan", "plan.json", "--device", "sim:h200")
+    assert "made on 'Test GPU', not on 'sim:h200'" in said and "--device-name 'sim:h200'" in said
+    study("import", "sweep.csv", "--study", "nameless.db")
+    study("plan", "--study", "nameless.db", "--out", "nameless.json")
+    said = study.refuse("validate", "--study", "nameless.db", "--plan", "nameless.json")
+    assert "nameless.db does not say on which device it was taken; name the device to measure" in said
+    # Whoever knows the device names it.
+    known = study("validate", "--study", "nameless.db", "--plan", "nameless.json", "--device", "recorded:nameless.db")
+    assert known.code == 0, known.err

@@ -37,6 +37,15 @@ def test_rows_are_the_plans_of_each_granularity(rng, objective, scope):
         assert len(plan(sweep, objective, granularity="iteration", scope=scope).applicable.rows) == 1
 
 
+def test_coarser_granularities_that_are_the_same_are_left_out(rng):
+    def granularities(**about):
+        return [row.granularity for row in plan(random_sweep(rng, settings=3, **about)).applicable.rows]
+
+    assert granularities(kernels=4, passes=1) == ["kernel", "iteration"]
+    assert granularities(kernels=4, passes=4) == ["kernel", "iteration"]
+    assert granularities(kernels=1) == ["kernel"]
+
+
 def test_the_shortest_stay_decides_and_not_the_mean(rng):
     sweep = random_sweep(rng, kernels=6, settings=5)
     shortest_s = plan(sweep).switches.shortest_dwell_s

@@ -113,6 +113,16 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep):
     assert card.value == percent(-quick.applicable.rows[0].energy_change) and "by kernel" in card.detail
 
 
+def test_a_memory_clock_that_waits_for_the_driver_is_said_to():
+    from tests.reporting.conftest import Kernel, make_sweep
+
+    sweep = dataclasses.replace(make_sweep([Kernel("one", 2), Kernel("two", 3)], 9), device="NVIDIA H200")
+    made = plan(sweep, Objective("energy"))
+    assert made.applicable.rows[-1].commands[1].startswith("nvidia-smi -lmcd ")
+    assert "takes effect when the driver is loaded again" in applicable_table(made).note
+    assert "loaded again" not in applicable_table(plan(dataclasses.replace(sweep, device="RTX 3080 Ti"))).note
+
+
 def test_a_plan_that_cannot_be_applied_at_any_granularity_says_so():
     from tests.reporting.conftest import Kernel, make_sweep
 

@@ -4,57 +4,20 @@ from __future__ import annotations
 
 import os
 import threading
-import uuid
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from sqlalchemy import create_engine, delete, inspect, text, update
+from sqlalchemy import delete, inspect, text, update
 from sweep_helpers import assert_same, large_sweep, small_sweep, sweep_of
 
 from wastenot.errors import BadInputError, StudyError
 from wastenot.study import schema
-from wastenot.study.database import parse_address
 from wastenot.study.rows import insert_portably
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.workloads.identity import ModelRun, WorkloadKey
 from wastenot.workloads.shape import Shape
-
-_POSTGRESQL = "WASTENOT_TEST_POSTGRESQL_URL"
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def where(request, tmp_path):
-    """A place for a study where there is none yet."""
-    if request.param == "sqlite":
-        yield str(tmp_path / "study.db")
-        return
-    server = os.environ.get(_POSTGRESQL)
-    if server is None:
-        pytest.skip(f"{_POSTGRESQL} is not set: start a server with .ci/postgresql.sh")
-    url = parse_address(server).url
-    name = f"wastenot_{uuid.uuid4().hex}"
-    admin = create_engine(url, isolation_level="AUTOCOMMIT")
-    with admin.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    yield url.set(database=name).render_as_string(hide_password=False)
-    with admin.connect() as connection:
-        connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
-    admin.dispose()
-
-
-@pytest.fixture
-def study(where):
-    return open_study(where, create=True, busy_timeout_s=0.2)
-
-
-@pytest.fixture
-def raw(where):
-    """An engine beside ours, to do what wastenot would not."""
-    engine = create_engine(parse_address(where).url or f"sqlite:///{where}")
-    yield engine
-    engine.dispose()
 
 
 @pytest.fixture

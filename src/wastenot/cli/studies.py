@@ -43,10 +43,14 @@ def import_(
     All of it or, if any row is invalid, nothing. A study file that does not exist is created.
     """
     from wastenot.cli.output import print_json, say
+    from wastenot.study.plausible import implausible_rows
     from wastenot.study.sweep_file import import_sweep
 
     sweep = import_sweep(file, study, device=device_name, workload=workload, state=energies, granularity=granularity,
                          origin=origin, append=append)  # fmt: skip
+    doubt = implausible_rows(sweep)
+    if doubt is not None:
+        say(f"warning: {file}: {doubt.text}")
     if as_json:
         print_json(
             {
@@ -58,6 +62,7 @@ def import_(
                 "origin": sweep.origin,
                 "rows": len(sweep),
                 "kernels": len(sweep.kernels),
+                "warnings": [] if doubt is None else [doubt.text],
             }
         )
     else:
@@ -83,6 +88,7 @@ def _summary_text(study: str, summary: StudySummary) -> RenderableType:
     from rich.markup import escape
 
     from wastenot.cli.tables import Group, plain_table
+    from wastenot.study.plausible import implausible_power
 
     table = plain_table(
         ("workload", "energies", "by", "origin", "passes"),
@@ -118,6 +124,12 @@ def _summary_text(study: str, summary: StudySummary) -> RenderableType:
         if workload.holder is not None
     ]
     parts: list[RenderableType] = [head, "", table, "", "imports", *imports]
+    doubts = [
+        f"  '{escape(workload.name)}': {doubt}"
+        for workload in summary.workloads
+        if (doubt := implausible_power(workload.auto_time_s, workload.auto_energy_j)) is not None
+    ]
+    parts += ["", "[yellow]doubtful[/]", *doubts] if doubts else []
     return Group(*parts, *(["", "sweeps", *sweeps] if sweeps else []), *(["", "under way", *held] if held else []))
 
 

@@ -52,12 +52,14 @@ def validate(
     from wastenot.api import validate as validate_plan
     from wastenot.cli.output import console, print_json, say
     from wastenot.cli.progress import shown_progress
+    from wastenot.devices.open import device_of_study
     from wastenot.planning.plan import read_plan
     from wastenot.study.store import open_study
 
     made, source = read_plan(plan), open_study(study)
     sweep = source.read(workload or made.workload, made.state, made.measured_granularity)
-    target = clock_control.open_device(device or sweep.device, seed=seed, workload=sweep.key)
+    name = device or device_of_study(study, sweep.device)
+    target = clock_control.open_device(name, seed=seed, workload=sweep.key)
     with shown_progress("validation") as progress:
         validated = validate_plan(made, source, target, workload=workload, repeats=repeats, progress=progress)
     if out is not None:

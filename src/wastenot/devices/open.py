@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,28 @@ def open_device(
     if kind in _KINDS:
         raise BadInputError(f"device '{name}': the part after the colon is missing; write {forms}")
     raise BadInputError(f"device '{name}': there is no kind '{kind}'; {suggestion(kind, _KINDS)}; write {forms}")
+
+
+def device_of_study(study: str, label: str) -> str:
+    """The name by which the device of a study can be opened, for verbs that were not told another.
+
+    Args:
+        study: how messages name it.
+        label: of its device: a name, or the model and the UUID of a card, or whatever an import was told.
+
+    Raises:
+        BadInputError: no device can be opened by it.
+    """
+    kind, _, what = label.partition(":")
+    if kind in _KINDS and what:
+        return label
+    card = re.search(r" (GPU-[0-9a-f]+(-[0-9a-f]+)+)$", label)
+    if card is not None:
+        return f"nvidia:{card[1]}"
+    taken = f"was taken on '{label}', a name by which no device can be opened"
+    if label == "unknown":
+        taken = "does not say on which device it was taken"
+    raise BadInputError(f"`device`: {study} {taken}; name the device to measure, such as `device` nvidia:0")
 
 
 def simulated_device(preset: Preset, name: str, *, seed: int = 0, wall_time: bool = False) -> SimulatedDevice:

@@ -119,10 +119,10 @@ def find_applicable(
 
 
 def _coarser(plan: Plan) -> tuple[Granularity, ...]:
-    """The granularities coarser than the plan's; passes only where there are several."""
-    passes = {row.pass_name for row in plan.assignments}
-    by_pass = plan.granularity == "kernel" and len(passes) > 1 and None not in passes
-    if plan.granularity == "iteration":
+    """The granularities coarser than the plan's that differ from it: several passes, of several kernels."""
+    units, passes = {row.unit for row in plan.assignments}, {row.pass_name for row in plan.assignments}
+    by_pass = plan.granularity == "kernel" and 1 < len(passes) < len(units) and None not in passes
+    if len(units) == 1:
         return ()
     return ("pass", "iteration") if by_pass else ("iteration",)
 

@@ -275,6 +275,7 @@ def recording(device: Device, workload: WorkloadTasks, study: Study, intent: Int
         source=f"sweep on {identity.name}",
         run=workload.run,
         steps={task.name: task.steps for task in workload.tasks},
+        captured_on=workload.captured_on,
         intent=intent,
     )
 

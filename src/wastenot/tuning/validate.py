@@ -6,6 +6,7 @@ from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
 from wastenot.planning.plan import Measured, Plan, Validation
 from wastenot.progress import Progress, Silent
+from wastenot.study.catalog import UNKNOWN_DEVICE
 from wastenot.sweeping.point import PointOptions
 from wastenot.tasks import WorkloadTasks
 from wastenot.tuning.interleaved import LEVEL, Interval, compare_with_auto
@@ -38,8 +39,11 @@ def validate(
         DeviceError: the device does not measure.
     """
     label = device.identity.label
-    if plan.device != label:
-        raise BadInputError(f"the plan was made on '{plan.device}', not on '{label}'; name that device, or plan anew")
+    if plan.device not in (label, UNKNOWN_DEVICE):  # whoever knows better names the device
+        raise BadInputError(
+            f"the plan was made on '{plan.device}', not on '{label}'; name that device, plan anew, or, if they are the same "
+            f"and the sweep was imported, import it again with `device_name` '{label}'"
+        )
     names = [kernel.name for kernel in units.kernels]
     if names != [row.kernel for row in plan.assignments]:
         raise BadInputError(f"the plan (workload '{plan.workload}') has other kernels than '{units.name}'")

@@ -160,9 +160,10 @@ class ModelPhysics:
         if kernel.name in preset.kernels:
             return preset.kernels[kernel.name].parameters
         if not preset.ops or kernel.bytes_moved <= 0:
-            raise CannotRunError(
-                f"{preset.name}: does not know kernel '{kernel.name}'; {suggestion(kernel.name, preset.kernels)}"
-            )
+            known = "only its name is known. Replay its study (recorded:STUDY), or fit a GPU to it: wastenot calibrate"
+            if preset.kernels:
+                known = suggestion(kernel.name, preset.kernels)
+            raise CannotRunError(f"{preset.name}: does not know kernel '{kernel.name}'; {known}")
         return analytical_parameters(kernel, preset.ops.get(kernel.op, preset.ops["default"]))
 
 

@@ -9,6 +9,8 @@ from wastenot.reporting.formatting import SPACE, change, number, percent, quanti
 from wastenot.reporting.html_page import Card
 from wastenot.reporting.plan.coverage_text import among, coverage_note
 from wastenot.reporting.price import JOULES_PER_KWH, Price
+from wastenot.study.plausible import implausible_power
+from wastenot.workloads.captured_on import capture_note
 
 ITERATIONS = 1_000  # that energy and cost are stated for
 _LONGEST_NAME = 40
@@ -76,8 +78,12 @@ def describe_goal(goal: Goal) -> str:
 
 def warnings(plan: Plan) -> tuple[str, ...]:
     """What a reader must know before using the plan."""
-    missing = coverage_note(plan.coverage)
-    return (*([] if missing is None else [missing]), *_of_measured_points(plan))
+    doubts = (
+        coverage_note(plan.coverage),
+        capture_note(plan.captured_on),
+        implausible_power(plan.baseline.time_s, plan.baseline.energy_j),
+    )
+    return (*(doubt for doubt in doubts if doubt is not None), *_of_measured_points(plan))
 
 
 def _of_measured_points(plan: Plan) -> tuple[str, ...]:

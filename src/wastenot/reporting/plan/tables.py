@@ -72,6 +72,8 @@ def applicable_table(plan: Plan) -> Table | None:
         f"A plan is applicable if every stay at a setting lasts at least {found.stay_per_switch:g} times as long as a "
         f"switch. A switch takes {describe_switch_time(found.switching)}."
     )
+    if any("-lmcd" in command for row in found.rows for command in row.commands):
+        note += " A deferred memory clock (-lmcd) takes effect when the driver is loaded again."
     return Table("What can be applied today", columns, tuple(_applicable_row(plan, row) for row in found.rows), note)
 
 
