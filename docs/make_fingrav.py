@@ -1,19 +1,25 @@
-"""Prints the tables and draws the figures of the H200 section of docs/fingrav.md, from the runs in data/h200/fingrav.
+"""Computes the tables and numbers of the H200 section of docs/fingrav.md and draws its figures, from data/h200/fingrav.
 
 PYTHONPATH=src:. python docs/make_fingrav.py
+
+Powers are means, and so are the times beside them.
 """
 
 from __future__ import annotations
 
 import json
+import textwrap
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import numpy as np
 import polars as pl
+from docs.blocks import signed, table, write_blocks
 
+from tests.sensors import h200_sensor
 from tests.support.raw_runs import read_runs
 from wastenot.arrays import FloatArray
 from wastenot.devices.clock_fit import fit_clocks
@@ -25,11 +31,14 @@ from wastenot.profiling.runs import TimedRun, on_host_clock
 from wastenot.profiling.surface import Surface, fit_surface
 
 ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "fingrav.md"
 DATA, IMAGES = ROOT / "data" / "h200" / "fingrav", ROOT / "docs" / "images"
 ALONE, FIRST, PAIR = "GPU-ab2c43fa", "GPU-5b450c73", "GPU-28638b72"  # cards
 KERNELS = ("gemm-8192", "gemm-4096", "gemm-2048", "gemv-8192", "gemv-4096", "gemv-2048")
+KINDS = ("all-gather", "all-reduce")
 SIZES = ("64KB", "128KB", "512MB", "1GB")
 LONG_S, SETTLED_S, LATE_S = 0.1, 0.5, 0.012
+MEAN_RESOLVED = 0.02  # as in profiles
 
 
 class _Stamps:
@@ -72,13 +81,14 @@ class Measured:
         return on_host_clock(runs, _Stamps(), fit_clocks(trips)), [group for _, group in loaded]  # type: ignore[arg-type]
 
     def _execution_us(self, *, long: bool, since_s: float) -> float:
-        """Median time of an execution in long or short runs, from a given time on."""
-        found = []
+        """Mean time of an execution in long or short runs, from a given time on."""
+        took_s, executions = 0.0, 0
         for run, group in zip(*self._all, strict=True):
             own = (run.kernel == run.kernel.max()) & (run.begin_s >= since_s)
             if (run.end_s[-1] > LONG_S) == long:
-                found.append(float(np.median((run.end_s - run.begin_s)[own])) / group)
-        return 1e6 * float(np.median(found))
+                took_s += float((run.end_s - run.begin_s)[own].sum())
+                executions += group * int(np.count_nonzero(own))
+        return 1e6 * took_s / executions
 
     @property
     def exists(self) -> bool:
@@ -113,14 +123,37 @@ class Measured:
         kernels = int(self.short[0].kernel.max()) + 1
         return fit_surface(self.explained, self.response.channel, kernels=kernels, own=kernels - 1)
 
-    def early(self) -> str:
+    @property
+    def early(self) -> Value:
         """Mean power of the kernel in short runs."""
-        power_w, error_w = self.surface.range(0, self.surface.units)
-        return f"{power_w:.0f} ± {max(error_w, 1.0):.0f} W"
+        return Value(*self.surface.mean(0, self.surface.units))
 
+    @property
+    def first(self) -> Value:
+        """Mean power of the first unit of a short run: an execution, or a millisecond of them."""
+        return Value(*self.surface.mean(0, 1))
+
+    @property
+    def resolvable(self) -> tuple[float, Value]:
+        """How long from rest, in seconds, the shortest mean is that is known to 2 % of the range, and that mean."""
+        surface, units = self.surface, 1
+        range_w = surface.mean(0, surface.units)[0] - surface.idle_w
+        while units < surface.units and surface.mean(0, units)[1] > MEAN_RESOLVED * range_w:
+            units = min(2 * units, surface.units)
+        run = self.explained[0]
+        return float(run.end_s[units - 1] - run.begin_s[0]), Value(*surface.mean(0, units))
+
+    @property
     def early_us(self) -> float:
-        """Median time of an execution in them, without the beginning of each run."""
-        return self._execution_us(long=False, since_s=1e-3)
+        """Mean time of an execution in short runs."""
+        return self._execution_us(long=False, since_s=0.0)
+
+    def shifted(self, by_s: float) -> tuple[float, float]:
+        """Mean power of the first unit and of all of a short run, if readings were later by so much."""
+        channel = replace(self.response.channel, delay_s=self.response.channel.delay_s + by_s, delay_error_s=0.0)
+        kernels = int(self.short[0].kernel.max()) + 1
+        surface = fit_surface(self.explained, channel, kernels=kernels, own=kernels - 1)
+        return surface.mean(0, 1)[0], surface.mean(0, surface.units)[0]
 
     def readings(self, since_s: float) -> FloatArray:
         """Times and readings of long runs from a given time on; shape (readings, 2)."""
@@ -132,19 +165,27 @@ class Measured:
             found.append(np.stack([seen_s[inside], log.power_w[inside]], axis=1))
         return np.concatenate(found)
 
-    def steady(self) -> str:
+    @property
+    def steady(self) -> Value | None:
         """Mean power of long runs from 0.5 s on; its error from blocks of a second."""
         if not self.long:
-            return ""
+            return None
         points = self.readings(SETTLED_S)[:, 1]
         blocks = [block.mean() for block in np.array_split(points, max(len(points) // 10, 1))]
-        return f"{points.mean():.0f} ± {max(np.std(blocks) / np.sqrt(len(blocks)), 1.0):.0f} W"
+        return Value(float(points.mean()), float(np.std(blocks) / np.sqrt(len(blocks))))
 
-    def steady_us(self) -> str:
-        """Median time of an execution in them."""
-        return f"{self._execution_us(long=True, since_s=SETTLED_S):.1f} µs" if self.long else ""
+    @property
+    def steady_us(self) -> float:
+        """Mean time of an execution in them."""
+        return self._execution_us(long=True, since_s=SETTLED_S)
 
-    def memory(self) -> str:
+    @property
+    def slower(self) -> float:
+        """By which an execution takes longer from 0.5 s on than from rest, in per cent."""
+        return 100.0 * (self.steady_us / self.early_us - 1.0)
+
+    @property
+    def memory(self) -> float | None:
         """Mean memory power in steady state (its readings are means over a second)."""
         found = [
             log.power_w[(log.moment_s > 1.2) & (log.moment_s < run.end_s[-1])]
@@ -152,63 +193,275 @@ class Measured:
             for log in [run.readings["memory"]]
         ]
         power = np.concatenate(found) if found else np.empty(0)
-        return f"{power.mean():.0f} W" if len(power) else ""
+        return float(power.mean()) if len(power) else None
 
-    def counter(self) -> str:
-        """The profile's difference from the energy counter over a run not used for it."""
+    @property
+    def kept(self) -> dict[str, Any] | None:
+        """What the profile said when it was made."""
         path = DATA / self.card / f"{self.name}.json"
-        counter = json.loads(path.read_text())["counter"] if path.exists() else None
-        return "" if counter is None else f"{100.0 * (counter[1] / counter[0] - 1.0):+.2f} %"
+        return json.loads(path.read_text()) if path.exists() else None
 
-    def sensor(self) -> str:
-        """The sensor's response in words."""
-        found = self.response.channel
-        kept = int(np.count_nonzero(~np.isnan(self.response.late_s)))
-        return (
-            f"lag {1e3 * found.lag_s:.1f} ms, drift {1e3 * found.delay_drift:.2f} ms/s, noise {self.surface.noise_w:.1f} W, "
-            f"{kept} of {len(self.short)} runs"
-        )
+    @property
+    def against_counter(self) -> float | None:
+        """The profile's difference from the energy counter over a run not used for it, in per cent."""
+        counter = self.kept and self.kept["counter"]
+        return 100.0 * (counter[1] / counter[0] - 1.0) if counter else None
 
 
-def main() -> None:
-    """Print the tables and draw the figures."""
-    rows: list[dict[str, object]] = []
-    print("| kernel | from rest | execution | from 0.5 s on | execution | memory | against the counter |")
-    for kernel in KERNELS:
-        measured = next(found for found in (Measured(ALONE, kernel), Measured(FIRST, kernel)) if found.exists)
-        print(
-            f"| {kernel} | {measured.early()} | {measured.early_us():.1f} µs | {measured.steady()} | "
-            f"{measured.steady_us()} | {measured.memory()} | {measured.counter()} | {measured.sensor()}",
-            flush=True,
-        )
-        rows += points_of(measured)
-    draw_readings(rows)
-    print("| after | power | execution | alone |")
+@dataclass(frozen=True)
+class Value:
+    """A power and its standard error, in watts."""
+
+    power_w: float
+    error_w: float
+
+    def __str__(self) -> str:
+        return f"{self.power_w:.0f} ± {max(self.error_w, 1.0):.0f} W".replace("-", "−")
+
+    @property
+    def known(self) -> bool:
+        """Whether the error is a small part of it."""
+        return self.error_w < 0.1 * abs(self.power_w)
+
+
+def alone(kernel: str) -> Measured:
+    """A kernel by itself, on the card that most were measured on."""
+    return next(found for found in (Measured(ALONE, kernel), Measured(FIRST, kernel)) if found.exists)
+
+
+def blocks() -> dict[str, str]:
+    """The blocks of docs/fingrav.md."""
+    six = {kernel: alone(kernel) for kernel in KERNELS}
+    pairs = {f"{kind}-{size}": Measured(PAIR, f"{kind}-{size}") for kind in KINDS for size in SIZES}
+    return {
+        "sensor": h200_sensor.sensor_table(),
+        "kernels": kernel_table(six),
+        "regulator": regulator(six),
+        "delay": delay_text(six["gemm-8192"], six["gemv-8192"]),
+        "kept": kept_table(six),
+        "cards": cards_text(),
+        "inside": inside_text(six["gemm-8192"]),
+        "interleavings": interleavings(),
+        "collectives": collective_table(pairs),
+        "sizes": sizes_text(pairs),
+        "takeaways": takeaways(six, pairs),
+    }
+
+
+def watts(value: float | None) -> str:
+    """Watts in a table."""
+    return "" if value is None else f"{value:.0f} W"
+
+
+def microseconds(value: float) -> str:
+    """Microseconds in a table."""
+    return f"{value:,.{0 if value >= 1000 else 1}f} µs"
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """A signed percentage in a table."""
+    return "not compared" if value is None else f"{signed(value, digits)} %"
+
+
+def kernel_table(six: dict[str, Measured]) -> str:
+    """The six kernels."""
+    rows = []
+    for name, one in six.items():
+        steady = one.steady
+        label = name + (" (in the cache)" if name in ("gemv-4096", "gemv-2048") else "")
+        later = [str(steady), microseconds(one.steady_us), percent(one.slower, 1)] if steady else ["", "", ""]
+        cells = [label, str(one.first), str(one.early), microseconds(one.early_us), *later]
+        rows.append([*cells, watts(one.memory), percent(one.against_counter)])
+    return table(
+        ["kernel", "first millisecond", "first 26 ms from rest", "execution", "from 0.5 s on", "execution", "change of time",
+         "memory", "against the counter"], rows,
+    )  # fmt: skip
+
+
+def regulator(six: dict[str, Measured]) -> str:
+    """How the power limit holds GEMMs."""
+    heavy = [six["gemm-8192"], six["gemm-4096"]]
+    early = [one.early.power_w for one in heavy]
+    slower = [one.slower for one in heavy]
+    steady = [one.steady.power_w for one in heavy if one.steady]
+    return filled(
+        f"The card lets the two large GEMMs draw {min(early):.0f} to {max(early):.0f} W, {100 * (min(early) / 700 - 1):.0f} to "
+        f"{100 * (max(early) / 700 - 1):.0f} % above its limit, for about 30 ms. Then it holds them by lowering the clock "
+        f"({between(slower, 1)} % time), and about once per second it overcorrects for 0.2 s, "
+        f'which brings the mean to {min(steady):.0f} to {max(steady):.0f} W. The "SSP" of a GEMM is the mean of all executions '
+        "from about 0.3 to 0.7 s on; it is determined by the regulator, and the profile notes that power oscillates."
+    )
+
+
+def between(values: list[float], digits: int) -> str:
+    """From the least to the greatest, or the one that both round to."""
+    low, high = signed(min(values), digits), signed(max(values), digits)
+    return low if low == high else f"{low} to {high}"
+
+
+def delay_text(one: Measured, light: Measured) -> str:
+    """What the delay's error means."""
+    (early, early_all), (late, late_all) = one.shifted(-3e-4), one.shifted(3e-4)
+    error_ms = 1e3 * one.response.channel.delay_error_s
+    return filled(
+        f"Stated errors include that of the delay ({error_ms:.2f} ms here). 0.3 ms of delay more or less make the first "
+        f"execution of gemm-8192 draw {early:.0f} or {late:.0f} W, and the mean over 26 ms {early_all:.0f} or {late_all:.0f} W; "
+        f"0.8 ms more make the first millisecond of gemv-8192 draw {light.shifted(8e-4)[0]:,.0f} W."
+    )
+
+
+def kept_table(six: dict[str, Measured]) -> str:
+    """Profiles as they were when made, and what the same runs say now."""
+    rows = []
+    for name, one in six.items():
+        if one.kept is None or one.kept["states"]["SSE"]["unit"] != 1:
+            continue
+        was = one.kept["states"]["SSE"]["total"]
+        length_s, stated = one.resolvable
+        now = f"{stated} over {1e3 * length_s:.0f} ms"
+        rows.append([name, str(Value(was["mean_w"], was["error_w"])), str(one.first), now, str(one.early)])
+    heads = ["kernel", "SSE as profiled", "the same runs now: first unit", "as a profile states it now", "first 26 ms"]
+    return table(heads, rows)
+
+
+def cards_text() -> str:
+    """How another card differs."""
+    parts = []
+    for kernel in ("gemm-2048", "gemv-8192"):
+        one, other = Measured(ALONE, kernel).early, Measured(FIRST, kernel).early
+        parts.append(f"{other} instead of {one} with {kernel}")
+    return filled(f"Another card, GPU-5b450c73, drew {' and '.join(parts)} (first 26 ms).")
+
+
+def inside_text(one: Measured) -> str:
+    """Power inside the largest GEMM."""
+    band = one.surface.inside(4, one.surface.units)
+    error_w = float(np.sqrt(np.mean(band.error_w**2)))
+    low, high, mean = band.power_w.min(), band.power_w.max(), band.power_w.mean()
+    off = 100 * max(mean - low, high - mean) / mean
+    return filled(
+        f"**Inside the 1.4 ms GEMM**, from {len(one.explained)} runs from rest: {low:,.0f} to {high:,.0f} W, with a standard error "
+        f"of {error_w:.0f} W. Power thus stays within about ± {off:.0f} % of its mean; it seems to rise, but this is not certain."
+    )
+
+
+def interleavings() -> str:
+    """Kernels right after others, each beside the same card from rest."""
+    rows = []
     for card in sorted(path.name for path in DATA.iterdir() if path.is_dir()):
         for name in sorted({path.name[:-6] for path in (DATA / card).glob("*-after-*-1.npz")}):
             context = Measured(card, name)
-            alone = Measured(card, name.partition("-after-")[0])
-            alone = alone if alone.exists else Measured(ALONE, alone.name)
-            print(
-                f"| {card} {name} | {context.early()} | {context.early_us():.1f} µs | {alone.early()}, "
-                f"{alone.early_us():.1f} µs ({alone.card}) | {context.sensor()}",
-                flush=True,
-            )
-    print("| collective | execution | from rest | from 0.5 s on | memory | against the counter |")
-    for kind in ("all-gather", "all-reduce"):
-        for size in SIZES:
-            found = Measured(PAIR, f"{kind}-{size}")
-            print(
-                f"| {kind}-{size} | {found.early_us():.1f} µs | {found.early()} | {found.steady()} | {found.memory()} | "
-                f"{found.counter()} | {found.sensor()}",
-                flush=True,
-            )
-    largest = Measured(ALONE, "gemm-8192")
-    band = largest.surface.inside(4, largest.surface.units)
-    print(
-        f"inside gemm-8192, of {len(largest.explained)} runs: {band.power_w.min():.0f} to {band.power_w.max():.0f} W, "
-        f"error {np.sqrt(np.mean(band.error_w**2)):.0f} W"
+            kernel, *before = name.split("-after-")
+            rest = Measured(card, kernel)
+            first = " and ".join(f"{int(times):,} × {other}" for other, times in (one.rsplit("x", 1) for one in before))
+            if not rest.exists:
+                compared = ["", "not measured on this card"]
+            elif context.early.known:
+                change = 100.0 * (context.early.power_w / rest.early.power_w - 1.0)
+                error = 100.0 * float(np.hypot(context.early.error_w, rest.early.error_w)) / rest.early.power_w
+                shown = signed(change, 0).replace("−0", "0")
+                compared = [f"{rest.early}, {microseconds(rest.early_us)}", f"{shown} ± {max(error, 1):.0f} %"]
+            else:
+                compared = [f"{rest.early}, {microseconds(rest.early_us)}", "not determined"]
+            rows.append([kernel, first, f"{context.early}, {microseconds(context.early_us)}", *compared])
+    return table(["kernel", "after", "draws", "from rest, same card", "change of power"], sorted(rows))
+
+
+def collective_table(pairs: dict[str, Measured]) -> str:
+    """Collectives over two GPUs."""
+    rows = []
+    for name, one in pairs.items():
+        steady = str(one.steady) if one.steady else ""
+        counter = "" if one.against_counter is None else percent(one.against_counter)
+        rows.append([name, microseconds(one.early_us), str(one.early), steady, watts(one.memory), counter])
+    return table(["collective", "execution", "from rest", "from 0.5 s on", "memory", "against the counter"], rows)
+
+
+def sizes_text(pairs: dict[str, Measured]) -> str:
+    """Whether their times grow with their sizes."""
+
+    def growth(small: str, large: str) -> str:
+        found = [pairs[f"{kind}-{large}"].early_us / pairs[f"{kind}-{small}"].early_us for kind in KINDS]
+        return f"{min(found):.2f} to {max(found):.2f}"
+
+    return filled(
+        "Card GPU-28638b72 and another; power is that of the first. By the paper's criterion (does the time grow with the size?), "
+        f"64 and 128 KB are latency-bound (factors of {growth('64KB', '128KB')}), 512 MB and 1 GB bandwidth-bound (factors of "
+        f"{growth('512MB', '1GB')})."
     )
+
+
+def takeaways(six: dict[str, Measured], pairs: dict[str, Measured]) -> str:
+    """The paper's takeaways on the H200."""
+    large = [pairs[f"{kind}-{size}"] for kind in KINDS for size in SIZES[2:]]
+    gemms = [six[name] for name in KERNELS[:3]]
+
+    def drops(of: list[Measured]) -> str:
+        found = [100.0 * (1.0 - one.steady.power_w / one.early.power_w) for one in of if one.steady]
+        return f"{min(found):.0f} to {max(found):.0f} %"
+
+    same = max(abs(one.slower) for one in large)
+    first = pairs["all-gather-512MB"]
+    assert first.steady is not None
+    compute = [one.steady.power_w - one.memory for one in gemms if one.steady and one.memory is not None]
+    stream, collective = six["gemv-8192"], [one.memory for one in large if one.memory is not None]
+    less = 100.0 * (1.0 - gemms[2].early.power_w / gemms[0].early.power_w)
+    slower = [one.slower for one in gemms]
+    after = Measured(FIRST, "gemm-2048-after-gemm-8192x12")
+    rest = Measured(FIRST, "gemm-2048")
+    change = 100.0 * (after.early.power_w / rest.early.power_w - 1.0)
+    longer = 100.0 * (after.early_us / rest.early_us - 1.0)
+    heavy = [
+        100.0 * (Measured(card, name).early.power_w / Measured(card, "gemm-8192").early.power_w - 1.0)
+        for card, name in ((ALONE, "gemm-8192-after-gemm-2048x700"), (FIRST, "gemm-8192-after-gemv-8192x600"))
+    ]
+    return table(
+        ["takeaway", "on H200s", "number"],
+        [
+            [
+                "1. Similar execution times can show very different power",
+                f"**Partly.** Large collectives draw {drops(large)} less after half a second than in the first 26 ms, in the same "
+                f"time within {same:.1f} %. The power of GEMMs falls by {drops(gemms)}, but their time rises by {min(slower):.0f} to "
+                f"{max(slower):.0f} %, because of the power limit. A GEMV hardly changes",
+                f"all-gather 512 MB: {first.early.power_w:.0f} → {first.steady.power_w:.0f} W at {first.early_us:,.0f} → "
+                f"{first.steady_us:,.0f} µs",
+            ],
+            [
+                "2. Power scales with work, other components are stressed",
+                f"**Holds.** GEMMs draw more than GEMVs, these more than collectives; memory draws {stream.memory:.0f} W for the "
+                f"streaming GEMV and {min(collective):.0f} to {max(collective):.0f} W for large collectives, "
+                f"{min(one.memory or 0 for one in gemms):.0f} to {max(one.memory or 0 for one in gemms):.0f} W for GEMMs",
+                f"{gemms[0].early.power_w:.0f}, {stream.early.power_w:.0f}, {first.early.power_w:.0f} W",
+            ],
+            [
+                "3. Compute-light and compute-heavy kernels show similar compute power",
+                "**Holds at the power limit, not before.** Total minus memory power in steady state: "
+                f"{', '.join(f'{one:.0f}' for one in compute)} W (8192, 4096, 2048); from rest gemm-2048 draws {less:.0f} % less than "
+                "gemm-8192",
+                f"{', '.join(f'{one:.0f}' for one in compute)} W",
+            ],
+            [
+                "4. Light kernels are affected by what precedes them, heavy ones are not",
+                f"**Holds, in the opposite direction.** After heavy ones gemm-2048 draws {-change:.0f} % less and takes {longer:.0f} % "
+                "longer, because the regulator still holds the clock down. On the paper's GPU light kernels draw more. gemm-8192 "
+                f"changes by {min(heavy):.0f} to {max(heavy):.0f} %, which is within the errors",
+                f"{signed(change, 0)} % (gemm-2048), {signed(max(heavy), 0)} % (gemm-8192)",
+            ],
+        ],
+    )
+
+
+def filled(text: str) -> str:
+    """A paragraph in lines as long as the page's."""
+    return textwrap.fill(text, 125, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+def main() -> None:
+    """Write the blocks of the page, draw the figures."""
+    write_blocks(PAGE, blocks())
+    draw_readings([row for kernel in KERNELS for row in points_of(alone(kernel))])
+    largest = alone("gemm-8192")
+    band = largest.surface.inside(4, largest.surface.units)
     draw_sensor(largest, band.power_w, band.error_w)
 
 

@@ -1,22 +1,42 @@
-"""Draws the figure and prints the table of docs/h200.md from data/h200: python docs/make_h200.py."""
+"""Draws the figure and computes tables and numbers of docs/h200.md from data/h200.
+
+PYTHONPATH=src:. python docs/make_h200.py
+"""
 
 from __future__ import annotations
 
 import csv
+import textwrap
 from pathlib import Path
+from statistics import NormalDist, median
+from typing import Any
 
 import altair as alt
+import numpy as np
 import vl_convert
+from docs.blocks import signed, table, write_blocks
 
+from wastenot.study.sweep_file import read_sweep
 from wastenot.workloads.build import build_workload
 
 ROOT = Path(__file__).parents[1]
+DATA, PAGE = ROOT / "data" / "h200", ROOT / "docs" / "h200.md"
+LATEST = "gpt3-xl-4"
+CHANGED = ("softmax", "softmax_backward")  # kernels that are others since run 4
 
 
-def rows() -> list[dict[str, object]]:
+Trials = dict[str, dict[str, str]]
+
+
+def trials_of(run: str) -> Trials:
+    """The measurements of a run by kernel."""
+    with (DATA / f"{run}-trials.csv").open(newline="") as stream:
+        return {row["kernel"]: row for row in csv.DictReader(stream)}
+
+
+def rows() -> list[dict[str, Any]]:
     """The kernels of the latest run, in order of execution."""
-    with (ROOT / "data" / "h200" / "gpt3-xl-4-trials.csv").open(newline="") as stream:
-        trials = {row["kernel"]: row for row in csv.DictReader(stream)}
+    trials = trials_of(LATEST)
     found = []
     for kernel in build_workload("gpt3-xl").kernels:
         trial = trials[kernel.name]
@@ -29,15 +49,129 @@ def rows() -> list[dict[str, object]]:
     return found
 
 
-def main() -> None:
-    """Write docs/images/h200-kernels.png, print the table."""
+def kernel_table() -> str:
+    """All kernels of the latest run."""
     kernels = rows()
-    whole = sum(float(row["energy"]) for row in kernels)  # type: ignore[arg-type]
-    print("| kernel | count | time, µs | power, W | memory, W | core, MHz | throttled | fraction of energy |")
-    print("|---|---|---|---|---|---|---|---|")
-    for row in kernels:
-        print("| {kernel} | {count} | {time:,.1f} | {power:.0f} | {memory:.0f} | {core:.0f} | {held:.0%} |".format(**row)
-              + f" {float(row['energy']) / whole:.1%} |")  # type: ignore[arg-type]  # fmt: skip
+    whole = sum(row["energy"] for row in kernels)
+    return table(
+        ["kernel", "count", "time, µs", "power, W", "memory, W", "core, MHz", "throttled", "fraction of energy"],
+        [
+            [
+                row["kernel"], f"{row['count']}", f"{row['time']:,.1f}", f"{row['power']:.0f}", f"{row['memory']:.0f}",
+                f"{row['core']:.0f}", f"{row['held']:.0%}", f"{row['energy'] / whole:.1%}",
+            ]
+            for row in kernels
+        ],
+    )  # fmt: skip
+
+
+def iteration(run: str, workload: str = "gpt3-xl") -> tuple[float, float]:
+    """Time and energy of an iteration: the sum over its kernels."""
+    sweep = read_sweep(DATA / f"{run}.csv")
+    counts = np.array([kernel.count for kernel in sweep.kernels])[sweep.kernel_index]
+    return float(counts @ sweep.time_s), float(counts @ sweep.energy_j)
+
+
+def watts() -> str:
+    """Where the watts go in the latest run."""
+    time_s, energy_j = iteration(LATEST)
+    gemms = [row for row in rows() if "gemm" in row["kernel"]]
+    others = [row for row in rows() if "gemm" not in row["kernel"] and row["time"] > 10.0]
+    usual = [row for row in others if row["core"] >= 1800 and 515 <= row["power"] <= 700]
+    return filled(
+        f"The kernels of one iteration of GPT-3 XL training (batch 40 × 1,024 tokens, bf16, run 4) take {1e3 * time_s:.0f} ms "
+        f"and {energy_j:.0f} J, {energy_j / time_s:.0f} W on average. GEMMs are held at {range_of(gemms, 'power')} W and "
+        f"{range_of(gemms, 'core')} MHz, although 1,980 MHz are allowed: requesting the highest clock gains them nothing. "
+        f"Of the {len(others)} other kernels of more than 10 µs, {len(usual)} run at 1,800 to 1,980 MHz and 515 to 700 W. "
+        "How much of their speed they owe to the high clock, these runs cannot tell."
+    )
+
+
+def filled(text: str) -> str:
+    """A paragraph in lines as long as the page's."""
+    return textwrap.fill(text, 125, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
+def range_of(kernels: list[dict[str, Any]], what: str) -> str:
+    """From the lowest to the highest value."""
+    values = [row[what] for row in kernels]
+    return f"{min(values):,.0f} to {max(values):,.0f}"
+
+
+def cards() -> str:
+    """How the cards of runs 1 and 4 differ."""
+    first, latest = trials_of("gpt3-xl-1"), trials_of(LATEST)
+    counts = {kernel.name: kernel.count for kernel in build_workload("gpt3-xl").kernels}
+    apart = {name: change_of(first[name], latest[name]) for name in counts}
+    large = [name for name in counts if "gemm" in name and float(latest[name]["time_s"]) > 1e-3]
+    free = [
+        name for name in counts
+        if name not in CHANGED and all(float(run[name]["throttled_share"]) == 0.0 for run in (first, latest))
+    ]  # fmt: skip
+    slower = sorted((name for name in free if apart[name][0] > 5.0), key=lambda name: apart[name][0])
+    same = [name for name in free if name not in slower]
+    mhz = [float(latest[name]["core_mhz"]) - float(first[name]["core_mhz"]) for name in large]
+    (first_s, first_j), (latest_s, _) = iteration("gpt3-xl-1"), iteration(LATEST)
+    softmax_s = sum(counts[name] * (float(first[name]["time_s"]) - float(latest[name]["time_s"])) for name in CHANGED)
+    llama_s, llama_j = iteration("llama-8b-training")
+
+    def between(names: list[str], which: int) -> str:
+        values = [apart[name][which] for name in names]
+        return f"{signed(min(values), 1)} to {signed(max(values), 1)} %"
+
+    power = median(apart[name][1] for name in free)
+    others = " and ".join(f"`{name}` {signed(apart[name][0], 1)} %" for name in slower)
+    return filled(
+        f"Cards differ. The card of run 1 took {1e3 * first_s:.0f} ms and {first_j:.0f} J: {between(large, 0)} time in GEMMs "
+        f"of more than a millisecond, held at clocks {np.median(mhz):.0f} MHz lower (median). In the {len(free)} kernels that "
+        f"the limit held on neither card, it drew {between(free, 1)} power (median {signed(power, 1)} %); {len(same)} of them "
+        f"took {between(same, 0)} time, but {others}. (The causal softmax kernel also changed, see below, which accounts for "
+        f"{1e3 * softmax_s:.1f} of the {1e3 * (first_s - latest_s):.0f} ms.) The kernels of Llama 8B training (batch 4 × 1,024, "
+        f"flash attention, on another card) take {1e3 * llama_s:.0f} ms and {llama_j:.0f} J per iteration, "
+        f"{llama_j / llama_s:.0f} W on average."
+    )
+
+
+def change_of(one: dict[str, str], other: dict[str, str]) -> tuple[float, float]:
+    """Time and power of one trial relative to another's, in per cent."""
+    time = float(one["time_s"]) / float(other["time_s"])
+    return 100.0 * (time - 1.0), 100.0 * (float(one["energy_j"]) / float(other["energy_j"]) / time - 1.0)
+
+
+def stated_errors() -> str:
+    """What runs state of their own errors, and how well they agree."""
+    first, second, latest = (trials_of(f"gpt3-xl-{run}") for run in (1, 2, 4))
+    free = [trial for trial in latest.values() if float(trial["throttled_share"]) == 0.0]
+    time_se, energy_se = (max(100 * float(one[f"{what}_se_{unit}"]) / float(one[f"{what}_{unit}"]) for one in free)
+                          for what, unit in (("time", "s"), ("energy", "j")))  # fmt: skip
+    held = [name for name in first if float(first[name]["throttled_share"]) > 0.9]
+    ratios = [
+        abs(float(first[name]["energy_j"]) - float(second[name]["energy_j"]))
+        / (float(first[name]["energy_se_j"]) ** 2 + float(second[name]["energy_se_j"]) ** 2) ** 0.5
+        for name in held
+    ]
+    return filled(
+        f"There are only three periods in 3 s, so that the uncertainty of the mean is poorly known and is stated cautiously: in "
+        f"energy, the {len(held)} kernels held throughout differ between runs 1 and 2 by {median(ratios):.2f} of the standard "
+        f"error stated for the difference (median; {median_of_normal():.2f} would be expected). For the {len(free)} kernels of "
+        f"run 4 that the limit does not affect, stated errors are at most {time_se:.2f} % in time and {energy_se:.1f} % in energy."
+    )
+
+
+def median_of_normal() -> float:
+    """Median size of a normal variable, in standard deviations."""
+    return NormalDist().inv_cdf(0.75)
+
+
+def blocks() -> dict[str, str]:
+    """The blocks of docs/h200.md."""
+    return {"watts": watts(), "cards": cards(), "stated-errors": stated_errors(), "kernels": kernel_table()}
+
+
+def main() -> None:
+    """Write the blocks of docs/h200.md and docs/images/h200-kernels.png."""
+    write_blocks(PAGE, blocks())
+    kernels = rows()
     base = alt.Chart(alt.Data(values=kernels)).encode(y=alt.Y("kernel:N", sort=None, title=None))
     total = base.mark_bar(color="#9ecae9").encode(x=alt.X("power:Q", title="power at the default clocks, W (dark: memory)"))
     memory = base.mark_bar(color="#4c78a8").encode(x="memory:Q")

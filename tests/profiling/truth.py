@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +21,14 @@ from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.primitives import primitive
 
 _EXECUTIONS = 1500
+
+SETTLINGS: Mapping[str, Mapping[str, Any]] = {
+    "as the preset": {},
+    "no warm-up": {"warm_up": ()},
+    "at once, no warm-up": {"warm_up": (), "slow_share": 0.0, "fast_s": 1e-5},
+    "a fifth in 2 ms, no warm-up": {"warm_up": (), "slow_share": 0.2, "slow_s": 2e-3},
+}
+"""How power rises from rest, which a sensor whose delay is not known can hardly tell from that delay."""
 
 
 def gpu(preset: str, seed: int = 0, **dynamics: Any) -> SimulatedDevice:
@@ -81,6 +91,14 @@ class Truth:
         """What lies halfway to a later truth of the same kernel: the GPU warms up while it is profiled."""
         halfway = [0.5 * (one + other) for one, other in zip(self._inside, later._inside, strict=True)]
         return replace(self, mean_w=0.5 * (self.mean_w + later.mean_w), _inside=halfway)
+
+    def mean_in(self, profile: Profile, state: str) -> float:
+        """Mean power of the units that a state of a profile is about."""
+        told = (re.search(rf"{state}: .* a mean of (\d+) in a row", note) for note in profile.notes)
+        units = next((int(found[1]) for found in told if found), 1)
+        first = (profile.state(state).unit - 1) * profile.group
+        its = self.mean_w[first : first + units * profile.group]
+        return float(its.mean()) if len(its) else float(self.mean_w[-1])
 
     def held(self, profile: Profile, state: str) -> float:
         """Share of the moments inside a state's unit at which the stated 95 % band holds the power."""

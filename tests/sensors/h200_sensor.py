@@ -1,13 +1,11 @@
-"""The power sensor of a real H200, identified from the short runs in data/h200/fingrav; prints a table of docs/fingrav.md.
-
-PYTHONPATH=src:. python tests/sensors/h200_sensor.py
-"""
+"""The power sensor of a real H200, identified from the short runs in data/h200/fingrav: a table of docs/fingrav.md."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+from docs.blocks import table
 
 from tests.support.raw_runs import read_runs
 from wastenot.devices.clock_fit import fit_clocks
@@ -44,19 +42,23 @@ def sensor_of(kernel: str) -> tuple[Updates, SensorFit]:
     return updates, fit_channel(readings, rough_fit(readings, updates.period_s, _LONGEST_S, rng), _NOISE_W, rng)
 
 
-def main() -> None:
-    """Print the table."""
-    print("| kernel | period | response | delay in the middle of the 15 s | drift | residual | with the other response |")
-    print("|---|---|---|---|---|---|---|")
+def sensor_table() -> str:
+    """The table of the page."""
+    rows = []
     for kernel in KERNELS:
-        updates, fit = sensor_of(kernel)
-        parameters, kind = fit.parameters, "lag" if fit.parameters.is_lag else "mean"
-        print(
-            f"| {kernel} | {1e3 * updates.period_s:.3f} ms | {kind} {1e3 * parameters.span_s:.1f} "
-            f"± {1e3 * fit.span_se_s:.1f} ms | {1e3 * parameters.delay_s:.1f} ms | {1e3 * parameters.drift:.2f} ± "
-            f"{1e3 * fit.drift_se:.2f} ms per second | {fit.rms_w:.1f} W | {fit.other_rms_w:.1f} W |"
-        )
-
-
-if __name__ == "__main__":
-    main()
+        _, fit = sensor_of(kernel)
+        parameters = fit.parameters
+        assert parameters.is_lag
+        rows.append([
+            kernel, f"{1e3 * parameters.span_s:.1f} ± {1e3 * fit.span_se_s:.1f} ms", f"{1e3 * parameters.delay_s:.1f} ms",
+            f"{1e3 * parameters.drift:.2f} ± {1e3 * fit.drift_se:.2f} ms", f"{fit.rms_w:.1f} W", f"{fit.other_rms_w:.1f} W",
+        ])  # fmt: skip
+    heads = [
+        "kernel",
+        "lag",
+        "delay in the middle of the 15 s",
+        "drift per second",
+        "residual",
+        "with the best mean instead",
+    ]
+    return table(heads, rows)

@@ -390,6 +390,7 @@ class Planner:
             fastest=Fastest(time_s=fastest * baseline.time_s, time_change=fastest - 1),
             switches=count_switches(assignments),
             assignments=assignments,
+            captured_on=self.sweep.captured_on,
             coverage=self.coverage,
             expected=expected,
             potential=self._potential(objective, scope) if corrects else None,

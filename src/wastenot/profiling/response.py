@@ -7,22 +7,24 @@ explains are excluded.
 
 A power that rises and falls at once and changes only slowly in between is first fitted to some runs, too few for more than
 one jump. It gives an estimate of the delay of every run, and the track that these lie on is found; then power, width and
-track are fitted to all runs. (A power that could do anything at its edges would not determine delays.)
+track are fitted to all runs. (A power that could do anything at its edges would not determine delays.) Only runs of the same
+pace are fitted, as slower ones end later, which looks like another delay; they get the delay of those around them.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize
 
-from wastenot.arrays import FloatArray
+from wastenot.arrays import FloatArray, IndexArray
 from wastenot.blas import single_threaded
 from wastenot.devices.instrument import Channel
 from wastenot.profiling.design import Design, informative
-from wastenot.profiling.runs import TimedRun
+from wastenot.profiling.runs import TimedRun, fullest_bin
 from wastenot.profiling.surface import Surface, design_of, posterior
 from wastenot.sensors.delay import MAX_RUN_COST, DelayTrack, run_delays_s, track_delay
 
@@ -30,9 +32,12 @@ _GRID_S, _GRID_ERRORS = 1e-3, 1.5  # between the first delays tried, and how man
 _AROUND_TRACK_S = np.arange(-4e-3, 4.1e-3, 1e-3)  # around a track's delay, which may be a side minimum
 _DRIFTS = (0.0, 2e-4)
 _FIRST_RUNS = 40
+_PACE_MARGIN, _FEWEST_ALIKE = 0.05, 15  # runs of the same pace, and how many of them are enough
 _WIDTH_ERROR = 0.04  # of the logarithm of the lag or window, which is nearly the same for all cards of a model
 _DRIFT_ERROR = 3e-4  # of the delay's drift, seconds per second
 _MISFIT = 3e-3  # of the range of power, by which readings may be off on top of noise
+_CURVATURE_S = 3e-4  # from a fitted delay, at which the evidence is compared with its own
+_RISE_ERROR_S = 2.5e-4  # of a fitted delay, since power does not rise at once: what settles in a millisecond counts as delay
 _ROUNDS = 2
 _FIRST_ITERATIONS, _ITERATIONS = 15, 35
 
@@ -42,7 +47,7 @@ class Response:
     """How a sensor responds.
 
     Attributes:
-        channel: with the fitted delay, drift and width.
+        channel: with the fitted delay and its error, drift and width.
         late_s: by which each run was later than that; NaN for runs that it does not explain; shape (runs,).
         surface: the coarse power that it was fitted with.
     """
@@ -66,7 +71,9 @@ def fit_response(
         group: executions in a unit.
         before: the fit to fewer runs, which the search starts from.
     """
-    runs = [replace(run, late_s=0.0) for run in runs]
+    every = runs
+    alike = _of_the_same_pace(runs, own)
+    runs = [replace(runs[index], late_s=0.0) for index in alike]
 
     def coarse_design(of: Sequence[TimedRun]) -> Design:
         return design_of(of, kernels=kernels, own=own, group=group, shaped=False, coarse=True)
@@ -96,8 +103,42 @@ def fit_response(
         design = coarse_design([replace(run, late_s=late_s) for run, late_s in lateness if not np.isnan(late_s)])
         fitted = likeliest(design, track)
         surface = fit(design, fitted)
-    known = replace(fitted, delay_error_s=0.0, source=f"{channel.source}; delay and width fitted to these runs")
-    return Response(known, track.late_s, surface)
+    error_s = min(_delay_error_s(lambda at: fit(design, at).negative_log_evidence, fitted), channel.delay_error_s)
+    known = replace(fitted, delay_error_s=error_s, source=f"{channel.source}; delay and width fitted to these runs")
+    late_s = late_among([run.zero_s for run in every], [run.zero_s for run in runs], track.late_s)
+    late_s[alike] = track.late_s
+    return Response(known, late_s, surface)
+
+
+def late_among(moment_s: Sequence[float], known_s: Sequence[float], known_late_s: FloatArray) -> FloatArray:
+    """By which runs at some moments are late, from others in order of time; NaN where those around them disagree.
+
+    If the delay jumped in between, a reading could be of either of two moments.
+    """
+    told = ~np.isnan(known_late_s)
+    if not told.any():
+        return np.full(len(moment_s), np.nan)
+    late_s = known_late_s[told]
+    after = np.searchsorted(np.asarray(known_s)[told], moment_s)
+    before_s, after_s = late_s[np.maximum(after - 1, 0)], late_s[np.minimum(after, len(late_s) - 1)]
+    return np.asarray(np.where(before_s == after_s, after_s, np.nan))
+
+
+def _of_the_same_pace(runs: Sequence[TimedRun], own: int) -> IndexArray:
+    """Indices of the runs whose executions of the profiled kernel take the same time; all if these are too few."""
+    took_s = np.array([run.end_s[-1] - run.begin_s[np.argmax(run.kernel == own)] for run in runs])
+    alike = fullest_bin(took_s, _PACE_MARGIN)
+    return alike if len(alike) >= _FEWEST_ALIKE else np.arange(len(runs))
+
+
+def _delay_error_s(negative_log_evidence: Callable[[Channel], float], fitted: Channel) -> float:
+    """Standard error of a fitted delay: by the evidence's curvature, and of the assumption that power rises at once."""
+    earlier, at, later = (
+        negative_log_evidence(replace(fitted, delay_s=fitted.delay_s + step_s))
+        for step_s in (-_CURVATURE_S, 0.0, _CURVATURE_S)
+    )
+    curvature = max(earlier + later - 2.0 * at, 1e-9) / _CURVATURE_S**2  # of the doubled negative logarithm
+    return math.hypot(math.sqrt(2.0 / curvature), _RISE_ERROR_S)
 
 
 def _delay_costs(design: Design, surface: Surface, channel: Channel) -> FloatArray:

@@ -14,7 +14,7 @@ from wastenot.errors import DeviceError
 from wastenot.profiling.assemble import MIN_GOLDEN_RUNS, RESOLVED, Collection, UnitRange, shape_error
 from wastenot.profiling.design import window_middle_s
 from wastenot.profiling.guidance import executions_in_unit, guidance_for
-from wastenot.profiling.response import Response, fit_response, response_notes
+from wastenot.profiling.response import Response, fit_response, late_among, response_notes
 from wastenot.profiling.result import INTERRUPTED
 from wastenot.profiling.runs import (
     BurstRuns,
@@ -342,16 +342,11 @@ class Session:
         explained = np.flatnonzero(~np.isnan(response.late_s)).tolist()
         self._excluded += len(short.runs) - len(explained)
         short.runs[:] = [replace(short.runs[index], late_s=float(response.late_s[index])) for index in explained]
-        begin_s = np.array([run.begin_s[0] for run in short.runs])
+        begin_s, late_s = [run.begin_s[0] for run in short.runs], np.array([run.late_s for run in short.runs])
         for long in long_runs:
-            after = np.searchsorted(begin_s, [run.begin_s[0] for run in long.runs])
-            late = [[short.runs[index].late_s for index in (max(at - 1, 0), min(at, len(explained) - 1))] for at in after]
-            # If the delay jumped in between, every reading would be assigned to the wrong moment of an execution.
-            long.runs[:] = [
-                replace(run, late_s=before_s)
-                for run, (before_s, after_s) in zip(long.runs, late, strict=True)
-                if before_s == after_s or self._merge
-            ]
+            # Merged units too: where the delay jumped, the begin of a run would be seen a sample too early or too late.
+            late = late_among([run.begin_s[0] for run in long.runs], begin_s, late_s).tolist()
+            long.runs[:] = [replace(run, late_s=by) for run, by in zip(long.runs, late, strict=True) if not math.isnan(by)]
 
     # ---- bursts, runs and fits -----------------------------------------------------------------------------------
 
@@ -422,8 +417,10 @@ class Session:
             golden = [timed[index] for index in fullest_bin(last_s, self._guidance.margin, self._options.bin_rank)] or timed
             chosen += golden
             kinds += [kind] * len(golden)
+        # More runs do not reduce what is left of the delay's error, so that it must not keep the search going.
+        channel = replace(self._total, delay_error_s=0.0)
         surface = fit_surface(
-            chosen, self._total, kernels=len(kept[0].burst.kernels), own=self._own(kept[0]), group=self._per_unit,
+            chosen, channel, kernels=len(kept[0].burst.kernels), own=self._own(kept[0]), group=self._per_unit,
             kinds=kinds, shaped=not self._merge,
         )  # fmt: skip
         return surface, chosen

@@ -37,6 +37,8 @@ _MAX_OFF = 6.0  # from their priors, that the logarithms of noise and variation 
 _ROWS_AT_ONCE = 10_000  # of which means are taken, to limit memory
 _MAX_UNITS = 100  # that a mean over many units is taken from
 _SETTLINGS = (1.0, 1.7, 2.5)  # how fast power settles over executions, of which the likeliest is taken
+_WIDTH_ERROR = 0.02  # of a fitted lag or window, as a fraction
+_ROOM, _LEAST_FILLED = 1.5, 0.02  # times the highest reading that power may be; fraction of a reading
 _NOISE_ERROR = 1.5  # of the logarithm of the noise, as stated of a channel
 _LEVEL_FRACTION, _LEVEL_ERROR = 0.5, 0.7  # prior of changes of the level: about half the range of readings
 _COARSE_FRACTION = 0.1  # the same where power rises and falls at once: a tenth
@@ -70,6 +72,9 @@ class Surface:
     _mean: FloatArray
     _covariance: FloatArray
     _own: int
+    _settling: float
+    _logs: FloatArray  # of the most likely hyperparameters
+    _highest_w: float = math.inf  # that readings leave room for
 
     @property
     def points(self) -> int:
@@ -133,7 +138,10 @@ class Surface:
 
     def _band(self, rows: FloatArray, misfit_w: float = 0.0) -> Band:
         variance = np.sum((rows @ self._covariance) * rows, axis=1)
-        return Band(np.asarray(rows @ self._mean), np.sqrt(np.maximum(variance, 0.0) + misfit_w**2))
+        power_w = np.asarray(rows @ self._mean)
+        # No GPU draws less than at rest, or far more than readings show: such a power is off by as much as it is beyond.
+        beyond_w = np.maximum(np.maximum(self.idle_w - power_w, power_w - self._highest_w), 0.0)
+        return Band(power_w, np.sqrt(np.maximum(variance, 0.0) + misfit_w**2 + beyond_w**2))
 
 
 @single_threaded()
@@ -163,20 +171,58 @@ def fit_surface(
         coarse: whether power rises and falls at once and changes only slowly in between, which fits of a delay need.
     """
     design = design_of(runs, kernels=kernels, own=own, group=group, shaped=shaped, coarse=coarse)
-    readings = [(rows, power_w / channel.gain) for rows, power_w in design.readings(channel, windows=windows)]
-    by_kind = [
-        [one for one, its in zip(readings, kinds or [0] * len(runs), strict=True) if its == kind]
-        for kind in sorted(set(kinds or [0]))
-    ]
-    fitted = posterior(by_kind, design.basis, own, channel.noise_w)
-    if not coarse:
-        range_w = _range_w(by_kind)
-        independent = [
-            without_run_factors(kind, [fitted.expected(one[0]) for one in kind], fitted.idle_w) for kind in by_kind
+
+    def readings_by_kind(at: Channel) -> list[list[DesignRows]]:
+        readings = [(rows, power_w / at.gain) for rows, power_w in design.readings(at, windows=windows)]
+        return [
+            [one for one, its in zip(readings, kinds or [0] * len(runs), strict=True) if its == kind]
+            for kind in sorted(set(kinds or [0]))
         ]
-        fitted = posterior(independent, design.basis, own, channel.noise_w, range_w)
-    residuals = [power_w - fitted.expected(rows) for rows, power_w in readings]
+
+    def independent(by_kind: list[list[DesignRows]]) -> list[list[DesignRows]]:
+        return [without_run_factors(kind, [first.expected(one[0]) for one in kind], first.idle_w) for kind in by_kind]
+
+    by_kind = readings_by_kind(channel)
+    fitted = first = posterior(by_kind, design.basis, own, channel.noise_w)
+    if not coarse:
+        fitted = posterior(independent(by_kind), design.basis, own, channel.noise_w, _range_w(by_kind))
+    if not coarse:
+        fitted = replace(fitted, _highest_w=_highest_w(by_kind, fitted))
+    if not coarse and windows and channel.delay_error_s:
+        wider = (1.0 + sign * _WIDTH_ERROR for sign in (-1.0, 1.0))
+        later_s = (channel.delay_s + sign * channel.delay_error_s for sign in (-1.0, 1.0))
+        for either in (
+            [replace(channel, delay_s=delay_s) for delay_s in later_s],
+            [replace(channel, lag_s=factor * channel.lag_s, window_s=factor * channel.window_s) for factor in wider],
+        ):
+            fitted = _with_error_between(fitted, *(independent(readings_by_kind(at)) for at in either))
+    residuals = [
+        power_w / channel.gain - fitted.expected(rows) for rows, power_w in design.readings(channel, windows=windows)
+    ]
     return replace(fitted, misfit=misfit_of(runs, residuals, channel, own, group))
+
+
+def _with_error_between(
+    fitted: Surface, one: Sequence[Sequence[DesignRows]], other: Sequence[Sequence[DesignRows]]
+) -> Surface:
+    """The power with the error of its sensor's response, from the same readings at both ends of that."""
+
+    def mean(kinds: Sequence[Sequence[DesignRows]]) -> FloatArray:
+        evidence = _Evidence(fitted.basis, [_Sums.of(kind) for kind in kinds], None, 1.0, fitted._settling)
+        _, after, right = evidence.normal(fitted._logs)
+        return np.asarray(np.linalg.solve(after, right), dtype=float)
+
+    half = 0.5 * (mean(other) - mean(one))
+    return replace(fitted, _covariance=fitted._covariance + np.outer(half, half))
+
+
+def _highest_w(kinds: Sequence[Sequence[DesignRows]], fitted: Surface) -> float:
+    """Power far above every reading, given how much of one an execution fills at most."""
+    rows, power_w = (np.concatenate([reading[part] for kind in kinds for reading in kind]) for part in (0, 1))
+    basis = fitted.basis
+    levels = np.concatenate([first + np.arange(len(knots)) for first, knots in zip(basis.first, basis.knots, strict=True)])
+    filled = float(rows[:, levels].sum(axis=1).max(initial=0.0))
+    return fitted.idle_w + _ROOM * (float(power_w.max(initial=0.0)) - fitted.idle_w) / max(filled, _LEAST_FILLED)
 
 
 def design_of(
@@ -275,15 +321,16 @@ def posterior(
     sums = [_Sums.of(kind) for kind in kinds]
     range_w = range_w or _range_w(kinds)
     start: FloatArray | None = None
-    fits: list[tuple[float, FloatArray, _Evidence]] = []
+    fits: list[tuple[float, FloatArray, _Evidence, float]] = []
     for settling in _SETTLINGS[:1] if basis.coarse else _SETTLINGS:
         evidence = _Evidence(basis, sums, noise_w, range_w, settling)
-        fits.append((*evidence.least(evidence.start if start is None else start), evidence))
+        fits.append((*evidence.least(evidence.start if start is None else start), evidence, settling))
         start = fits[-1][1]
-    least, logs, evidence = min(fits, key=lambda fit: fit[0])
+    least, logs, evidence, settling = min(fits, key=lambda fit: fit[0])
     _, after, right = evidence.normal(logs)
     covariance: FloatArray = np.asarray(np.linalg.inv(after), dtype=float)
     readings = sum(one.readings for one in sums)
     return Surface(
-        tuple(np.exp(logs[:-2]).tolist()), readings, least, basis, NO_MISFIT, covariance @ right, covariance, own
+        tuple(np.exp(logs[:-2]).tolist()), readings, least, basis, NO_MISFIT, covariance @ right, covariance, own,
+        settling, logs,
     )  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
-from wastenot.tuning.calibration.fit import calibrate, fit_kernels
+from wastenot.tuning.calibration.fit import Calibration, calibrate, fit_kernels
 from wastenot.tuning.calibration.points import FEWEST_KERNELS, FEWEST_POINTS, Points, choose_points
 
 CHOSEN_POINTS = 8
@@ -70,16 +70,24 @@ def held_out_points(points: Points, power_limit_w: float | None = None) -> Predi
     Kernels with more than 8 points are fitted on 8 chosen ones. Where no kernel has more, every point is left out of one of
     five fits, which each leave out other clocks of every kernel.
     """
-    per_kernel = (points.mask > 0).sum(axis=1)
-    if per_kernel.max() > CHOSEN_POINTS:
-        masks, how = [choose_points(points, CHOSEN_POINTS)], f"each kernel fitted on {CHOSEN_POINTS} of its points"
-    elif per_kernel.min() > FEWEST_POINTS:
-        masks, how = _folds(points), "five-fold cross-validation"
-    else:
+    fits = fits_without_some(points, power_limit_w)
+    if not fits:
         return None
-    fits = [(calibrate(points.with_mask(mask), power_limit_w=power_limit_w), points.mask - mask) for mask in masks]
+    how = "five-fold cross-validation" if len(fits) > 1 else f"each kernel fitted on {CHOSEN_POINTS} of its points"
     parts = [ratios(fit.device, fit.kernels, points, left_out) for fit, left_out in fits]
     return PredictionErrors.of(f"held-out points, {how}", np.concatenate(parts, axis=1))
+
+
+def fits_without_some(points: Points, power_limit_w: float | None = None) -> list[tuple[Calibration, FloatArray]]:
+    """Fits and the mask of the points left out of each, as in :func:`held_out_points`; none where there are too few."""
+    per_kernel = (points.mask > 0).sum(axis=1)
+    if per_kernel.max() > CHOSEN_POINTS:
+        masks = [choose_points(points, CHOSEN_POINTS)]
+    elif per_kernel.min() > FEWEST_POINTS:
+        masks = _folds(points)
+    else:
+        masks = []
+    return [(calibrate(points.with_mask(mask), power_limit_w=power_limit_w), points.mask - mask) for mask in masks]
 
 
 def held_out_kernels(points: Points, power_limit_w: float | None = None, *, seed: int = 0) -> PredictionErrors | None:

@@ -1,0 +1,34 @@
+"""Numbers in the pages are those that their scripts compute from the data."""
+
+from __future__ import annotations
+
+import pytest
+from docs import make_calibration, make_fingrav, make_h200
+from docs.blocks import blocks_of, table, write_blocks
+
+
+def test_the_page_on_the_h200_says_what_its_data_say() -> None:
+    assert blocks_of(make_h200.PAGE) == make_h200.blocks()
+
+
+@pytest.mark.slow
+def test_the_page_on_power_inside_kernels_says_what_its_data_say() -> None:
+    assert blocks_of(make_fingrav.PAGE) == make_fingrav.blocks()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not make_calibration.DATA.is_dir(), reason="no measured sweeps")
+def test_the_page_on_calibration_says_what_its_data_say() -> None:
+    assert blocks_of(make_calibration.PAGE) == make_calibration.low_memory_blocks()
+
+
+def test_blocks_are_written_and_read(tmp_path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\n<!-- computed: one -->\n<!-- end -->\ntext\n<!-- computed: two -->\nold\n<!-- end -->\n")
+    rows = table(["a", "b"], [["1", "2"]])
+    write_blocks(page, {"one": rows})
+    assert blocks_of(page) == {"one": "| a | b |\n|---|---|\n| 1 | 2 |\n", "two": "old\n"}
+    write_blocks(page, {"one": rows, "two": "new\n"})
+    assert page.read_text().endswith("text\n<!-- computed: two -->\nnew\n<!-- end -->\n")
+    with pytest.raises(ValueError, match="no block 'three'"):
+        write_blocks(page, {"three": ""})
