@@ -1,7 +1,7 @@
 """Writes the presets that come with wastenot: python -m presets.make_presets [NAME ...], by default all.
 
-rtx-3080-ti, rtx-a4000 and v100 need ../shared/data beside the checkout, the others nothing else; presets/rtx_a4000.py fits what is
-fitted to the A4000 itself. Fits repeat to their last digits only on the same machine with the same libraries.
+rtx-3080-ti, rtx-a4000 and v100 need ../shared/data beside the checkout, the others nothing else; presets/rtx_a4000.py fits
+what is fitted to the A4000 itself. Fits repeat to their last digits only on the same machine with the same libraries.
 
 The files hold parameters and where they come from, never the data. None is fitted to a result of the kernel-level DVFS
 paper.
