@@ -135,6 +135,7 @@ def outcome_lines(outcome: SweepOutcome, workload: WorkloadKey, study: str) -> l
         lines.append(f"the device drifted: at auto {len(names)} kernels changed during the sweep, for example '{names[0]}'")
     if outcome.out_of_time:
         lines.append("the budget is used up; run the same command again to resume")
+    lines += outcome.notes
     return lines
 
 
