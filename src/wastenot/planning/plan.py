@@ -181,6 +181,7 @@ class Plan(Part):
     measured_granularity: Granularity = "kernel"
     model: str | None = None
     shape: Shape | None = None
+    captured_on: str | None = None
     coverage: Coverage | None = None
     expected: Expected | None = None
     validation: Validation | None = None
@@ -204,7 +205,7 @@ class Plan(Part):
     def document(self) -> dict[str, Any]:
         """The plan as JSON values; optional parts that it does not have are left out."""
         values = self.model_dump(mode="json", by_alias=True)
-        for part in ("model", "shape", "coverage", "expected", "validation", "applicable"):
+        for part in ("model", "shape", "captured_on", "coverage", "expected", "validation", "applicable"):
             if values[part] is None:
                 del values[part]
         if "coverage" in values:

@@ -358,6 +358,7 @@ class Planner:
             fastest=Fastest(time_s=fastest_s, time_change=fastest_s / baseline.time_s - 1),
             switches=count_switches(assignments),
             assignments=assignments,
+            captured_on=self.sweep.captured_on,
             coverage=self.coverage,
             expected=expected,
         ).sealed()

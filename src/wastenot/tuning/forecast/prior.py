@@ -23,10 +23,11 @@ Knowledge = Literal["any", "preset"]
 
 KNOWLEDGES: tuple[Knowledge, ...] = get_args(Knowledge)
 
-Group = Literal["voltage", "power", "memory power", "time", "auto"]
+Group = Literal["voltage", "power", "memory power", "time", "auto", "clocks"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 
 _VOLTAGE_POINTS = 9
+_UNLIKE = 0.15  # fraction of the draws beyond each end of a range that has a least and a greatest value
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,9 @@ class Range:
         logarithmic: whether its logarithm is uniform over the range, otherwise the number itself.
         log_sd: standard deviation of its logarithm around a preset's value.
         source: where the range comes from.
+        least: least value of the GPUs quite unlike those that the range comes from, of which as many lie below ``low`` as
+            above ``high``; None if there are none.
+        greatest: their greatest value.
     """
 
     group: Group
@@ -48,42 +52,50 @@ class Range:
     logarithmic: bool
     log_sd: float
     source: str
+    least: float | None = None
+    greatest: float | None = None
 
     def quantile(self, probability: FloatArray, centre: float | None = None) -> FloatArray:
         """Values at these probabilities, over the range or around a centre."""
         if centre is not None and centre > 0.0:
             return np.asarray(centre * np.exp(self.log_sd * ndtri(probability)))
+        if self.least is None or self.greatest is None:
+            places, values = [0.0, 1.0], [self.low, self.high]
+        else:
+            places, values = [0.0, _UNLIKE, 1.0 - _UNLIKE, 1.0], [self.least, self.low, self.high, self.greatest]
         if self.logarithmic:
-            return np.asarray(self.low * (self.high / self.low) ** probability)
-        return self.low + (self.high - self.low) * probability
+            return np.asarray(np.exp(np.interp(probability, places, np.log(values))))
+        return np.asarray(np.interp(probability, places, values))
 
 
 _CARDS = "spans the cards we fitted (RTX 3080 Ti, V100, GTX 980) and published fits, widened"
+_FIXED = "fits of 2 of 7 cards (GTX 1080 Ti, RTX 2070 Super) hardly show any: forced states, offsets"
 _KERNELS = "spans the kernels fitted on these cards; assumed"
 
 RANGES: dict[str, Range] = {
     # Voltage over the core clock: flat to the knee, then rising by a power of the distance from it.
-    "knee": Range("voltage", 0.45, 0.80, False, 0.05, "published knees at 64 to 75 % of the highest clock, widened"),
-    "rise": Range("voltage", 0.15, 0.65, False, 0.20, "highest over lowest voltage 1.2 to 1.6 in fits of V100, RTX cards"),
-    "bend": Range("voltage", 1.0, 2.2, False, 0.10, "linear on V100 and RTX A4000, bent upwards on the RTX 3080 Ti"),
+    "knee": Range("voltage", 0.45, 0.80, False, 0.05, "published knees at 64 to 75 % of the highest clock", 0.3, 0.97),
+    "rise": Range("voltage", 0.15, 0.60, False, 0.20, "highest over lowest voltage 1.2 to 1.6 in fits", 0.05, 0.9),
+    "voltage_follows": Range("voltage", -0.2, 0.8, False, 0.0, "whether the voltage rises at all, where above 0; " + _FIXED),
+    "bend": Range("voltage", 1.0, 2.5, False, 0.10, "linear on V100 and RTX A4000, bent upwards on RTX 3080 Ti", 0.7, 4.0),
     # Power, as fractions of the power limit.
-    "base": Range("power", 0.06, 0.34, False, 0.15, _CARDS),
+    "base": Range("power", 0.06, 0.34, False, 0.15, _CARDS, 0.02, 0.6),
     "leakage": Range("power", 0.002, 0.03, True, 0.5, _CARDS),
     "clock": Range("power", 0.015, 0.08, True, 0.4, _CARDS),
     # Memory.
-    "memory_full": Range("memory power", 0.10, 0.38, False, 0.2, "at full bandwidth: 18 % (H200), 24 to 30 % fitted"),
+    "memory_full": Range("memory power", 0.10, 0.38, False, 0.2, "at full bandwidth: 18 % (H200), 24 to 30 %", 0.03, 0.55),
     "memory_idle": Range("memory power", 0.8, 1.0, False, 0.1, "of the least memory power recorded; the rest is traffic"),
-    "state_base": Range("memory power", 0.3, 0.8, False, 0.1, "part of base power that follows its clock: 0.6 to 0.7"),
+    "state_base": Range("memory power", 0.2, 0.8, False, 0.1, "base power that follows its clock: 0.6 to 0.7", 0.0, 0.95),
     "state_byte": Range("memory power", 0.85, 1.15, False, 0.1, "energy per byte in the next lower state: 0.92 to 0.97"),
     "state_time": Range("time", 0.93, 1.10, False, 0.03, "time per byte beyond the clock's in the next lower state: 0.96"),
     # Time.
     "core_bandwidth": Range("time", 0.15, 0.85, False, 0.15, "0.20 (RTX 3080 Ti) to 0.66 (V100)"),
     "sharpness": Range("time", 8.0, 50.0, True, 0.2, "10 to 51 fitted"),
-    "overlap": Range("time", 8.0, 22.0, True, 0.15, "11 to 17 fitted; 1 is no overlap"),
+    "overlap": Range("time", 3.0, 20.0, True, 0.15, "11 to 17 fitted; 1, no overlap, fits others (Wang and Chu)", 1.0, 30.0),
     "reached_bandwidth": Range("time", 0.82, 0.97, False, 0.04, "of the datasheet's, if bandwidth-bound; 0.92 on an H200"),
     "reached_flops": Range("time", 0.72, 0.98, False, 0.06, "of the datasheet's, if compute-bound; 0.93 on an H200"),
     "reread": Range("time", 1.0, 4.0, True, 0.3, "times a GEMM reads its bytes with a small cache; 1 on an H200"),
-    "core_bound": Range("time", 0.1, 0.9, False, 0.3, "odds of a core bottleneck not shown by FLOPs; " + _KERNELS),
+    "core_bound": Range("time", 0.02, 0.98, False, 0.3, "odds of a core bottleneck not shown by FLOPs; " + _KERNELS),
     "latency_bound": Range("time", 0.02, 0.4, False, 0.3, _KERNELS),
     "beside": Range("time", 0.4, 4.0, True, 0.3, "how close the other limits come to the bottleneck; " + _KERNELS),
     "latency_core": Range("time", 0.2, 0.9, False, 0.2, "part of a chain of accesses that the core clock sets; " + _KERNELS),
@@ -93,6 +105,8 @@ RANGES: dict[str, Range] = {
     "auto_costs": Range("auto", -1.0, 1.0, False, 0.0, "whether they do, where above 0; no study of two cards exists"),
     "auto_time": Range("auto", 0.0, 0.03, False, 0.0, "1.6 % in the one sweep that shows it (RTX 3080 Ti), doubled"),
     "auto_power": Range("auto", 0.0, 0.08, False, 0.0, "4 % in that sweep, doubled; a clock that swings by 5 % costs 1 %"),
+    # The sweep that would find the plan.
+    "core_step": Range("clocks", 0.01, 0.16, True, 0.0, "of the highest core clock; public sweeps take 1 to 17 %"),
 }  # fmt: skip
 
 
@@ -179,7 +193,8 @@ def _device(preset: Preset, bounds: GpuBounds, numbers: dict[str, float], knowle
         knee = max(numbers["knee"] * highest, lowest * 1.01)
         steps = np.linspace(0.0, 1.0, _VOLTAGE_POINTS)
         at = (min(lowest, 0.5 * knee), *(knee + steps * (highest - knee)).tolist())
-        voltage = (1.0, *(1.0 + numbers["rise"] * steps ** numbers["bend"]).tolist())
+        rise = numbers["rise"] if numbers["voltage_follows"] > 0.0 else 0.0
+        voltage = (1.0, *(1.0 + rise * steps ** numbers["bend"]).tolist())
     base = numbers["base"] * bounds.power_limit_w
     if bounds.least_memory_w is not None:  # idle memory power is known: only the rest of the board is drawn
         base = bounds.least_memory_w * numbers["memory_idle"] + 0.4 * base
