@@ -20,14 +20,13 @@ from scipy.stats import beta
 
 from benchmarks.verdict import Verdict
 from tests.support.known_truth import best_changes, contains, default_clock_rows, default_clock_study, true_changes
-from tests.support.measured_sweeps import MEASURED_SWEEPS, MeasuredSweep, some_kernels
+from tests.support.measured_sweeps import DATA, MEASURED_SWEEPS, MeasuredSweep, some_kernels
 from wastenot.devices.simulated.preset import Preset
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Sweep
 from wastenot.tuning.forecast.forecast import Quantiles, forecast
 from wastenot.tuning.forecast.prior import KNOWLEDGES, Knowledge
 
-DATA = Path(__file__).parents[1].parent / "shared" / "data"
 PRESETS = ("rtx-3080-ti", "rtx-a4000", "h200", "v100")
 WORKLOADS = ("gpt3-xl", "llama-8b")
 SEEDS = (1, 2)

@@ -7,6 +7,7 @@ A sweep that shaped the prior does not judge it. Sweeps of one card have one rol
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from wastenot.study.sweep import Kernel, Sweep
 from wastenot.study.sweep_file import read_sweep
 
 Role = Literal["shaping", "judging"]
+DATA = Path(os.environ.get("WASTENOT_MEASURED_SWEEPS", Path(__file__).parents[2].parent / "shared" / "data"))
+"""The folder of measured sweeps."""
 
 
 @dataclass(frozen=True, slots=True)
