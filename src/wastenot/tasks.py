@@ -26,6 +26,7 @@ class WorkloadTasks:
         state: to measure energies in.
         granularity: of ``kernels``.
         run: the model of the workload and how it is run; ``None`` for other workloads.
+        captured_on: the kind of device that the workload was captured on, where it was.
     """
 
     name: str
@@ -34,6 +35,7 @@ class WorkloadTasks:
     state: EnergyState = "ssp"
     granularity: Granularity = "kernel"
     run: ModelRun | None = None
+    captured_on: str | None = None
 
     @property
     def key(self) -> WorkloadKey:
@@ -60,7 +62,7 @@ def tasks_of(workload: Workload, granularity: Granularity = "kernel", state: Ene
             groups.setdefault(group, []).append((kernel, kernel.count))
         members = tuple(Kernel(name, 1, name if granularity == "pass" else None) for name in groups)
         tasks = tuple(Task(name, tuple(steps)) for name, steps in groups.items())
-    return WorkloadTasks(workload.name, members, tasks, state, granularity, workload.run)
+    return WorkloadTasks(workload.name, members, tasks, state, granularity, workload.run, workload.captured_on)
 
 
 def tasks_by_name(workload: WorkloadKey | str, kernels: Sequence[Kernel]) -> WorkloadTasks:
@@ -120,7 +122,7 @@ def tasks_in_study(study: Study, sweep: Sweep) -> WorkloadTasks:
     captured = study.captured(sweep.workload, sweep.state, sweep.granularity)
     if captured:
         tasks = (Task(task.name, captured.get(task.name, task.steps)) for task in named.tasks)
-        return replace(named, tasks=tuple(tasks))
+        return replace(named, tasks=tuple(tasks), captured_on=sweep.captured_on)
     if sweep.run is None:
         return named
     modelled = tasks_of(build_workload(sweep.run.model, sweep.run.shape), sweep.granularity, sweep.state)

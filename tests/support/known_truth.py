@@ -12,7 +12,7 @@ from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.planning.objective import Objective
-from wastenot.planning.planner import Planner, plan
+from wastenot.planning.planner import Planner
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Sweep
@@ -40,11 +40,11 @@ def true_sweep(device: SimulatedDevice, tasks: WorkloadTasks, settings: Iterable
     return Sweep(tasks.kernels, index, core, memory, absent, time, energy, *[absent] * 6, workload="truth", device="truth")
 
 
-def saving_of_measured(whole: Sweep, measured: Sweep) -> float:
+def saving_of_measured(whole: Sweep, measured: Sweep, max_slowdown: float = 0.0) -> float:
     """What the best plan saves that uses measured points only, by the numbers of the whole sweep."""
     there = {(measured.kernels[i].name, measured.setting(r)) for r, i in enumerate(measured.kernel_index)}
     rows = np.array([(whole.kernels[i].name, whole.setting(r)) in there for r, i in enumerate(whole.kernel_index)])
-    return -plan(rows_of(whole, rows)).predicted.energy_change
+    return -best_changes(rows_of(whole, rows), (max_slowdown,))[0]
 
 
 def rows_of(sweep: Sweep, rows: np.ndarray) -> Sweep:

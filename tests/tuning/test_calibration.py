@@ -16,7 +16,6 @@ from wastenot.setting import AUTO, Setting
 from wastenot.tuning.calibration.calibrate import calibrate_sweep
 from wastenot.tuning.calibration.clocks import clock_table, learn_clock_mapping
 from wastenot.tuning.calibration.points import CalibrationError, choose_pairs, choose_points, core_levels, points_of_sweep
-from wastenot.tuning.calibration.predict import predict_costs
 
 
 @pytest.fixture(scope="module")
@@ -142,38 +141,6 @@ def test_chosen_points_spread_and_differ_by_kernel():
 def test_many_clocks_become_a_dozen_levels():
     assert core_levels(np.arange(210.0, 2101.0, 15.0)) == pytest.approx(np.linspace(210, 2100, 12))
     assert core_levels(np.array([210.0, 1050.0, 1935.0, 1950.0])) == pytest.approx([210, 1050, 1942.5])
-
-
-def test_predictions_from_few_points_know_their_errors():
-    """Errors are small, and few exceed twice their stated standard deviation."""
-    sweep = true_sweep(toy_gpu(), record_effective=False)
-    points = points_of_sweep(sweep)
-    mask = choose_points(points, 6) > 0
-    found = predict_costs(
-        points.core_mhz,
-        points.memory_mhz,
-        np.where(mask, points.time_s, np.nan),
-        np.where(mask, points.energy_j, np.nan),
-        power_limit_w=350.0,
-    )
-    unseen = (points.mask > 0) & ~mask
-    for value, error, truth in (
-        (found.time_s, found.time_error, points.time_s),
-        (found.energy_j, found.energy_error, points.energy_j),
-    ):
-        off = np.abs(np.log(value / truth))[unseen]
-        assert np.median(off) < 0.02
-        assert np.mean(off < 2 * error[unseen]) > 0.85
-        assert (error[unseen] > 0).all()
-
-
-def test_predictions_from_one_kernel_have_large_errors():
-    points = points_of_sweep(true_sweep(toy_gpu(), KERNELS[:1], record_effective=False))
-    time = np.where(np.arange(PAIRS) % 4 == 0, points.time_s, np.nan)
-    found = predict_costs(points.core_mhz, points.memory_mhz, time, np.where(np.isnan(time), np.nan, points.energy_j))
-    assert np.isfinite(found.energy_j).all() and (found.energy_error >= 0.15).all()
-    nothing = predict_costs(points.core_mhz, points.memory_mhz, np.full((1, PAIRS), np.nan), np.full((1, PAIRS), np.nan))
-    assert np.isnan(nothing.time_s).all()
 
 
 def test_a_twin_refuses_unknown_kernels(twin):

@@ -54,6 +54,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._kinds: dict[tuple[str, str, str], _Kind] = {}
         self._seen = 0
         self._left_out: dict[str, Counter[str]] = {VIEWS: Counter(), READ_BACK: Counter(), ON_HOST: Counter()}
+        self.device = "cpu"  # the kind of device that kernels ran on
         self._synthetic: set[str] = set()  # operations with integers or booleans that held no data
 
     @classmethod
@@ -95,7 +96,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if _made_nothing(func, signature, out):
             self._leave_out(VIEWS, func)
             return out
-        on_accelerator = signature.on_accelerator or any(tensor.device.type != "cpu" for tensor in flat_tensors(out))
+        devices = {tensor.device.type for tensor in (*signature.tensors, *flat_tensors(out))} - {"cpu"}
+        on_accelerator = signature.on_accelerator or bool(devices)
+        if devices:
+            self.device = min(devices)
         if known is None:
             work = describe(func, args, kwargs, out)
             known = _Kind(_full_name(func), name, pass_name, work, arguments, on_accelerator)

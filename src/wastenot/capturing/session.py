@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from wastenot.capturing.on_cpu import differences_from_cuda
 from wastenot.errors import BadInputError, MissingExtraError
 from wastenot.workloads.kernel import KernelSpec, Workload
 
@@ -19,13 +20,16 @@ class Captured:
         name: name of the workload.
         seen: number of operations that ran.
         left_out: operations that are not in the workload: by reason, by operation, how often.
-        notes: what a reader of the workload should know, such as index values that could not be kept.
+        notes: what a reader of the workload should know, such as index values that could not be kept, and how the step
+            would differ on CUDA where it was captured on the CPU.
+        device: PyTorch's name of the kind of device that it ran on, such as ``cuda``.
     """
 
     name: str
     seen: int = 0
     left_out: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    device: str | None = None
     _kernels: tuple[KernelSpec, ...] | None = None
 
     @property
@@ -41,7 +45,7 @@ class Captured:
             raise BadInputError(f"'{self.name}': no PyTorch operation ran while it was captured; run the step in the block")
         total = sum(kernel.count for kernel in self._kernels)
         description = f"captured: {total:,} operations, {len(self._kernels):,} different ones"
-        return Workload(self.name, self._kernels, description)
+        return Workload(self.name, self._kernels, description, captured_on=self.device)
 
 
 @contextmanager
@@ -79,6 +83,9 @@ def capture(name: str = "workload") -> Iterator[Captured]:
             yield captured
     finally:
         captured._kernels, captured.seen, captured.left_out, captured.notes = recorder.result()
+        captured.device = recorder.device
+        if captured._kernels:
+            captured.notes += differences_from_cuda(captured.workload)
 
 
 def require_torch() -> None:

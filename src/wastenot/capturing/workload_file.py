@@ -83,6 +83,7 @@ class _File(Part):
     description: str
     model: Name | None = None
     shape: Shape | None = None
+    captured_on: Name | None = None
     kernels: Annotated[list[_Kernel], Field(min_length=1)]
 
     @model_validator(mode="after")
@@ -112,6 +113,8 @@ def write_workload(workload: Workload, path: str | os.PathLike[str]) -> None:
     head: dict[str, Any] = {"schema": SCHEMA, "name": workload.name, "description": workload.description}
     if workload.run is not None:
         head |= {"model": workload.run.model, "shape": asdict(workload.run.shape)}
+    if workload.captured_on is not None:
+        head["captured_on"] = workload.captured_on
     lines = [f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}," for key, value in head.items()]
     kernels = ",\n".join(f"    {_json(_kernel_values(kernel))}" for kernel in workload.kernels)
     write_text(path, "\n".join(["{", *lines, '  "kernels": [', kernels, "  ]", "}", ""]))
@@ -131,7 +134,7 @@ def read_workload(path: str | os.PathLike[str]) -> Workload:
     kernels = zip(read.kernels, document.values["kernels"], strict=True)
     try:
         specs = tuple(_spec(kernel, raw["call"]) for kernel, raw in kernels)
-        return Workload(read.name, specs, read.description, read.run)
+        return Workload(read.name, specs, read.description, read.run, read.captured_on)
     except BadInputError as error:
         raise document.error(("kernels",), str(error)) from error
 

@@ -80,6 +80,7 @@ def _document(captured: Captured, covered: Coverage | None, out: Path) -> dict[s
         "workload": workload.name,
         "file": str(out),
         "description": workload.description,
+        "captured_on": workload.captured_on,
         "seen": captured.seen,
         "calls": workload.calls,
         "flops": workload.flops,

@@ -99,6 +99,7 @@ def sweep(
     from wastenot.errors import BadInputError
     from wastenot.sweeping.point import PointOptions
     from wastenot.tasks import find_tasks
+    from wastenot.workloads.captured_on import capture_note
 
     check_seconds("--warm-up", warm_up)
     check_seconds("--window", window, positive=True)
@@ -106,6 +107,9 @@ def sweep(
         raise BadInputError("--in-context, --at sse: use only one of them; kernels in context are measured at steady power")
     tasks = find_tasks(workload, device, shape_options.shape(), granularity, "context" if in_context else at)
     target = clock_control.open_device(device, seed=seed, workload=tasks.key)
+    captured = capture_note(tasks.captured_on)
+    if captured is not None:
+        say(f"{workload}: {captured}")
     with shown_progress(f"sweep of {tasks.key}", resumable=study) as progress:
         outcome = measure(
             tasks, target, study, clocks=clocks, core_step_mhz=core_step, core_mhz=parse_clocks("--core", core),
@@ -131,6 +135,7 @@ def outcome_lines(outcome: SweepOutcome, workload: WorkloadKey, study: str) -> l
         lines.append(f"the device drifted: at auto {len(names)} kernels changed during the sweep, for example '{names[0]}'")
     if outcome.out_of_time:
         lines.append("the budget is used up; run the same command again to resume")
+    lines += outcome.notes
     return lines
 
 

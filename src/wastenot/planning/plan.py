@@ -217,6 +217,7 @@ class Plan(Part):
     measured_granularity: Granularity = "kernel"
     model: str | None = None
     shape: Shape | None = None
+    captured_on: str | None = None
     coverage: Coverage | None = None
     expected: Expected | None = None
     validation: Validation | None = None
@@ -250,7 +251,8 @@ class Plan(Part):
         """The plan as JSON values; optional parts that it does not have are left out."""
         values = self.model_dump(mode="json", by_alias=True)
         optional = (
-            "model", "shape", "coverage", "expected", "validation", "applicable", "potential", "tolerance", "headline",
+            "model", "shape", "captured_on", "coverage", "expected", "validation", "applicable", "potential", "tolerance",
+            "headline",
         )  # fmt: skip
         for part in optional:
             if values[part] is None:

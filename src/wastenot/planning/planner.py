@@ -272,17 +272,21 @@ class Planner:
     def corrects(self, objective: Objective) -> bool:
         """Whether plans are chosen by numbers corrected for noise, or by the numbers as measured.
 
+        Where a confidence is asked for, a guess of the noise from how rough the numbers are over the clocks will do.
+
         Raises:
             BadInputError: a confidence was asked for, and nothing says how noisy the numbers are.
         """
         if objective.as_measured:
             return False
-        if objective.confidence is not None and not self.errors_known:
+        if objective.confidence is None:
+            return self.errors_known
+        if self.cost_model is None:
             raise BadInputError(
                 "`confidence`: nothing says how noisy these measurements are; measure points several times, or give "
                 "time_se_s and energy_se_j"
             )
-        return self.errors_known
+        return True
 
     def choose(self, objective: Objective, scope: Scope = "global") -> Optimum:
         """The best option of each unit.
@@ -390,6 +394,7 @@ class Planner:
             fastest=Fastest(time_s=fastest * baseline.time_s, time_change=fastest - 1),
             switches=count_switches(assignments),
             assignments=assignments,
+            captured_on=self.sweep.captured_on,
             coverage=self.coverage,
             expected=expected,
             potential=self._potential(objective, scope) if corrects else None,

@@ -350,6 +350,20 @@ def store_captured(connection: Connection, steps: Mapping[str, Steps], kernel_id
         connection.execute(insert(table), rows)
 
 
+def store_captured_on(connection: Connection, workload: int, device: str) -> None:
+    """Store the kind of device that a workload was captured on, where none is stored yet."""
+    if captured_on(connection, workload) is None:
+        connection.execute(insert(schema.captured_on).values(workload_id=workload, device=device))
+
+
+def captured_on(connection: Connection, workload: int) -> str | None:
+    """The kind of device that a workload was captured on; ``None`` where it was not, or is not known."""
+    table = schema.captured_on
+    if not inspect(connection).has_table(table.name):  # studies of earlier versions
+        return None
+    return connection.scalar(select(table.c.device).where(table.c.workload_id == workload))
+
+
 def read_captured(connection: Connection, workload: int) -> dict[str, Steps]:
     """The captured operations that each kernel, pass or the iteration of a workload runs, by its name.
 

@@ -95,6 +95,14 @@ captured = Table(
     Column("arguments", Text, nullable=False),
 )
 
+# The kind of device that a workload was captured on: PyTorch runs other operations on another kind.
+captured_on = Table(
+    "wastenot_captured_on",
+    metadata,
+    Column("workload_id", ForeignKey(workloads.c.id), primary_key=True, autoincrement=False),
+    Column("device", String(64), nullable=False),
+)
+
 imports = Table(
     "wastenot_imports",
     metadata,

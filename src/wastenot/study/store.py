@@ -104,6 +104,7 @@ class Study:
         source: str,
         run: ModelRun | None = None,
         steps: Mapping[str, Steps] | None = None,
+        captured_on: str | None = None,
         intent: Intent | None = None,
     ) -> Iterator[Recorder]:
         """Store measurements of a workload one by one as they are made, after those that are stored already.
@@ -118,6 +119,7 @@ class Study:
             source: what makes them.
             run: the model that it is of, and how that is run.
             steps: what each kernel runs, by name. Captured operations are stored, with the index values they ran with.
+            captured_on: the kind of device that the workload was captured on.
             intent: what the measurements are to add up to, which the study remembers; :meth:`Recorder.finish` says
                 that they did.
 
@@ -143,6 +145,8 @@ class Study:
             lease = take(connection, workload_id, label, what)
             kernel_ids = dict(zip((kernel.name for kernel in kernels), ids.tolist(), strict=True))
             catalog.store_captured(connection, steps or {}, kernel_ids)
+            if captured_on is not None:
+                catalog.store_captured_on(connection, workload_id, captured_on)
             sweep_id = None if intent is None else begin_sweep(connection, workload_id, intent)
             import_id = catalog.add_import(connection, workload_id, source, origin)
             done = catalog.settings_done(connection, workload_id)
@@ -204,6 +208,7 @@ class Study:
                     state=stored.key.state,
                     granularity=stored.key.granularity,
                     run=stored.run,
+                    captured_on=catalog.captured_on(connection, stored.id),
                     recorded=recorded_sweeps(connection, stored.id),
                     **numbers,
                 )

@@ -106,6 +106,8 @@ class Sweep:
         state: that the energies were taken in.
         granularity: what was measured as one, and is a "kernel" here.
         run: the model that the workload is of, and how that is run; ``None`` where not known.
+        captured_on: the kind of device that the workload was captured on, such as ``cuda`` or ``cpu``; ``None`` where it was
+            not captured, or not known.
         recorded: the sweeps that measured it, as far as the study remembers them.
     """
 
@@ -128,6 +130,7 @@ class Sweep:
     state: EnergyState = field(kw_only=True, default="ssp")
     granularity: Granularity = field(kw_only=True, default="kernel")
     run: ModelRun | None = field(kw_only=True, default=None)
+    captured_on: str | None = field(kw_only=True, default=None)
     recorded: tuple[RecordedSweep, ...] = field(kw_only=True, default=())
 
     def __repr__(self) -> str:

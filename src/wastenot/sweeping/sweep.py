@@ -52,6 +52,7 @@ class SweepOutcome:
         skipped: why points could not be measured: reason and how many.
         drifted: kernels whose baseline changed on the way.
         out_of_time: whether the time allowed ended it.
+        notes: what else a person should know of it, a line each.
     """
 
     measured: int = 0
@@ -59,6 +60,7 @@ class SweepOutcome:
     skipped: dict[str, int] = field(default_factory=dict)
     drifted: list[str] = field(default_factory=list)
     out_of_time: bool = False
+    notes: list[str] = field(default_factory=list)
 
     def add(self, other: SweepOutcome) -> None:
         """Add the outcome of a further part."""
@@ -68,6 +70,7 @@ class SweepOutcome:
             self.skipped[reason] = self.skipped.get(reason, 0) + count
         self.drifted += other.drifted
         self.out_of_time |= other.out_of_time
+        self.notes += other.notes
 
 
 def _sweep_points(kernels: Sequence[int], settings: Sequence[Setting], rounds: int = BASELINE_ROUNDS) -> list[SweepPoint]:
@@ -272,6 +275,7 @@ def recording(device: Device, workload: WorkloadTasks, study: Study, intent: Int
         source=f"sweep on {identity.name}",
         run=workload.run,
         steps={task.name: task.steps for task in workload.tasks},
+        captured_on=workload.captured_on,
         intent=intent,
     )
 

@@ -86,12 +86,15 @@ class Workload:
         kernels: in order of execution.
         description: a line for a person.
         run: the model that it is of, and how that is run; ``None`` of a captured workload.
+        captured_on: PyTorch's name of the kind of device that it was captured on, such as ``cuda`` or ``cpu``; ``None`` of
+            workloads that were not captured, or by a version that did not say.
     """
 
     name: str
     kernels: tuple[KernelSpec, ...] = field(repr=False)
     description: str
     run: ModelRun | None = None
+    captured_on: str | None = None
 
     def __post_init__(self) -> None:
         names = [kernel.name for kernel in self.kernels]

@@ -166,7 +166,7 @@ class ConfidentChoice:
         if along * largest == 0.0:
             found = self._within(cost, mean, -doubted_s - further_s)
             outer = self._within(cost, mean, -doubted_s)
-            return found, 0.0 if outer is None else outer.lower_bound
+            return found, math.inf if outer is None else outer.lower_bound
         best: Cheapest | None = None
         waiting: list[tuple[float, float, float]] = []
         stretch = self._z * along
@@ -200,7 +200,7 @@ class ConfidentChoice:
             try_interval(low, middle)
             try_interval(middle, high)
         bounds = [waiting[0][0]] if waiting else []
-        return best, min([*bounds, *([best.cost] if best else [])], default=0.0)
+        return best, min([*bounds, *([best.cost] if best else [])], default=math.inf)
 
     def _within(self, cost: FloatArray, weight: FloatArray, budget: float) -> Cheapest | None:
         try:

@@ -13,6 +13,7 @@ from wastenot.reporting.html_page import Card
 from wastenot.reporting.plan.coverage_text import among, coverage_note
 from wastenot.reporting.price import JOULES_PER_KWH, Price
 from wastenot.study.plausible import implausible_power
+from wastenot.workloads.captured_on import capture_note
 
 ITERATIONS = 1_000  # that energy and cost are stated for
 _LONGEST_NAME = 40
@@ -130,6 +131,7 @@ def warnings(plan: Plan) -> tuple[str, ...]:
     """What a reader must know before using the plan."""
     doubts = (
         coverage_note(plan.coverage),
+        capture_note(plan.captured_on),
         implausible_power(plan.baseline.time_s, plan.baseline.energy_j),
         nothing_to_gain(plan),
     )

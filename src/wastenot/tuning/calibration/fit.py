@@ -14,7 +14,7 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
-from wastenot.tuning.calibration.points import FEWEST_KERNELS, Points, core_levels, require_enough
+from wastenot.tuning.calibration.points import Points, core_levels, require_enough
 from wastenot.tuning.calibration.solver import PosteriorMode, Prior, fit_kernels_to_device, learn_population
 
 _TIME_SD = 0.01  # relative standard deviation assumed of a measured time
@@ -41,20 +41,13 @@ class Calibration:
     fastest_s: FloatArray
     scale_w: float
 
-    def kernels_at(self, time_logs: FloatArray, power_logs: FloatArray) -> KernelParameters:
-        """Kernels with other values of the fitted logarithms, each of shape (kernels, n)."""
-        kernels = _time_kernels(time_logs, self.fastest_s)
-        return _power_kernels(kernels, power_logs, self.scale_w, self.fastest_s)
 
-
-def calibrate(points: Points, *, power_limit_w: float | None = None, enough: bool = True) -> Calibration:
+def calibrate(points: Points, *, power_limit_w: float | None = None) -> Calibration:
     """Fit the GPU and its kernels together.
 
     Args:
         points: measured points; those with mask 0 are ignored.
         power_limit_w: power limit in force while measuring, watts.
-        enough: refuse points that do not determine the model; otherwise the prior fills the gaps. Every kernel must have
-            at least one point either way.
 
     Returns:
         The calibration.
@@ -62,8 +55,7 @@ def calibrate(points: Points, *, power_limit_w: float | None = None, enough: boo
     Raises:
         CalibrationError: the points cannot determine the model.
     """
-    if enough:
-        require_enough(points)
+    require_enough(points)
     used = points.mask > 0
     lowest_core_mhz = float(points.core_mhz[used].min())
     scale_w = float(points.power_w[used].max())
@@ -118,11 +110,6 @@ def _starts(mean: FloatArray, extremes: FloatArray, kernels: int) -> list[FloatA
     return [np.tile(row, (kernels, 1)) for row in (mean, *np.log(extremes))]
 
 
-def _rounds(points: Points) -> int:
-    """How often to update the population: not at all from too few kernels."""
-    return 6 if len(points.mask) >= FEWEST_KERNELS else 1
-
-
 def _fastest_s(points: Points) -> FloatArray:
     return np.asarray(np.where(points.mask > 0, points.time_s, np.inf).min(axis=1))
 
@@ -143,14 +130,15 @@ _TIME_STARTS = np.array(
 _CORE_BANDWIDTH_STARTS = (0.15, 0.6)
 
 
-def _time_prior(states: int) -> Prior:
+def time_prior(states: int) -> Prior:
     """Kernel: core, memory, latency core, latency memory, fixed. Device: bandwidth factor by state, then four scalars."""
     device_mean = [*np.zeros(states - 1), np.log(0.3), np.log(8.0), np.log(4.0), np.log(0.95)]
     device_sd = [*np.full(states - 1, 0.15), 1.0, 0.7, 0.7, 0.15]
     return Prior(_TIME_MEAN, _TIME_PRIOR_SD, np.array(device_mean), np.array(device_sd))
 
 
-def _with_time(device: DeviceParameters, logs: FloatArray, lowest_core_mhz: float) -> DeviceParameters:
+def with_time(device: DeviceParameters, logs: FloatArray, lowest_core_mhz: float) -> DeviceParameters:
+    """A device with other logarithms of what times depend on, in the order of :func:`time_prior`."""
     states = len(device.memory_states_mhz)
     core_bandwidth, sharpness, overlap, floor = np.exp(logs[states - 1 :]).tolist()
     return replace(
@@ -163,7 +151,8 @@ def _with_time(device: DeviceParameters, logs: FloatArray, lowest_core_mhz: floa
     )
 
 
-def _time_kernels(logs: FloatArray, fastest_s: FloatArray) -> KernelParameters:
+def time_kernels(logs: FloatArray, fastest_s: FloatArray) -> KernelParameters:
+    """Kernels of these logarithms, in the order of :func:`time_prior`; they have no power yet."""
     seconds = np.exp(logs) * fastest_s[:, None]
     core, memory, latency_core, latency_memory, fixed = (seconds[..., [column]] for column in range(5))
     return KernelParameters(core, memory, latency_core, latency_memory, fixed, 0.0, 0.0, 0.0)
@@ -177,12 +166,12 @@ def _fit_time(
     log_time = np.log(points.time_s)
 
     def residuals(kernel_logs: FloatArray, device_logs: FloatArray) -> FloatArray:
-        trial = _with_time(device, device_logs, lowest_core_mhz)
-        kernels = _time_kernels(kernel_logs, fastest_s)
+        trial = with_time(device, device_logs, lowest_core_mhz)
+        kernels = time_kernels(kernel_logs, fastest_s)
         modelled = model.time_s(trial, kernels, points.core_mhz, points.memory_mhz)
         return np.asarray((np.log(modelled) - log_time) / _TIME_SD)
 
-    prior = known.prior if known else _time_prior(len(device.memory_states_mhz))
+    prior = known.prior if known else time_prior(len(device.memory_states_mhz))
     starts = _starts(prior.kernel_mean, _TIME_STARTS, len(fastest_s))
     if known:
         fit = fit_kernels_to_device(residuals, points.mask, starts, known.device, prior)
@@ -190,14 +179,16 @@ def _fit_time(
         devices = [prior.device_mean.copy() for _ in _CORE_BANDWIDTH_STARTS]
         for device_start, core_bandwidth in zip(devices, _CORE_BANDWIDTH_STARTS, strict=True):
             device_start[-4] = np.log(core_bandwidth)
-        fit = learn_population(residuals, points.mask, starts, devices, prior, rounds=_rounds(points))
-    return fit, _with_time(device, fit.device, lowest_core_mhz), _time_kernels(fit.kernels, fastest_s)
+        fit = learn_population(residuals, points.mask, starts, devices, prior)
+    return fit, with_time(device, fit.device, lowest_core_mhz), time_kernels(fit.kernels, fastest_s)
 
 
 # --- power -----------------------------------------------------------------------------------------------------------
 
-_POWER_MEAN = np.log([0.08, 0.13, 0.13])
-_POWER_PRIOR_SD = np.array([1.0, 1.5, 1.5])
+POWER_MEAN = np.log([0.08, 0.13, 0.13])
+POWER_SD = np.array([1.0, 1.5, 1.5])
+"""Prior of a kernel's power: logarithms of clock, work and memory, as fractions of the largest power."""
+
 _POWER_STARTS = np.array([[0.05, 0.30, 0.02], [0.05, 0.05, 0.30], [0.20, 0.03, 0.02]])
 
 
@@ -210,7 +201,7 @@ def _power_prior(points: Points, device: DeviceParameters, scale_w: float) -> Pr
     states, steps = len(base), len(device.voltage_clocks_mhz) - 1
     device_mean = [*base, *np.zeros(states - 1), np.log(0.03), *np.full(steps, -3.0)]
     device_sd = [*np.full(states, 0.5), *np.full(states - 1, 0.3), 1.0, *np.full(steps, 1.5)]
-    return Prior(_POWER_MEAN, _POWER_PRIOR_SD, np.array(device_mean), np.array(device_sd))
+    return Prior(POWER_MEAN, POWER_SD, np.array(device_mean), np.array(device_sd))
 
 
 def _with_power(device: DeviceParameters, logs: FloatArray, scale_w: float) -> DeviceParameters:
@@ -225,7 +216,8 @@ def _with_power(device: DeviceParameters, logs: FloatArray, scale_w: float) -> D
     )
 
 
-def _power_kernels(kernels: KernelParameters, logs: FloatArray, scale_w: float, fastest_s: FloatArray) -> KernelParameters:
+def power_kernels(kernels: KernelParameters, logs: FloatArray, scale_w: float, fastest_s: FloatArray) -> KernelParameters:
+    """The kernels with power: logarithms of clock, work and memory, as fractions of ``scale_w`` at ``fastest_s``."""
     watts = np.exp(logs) * scale_w
     joules = watts * fastest_s[:, None]
     return replace(kernels, clock_w=watts[..., [0]], work_j=joules[..., [1]], memory_j=joules[..., [2]])
@@ -241,7 +233,7 @@ def _fit_power(
 
     def residuals(kernel_logs: FloatArray, device_logs: FloatArray) -> FloatArray:
         trial = _with_power(device, device_logs, scale_w)
-        trial_kernels = _power_kernels(kernels, kernel_logs, scale_w, fastest_s)
+        trial_kernels = power_kernels(kernels, kernel_logs, scale_w, fastest_s)
         modelled = model.power_w(trial, trial_kernels, points.core_mhz, points.memory_mhz, call_s)
         return np.asarray((np.log(modelled) - log_power) / _POWER_SD)
 
@@ -250,5 +242,5 @@ def _fit_power(
     if known:
         fit = fit_kernels_to_device(residuals, points.mask, starts, known.device, prior)
     else:
-        fit = learn_population(residuals, points.mask, starts, [prior.device_mean], prior, rounds=_rounds(points))
-    return fit, _with_power(device, fit.device, scale_w), _power_kernels(kernels, fit.kernels, scale_w, fastest_s)
+        fit = learn_population(residuals, points.mask, starts, [prior.device_mean], prior)
+    return fit, _with_power(device, fit.device, scale_w), power_kernels(kernels, fit.kernels, scale_w, fastest_s)
