@@ -52,11 +52,19 @@ def main(verdict: Verdict) -> None:
                 found,
                 goal,
             )
-    for preset, step_mhz, seeds in (("v100", 60.0, 4), ("mi300x", None, 4), ("rtx-a4000", 150.0, 2)):
-        fractions = [_simulated(preset, 0.3, step_mhz, seed, SLOWDOWNS[seed % 4]) for seed in range(seeds)]
-        _note(
-            verdict, f"sim:{preset}, {seeds} seeds of noise, slowdowns of {_listed(SLOWDOWNS[:seeds])}", 0.3, fractions, 0.95
-        )
+    # With 10 clocks (a step of 60 MHz) 30 % would be 2.3 points of each kernel, too few.
+    for preset, share, step_mhz, seeds in (
+        ("v100", 0.3, 30.0, 4),
+        ("v100", 0.5, 60.0, 4),
+        ("mi300x", 0.3, None, 4),
+        ("rtx-a4000", 0.3, 150.0, 2),
+    ):
+        # Not 0: where the default clocks are the fastest a strict plan saves nothing, and there is no fraction of it.
+        slowdowns = [SLOWDOWNS[1 + seed % 3] for seed in range(seeds)]
+        fractions = [_simulated(preset, share, step_mhz, seed, slowdown) for seed, slowdown in enumerate(slowdowns)]
+        grid = f"every {step_mhz:g} MHz" if step_mhz else "every clock"
+        what = f"sim:{preset}, {grid}, {seeds} seeds of noise, slowdowns of {_listed(sorted(set(slowdowns)))}"
+        _note(verdict, what, share, fractions, 0.95)
     _note(verdict, "sim:h200, full grid", 0.1, [_simulated("h200", 0.1, None, 1, 0.0)], 0.99)
 
 

@@ -97,7 +97,8 @@ def sweep(
         memory_mhz: memory clocks of the grid; all by default.
         rounds: how often to measure everything with ``clocks="auto"``.
         search: ``grid`` measures every point, ``model`` only those that can still change the plan.
-        share: fraction of the grid that ``search="model"`` may measure.
+        share: fraction of the grid that ``search="model"`` may measure; where that is little, the outcome's notes say what
+            stays at the default clocks.
         max_slowdown: of the plans that ``search="model"`` looks for.
         granularity: what is measured as one.
         state: that energies are measured in: ``ssp``, steady power; ``sse``, the first execution at full speed; ``context``,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.arrays import IndexArray
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.errors import BadInputError, InfeasibleError, StudyError
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.plan import Plan, PredictedTotal
 from wastenot.planning.planner import Planner
@@ -131,7 +131,7 @@ def plan_as(sweep: Sweep, plan: Plan) -> Plan:
 
 
 def change_in_context(study: Study, sweep: Sweep, plan: Plan) -> ContextChange | None:
-    """What energies in context change, where a study has them at the clocks of a sweep; otherwise ``None``.
+    """What energies in context change, where a study has all of them at the clocks of a sweep; otherwise ``None``.
 
     Args:
         study: that the sweep was read from.
@@ -141,9 +141,11 @@ def change_in_context(study: Study, sweep: Sweep, plan: Plan) -> ContextChange |
     try:
         alone = study.read(sweep.workload, "ssp", sweep.granularity)
         within = study.read(sweep.workload, "context", sweep.granularity)
+        if any(combine_repeats(each).coverage(each.recorded).complete is False for each in (alone, within)):
+            return None  # the plans would differ by what was not measured yet
         plans = (plan if each.key == sweep.key else plan_as(each, plan) for each in (alone, within))
         return context_change(alone, within, *plans)
-    except (BadInputError, InfeasibleError):
+    except (BadInputError, InfeasibleError, StudyError):  # not there, or not all kernels yet: the sweep itself was read
         return None
 
 

@@ -13,6 +13,10 @@ from types import ModuleType
 from wastenot.errors import BadInputError, WastenotError, first_line
 from wastenot.suggest import suggestion
 
+FAKE = "fake:"
+_NEEDS_DATA = ("DataDependentOutputException", "DynamicOutputShapeException")
+"""What PyTorch raises where a step reads the values of fake tensors."""
+
 
 def load_step(target: str) -> Callable[[], object]:
     """The function that runs one step.
@@ -65,7 +69,10 @@ def user_code(target: str, path: Path, doing: str) -> Iterator[None]:
         line = f" at {path}:{where[-1].lineno}" if where else ""
         if isinstance(error, SyntaxError) and error.lineno is not None:
             line = f" at {error.filename}:{error.lineno}"
-        raise BadInputError(f"{target}: {doing} raised {type(error).__name__}{line}: {first_line(error)}") from error
+        hint = ""
+        if type(error).__name__ in _NEEDS_DATA:
+            hint = "; tensors have no data here, so leave out what reads them, such as loss.item(), or use a real device"
+        raise BadInputError(f"{target}: {doing} raised {type(error).__name__}{line}: {first_line(error)}{hint}") from error
 
 
 @contextlib.contextmanager
@@ -73,7 +80,8 @@ def default_device(name: str | None) -> Iterator[None]:
     """Create tensors on a device while the context is open, unless the code names another.
 
     Args:
-        name: such as ``cuda:0`` or ``cpu``; ``None`` changes nothing.
+        name: such as ``cuda:0`` or ``cpu``; ``fake:cuda`` for tensors without data, for which PyTorch picks the operations
+            of that device, which it must see, but runs none; ``None`` changes nothing.
 
     Raises:
         BadInputError: PyTorch has no such device.
@@ -83,17 +91,24 @@ def default_device(name: str | None) -> Iterator[None]:
         return
     import torch
 
+    fake, what = name.startswith(FAKE), name.removeprefix(FAKE)
     try:
-        device = torch.device(name)
+        device = torch.device(what)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise BadInputError(f"`device` {name}: PyTorch cannot use it: {first_line(error)}") from error
+        what = "that device, whose operations are to be picked" if fake else "it"
+        raise BadInputError(f"`device` {name}: PyTorch cannot use {what}: {first_line(error)}") from error
     before = torch.get_default_device()
-    torch.set_default_device(device)
-    try:
-        yield
-    finally:
-        torch.set_default_device(None if before.type == "cpu" else before)
+    with contextlib.ExitStack() as stack:
+        if fake:
+            from wastenot.capturing.fake_device import without_data
+
+            stack.enter_context(without_data())
+        torch.set_default_device(device)
+        try:
+            yield
+        finally:
+            torch.set_default_device(None if before.type == "cpu" else before)
 
 
 def _import(path: Path) -> ModuleType:

@@ -28,7 +28,12 @@ def capture(
         "workload.json"
     ),
     device: Annotated[
-        str | None, typer.Option("--device", metavar="D", help="Default device of new tensors: cuda:0, cpu.")
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="D",
+            help="Default device of new tensors: cuda:0, cpu; fake:cuda for CUDA's choices without data or memory.",
+        ),
     ] = None,
     with_coverage: Annotated[
         bool, typer.Option("--coverage", help="Trace a third step, and show what fraction of its GPU time is captured.")
@@ -41,11 +46,14 @@ def capture(
     """
     from wastenot.capturing.coverage import coverage
     from wastenot.capturing.session import capture as record, require_torch
-    from wastenot.capturing.user_step import default_device, load_step
+    from wastenot.capturing.user_step import FAKE, default_device, load_step
     from wastenot.capturing.workload_file import write_workload
     from wastenot.cli.output import console, print_json, say
+    from wastenot.errors import BadInputError
 
     require_torch()
+    if with_coverage and device is not None and device.startswith(FAKE):
+        raise BadInputError(f"--coverage, --device {device}: nothing runs without data; trace the step on a real device")
     with default_device(device):
         step = load_step(target)
         say(f"{target}: running one step to warm up")

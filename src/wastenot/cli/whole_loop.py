@@ -101,9 +101,8 @@ def last_lines(plan: Plan, folder: Path, device: str) -> RenderableType:
         )
     if headline.source == "validation":
         verdict = (limit_verdict(plan) or "").partition(":")[0]
-        lines.append(
-            f"Measured: {percent(-headline.energy_change)} saved, time {change(headline.time_change)}: the limit is {verdict}"
-        )
+        measured = f"{percent(-headline.energy_change)} saved, time {change(headline.time_change)}"
+        lines.append(f"Measured: {measured}: the limit is {verdict}")
     finest = applicable_today(plan).finest
     if headline.verdict == "missed":
         again = f"wastenot refine --study {folder / 'study.db'} --device {device}"

@@ -302,14 +302,15 @@ class Planner:
         if objective.max_slowdown is None:
             return self.believed.best(objective, scope)
         assert self.posteriors is not None
-        options, bound = choose_confidently(
-            self.units,
-            self.posteriors,
-            objective,
-            objective.confidence or DEFAULT_CONFIDENCE,
-            scope,
-            lambda unit: self.optimism(objective, unit).time_s,
-        )
+        confidence = objective.confidence or DEFAULT_CONFIDENCE
+        try:
+            options, bound = choose_confidently(
+                self.units, self.posteriors, objective, confidence, scope,
+                lambda unit: self.optimism(objective, unit).time_s,
+            )  # fmt: skip
+        except InfeasibleError:
+            self.measured.best(objective, scope)  # says by how much, where no numbers would do
+            raise
         return Optimum(options, bound, self.believed.budget(objective.max_slowdown))
 
     # ---- describing ------------------------------------------------------------------------------------------
