@@ -10,7 +10,6 @@ import numpy as np
 from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError, InfeasibleError, StudyError
 from wastenot.planning.costs import Costs, combine_repeats
-from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan, PredictedTotal
 from wastenot.planning.planner import Planner
 from wastenot.setting import Setting
@@ -128,10 +127,7 @@ def context_change(alone: Sweep, within: Sweep, first: Plan, second: Plan) -> Co
 
 def plan_as(sweep: Sweep, plan: Plan) -> Plan:
     """The plan of another state of the workload, for the same objective, granularity and scope."""
-    goal = plan.objective
-    exponent = 1.0 if goal.edp_exponent is None else goal.edp_exponent
-    objective = Objective(goal.kind, goal.max_slowdown, exponent, goal.confidence)
-    return Planner(sweep, plan.granularity, plan.clock_tolerance_mhz).plan(objective, plan.scope)
+    return Planner(sweep, plan.granularity, plan.clock_tolerance_mhz).plan(plan.objective.objective, plan.scope)
 
 
 def change_in_context(study: Study, sweep: Sweep, plan: Plan) -> ContextChange | None:

@@ -85,12 +85,6 @@ class Applicable(Part):
         return next((row for row in self.rows if row.fits), None)
 
 
-def headline_changes(plan: Plan) -> tuple[float, float]:
-    """Energy and time change of a plan, as its headline states them."""
-    total = plan.expected or plan.predicted
-    return total.energy_change, total.time_change
-
-
 def alone(plan: Plan) -> Applicable:
     """Whether a plan can be applied by itself, with the switching time known of its device."""
     return find_applicable(plan, None, switch_time(plan.device))
@@ -128,7 +122,7 @@ def _coarser(plan: Plan) -> tuple[Granularity, ...]:
 
 
 def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None) -> ApplicableRow:
-    energy_change, time_change = headline_changes(plan)
+    headline = plan.headline
     settings = unit_settings(plan.assignments)
     dwell_s = count_switches(plan.assignments).shortest_dwell_s  # files written before it was stated lack it
     switch_s = setting = None
@@ -139,8 +133,8 @@ def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None) -> Applica
         switch_s = max(switching.core_s, switching.memory_s) if of_memory else switching.core_s
     return ApplicableRow(
         granularity=plan.granularity,
-        energy_change=energy_change,
-        time_change=time_change,
+        energy_change=headline.energy_change,
+        time_change=headline.time_change,
         switches_per_iteration=plan.switches.per_iteration,
         shortest_dwell_s=dwell_s,
         switch_time_s=switch_s,

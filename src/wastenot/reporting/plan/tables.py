@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from wastenot.analyses.context import ContextChange, KernelInContext
-from wastenot.planning.applicable import ApplicableRow, headline_changes
+from wastenot.planning.applicable import ApplicableRow
 from wastenot.planning.comparison import Comparison, ComparisonRow
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Assignment, Plan
@@ -124,7 +124,8 @@ def _kernel_row(row: Assignment, energy_fraction: float, limited: bool) -> Row:
 
 def _applicable_row(plan: Plan, row: ApplicableRow) -> Row:
     own = row.granularity == plan.granularity
-    energy_change, time_change = headline_changes(plan) if own else (row.energy_change, row.time_change)
+    shown = plan.headline if own else row
+    energy_change, time_change = shown.energy_change, shown.time_change
     name = {"kernel": "each kernel", "pass": "each pass", "iteration": "the iteration"}[row.granularity]
     stay_s, switches = row.shortest_dwell_s, row.switches_per_iteration
     if row.reason is not None:
