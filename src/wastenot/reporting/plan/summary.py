@@ -122,7 +122,7 @@ def describe_goal(goal: Goal) -> str:
             return f"least energy{bound}"
         case "edp":
             exponent = "" if goal.edp_exponent in (None, 1.0) else f" to the power of {goal.edp_exponent:g}"
-            return f"least energy × time{exponent}{bound}"
+            return f"least energy × time{exponent}{bound or sure}"
         case _:
             return f"least {goal.kind}, whatever the {'time' if goal.kind == 'energy' else 'energy'}{sure}"
 
