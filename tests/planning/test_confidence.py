@@ -27,7 +27,7 @@ def random_excess(rng, units, options, common):
 
 
 def enumerated(over, confidence, score):
-    choice = ConfidentChoice(over, confidence)
+    choice = ConfidentChoice.of(over, confidence)
     sizes = [range(len(unit)) for unit in over.mean_s]
     return min(score(options) for options in product(*sizes) if choice.keeps(options))
 
@@ -40,9 +40,9 @@ def total(values, options):
 def test_the_best_of_all_is_found_where_units_are_independent(rng, confidence):
     for _ in range(15):
         over = random_excess(rng, units=5, options=4, common=0.0)
-        found = ConfidentChoice(over, confidence).least(np.concatenate(over.energy_j))
+        found = ConfidentChoice.of(over, confidence).least(np.concatenate(over.energy_j))
         best = enumerated(over, confidence, lambda options, over=over: total(over.energy_j, options))
-        assert ConfidentChoice(over, confidence).keeps(found.options)
+        assert ConfidentChoice.of(over, confidence).keeps(found.options)
         assert found.cost == pytest.approx(total(over.energy_j, found.options))
         assert found.cost == pytest.approx(best, rel=2e-5)
         assert found.lower_bound <= best * (1 + 1e-9)
@@ -53,7 +53,7 @@ def test_common_errors_are_kept_within_and_the_bound_stays_valid(rng):
     losses = []
     for _ in range(25):
         over = random_excess(rng, units=5, options=4, common=0.3)
-        found = ConfidentChoice(over, 0.9).least(np.concatenate(over.energy_j))
+        found = ConfidentChoice.of(over, 0.9).least(np.concatenate(over.energy_j))
         best = enumerated(over, 0.9, lambda options, over=over: total(over.energy_j, options))
         assert probability_kept(*over.of_plan(found.options)) >= 0.9 - 1e-12
         assert found.lower_bound <= best * (1 + 1e-9)
@@ -65,7 +65,7 @@ def test_edp_keeps_the_confidence_and_is_near_the_best(rng):
     losses = []
     for _ in range(15):
         over = random_excess(rng, units=4, options=4, common=0.1)
-        found = ConfidentChoice(over, 0.9).least_edp(1.0)
+        found = ConfidentChoice.of(over, 0.9).least_edp(1.0)
 
         def edp(options, over=over):
             return total(over.energy_j, options) * total(over.time_s, options)
@@ -115,8 +115,11 @@ def test_refusals(rng):
     rows = [("a", None, None, 1.0, 2.0), ("a", 900, None, 0.9, 1.0)]
     with pytest.raises(BadInputError, match="how noisy"):
         plan(make_sweep(rows), Objective(confidence=0.9))
+    sweep = random_sweep(rng, 3, 12)
+    with pytest.raises(InfeasibleError, match="least slowdown possible") as refused:
+        plan(sweep, Objective("waste", -0.9, confidence=0.9))
     with pytest.raises(InfeasibleError, match="allow more"):
-        plan(random_sweep(rng, 3, 12), Objective("waste", -0.9, confidence=0.9))
+        plan(sweep, Objective("waste", refused.value.least_slowdown + 1e-6, confidence=0.999))
     for wrong in (0.5, 1.0, 95.0, float("nan")):
         with pytest.raises(BadInputError, match=r"such as 0\.95"):
             Objective(confidence=wrong)

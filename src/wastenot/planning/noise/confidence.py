@@ -22,10 +22,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import NormalDist
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import InfeasibleError
@@ -79,7 +82,7 @@ def choose_confidently(
     whole = scope == "global"
     for index, part in enumerate([units] if whole else [[unit] for unit in units]):
         over = excess(part, posteriors, slowdown)
-        search = ConfidentChoice(over, confidence, optimism_s(None if whole else index))
+        search = ConfidentChoice.of(over, confidence, optimism_s(None if whole else index))
         try:
             if objective.kind == "waste":
                 parts.append(search.least(np.concatenate(over.energy_j)))
@@ -94,34 +97,60 @@ def choose_confidently(
     return tuple(option for part in parts for option in part.options), math.fsum(part.lower_bound for part in parts)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ConfidentChoice:
-    """Choices of options within a budget that is kept with a confidence.
+    """Choices of options within a budget that is kept with a confidence; get one with :meth:`of`.
 
-    Args:
-        over: time over the budget of each option.
-        confidence: between 0.5 and 1.
-        optimism_s: by how much the time of any choice besides auto may be expected too low: as likely nothing as all of it,
-            half of it on average.
+    Attributes:
+        start: options of unit ``u`` are ``start[u]:start[u + 1]``.
+        mean_s: time over the budget of each option, shape (options,).
+        variance_s2: of that, without common errors.
+        common_s: loadings of common errors, shape (options, errors).
+        time_s: expected time of each option.
+        energy_j: expected energy of each option.
+        z: quantile of the confidence.
+        doubted_s: half of the time by which any choice besides auto may be expected too low: as likely nothing as all of it.
     """
 
-    def __init__(self, over: Excess, confidence: float, optimism_s: float = 0.0) -> None:
-        self._over = over
-        self._doubted_s = 0.5 * optimism_s
-        self._z = NormalDist().inv_cdf(confidence)
+    start: IndexArray
+    mean_s: FloatArray
+    variance_s2: FloatArray
+    common_s: FloatArray
+    time_s: FloatArray
+    energy_j: FloatArray
+    z: float
+    doubted_s: float
+
+    @classmethod
+    def of(cls, over: Excess, confidence: float, optimism_s: float = 0.0) -> Self:
+        """The choices of a plan.
+
+        Args:
+            over: time over the budget of each option.
+            confidence: between 0.5 and 1.
+            optimism_s: by how much the time of any choice besides auto may be expected too low.
+        """
         sizes = [len(mean) for mean in over.mean_s]
-        self._start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
-        self._mean = np.concatenate(over.mean_s)
-        self._variance = np.concatenate(over.variance_s2)
-        self._common = np.concatenate(over.common_s)
+        start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
+        return cls(
+            start,
+            np.concatenate(over.mean_s),
+            np.concatenate(over.variance_s2),
+            np.concatenate(over.common_s),
+            np.concatenate(over.time_s),
+            np.concatenate(over.energy_j),
+            NormalDist().inv_cdf(confidence),
+            0.5 * optimism_s,
+        )
 
     def keeps(self, options: tuple[int, ...]) -> bool:
         """Whether the budget is kept with the confidence."""
         return self._over_s(options) <= 0.0
 
     def _over_s(self, options: tuple[int, ...]) -> float:
-        mean, deviation = self._over.of_plan(options)
-        doubted_s = self._doubted_s if any(options) else 0.0
-        return mean + doubted_s + self._z * math.hypot(deviation, doubted_s)
+        root, common = self._errors(options)
+        doubted_s = self.doubted_s if any(options) else 0.0
+        return self._mean_of(options) + doubted_s + self.z * math.hypot(root, *common[:-1], doubted_s)
 
     def least(self, cost: FloatArray) -> Cheapest:
         """The options of least cost that keep the confidence.
@@ -132,7 +161,45 @@ class ConfidentChoice:
         Raises:
             InfeasibleError: none were found that keep it.
         """
-        along, across = 1.0, np.zeros(self._common.shape[1] + 1)
+        kept = self._worthwhile(cost)
+        if kept.all():
+            return self._least(cost)
+        place = np.flatnonzero(kept)
+        start = np.concatenate([[0], np.cumsum(kept)])[self.start].astype(np.intp)
+        some = replace(
+            self,
+            start=start,
+            mean_s=self.mean_s[kept],
+            variance_s2=self.variance_s2[kept],
+            common_s=self.common_s[kept],
+            time_s=self.time_s[kept],
+            energy_j=self.energy_j[kept],
+        )
+        found = some._least(cost[kept])
+        options = place[start[:-1] + np.array(found.options)] - self.start[:-1]
+        return replace(found, options=tuple(options.tolist()))
+
+    def _worthwhile(self, cost: FloatArray) -> NDArray[np.bool_]:
+        """Options that no other of their unit, as cheap or cheaper, surely makes needless; auto always.
+
+        Exchanging an option for another changes the deviation by at most the sum of their own deviations.
+        """
+        error = self.z * (np.sqrt(np.maximum(self.variance_s2, 0.0)) + np.sqrt((self.common_s**2).sum(axis=1)))
+        unit = np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+        order = np.lexsort((cost, unit))
+        # Units one below another, so that one running minimum serves them all.
+        lowest, highest = self.mean_s - error, self.mean_s + error
+        below = (highest.max() - lowest.min() + 1.0) * unit[order]
+        reached = np.minimum.accumulate(highest[order] - below) + below
+        before = np.concatenate([[np.inf], reached[:-1]])
+        before[self.start[:-1]] = np.inf
+        kept = np.empty(len(cost), dtype=np.bool_)
+        kept[order] = before > lowest[order]
+        kept[self.start[:-1]] = True
+        return kept
+
+    def _least(self, cost: FloatArray) -> Cheapest:
+        along, across = 1.0, np.zeros(self.common_s.shape[1] + 1)
         best, bound, further_s = self._auto(cost), 0.0, 0.0
         for _ in range(_MOST_REPEATS):
             candidate, least = self._search(cost, along, across, further_s)
@@ -160,31 +227,31 @@ class ConfidentChoice:
 
         Plans stay ``further_s`` below the budget; the bound does not.
         """
-        mean = self._mean + self._z * (self._common @ across[:-1])
-        doubted_s = self._doubted_s * (1.0 + self._z * float(across[-1]))
-        largest = math.sqrt(float(np.maximum.reduceat(self._variance, self._start[:-1]).sum()))
+        mean = self.mean_s + self.z * (self.common_s @ across[:-1])
+        doubted_s = self.doubted_s * (1.0 + self.z * float(across[-1]))
+        largest = math.sqrt(float(np.maximum.reduceat(self.variance_s2, self.start[:-1]).sum()))
         if along * largest == 0.0:
             found = self._within(cost, mean, -doubted_s - further_s)
             outer = self._within(cost, mean, -doubted_s)
             return found, math.inf if outer is None else outer.lower_bound
         best: Cheapest | None = None
         waiting: list[tuple[float, float, float]] = []
-        stretch = self._z * along
+        stretch = self.z * along
 
         def try_interval(low: float, high: float) -> None:
             nonlocal best
-            lower = mean + stretch * self._variance / (low + high)
+            lower = mean + stretch * self.variance_s2 / (low + high)
             outer = self._within(cost, lower, -stretch * low * high / (low + high) - doubted_s)
             if outer is None:
                 return
             middle = math.sqrt(0.5) * high if low == 0.0 else math.sqrt(low * high)
-            upper = mean + stretch * self._variance / (2.0 * middle)
+            upper = mean + stretch * self.variance_s2 / (2.0 * middle)
             inner = self._within(cost, upper, -0.5 * stretch * middle - doubted_s - further_s)
             for candidate in (outer, inner):
                 if candidate and (best is None or candidate.cost < best.cost):
                     root, common = self._errors(candidate.options)
-                    spent = self._mean_of(candidate.options) + self._z * (along * root + float(across @ common))
-                    if spent + self._doubted_s + further_s <= 0.0:
+                    spent = self._mean_of(candidate.options) + self.z * (along * root + float(across @ common))
+                    if spent + self.doubted_s + further_s <= 0.0:
                         best = candidate
             heapq.heappush(waiting, (outer.lower_bound, low, high))
 
@@ -204,21 +271,21 @@ class ConfidentChoice:
 
     def _within(self, cost: FloatArray, weight: FloatArray, budget: float) -> Cheapest | None:
         try:
-            return cheapest_within(cost, weight, self._start, budget, _GAP / 10)
+            return cheapest_within(cost, weight, self.start, budget, _GAP / 10)
         except InfeasibleError:
             return None
 
     def _points(self, options: tuple[int, ...]) -> IndexArray:
-        return np.asarray(self._start[:-1] + np.array(options))
+        return np.asarray(self.start[:-1] + np.array(options))
 
     def _mean_of(self, options: tuple[int, ...]) -> float:
-        return float(self._mean[self._points(options)].sum())
+        return float(self.mean_s[self._points(options)].sum())
 
     def _errors(self, options: tuple[int, ...]) -> tuple[float, FloatArray]:
         """Root of the variance of a plan's time over the budget, and its common errors, the doubted optimism last."""
         points = self._points(options)
-        common = np.append(self._common[points].sum(axis=0), self._doubted_s)
-        return math.sqrt(max(0.0, float(self._variance[points].sum()))), common
+        common = np.append(self.common_s[points].sum(axis=0), self.doubted_s)
+        return math.sqrt(max(0.0, float(self.variance_s2[points].sum()))), common
 
     def least_edp(self, exponent: float) -> Cheapest:
         """Options of low ``energy * time ** exponent`` that keep the confidence.
@@ -226,15 +293,15 @@ class ConfidentChoice:
         The least of all options where they keep it; otherwise descent along tangents of the logarithm, which is concave in
         energy and time, so that every step has a linear cost and none goes up. ``lower_bound`` is of the energy.
         """
-        energy, time = np.concatenate(self._over.energy_j), np.concatenate(self._over.time_s)
+        energy, time = self.energy_j, self.time_s
         strict = self.least(energy)
-        free = choice(Ways(time, energy, start=self._start)).least_edp(exponent)
+        free = choice(Ways(time, energy, start=self.start)).least_edp(exponent)
         options = tuple(free.options.tolist())
         if self.keeps(options):
             return Cheapest(options, free.energy_j, min(strict.lower_bound, free.energy_j))
 
         def totals(chosen: tuple[int, ...]) -> tuple[float, float]:
-            point = self._start[:-1] + np.array(chosen)
+            point = self.start[:-1] + np.array(chosen)
             return float(energy[point].sum()), float(time[point].sum())
 
         def log_edp(chosen: tuple[int, ...]) -> float:
@@ -252,5 +319,5 @@ class ConfidentChoice:
 
     def _auto(self, cost: FloatArray) -> Cheapest | None:
         """Auto everywhere, where that keeps the confidence."""
-        options = (0,) * (len(self._start) - 1)
-        return Cheapest(options, float(cost[self._start[:-1]].sum()), 0.0) if self.keeps(options) else None
+        options = (0,) * (len(self.start) - 1)
+        return Cheapest(options, float(cost[self.start[:-1]].sum()), 0.0) if self.keeps(options) else None

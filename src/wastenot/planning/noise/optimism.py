@@ -17,7 +17,7 @@ from wastenot.arrays import FloatArray
 from wastenot.planning.units import PlanUnit
 
 _DRAWS = (4, 32)  # fewest and most
-_NUMBERS = 1 << 21  # of all rows and draws together
+_NUMBERS = 1 << 19  # of all rows and draws together
 
 
 @dataclass(frozen=True, slots=True, eq=False)

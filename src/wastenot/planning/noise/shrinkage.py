@@ -29,6 +29,7 @@ from wastenot.planning.noise.surface import (
     coupled_bootstrap,
     fit_hyperparameters,
     posterior,
+    roughness,
 )
 from wastenot.planning.noise.temperature import at_one_temperature
 from wastenot.study.sweep import Sweep
@@ -48,6 +49,7 @@ class _Surfaces:
     measured: Measured
     power: bool
     common: Hyperparameters
+    rough: FloatArray  # of each kernel
 
     @classmethod
     def fitted(cls, costs: Costs, designs: Sequence[Design], measured: Measured, power: bool) -> _Surfaces:
@@ -61,7 +63,12 @@ class _Surfaces:
         ]
         everything = (design.readings(measured, kernels, power) for design in designs for kernels in design.chunks())
         common = fit_hyperparameters(readings, everything if len(sample) < len(costs.kernels) else ())
-        return cls(costs, designs, measured, power, common)
+        rough = np.empty(len(costs.kernels))
+        for design in designs:
+            for chunk in design.chunks():
+                members = costs.kernel[design.rows[0, chunk]]
+                rough[members] = roughness(design.readings(measured, chunk, power), common)
+        return cls(costs, designs, measured, power, common, rough)
 
     def posterior(self, rows: IndexArray) -> Posterior:
         """Of some rows, ascending, each kernel's baseline among them."""
@@ -78,7 +85,7 @@ class _Surfaces:
                 members = self.costs.kernel[design.rows[0, chunk]]
                 width = int(number[members].max())
                 readings = design.readings(self.measured, chunk, self.power)
-                found = posterior(readings, self.common, wanted[members, :width])
+                found = posterior(readings, self.common, self.rough[members], wanted[members, :width])
                 asked = np.arange(width) < number[members, None]
                 place = (begin[members, None] + np.arange(width))[asked]
                 for whole, part in zip((mean, variance, with_baseline, common), found, strict=True):
@@ -96,7 +103,8 @@ class _Surfaces:
             for chunk in design.chunks():
                 rows = design.rows[:, chunk]
                 readings = design.readings(self.measured, chunk, self.power)
-                moved[rows], left[rows] = coupled_bootstrap(readings, self.common, draws[rows])
+                rough = self.rough[self.costs.kernel[rows[0]]]
+                moved[rows], left[rows] = coupled_bootstrap(readings, self.common, rough, draws[rows])
         return moved, left
 
 

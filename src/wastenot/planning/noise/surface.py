@@ -147,10 +147,14 @@ class _Believed(NamedTuple):
     doubt: FloatArray
 
 
-def _believed(readings: Readings, common: Hyperparameters) -> _Believed:
-    value, noise = readings.value.T, np.maximum(readings.noise.T, _LEAST_NOISE)
+def roughness(readings: Readings, common: Hyperparameters) -> FloatArray:
+    """By what factor each kernel's departures are larger than usual, expected after its measurements; shape (kernels,)."""
     likely = _likelihood_by_roughness(readings, common) * common.roughness
-    rough = (likely @ _ROUGHNESS) / likely.sum(axis=1)
+    return np.asarray((likely @ _ROUGHNESS) / likely.sum(axis=1))
+
+
+def _believed(readings: Readings, common: Hyperparameters, rough: FloatArray) -> _Believed:
+    value, noise = readings.value.T, np.maximum(readings.noise.T, _LEAST_NOISE)
     rest = rough[:, None] * common.rest * readings.rest_scale.T
     whole = readings.shapes @ common.weight_spread @ readings.shapes.transpose(0, 2, 1)
     whole += rough[:, None, None] * _departure(_separation(readings.clocks), common)
@@ -162,13 +166,14 @@ def _believed(readings: Readings, common: Hyperparameters) -> _Believed:
 
 
 def posterior(
-    readings: Readings, common: Hyperparameters, wanted: IndexArray
+    readings: Readings, common: Hyperparameters, rough: FloatArray, wanted: IndexArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Posterior of each kernel's true values after all of its measurements.
 
     Args:
         readings: of the kernels.
         common: what kernels have in common.
+        rough: of each kernel, from :func:`roughness`.
         wanted: the settings whose posterior is asked for, shape (kernels, wanted).
 
     Returns:
@@ -176,7 +181,7 @@ def posterior(
         kernels have in common, shape (kernels, wanted, shapes + 2): they share the mean weights, the offsets, and the doubt
         about the noise. Were more of the scatter noise, every value would move further towards its surface.
     """
-    believed = _believed(readings, common)
+    believed = _believed(readings, common, rough)
     kernels, settings = believed.value.shape
     noise = believed.noise
     kernel = np.arange(kernels)[:, None]
@@ -195,7 +200,9 @@ def posterior(
     return mean[kernel, wanted], variance, first, np.concatenate([here[:, :, None] * (inverse @ prior), doubted], axis=2)
 
 
-def coupled_bootstrap(readings: Readings, common: Hyperparameters, draws: FloatArray) -> tuple[FloatArray, FloatArray]:
+def coupled_bootstrap(
+    readings: Readings, common: Hyperparameters, rough: FloatArray, draws: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """What would have been believed with a little more noise, and how far that is from independent measurements.
 
     Noise added to the measured values, and as much of it, scaled, taken from them, makes two sets whose noises are
@@ -206,12 +213,13 @@ def coupled_bootstrap(readings: Readings, common: Hyperparameters, draws: FloatA
     Args:
         readings: of the kernels.
         common: what kernels have in common.
+        rough: of each kernel, from :func:`roughness`.
         draws: standard normal, shape (settings, kernels, draws).
 
     Returns:
         By how much each posterior mean moves, and the second set less that moved mean; shape (settings, kernels, draws).
     """
-    believed = _believed(readings, common)
+    believed = _believed(readings, common, rough)
     added = np.sqrt(believed.noise)[:, :, None] * draws.transpose(1, 0, 2)
     pulls = np.linalg.solve(believed.whole, np.concatenate([believed.apart[:, :, None], added], axis=2))
     noise = believed.noise[:, :, None]
