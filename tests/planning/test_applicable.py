@@ -48,11 +48,12 @@ def test_coarser_granularities_that_are_the_same_are_left_out(rng):
 
 def test_the_shortest_stay_decides_and_not_the_mean(rng):
     sweep = random_sweep(rng, kernels=6, settings=5)
-    shortest_s = plan(sweep).switches.shortest_dwell_s
+    free = Objective("energy")  # no limit that late switches might break
+    shortest_s = plan(sweep, free).switches.shortest_dwell_s
     enough = shortest_s / STAY_PER_SWITCH
     while STAY_PER_SWITCH * enough > shortest_s:  # rounding
         enough = math.nextafter(enough, 0.0)
-    fits, not_quite = (plan(sweep, switch_time_s=time) for time in (enough, 1.001 * enough))
+    fits, not_quite = (plan(sweep, free, switch_time_s=time) for time in (enough, 1.001 * enough))
     assert fits.switches.mean_dwell_s > 1.001 * shortest_s
     assert fits.applicable.rows[0].fits and fits.applicable.finest.granularity == "kernel"
     assert not not_quite.applicable.rows[0].fits and not_quite.applicable.finest.granularity == "iteration"

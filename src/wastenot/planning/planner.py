@@ -102,7 +102,11 @@ def plan(
     planner = Planner(sweep, granularity, clock_tolerance_mhz)
     made = planner.plan(objective, scope)
     applicable = find_applicable(
-        made, lambda coarser: planner.at(coarser).plan(objective, scope), switching, _default_memory_mhz(sweep)
+        made,
+        lambda coarser: planner.at(coarser).plan(objective, scope),
+        switching,
+        _default_memory_mhz(sweep),
+        planner.costs,
     )
     return made.model_copy(update={"applicable": applicable}).sealed()
 

@@ -122,7 +122,7 @@ def describe_goal(goal: Goal) -> str:
             return f"least energy{bound}"
         case "edp":
             exponent = "" if goal.edp_exponent in (None, 1.0) else f" to the power of {goal.edp_exponent:g}"
-            return f"least energy × time{exponent}{bound}"
+            return f"least energy × time{exponent}{bound or sure}"
         case _:
             return f"least {goal.kind}, whatever the {'time' if goal.kind == 'energy' else 'energy'}{sure}"
 
@@ -168,11 +168,14 @@ def _what_switching_takes(plan: Plan) -> str:
     assert row.shortest_dwell_s is not None and row.switch_time_s is not None
     stay, switch = quantity(row.shortest_dwell_s, "s", 3), _duration(row.switch_time_s)
     known = "a switch is assumed to take" if found.switching.basis == "assumed" else "a switch takes"
-    if row.fits:
-        late = row.switch_time_s * plan.switches.per_iteration / plan.predicted.time_s
+    if row.fits or row.late_time_change is not None:
+        late = "what that costs is not known"
+        if row.late_time_change is not None:
+            late = f"that adds about {change(row.late_time_change)} time and {change(row.late_energy_change)} energy"
+            late += " to the numbers above" if row.fits else ", so that the slowdown would not be kept"
         return (
             f"This plan switches clocks {count} and stays at least {stay} at a setting; {known} {switch}. Until a switch "
-            f"has taken effect the setting before remains, at most {percent(late)} of the time, which the numbers leave out."
+            f"has taken effect the setting before remains: {late}."
         )
     return (
         f"The saving is what these clocks are worth if switching were free. This plan switches them {count} and stays at a "
@@ -300,13 +303,16 @@ def _applicable(plan: Plan) -> Card:
     """The finest granularity that the device can switch for: what a user could set now."""
     label, found = "Applicable today", applicable_today(plan)
     row = found.finest
-    if row is None or row.energy_change is None:
+    if row is None or row.energy_change is None or row.time_change is None:
         why = "; plan by pass or iteration" if plan.applicable is None else ", and there is none with one setting"
         return Card(label, "nothing", f"the device switches too slowly for this plan{why}")
     energy_change, time_change = row.energy_change, row.time_change
     if row.granularity == plan.granularity:
         energy_change, time_change = plan.headline.energy_change, plan.headline.time_change
-    what = f"saved with clocks by {row.granularity}, time {change(time_change)}"
+    energy_change += row.late_energy_change or 0.0
+    time_change += row.late_time_change or 0.0
+    late = "" if row.late_time_change is None else ", late switches included"
+    what = f"saved with clocks by {row.granularity}, time {change(time_change)}{late}"
     if row.setting is not None:
         setting = row.setting.setting
         what = f"saved with one setting, time {change(time_change)}: {'; '.join(row.commands) or setting}"
