@@ -35,6 +35,7 @@ class Card:
         limits_w: least and greatest power limit.
         idle_w: with nothing running.
         multiprocessors: of the GPU.
+        basis: what its preset rests on, in a few words.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Card:
     limits_w: tuple[float, float]
     idle_w: float
     multiprocessors: int
+    basis: str
 
     @property
     def gemm_square(self) -> float:
@@ -60,10 +62,22 @@ class Card:
 
 
 # Sources: the datasheet lines of provenance.toml.
-RTX_3080_TI = Card("rtx-3080-ti", "NVIDIA GeForce RTX 3080 Ti", 68.2, 34.1, 1365, 1665, 912, (100, 350), 22, 80)
-RTX_A4000 = Card("rtx-a4000", "NVIDIA RTX A4000", 76.7, 19.2, 735, 1560, 448, (100, 140), 15, 48)
-V100 = Card("v100", "NVIDIA Tesla V100 (PCIe)", 112, 14, 1245, 1380, 900, (100, 250), 33, 80)
-H200 = Card("h200", "NVIDIA H200", 989.5, 67, 1500, 1830, 4800, (200, 700), 79, 132)
+RTX_3080_TI = Card(
+    "rtx-3080-ti", "NVIDIA GeForce RTX 3080 Ti", 68.2, 34.1, 1365, 1665, 912, (100, 350), 22, 80,
+    "fitted to 43 public fp32 kernels; tensor cores and switching assumed",
+)  # fmt: skip
+RTX_A4000 = Card(
+    "rtx-a4000", "NVIDIA RTX A4000", 76.7, 19.2, 735, 1560, 448, (100, 140), 15, 48,
+    "constants assumed, except the power of one public fp32 kernel",
+)  # fmt: skip
+V100 = Card(
+    "v100", "NVIDIA Tesla V100 (PCIe)", 112, 14, 1245, 1380, 900, (100, 250), 33, 80,
+    "fitted to 29 public fp32 kernels; tensor cores and switching assumed",
+)  # fmt: skip
+H200 = Card(
+    "h200", "NVIDIA H200", 989.5, 67, 1500, 1830, 4800, (200, 700), 79, 132,
+    "fitted to 100 measured kernels at the default clocks; what other clocks change is assumed",
+)  # fmt: skip
 
 
 def thermal(limit_w: float, *, reference_c: float, limit_c: float) -> Thermal:

@@ -1,6 +1,7 @@
 """Writes the presets that come with wastenot: python -m presets.make_presets [NAME ...], by default all.
 
-rtx-3080-ti, rtx-a4000 and v100 need ../shared/data beside the checkout, the others nothing else.
+rtx-3080-ti, rtx-a4000 and v100 need ../shared/data beside the checkout, the others nothing else; presets/rtx_a4000.py fits
+what is fitted to the A4000 itself. Fits repeat to their last digits only on the same machine with the same libraries.
 
 The files hold parameters and where they come from, never the data. None is fitted to a result of the kernel-level DVFS
 paper.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import numpy as np
 from presets import cards, h200, mi300x
 from presets.cards import NOISE, Card
 from presets.ops import Population, ops_of, population_of
+from presets.rtx_a4000 import FP32_KERNEL
 from wastenot.devices.simulated.model import DeviceParameters
 from wastenot.devices.simulated.preset import ClockTable, Moved, Preset, preset_toml
 from wastenot.files import write_text
@@ -78,6 +80,7 @@ def rtx_3080_ti(found: CalibratedGpu) -> Preset:
         schema=SCHEMA,
         name=card.name,
         model=card.model,
+        basis=card.basis,
         provenance=_fitted(card, found),
         clocks=ClockTable(
             memory_mhz=(405.0, 810.0, 5001.0, 9251.0, 9501.0),
@@ -101,8 +104,8 @@ def rtx_3080_ti(found: CalibratedGpu) -> Preset:
 def rtx_a4000(sister: CalibratedGpu) -> Preset:
     """A card of the 3080 Ti's generation, of which one kernel's power over clocks is public."""
     card, base = cards.RTX_A4000, sister.calibration.device
-    knee, slope, intercept_w, w_per_ghz = 1328.0, 0.72, 29.7, 37.05
-    clocks = (210.0, knee, 1470.0, 1610.0, 1755.0)
+    power = FP32_KERNEL
+    clocks = (210.0, power.knee_mhz, 1470.0, 1610.0, 1755.0)
     device: DeviceParameters = replace(
         base,
         reference_core_mhz=1755.0,
@@ -112,13 +115,13 @@ def rtx_a4000(sister: CalibratedGpu) -> Preset:
         byte_energy_factor=(*base.byte_energy_factor[:3], 1.0),
         core_floor_mhz=210.0,
         voltage_clocks_mhz=clocks,
-        voltage_ratio=tuple(1.0 + slope * max(clock - knee, 0.0) / 1000 for clock in clocks),
-        base_w=(16.0, 17.0, 26.0, intercept_w),
+        voltage_ratio=tuple(float(ratio) for ratio in power.voltage_ratio(np.array(clocks))),
+        base_w=(16.0, 17.0, 26.0, power.intercept_w),
         leakage_w=0.0,
         power_limit_w=140.0,
     )
     other = population_of(sister.calibration.kernels)
-    switching_w = w_per_ghz * device.reference_core_mhz / 1000  # of a kernel that the core bounds, all of it
+    switching_w = power.w_per_ghz * device.reference_core_mhz / 1000  # of a kernel that the core bounds, all of it
     scale = switching_w / (other.clock_w + other.work_w)
     bytes_share = card.bandwidth_gbytes_per_s / cards.RTX_3080_TI.bandwidth_gbytes_per_s
     found = Population(
@@ -132,7 +135,8 @@ def rtx_a4000(sister: CalibratedGpu) -> Preset:
         schema=SCHEMA,
         name=card.name,
         model=card.model,
-        provenance=provenance(card),
+        basis=card.basis,
+        provenance=provenance(card, **asdict(power)),
         clocks=ClockTable(
             memory_mhz=(405.0, 810.0, 5001.0, 7001.0),
             core_from_mhz=210.0,
@@ -160,6 +164,7 @@ def v100_preset(found: CalibratedGpu) -> Preset:
         schema=SCHEMA,
         name=card.name,
         model=card.model,
+        basis=card.basis,
         provenance=_fitted(card, found),
         clocks=ClockTable(memory_mhz=(877.0,), core_from_mhz=802.5, core_to_mhz=1380.0, core_step_mhz=7.5, boost_mhz=1380.0),
         power_limits_w=card.limits_w,
@@ -182,6 +187,7 @@ def h200_preset() -> Preset:
         schema=SCHEMA,
         name=card.name,
         model=card.model,
+        basis=card.basis,
         provenance={},
         clocks=h200.clocks(),
         power_limits_w=card.limits_w,

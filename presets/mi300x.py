@@ -13,7 +13,7 @@ from wastenot.devices.simulated.hardware import CounterModel, GaugeModel, Sensor
 from wastenot.devices.simulated.model import DeviceParameters
 from wastenot.devices.simulated.preset import ClockTable, OpTraits, Preset
 
-MI300X = Card("mi300x", "AMD Instinct MI300X", 1307.4, 163.4, 1000, 2100, 5300, (300, 750), 140, 304)
+MI300X = Card("mi300x", "AMD Instinct MI300X", 1307.4, 163.4, 1000, 2100, 5300, (300, 750), 140, 304, "constants assumed")
 
 _REFERENCE_MHZ = 2100.0
 _KNEE_MHZ, _SLOPE_PER_GHZ = 1300.0, 0.5
@@ -93,6 +93,7 @@ def mi300x_preset(provenance: dict[str, str]) -> Preset:
         schema="wastenot.gpu/1",
         name=MI300X.name,
         model=MI300X.model,
+        basis=MI300X.basis,
         provenance=provenance,
         clocks=ClockTable(
             memory_mhz=(1300.0,), core_from_mhz=500.0, core_to_mhz=2100.0, core_step_mhz=50.0, boost_mhz=2100.0

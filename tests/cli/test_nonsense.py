@@ -65,7 +65,7 @@ def test_a_bad_row_names_file_line_and_field(wastenot):
 
 
 def test_an_edited_plan_is_refused(study):
-    study("plan", "--study", "my.db", "--out", "plan.json")
+    study("plan", "--study", "my.db", "--as-measured", "--out", "plan.json")
     path = study.folder / "plan.json"
     path.write_text(path.read_text().replace('"core_mhz": 1500.0', '"core_mhz": 1400.0', 1))
     assert "plan.json" in study.refuse("diff", "plan.json", "plan.json")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tomllib
+from importlib import resources
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from presets.rtx_a4000 import FP32_KERNEL, fit
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
+from wastenot.devices.simulated.basis import basis_of
 from wastenot.devices.simulated.preset import find_preset, parse_preset, preset_names, preset_toml, read_preset
 from wastenot.errors import BadInputError
 from wastenot.setting import AUTO, Setting
@@ -92,12 +96,65 @@ def test_every_preset_says_where_its_numbers_come_from(name):
         "power_limits_w",
         "idle_w",
         "thermal",
+        "dynamics",
         "switching",
         "noise",
         "sensors",
     } <= set(preset.provenance)
     assert parse_preset(preset_toml(preset).encode(), name) == preset
     assert not preset.kernels  # measured data of others is not shipped
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_key_of_a_preset_is_left_to_its_default(name):
+    """As make_presets writes them, comment apart, and with every key that the schema has and that is not None."""
+    content = (resources.files("wastenot.devices.simulated") / "presets" / f"{name}.toml").read_text()
+    preset = find_preset(name)
+    assert content.partition("\n")[2] == preset_toml(preset)
+    assert _keys(preset.model_dump(by_alias=True, exclude_none=True)) == _keys(tomllib.loads(content))
+
+
+def _keys(part: object, path: tuple[str, ...] = ()) -> set[tuple[str, ...]]:
+    if isinstance(part, dict):
+        return {path}.union(*(_keys(value, (*path, name)) for name, value in part.items()))
+    return {path}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_preset_says_in_a_few_words_what_it_rests_on(name):
+    """And says that constants are assumed: no preset is measured at every clock."""
+    basis = basis_of(f"sim:{name}")
+    assert basis == find_preset(name).basis
+    assert "assumed" in basis and len(basis) < 100
+
+
+def test_the_basis_of_other_devices(tmp_path):
+    mine = tmp_path / "mine.toml"
+    mine.write_text(preset_toml(find_preset("v100").model_copy(update={"basis": "fitted to my card"})))
+    assert basis_of(f"sim:{mine}") == "fitted to my card"
+    assert basis_of("nvidia:0") == basis_of("recorded:v100") == basis_of("sim:") == basis_of("sim:none") == ""
+    assert basis_of(f"sim:{tmp_path / 'gone.toml'}") == ""
+    mine.write_text(TOY)
+    assert basis_of(f"sim:{mine}") == ""
+    mine.write_text("[not toml")
+    assert basis_of(f"sim:{mine}") == ""
+
+
+def test_nothing_in_a_preset_is_recalled():
+    for name in NAMES:
+        assert "recalled" not in " ".join(find_preset(name).provenance.values())
+
+
+def test_the_power_of_the_a4000_is_what_its_fit_gives():
+    """The fit finds what points were made with; the preset holds the constants that it gave for the card's own points."""
+    clocks = np.array([405, 585, 780, 960, 1155, 1335, 1530, 1710, 1755, 1745.0])
+    power = np.minimum(FP32_KERNEL.power_w(clocks), 139.0)
+    found = fit(clocks, power)
+    for name in ("intercept_w", "w_per_ghz", "knee_mhz", "slope_per_ghz", "points"):
+        assert getattr(found, name) == pytest.approx(getattr(FP32_KERNEL, name), rel=1e-4)
+    parameters = find_preset("rtx-a4000").parameters
+    assert parameters.base_w[-1] == FP32_KERNEL.intercept_w
+    assert parameters.voltage_ratio == pytest.approx(FP32_KERNEL.voltage_ratio(np.array(parameters.voltage_clocks_mhz)))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from tests.planning.conftest import make_sweep, random_sweep
 from tests.support.noisy_gpu import Truth
-from wastenot.planning.noise.shrinkage import LEAST_SETTINGS
+from wastenot.planning.noise.designs import FEW_SETTINGS
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import read_plan
 from wastenot.planning.planner import Planner, plan
@@ -17,8 +18,9 @@ def planned(seed, *noise, kernels=None, **about):
     return truth, Planner(truth.sweep(rng, *noise, **about))
 
 
-@pytest.mark.parametrize("repeats", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_predictions_are_biased_and_expectations_are_not(repeats):
+@pytest.mark.parametrize(("repeats", "remaining"), [(2, 0.3), pytest.param(1, 0.6, marks=pytest.mark.slow)])
+def test_predictions_are_biased_and_expectations_are_not(repeats, remaining):
+    """Of one reading without an error nobody knows how much of its scatter is noise: half of it is taken as such."""
     found = []
     for seed in range(24):
         truth, planner = planned(seed, 0.005, 0.005, repeats=repeats)
@@ -34,12 +36,12 @@ def test_predictions_are_biased_and_expectations_are_not(repeats):
             found.append((naive - true, ours - true, low <= true <= high))
     naive, ours, covered = np.array(found).reshape(24, 2, 3).transpose(2, 1, 0)
     assert (naive.mean(axis=1) < -0.0005).all()
-    assert (np.abs(ours.mean(axis=1)) < 0.3 * np.abs(naive.mean(axis=1))).all()
-    assert covered.mean() >= 0.85  # 48 draws: three standard deviations and a half below 0.95
+    assert (np.abs(ours.mean(axis=1)) < remaining * np.abs(naive.mean(axis=1))).all()
+    assert covered.sum() >= binom.ppf(1e-3, covered.size, 0.95)
 
 
 def test_posterior_means_are_nearer_to_the_truth_than_measurements_and_their_errors_are_right():
-    truth, planner = planned(5, 0.01, 0.01)
+    truth, planner = planned(5, 0.01, 0.01, repeats=2)
     costs, posterior = planner.costs, planner.posteriors
     order = np.lexsort((np.nan_to_num(truth.core_mhz), np.nan_to_num(truth.memory_mhz)))
     order = np.array([
@@ -70,7 +72,7 @@ def test_a_few_kernels_do():
 
 
 def test_nothing_known_of_noise_and_too_few_settings_expects_nothing(rng):
-    sweep = random_sweep(rng, kernels=3, settings=LEAST_SETTINGS - 1)
+    sweep = random_sweep(rng, kernels=3, settings=FEW_SETTINGS - 1)
     assert plan(sweep).expected is None
     assert "expected" not in plan(sweep).document()
 

@@ -95,7 +95,7 @@ def demo_sweep() -> Sweep:
 
 @pytest.fixture(scope="session")
 def demo(demo_sweep: Sweep) -> PlanOverview:
-    return make_overview(demo_sweep)
+    return make_overview(demo_sweep, plan(demo_sweep, as_measured=True))
 
 
 @pytest.fixture(scope="session")

@@ -80,8 +80,8 @@ def test_a_plan_of_another_sweep_is_refused(cases):
 
 def test_totals_state_energy_cost_and_proof(demo):
     found = {card.label: card for card in summary_cards(demo.plan, Price(0.25, "EUR"))}
-    assert plain(found["Energy saved"].value) == "10.29 % ± 0.11 %"
-    assert plain(found["Energy saved"].detail) == "359.2 J of 3,492 J per iteration"
+    assert plain(found["Energy saved"].value) == "10.29 %"
+    assert plain(found["Energy saved"].detail).endswith(" with 95 %, as measured; 359.2 J of 3,492 J per iteration")
     assert found["Certificate"].value == "best of those given"
     assert plain(found["Per 1,000 iterations"].value) == "0.0998 kWh"
     assert "0.0249 EUR" in plain(found["Per 1,000 iterations"].detail)
@@ -107,7 +107,8 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep):
     assert card.value == percent(-made.applicable.rows[-1].energy_change) and whole in card.detail
 
     quick = plan(demo_sweep, Objective("waste", 0.02), switch_time_s=1e-9)
-    assert [row.texts[-1] for row in applicable_table(quick).rows][:2] == ["yes", "yes"]
+    late = "yes; late switches add 0.00 % time, 0.00 % energy"
+    assert [plain(row.texts[-1]) for row in applicable_table(quick).rows][:2] == [late, late]
     assert "a switch is assumed" not in warnings(quick)[0] and "1 ns" in plain(warnings(quick)[0])
     card = {card.label: card for card in summary_cards(quick, None)}["Applicable today"]
     assert card.value == percent(-quick.applicable.rows[0].energy_change) and "by kernel" in card.detail
@@ -128,7 +129,7 @@ def test_a_plan_that_cannot_be_applied_at_any_granularity_says_so():
 
     sweep = make_sweep([Kernel("one", 2), Kernel("two", 3)], 9)
     fastest = plan(sweep, Objective("time")).predicted.time_change
-    made = plan(sweep, Objective("waste", 0.9999 * fastest))
+    made = plan(sweep, Objective("waste", 0.9999 * fastest, as_measured=True))
     assert made.applicable.finest is None
     card = {card.label: card for card in summary_cards(made, None)}["Applicable today"]
     assert card.value == "nothing" and "there is none with one setting" in card.detail
@@ -146,16 +147,17 @@ def test_a_plan_that_never_switches_is_not_warned_about(cases):
 @pytest.mark.parametrize(
     ("objective", "words"),
     [
-        (Objective(), "least energy with no slowdown"),
-        (Objective("waste", 0.02), "least energy at no more than 2.00 % slowdown"),
-        (Objective("edp", edp_exponent=2.0), "least energy × time to the power of 2"),
-        (Objective("energy"), "least energy, whatever the time"),
+        (Objective(), "least energy with no slowdown, by the numbers as measured"),
+        (Objective("waste", 0.02), "least energy at no more than 2.00 % slowdown, by the numbers as measured"),
+        (Objective("waste", 0.02, confidence=0.95), "least energy at no more than 2.00 % slowdown with 95.0 % confidence"),
+        (Objective("edp", edp_exponent=2.0), "least energy × time to the power of 2, by the numbers as measured"),
+        (Objective("energy"), "least energy, whatever the time, by the numbers as measured"),
     ],
 )
 def test_goals_in_words(objective, words):
     from tests.reporting.conftest import Kernel, make_sweep
 
-    sweep = make_sweep([Kernel("alone", 1)], 3)
+    sweep = make_sweep([Kernel("alone", 1)], 12)
     assert plain(describe_goal(plan(sweep, objective).objective)) == words
 
 

@@ -89,6 +89,7 @@ def test_a_second_process_is_told_who_measures(begin, study):
     assert f"workload 'w': is being measured by process {first.program.pid} of " in said
     assert f" on {os.uname().nodename} since {datetime.now(UTC):%Y-%m-%d} " in said and "(a test)" in said
     assert "wait for it or end it, then run this again to resume" in said and "\n" not in said
+    assert "machine is lost" not in said  # that it ends would be seen from here
     (held,) = study.summary().workloads
     assert held.holder.process == first.program.pid
     assert len(held.imports) == 1  # the refused one left nothing

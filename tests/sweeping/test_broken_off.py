@@ -8,10 +8,12 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
 from tests.sweeping.conftest import TOY
+from wastenot.analyses.context import change_in_context
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError, CannotRunError
 from wastenot.planning.comparison import compare, whole_frontier
@@ -97,7 +99,7 @@ def test_a_finer_grid_adds_to_what_is_intended(tmp_path):
     coarse = Setup(tmp_path / "s.db")
     coarse.sweep()
     fine = Setup(tmp_path / "s.db", step_mhz=300.0)
-    fine.sweep(budget_s=HALF_S)
+    fine.sweep(budget_s=HALF_S / 2)
     here = plan(fine.study).coverage
     assert not here.complete and coarse.points <= here.measured < here.of == fine.points
     fine.sweep()
@@ -207,6 +209,19 @@ def test_a_sweep_that_is_broken_off_says_so_and_how_to_resume_it(tmp_path, numbe
     at = Setup(tmp_path / "s.db")
     at.sweep()
     assert open_study(tmp_path / "s.db").summary().workloads[0].holder is None
+
+
+@pytest.mark.slow
+def test_states_are_compared_once_both_are_whole(tmp_path):
+    at = Setup(tmp_path / "s.db")
+    at.sweep()
+    at.units = replace(at.units, state="context")
+    made = plan(at.study)
+    for budget_s in (150.0, 450.0):  # before all kernels have a baseline in context, and after
+        assert at.sweep(budget_s=budget_s).out_of_time
+        assert change_in_context(at.study, at.study.read(state="ssp"), made) is None
+    at.sweep()
+    assert change_in_context(at.study, at.study.read(state="ssp"), made) is not None
 
 
 def wait_for_rows(path, least):

@@ -25,7 +25,7 @@ from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import read_sweep
 from wastenot.tasks import find_tasks, tasks_by_name
 from wastenot.tuning.forecast.forecast import best_options, forecast
-from wastenot.tuning.forecast.kernels import candidate_settings, coarser, costs, draw_kernels
+from wastenot.tuning.forecast.kernels import candidate_settings, costs, draw_kernels
 from wastenot.tuning.forecast.observed import choose_gpu, observe
 from wastenot.tuning.forecast.prior import RANGES, draw_gpus
 
@@ -49,7 +49,7 @@ def width(forecast_):
 @pytest.mark.slow
 @pytest.mark.parametrize("knowledge", ["any", "preset"])
 def test_the_interval_holds_the_truth_of_every_preset(tmp_path, knowledge):
-    """In at least nine cases of ten, and no wider than 25 points."""
+    """In at least nine cases of ten, and no wider than 30 points."""
     held = []
     for preset in ("rtx-3080-ti", "rtx-a4000", "h200", "v100"):
         for workload, core_only in (("gpt3-xl", False), ("llama-1b", True)):
@@ -58,7 +58,7 @@ def test_the_interval_holds_the_truth_of_every_preset(tmp_path, knowledge):
             for bound, change in zip((0.0, 0.02), changes, strict=True):
                 made = forecast(study, max_slowdown=bound, knowledge=knowledge, core_only=core_only, seed=5)
                 held.append(contains(made.energy_change.central_95, change))
-                assert width(made) < 0.25
+                assert width(made) < 0.3
     assert np.mean(held) >= 0.9, held
 
 
@@ -67,7 +67,7 @@ def test_the_interval_holds_the_truth(h200, bound):
     (change,) = true_changes("h200", "gpt3-small", (bound,))
     made = forecast(h200, max_slowdown=bound, draws=FEW)
     low, high = made.energy_change.central_95
-    assert low <= change <= high and high - low < 0.25
+    assert low <= change <= high and high - low < 0.3
     assert made.time_change.central_95[1] <= bound + 1e-6
 
 
@@ -177,24 +177,6 @@ def test_some_draws_lie_beyond_the_range():
         assert stated.quantile(np.array([0.15, 0.85])).tolist() == pytest.approx([stated.low, stated.high])
 
 
-def test_a_coarser_sweep(h200, found):
-    """Its clocks are those of a sweep with that step, in every memory state; fewer clocks never save more."""
-    candidates = candidate_settings(find_preset("h200"), 60.0)
-    some = candidates.only(coarser(candidates, 300.0))
-    assert np.unique(some.core_mhz).tolist() == [480.0, 780.0, 1080.0, 1380.0, 1680.0, 1980.0]
-    assert [setting.core_mhz for setting in some.settings] == some.core_mhz.tolist()
-    assert len(some.settings) == 12 and set(some.settings) <= set(candidates.settings)
-    assert coarser(candidates, 1.0).tolist() == list(range(len(candidates.settings)))
-    fine, coarse = (forecast(h200, draws=FEW, core_step_mhz=step) for step in (60.0, 300.0))
-    for quantile in ("median", "central_80", "central_95"):
-        assert np.all(
-            np.array(getattr(fine.energy_change, quantile)) <= np.array(getattr(coarse.energy_change, quantile)) + 1e-4
-        )
-    assert fine.energy_change.median < coarse.energy_change.median
-    assert "clocks" in {unknown.what for unknown in found.unknowns}
-    assert "clocks" not in {unknown.what for unknown in fine.unknowns}
-
-
 def test_a_voltage_that_does_not_follow_the_clock(h200):
     """A fifth of the GPUs, whose core clocks alone save next to nothing beyond what time allows."""
     observed, gpu, _ = observe(h200, None)
@@ -289,7 +271,7 @@ def test_its_fields(h200, found):
         assert list(values) == sorted(values)
     assert 0.0 <= found.saves_share <= 1.0
     shares = [unknown.share for unknown in found.unknowns]
-    assert shares == sorted(shares, reverse=True) and len(shares) == 6 and all(0.0 <= share <= 1.0 for share in shares)
+    assert shares == sorted(shares, reverse=True) and len(shares) == 5 and all(0.0 <= share <= 1.0 for share in shares)
     for row in found.kernels:
         assert 1 / FEW <= row.chosen_share <= 1.0 and row.memory_mhz in (2201.0, 3201.0)
         assert row.setting == AUTO or row.setting in candidate_settings(find_preset("h200")).settings

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.arrays import IndexArray
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.errors import BadInputError, InfeasibleError, StudyError
 from wastenot.planning.costs import Costs, combine_repeats
-from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan, PredictedTotal
 from wastenot.planning.planner import Planner
 from wastenot.setting import Setting
@@ -128,14 +127,11 @@ def context_change(alone: Sweep, within: Sweep, first: Plan, second: Plan) -> Co
 
 def plan_as(sweep: Sweep, plan: Plan) -> Plan:
     """The plan of another state of the workload, for the same objective, granularity and scope."""
-    goal = plan.objective
-    exponent = 1.0 if goal.edp_exponent is None else goal.edp_exponent
-    objective = Objective(goal.kind, goal.max_slowdown, exponent, goal.confidence)
-    return Planner(sweep, plan.granularity, plan.clock_tolerance_mhz).plan(objective, plan.scope)
+    return Planner(sweep, plan.granularity, plan.clock_tolerance_mhz).plan(plan.objective.objective, plan.scope)
 
 
 def change_in_context(study: Study, sweep: Sweep, plan: Plan) -> ContextChange | None:
-    """What energies in context change, where a study has them at the clocks of a sweep; otherwise ``None``.
+    """What energies in context change, where a study has all of them at the clocks of a sweep; otherwise ``None``.
 
     Args:
         study: that the sweep was read from.
@@ -145,9 +141,11 @@ def change_in_context(study: Study, sweep: Sweep, plan: Plan) -> ContextChange |
     try:
         alone = study.read(sweep.workload, "ssp", sweep.granularity)
         within = study.read(sweep.workload, "context", sweep.granularity)
+        if any(combine_repeats(each).coverage(each.recorded).complete is False for each in (alone, within)):
+            return None  # the plans would differ by what was not measured yet
         plans = (plan if each.key == sweep.key else plan_as(each, plan) for each in (alone, within))
         return context_change(alone, within, *plans)
-    except (BadInputError, InfeasibleError):
+    except (BadInputError, InfeasibleError, StudyError):  # not there, or not all kernels yet: the sweep itself was read
         return None
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from wastenot.analyses.context import ContextChange
 from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError
-from wastenot.planning.comparison import CURVE_BOUNDS, Comparison, CurvePoint, compare, relaxed_curve
+from wastenot.planning.comparison import CURVE_BOUNDS, Comparison, CurvePoint, compare_with, relaxed_curve
 from wastenot.planning.objective import Objective, Scope
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
@@ -24,6 +24,7 @@ MOST_KERNEL_MAPS = 9  # kernels whose settings are all shown: those with the lar
 _SAME = 1e-9  # relative difference below which two numbers are the same number
 _LARGEST_SPEED_UP = 0.02  # how far the curve extends to the left of no slowdown, if plans can
 _CURVE_STEP = CURVE_BOUNDS[1] - CURVE_BOUNDS[0]
+_CORRECTED_STEPS = 4  # of the curve that one step is worth where each plan is kept with a confidence, which takes longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +118,22 @@ def make_overview(sweep: Sweep, plan: Plan | None = None, context: ContextChange
     Raises:
         BadInputError: the plan was made from another sweep.
     """
-    planner = Planner(sweep, "kernel")
+    planner = Planner(sweep, "kernel", 0.0 if plan is None else plan.clock_tolerance_mhz)
     plan = plan or planner.plan(Objective())
     kernels = _kernel_totals(planner, plan)
-    comparison = compare(sweep, clock_tolerance_mhz=plan.clock_tolerance_mhz)
-    bounds = _bounds(plan)
+    as_measured = not (plan.objective.corrected and planner.errors_known)
+    comparison = compare_with(planner, as_measured=as_measured)
+    bounds = _bounds(plan, 1 if as_measured else _CORRECTED_STEPS)
     planners = [planner]
     missing = None
     try:
-        planners.append(Planner(sweep, comparison.coarse, plan.clock_tolerance_mhz))
+        planners.append(planner.at(comparison.coarse))
     except BadInputError as error:
         missing = str(error)
     curves = tuple(
-        Curve(each.granularity, scope, relaxed_curve(each, scope, bounds)) for each in planners for scope in _scopes(each)
+        Curve(each.granularity, scope, relaxed_curve(each, scope, bounds, as_measured=as_measured))
+        for each in planners
+        for scope in _scopes(each)
     )
     coarse_maps = _maps(planners[1].units, kernels) if len(planners) > 1 else ()
     if not coarse_maps and missing is None:
@@ -151,13 +155,14 @@ def _scopes(planner: Planner) -> tuple[Scope, ...]:
     return ("global", "local") if len(planner.units) > 1 else ("global",)
 
 
-def _bounds(plan: Plan) -> list[float]:
+def _bounds(plan: Plan, steps_apart: int) -> list[float]:
     """Slowdowns of the curve: some negative ones, then far enough to include the plan."""
-    reach = max(plan.predicted.time_change, plan.objective.max_slowdown or 0.0) * 1.1
+    reach = max(plan.headline.time_change, plan.objective.max_slowdown or 0.0) * 1.1
     stretch = max(1.0, reach / CURVE_BOUNDS[-1])
     faster = min(_LARGEST_SPEED_UP, -plan.fastest.time_change)
-    steps = int(faster / _CURVE_STEP)
-    return [-_CURVE_STEP * step for step in range(steps, 0, -1)] + [bound * stretch for bound in CURVE_BOUNDS]
+    step = _CURVE_STEP * steps_apart
+    faster_bounds = [-step * number for number in range(int(faster / step), 0, -1)]
+    return faster_bounds + [bound * stretch for bound in CURVE_BOUNDS[::steps_apart]]
 
 
 def _kernel_totals(planner: Planner, plan: Plan) -> tuple[KernelTotal, ...]:

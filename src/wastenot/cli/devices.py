@@ -30,6 +30,8 @@ def doctor(
     from wastenot.devices.nvidia.examine import examine, rights_here
     from wastenot.devices.nvidia.journal import journals
     from wastenot.devices.nvidia.nvml import Nvml
+    from wastenot.devices.simulated.basis import basis_of
+    from wastenot.devices.simulated.preset import preset_names
     from wastenot.errors import WastenotError
     from wastenot.sensors.probe import probe_sensors
 
@@ -47,15 +49,16 @@ def doctor(
     except WastenotError as error:
         problem = str(error)
     left = journals()
+    simulated = {f"sim:{name}": basis_of(f"sim:{name}") for name in preset_names()}
     if as_json:
         print_json({
             "driver": driver, "problem": problem, "rights": asdict(rights) | {"likely": rights.likely},
             "gpus": [asdict(gpu) | {"sensors": [asdict(sensor) for sensor in sensors]} for gpu, sensors in gpus],
-            "torch": torch_found,
+            "torch": torch_found, "simulated": simulated,
             "journals": [{"gpu": j.uuid, "process": j.owner, "alive": j.owner_alive, "file": str(j.path)} for j in left],
         })  # fmt: skip
         return
-    _print(driver, problem, rights, gpus, torch_found)
+    _print(driver, problem, rights, gpus, torch_found, simulated)
     for journal in left:
         what = f"process {journal.owner} controls the clocks of {journal.uuid}"
         if not journal.owner_alive:
@@ -71,6 +74,7 @@ def _print(
     rights: Rights,
     gpus: list[tuple[Examined, tuple[SensorSpeed, ...]]],
     torch_found: dict[str, Any],
+    simulated: dict[str, str],
 ) -> None:
     typer.echo(f"driver      {driver or 'none'}" + (f": {problem}" if problem else ""))
     who = "root" if rights.root else "an ordinary user"
@@ -85,6 +89,9 @@ def _print(
             typer.echo(f"  {_about_sensor(sensor, gpu)}")
     if not gpus:
         typer.echo("\nno NVIDIA GPU: sim: and recorded: devices work everywhere (wastenot run gpt3-xl)")
+    typer.echo()
+    for name, basis in simulated.items():
+        typer.echo(f"{name:<17}simulated: {basis}")
 
 
 def _about(gpu: Examined, rights: Rights) -> list[str]:

@@ -29,7 +29,7 @@ def forecast(
     ] = "any",
     core_step: Annotated[
         float | None,
-        typer.Option("--core-step", metavar="MHZ", help="Step between core clocks; by default 1 to 16 % of the highest."),
+        typer.Option("--core-step", metavar="MHZ", help="Step between core clocks; by default about 32 clocks."),
     ] = None,
     core_only: Annotated[bool, typer.Option("--core-only", help="Do not change the memory clock.")] = False,
     draws: Annotated[int, typer.Option("--draws", metavar="N", help="Number of possible GPUs to plan for.")] = 200,

@@ -59,8 +59,12 @@ ConfidenceOption = Annotated[
     typer.Option(
         "--confidence",
         metavar="C",
-        help="Keep the slowdown limit with this confidence despite noise, such as 0.95; needs repeats or standard errors.",
+        help="Keep the slowdown limit with this confidence despite noise; 0.95 where the study has repeats or standard "
+        "errors.",
     ),
+]
+AsMeasuredOption = Annotated[
+    bool, typer.Option("--as-measured", help="Take the numbers as they stand, lucky ones included; promises nothing.")
 ]
 GranularityOption = Annotated[
     Granularity, typer.Option("--granularity", help="What gets clocks of its own: each kernel, each pass, or the iteration.")
@@ -129,6 +133,7 @@ class PlanOptions:
         1.0
     )
     confidence: ConfidenceOption = None
+    as_measured: AsMeasuredOption = False
     granularity: GranularityOption = "kernel"
     scope: Annotated[
         Scope,
@@ -143,7 +148,7 @@ class PlanOptions:
 
         return plan(
             sweep,
-            Objective(self.objective, self.max_slowdown, self.edp_exponent, self.confidence),
+            Objective(self.objective, self.max_slowdown, self.edp_exponent, self.confidence, self.as_measured),
             granularity=self.granularity,
             scope=self.scope,
             clock_tolerance_mhz=self.clock_tolerance,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wastenot.cli.options import (
+    AsMeasuredOption,
     FiguresOption,
     GranularityOption,
     JsonOption,
@@ -39,7 +40,8 @@ def plan(
 ) -> None:
     """Find the clocks of least energy within a slowdown limit.
 
-    The plan comes with a certificate: a lower bound on the energy of any plan within the limit.
+    Where the study knows how noisy it is, the plan keeps the limit with 95 % confidence. It comes with a certificate: a
+    lower bound on the energy of any plan that does.
     """
     from wastenot.cli.output import console, print_json, say
 
@@ -64,7 +66,7 @@ def frontier(
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the plans that are optimal at some price of time.
+    """Show the plans that are optimal at some price of time, by the numbers as measured.
 
     Also the exact optimum at each slowdown limit.
     """
@@ -92,6 +94,7 @@ def compare(
         str, typer.Option("--bounds", metavar="X,X,...", help="Slowdown limits to show besides the strict one.")
     ] = "0.01,0.02,0.05,0.1",
     clock_tolerance: ToleranceOption = 0.0,
+    as_measured: AsMeasuredOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare objectives, granularities and scopes."""
@@ -99,7 +102,9 @@ def compare(
     from wastenot.planning.comparison import compare as compare_plans
     from wastenot.planning.objective import parse_bounds
 
-    comparison = compare_plans(source.read(), bounds=parse_bounds(bounds), clock_tolerance_mhz=clock_tolerance)
+    comparison = compare_plans(
+        source.read(), bounds=parse_bounds(bounds), clock_tolerance_mhz=clock_tolerance, as_measured=as_measured
+    )
     if as_json:
         print_json(as_values(comparison))
     else:
@@ -237,7 +242,7 @@ def _frontier_text(frontier: WholeFrontier) -> RenderableType:
     impossible = ", ".join(percent(bound) for bound in frontier.impossible_bounds)
     tail = [f"no plan keeps {impossible}; the least slowdown possible is {change(frontier.least_slowdown, 4)}"]
     return Group(
-        headline(frontier.workload, frontier.device, frontier.origin, f"frontier by {frontier.granularity}"),
+        headline(frontier.workload, frontier.device, frontier.origin, f"frontier by {frontier.granularity}, as measured"),
         "",
         Text(
             f"the {len(frontier.hull)} plans of {among(frontier.coverage)} that are optimal at some price of time",

@@ -188,12 +188,12 @@ def refine(
         )  # fmt: skip
     outcome, before, after = refined.outcome, refined.before, refined.after
     if as_json:
-        print_json(as_values(outcome) | {"before": before.document()["predicted"], "after": after.document()["predicted"]})
+        print_json(as_values(outcome) | {"before": before.document()["headline"], "after": after.document()["headline"]})
         return
     for line in outcome_lines(outcome, key, str(into or study)):
         say(line)
     changed = sum(a.setting != b.setting for a, b in zip(before.assignments, after.assignments, strict=True))
     say(
-        f"energy {before.predicted.energy_change:+.2%} before, {after.predicted.energy_change:+.2%} now; "
+        f"energy {before.headline.energy_change:+.2%} before, {after.headline.energy_change:+.2%} now; "
         f"{changed} of {len(before.assignments)} kernels have new clocks"
     )

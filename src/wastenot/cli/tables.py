@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from wastenot.devices.simulated.basis import basis_of
 from wastenot.reporting.table import Table
 
 __all__ = ["Group", "RenderableType", "RichTable", "Text", "headline", "plain_table", "rich_table"]
@@ -15,7 +16,9 @@ __all__ = ["Group", "RenderableType", "RichTable", "Text", "headline", "plain_ta
 
 def headline(workload: str, device: str, origin: str, what: str) -> Text:
     """The line above a result: which workload, on which device, and where the numbers come from."""
-    return Text.assemble((workload, "bold"), f" on {device}: {what} (numbers: {origin})")
+    basis = basis_of(device)
+    numbers = f"{origin}; {basis}" if basis else origin
+    return Text.assemble((workload, "bold"), f" on {device}: {what} (numbers: {numbers})")
 
 
 def plain_table(texts: tuple[str, ...], numbers: tuple[str, ...], title: str | None = None) -> RichTable:

@@ -72,25 +72,36 @@ def validate(
 
 
 def validation_text(plan: Plan) -> RenderableType:
-    """Predicted, expected and measured changes side by side."""
-    from wastenot.cli.tables import Group, headline, plain_table
+    """What was promised and what was measured, side by side, and whether the slowdown limit was kept."""
+    from wastenot.cli.tables import Group, Text, headline, plain_table
     from wastenot.reporting.formatting import change
+    from wastenot.reporting.plan.summary import limit_verdict
 
     validation, expected = plan.validation, plan.expected
     assert validation is not None
     table = plain_table(("",), ("time", "energy"))
-    table.add_row("predicted", change(plan.predicted.time_change, 3), change(plan.predicted.energy_change))
+    if expected is None or not plan.objective.corrected:
+        table.add_row("as measured", change(plan.predicted.time_change, 3), change(plan.predicted.energy_change))
     if expected is not None:
         table.add_row("expected", change(expected.time_change, 3), change(expected.energy_change))
+        table.add_row(
+            f"{expected.level:.0%} interval",
+            *(
+                f"{change(low)} to {change(high)}"
+                for low, high in (expected.time_change_interval, expected.energy_change_interval)
+            ),
+        )
     measured = (validation.time_change, validation.energy_change)
-    table.add_row("measured", *(change(each.mean, 3) for each in measured))
+    table.add_row("measured again", *(change(each.mean, 3) for each in measured))
     table.add_row(
         f"{validation.level:.0%} interval",
         *(f"{change(each.interval[0])} to {change(each.interval[1])}" for each in measured),
     )
     table.add_row(f"all {validation.pairs} pairs", *(f"{change(each.least)} to {change(each.most)}" for each in measured))
     what = f"the plan, measured {validation.repeats} times, interleaved with auto"
-    return Group(headline(str(plan.measured), validation.device, plan.origin, what), "", table)
+    verdict = limit_verdict(plan)
+    end: list[str | Text] = [] if verdict is None else ["", Text(f"The slowdown limit: {verdict}.", style="bold")]
+    return Group(headline(str(plan.measured), validation.device, plan.origin, what), "", table, *end)
 
 
 def transfer(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wastenot.cli.options import (
+    AsMeasuredOption,
     ClockControlOptions,
     ConfidenceOption,
     DeviceOption,
@@ -17,12 +18,18 @@ from wastenot.cli.options import (
     ShapeOptions,
 )
 
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.planning.plan import Plan
+
 
 def run(
     workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="A model such as gpt3-xl.")],
     device: DeviceOption = "sim:rtx-3080-ti",
     max_slowdown: MaxSlowdownOption = 0.0,
     confidence: ConfidenceOption = None,
+    as_measured: AsMeasuredOption = False,
     core_step: Annotated[float, typer.Option("--core-step", metavar="MHZ", help="Step between core clocks.")] = 210.0,
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of the validation; 0 skips it.")] = 10,
     out: Annotated[
@@ -52,7 +59,7 @@ def run(
     from wastenot.tasks import find_tasks
 
     price = price_options.price()
-    goal = Objective("waste", max_slowdown, confidence=confidence)
+    goal = Objective("waste", max_slowdown, confidence=confidence, as_measured=as_measured)
     tasks = find_tasks(workload, device, shape_options.shape())
     target = clock_control.open_device(device, seed=seed, workload=tasks.key)
     folder = create_folder(out or Path(f"wastenot-{tasks.name}"))
@@ -71,9 +78,40 @@ def run(
     console().print(plan_text(plan, price))
     if repeats:
         console().print(validation_text(plan))
-    console().print(comparison_text(compare(study, workload=tasks.name)))
+    console().print(comparison_text(compare(study, workload=tasks.name, as_measured=as_measured)))
     api.report(study, folder / "report.html", plan=plan, figures=folder / "figures", price=price)
     say(f"{folder}: study.db, plan.json, report.html and figures/ written")
+    console().print(last_lines(plan, folder, device))
+
+
+def last_lines(plan: Plan, folder: Path, device: str) -> RenderableType:
+    """What was promised, whether it was kept, and what to do next."""
+    from wastenot.cli.tables import Group, Text
+    from wastenot.reporting.formatting import change, percent
+    from wastenot.reporting.plan.summary import applicable_today, limit_verdict
+
+    expected, headline = plan.expected, plan.headline
+    lines = []
+    if expected is not None:
+        low, high = expected.energy_change_interval
+        allowed = plan.objective.max_slowdown
+        limit = f", no more than {percent(allowed)} slower" if allowed else ", no slower than the default clocks"
+        lines.append(
+            f"Promised: {percent(-expected.energy_change)} energy saved ({percent(-high)} to {percent(-low)}){limit}"
+        )
+    if headline.source == "validation":
+        verdict = (limit_verdict(plan) or "").partition(":")[0]
+        measured = f"{percent(-headline.energy_change)} saved, time {change(headline.time_change)}"
+        lines.append(f"Measured: {measured}: the limit is {verdict}")
+    finest = applicable_today(plan).finest
+    if headline.verdict == "missed":
+        again = f"wastenot refine --study {folder / 'study.db'} --device {device}"
+        lines.append(f"Next: measure the best settings again and plan anew: {again}")
+    elif finest is not None and finest.setting is not None and finest.commands:
+        lines.append(f"Next: set what can be set today: {'; '.join(finest.commands)}")
+    else:
+        lines.append(f"Next: see where the energy goes, in {folder / 'report.html'}")
+    return Group("", *(Text(line, style="bold") for line in lines))
 
 
 def create_folder(folder: Path) -> Path:

@@ -9,7 +9,9 @@ from pydantic import Field
 
 from wastenot.documents import Finite, NotNegative, Part, Positive
 from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.planning.costs import Costs
 from wastenot.planning.dwell import count_switches, unit_settings
+from wastenot.planning.lateness import lateness
 from wastenot.planning.switching import SwitchTime, commands, switch_time
 from wastenot.setting import Setting
 from wastenot.workloads.identity import Granularity
@@ -19,11 +21,15 @@ if TYPE_CHECKING:
     from wastenot.planning.plan import Plan
 
 STAY_PER_SWITCH = 10.0
-"""A plan fits where it stays at every setting for so many times the switching time.
+"""A plan fits where it stays at every setting for so many times the switching time, and keeps its limit with late switches.
 
-Until a switch has taken effect, kernels run at the setting before. At ten times, that is at most a tenth of every stay: of
-what the plan saves or costs in time between two settings, at least nine tenths remain.
+Until a switch has taken effect, kernels run at the setting before. At ten times, that is at most a tenth of every stay, so
+that about nine tenths of the saving remain. What it costs in time is estimated by itself: a product that follows a kernel at
+a third of its clock loses two thirds of that tenth.
 """
+
+LATE_TOLERANCE = 0.001
+"""Time over the slowdown limit that late switches may add: less than a run can show."""
 
 
 class OneSetting(Part):
@@ -48,7 +54,10 @@ class ApplicableRow(Part):
         switches_per_iteration: how often clocks change.
         shortest_dwell_s: the shortest stay at a setting; ``None`` where nothing changes.
         switch_time_s: of its slowest switch; ``None`` where nothing changes.
-        fits: whether every stay lasts at least ``stay_per_switch`` times that.
+        late_time_change: what late switches would add to ``time_change``, estimated; ``None`` where nothing changes, or
+            switches are too slow for the stays.
+        late_energy_change: likewise.
+        fits: whether every stay lasts at least ``stay_per_switch`` times that, and the slowdown is kept even so.
         setting: where nothing changes, the clocks to set, else ``None``.
         commands: that set them, where the device's vendor is known.
         reason: why there is no plan, else ``None``.
@@ -60,6 +69,8 @@ class ApplicableRow(Part):
     switches_per_iteration: Annotated[int, Field(ge=0)] | None
     shortest_dwell_s: Positive | None
     switch_time_s: NotNegative | None
+    late_time_change: Finite | None
+    late_energy_change: Finite | None
     fits: bool
     setting: OneSetting | None
     commands: Annotated[tuple[str, ...], Field(strict=False)]
@@ -85,19 +96,17 @@ class Applicable(Part):
         return next((row for row in self.rows if row.fits), None)
 
 
-def headline_changes(plan: Plan) -> tuple[float, float]:
-    """Energy and time change of a plan, as its headline states them."""
-    total = plan.expected or plan.predicted
-    return total.energy_change, total.time_change
-
-
 def alone(plan: Plan) -> Applicable:
     """Whether a plan can be applied by itself, with the switching time known of its device."""
     return find_applicable(plan, None, switch_time(plan.device))
 
 
 def find_applicable(
-    plan: Plan, coarser: Callable[[Granularity], Plan] | None, switching: SwitchTime, memory_mhz: float | None = None
+    plan: Plan,
+    coarser: Callable[[Granularity], Plan] | None,
+    switching: SwitchTime,
+    memory_mhz: float | None = None,
+    costs: Costs | None = None,
 ) -> Applicable:
     """What could be set today instead of a plan, or the plan itself.
 
@@ -106,13 +115,14 @@ def find_applicable(
         coarser: makes the plan of another granularity; ``None`` to look at the plan alone.
         switching: the device's switching time.
         memory_mhz: memory clock in effect by default, where it is known.
+        costs: of the kernels as measured, which say what late switches cost.
     """
-    rows = [_row(plan, switching, memory_mhz)]
+    rows = [_row(plan, switching, memory_mhz, costs)]
     for granularity in _coarser(plan):
         if coarser is None:
             break
         try:
-            rows.append(_row(coarser(granularity), switching, memory_mhz))
+            rows.append(_row(coarser(granularity), switching, memory_mhz, costs))
         except (BadInputError, InfeasibleError) as error:
             rows.append(_no_plan(granularity, str(error)))
     return Applicable(switching=switching, stay_per_switch=STAY_PER_SWITCH, rows=tuple(rows))
@@ -127,8 +137,8 @@ def _coarser(plan: Plan) -> tuple[Granularity, ...]:
     return ("pass", "iteration") if by_pass else ("iteration",)
 
 
-def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None) -> ApplicableRow:
-    energy_change, time_change = headline_changes(plan)
+def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None, costs: Costs | None) -> ApplicableRow:
+    headline = plan.headline
     settings = unit_settings(plan.assignments)
     dwell_s = count_switches(plan.assignments).shortest_dwell_s  # files written before it was stated lack it
     switch_s = setting = None
@@ -137,14 +147,21 @@ def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None) -> Applica
     else:
         of_memory = switches(plan.assignments, [each.memory_mhz for each in settings])
         switch_s = max(switching.core_s, switching.memory_s) if of_memory else switching.core_s
+    fits = dwell_s is None or switch_s is None or dwell_s >= STAY_PER_SWITCH * switch_s
+    late = None if costs is None or dwell_s is None or not fits else lateness(costs, plan.assignments, switching)
+    limit = plan.objective.max_slowdown
+    if late is not None and limit is not None and late.time_change > 0.0:
+        fits = headline.time_change + late.time_change <= limit + LATE_TOLERANCE
     return ApplicableRow(
         granularity=plan.granularity,
-        energy_change=energy_change,
-        time_change=time_change,
+        energy_change=headline.energy_change,
+        time_change=headline.time_change,
         switches_per_iteration=plan.switches.per_iteration,
         shortest_dwell_s=dwell_s,
         switch_time_s=switch_s,
-        fits=dwell_s is None or switch_s is None or dwell_s >= STAY_PER_SWITCH * switch_s,
+        late_time_change=None if late is None else late.time_change,
+        late_energy_change=None if late is None else late.energy_change,
+        fits=fits,
         setting=None if setting is None else _written(setting),
         commands=() if setting is None else commands(plan.device, setting, memory_mhz),
         reason=None,
@@ -159,6 +176,8 @@ def _no_plan(granularity: Granularity, reason: str) -> ApplicableRow:
         switches_per_iteration=None,
         shortest_dwell_s=None,
         switch_time_s=None,
+        late_time_change=None,
+        late_energy_change=None,
         fits=False,
         setting=None,
         commands=(),

@@ -56,6 +56,7 @@ def compare(
     workload: str | None = None,
     bounds: Sequence[float] = RELAXED_BOUNDS,
     clock_tolerance_mhz: float = 0.0,
+    as_measured: bool = False,
 ) -> Comparison:
     """Compare EDP and waste × coarse and fine × local and global, and relaxed bounds.
 
@@ -64,24 +65,33 @@ def compare(
         workload: its name; may be left out where the study holds only one.
         bounds: slowdowns allowed besides none.
         clock_tolerance_mhz: see :func:`wastenot.planning.planner.plan`.
+        as_measured: likewise.
 
     Raises:
         BadInputError: a bound is out of range.
     """
-    sweep = sweep_of(source, workload)
-    objectives = [Objective("edp"), *(Objective("waste", bound) for bound in dict.fromkeys((0.0, *bounds)))]
+    return compare_with(Planner(sweep_of(source, workload), "kernel", clock_tolerance_mhz), bounds, as_measured)
+
+
+def compare_with(planner: Planner, bounds: Sequence[float] = RELAXED_BOUNDS, as_measured: bool = False) -> Comparison:
+    """See :func:`compare`; ``planner`` is of kernel granularity."""
+    sweep = planner.sweep
+    objectives = [
+        Objective("edp", as_measured=as_measured),
+        *(Objective("waste", bound, as_measured=as_measured) for bound in dict.fromkeys((0.0, *bounds))),
+    ]
     coarse: Granularity = "pass" if all(kernel.pass_name for kernel in sweep.kernels) else "iteration"
     rows: list[ComparisonRow] = []
     coverage = None
     for granularity in (coarse, "kernel"):
         each: list[tuple[Scope, Objective]] = list(product(("local", "global"), objectives))
         try:
-            planner = Planner(sweep, granularity, clock_tolerance_mhz)
+            at = planner.at(granularity)
         except BadInputError as error:
             rows += [ComparisonRow(granularity, scope, objective, None, None, str(error)) for scope, objective in each]
         else:
-            coverage = planner.coverage
-            rows += [_row(planner, scope, objective) for scope, objective in each]
+            coverage = at.coverage
+            rows += [_row(at, scope, objective) for scope, objective in each]
     return Comparison(sweep.workload, sweep.device, sweep.origin, coarse, tuple(rows), coverage)
 
 
@@ -90,8 +100,7 @@ def _row(planner: Planner, scope: Scope, objective: Objective) -> ComparisonRow:
         chosen = planner.choose(objective, scope)
     except InfeasibleError as error:
         return ComparisonRow(planner.granularity, scope, objective, None, None, str(error))
-    totals = planner.totals(planner.rows(chosen.options))
-    return ComparisonRow(planner.granularity, scope, objective, totals.time_change, totals.energy_change)
+    return ComparisonRow(planner.granularity, scope, objective, *planner.changes(chosen, objective))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,22 +125,27 @@ class CurvePoint:
     gap: float
 
 
-def relaxed_curve(planner: Planner, scope: Scope, bounds: Sequence[float] = CURVE_BOUNDS) -> tuple[CurvePoint, ...]:
-    """Energy against the slowdown allowed (Fig. 6), one exact plan for each bound; bounds that no plan keeps are left out.
+def relaxed_curve(
+    planner: Planner, scope: Scope, bounds: Sequence[float] = CURVE_BOUNDS, *, as_measured: bool = False
+) -> tuple[CurvePoint, ...]:
+    """Energy against the slowdown allowed (Fig. 6), one plan for each bound; bounds that no plan keeps are left out.
 
     Args:
         planner: of the workload.
         scope: who must keep the slowdown.
         bounds: slowdowns allowed.
+        as_measured: see :func:`wastenot.planning.planner.plan`.
     """
     points = []
     for bound in bounds:
+        objective = Objective("waste", bound, as_measured=as_measured)
         try:
-            chosen = planner.choose(Objective("waste", bound), scope)
+            chosen = planner.choose(objective, scope)
         except InfeasibleError:
             continue
-        totals = planner.totals(planner.rows(chosen.options))
-        gap = 1.0 - chosen.lower_bound_j / totals.energy_j
+        rows = planner.rows(chosen.options)
+        totals = (planner.expected(rows, objective) if planner.corrects(objective) else None) or planner.totals(rows)
+        gap = max(0.0, 1.0 - chosen.lower_bound_j / totals.energy_j)
         changes = totals.time_s, totals.energy_j, totals.time_change, totals.energy_change
         points.append(CurvePoint(bound, *changes, gap if gap > 1e-12 else 0.0))
     return tuple(points)
@@ -139,7 +153,7 @@ def relaxed_curve(planner: Planner, scope: Scope, bounds: Sequence[float] = CURV
 
 @dataclass(frozen=True, slots=True)
 class WholeFrontier:
-    """The frontier of an iteration.
+    """The frontier of an iteration, by the numbers as measured.
 
     Attributes:
         hull: every vertex, by rising time.
@@ -187,7 +201,7 @@ def whole_frontier(
         Vertex(vertex_s, vertex_j, vertex_s / time - 1, vertex_j / energy - 1)
         for vertex_s, vertex_j in zip(hull.time_s.tolist(), hull.energy_j.tolist(), strict=True)
     )
-    solved = relaxed_curve(planner, "global", bounds)
+    solved = relaxed_curve(planner, "global", bounds, as_measured=True)
     return WholeFrontier(
         workload=sweep.workload,
         device=sweep.device,

@@ -13,6 +13,8 @@ Scope = Literal["global", "local"]
 
 OBJECTIVES: tuple[ObjectiveKind, ...] = get_args(ObjectiveKind)
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+DEFAULT_CONFIDENCE = 0.95
+"""Probability with which a plan keeps its slowdown, unless another is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +27,9 @@ class Objective:
         max_slowdown: bound on T/T_auto − 1, above −1; negative asks for a speed-up. For ``waste`` 0 unless given
             (the paper's strict variant, §3), for ``edp`` no bound unless given.
         edp_exponent: α of E·T^α, at least 0.
-        confidence: probability that the true slowdown is within the bound, above 0.5 and below 1; ``None`` to take the
-            study's numbers as they are.
+        confidence: probability with which the true slowdown is to be within the bound, above 0.5 and below 1;
+            ``DEFAULT_CONFIDENCE`` unless given, where the study knows how noisy it is.
+        as_measured: take the study's numbers as they are, lucky ones included.
 
     Raises:
         BadInputError: a value is out of range, or given for an objective that does not use it.
@@ -36,6 +39,7 @@ class Objective:
     max_slowdown: float | None = None
     edp_exponent: float = 1.0
     confidence: float | None = None
+    as_measured: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in OBJECTIVES:
@@ -56,6 +60,8 @@ class Objective:
         if self.edp_exponent != 1.0 and self.kind != "edp":
             raise BadInputError(f"`edp_exponent`: goes with objective edp only, not {self.kind}")
         if self.confidence is not None:
+            if self.as_measured:
+                raise BadInputError("`confidence`: numbers as measured promise nothing; leave out `as_measured`")
             if not 0.5 < self.confidence < 1.0:
                 raise BadInputError(f"`confidence` {self.confidence}: must be a number above 0.5 and below 1, such as 0.95")
             if bound is None:
@@ -64,6 +70,7 @@ class Objective:
     def __str__(self) -> str:
         slowdown = "" if self.max_slowdown is None else f" within {self.max_slowdown:+.3%} time"
         slowdown += "" if self.confidence is None else f" with {self.confidence:.4g} confidence"
+        slowdown += ", as measured" if self.as_measured else ""
         match self.kind:
             case "waste":
                 return f"least energy{slowdown}"

@@ -17,23 +17,42 @@ from wastenot.frontiers.exact import exact_sum
 from wastenot.origin import Origin
 from wastenot.planning.applicable import Applicable
 from wastenot.planning.dwell import Switches, count_switches
-from wastenot.planning.objective import Scope
+from wastenot.planning.headline import Headline, Interval, headline_of
+from wastenot.planning.objective import Objective, Scope
 from wastenot.setting import Setting
 from wastenot.study.coverage import Coverage
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
 from wastenot.workloads.shape import Shape
 
 SCHEMA: Final = "wastenot.plan/1"
+_SOURCES = {"validation": "measured again", "promise": "promised", "measurements": "as measured"}
 _SAME = 1e-9  # relative difference of two numbers that are one number written twice
 
 
 class Goal(Part):
-    """What the plan was asked for; see :class:`wastenot.planning.objective.Objective`."""
+    """What the plan was asked for; see :class:`wastenot.planning.objective.Objective`.
+
+    Attributes:
+        confidence: with which the plan keeps its slowdown; ``None`` where it promises nothing.
+        basis: the numbers it was chosen by: the study's as ``measured``, or ``corrected`` for noise.
+    """
 
     kind: Literal["waste", "edp", "energy", "time"]
     max_slowdown: Finite | None
     edp_exponent: NotNegative | None
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)] | None = None
+    basis: Literal["measured", "corrected"] = "measured"
+
+    @property
+    def objective(self) -> Objective:
+        """The objective, to plan again."""
+        exponent = 1.0 if self.edp_exponent is None else self.edp_exponent
+        return Objective(self.kind, self.max_slowdown, exponent, self.confidence, not self.corrected)
+
+    @property
+    def corrected(self) -> bool:
+        """Whether the plan was chosen by numbers corrected for noise; older files say so by their confidence alone."""
+        return self.basis == "corrected" or self.confidence is not None
 
 
 class Total(Part):
@@ -52,9 +71,6 @@ class PredictedTotal(Total):
     energy_change: Finite
     time_change_se: NotNegative | None
     energy_change_se: NotNegative | None
-
-
-Interval = Annotated[tuple[Finite, Finite], Field(strict=False)]
 
 
 class Expected(Part):
@@ -113,11 +129,31 @@ class Waste(Part):
     share: NotNegative
 
 
+class Potential(Part):
+    """The best plan of the numbers as they stand: what the same objective would seem to give, lucky numbers included."""
+
+    time_change: Finite
+    energy_change: Finite
+
+
+class Tolerance(Part):
+    """What a slowdown would save that is too small for a run to show, beside a plan that allows none.
+
+    Attributes:
+        max_slowdown: that would be allowed.
+        energy_change: expected, with its 95 % interval.
+    """
+
+    max_slowdown: Positive
+    energy_change: Finite
+    energy_change_interval: Interval
+
+
 class Certificate(Part):
     """The proof: no plan of this granularity and scope that keeps the budget needs less than the lower bound.
 
     It speaks of plans of the points that were measured; the plan's ``coverage`` says whether these are all intended ones.
-    Of a plan made with a confidence it is about expected energies, and plans that keep the budget with the confidence.
+    Of a plan chosen by corrected numbers it is about expected energies, and plans that keep the budget with the confidence.
 
     Attributes:
         lower_bound_j: the bound.
@@ -186,7 +222,15 @@ class Plan(Part):
     expected: Expected | None = None
     validation: Validation | None = None
     applicable: Applicable | None = None
+    potential: Potential | None = None
+    tolerance: Tolerance | None = None
+    stated_headline: Headline | None = Field(default=None, alias="headline")
     digest: str = ""
+
+    @property
+    def headline(self) -> Headline:
+        """Energy and time change as they are to be shown: measured again, promised, or as measured."""
+        return headline_of(self)
 
     @property
     def measured(self) -> WorkloadKey:
@@ -199,19 +243,26 @@ class Plan(Part):
         return None if self.model is None or self.shape is None else ModelRun(self.model, self.shape)
 
     def sealed(self) -> Self:
-        """The same plan with the digest of its content, by which an edit is noticed."""
-        return self.model_copy(update={"digest": self._digest()})
+        """The same plan with its headline, and with the digest of its content, by which an edit is noticed."""
+        headed = self.model_copy(update={"stated_headline": self.headline})
+        return headed.model_copy(update={"digest": headed._digest()})
 
     def document(self) -> dict[str, Any]:
         """The plan as JSON values; optional parts that it does not have are left out."""
         values = self.model_dump(mode="json", by_alias=True)
-        for part in ("model", "shape", "captured_on", "coverage", "expected", "validation", "applicable"):
+        optional = (
+            "model", "shape", "captured_on", "coverage", "expected", "validation", "applicable", "potential", "tolerance",
+            "headline",
+        )  # fmt: skip
+        for part in optional:
             if values[part] is None:
                 del values[part]
         if "coverage" in values:
             values["coverage"] = {name: value for name, value in values["coverage"].items() if value is not None}
         if values["objective"]["confidence"] is None:
             del values["objective"]["confidence"]
+        if values["objective"]["basis"] == "measured":
+            del values["objective"]["basis"]
         if values["switches"]["shortest_dwell_s"] is None:
             del values["switches"]["shortest_dwell_s"], values["switches"]["shortest_dwell_unit"]
         return values
@@ -228,8 +279,8 @@ class Plan(Part):
         goal = self.objective.kind + ("" if self.objective.max_slowdown is None else f" {self.objective.max_slowdown:g}")
         return (
             f"Plan('{self.workload}' on '{self.device}', {self.origin}: {goal}, {self.granularity}, {self.scope}; "
-            f"{len(self.assignments)} kernels, energy {self.predicted.energy_change:+.2%}, "
-            f"time {self.predicted.time_change:+.2%} predicted)"
+            f"{len(self.assignments)} kernels, energy {self.headline.energy_change:+.2%}, "
+            f"time {self.headline.time_change:+.2%}, {_SOURCES[self.headline.source]})"
         )
 
     __str__ = __repr__
@@ -284,8 +335,11 @@ def _recomputed(plan: Plan) -> Iterator[tuple[tuple[int | str, ...], float, floa
             ("energy_change_interval", expected.energy_change_interval, expected.energy_change),
         ):
             yield ("expected", name), 0.5 * (low + high), middle
-    certified = predicted if expected is None or plan.objective.confidence is None else expected
+    certified = predicted if expected is None or not plan.objective.corrected else expected
     energy_j, bound_j = certified.energy_j, plan.certificate.lower_bound_j
     yield ("certificate", "gap"), plan.certificate.gap, (energy_j - bound_j) / energy_j
+    if plan.stated_headline is not None:
+        for name in ("energy_change", "time_change"):
+            yield ("headline", name), getattr(plan.stated_headline, name), getattr(plan.headline, name)
     if plan.validation is not None:
         yield ("validation", "pairs"), plan.validation.pairs, plan.validation.repeats**2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -10,35 +10,38 @@ import numpy as np
 
 from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.frontiers.algebra import Frontier, Point
-from wastenot.frontiers.exact import exact_sum
+from wastenot.frontiers.algebra import Frontier
 from wastenot.planning.applicable import find_applicable
+from wastenot.planning.choices import Choices, Optimum, price_of_time
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.dwell import count_switches
 from wastenot.planning.noise.confidence import choose_confidently
 from wastenot.planning.noise.expectation import change_error, expect, total_error
-from wastenot.planning.noise.shrinkage import CostModel, Posteriors, fit_costs
-from wastenot.planning.objective import SCOPES, Objective, ObjectiveKind, Scope
+from wastenot.planning.noise.optimism import Bootstrap, Optimism, optimism
+from wastenot.planning.noise.posteriors import Posteriors
+from wastenot.planning.noise.shrinkage import CostModel, fit_costs
+from wastenot.planning.objective import DEFAULT_CONFIDENCE, SCOPES, Objective, ObjectiveKind, Scope
 from wastenot.planning.plan import (
     SCHEMA,
     Assignment,
     Certificate,
+    Expected,
     Fastest,
     Goal,
     Plan,
+    Potential,
     PredictedTotal,
+    Tolerance,
     Total,
     Waste,
 )
 from wastenot.planning.switching import switch_time
-from wastenot.planning.units import PlanUnit, iteration_frontier, make_units
 from wastenot.study.coverage import Coverage
 from wastenot.study.store import Source, sweep_of
 from wastenot.study.sweep import Sweep
 from wastenot.workloads.identity import EnergyState, Granularity
 
-LARGEST_EXACT = 2048  # units; the least energy of more is found to within ``GAP_AT_SCALE``, which the certificate states
-GAP_AT_SCALE = 1e-9  # relative; proving the rest takes half a minute for 10,000 kernels
+TOLERANCE = 0.001  # slowdown below what a run can show
 
 
 def plan(
@@ -48,6 +51,7 @@ def plan(
     max_slowdown: float | None = None,
     edp_exponent: float = 1.0,
     confidence: float | None = None,
+    as_measured: bool = False,
     workload: str | None = None,
     state: EnergyState | None = None,
     granularity: Granularity = "kernel",
@@ -59,16 +63,21 @@ def plan(
 
         >>> import wastenot as wn
         >>> plan = wn.plan("my.db", max_slowdown=0.02)
-        >>> plan.predicted.time_change <= 0.02, plan.certificate.gap
-        (True, 0.0)
+        >>> plan.headline.source, plan.headline.time_change <= 0.02
+        ('promise', True)
+
+    Where a study knows how noisy its numbers are, by repeats or standard errors, the plan keeps the slowdown with 95 %
+    confidence, and its headline is corrected for noise and for the luck of choosing among noisy numbers. A study that does
+    not know is planned by its numbers as they stand.
 
     Args:
         source: what its kernels cost: a study (its file name, URL or the open study) or a sweep.
         objective: what to minimise: ``waste`` (energy within a slowdown), ``edp``, ``energy`` or ``time``; or all of it as
-            an :class:`Objective`; then omit the next three.
+            an :class:`Objective`; then omit the next four.
         max_slowdown: bound on T/T_auto − 1, such as 0.02; for ``waste`` 0 unless given, for ``edp`` none.
         edp_exponent: α of E·T^α.
-        confidence: probability with which the true slowdown is to be within the bound, such as 0.95.
+        confidence: probability with which the true slowdown is to be within the bound; 0.95 unless given.
+        as_measured: take the numbers as they stand, lucky ones included: the optimum of what was measured.
         workload: its name; may be left out where the study holds only one.
         state: that its energies were measured in; by default steady power.
         granularity: what gets a setting of its own.
@@ -83,15 +92,21 @@ def plan(
         StudyError: the study cannot be read.
     """
     if not isinstance(objective, Objective):
-        objective = Objective(objective, max_slowdown, edp_exponent, confidence)
-    elif (max_slowdown, edp_exponent, confidence) != (None, 1.0, None):
-        raise BadInputError("`objective`: says all of it; leave out `max_slowdown`, `edp_exponent` and `confidence`")
+        objective = Objective(objective, max_slowdown, edp_exponent, confidence, as_measured)
+    elif (max_slowdown, edp_exponent, confidence, as_measured) != (None, 1.0, None, False):
+        raise BadInputError(
+            "`objective`: says all of it; leave out `max_slowdown`, `edp_exponent`, `confidence` and `as_measured`"
+        )
     sweep = sweep_of(source, workload, state, granularity)
     switching = switch_time(sweep.device, switch_time_s)
     planner = Planner(sweep, granularity, clock_tolerance_mhz)
     made = planner.plan(objective, scope)
     applicable = find_applicable(
-        made, lambda coarser: planner.at(coarser).plan(objective, scope), switching, _default_memory_mhz(sweep)
+        made,
+        lambda coarser: planner.at(coarser).plan(objective, scope),
+        switching,
+        _default_memory_mhz(sweep),
+        planner.costs,
     )
     return made.model_copy(update={"applicable": applicable}).sealed()
 
@@ -134,21 +149,6 @@ def frontier(
     return Planner(sweep_of(source, workload, state, granularity), granularity, clock_tolerance_mhz).frontier
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Optimum:
-    """The best option of each unit, before a :class:`Plan` is made of them.
-
-    Attributes:
-        options: of each unit, shape (units,).
-        lower_bound_j: no options within ``budget_s`` needs less energy (with a confidence: less expected energy).
-        budget_s: the time budget, exact.
-    """
-
-    options: tuple[int, ...]
-    lower_bound_j: float
-    budget_s: Fraction
-
-
 class Planner:
     """Plans of one workload at one granularity; what they share is computed once.
 
@@ -162,10 +162,11 @@ class Planner:
         BadInputError: the sweep does not have what the granularity needs.
 
     Attributes:
+        measured: the choices by the numbers as measured.
+        costs: as measured.
         units: in order of execution.
         coverage: how far the sweeps came that the plans rest on.
-        frontier: of the whole iteration.
-        baseline_time_s: exact time of the iteration at auto.
+        frontier: of the whole iteration, by the numbers as measured.
     """
 
     def __init__(
@@ -178,54 +179,89 @@ class Planner:
         self.sweep = sweep
         self.granularity = granularity
         self.clock_tolerance_mhz = clock_tolerance_mhz
+        self._like = like
         self.costs: Costs = combine_repeats(sweep) if like is None else like.costs
         self.coverage: Coverage = self.costs.coverage(sweep.recorded) if like is None else like.coverage
         _check_shared(sweep, self.coverage, granularity)
-        self.units: list[PlanUnit] = make_units(self.costs, granularity, clock_tolerance_mhz)
-        self.frontier: Frontier = iteration_frontier(self.costs, self.units, granularity)
-        self.baseline_rows: IndexArray = self.costs.start[:-1]
-        self.baseline_time_s: Fraction = self.exact_time(self.baseline_rows)
-        self.baseline_energy_j = self.energy(self.baseline_rows)
-        self._gap_tolerance = 0.0 if len(self.units) <= LARGEST_EXACT else GAP_AT_SCALE
+        self.measured = Choices.of(self.costs, granularity, clock_tolerance_mhz)
+        self.units = self.measured.units
 
     def at(self, granularity: Granularity) -> Planner:
         """A planner at another granularity, which shares the costs and what was estimated from them: the dear part."""
-        other = Planner(self.sweep, granularity, self.clock_tolerance_mhz, self)
-        other.cost_model = self.cost_model
-        if "posteriors" in vars(self):
-            other.posteriors = self.posteriors
-        return other
+        return Planner(self.sweep, granularity, self.clock_tolerance_mhz, self)
 
-    # ---- totals of one row for each kernel -------------------------------------------------------------------
+    @property
+    def frontier(self) -> Frontier:
+        """Of the whole iteration, by the numbers as measured."""
+        return self.measured.frontier
 
-    def exact_time(self, rows: IndexArray) -> Fraction:
-        """Time of an iteration at the given row of each kernel, without rounding."""
-        return exact_sum(zip(self.costs.count.tolist(), self.costs.time_s[rows].tolist(), strict=True))
+    @property
+    def baseline_rows(self) -> IndexArray:
+        """The row of each kernel at auto."""
+        return self.measured.baseline_rows
 
-    def energy(self, rows: IndexArray) -> float:
-        """Energy of an iteration at the given row of each kernel."""
-        return float(exact_sum(zip(self.costs.count.tolist(), self.costs.energy_j[rows].tolist(), strict=True)))
+    @property
+    def baseline_time_s(self) -> Fraction:
+        """Exact time of the iteration at auto."""
+        return self.measured.baseline_time_s
+
+    @property
+    def baseline_energy_j(self) -> float:
+        """Energy of the iteration at auto."""
+        return self.measured.baseline_energy_j
 
     def rows(self, options: tuple[int, ...]) -> IndexArray:
         """The row of each kernel under the chosen option of each unit."""
-        rows = np.empty(len(self.costs.kernels), dtype=np.intp)
-        for unit, option in zip(self.units, options, strict=True):
-            rows[unit.kernels] = unit.rows[option]
-        return rows
+        return self.measured.rows(options)
 
-    def budget(self, slowdown: float) -> Fraction:
-        """The exact time that a slowdown allows."""
-        return self.baseline_time_s * (1 + Fraction(slowdown))
+    # ---- what is known of noise --------------------------------------------------------------------------------
 
     @cached_property
-    def waste_j(self) -> float:
-        """What the baseline wastes (paper, Eq. 2): its energy less the least at no more time, at this granularity."""
-        return max(0.0, self.baseline_energy_j - self.energy(self.rows(tuple(self._strict.options.tolist()))))
+    def cost_model(self) -> CostModel | None:
+        """What the sweep says about the true costs; ``None`` where nothing says how noisy it is."""
+        return fit_costs(self.sweep, self.costs) if self._like is None else self._like.cost_model
 
     @cached_property
-    def _strict(self) -> Point:
-        """The least energy at no more time than the baseline."""
-        return self.frontier.least_energy(self.baseline_time_s, self._gap_tolerance)
+    def posteriors(self) -> Posteriors | None:
+        """Posteriors of the true costs at every setting; ``None`` where nothing says how noisy the sweep is."""
+        if self._like is not None:
+            return self._like.posteriors
+        return None if self.cost_model is None else self.cost_model.posteriors()
+
+    @property
+    def errors_known(self) -> bool:
+        """Whether repeats or standard errors say how noisy the sweep is."""
+        return self.cost_model is not None and self.cost_model.known
+
+    @cached_property
+    def bootstrap(self) -> Bootstrap:
+        """What tells luck from truth; only where errors are known."""
+        if self._like is not None:
+            return self._like.bootstrap
+        assert self.cost_model is not None
+        return self.cost_model.coupled_bootstrap()
+
+    @cached_property
+    def believed(self) -> Choices:
+        """The choices by expected numbers, corrected for noise; only where errors are known."""
+        assert self.posteriors is not None
+        return self.measured.with_numbers(self.posteriors.time_s.mean, self.posteriors.energy_j.mean)
+
+    @cached_property
+    def _optimisms(self) -> dict[tuple[Objective, str | None], Optimism]:
+        return {}
+
+    def optimism(self, objective: Objective, unit: int | None = None) -> Optimism:
+        """By how much the expected time and energy of the best plan, of all units or one, are too low."""
+        key = objective, None if unit is None else self.units[unit].name
+        if key not in self._optimisms:
+            believed = self.believed
+            units = believed.units if unit is None else [believed.units[unit]]
+            frontier = believed.frontier if unit is None else units[0].frontier
+            baseline_s = believed.baseline_time_s if unit is None else units[0].baseline_time_s
+            price_w = price_of_time(frontier, baseline_s, objective)
+            self._optimisms[key] = optimism(units, price_w, objective.max_slowdown or 0.0, self.bootstrap)
+        return self._optimisms[key]
 
     # ---- choosing --------------------------------------------------------------------------------------------
 
@@ -233,69 +269,56 @@ class Planner:
         """The best plan; see :func:`plan`."""
         return self._describe(self.choose(objective, scope), objective, scope)
 
+    def corrects(self, objective: Objective) -> bool:
+        """Whether plans are chosen by numbers corrected for noise, or by the numbers as measured.
+
+        Where a confidence is asked for, a guess of the noise from how rough the numbers are over the clocks will do.
+
+        Raises:
+            BadInputError: a confidence was asked for, and nothing says how noisy the numbers are.
+        """
+        if objective.as_measured:
+            return False
+        if objective.confidence is None:
+            return self.errors_known
+        if self.cost_model is None:
+            raise BadInputError(
+                "`confidence`: nothing says how noisy these measurements are; measure points several times, or give "
+                "time_se_s and energy_se_j"
+            )
+        return True
+
     def choose(self, objective: Objective, scope: Scope = "global") -> Optimum:
         """The best option of each unit.
 
         Raises:
             InfeasibleError: the slowdown cannot be kept.
-            BadInputError: an unknown scope.
+            BadInputError: an unknown scope, or a confidence where nothing says how noisy the numbers are.
         """
         if scope not in SCOPES:
             raise BadInputError(f"scope {scope!r}: choose one of {', '.join(SCOPES)}")
-        if objective.confidence is not None:
-            options, bound = choose_confidently(self.units, self.posteriors, objective, scope)
-            assert objective.max_slowdown is not None
-            return Optimum(options, bound, self.budget(objective.max_slowdown))
-        return self._choose_global(objective) if scope == "global" else self._choose_local(objective)
-
-    def _choose_global(self, objective: Objective) -> Optimum:
-        budget = None if objective.max_slowdown is None else self.budget(objective.max_slowdown)
+        if not self.corrects(objective):
+            return self.measured.best(objective, scope)
+        if objective.max_slowdown is None:
+            return self.believed.best(objective, scope)
+        assert self.posteriors is not None
+        confidence = objective.confidence or DEFAULT_CONFIDENCE
         try:
-            strict = objective.kind == "waste" and budget == self.baseline_time_s
-            point = self._strict if strict else _best(self.frontier, objective, budget, self._gap_tolerance)
-        except InfeasibleError as error:
-            least = float(self.frontier.least_time().exact_time_s / self.baseline_time_s - 1)
-            raise _too_fast(objective, least, "") from error
-        bound = point.lower_bound_j
-        if budget is None or bound is None:
-            budget = point.exact_time_s
-            bound = self.frontier.least_energy(budget, self._gap_tolerance).lower_bound_j
-        assert bound is not None
-        return Optimum(tuple(point.options.tolist()), bound, budget)
-
-    def _choose_local(self, objective: Objective) -> Optimum:
-        best: list[Point] = []
-        for unit in self.units:
-            own_s = unit.baseline_time_s
-            budget = None if objective.max_slowdown is None else own_s * (1 + Fraction(objective.max_slowdown))
-            try:
-                best.append(_best(unit.frontier, objective, budget))
-            except InfeasibleError as error:
-                least = [float(unit.frontier.least_time().exact_time_s / unit.baseline_time_s - 1) for unit in self.units]
-                slowest = int(np.argmax(least))
-                raise _too_fast(objective, least[slowest], f" of '{self.units[slowest].name}' by itself") from error
-        options = tuple(int(point.options[0]) for point in best)
-        time_s = sum((point.exact_time_s for point in best), Fraction(0))
-        budget = time_s if objective.max_slowdown is None else self.budget(objective.max_slowdown)
-        # Each unit has its least energy within its own bound, or its own best product: nothing else was allowed.
-        return Optimum(options, self.energy(self.rows(options)), budget)
-
-    @cached_property
-    def cost_model(self) -> CostModel | None:
-        """What the sweep says about the true costs; ``None`` where nothing says how noisy it is."""
-        return fit_costs(self.sweep, self.costs)
-
-    @cached_property
-    def posteriors(self) -> Posteriors | None:
-        """Posteriors of the true costs at every setting; ``None`` where nothing says how noisy the sweep is."""
-        return None if self.cost_model is None else self.cost_model.posteriors()
+            options, bound = choose_confidently(
+                self.units, self.posteriors, objective, confidence, scope,
+                lambda unit: self.optimism(objective, unit).time_s,
+            )  # fmt: skip
+        except InfeasibleError:
+            self.measured.best(objective, scope)  # says by how much, where no numbers would do
+            raise
+        return Optimum(options, bound, self.believed.budget(objective.max_slowdown))
 
     # ---- describing ------------------------------------------------------------------------------------------
 
     def totals(self, rows: IndexArray) -> PredictedTotal:
-        """Time and energy of an iteration at the given row of each kernel, and the changes from the baseline."""
+        """Time and energy of an iteration at the given row of each kernel, as measured, and the changes from auto."""
         costs, base = self.costs, self.baseline_rows
-        time, energy = float(self.exact_time(rows)), self.energy(rows)
+        time, energy = float(self.measured.exact_time(rows)), self.measured.energy(rows)
         return PredictedTotal(
             time_s=time,
             energy_j=energy,
@@ -307,23 +330,36 @@ class Planner:
             energy_change_se=change_error(costs.count, costs.energy_j, costs.energy_se_j, rows, base),
         )
 
-    def _describe(self, optimum: Optimum, objective: Objective, scope: Scope) -> Plan:
-        costs = self.costs
+    def expected(self, rows: IndexArray, objective: Objective) -> Expected | None:
+        """What to expect of a plan's true time and energy; ``None`` where nothing says how noisy the numbers are."""
+        if self.cost_model is None:
+            return None
+        if not self.corrects(objective):
+            return expect(self.costs, self.cost_model.posteriors(rows), rows, objective.max_slowdown)
+        assert self.posteriors is not None
+        return expect(self.costs, self.posteriors, rows, objective.max_slowdown, self.optimism(objective))
+
+    def changes(self, optimum: Optimum, objective: Objective) -> tuple[float, float]:
+        """Time and energy change of a choice, as the headline of its plan states them."""
         rows = self.rows(optimum.options)
+        of = self.expected(rows, objective) if self.corrects(objective) else None
+        total = self.totals(rows) if of is None else of
+        return total.time_change, total.energy_change
+
+    def _describe(self, optimum: Optimum, objective: Objective, scope: Scope) -> Plan:
+        rows, corrects = self.rows(optimum.options), self.corrects(objective)
         predicted, baseline = self.totals(rows), self.totals(self.baseline_rows)
         assignments = self._assignments(rows)
-        fastest_s = self.frontier.least_time().time_s
-        expected = None
-        if self.cost_model is not None:
-            posteriors = self.cost_model.posteriors(rows) if objective.confidence is None else self.posteriors
-            assert posteriors is not None
-            expected = expect(costs, posteriors, rows, objective.max_slowdown)
-        energy_j = predicted.energy_j
-        if objective.confidence is not None and expected is not None:
-            energy_j = expected.energy_j
-        bound = min(optimum.lower_bound_j, energy_j)
+        expected = self.expected(rows, objective)
+        choices, energy_j, bound = self.measured, predicted.energy_j, optimum.lower_bound_j
+        if corrects and expected is not None:
+            choices, energy_j = self.believed, expected.energy_j
+            bound += expected.energy_j - float(choices.energy(rows))
+        bound = min(bound, energy_j)
         if energy_j - bound <= 1e-12 * energy_j:
             bound = energy_j
+        fastest = float(choices.frontier.least_time().exact_time_s / choices.baseline_time_s)
+        limited = objective.max_slowdown is not None
         return Plan(
             schema_=SCHEMA,
             origin=self.sweep.origin,
@@ -337,7 +373,8 @@ class Planner:
                 kind=objective.kind,
                 max_slowdown=objective.max_slowdown,
                 edp_exponent=objective.edp_exponent if objective.kind == "edp" else None,
-                confidence=objective.confidence,
+                confidence=(objective.confidence or DEFAULT_CONFIDENCE) if corrects and limited else None,
+                basis="corrected" if corrects else "measured",
             ),
             granularity=self.granularity,
             scope=scope,
@@ -349,19 +386,42 @@ class Planner:
                 energy_se_j=baseline.energy_se_j,
             ),
             predicted=predicted,
-            waste=Waste(joules=self.waste_j, share=self.waste_j / self.baseline_energy_j),
+            waste=Waste(joules=choices.waste_share * baseline.energy_j, share=choices.waste_share),
             certificate=Certificate(
                 lower_bound_j=bound,
                 gap=(energy_j - bound) / energy_j,
                 budget_s=float(optimum.budget_s),
             ),
-            fastest=Fastest(time_s=fastest_s, time_change=fastest_s / baseline.time_s - 1),
+            fastest=Fastest(time_s=fastest * baseline.time_s, time_change=fastest - 1),
             switches=count_switches(assignments),
             assignments=assignments,
             captured_on=self.sweep.captured_on,
             coverage=self.coverage,
             expected=expected,
+            potential=self._potential(objective, scope) if corrects else None,
+            tolerance=self._tolerance(objective, scope) if corrects and objective.max_slowdown == 0.0 else None,
         ).sealed()
+
+    def _potential(self, objective: Objective, scope: Scope) -> Potential | None:
+        """What the same objective seems to give by the numbers as they stand."""
+        try:
+            optimum = self.measured.best(objective, scope)
+        except InfeasibleError:
+            return None
+        totals = self.totals(self.rows(optimum.options))
+        return Potential(time_change=totals.time_change, energy_change=totals.energy_change)
+
+    def _tolerance(self, objective: Objective, scope: Scope) -> Tolerance | None:
+        """What a slowdown too small to be seen would save."""
+        tolerant = replace(objective, max_slowdown=TOLERANCE)
+        expected = self.expected(self.rows(self.choose(tolerant, scope).options), tolerant)
+        if expected is None:
+            return None
+        return Tolerance(
+            max_slowdown=TOLERANCE,
+            energy_change=expected.energy_change,
+            energy_change_interval=expected.energy_change_interval,
+        )
 
     def _assignments(self, rows: IndexArray) -> tuple[Assignment, ...]:
         """One line for each kernel, in order of execution."""
@@ -407,25 +467,3 @@ def _default_memory_mhz(sweep: Sweep) -> float | None:
     auto = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
     clocks = np.unique(sweep.effective_memory_mhz[auto])
     return float(clocks[0]) if len(clocks) == 1 and np.isfinite(clocks[0]) else None
-
-
-def _best(frontier: Frontier, objective: Objective, budget: Fraction | None, gap_tolerance: float = 0.0) -> Point:
-    match objective.kind:
-        case "waste":
-            return frontier.least_energy(budget, gap_tolerance)
-        case "edp":
-            return frontier.least_edp(objective.edp_exponent, budget)
-        case "energy":
-            return frontier.least_energy()
-        case "time":
-            return frontier.least_time()
-
-
-def _too_fast(objective: Objective, least_slowdown: float, unit: str) -> InfeasibleError:
-    # Rounded up, so that the bound as written can be met.
-    shown = np.ceil(least_slowdown * 1e6) / 1e6
-    return InfeasibleError(
-        f"`max_slowdown` {objective.max_slowdown:g}: no plan is that fast; the least slowdown possible{unit} is "
-        f"{shown:.6f} ({shown:+.4%})",
-        least_slowdown=least_slowdown,
-    )

@@ -24,7 +24,7 @@ LEVEL_WINDOW_S = 0.3
 MIN_GOLDEN_RUNS = 10
 """Golden runs without which a profile is not complete."""
 
-RESOLVED = 0.06
+RESOLVED = 0.10
 """Largest error of a shape that is still shown, as a fraction of the range from idle to peak."""
 
 _MEAN_RESOLVED = 0.02  # the same for a mean

@@ -55,7 +55,7 @@ _SEARCH_BUDGET = 0.5  # fraction of the budget after which the search for SSP en
 _SHORT_RUN_BUDGET = 0.4  # fraction of it for the first runs from rest where a sensor averages
 _LONG_RUN_S, _LONG_RUN_PERIODS = 0.6, 30.0  # the first long runs last at least these
 _RESPONSE_RUNS = 20  # from which a sensor's response can be fitted
-_GOOD_ENOUGH = 0.5  # fraction of the error at which a shape is shown, at which no more is measured
+_GOOD_ENOUGH = 0.3  # fraction of the error at which a shape is shown, at which no more is measured
 
 
 @dataclass(frozen=True, slots=True)

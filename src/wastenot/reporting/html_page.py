@@ -10,6 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from wastenot.devices.simulated.basis import basis_of
 from wastenot.origin import Origin
 from wastenot.reporting.figure import Figure, vega_lite_version
 from wastenot.reporting.formatting import ORIGIN_TEXT
@@ -41,6 +42,8 @@ def render(
     figures: Sequence[Figure],
     tables: Sequence[tuple[str, Table]],
     made_at: datetime,
+    *,
+    device: str = "",
     **values: object,
 ) -> str:
     """A page as text.
@@ -51,6 +54,7 @@ def render(
         figures: in the order they are shown.
         tables: (name, table) pairs, in the order they are shown.
         made_at: date shown on it.
+        device: that they are of; of a simulated one is said what its constants rest on.
         values: anything else that the template uses.
 
     Raises:
@@ -66,7 +70,7 @@ def render(
     )
     page: str = environment.get_template(template).render(
         origin=origin,
-        origin_text=ORIGIN_TEXT[origin],
+        origin_text="; ".join(filter(None, (ORIGIN_TEXT[origin], basis_of(device)))),
         figures=figures,
         tables=[_for_page(name, table) for name, table in tables],
         made_on=f"{made_at:%Y-%m-%d %H:%M} {made_at.tzname() or ''}".rstrip(),

@@ -146,6 +146,7 @@ class Preset(Part):
         schema_: schema of the file.
         name: name of the preset.
         model: model of the GPU.
+        basis: what its constants rest on, in a few words; shown beside its numbers.
         provenance: for each part, where its numbers come from.
         clocks: clocks that may be requested.
         power_limits_w: lowest and highest power limit.
@@ -160,6 +161,7 @@ class Preset(Part):
     schema_: Literal["wastenot.gpu/1"] = Field(alias="schema")
     name: str
     model: str
+    basis: str = ""
     provenance: dict[str, str]
     clocks: ClockTable
     power_limits_w: tuple[Positive, Positive]
@@ -212,14 +214,13 @@ def parse_preset(content: bytes, where: str) -> Preset:
 
 
 def preset_toml(preset: Preset) -> str:
-    """The text of a preset's file. :func:`parse_preset` reads the same preset back, every number exactly equal."""
+    """The text of a preset's file, with every key written out; a value that is ``None`` has no key.
+
+    :func:`parse_preset` reads the same preset back, every number exactly equal.
+    """
     import tomli_w
 
-    document = preset.model_dump(by_alias=True, exclude_none=True)
-    if not document["clocks"]["moved"]:
-        del document["clocks"]["moved"]
-    document["dynamics"] = preset.dynamics.model_dump(exclude_defaults=True)
-    return tomli_w.dumps({name: value for name, value in document.items() if value != {}})
+    return tomli_w.dumps(preset.model_dump(by_alias=True, exclude_none=True))
 
 
 def preset_names() -> list[str]:

@@ -1,90 +1,95 @@
 """Plans that keep a time budget with a stated confidence.
 
-A plan's time over its budget is normal, with mean M and variance V that are sums over its units. It is at most 0 with
-confidence C if M + z √V ≤ 0, where z is the C-quantile. The root couples the units, but lies between two lines in V:
+A plan's time over its budget is normal, with mean M, a variance V that is a sum over its units, and errors S common to all
+units, vectors that are sums over units as well. It is at most 0 with confidence C if M + z √(V + |S|²) ≤ 0, where z is the
+C-quantile. The root couples the units, but lies between lines. First, with any a² + |b|² = 1,
+
+    √(V + |S|²) ≥ a √V + b · S, and equal where (a, b) has the direction of (√V, S);
+
+then, of √V,
 
     √V ≤ (V / ρ + ρ) / 2                for every ρ > 0, and equal where ρ = √V;
     √V ≥ (V + ρ₁ ρ₂) / (ρ₁ + ρ₂)        where ρ₁ ≤ √V ≤ ρ₂.
 
-Errors common to all units add the square of a sum, which is not a sum over units. It is held at its value for the last plan,
-and the search is repeated until the plan keeps the confidence with its own value; lower bounds leave it out.
-
-With the first line the constraint is a budget on M + z V / 2ρ: every plan within it keeps the confidence. With the second it
-is a budget that holds for every plan with √V in [ρ₁, ρ₂] that keeps the confidence, so the least energy within it is a lower
-bound. Both budgets are linear and solved exactly; intervals of √V are halved, the most promising first, until the bounds
-meet the best plan.
+With the third line the constraint is a budget that holds for every plan with √V in [ρ₁, ρ₂] that keeps the confidence, so
+the least energy within it is a lower bound; with the second it is one that plans near ρ and the direction keep, and each is
+checked by the constraint itself. Both budgets are linear and solved exactly; intervals of √V are halved, the most promising
+first, until the bounds meet the best plan. The direction is that of the last plan; the search is repeated until it stays.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
-from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.errors import InfeasibleError
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.knapsack import Cheapest, cheapest_within
 from wastenot.frontiers.nodes import Ways
 from wastenot.planning.noise.expectation import Excess, excess
-from wastenot.planning.noise.shrinkage import Posteriors
+from wastenot.planning.noise.posteriors import Posteriors
 from wastenot.planning.objective import Objective, Scope
 from wastenot.planning.units import PlanUnit
 
-_MOST_INTERVALS = 64
+_MOST_INTERVALS = 24  # that are halved in one search
 _GAP = 1e-5
-_MOST_REPEATS = 6  # of the search, each with another fixed variance of common errors
-_DECADES = 3.0  # of standard deviations below the largest possible that get intervals of their own
+_MOST_REPEATS = 6  # of the search, each with the direction of the last plan
+_SAME_DIRECTION = 1e-3
+_FURTHER = 1.2  # times the time that a plan was over its budget, by which the next search stays below it
 _ROUNDING = 1e-12
 _MOST_LINES = 12
 
 
 def choose_confidently(
-    units: Sequence[PlanUnit], posteriors: Posteriors | None, objective: Objective, scope: Scope
+    units: Sequence[PlanUnit],
+    posteriors: Posteriors,
+    objective: Objective,
+    confidence: float,
+    scope: Scope,
+    optimism_s: Callable[[int | None], float],
 ) -> tuple[tuple[int, ...], float]:
-    """The options of least expected cost whose true time is within the slowdown with the objective's confidence.
+    """The options of least expected cost whose true time is within the slowdown with a confidence.
 
-    The confidence holds under the normal model of :mod:`wastenot.planning.noise.shrinkage`. For least energy the lower bound
-    is valid under it too, and the options mostly reach it to within a few parts in 10,000.
+    The confidence holds under the normal model of :mod:`wastenot.planning.noise.shrinkage`, corrected for what that promises
+    too much. For least energy the lower bound is valid under it too.
 
     Args:
         units: each gets a setting.
-        posteriors: of true times and energies, ``None`` where the noise is unknown.
-        objective: with a slowdown and a confidence.
+        posteriors: of true times and energies.
+        objective: with a slowdown.
+        confidence: above 0.5 and below 1.
         scope: ``local``: each unit keeps the slowdown with that confidence by itself.
+        optimism_s: by how much the time of the best plan is expected too low, of all units (``None``) or of one.
 
     Returns:
         Option of each unit, and a lower bound on the expected energy of any that keep the confidence.
 
     Raises:
-        BadInputError: the noise is unknown.
         InfeasibleError: nothing was found that keeps the slowdown with the confidence.
     """
-    slowdown, confidence = objective.max_slowdown, objective.confidence
-    assert slowdown is not None and confidence is not None
-    if posteriors is None:
-        raise BadInputError(
-            "`confidence`: nothing says how noisy these measurements are; measure points several times, or give time_se_s "
-            "and energy_se_j"
-        )
+    slowdown = objective.max_slowdown
+    assert slowdown is not None
     parts = []
-    for part in [units] if scope == "global" else [[unit] for unit in units]:
+    whole = scope == "global"
+    for index, part in enumerate([units] if whole else [[unit] for unit in units]):
         over = excess(part, posteriors, slowdown)
-        search = ConfidentChoice(over, confidence)
+        search = ConfidentChoice(over, confidence, optimism_s(None if whole else index))
         try:
             if objective.kind == "waste":
                 parts.append(search.least(np.concatenate(over.energy_j)))
             else:
                 parts.append(search.least_edp(objective.edp_exponent))
         except InfeasibleError as error:
-            unit = "" if scope == "global" else f" of '{part[0].name}' by itself"
+            unit = "" if whole else f" of '{part[0].name}' by itself"
             raise InfeasibleError(
                 f"`max_slowdown` {slowdown:g}: no plan{unit} was found that keeps it with confidence {confidence:g}; allow "
-                "more, or measure more"
+                "more, measure more, or plan by the numbers as measured (`as_measured`)"
             ) from error
     return tuple(option for part in parts for option in part.options), math.fsum(part.lower_bound for part in parts)
 
@@ -95,20 +100,28 @@ class ConfidentChoice:
     Args:
         over: time over the budget of each option.
         confidence: between 0.5 and 1.
+        optimism_s: by how much the time of any choice besides auto may be expected too low: as likely nothing as all of it,
+            half of it on average.
     """
 
-    def __init__(self, over: Excess, confidence: float) -> None:
+    def __init__(self, over: Excess, confidence: float, optimism_s: float = 0.0) -> None:
         self._over = over
+        self._doubted_s = 0.5 * optimism_s
         self._z = NormalDist().inv_cdf(confidence)
         sizes = [len(mean) for mean in over.mean_s]
         self._start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
         self._mean = np.concatenate(over.mean_s)
         self._variance = np.concatenate(over.variance_s2)
+        self._common = np.concatenate(over.common_s)
 
     def keeps(self, options: tuple[int, ...]) -> bool:
         """Whether the budget is kept with the confidence."""
+        return self._over_s(options) <= 0.0
+
+    def _over_s(self, options: tuple[int, ...]) -> float:
         mean, deviation = self._over.of_plan(options)
-        return mean + self._z * deviation <= 0.0
+        doubted_s = self._doubted_s if any(options) else 0.0
+        return mean + doubted_s + self._z * math.hypot(deviation, doubted_s)
 
     def least(self, cost: FloatArray) -> Cheapest:
         """The options of least cost that keep the confidence.
@@ -119,44 +132,65 @@ class ConfidentChoice:
         Raises:
             InfeasibleError: none were found that keep it.
         """
-        largest = math.sqrt(float(np.maximum.reduceat(self._variance, self._start[:-1]).sum()))
-        if largest == 0.0:
-            return cheapest_within(cost, self._mean, self._start, 0.0, _GAP / 10)
-        best, fixed, bound = self._auto(cost), 0.0, 0.0
-        for repeat in range(_MOST_REPEATS):
-            candidate, least = self._search(cost, largest, fixed)
-            bound = least if repeat == 0 else bound
+        along, across = 1.0, np.zeros(self._common.shape[1] + 1)
+        best, bound, further_s = self._auto(cost), 0.0, 0.0
+        for _ in range(_MOST_REPEATS):
+            candidate, least = self._search(cost, along, across, further_s)
+            bound = max(bound, least)
             if candidate is None:
                 break
-            if self.keeps(candidate.options):
-                best = candidate if best is None or candidate.cost < best.cost else best
+            over_s = self._over_s(candidate.options)
+            if over_s <= 0.0 and (best is None or candidate.cost < best.cost):
+                best = candidate
+            further_s += _FURTHER * max(0.0, over_s)
+            root, common = self._errors(candidate.options)
+            length = math.hypot(root, *common)
+            if length == 0.0:
                 break
-            fixed = max(1.5 * fixed, self._over.common_variance(candidate.options))
+            turned = math.hypot(root / length - along, *(common / length - across))
+            if over_s <= 0.0 and (turned <= _SAME_DIRECTION or bound >= candidate.cost * (1.0 - _GAP)):
+                break
+            along, across = root / length, common / length
         if best is None:
             raise InfeasibleError("no plan was found that keeps the time budget with that confidence")
         return Cheapest(best.options, best.cost, min(bound, best.cost))
 
-    def _search(self, cost: FloatArray, largest: float, fixed: float) -> tuple[Cheapest | None, float]:
-        """The best plan that keeps the confidence if common errors have a fixed variance, and a lower bound."""
-        ends = [0.0, *(largest * np.logspace(-_DECADES, 0.0, 7))]
+    def _search(self, cost: FloatArray, along: float, across: FloatArray, further_s: float) -> tuple[Cheapest | None, float]:
+        """The best plan within the budget with errors along one direction, and a lower bound on those that keep it.
+
+        Plans stay ``further_s`` below the budget; the bound does not.
+        """
+        mean = self._mean + self._z * (self._common @ across[:-1])
+        doubted_s = self._doubted_s * (1.0 + self._z * float(across[-1]))
+        largest = math.sqrt(float(np.maximum.reduceat(self._variance, self._start[:-1]).sum()))
+        if along * largest == 0.0:
+            found = self._within(cost, mean, -doubted_s - further_s)
+            outer = self._within(cost, mean, -doubted_s)
+            return found, math.inf if outer is None else outer.lower_bound
         best: Cheapest | None = None
         waiting: list[tuple[float, float, float]] = []
+        stretch = self._z * along
 
         def try_interval(low: float, high: float) -> None:
             nonlocal best
-            # Both lines bound the whole deviation; its fixed part is moved to the budget.
-            under, over = math.hypot(low, math.sqrt(fixed)), math.hypot(high, math.sqrt(fixed))
-            outer = self._line(cost, under + over, under * over / (under + over) + fixed / (under + over))
+            lower = mean + stretch * self._variance / (low + high)
+            outer = self._within(cost, lower, -stretch * low * high / (low + high) - doubted_s)
             if outer is None:
                 return
-            middle = math.sqrt(0.5 * (under**2 + over**2)) if under == 0.0 else math.sqrt(under * over)
-            inner = self._line(cost, 2.0 * middle, 0.5 * middle + fixed / (2.0 * middle))
+            middle = math.sqrt(0.5) * high if low == 0.0 else math.sqrt(low * high)
+            upper = mean + stretch * self._variance / (2.0 * middle)
+            inner = self._within(cost, upper, -0.5 * stretch * middle - doubted_s - further_s)
             for candidate in (outer, inner):
-                if candidate and self._keeps_with(candidate.options, fixed) and (best is None or candidate.cost < best.cost):
-                    best = candidate
+                if candidate and (best is None or candidate.cost < best.cost):
+                    root, common = self._errors(candidate.options)
+                    spent = self._mean_of(candidate.options) + self._z * (along * root + float(across @ common))
+                    if spent + self._doubted_s + further_s <= 0.0:
+                        best = candidate
             heapq.heappush(waiting, (outer.lower_bound, low, high))
 
-        for low, high in pairwise(ends):
+        first = self._within(cost, mean, -doubted_s)
+        guess = 0.1 * largest if first is None else min(max(self._errors(first.options)[0], 1e-3 * largest), 0.9 * largest)
+        for low, high in pairwise((0.0, guess, largest)):
             try_interval(low, high)
         for _ in range(_MOST_INTERVALS):
             if not waiting or (best and waiting[0][0] >= best.cost * (1.0 - _GAP)):
@@ -166,20 +200,25 @@ class ConfidentChoice:
             try_interval(low, middle)
             try_interval(middle, high)
         bounds = [waiting[0][0]] if waiting else []
-        return best, min([*bounds, *([best.cost] if best else [])], default=0.0)
+        return best, min([*bounds, *([best.cost] if best else [])], default=math.inf)
 
-    def _line(self, cost: FloatArray, slope: float, least_s: float) -> Cheapest | None:
-        """Least cost with M + z (V / slope + least_s) ≤ 0."""
-        weight = self._mean + self._z * self._variance / slope
+    def _within(self, cost: FloatArray, weight: FloatArray, budget: float) -> Cheapest | None:
         try:
-            return cheapest_within(cost, weight, self._start, -self._z * least_s, _GAP / 10)
+            return cheapest_within(cost, weight, self._start, budget, _GAP / 10)
         except InfeasibleError:
             return None
 
-    def _keeps_with(self, options: tuple[int, ...], fixed: float) -> bool:
-        point = self._start[:-1] + np.array(options)
-        deviation = math.sqrt(float(self._variance[point].sum()) + fixed)
-        return float(self._mean[point].sum()) + self._z * deviation <= 0.0
+    def _points(self, options: tuple[int, ...]) -> IndexArray:
+        return np.asarray(self._start[:-1] + np.array(options))
+
+    def _mean_of(self, options: tuple[int, ...]) -> float:
+        return float(self._mean[self._points(options)].sum())
+
+    def _errors(self, options: tuple[int, ...]) -> tuple[float, FloatArray]:
+        """Root of the variance of a plan's time over the budget, and its common errors, the doubted optimism last."""
+        points = self._points(options)
+        common = np.append(self._common[points].sum(axis=0), self._doubted_s)
+        return math.sqrt(max(0.0, float(self._variance[points].sum()))), common
 
     def least_edp(self, exponent: float) -> Cheapest:
         """Options of low ``energy * time ** exponent`` that keep the confidence.

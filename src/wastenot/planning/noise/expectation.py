@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import Costs
-from wastenot.planning.noise.shrinkage import Posterior, Posteriors
+from wastenot.planning.headline import LEVEL
+from wastenot.planning.noise.optimism import Optimism
+from wastenot.planning.noise.posteriors import Posterior, Posteriors
 from wastenot.planning.plan import Expected
 from wastenot.planning.units import PlanUnit
-
-LEVEL = 0.95  # of intervals
 
 
 class _Change(NamedTuple):
@@ -31,19 +31,23 @@ class _Change(NamedTuple):
     interval: tuple[float, float]
 
 
-def _expected_change(posterior: Posterior, count: FloatArray, base: IndexArray, chosen: IndexArray) -> _Change:
+def _expected_change(
+    posterior: Posterior, count: FloatArray, base: IndexArray, chosen: IndexArray, optimism: float
+) -> _Change:
     """What to expect of one total under a plan; ``base`` and ``chosen`` are each kernel's rows of the posterior.
+
+    ``optimism`` is by how much the posterior's total may be too low: half of it is added, and doubted.
 
     The error is that of a ratio to first order; what a kernel's plan and baseline have in common cancels, and a kernel left
     at auto counts only as far as it makes the whole larger.
     """
-    whole, total = float(count @ posterior.mean[base]), float(count @ posterior.mean[chosen])
+    whole, total = float(count @ posterior.mean[base]), float(count @ posterior.mean[chosen]) + 0.5 * optimism
     ratio = total / whole
     variance = (
         posterior.variance[chosen] + ratio**2 * posterior.variance[base] - 2.0 * ratio * posterior.with_baseline[chosen]
     )
     common = count @ (posterior.common[chosen] - ratio * posterior.common[base])
-    error = math.sqrt(max(0.0, float(count**2 @ variance + common @ common))) / whole
+    error = math.sqrt(max(0.0, float(count**2 @ variance + common @ common)) + 0.25 * optimism**2) / whole
     reach = NormalDist().inv_cdf(0.5 + 0.5 * LEVEL) * error
     return _Change(total, ratio - 1.0, (ratio - 1.0 - reach, ratio - 1.0 + reach))
 
@@ -95,7 +99,9 @@ def excess(units: Sequence[PlanUnit], posteriors: Posteriors, slowdown: float) -
     return Excess(tuple(means), tuple(variances), tuple(commons), tuple(energies), tuple(times))
 
 
-def expect(costs: Costs, posteriors: Posteriors, rows: IndexArray, slowdown: float | None) -> Expected:
+def expect(
+    costs: Costs, posteriors: Posteriors, rows: IndexArray, slowdown: float | None, too_low: Optimism | None = None
+) -> Expected:
     """A plan's expected true time and energy.
 
     Args:
@@ -103,15 +109,18 @@ def expect(costs: Costs, posteriors: Posteriors, rows: IndexArray, slowdown: flo
         posteriors: of the true costs, at least of ``rows``.
         rows: chosen row of each kernel.
         slowdown: that was to be kept.
+        too_low: by how much posterior means of the plan may be too low; by default not at all.
     """
+    too_low = Optimism() if too_low is None or np.array_equal(rows, costs.start[:-1]) else too_low
     count, base, chosen = costs.count.astype(np.float64), posteriors.index(costs.start[:-1]), posteriors.index(rows)
-    time = _expected_change(posteriors.time_s, count, base, chosen)
-    energy = _expected_change(posteriors.energy_j, count, base, chosen)
+    time = _expected_change(posteriors.time_s, count, base, chosen, too_low.time_s)
+    energy = _expected_change(posteriors.energy_j, count, base, chosen, too_low.energy_j)
     probability = None
     if slowdown is not None:
         mean, variance, common = _excess_of_calls(posteriors.time_s, base, chosen, slowdown)
         together = float(variance @ count**2) + float(np.sum(np.square(count @ common)))
-        probability = probability_kept(math.fsum(mean * count), math.sqrt(together))
+        doubted_s = 0.5 * too_low.time_s
+        probability = probability_kept(math.fsum(mean * count) + doubted_s, math.hypot(math.sqrt(together), doubted_s))
     return Expected(
         level=LEVEL,
         time_s=time.total,

@@ -126,6 +126,7 @@ class Shapes:
         others: further logarithms that time and power may depend on, shape (settings,) each.
         states: values of ``memory`` whose power is fitted separately; shape (states,).
         held: whether the core clock in effect is a guess.
+        few: whether there are too few settings for more than the main shapes.
     """
 
     core: FloatArray
@@ -138,11 +139,14 @@ class Shapes:
     others: Sequence[FloatArray]
     states: FloatArray
     held: bool
+    few: bool
 
     def of_time(self, kernels: IndexArray) -> FloatArray:
         """Shapes of the log times of some kernels, shape (kernels, settings, shapes)."""
         mean = self.mean[kernels]
-        planes = (self.core[kernels], self.memory[kernels], *(np.broadcast_to(other, mean.shape) for other in self.others))
+        planes = [np.broadcast_to(other, mean.shape) for other in self.others]
+        if not self.few:
+            planes = [self.core[kernels], self.memory[kernels], *planes]
         directions = np.moveaxis(self.directions[kernels], 1, 0)
         centred = (plane - plane.mean(axis=1, keepdims=True) for plane in planes)
         return np.stack(
@@ -155,8 +159,11 @@ class Shapes:
         rate, throughput = np.exp(clock), np.exp(-mean)
         switching = [rate, rate**2, *(np.maximum(rate - knee, 0.0) for knee in _KNEES)]
         # What is drawn all the time, then what is drawn for the work done.
-        steady = [*switching, *((memory == state).astype(np.float64) for state in self.states)]
-        if self.held:  # fewer shapes, that depend less on the clock
+        states = ((memory == state).astype(np.float64) for state in self.states)
+        steady = [*(switching[:2] if self.few else switching), *states]
+        if self.few:
+            work = []
+        elif self.held:  # fewer shapes, that depend less on the clock
             odds = self.exponent[kernels] * (self.ratio[kernels] - clock + memory)
             core_fraction = 1.0 / (1.0 + np.exp(-np.clip(odds, -60.0, 60.0)))
             work = [core_fraction * part for part in switching[:2] + switching[5:7]]

@@ -3,8 +3,9 @@
 A kernel's values are a weighted sum of shapes that physics suggests, the weights being the kernel's own, plus a smooth
 departure from them (a Gaussian process with Matérn-5/2 covariance). Mean and covariance of the weights over the kernels, and
 size and length scales of the departures, are common to all kernels and maximise their joint marginal likelihood (empirical
-Bayes; Rasmussen and Williams, Gaussian Processes for Machine Learning, §2.7 and §5.4.1). What remains is noise, or true
-roughness where the noise is known from repeats.
+Bayes; Rasmussen and Williams, Gaussian Processes for Machine Learning, §2.7 and §5.4.1). Kernels differ in how rough they
+are: each scales its departures by a factor, whose distribution over kernels is learnt too. What remains is noise as far as
+it is known; of the rest nobody can tell how much is noise and how much true roughness, and that doubt is an error by itself.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ _LARGEST_SEARCH = 48  # kernels on which size and length scales of departures ar
 _LEAST_NOISE = 1e-10  # variance far below any instrument's; keeps matrices regular
 _ROUNDS = 25  # of expectation maximisation
 _LEAST_SPREAD = 1e-8  # variance of weights over kernels, so that a weight that all kernels share does no harm
+_ROUGHNESS = np.array([0.01, 0.1, 0.3, 1.0, 3.0, 10.0])  # factors of a kernel on the variance of departures and roughness
+_ROUNDS_OF_ROUGHNESS = 50
+_LEAST_LENGTH = 2.0  # of departures, in mean distances between clocks: what is rougher is not smooth
+ADDED_NOISE = 0.5  # of the coupled bootstrap, in standard deviations of the noise (their √α)
+_ALIKE = np.full(len(_ROUGHNESS), 1.0 / len(_ROUGHNESS))
 _LOWEST, _HIGHEST = np.log(_LEAST_NOISE), np.log(10.0)
 
 
@@ -38,6 +44,11 @@ class Readings:
         value: measured, in a unit in which it is about 1; shape (settings, kernels).
         noise: known variance of ``value``, shape (settings, kernels).
         rest_scale: factor by which the unknown variance is multiplied, shape (settings, kernels).
+        more_noise: how much of the unknown variance may be noise, at most; inf where nothing is known of it; shape
+            (settings, kernels).
+        noise_error: relative standard error of ``noise``.
+        offset: what kernels have in common at each setting beside the shapes, shape (settings, kernels).
+        offset_error: its standard error.
     """
 
     clocks: FloatArray
@@ -45,11 +56,16 @@ class Readings:
     value: FloatArray
     noise: FloatArray
     rest_scale: FloatArray
+    more_noise: FloatArray
+    noise_error: float
+    offset: FloatArray
+    offset_error: FloatArray
 
     def evenly_picked(self, kernels: int) -> Readings:
         """Those of so many kernels."""
         pick = np.unique(np.linspace(0, self.value.shape[1] - 1, max(1, kernels)).astype(np.intp))
-        columns = {name: getattr(self, name)[:, pick] for name in ("value", "noise", "rest_scale")}
+        names = ("value", "noise", "rest_scale", "more_noise", "offset", "offset_error")
+        columns = {name: getattr(self, name)[:, pick] for name in names}
         return replace(self, shapes=self.shapes[pick], **columns)
 
 
@@ -66,6 +82,7 @@ class Hyperparameters:
         weight: mean weight of each shape, shape (shapes,).
         weight_spread: covariance of the weights over kernels, shape (shapes, shapes).
         weight_error: root of the covariance of the error of ``weight``, shape (shapes, shapes).
+        roughness: fraction of the kernels whose departures have each factor of ``_ROUGHNESS``.
     """
 
     departure: float
@@ -75,6 +92,7 @@ class Hyperparameters:
     weight: FloatArray
     weight_spread: FloatArray
     weight_error: FloatArray
+    roughness: FloatArray
 
 
 def fit_hyperparameters(readings: Sequence[Readings], everything: Iterable[Readings] = ()) -> Hyperparameters:
@@ -97,52 +115,109 @@ def fit_hyperparameters(readings: Sequence[Readings], everything: Iterable[Readi
         return sum(_negative_log_likelihood(each, apart, tried) for each, apart in zip(searched, separations, strict=True))
 
     logs = np.log(np.concatenate([[1e-5, 1e-5], 0.5 * reach, [3e-5]]))
-    least = np.concatenate([[_LOWEST, _LOWEST], np.log(0.1 * reach), [_LOWEST]])
+    levels = np.max([[len(np.unique(clock)) for clock in each.clocks.T] for each in readings], axis=0)
+    shortest = reach * np.minimum(_LEAST_LENGTH / np.maximum(levels - 1, 1), 1.0)
+    least = np.concatenate([[_LOWEST, _LOWEST], np.log(shortest), [_LOWEST]])
     most = np.concatenate([[_HIGHEST, _HIGHEST], np.log(10.0 * reach), [_HIGHEST]])
     if sum(each.value.shape[1] for each in readings) < _LEAST_KERNELS:
-        return _unpacked(_compass_search(loss, logs, least, most, 1.5), weight, spread)
+        return _with_roughness(readings, _unpacked(_compass_search(loss, logs, least, most, 1.5), weight, spread))
     for step in (1.5, 0.8, 0.8):
         fitted = _with_weights(readings, _unpacked(logs, weight, spread))
         weight, spread = fitted.weight, fitted.weight_spread
         logs = _compass_search(loss, logs, least, most, step)
-    return _with_mean_weight(everything, _with_weights(readings, _unpacked(logs, weight, spread)))
+    fitted = _with_mean_weight(everything, _with_weights(readings, _unpacked(logs, weight, spread)))
+    return _with_roughness(readings, fitted)
+
+
+class _Believed(NamedTuple):
+    """What the readings say, before anything is asked of it; arrays of shape (kernels, settings) unless stated.
+
+    Attributes:
+        value: measured.
+        apart: measured less what was expected before.
+        whole: prior covariance and noise, shape (kernels, settings, settings).
+        noise: its variance, half of what may be noise or roughness included.
+        doubt: by how much that variance may be larger or smaller.
+    """
+
+    value: FloatArray
+    apart: FloatArray
+    whole: FloatArray
+    noise: FloatArray
+    doubt: FloatArray
+
+
+def _believed(readings: Readings, common: Hyperparameters) -> _Believed:
+    value, noise = readings.value.T, np.maximum(readings.noise.T, _LEAST_NOISE)
+    likely = _likelihood_by_roughness(readings, common) * common.roughness
+    rough = (likely @ _ROUGHNESS) / likely.sum(axis=1)
+    rest = rough[:, None] * common.rest * readings.rest_scale.T
+    whole = readings.shapes @ common.weight_spread @ readings.shapes.transpose(0, 2, 1)
+    whole += rough[:, None, None] * _departure(_separation(readings.clocks), common)
+    each = np.arange(value.shape[1])
+    whole[:, each, each] += noise + rest
+    perhaps = 0.5 * np.minimum(rest, readings.more_noise.T)
+    apart = value - readings.offset.T - readings.shapes @ common.weight
+    return _Believed(value, apart, whole, noise + perhaps, perhaps + readings.noise_error * noise)
 
 
 def posterior(
-    readings: Readings, common: Hyperparameters, rest_is_noise: bool, wanted: IndexArray
+    readings: Readings, common: Hyperparameters, wanted: IndexArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Posterior of each kernel's true values after all of its measurements.
 
     Args:
         readings: of the kernels.
         common: what kernels have in common.
-        rest_is_noise: whether what nothing explains is noise; otherwise it is true roughness.
         wanted: the settings whose posterior is asked for, shape (kernels, wanted).
 
     Returns:
         Mean, variance and covariance with the first setting, shape (kernels, wanted) each; and loadings of errors that all
-        kernels have in common, since they share the mean weights, shape (kernels, wanted, shapes).
+        kernels have in common, shape (kernels, wanted, shapes + 2): they share the mean weights, the offsets, and the doubt
+        about the noise. Were more of the scatter noise, every value would move further towards its surface.
     """
-    kernels, settings, _ = readings.shapes.shape
-    value, noise, rest = readings.value.T, np.maximum(readings.noise.T, _LEAST_NOISE), common.rest * readings.rest_scale.T
-    whole = readings.shapes @ common.weight_spread @ readings.shapes.transpose(0, 2, 1)
-    whole += _departure(_separation(readings.clocks), common)
-    each = np.arange(settings)
-    whole[:, each, each] += noise + rest
-    if rest_is_noise:
-        noise = noise + rest
+    believed = _believed(readings, common)
+    kernels, settings = believed.value.shape
+    noise = believed.noise
     kernel = np.arange(kernels)[:, None]
     sought = np.zeros((kernels, settings, 1 + wanted.shape[1]))
-    sought[:, :, 0] = value - readings.shapes @ common.weight
+    sought[:, :, 0] = believed.apart
     sought[kernel, wanted, 1 + np.arange(wanted.shape[1])] = 1.0
-    solved = np.linalg.solve(whole, sought)
+    solved = np.linalg.solve(believed.whole, sought)
     pull, inverse = solved[:, :, 0], solved[:, :, 1:].transpose(0, 2, 1)  # rows of the inverse, which is symmetric
     # Written with the noise in front, so that nothing large cancels: value - N W value and N - N W N.
-    mean = value - noise * pull
+    mean = believed.value - noise * pull
     here = noise[kernel, wanted]
     variance = here - here**2 * np.take_along_axis(inverse, wanted[:, :, None], axis=2)[:, :, 0]
     first = np.where(wanted == 0, here, 0.0) - here * noise[:, :1] * inverse[:, :, 0]
-    return mean[kernel, wanted], variance, first, here[:, :, None] * (inverse @ (readings.shapes @ common.weight_error))
+    prior = np.concatenate([readings.shapes @ common.weight_error, readings.offset_error.T[:, :, None]], axis=2)
+    doubted = (believed.doubt * pull)[kernel, wanted, None]
+    return mean[kernel, wanted], variance, first, np.concatenate([here[:, :, None] * (inverse @ prior), doubted], axis=2)
+
+
+def coupled_bootstrap(readings: Readings, common: Hyperparameters, draws: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """What would have been believed with a little more noise, and how far that is from independent measurements.
+
+    Noise added to the measured values, and as much of it, scaled, taken from them, makes two sets whose noises are
+    independent (Oliveira, Lei and Tibshirani, Unbiased risk estimation in the normal means problem via coupled bootstrap
+    techniques, arXiv:2111.09447, §2). Whatever is chosen by the first set is judged by the second without luck, also where
+    the prior is wrong.
+
+    Args:
+        readings: of the kernels.
+        common: what kernels have in common.
+        draws: standard normal, shape (settings, kernels, draws).
+
+    Returns:
+        By how much each posterior mean moves, and the second set less that moved mean; shape (settings, kernels, draws).
+    """
+    believed = _believed(readings, common)
+    added = np.sqrt(believed.noise)[:, :, None] * draws.transpose(1, 0, 2)
+    pulls = np.linalg.solve(believed.whole, np.concatenate([believed.apart[:, :, None], added], axis=2))
+    noise = believed.noise[:, :, None]
+    moved = ADDED_NOISE * (added - noise * pulls[:, :, 1:])
+    left = noise * pulls[:, :, :1] - moved - added / ADDED_NOISE
+    return moved.transpose(1, 0, 2), left.transpose(1, 0, 2)
 
 
 class _Separation(NamedTuple):
@@ -168,7 +243,7 @@ def _departure(apart: _Separation, common: Hyperparameters) -> FloatArray:
 
 def _unpacked(logs: FloatArray, weight: FloatArray, spread: FloatArray) -> Hyperparameters:
     departure, low, *lengths, rest = np.exp(logs).tolist()
-    return Hyperparameters(departure, low, tuple(lengths), rest, weight, spread, np.zeros_like(spread))
+    return Hyperparameters(departure, low, tuple(lengths), rest, weight, spread, np.zeros_like(spread), _ALIKE)
 
 
 def _whitened(readings: Readings, apart: _Separation, common: Hyperparameters) -> tuple[FloatArray, FloatArray, float]:
@@ -178,22 +253,54 @@ def _whitened(readings: Readings, apart: _Separation, common: Hyperparameters) -
     covariance[np.diag_indices(len(covariance))] += noise + common.rest * readings.rest_scale.mean(axis=1)
     root = np.linalg.cholesky(covariance)
     whiten = np.linalg.inv(root)
-    return (whiten @ readings.value).T, whiten @ readings.shapes, float(np.log(np.diag(root)).sum())
+    return (whiten @ (readings.value - readings.offset)).T, whiten @ readings.shapes, float(np.log(np.diag(root)).sum())
 
 
 def _negative_log_likelihood(readings: Readings, apart: _Separation, common: Hyperparameters) -> float:
     """Marginal, but for a constant; kernels share a matrix but for their shapes (Woodbury)."""
     try:
-        value, shapes, log_root = _whitened(readings, apart, common)
+        return float(_negative_log_likelihoods(readings, apart, common).sum())
     except np.linalg.LinAlgError:
         return np.inf
+
+
+def _negative_log_likelihoods(readings: Readings, apart: _Separation, common: Hyperparameters) -> FloatArray:
+    """Those of each kernel, shape (kernels,)."""
+    value, shapes, log_root = _whitened(readings, apart, common)
     value = value - shapes @ common.weight
     precision = np.linalg.inv(common.weight_spread)
     inner = shapes.transpose(0, 2, 1) @ shapes + precision
     explained = (value[:, None] @ shapes)[:, 0]
-    quadratic = float((value**2).sum() - (explained * np.linalg.solve(inner, explained[:, :, None])[:, :, 0]).sum())
-    logs = float(np.linalg.slogdet(inner)[1].sum()) - len(value) * float(np.linalg.slogdet(precision)[1])
-    return len(value) * log_root + 0.5 * (quadratic + logs)
+    quadratic = (value**2).sum(axis=1) - (explained * np.linalg.solve(inner, explained[:, :, None])[:, :, 0]).sum(axis=1)
+    logs = np.linalg.slogdet(inner)[1] - float(np.linalg.slogdet(precision)[1])
+    return np.asarray(log_root + 0.5 * (quadratic + logs))
+
+
+def _likelihood_by_roughness(readings: Readings, common: Hyperparameters) -> FloatArray:
+    """Likelihood of each kernel's values by the factor on its departures, relative; shape (kernels, factors)."""
+    apart = _separation(readings.clocks)
+    losses = []
+    for factor in _ROUGHNESS.tolist():
+        scaled = replace(
+            common,
+            departure=factor * common.departure,
+            low_departure=factor * common.low_departure,
+            rest=factor * common.rest,
+        )
+        losses.append(_negative_log_likelihoods(readings, apart, scaled))
+    loss = np.stack(losses, axis=1)
+    return np.asarray(np.exp(loss.min(axis=1, keepdims=True) - loss))
+
+
+def _with_roughness(readings: Sequence[Readings], common: Hyperparameters) -> Hyperparameters:
+    """The same with how kernels differ in roughness, by expectation maximisation from half a kernel at each factor."""
+    likelihood = np.concatenate([_likelihood_by_roughness(each, common) for each in readings])
+    fraction = common.roughness
+    for _ in range(_ROUNDS_OF_ROUGHNESS):
+        member = likelihood * fraction
+        member /= member.sum(axis=1, keepdims=True)
+        fraction = (member.sum(axis=0) + 0.5) / (len(member) + 0.5 * len(fraction))
+    return replace(common, roughness=fraction)
 
 
 def _evidence(readings: Iterable[Readings], common: Hyperparameters) -> tuple[FloatArray, FloatArray]:

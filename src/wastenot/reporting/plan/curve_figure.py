@@ -83,15 +83,16 @@ def _plan_marks(overview: PlanOverview) -> list[Any]:
     alt = load("altair")
     plan = overview.plan
     bound = plan.objective.max_slowdown
-    at = plan.predicted.time_change if bound is None else bound
+    headline = plan.headline
+    at = headline.time_change if bound is None else bound
     last = max((curve.points[-1].max_slowdown for curve in overview.curves if curve.points), default=0.0)
     to_the_left = at > 0.6 * last
     row = {
         "allowed": 100 * at,
-        "saved": -100 * plan.predicted.energy_change,
-        "text": f"this plan: {percent(-plan.predicted.energy_change)} saved",
-        "time": percent(plan.predicted.time_change, sign=True),
-        "energy": quantity(plan.predicted.energy_j, "J"),
+        "saved": -100 * headline.energy_change,
+        "text": f"this plan: {percent(-headline.energy_change)} saved",
+        "time": percent(headline.time_change, sign=True),
+        "energy": quantity(plan.baseline.energy_j * (1.0 + headline.energy_change), "J"),
     }
     mark = alt.Chart(inline([row])).encode(x="allowed:Q", y="saved:Q")
     tooltip = tooltips({"text:N": "plan", "time:N": "time", "energy:N": "energy per iteration"})
@@ -131,5 +132,5 @@ def _x_limits(overview: PlanOverview) -> list[float]:
 def _y_limits(overview: PlanOverview) -> list[float]:
     """Limits of the y axis in per cent: from 0, or lower if a speed-up or the plan costs energy, to the most saved."""
     saved = [-100 * point.energy_change for curve in overview.curves for point in curve.points]
-    saved.append(-100 * overview.plan.predicted.energy_change)
+    saved.append(-100 * overview.plan.headline.energy_change)
     return [min(0.0, *saved), max(1.0, *saved)]

@@ -46,8 +46,8 @@ def desirability_figure(overview: PlanOverview) -> Figure:
 def _chart(overview: PlanOverview) -> Any:
     alt = load("altair")
     rows = _plans(overview)
-    predicted = overview.plan.predicted
-    changes = [(predicted.time_change, predicted.energy_change)]
+    headline = overview.plan.headline
+    changes = [(headline.time_change, headline.energy_change)]
     changes += [
         (row.time_change, row.energy_change) for row in rows if row.time_change is not None and row.energy_change is not None
     ]
@@ -150,7 +150,7 @@ def _overlay(overview: PlanOverview, rows: list[ComparisonRow], reach: tuple[flo
         style="curve", clip=True
     )
     dots = alt.Chart(inline(_dots(rows, reach)))
-    plan = overview.plan.predicted
+    plan = overview.plan.headline
     diamond = alt.Chart(inline([_at(plan.time_change, plan.energy_change) | {"who": "this plan"}]))
     tooltip = [alt.Tooltip("who:N", title="plan"), alt.Tooltip("time:N"), alt.Tooltip("energy:N")]
     return [

@@ -54,6 +54,7 @@ def render_page(overview: PlanOverview, price: Price | None, made_at: datetime) 
             *([] if overview.context is None else [("context", context_table(overview.context))]),
         ],
         made_at,
+        device=plan.device,
         plan=plan,
         kernels=len(plan.assignments),
         goal=describe_goal(plan.objective),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from wastenot.planning.applicable import Applicable, alone, headline_changes
+from collections.abc import Callable
+
+from wastenot.planning.applicable import Applicable, alone
+from wastenot.planning.headline import HeadlineSource
 from wastenot.planning.plan import Goal, Plan
 from wastenot.planning.switching import SwitchTime
 from wastenot.reporting.formatting import SPACE, change, number, percent, quantity, shortened
@@ -14,6 +17,7 @@ from wastenot.workloads.captured_on import capture_note
 
 ITERATIONS = 1_000  # that energy and cost are stated for
 _LONGEST_NAME = 40
+_SOURCES: dict[HeadlineSource, str] = {"validation": "measured", "promise": "expected", "measurements": "as measured"}
 
 
 def summary_cards(plan: Plan, price: Price | None) -> tuple[Card, ...]:
@@ -23,22 +27,26 @@ def summary_cards(plan: Plan, price: Price | None) -> tuple[Card, ...]:
         plan: to summarise.
         price: of electricity; without it no cost is stated.
     """
-    predicted, baseline = plan.predicted, plan.baseline
-    saved_j = baseline.energy_j - predicted.energy_j
+    headline, baseline = plan.headline, plan.baseline
+    saved_j = -headline.energy_change * baseline.energy_j
+    source = _SOURCES[headline.source]
+    low, high = headline.energy_change_interval or (None, None)
     return (
         Card(
             "Energy saved",
-            percent(-predicted.energy_change) + _error(predicted.energy_change_se),
-            f"{quantity(saved_j, 'J')} of {quantity(baseline.energy_j, 'J')} per iteration",
+            percent(-headline.energy_change),
+            _interval(None if low is None or high is None else (-high, -low), percent)
+            + f"{source}; {quantity(saved_j, 'J')} of {quantity(baseline.energy_j, 'J')} per iteration",
             main=True,
         ),
         Card(
             "Slowdown",
-            change(predicted.time_change) + _error(predicted.time_change_se),
-            f"{quantity(baseline.time_s, 's', 5)} per iteration at default clocks (auto), "
-            f"{quantity(predicted.time_s, 's', 5)} with the plan",
+            change(headline.time_change),
+            _interval(headline.time_change_interval, change)
+            + f"{source}; {quantity(baseline.time_s, 's', 5)} per iteration at default clocks (auto)",
             main=True,
         ),
+        *_limit(plan),
         _applicable(plan),
         _money(saved_j, baseline.energy_j, price),
         Card(
@@ -47,6 +55,7 @@ def summary_cards(plan: Plan, price: Price | None) -> tuple[Card, ...]:
             f"{quantity(plan.waste.joules, 'J')} per iteration could be saved at no loss of time "
             f"({plan.granularity} granularity)",
         ),
+        *_potential(plan),
         _certificate(plan),
         _switches(plan),
         Card(
@@ -58,22 +67,64 @@ def summary_cards(plan: Plan, price: Price | None) -> tuple[Card, ...]:
     )
 
 
+def limit_verdict(plan: Plan) -> str | None:
+    """Whether the slowdown limit was kept, or is promised to be; ``None`` where there is none or nothing is known."""
+    headline, limit = plan.headline, plan.objective.max_slowdown
+    if limit is None:
+        return None
+    bound, measured = change(limit), change(headline.time_change)
+    match headline.verdict:
+        case "kept":
+            return f"kept: measured {measured}, limit {bound}"
+        case "missed":
+            return f"missed by {percent(headline.missed_by or 0.0)} of the time: measured {measured}, limit {bound}"
+        case "undecided":
+            side = "within" if headline.time_change <= limit else "over"
+            return f"undecided: measured {measured}, {side} the limit of {bound} by less than the measurement can tell"
+    if headline.source == "promise" and plan.objective.confidence is not None:
+        return f"at most {bound}, with {percent(plan.objective.confidence, 1)} confidence"
+    return None
+
+
+def nothing_to_gain(plan: Plan) -> str | None:
+    """What to say of a plan that is nothing but the default clocks; ``None`` of any other."""
+    if any(not row.setting.is_auto for row in plan.assignments):
+        return None
+    text = "The plan is nothing but the default clocks: "
+    if plan.objective.confidence is None:
+        return text + "by these numbers no other setting does better within the limit."
+    text += (
+        f"no other setting is sure, with {percent(plan.objective.confidence, 1)} confidence, not to be slower. "
+        "Measuring points again (wastenot refine) makes surer"
+    )
+    tolerance = plan.tolerance
+    if tolerance is None or tolerance.energy_change >= 0.0:
+        return text + "."
+    low, high = tolerance.energy_change_interval
+    return (
+        f"{text}; a tolerance of {percent(tolerance.max_slowdown, 1)}, less than a run can show, would save "
+        f"{percent(-tolerance.energy_change)} ({percent(-high)} to {percent(-low)}): "
+        f"--max-slowdown {tolerance.max_slowdown:g}."
+    )
+
+
 def describe_goal(goal: Goal) -> str:
     """What was asked for, in one line."""
     sure = "" if goal.confidence is None else f" with {percent(goal.confidence, 1)} confidence"
+    sure = ", by the numbers as measured" if not goal.corrected else sure
     bound = "" if goal.max_slowdown is None else f" at no more than {percent(goal.max_slowdown)} slowdown{sure}"
     match goal.kind:
         case "waste":
             if not goal.max_slowdown:
-                return f"least energy with no slowdown{sure and ',' + sure}"
+                return f"least energy with no slowdown{sure if sure.startswith(',') else sure and ',' + sure}"
             if goal.max_slowdown < 0:
                 return f"least energy at a speed-up of at least {percent(-goal.max_slowdown)}{sure}"
             return f"least energy{bound}"
         case "edp":
             exponent = "" if goal.edp_exponent in (None, 1.0) else f" to the power of {goal.edp_exponent:g}"
-            return f"least energy × time{exponent}{bound}"
+            return f"least energy × time{exponent}{bound or sure}"
         case _:
-            return f"least {goal.kind}, whatever the {'time' if goal.kind == 'energy' else 'energy'}"
+            return f"least {goal.kind}, whatever the {'time' if goal.kind == 'energy' else 'energy'}{sure}"
 
 
 def warnings(plan: Plan) -> tuple[str, ...]:
@@ -82,6 +133,7 @@ def warnings(plan: Plan) -> tuple[str, ...]:
         coverage_note(plan.coverage),
         capture_note(plan.captured_on),
         implausible_power(plan.baseline.time_s, plan.baseline.energy_j),
+        nothing_to_gain(plan),
     )
     return (*(doubt for doubt in doubts if doubt is not None), *_of_measured_points(plan))
 
@@ -116,11 +168,14 @@ def _what_switching_takes(plan: Plan) -> str:
     assert row.shortest_dwell_s is not None and row.switch_time_s is not None
     stay, switch = quantity(row.shortest_dwell_s, "s", 3), _duration(row.switch_time_s)
     known = "a switch is assumed to take" if found.switching.basis == "assumed" else "a switch takes"
-    if row.fits:
-        late = row.switch_time_s * plan.switches.per_iteration / plan.predicted.time_s
+    if row.fits or row.late_time_change is not None:
+        late = "what that costs is not known"
+        if row.late_time_change is not None:
+            late = f"that adds about {change(row.late_time_change)} time and {change(row.late_energy_change)} energy"
+            late += " to the numbers above" if row.fits else ", so that the slowdown would not be kept"
         return (
             f"This plan switches clocks {count} and stays at least {stay} at a setting; {known} {switch}. Until a switch "
-            f"has taken effect the setting before remains, at most {percent(late)} of the time, which the numbers leave out."
+            f"has taken effect the setting before remains: {late}."
         )
     return (
         f"The saving is what these clocks are worth if switching were free. This plan switches them {count} and stays at a "
@@ -129,28 +184,35 @@ def _what_switching_takes(plan: Plan) -> str:
 
 
 def _what_to_expect(plan: Plan) -> str:
-    """How far the prediction can be trusted: validated, expected, or not known."""
-    validation, expected = plan.validation, plan.expected
-    if validation is not None:
-        time, energy = validation.time_change, validation.energy_change
-        return (
-            f"Validated by {validation.repeats} measurements interleaved with auto: energy {change(energy.mean)} "
-            f"({change(energy.interval[0])} to {change(energy.interval[1])}), time {change(time.mean)} "
-            f"({change(time.interval[0])} to {change(time.interval[1])})."
-        )
-    luck = "Predicted, not yet validated: choosing the best of noisy measurements favours lucky ones"
+    """How far the numbers can be trusted: measured again, promised, or as they stand."""
+    expected = plan.expected
+    match plan.headline.source:
+        case "validation":
+            assert plan.validation is not None
+            text = f"Measured {plan.validation.repeats} times, interleaved with auto."
+            if expected is not None:
+                text += f" Expected were energy {change(expected.energy_change)} and time {change(expected.time_change)}."
+            return text
+        case "promise":
+            return (
+                "Expected, not yet measured: corrected for noise and for the luck of choosing among noisy numbers. "
+                "wastenot validate measures it."
+            )
+    text = "These numbers are as measured"
+    if plan.objective.max_slowdown is not None or expected is None:
+        text += ", and promise nothing: choosing the best of noisy measurements favours lucky ones"
     if expected is None:
-        return f"{luck}, so expect a little less saving and a little more time when the plan is measured."
-    start = f"{luck}. Corrected for this, expect"
-    if plan.objective.confidence is not None:
-        start = "Not yet validated. Expect"
+        return (
+            f"{text}. Nothing in this study says how noisy it is; repeats or standard errors (time_se_s, energy_se_j) would "
+            "let the plan be sure."
+        )
     saving, slowdown = expected.energy_change_interval, expected.time_change_interval
     kept = expected.probability_within_budget
     odds = "" if kept is None else f"; the slowdown limit holds with a probability of {percent(kept, 0)}"
     return (
-        f"{start} energy {change(expected.energy_change)} ({change(saving[0])} to {change(saving[1])}) and time "
-        f"{change(expected.time_change)} ({change(slowdown[0])} to {change(slowdown[1])}), each with "
-        f"{percent(expected.level, 0)} probability{odds}."
+        f"{text}. Corrected for this, expect energy {change(expected.energy_change)} ({change(saving[0])} to "
+        f"{change(saving[1])}) and time {change(expected.time_change)} ({change(slowdown[0])} to {change(slowdown[1])}), "
+        f"each with {percent(expected.level, 0)} probability{odds}."
     )
 
 
@@ -160,11 +222,32 @@ def _duration(seconds: float) -> str:
     return f"{float(value.replace(',', '')):g}{SPACE}{unit}"
 
 
-def _error(standard_error: float | None) -> str:
-    if standard_error is None:
-        return ""
-    digits = 2 if standard_error >= 5e-5 else 3
-    return f" ± {percent(standard_error, digits)}"
+def _interval(interval: tuple[float, float] | None, written: Callable[[float], str]) -> str:
+    """An interval to put before other details; nothing where there is none."""
+    return "" if interval is None else f"{written(interval[0])} to {written(interval[1])} with 95{SPACE}%, "
+
+
+def _limit(plan: Plan) -> tuple[Card, ...]:
+    verdict = limit_verdict(plan)
+    if verdict is None:
+        return ()
+    value, _, detail = verdict.partition(": ")
+    if not detail:
+        value, detail = "promised", verdict
+    return (Card("Slowdown limit", value, detail),)
+
+
+def _potential(plan: Plan) -> tuple[Card, ...]:
+    """What the numbers as they stand would seem to give."""
+    if plan.potential is None:
+        return ()
+    return (
+        Card(
+            "Best of the numbers as measured",
+            percent(-plan.potential.energy_change),
+            f"at {change(plan.potential.time_change)} time, lucky numbers included: what not to expect (--as-measured)",
+        ),
+    )
 
 
 def _money(saved_j: float, baseline_j: float, price: Price | None) -> Card:
@@ -194,8 +277,8 @@ def _certificate(plan: Plan) -> Card:
         value = "proven optimal" if whole else f"best of those {known}"
     budget = f"within {quantity(bound.budget_s, 's', 5)}"
     needs, condition = "uses", "on these numbers"
-    if confidence is not None:
-        budget += f" with {percent(confidence, 1)} confidence"
+    if plan.objective.corrected:
+        budget += "" if confidence is None else f" with {percent(confidence, 1)} confidence"
         needs, condition = "is expected to use", "after correction for noise"
     return Card(
         "Certificate",
@@ -220,13 +303,16 @@ def _applicable(plan: Plan) -> Card:
     """The finest granularity that the device can switch for: what a user could set now."""
     label, found = "Applicable today", applicable_today(plan)
     row = found.finest
-    if row is None or row.energy_change is None:
+    if row is None or row.energy_change is None or row.time_change is None:
         why = "; plan by pass or iteration" if plan.applicable is None else ", and there is none with one setting"
         return Card(label, "nothing", f"the device switches too slowly for this plan{why}")
     energy_change, time_change = row.energy_change, row.time_change
     if row.granularity == plan.granularity:
-        energy_change, time_change = headline_changes(plan)
-    what = f"saved with clocks by {row.granularity}, time {change(time_change)}"
+        energy_change, time_change = plan.headline.energy_change, plan.headline.time_change
+    energy_change += row.late_energy_change or 0.0
+    time_change += row.late_time_change or 0.0
+    late = "" if row.late_time_change is None else ", late switches included"
+    what = f"saved with clocks by {row.granularity}, time {change(time_change)}{late}"
     if row.setting is not None:
         setting = row.setting.setting
         what = f"saved with one setting, time {change(time_change)}: {'; '.join(row.commands) or setting}"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from wastenot.analyses.context import ContextChange, KernelInContext
-from wastenot.planning.applicable import ApplicableRow, headline_changes
+from wastenot.planning.applicable import ApplicableRow
 from wastenot.planning.comparison import Comparison, ComparisonRow
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Assignment, Plan
@@ -69,8 +69,8 @@ def applicable_table(plan: Plan) -> Table | None:
         Column("Applicable today"),
     )
     note = (
-        f"A plan is applicable if every stay at a setting lasts at least {found.stay_per_switch:g} times as long as a "
-        f"switch. A switch takes {describe_switch_time(found.switching)}."
+        "A plan is applicable if it keeps its slowdown although switches are late, and if every stay at a setting lasts at "
+        f"least {found.stay_per_switch:g} times as long as a switch. A switch takes {describe_switch_time(found.switching)}."
     )
     if any("-lmcd" in command for row in found.rows for command in row.commands):
         note += " A deferred memory clock (-lmcd) takes effect when the driver is loaded again."
@@ -124,13 +124,17 @@ def _kernel_row(row: Assignment, energy_fraction: float, limited: bool) -> Row:
 
 def _applicable_row(plan: Plan, row: ApplicableRow) -> Row:
     own = row.granularity == plan.granularity
-    energy_change, time_change = headline_changes(plan) if own else (row.energy_change, row.time_change)
+    shown = plan.headline if own else row
+    energy_change, time_change = shown.energy_change, shown.time_change
     name = {"kernel": "each kernel", "pass": "each pass", "iteration": "the iteration"}[row.granularity]
     stay_s, switches = row.shortest_dwell_s, row.switches_per_iteration
     if row.reason is not None:
         verdict = "no such plan"
     elif row.setting is not None:
         verdict = "; ".join(row.commands) or ("nothing to set" if row.setting.setting.is_auto else str(row.setting.setting))
+    elif row.late_time_change is not None and row.late_energy_change is not None:
+        late = f"late switches add {change(row.late_time_change)} time, {change(row.late_energy_change)} energy"
+        verdict = f"yes; {late}" if row.fits else f"no: {late}"
     elif row.fits:
         verdict = "yes"
     else:

@@ -155,12 +155,15 @@ def _preset(
         "power_limits_w": "as stated" if power_limit_w else "assumed, 2 % above the largest power measured",
         "idle_w": assumed if base else "assumed: the fitted power that no clock changes, in the lowest memory state",
         "thermal, switching, noise, sensors": assumed,
+        "dynamics": "assumed: how power rises and times vary within and between executions",
         "gain": "joules as the sensor of the sweep reported them, which may be off by a factor; no further gain is applied",
     }
     return Preset(
         schema="wastenot.gpu/1",
         name=name,
         model=sweep.device,
+        basis=f"fitted to {report.points:,} {sweep.origin} points of {report.kernels} kernels; "
+        + ("heat, switching and sensors assumed" if base is None else f"the rest as of {base.name}"),
         provenance=provenance,
         clocks=table,
         power_limits_w=limits,

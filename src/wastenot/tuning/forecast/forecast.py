@@ -1,9 +1,9 @@
 """What kernel-level clocks would save where clocks may not be set: a forecast from a study of the default clocks.
 
 Only the default clocks were observed. Everything unknown (how time depends on the clocks, the voltage curve, the parts that
-power consists of, the step between the core clocks of a sweep) is drawn many times from stated ranges, each time so that
-every kernel's observed time and power are reproduced exactly. Each draw is planned exactly, and the forecast is the
-distribution of the plans' savings: what a sweep would find if clocks could be set.
+power consists of) is drawn many times from stated ranges, each time so that every kernel's observed time and power are
+reproduced exactly. Each draw is planned exactly, and the forecast is the distribution of the plans' savings: what a sweep
+would find if clocks could be set.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from wastenot.frontiers.nodes import Ways
 from wastenot.origin import Origin
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import Study, open_study
-from wastenot.tuning.forecast.kernels import CandidateSettings, candidate_settings, coarser, costs, draw_kernels
+from wastenot.tuning.forecast.kernels import CandidateSettings, candidate_settings, costs, draw_kernels
 from wastenot.tuning.forecast.observed import Observation, observe
-from wastenot.tuning.forecast.prior import GROUPS, KNOWLEDGES, RANGES, GpuDraw, Group, Knowledge, draw_gpus
+from wastenot.tuning.forecast.prior import GROUPS, KNOWLEDGES, RANGES, GpuDraw, Knowledge, draw_gpus
 
 SCHEMA: Final = "wastenot.forecast/1"
 
@@ -143,7 +143,6 @@ NARROWED_BY = {
     "power": "idle power with the memory active, and low-power kernels, at two core clocks",
     "memory power": "a memory power sensor, or a sweep of memory clocks",
     "auto": "the same core clock once left to the driver and once locked",
-    "clocks": "--core-step with the step of the sweep that you would make",
     "time": "FLOPs and bytes of every kernel (analytical or captured), or a sweep of the core clocks of a few kernels",
 }
 """For each group of unknowns, the measurement that would determine them."""
@@ -174,8 +173,7 @@ def forecast(
         gpu: provides clocks, power limit and peaks; ``None`` to find it by the study's device.
         max_slowdown: slowdown allowed to the whole iteration, at least 0.
         knowledge: ``any`` if voltage, power and memory may be like any GPU's, ``preset`` if they are about as ``gpu`` says.
-        core_step_mhz: distance between the core clocks to choose from; ``None`` to draw it too, from 1 to 16 % of the
-            highest clock, as sweeps differ.
+        core_step_mhz: distance between the core clocks to choose from; ``None`` for about 32 clocks.
         core_only: leave the memory clock alone, because it cannot be set, or not from kernel to kernel.
         draws: number of GPUs to draw, at least 40.
         seed: seed of the draws.
@@ -196,8 +194,7 @@ def forecast(
         notes = (*notes, f"{preset.name} changes its memory clock only when it is initialised: compare with --core-only")
     highest = max(preset.clocks.boost_mhz, float(np.nanmax(np.append(observed.core_mhz, 0.0))))
     drawn = list(draw_gpus(preset, observed.bounds(highest), knowledge, draws, seed))
-    every = np.arange(len(candidates.settings)) if core_step_mhz is not None else None
-    plans = [_plan(observed, candidates, each, max_slowdown, every) for each in drawn]
+    plans = [_plan(observed, candidates, each, max_slowdown) for each in drawn]
     count = np.array([kernel.count for kernel in observed.kernels], dtype=float)
     auto_time, auto_energy = float(count @ observed.time_s), float(count @ (observed.time_s * observed.power_w))
     energy = np.array([plan.energy_j @ count for plan in plans]) / auto_energy - 1.0
@@ -218,7 +215,7 @@ def forecast(
         energy_change=_quantiles(energy),
         time_change=_quantiles(time),
         saves_share=float(np.mean(energy < -_SAVES)),
-        unknowns=_unknowns(drawn, energy, without=() if core_step_mhz is None else ("clocks",)),
+        unknowns=_unknowns(drawn, energy),
         notes=notes,
         kernels=_kernels(observed, candidates, plans),
     )
@@ -226,10 +223,7 @@ def forecast(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
-    """The best plan of one draw; arrays of shape (kernels,), costs of one call.
-
-    Options are those of all candidates, from 1; option 0 is the default clocks.
-    """
+    """The best plan of one draw; arrays of shape (kernels,), costs of one call. Option 0 is the default clocks."""
 
     option: NDArray[np.intp]
     time_s: FloatArray
@@ -237,25 +231,16 @@ class _Plan:
     core_mhz: FloatArray
 
 
-def _plan(
-    observed: Observation,
-    candidates: CandidateSettings,
-    gpu: GpuDraw,
-    max_slowdown: float,
-    offered: NDArray[np.intp] | None,
-) -> _Plan:
-    """Plan one draw, with all candidates that are offered, or with those of the sweep drawn."""
-    if offered is None:
-        offered = coarser(candidates, gpu.numbers["core_step"] * gpu.device.reference_core_mhz)
+def _plan(observed: Observation, candidates: CandidateSettings, gpu: GpuDraw, max_slowdown: float) -> _Plan:
     kernels = draw_kernels(observed, gpu)
-    time, energy = costs(gpu.device, kernels, candidates.only(offered))
+    time, energy = costs(gpu.device, kernels, candidates)
     time = np.column_stack([observed.time_s, time])
     energy = np.column_stack([observed.time_s * observed.power_w, energy])
     option = best_options(time, energy, [kernel.count for kernel in observed.kernels], max_slowdown)
     rows = np.arange(len(option))
-    number = np.append(0, offered + 1)[option]
-    clock = np.where(option == 0, kernels.core_mhz, np.append(np.nan, candidates.core_mhz)[number])
-    return _Plan(number, time[rows, option], energy[rows, option], clock)
+    clock = np.append(np.nan, candidates.core_mhz)[option]
+    clock = np.where(option == 0, kernels.core_mhz, clock)
+    return _Plan(option, time[rows, option], energy[rows, option], clock)
 
 
 def best_options(time_s: FloatArray, energy_j: FloatArray, counts: list[int], max_slowdown: float) -> NDArray[np.intp]:
@@ -309,15 +294,13 @@ def _kernels(observed: Observation, candidates: CandidateSettings, plans: list[_
     return tuple(rows)
 
 
-def _unknowns(drawn: list[GpuDraw], change: FloatArray, without: tuple[Group, ...]) -> tuple[UncertaintySource, ...]:
+def _unknowns(drawn: list[GpuDraw], change: FloatArray) -> tuple[UncertaintySource, ...]:
     """The fraction of the variance of the change's ranks that each group's ranks explain (adjusted R²)."""
     if np.ptp(change) == 0.0:
         return ()
     target = _ranks(change)
     sources = []
     for group in GROUPS:
-        if group in without:
-            continue
         names = [name for name, prior in RANGES.items() if prior.group == group]
         ranks = np.column_stack([_ranks(np.array([gpu.numbers[name] for gpu in drawn])) for name in names])
         coefficients = np.linalg.lstsq(ranks, target, rcond=None)[0]

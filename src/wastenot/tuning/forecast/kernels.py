@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from wastenot.arrays import FloatArray
@@ -39,10 +38,6 @@ class CandidateSettings:
     core_mhz: FloatArray
     memory_mhz: FloatArray
 
-    def only(self, index: NDArray[np.intp]) -> CandidateSettings:
-        """Some of them."""
-        return CandidateSettings(tuple(self.settings[i] for i in index), self.core_mhz[index], self.memory_mhz[index])
-
 
 def candidate_settings(
     preset: Preset, core_step_mhz: float | None = None, *, core_only: bool = False, clocks: int = 32
@@ -74,19 +69,6 @@ def candidate_settings(
     core = np.array([setting.core_mhz for setting in settings], dtype=float)
     memory = np.array([setting.memory_mhz for setting in settings], dtype=float)
     return CandidateSettings(tuple(settings), core, memory)
-
-
-def coarser(candidates: CandidateSettings, core_step_mhz: float) -> NDArray[np.intp]:
-    """The settings that a sweep with a larger step between core clocks would take, as indices in ascending order.
-
-    Args:
-        candidates: settings to choose from.
-        core_step_mhz: from the highest core clock down; of the clocks there are, the nearest are taken.
-    """
-    clocks = np.unique(candidates.core_mhz)
-    wanted = np.arange(clocks[-1], clocks[0] - 1e-9, -core_step_mhz)
-    taken = clocks[np.abs(clocks - wanted[:, None]).argmin(axis=1)]
-    return np.flatnonzero(np.isin(candidates.core_mhz, taken))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,7 +23,7 @@ Knowledge = Literal["any", "preset"]
 
 KNOWLEDGES: tuple[Knowledge, ...] = get_args(Knowledge)
 
-Group = Literal["voltage", "power", "memory power", "time", "auto", "clocks"]
+Group = Literal["voltage", "power", "memory power", "time", "auto"]
 GROUPS: tuple[Group, ...] = get_args(Group)
 
 _VOLTAGE_POINTS = 9
@@ -105,8 +105,6 @@ RANGES: dict[str, Range] = {
     "auto_costs": Range("auto", -1.0, 1.0, False, 0.0, "whether they do, where above 0; no study of two cards exists"),
     "auto_time": Range("auto", 0.0, 0.03, False, 0.0, "1.6 % in the one sweep that shows it (RTX 3080 Ti), doubled"),
     "auto_power": Range("auto", 0.0, 0.08, False, 0.0, "4 % in that sweep, doubled; a clock that swings by 5 % costs 1 %"),
-    # The sweep that would find the plan.
-    "core_step": Range("clocks", 0.01, 0.16, True, 0.0, "of the highest core clock; public sweeps take 1 to 17 %"),
 }  # fmt: skip
 
 

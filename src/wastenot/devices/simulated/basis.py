@@ -1,0 +1,27 @@
+"""What the constants of a simulated GPU rest on, in a few words, to be shown beside its numbers.
+
+Reads nothing but that line of the preset: it is asked for wherever numbers are printed.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import resources
+from pathlib import Path
+
+
+def basis_of(device: str) -> str:
+    """The basis that a simulated device's preset states; empty for other devices, and where nothing is stated.
+
+    Args:
+        device: its name, such as ``sim:rtx-a4000`` or ``sim:my-gpu.toml``.
+    """
+    kind, _, name = device.partition(":")
+    if kind != "sim" or not name:
+        return ""
+    file = Path(name) if name.endswith(".toml") else resources.files(__package__) / "presets" / f"{name}.toml"
+    try:
+        basis = tomllib.loads(file.read_text()).get("basis")
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return ""  # what was simulated may have been on another machine
+    return basis if isinstance(basis, str) else ""

@@ -1,0 +1,199 @@
+"""The plans to choose from on one set of numbers, and the best of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.errors import InfeasibleError
+from wastenot.frontiers.algebra import Frontier, Point
+from wastenot.frontiers.exact import exact_sum
+from wastenot.planning.costs import Costs
+from wastenot.planning.objective import Objective, Scope
+from wastenot.planning.units import PlanUnit, iteration_frontier, make_units
+from wastenot.workloads.identity import Granularity
+
+LARGEST_EXACT = 2048  # units; the least energy of more is found to within ``GAP_AT_SCALE``, which the certificate states
+GAP_AT_SCALE = 1e-9  # relative; proving the rest takes half a minute for 10,000 kernels
+_DEAR = 1e3  # times the mean power: a second at that price is worth any energy
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Optimum:
+    """The best option of each unit, before a plan is made of them.
+
+    Attributes:
+        options: of each unit, shape (units,).
+        lower_bound_j: no options within ``budget_s`` needs less energy (with a confidence: less expected energy).
+        budget_s: the time budget, exact.
+    """
+
+    options: tuple[int, ...]
+    lower_bound_j: float
+    budget_s: Fraction
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """A setting for every unit of an iteration, on one set of numbers.
+
+    Attributes:
+        costs: of the kernels.
+        units: in order of execution.
+        granularity: what gets a setting of its own.
+    """
+
+    costs: Costs
+    units: list[PlanUnit]
+    granularity: Granularity
+
+    @classmethod
+    def of(cls, costs: Costs, granularity: Granularity, clock_tolerance_mhz: float) -> Self:
+        """The choices at one granularity; raises what :func:`wastenot.planning.units.make_units` does."""
+        return cls(costs, make_units(costs, granularity, clock_tolerance_mhz), granularity)
+
+    def with_numbers(self, time_s: FloatArray, energy_j: FloatArray) -> Self:
+        """The same choices with other times and energies, shape (rows,)."""
+        costs = replace(self.costs, time_s=time_s, energy_j=energy_j)
+        return replace(self, costs=costs, units=[replace(unit, costs=costs) for unit in self.units])
+
+    @cached_property
+    def frontier(self) -> Frontier:
+        """Of the whole iteration."""
+        return iteration_frontier(self.costs, self.units, self.granularity)
+
+    @property
+    def baseline_rows(self) -> IndexArray:
+        """The row of each kernel at auto."""
+        return self.costs.start[:-1]
+
+    @cached_property
+    def baseline_time_s(self) -> Fraction:
+        """Exact time of the iteration at auto."""
+        return self.exact_time(self.baseline_rows)
+
+    @cached_property
+    def baseline_energy_j(self) -> float:
+        """Energy of the iteration at auto."""
+        return self.energy(self.baseline_rows)
+
+    def exact_time(self, rows: IndexArray) -> Fraction:
+        """Time of an iteration at the given row of each kernel, without rounding."""
+        return exact_sum(zip(self.costs.count.tolist(), self.costs.time_s[rows].tolist(), strict=True))
+
+    def energy(self, rows: IndexArray) -> float:
+        """Energy of an iteration at the given row of each kernel."""
+        return float(exact_sum(zip(self.costs.count.tolist(), self.costs.energy_j[rows].tolist(), strict=True)))
+
+    def rows(self, options: tuple[int, ...]) -> IndexArray:
+        """The row of each kernel under the chosen option of each unit."""
+        rows = np.empty(len(self.costs.kernels), dtype=np.intp)
+        for unit, option in zip(self.units, options, strict=True):
+            rows[unit.kernels] = unit.rows[option]
+        return rows
+
+    def budget(self, slowdown: float) -> Fraction:
+        """The exact time that a slowdown allows."""
+        return self.baseline_time_s * (1 + Fraction(slowdown))
+
+    @cached_property
+    def waste_share(self) -> float:
+        """What the baseline wastes (paper, Eq. 2) of its energy: the least energy at no more time is that much less."""
+        least_j = self.energy(self.rows(tuple(self._strict.options.tolist())))
+        return max(0.0, 1.0 - least_j / self.baseline_energy_j)
+
+    @cached_property
+    def _strict(self) -> Point:
+        """The least energy at no more time than the baseline."""
+        return self.frontier.least_energy(self.baseline_time_s, self._gap_tolerance)
+
+    @property
+    def _gap_tolerance(self) -> float:
+        return 0.0 if len(self.units) <= LARGEST_EXACT else GAP_AT_SCALE
+
+    def best(self, objective: Objective, scope: Scope) -> Optimum:
+        """The best option of each unit, taking the numbers as they are.
+
+        Raises:
+            InfeasibleError: the slowdown cannot be kept.
+        """
+        return self._best_global(objective) if scope == "global" else self._best_local(objective)
+
+    def _best_global(self, objective: Objective) -> Optimum:
+        budget = None if objective.max_slowdown is None else self.budget(objective.max_slowdown)
+        try:
+            strict = objective.kind == "waste" and budget == self.baseline_time_s
+            point = self._strict if strict else _best(self.frontier, objective, budget, self._gap_tolerance)
+        except InfeasibleError as error:
+            least = float(self.frontier.least_time().exact_time_s / self.baseline_time_s - 1)
+            raise _too_fast(objective, least, "") from error
+        bound = point.lower_bound_j
+        if budget is None or bound is None:
+            budget = point.exact_time_s
+            bound = self.frontier.least_energy(budget, self._gap_tolerance).lower_bound_j
+        assert bound is not None
+        return Optimum(tuple(point.options.tolist()), bound, budget)
+
+    def _best_local(self, objective: Objective) -> Optimum:
+        best: list[Point] = []
+        for unit in self.units:
+            own_s = unit.baseline_time_s
+            budget = None if objective.max_slowdown is None else own_s * (1 + Fraction(objective.max_slowdown))
+            try:
+                best.append(_best(unit.frontier, objective, budget))
+            except InfeasibleError as error:
+                least = [float(unit.frontier.least_time().exact_time_s / unit.baseline_time_s - 1) for unit in self.units]
+                slowest = int(np.argmax(least))
+                raise _too_fast(objective, least[slowest], f" of '{self.units[slowest].name}' by itself") from error
+        options = tuple(int(point.options[0]) for point in best)
+        time_s = sum((point.exact_time_s for point in best), Fraction(0))
+        budget = time_s if objective.max_slowdown is None else self.budget(objective.max_slowdown)
+        # Each unit has its least energy within its own bound, or its own best product: nothing else was allowed.
+        return Optimum(options, self.energy(self.rows(options)), budget)
+
+
+def price_of_time(frontier: Frontier, baseline_time_s: Fraction, objective: Objective) -> float:
+    """Joules that one more second is worth where an objective is reached.
+
+    Args:
+        frontier: of an iteration or a unit.
+        baseline_time_s: its time at auto.
+        objective: to reach.
+    """
+    fastest = frontier.least_time()
+    if objective.kind == "time":
+        return _DEAR * fastest.energy_j / fastest.time_s
+    if objective.max_slowdown is None:
+        if objective.kind == "energy":
+            return 0.0
+        point = frontier.least_edp(objective.edp_exponent)
+        return objective.edp_exponent * point.energy_j / point.time_s
+    budget_s = baseline_time_s * (1 + Fraction(objective.max_slowdown))
+    return frontier.price_of_time(float(max(fastest.exact_time_s, budget_s)))
+
+
+def _best(frontier: Frontier, objective: Objective, budget: Fraction | None, gap_tolerance: float = 0.0) -> Point:
+    match objective.kind:
+        case "waste":
+            return frontier.least_energy(budget, gap_tolerance)
+        case "edp":
+            return frontier.least_edp(objective.edp_exponent, budget)
+        case "energy":
+            return frontier.least_energy()
+        case "time":
+            return frontier.least_time()
+
+
+def _too_fast(objective: Objective, least_slowdown: float, unit: str) -> InfeasibleError:
+    # Rounded up, so that the bound as written can be met.
+    shown = np.ceil(least_slowdown * 1e6) / 1e6
+    return InfeasibleError(
+        f"`max_slowdown` {objective.max_slowdown:g}: no plan is that fast; the least slowdown possible{unit} is "
+        f"{shown:.6f} ({shown:+.4%})",
+        least_slowdown=least_slowdown,
+    )

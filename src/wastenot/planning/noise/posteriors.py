@@ -1,0 +1,81 @@
+"""Posteriors of true values: what is believed of them after a sweep, with the errors that they have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wastenot.arrays import FloatArray, IndexArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Posterior:
+    """True values of one call of each kernel at each setting, as believed; arrays by the rows of :class:`Costs`.
+
+    Attributes:
+        mean: expected value.
+        variance: of the true value around it.
+        with_baseline: covariance with the kernel's baseline, its variance at the baseline itself.
+        common: loadings of further errors that all kernels have in common, each of variance 1; shape (rows, errors).
+    """
+
+    mean: FloatArray
+    variance: FloatArray
+    with_baseline: FloatArray
+    common: FloatArray
+
+    def times(self, other: Posterior, first: IndexArray, correlation: float = 0.0) -> Posterior:
+        """The product with other values, whose errors correlate with these; ``first`` is the baseline row of each row."""
+
+        def moment(ours: FloatArray, theirs: FloatArray, ends: IndexArray) -> FloatArray:
+            mean, other_mean = self.mean, other.mean
+            both = correlation * np.sign(ours) * np.sqrt(np.abs(ours * theirs))
+            together = both * (mean * other_mean[ends] + mean[ends] * other_mean)
+            return np.asarray(mean * mean[ends] * theirs + other_mean * other_mean[ends] * ours + ours * theirs + together)
+
+        here = np.arange(len(first))
+        return Posterior(
+            self.mean * other.mean,
+            moment(self.variance, other.variance, here),
+            moment(self.with_baseline, other.with_baseline, first),
+            np.concatenate([other.mean[:, None] * self.common, self.mean[:, None] * other.common], axis=1),
+        )
+
+    def exponential(self, first: IndexArray) -> Posterior:
+        """Values of whose logarithms this is believed (log-normal); ``first`` is the baseline row of each row."""
+        value = np.exp(self.mean + 0.5 * self.variance)
+        variance, with_baseline = np.expm1(self.variance), np.expm1(self.with_baseline)
+        return Posterior(value, value**2 * variance, value * value[first] * with_baseline, value[:, None] * self.common)
+
+    def widened(self, factor: float) -> Posterior:
+        """The same with errors so many times as large."""
+        square = factor**2
+        return Posterior(self.mean, square * self.variance, square * self.with_baseline, factor * self.common)
+
+    def with_common(self, loadings: FloatArray) -> Posterior:
+        """The same with further errors that all kernels have in common, as fractions of the mean; shape (rows, errors)."""
+        return replace(self, common=np.concatenate([self.common, self.mean[:, None] * loadings], axis=1))
+
+    def scaled(self, factor: float) -> Posterior:
+        """The same in another unit."""
+        return replace(self.widened(factor), mean=factor * self.mean)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Posteriors:
+    """Posteriors of times and energies; apart from common errors, kernels are independent of each other.
+
+    Attributes:
+        rows: of :class:`Costs` that they are of, ascending, each kernel's baseline among them.
+        time_s: of times, by ``rows``.
+        energy_j: of energies, by ``rows``.
+    """
+
+    rows: IndexArray
+    time_s: Posterior
+    energy_j: Posterior
+
+    def index(self, rows: IndexArray) -> IndexArray:
+        """Where some rows of :class:`Costs` are in these arrays."""
+        return np.searchsorted(self.rows, rows)
