@@ -30,8 +30,9 @@ import numpy as np
 
 from benchmarks.verdict import Verdict
 from tests.support import synthetic_gpu as synthetic
-from wastenot.planning.noise import shrinkage
+from wastenot.planning.noise import designs
 from wastenot.planning.noise.expectation import LEVEL, expect
+from wastenot.planning.noise.shrinkage import fit_costs
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
 from wastenot.study.store import open_study
@@ -141,11 +142,11 @@ def line(study: Path) -> tuple[float, float]:
 def sampling_error(effective: Effective, seed: int, kernels: int = 600) -> tuple[float, float]:
     """Shift of the energy expected when a sample is learnt from, in standard errors, and the ratio of interval widths."""
     planner = Planner(made_up_sweep(kernels, effective, seed))
-    rows = planner.rows(planner.choose(Objective("waste", 0.0)).options)
+    rows = planner.rows(planner.choose(Objective("waste", 0.0, as_measured=True)).options)
     change, width = [], []
-    for largest in (shrinkage.LARGEST_FIT, kernels):
-        with mock.patch.object(shrinkage, "LARGEST_FIT", largest):
-            model = shrinkage.fit_costs(planner.sweep, planner.costs)
+    for largest in (designs.LARGEST_FIT, kernels):
+        with mock.patch.object(designs, "LARGEST_FIT", largest):
+            model = fit_costs(planner.sweep, planner.costs)
         assert model is not None
         expected = expect(planner.costs, model.posteriors(rows), rows, 0.0)
         change.append(expected.energy_change)

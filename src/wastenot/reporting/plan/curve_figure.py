@@ -17,7 +17,7 @@ _DASHES = {"global": [1, 0], "local": [5, 3]}
 def curve_figure(overview: PlanOverview) -> Figure:
     """A line for each granularity and scope, a dotted rule at no slowdown, and the plan."""
     note = (
-        "Each line is the most energy that can be saved within the slowdown allowed; every point is an exact optimum. "
+        "Each line is the most energy that can be saved within the slowdown allowed. "
         "Global: kernels may compensate for each other's slowdown; local: each must keep the limit by itself. The dotted "
         "line marks no slowdown."
     )

@@ -17,6 +17,7 @@ from wastenot.workloads.captured_on import capture_note
 
 ITERATIONS = 1_000  # that energy and cost are stated for
 _LONGEST_NAME = 40
+_WORTH_SAYING = 0.005  # of the energy, by which a tolerance must save more
 _SOURCES: dict[HeadlineSource, str] = {"validation": "measured", "promise": "expected", "measurements": "as measured"}
 
 
@@ -86,26 +87,28 @@ def limit_verdict(plan: Plan) -> str | None:
     return None
 
 
-def nothing_to_gain(plan: Plan) -> str | None:
-    """What to say of a plan that is nothing but the default clocks; ``None`` of any other."""
-    if any(not row.setting.is_auto for row in plan.assignments):
+def strictness_note(plan: Plan) -> str | None:
+    """What a strict plan gives up by being sure, and what a tolerance would give; ``None`` where there is nothing to say."""
+    confidence, tolerance = plan.objective.confidence, plan.tolerance
+    nothing = all(row.setting.is_auto for row in plan.assignments)
+    if confidence is None:
+        text = "The plan is nothing but the default clocks: by these numbers no other setting does better within the limit."
+        return text if nothing else None
+    more = tolerance is not None and tolerance.energy_change < plan.headline.energy_change - _WORTH_SAYING
+    if not nothing and not more:
         return None
-    text = "The plan is nothing but the default clocks: "
-    if plan.objective.confidence is None:
-        return text + "by these numbers no other setting does better within the limit."
-    text += (
-        f"no other setting is sure, with {percent(plan.objective.confidence, 1)} confidence, not to be slower. "
-        "Measuring points again (wastenot refine) makes surer"
-    )
-    tolerance = plan.tolerance
-    if tolerance is None or tolerance.energy_change >= 0.0:
-        return text + "."
-    low, high = tolerance.energy_change_interval
-    return (
-        f"{text}; a tolerance of {percent(tolerance.max_slowdown, 1)}, less than a run can show, would save "
-        f"{percent(-tolerance.energy_change)} ({percent(-high)} to {percent(-low)}): "
-        f"--max-slowdown {tolerance.max_slowdown:g}."
-    )
+    sure = f"with {percent(confidence, 1)} confidence"
+    text = f"To be no slower {sure} leaves much of the saving. "
+    if nothing:
+        text = f"The plan is nothing but the default clocks: {sure}, no other setting is sure to be no slower. "
+    if more and tolerance is not None:
+        low, high = tolerance.energy_change_interval
+        text += (
+            f"A tolerance of {percent(tolerance.max_slowdown, 1)}, less than a run can show, would save "
+            f"{percent(-tolerance.energy_change)} ({percent(-high)} to {percent(-low)}): --max-slowdown "
+            f"{tolerance.max_slowdown:g}. "
+        )
+    return text + "Measuring the best settings again (wastenot refine) makes more of it sure."
 
 
 def describe_goal(goal: Goal) -> str:
@@ -133,7 +136,7 @@ def warnings(plan: Plan) -> tuple[str, ...]:
         coverage_note(plan.coverage),
         capture_note(plan.captured_on),
         implausible_power(plan.baseline.time_s, plan.baseline.energy_j),
-        nothing_to_gain(plan),
+        strictness_note(plan),
     )
     return (*(doubt for doubt in doubts if doubt is not None), *_of_measured_points(plan))
 
