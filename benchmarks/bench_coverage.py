@@ -23,9 +23,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import beta, binom
+from scipy.stats import beta
 
 from benchmarks.verdict import Verdict
+from tests.support.binomial import least_hits
 from tests.support.measured_sweeps import DATA, MEASURED_SWEEPS
 from tests.support.tables import Noise, table_of
 from wastenot.devices.open import open_device
@@ -50,7 +51,6 @@ NOISES = {
     "0.7 %, two readings": Noise(0.007, 0.007, 2, 0.0),
 }
 DEVELOPED_ON = ("rtx3080ti", "gpu-dvfs", "perseus", "serving")
-CONFIDENCE, UNLIKELY = 0.95, 1e-3
 _CONSTANTS = (
     "flops_per_s", "bytes_per_s", "issue_bytes_per_s", "clock_w", "flop_j", "byte_j", "issue_byte_j", "leakage_w",
     "run_time", "run_power",
@@ -168,9 +168,7 @@ def judged(verdict: Verdict, found: list[Outcome], what: str) -> None:
         # Plans of one sweep share its errors: the worst slowdown of each is judged, as many draws as seeds.
         kept = min(sum(plan.kept for plan in plans if plan.slowdown == each) for each in SLOWDOWNS)
         seeds = len(plans) // len(SLOWDOWNS)
-        verdict.at_least(
-            f"{case}, by {granularity}: kept at the worst slowdown, of {seeds}", kept, binom.ppf(UNLIKELY, seeds, CONFIDENCE)
-        )
+        verdict.at_least(f"{case}, by {granularity}: kept at the worst slowdown, of {seeds}", kept, least_hits(seeds))
     for name, words in (("kept", "plans that keep their slowdown"), ("time_in", "95 % intervals of time that hold")):
         _share(verdict, f"{what}: {words}", [getattr(plan, name) for plan in found], 0.93)
     share = _share(verdict, f"{what}: 95 % intervals of energy that hold", [plan.energy_in for plan in found], 0.90)

@@ -56,18 +56,27 @@ class Truth:
         )  # fmt: skip
 
     def sweep(
-        self, rng: np.random.Generator, time_noise: float, power_noise: float, repeats: int = 1, effective: bool = True
+        self,
+        rng: np.random.Generator,
+        time_noise: float,
+        power_noise: float,
+        repeats: int = 1,
+        effective: bool = True,
+        stated: bool = False,
     ) -> Sweep:
-        """Readings with relative noise in time and power."""
+        """Readings with relative noise in time and power, and their standard errors if they are to be stated."""
         kernels, settings = self.time_s.shape
         place = np.repeat(np.arange(settings), repeats)
         time = self.time_s[:, place] * (1 + time_noise * rng.standard_normal((kernels, len(place))))
         power = (self.energy_j / self.time_s)[:, place] * (1 + power_noise * rng.standard_normal((kernels, len(place))))
         absent = np.full(time.size, NAN)
+        errors = [absent, absent]
+        if stated:
+            errors = [(time_noise * time).ravel(), (np.hypot(time_noise, power_noise) * time * power).ravel()]
         return Sweep(
             self.kernels, np.repeat(np.arange(kernels), len(place)),
             np.tile(self.core_mhz[place], kernels), np.tile(self.memory_mhz[place], kernels), absent,
-            time.ravel(), (time * power).ravel(), absent, absent,
+            time.ravel(), (time * power).ravel(), *errors,
             self.effective_core_mhz[:, place].ravel() if effective else absent, absent, absent, absent,
             workload="noisy", device="made up", origin="synthetic",
         )  # fmt: skip
