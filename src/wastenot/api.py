@@ -83,7 +83,7 @@ def sweep(
 
         >>> import wastenot as wn
         >>> outcome = wn.sweep("gpt3-xl", "sim:h200", "my.db", core_mhz=[1200, 1980], memory_mhz=[3201])
-        >>> wn.plan("my.db").predicted.energy_change < 0
+        >>> wn.plan("my.db", max_slowdown=0.02).headline.energy_change <= 0
         True
 
     Args:

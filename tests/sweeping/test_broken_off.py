@@ -63,7 +63,7 @@ def certificate(made):
 
 def test_a_complete_grid_is_proven(at):
     at.sweep()
-    made = plan(at.study)
+    made = plan(at.study, as_measured=True)
     assert (made.coverage.kind, made.coverage.measured, made.coverage.of) == ("grid", at.points, at.points)
     assert made.coverage.complete and made.coverage.finished and made.coverage.command is None
     assert certificate(made).value == "proven optimal"
@@ -74,7 +74,7 @@ def test_a_complete_grid_is_proven(at):
 def test_a_sweep_out_of_time_is_incomplete_until_it_is_resumed(at):
     outcome = at.sweep(budget_s=HALF_S, command="wastenot sweep again")
     assert outcome.out_of_time
-    made = plan(at.study)
+    made = plan(at.study, as_measured=True)
     here = made.coverage
     assert (here.kind, here.of, here.complete, here.finished) == ("grid", at.points, False, False)
     assert here.measured == len({(row.kernel, row.setting) for row in at.study.measurements()}) < at.points
@@ -109,7 +109,7 @@ def test_a_finer_grid_adds_to_what_is_intended(tmp_path):
 def test_a_search_supports_plans_of_what_it_searched_only(at):
     at.settings = Grid(150.0, memory_mhz=(9501.0, 5001.0)).settings(at.device.clocks.supported_clocks())
     at.search(share=0.4)
-    made = plan(at.study)
+    made = plan(at.study, as_measured=True)
     here = made.coverage
     assert (here.kind, here.of, here.complete, here.finished) == ("search", at.points, False, True)
     assert here.measured <= 0.4 * at.points
@@ -142,7 +142,7 @@ def test_a_search_that_a_sweep_completes_is_a_grid(at):
 
 def test_the_finalists_of_another_card_are_no_grid(at, tmp_path):
     at.sweep()
-    made = plan(at.study)
+    made = plan(at.study, as_measured=True)
     assert refine_again(at, at.study, made).complete
     other = open_study(tmp_path / "other.db", create=True)
     here = refine_again(at, other, made)
@@ -180,7 +180,7 @@ def test_a_study_that_recorded_no_sweeps_is_read_as_it_is_and_kept_up_when_writt
             "DROP TABLE wastenot_sweeps; DROP TABLE wastenot_leases; UPDATE wastenot_study SET schema_version = 2"
         )
     connection.close()
-    made = plan(at.study)
+    made = plan(at.study, as_measured=True)
     assert (made.coverage.kind, made.coverage.of, made.coverage.complete) == ("given", None, None)
     assert certificate(made).value == "best of those given"
     assert at.study.summary().workloads[0].coverage is None
@@ -216,7 +216,7 @@ def test_states_are_compared_once_both_are_whole(tmp_path):
     at = Setup(tmp_path / "s.db")
     at.sweep()
     at.units = replace(at.units, state="context")
-    made = plan(at.study)
+    made = plan(at.study, as_measured=True)
     for budget_s in (150.0, 450.0):  # before all kernels have a baseline in context, and after
         assert at.sweep(budget_s=budget_s).out_of_time
         assert change_in_context(at.study, at.study.read(state="ssp"), made) is None

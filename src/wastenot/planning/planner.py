@@ -311,7 +311,14 @@ class Planner:
         except InfeasibleError:
             self.measured.best(objective, scope)  # says by how much, where no numbers would do
             raise
-        return Optimum(options, bound, self.believed.budget(objective.max_slowdown))
+        budget_s = self.believed.budget(objective.max_slowdown)
+        auto = (0,) * len(options)
+        if objective.kind == "waste" and objective.max_slowdown >= 0.0:
+            # Luck is judged for a whole plan: with it, no setting may be worth leaving the default clocks for.
+            expected = self.expected(self.rows(options), objective)
+            if expected is not None and expected.energy_change > 0.0:
+                return Optimum(auto, min(bound, self.believed.baseline_energy_j), budget_s)
+        return Optimum(options, bound, budget_s)
 
     # ---- describing ------------------------------------------------------------------------------------------
 

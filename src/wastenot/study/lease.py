@@ -137,7 +137,7 @@ def kept_alive(lease: Lease, writing: Callable[[], AbstractContextManager[Connec
             with suppress(StudyError), writing() as connection:  # a study that is busy now hears the next one
                 lease.renew(connection)
 
-    thread = threading.Thread(target=beat, name="wastenot lease", daemon=True)
+    thread = threading.Thread(target=beat, name=_thread_name(lease.token), daemon=True)
     thread.start()
     try:
         yield
@@ -152,7 +152,15 @@ def _gone(row: Row[tuple[object, ...]], now: str) -> bool:
     heard_at = datetime.fromisoformat(row.heard_at)
     if datetime.fromisoformat(now) - heard_at > timedelta(seconds=SILENT_S):
         return True
-    return row.process_space == process_space() and not is_running(row.process, row.process_started)
+    if row.process_space != process_space():
+        return False
+    if row.process == os.getpid():  # one that could not be released when the study was locked has no thread any more
+        return all(thread.name != _thread_name(row.token) for thread in threading.enumerate())
+    return not is_running(row.process, row.process_started)
+
+
+def _thread_name(token: str) -> str:
+    return f"wastenot lease {token}"
 
 
 def _holder(row: Row[tuple[object, ...]]) -> Holder:

@@ -36,6 +36,7 @@ from wastenot.study.sweep import Sweep
 
 _WIDENED = 1.15  # factor on errors, for hyperparameters that are estimates
 _CLOCKS_UNKNOWN = 1.4  # a further one where the clocks in effect were not recorded
+_LEAST_POWER = 0.1  # of the measured one, where a surface that does not fit says less
 _LEAST_KERNELS = 8  # of few settings each, from which can be learnt what kernels have in common
 _LEAST_SETTINGS = 3  # of the middle one of them, auto among them
 
@@ -173,6 +174,7 @@ class CostModel:
         log_time = replace(log_time, mean=log_time.mean + self.level[rows])
         time = log_time.widened(self.widened).exponential(first)
         power = self.power.posterior(rows).widened(self.widened).scaled(self.power_unit_w)
+        power = replace(power, mean=np.maximum(power.mean, _LEAST_POWER * self.power_unit_w * self.power.level()[rows]))
         energy = time.times(power, first, self.correlation)
         time_errors, power_errors = self.time_errors[rows], self.power_errors[rows]
         return Posteriors(rows, time.with_common(time_errors), energy.with_common(time_errors + power_errors))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wastenot.analyses.plan_overview import Curve, PlanOverview
+from wastenot.planning.objective import DEFAULT_CONFIDENCE
 from wastenot.reporting.figure import Figure, inline, series_color, tooltips
 from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
@@ -16,8 +17,13 @@ _DASHES = {"global": [1, 0], "local": [5, 3]}
 
 def curve_figure(overview: PlanOverview) -> Figure:
     """A line for each granularity and scope, a dotted rule at no slowdown, and the plan."""
+    goal = overview.plan.objective
+    how = "every point is an exact optimum of the numbers as measured. "
+    if goal.corrected:
+        sure = percent(goal.confidence or DEFAULT_CONFIDENCE, 0)
+        how = f"every plan keeps its slowdown with {sure} confidence, and its saving is corrected for noise. "
     note = (
-        "Each line is the most energy that can be saved within the slowdown allowed. "
+        f"Each line is the most energy that can be saved within the slowdown allowed; {how}"
         "Global: kernels may compensate for each other's slowdown; local: each must keep the limit by itself. The dotted "
         "line marks no slowdown."
     )

@@ -29,7 +29,7 @@ def summary_cards(plan: Plan, price: Price | None) -> tuple[Card, ...]:
         price: of electricity; without it no cost is stated.
     """
     headline, baseline = plan.headline, plan.baseline
-    saved_j = -headline.energy_change * baseline.energy_j
+    saved_j = 0.0 - headline.energy_change * baseline.energy_j
     source = _SOURCES[headline.source]
     low, high = headline.energy_change_interval or (None, None)
     return (
