@@ -66,9 +66,9 @@ def frontier(
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the plans that are optimal at some price of time, by the numbers as measured.
+    """Show the plans that are optimal at some price of time.
 
-    Also the exact optimum at each slowdown limit.
+    Also the exact optimum at each slowdown limit, all by the numbers as measured.
     """
     from wastenot.cli.output import as_values, console, json_text, print_json, say
     from wastenot.files import write_text
