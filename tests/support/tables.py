@@ -9,7 +9,7 @@ import numpy as np
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.study.sweep import Kernel, Sweep
 
-_EXPONENT = 0.7  # spread of the logarithm of the kernels' shares of time
+_SPREAD = 0.7  # spread of the logarithm of the kernels' shares of time
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Table:
             for value, error in ((self.time_s, noise.time), (self.energy_j, noise.energy))
         )
         base = self.baseline_time_s
-        counts = np.maximum(1, np.round(1e3 * base.max() / base * np.exp(_EXPONENT * rng.standard_normal(len(base)))))
+        counts = np.maximum(1, np.round(1e3 * base.max() / base * np.exp(_SPREAD * rng.standard_normal(len(base)))))
         absent = np.full(len(row), np.nan)
         stated = [noise.stated * noise.time * time, noise.stated * noise.energy * energy] if noise.stated else [absent] * 2
         kernels = tuple(Kernel(f"kernel_{index}", int(count)) for index, count in enumerate(counts))

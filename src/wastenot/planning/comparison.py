@@ -100,7 +100,8 @@ def _row(planner: Planner, scope: Scope, objective: Objective) -> ComparisonRow:
         chosen = planner.choose(objective, scope)
     except InfeasibleError as error:
         return ComparisonRow(planner.granularity, scope, objective, None, None, str(error))
-    return ComparisonRow(planner.granularity, scope, objective, *planner.changes(chosen, objective))
+    stated = planner.stated(chosen, objective)
+    return ComparisonRow(planner.granularity, scope, objective, stated.time_change, stated.energy_change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +144,7 @@ def relaxed_curve(
             chosen = planner.choose(objective, scope)
         except InfeasibleError:
             continue
-        rows = planner.rows(chosen.options)
-        totals = (planner.expected(rows, objective) if planner.corrects(objective) else None) or planner.totals(rows)
+        totals = planner.stated(chosen, objective)
         gap = max(0.0, 1.0 - chosen.lower_bound_j / totals.energy_j)
         changes = totals.time_s, totals.energy_j, totals.time_change, totals.energy_change
         points.append(CurvePoint(bound, *changes, gap if gap > 1e-12 else 0.0))

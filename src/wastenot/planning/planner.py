@@ -346,12 +346,11 @@ class Planner:
         assert self.posteriors is not None
         return expect(self.costs, self.posteriors, rows, objective.max_slowdown, self.optimism(objective))
 
-    def changes(self, optimum: Optimum, objective: Objective) -> tuple[float, float]:
-        """Time and energy change of a choice, as the headline of its plan states them."""
+    def stated(self, optimum: Optimum, objective: Objective) -> Expected | PredictedTotal:
+        """Time and energy of a choice as the headline of its plan states them: expected, or as measured."""
         rows = self.rows(optimum.options)
-        of = self.expected(rows, objective) if self.corrects(objective) else None
-        total = self.totals(rows) if of is None else of
-        return total.time_change, total.energy_change
+        expected = self.expected(rows, objective) if self.corrects(objective) else None
+        return self.totals(rows) if expected is None else expected
 
     def _describe(self, optimum: Optimum, objective: Objective, scope: Scope) -> Plan:
         rows, corrects = self.rows(optimum.options), self.corrects(objective)
