@@ -25,6 +25,7 @@ from wastenot.workloads.order import Step, order_of_steps
 
 if TYPE_CHECKING:
     from wastenot.devices.instrument import Instrument
+    from wastenot.devices.timeline import TimelineRecorder
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,5 +223,13 @@ class Device(Protocol):
 
         Raises:
             BadInputError: it has no power sensor, or no executions, such as a recording.
+            MissingExtraError: what runs kernels is not installed.
+        """
+
+    def timelines(self) -> TimelineRecorder:
+        """What watches kernels at the clocks that the device goes through by itself.
+
+        Raises:
+            BadInputError: it has no power sensor, cannot count cycles, or has no executions, such as a recording.
             MissingExtraError: what runs kernels is not installed.
         """
