@@ -252,6 +252,7 @@ class HostRun:
 _LAUNCH_S = 0.02
 _LONGEST_ROUND_S = 0.1  # of one call on every set of buffers
 _MOST_KERNELS = 20_000  # in a graph
+_GROUP_OFF = 0.3  # by how much the calls of a group may miss the time they were meant to take
 
 
 def make_launch(program: Program, stream: torch.cuda.Stream) -> Launch:
@@ -279,6 +280,34 @@ def make_launch(program: Program, stream: torch.cuda.Stream) -> Launch:
         launch = _captured(program, stream, calls_in(eager.seconds / eager.calls))
         better = calls_in(launch.seconds / launch.calls)
         if better > 1.5 * launch.calls:
+            del launch  # its memory first
+            launch = _captured(program, stream, better)
+    except RuntimeError as error:
+        if out_of_memory(error) or isinstance(error, torch.AcceleratorError):
+            raise
+        program.drop_outputs()
+        torch.cuda.synchronize(stream.device)
+        return replace(eager, how=f"eager: {first_line(error)[:120]}")
+    return launch
+
+
+def launch_of(program: Program, stream: torch.cuda.Stream, seconds: float) -> Launch:
+    """A launch of about a given time: a CUDA graph, or eager calls where none can be captured.
+
+    Unlike :func:`make_launch` it keeps to that time, so that buffers may be used unequally often.
+
+    Raises:
+        torch.OutOfMemoryError: the GPU lacks the memory.
+    """
+
+    def calls_in(call_s: float) -> int:
+        return min(max(1, round(seconds / max(call_s, 1e-7))), max(1, _MOST_KERNELS // program.kernels_per_call))
+
+    eager = _eager(program, stream, calls_in)
+    try:
+        launch = _captured(program, stream, calls_in(eager.seconds / eager.calls))
+        better = calls_in(launch.seconds / launch.calls)
+        if abs(better / launch.calls - 1.0) > _GROUP_OFF:
             del launch  # its memory first
             launch = _captured(program, stream, better)
     except RuntimeError as error:
