@@ -1,4 +1,4 @@
-"""Measurements at natural clocks in a study: nothing is lost, new estimates replace older ones, older studies gain tables."""
+"""Measurements at natural clocks in a study: nothing is lost, new estimates replace old ones, older studies gain tables."""
 
 from __future__ import annotations
 
