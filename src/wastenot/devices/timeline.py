@@ -1,4 +1,4 @@
-"""The role that watches kernels at clocks that nobody set: cycle counts between groups of calls, and a power log beside them.
+r"""The role that watches kernels at clocks that nobody set: cycle counts between groups of calls, and a power log beside them.
 
     stream    │▮▮▮▮│▮▮▮▮│▮▮▮▮│▯▯▯▯▯│▯▯▯▯▯│▯▯▯▯▯│▯▯▯▯▯│     products, then the kernel of interest in their wake
     stamps    ↑    ↑    ↑    ↑     ↑     ↑     ↑     ↑     time and cycles: their ratio is the SM clock in between
