@@ -198,7 +198,11 @@ class ShapeOptions:
     dtype: DtypeOption = "bf16"
     attention: Annotated[
         str,
-        typer.Option("--attention", metavar="unfused|flash", help="Scores written to memory, or attention in one kernel."),
+        typer.Option(
+            "--attention",
+            metavar="unfused|flash|cudnn|efficient",
+            help="Scores written to memory, or attention in one kernel: whose.",
+        ),
     ] = "unfused"
     optimizer: Annotated[
         str, typer.Option("--optimizer", metavar="none|adamw", help="Whether a training iteration updates the weights.")

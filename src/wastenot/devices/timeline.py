@@ -1,4 +1,4 @@
-r"""The role that watches kernels at clocks that nobody set: cycle counts between groups of calls, and a power log beside them.
+r"""The role that watches kernels at clocks that nobody set: cycles counted between groups of calls, power logged meanwhile.
 
     stream    │▮▮▮▮│▮▮▮▮│▮▮▮▮│▯▯▯▯▯│▯▯▯▯▯│▯▯▯▯▯│▯▯▯▯▯│     products, then the kernel of interest in their wake
     stamps    ↑    ↑    ↑    ↑     ↑     ↑     ↑     ↑     time and cycles: their ratio is the SM clock in between
@@ -11,6 +11,7 @@ group of calls how long it took and at which clock. It needs no rights: nothing 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -115,7 +116,7 @@ class ClockStamps:
 
     def relative_error(self, seconds: float) -> float:
         """Standard error of the clock over an interval, from the timer's resolution, as a fraction."""
-        return self.resolution_s / (6.0**0.5 * max(seconds, self.resolution_s))
+        return self.resolution_s / (math.sqrt(6.0) * max(seconds, self.resolution_s))
 
 
 class TimelineRecorder(Protocol):

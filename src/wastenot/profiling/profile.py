@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from wastenot.devices.instrument import Channel, Instrument
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import ClockControl, Device, Identity, Launcher, Sensors, TimeSource
+from wastenot.devices.timeline import TimelineRecorder
 from wastenot.errors import BadInputError, DeviceError
 from wastenot.profiling.assemble import assemble
 from wastenot.profiling.counter_check import check_by_counter
@@ -169,6 +170,7 @@ class _FunctionDevice:
     clocks: ClockControl
     sensors: Sensors
     launcher: Launcher
+    timelines: Callable[[], TimelineRecorder]
     _instrument: Instrument
 
     def instrument(self) -> Instrument:
@@ -185,6 +187,5 @@ def _with_functions(device: Device, functions: Mapping[str, Callable[[], object]
             f"{device.identity.name}: it cannot run Python functions ({names}); name a kernel such as gemm:4096, "
             "or profile on nvidia:INDEX"
         )
-    return _FunctionDevice(
-        device.identity, device.time, device.clocks, device.sensors, device.launcher, instrument.with_callables(functions)
-    )
+    roles = device.identity, device.time, device.clocks, device.sensors, device.launcher, device.timelines
+    return _FunctionDevice(*roles, instrument.with_callables(functions))

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wastenot.devices.nvidia.instrument import NvidiaInstrument
+    from wastenot.devices.nvidia.timeline import NvidiaTimelines
     from wastenot.devices.torch.bursts import TorchBursts
+    from wastenot.devices.torch.timeline import TorchTimelines
 
 
 class WallTime:
@@ -44,6 +46,7 @@ class NvidiaDevice:
         time_source: the GPU's time; wall-clock time by default.
         launcher: makes the launcher of tasks for the GPU with a UUID; by default PyTorch's, imported on first use.
         bursts: makes the runner of bursts for the GPU with a UUID; by default PyTorch's, imported on first use.
+        phases: makes what runs kernels and counts cycles, likewise.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class NvidiaDevice:
         time_source: TimeSource | None = None,
         launcher: Callable[[str], Launcher] | None = None,
         bursts: Callable[[str], TorchBursts] | None = None,
+        phases: Callable[[str], TorchTimelines] | None = None,
     ) -> None:
         self.nvml, self.handle = nvml, handle
         uuid = text_of(nvml.call("nvmlDeviceGetUUID", handle))
@@ -67,6 +71,7 @@ class NvidiaDevice:
         self.clocks = NvidiaClocks(nvml, handle, uuid, restore)
         self._launcher = launcher or _torch_launcher
         self._bursts = bursts or _torch_bursts
+        self._phases = phases or _torch_phases
 
     @cached_property
     def launcher(self) -> Launcher:
@@ -89,6 +94,23 @@ class NvidiaDevice:
 
         bursts = self._bursts(self.identity.unique_id)
         return NvidiaInstrument(self.identity, self.nvml, self.handle, bursts, self.time.now_s, self.time.sleep)
+
+    def timelines(self) -> NvidiaTimelines:
+        """What watches kernels at the clocks that the GPU goes through by itself.
+
+        Raises:
+            BadInputError: the GPU has no power sensor.
+            MissingExtraError: PyTorch is not installed, was built without CUDA, or cannot compile kernels.
+            DeviceError: PyTorch does not see the GPU, or its cycles cannot be counted.
+        """
+        return self._timelines
+
+    @cached_property
+    def _timelines(self) -> NvidiaTimelines:
+        from wastenot.devices.nvidia.timeline import NvidiaTimelines
+
+        runner = self._phases(self.identity.unique_id)
+        return NvidiaTimelines(self.identity, self.nvml, self.handle, runner, self.time.now_s, self.time.sleep)
 
 
 def open_nvidia(
@@ -162,3 +184,10 @@ def _torch_bursts(uuid: str) -> TorchBursts:
     from wastenot.devices.torch.devices import torch_device
 
     return TorchBursts(torch_device(uuid))
+
+
+def _torch_phases(uuid: str) -> TorchTimelines:
+    from wastenot.devices.torch.devices import torch_device
+    from wastenot.devices.torch.timeline import TorchTimelines
+
+    return TorchTimelines(torch_device(uuid))

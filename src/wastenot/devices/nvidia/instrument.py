@@ -61,13 +61,9 @@ class NvidiaInstrument:
         self._bursts, self._sleep = bursts, sleep
         self._calls: Mapping[str, Callable[[], object]] = {}
         sensors = NvidiaSensors(nvml, handle)
-        if sensors.power_w() is None:
-            raise BadInputError(f"{identity.name}: it has no power sensor; power inside kernels cannot be seen on it")
-        architecture = ARCHITECTURES.get(nvml.try_call("nvmlDeviceGetArchitecture", handle) or -1)
-        published = power_sensor(architecture, identity.model, instant=sensors.has_instant) or _UNKNOWN
-        has_memory = sensors.memory_power_w() is not None
-        self.channels: tuple[Channel, ...] = (published, MEMORY) if has_memory else (published,)
-        self._poller = PowerPoller(sensors.powers_w if has_memory else lambda: (sensors.power_w(),), now_s)
+        self.channels = channels_of(identity, nvml, handle, sensors)
+        several = len(self.channels) > 1
+        self._poller = PowerPoller(sensors.powers_w if several else lambda: (sensors.power_w(),), now_s)
 
     def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
         """Read the GPU's clock a number of times.
@@ -118,3 +114,18 @@ class NvidiaInstrument:
             f"{self.identity.name}: the host was too slow to queue executions ahead of the GPU, {_TRIES} times in a row; "
             "is it busy with something else?"
         )
+
+
+def channels_of(identity: Identity, nvml: Nvml, handle: Any, sensors: NvidiaSensors) -> tuple[Channel, ...]:
+    """The power readings of a GPU, total power first, as far as their sensors are known.
+
+    Raises:
+        BadInputError: the GPU has no power sensor.
+    """
+    if sensors.power_w() is None:
+        raise BadInputError(
+            f"{identity.name}: it has no power sensor; how power changes in less than a second cannot be seen"
+        )
+    architecture = ARCHITECTURES.get(nvml.try_call("nvmlDeviceGetArchitecture", handle) or -1)
+    published = power_sensor(architecture, identity.model, instant=sensors.has_instant) or _UNKNOWN
+    return (published, MEMORY) if sensors.memory_power_w() is not None else (published,)

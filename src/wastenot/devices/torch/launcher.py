@@ -163,6 +163,10 @@ class Program:
         """Number of buffer sets that calls cycle through; with several kernels, the largest."""
         return max(len(calls) for calls in self._ready)
 
+    def arguments(self) -> list[Sequence[object]]:
+        """The arguments of every prepared call, as far as calls hold theirs."""
+        return [getattr(call, "arguments", ()) for calls in self._ready for call in calls]
+
     def run(self) -> None:
         """Run one call of the task.
 

@@ -1,0 +1,86 @@
+"""Timelines of an NVIDIA GPU: groups of calls with counted cycles, power polled from NVML. It changes nothing on the GPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from wastenot.devices.instrument import Channel
+from wastenot.devices.nvidia.instrument import channels_of
+from wastenot.devices.nvidia.nvml import Nvml
+from wastenot.devices.nvidia.power_poller import PowerPoller
+from wastenot.devices.nvidia.sensors import NvidiaSensors
+from wastenot.devices.protocol import Identity
+from wastenot.devices.timeline import Phase, PreparedTimeline, Subject, Timeline
+
+if TYPE_CHECKING:
+    from wastenot.devices.torch.timeline import PreparedSubjects, TorchTimelines
+
+_LATE_S = 0.01  # by which a reading may come later than expected
+
+
+class NvidiaTimelines:
+    """Records timelines of an NVIDIA GPU.
+
+    Args:
+        identity: which device it is.
+        nvml: access to NVML.
+        handle: NVML's handle of the GPU.
+        runner: runs kernels on the GPU and counts its cycles.
+        now_s: the host's clock.
+        sleep: waits.
+
+    Raises:
+        BadInputError: the GPU has no power sensor.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        nvml: Nvml,
+        handle: Any,
+        runner: TorchTimelines,
+        now_s: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.identity, self.stamps = identity, runner.stamps
+        self._runner, self._sleep = runner, sleep
+        self._sensors = NvidiaSensors(nvml, handle)
+        self.channels: tuple[Channel, ...] = channels_of(identity, nvml, handle, self._sensors)
+        several = len(self.channels) > 1
+        self._poller = PowerPoller(self._sensors.powers_w if several else lambda: (self._sensors.power_w(),), now_s)
+
+    @contextmanager
+    def prepare(self, subjects: Sequence[Subject], *, group_s: float = 1e-3) -> Iterator[PreparedTimeline]:
+        """Prepare subjects to run, until the context exits.
+
+        Raises:
+            CannotRunError: the device lacks what a kernel needs.
+            DeviceError: the device failed; runs raise it too.
+        """
+        with self._runner.prepare(subjects, group_s) as prepared:
+            yield PreparedTimeline(prepared.call_s, partial(self._run, prepared), prepared.how)
+
+    def _run(self, prepared: PreparedSubjects, phases: Sequence[Phase]) -> Timeline:
+        total = self.channels[0]
+        before_c = self._sensors.temperature_c()
+        with self._poller.following():
+            ran = prepared.run(phases)
+            self._sleep(total.period_s + total.delay_s + _LATE_S)
+        after_c = self._sensors.temperature_c()
+        logs = dict(zip((channel.name for channel in self.channels), self._poller.readings(), strict=True))
+        return Timeline(
+            ran.phase,
+            ran.subject,
+            ran.calls,
+            ran.begin_s,
+            ran.end_s,
+            ran.core_mhz,
+            logs,
+            ran.round_trips,
+            None if before_c is None or after_c is None else (before_c, after_c),
+            (self._sensors.processes() or 0) > 1,
+        )
