@@ -92,7 +92,7 @@ class CycleStamps:
         self.multiprocessors = int(torch.cuda.get_device_properties(device).multi_processor_count)
         self.recorded = 0
         self._capacity = max(capacity, _TRIED)
-        self._kernel = _compiled(str(device))
+        self._kernel = stamp_kernel(str(device))
         shape = (self._capacity, self.multiprocessors, 2)
         self._stamps = torch.zeros(shape, dtype=torch.int64, device=device)
         self.quality = self._tried()
@@ -166,7 +166,12 @@ class CycleStamps:
 
 
 @lru_cache(maxsize=8)
-def _compiled(device: str) -> Any:
+def stamp_kernel(device: str) -> Any:
+    """The kernel that stamps, compiled for a GPU; its arguments are the stamps, an index, and the multiprocessors kept.
+
+    Raises:
+        MissingExtraError: this PyTorch cannot compile kernels.
+    """
     compile_kernel = getattr(torch.cuda, "_compile_kernel", None)
     if compile_kernel is None:
         raise MissingExtraError(
