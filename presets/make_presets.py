@@ -21,6 +21,7 @@ import numpy as np
 from presets import cards, h200, mi300x
 from presets.cards import NOISE, Card
 from presets.ops import Population, ops_of, population_of
+from presets.regulator import H200_REGULATOR, H200_TOGGLING
 from presets.rtx_a4000 import FP32_KERNEL
 from wastenot.devices.simulated.model import DeviceParameters
 from wastenot.devices.simulated.preset import ClockTable, Moved, Preset, preset_toml
@@ -198,6 +199,8 @@ def h200_preset() -> Preset:
         switching=switching,
         noise=NOISE,
         sensors=sensors,
+        toggling=H200_TOGGLING,
+        regulator=H200_REGULATOR,
     )
     seen, held_out = (of(preset, operations) for of in (h200.errors_at_auto, h200.errors_of_held_out))
     numbers = {

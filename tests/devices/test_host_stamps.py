@@ -1,5 +1,6 @@
 """Stamps that the host reads by itself, and the clocks of launches, with a stand-in for the kernel that stamps."""
 
+import contextlib
 import ctypes
 import types
 
@@ -8,10 +9,11 @@ import pytest
 import torch
 
 from tests.devices.test_torch_launcher import gpu  # noqa: F401
-from wastenot.devices.torch import host_stamps
+from wastenot.devices.torch import cycle_clock
 from wastenot.devices.torch.host_stamps import HostStamps
 from wastenot.devices.torch.launch_clocks import LaunchClocks
 from wastenot.devices.torch.task_run import COUNTED, GpuRun, Launch
+from wastenot.errors import MissingExtraError
 
 START_NS = 1_800_000_000_000_000_000  # the timer counts from 1970
 
@@ -23,7 +25,7 @@ class FakeCounters:
         self.multiprocessors, self.tick_ns = multiprocessors, tick_ns
         self.offsets = np.random.default_rng(0).integers(0, 10**12, multiprocessors)
         self.now_s = self.cycles = 0.0
-        self.queued = []
+        self.queued, self.code = [], 0
 
     def run(self, seconds, mhz):
         self.now_s += seconds
@@ -37,9 +39,17 @@ class FakeCounters:
                 memory[place, each, 0] = int(self.offsets[each] + self.cycles + 40e-3 * each * 1500)
                 memory[place, each, 1] = (START_NS + round(self.now_s * 1e9) + late_ns) // self.tick_ns * self.tick_ns
 
-    def kernel(self, grid, block, args, stream):
-        assert grid == (self.multiprocessors, 1, 1) and block == (1, 1, 1)
-        self.queued.append((args[0].numpy(), args[1], args[2]))
+    def launch(self, function, *rest):
+        """As the driver's cuLaunchKernel, which reads its arguments where it is told."""
+        *grid, shared, stream, arguments, extra = rest
+        assert (function, grid, shared, stream.value, extra) == (77, [self.multiprocessors, 1, 1, 1, 1, 1], 0, 7, None)
+        kinds = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+        pointer, place, kept = (ctypes.cast(a, ctypes.POINTER(k))[0] for a, k in zip(arguments, kinds, strict=True))
+        if self.code == 0:
+            size = (place + 1) * kept * 2
+            memory = np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(ctypes.c_int64)), (size,))
+            self.queued.append((memory.reshape(place + 1, kept, 2), place, kept))
+        return self.code
 
     def reach(self, **how):
         for stamps in self.queued:
@@ -62,8 +72,12 @@ def install(monkeypatch, found):
         return zeros(shape, dtype=dtype)
 
     monkeypatch.setattr(torch, "zeros", unpinned)
-    monkeypatch.setattr(host_stamps, "stamp_kernel", lambda device: found.kernel)
-    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda handle: handle)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "_compile_kernel", lambda source, name: types.SimpleNamespace(func=77), raising=False)
+    library = types.SimpleNamespace(cuLaunchKernel=found.launch)
+    for name in ("_get_gpu_runtime_library", "_get_cuda_library"):
+        monkeypatch.setattr(torch.cuda._utils, name, lambda: library, raising=False)
+    cycle_clock._compiled.cache_clear()
     return found
 
 
@@ -113,49 +127,34 @@ def test_counters_that_were_reset_say_nothing(counters):
     assert clock_between(stamps, counters, 0.02, 2e6) is None
 
 
-def test_a_refusal_by_cuda_loses_no_place(counters, monkeypatch):
+def test_a_refusal_by_cuda_loses_no_place(counters):
     stamps = HostStamps(torch.device("cuda:0"), places=1)
-
-    def refuse(place, stream):
-        raise RuntimeError("CUDA error 201")
-
-    launch, stamps._launch = stamps._launch, refuse
-    with pytest.raises(RuntimeError, match="201"):
+    counters.code = 201
+    with pytest.raises(RuntimeError, match="CUDA error 201 from cuLaunchKernel"):
         stamps.record(7)
-    stamps._launch = launch
+    counters.code = 0
     assert stamps.record(7) == 0
 
 
-def test_stamps_are_launched_without_pytorch_in_between(monkeypatch):
-    """With a stand-in for the driver that reads its arguments as the driver would."""
-    counters = install(monkeypatch, FakeCounters())
-    seen = []
+@pytest.mark.parametrize("name", ["_compile_kernel", "NVRTC"])
+def test_a_pytorch_that_cannot_compile_says_so_in_one_line(counters, monkeypatch, name):
+    def fail(source, kernel):
+        raise OSError("libnvrtc.so.13: cannot open shared object file\nlong text")
 
-    def launch(function, *grid_and_more):
-        *grid, shared, stream, arguments, extra = grid_and_more
-        kinds = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
-        pointer, place, kept = (ctypes.cast(a, ctypes.POINTER(k))[0] for a, k in zip(arguments, kinds, strict=True))
-        seen.append((function.value, [each.value for each in grid], shared.value, stream.value, pointer, place, kept, extra))
-        return 700 if place == 2 else 0
-
-    kernel = types.SimpleNamespace(func=ctypes.c_void_p(77))
-    monkeypatch.setattr(host_stamps, "stamp_kernel", lambda device: kernel)
-    library = types.SimpleNamespace(cuLaunchKernel=launch)
-    for name in ("_get_gpu_runtime_library", "_get_cuda_library"):
-        monkeypatch.setattr(torch.cuda._utils, name, lambda: library, raising=False)
-    stamps = HostStamps(torch.device("cuda:0"), places=3)
-    assert stamps.record(0) == 0 and stamps.record(99) == 1
-    with pytest.raises(RuntimeError, match="CUDA error 700 from cuLaunchKernel"):
-        stamps.record(5)
-    where = stamps._memory.data_ptr()
-    assert seen[0] == (77, [counters.multiprocessors, 1, 1, 1, 1, 1], 0, None, where, 0, 16, None)
-    assert seen[1][3:6] == (99, where, 1)
+    if name == "_compile_kernel":
+        monkeypatch.delattr(torch.cuda, name)
+    else:
+        monkeypatch.setattr(torch.cuda, "_compile_kernel", fail)
+    cycle_clock._compiled.cache_clear()
+    with pytest.raises(MissingExtraError, match=rf"counting cycles needs .*{'2.8' if name[0] == '_' else 'nvrtc'}") as error:
+        HostStamps(torch.device("cuda:0"))
+    assert "\n" not in str(error.value)
 
 
 def test_a_run_knows_the_clock_of_its_laps_and_the_lowest_of_a_launch(gpu, counters):  # noqa: F811
     """Launches of 0.1 s, the fifth of which is throttled."""
     stamps = HostStamps(torch.device("cuda:0"))
-    run = GpuRun(Launch(gpu.launch, 8, 0.1, "x"), gpu, (), LaunchClocks(stamps, 7))
+    run = GpuRun(Launch(gpu.launch, 8, 0.1, "x", None), gpu, (), LaunchClocks(stamps, 7))
     counters.reach()
     run.feed()
     for launch in range(9):
@@ -178,7 +177,7 @@ def test_a_run_knows_the_clock_of_its_laps_and_the_lowest_of_a_launch(gpu, count
 
 def test_a_run_that_lacks_a_stamp_says_that_its_clock_is_the_drivers(gpu, counters):  # noqa: F811
     stamps = HostStamps(torch.device("cuda:0"), places=2)
-    run = GpuRun(Launch(gpu.launch, 8, 0.1, "x"), gpu, (), LaunchClocks(stamps, 7))
+    run = GpuRun(Launch(gpu.launch, 8, 0.1, "x", None), gpu, (), LaunchClocks(stamps, 7))
     run.mark()
     for _ in range(5):
         run.feed()

@@ -5,15 +5,19 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from wastenot.errors import CannotRunError
 from wastenot.operations import analytical, elementwise, embeddings, norms, optimizers, reductions, softmaxes
 from wastenot.operations.analytical import prepare_kernel
+from wastenot.operations.attention import attention, attention_backward
 from wastenot.operations.prepare import prepare
 from wastenot.operations.prepared_call import Buffers, PreparedCall
+from wastenot.workloads.attention import attention_backend
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.gpt3 import gpt3_kernels
-from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.kernel import Call, KernelSpec
 from wastenot.workloads.llama import llama_kernels
 from wastenot.workloads.models import Model
 from wastenot.workloads.parts import Parts
@@ -27,7 +31,7 @@ FAMILIES = {
 RUNS = [
     (family, phase, attention, optimizer, element_bytes)
     for family, phase, attention, optimizer, element_bytes in itertools.product(
-        FAMILIES, ("training", "prefill", "decode"), ("unfused", "flash"), ("none", "adamw"), (2, 4)
+        FAMILIES, ("training", "prefill", "decode"), ("unfused", "flash", "cudnn"), ("none", "adamw"), (2, 4)
     )
     if optimizer == "none" or phase == "training"
 ]
@@ -290,6 +294,51 @@ def test_permutes_move_every_element(name):
     (source,) = call.arguments
     found = call()
     assert not source.is_contiguous() and found.is_contiguous() and torch.equal(found, source)
+
+
+class FakeGpu(Buffers):
+    """Sizes only, as on a GPU."""
+
+    def __init__(self):
+        self.device, self.dtype = torch.device("cuda"), torch.bfloat16
+
+    def normal(self, *shape, dtype=None):
+        return torch.empty(shape, dtype=dtype or self.dtype, device="cuda")
+
+
+class Ran(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.ops = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.ops.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("backend", ["flash", "cudnn", "efficient"])
+def test_on_a_gpu_each_attention_runs_its_own_implementation_and_is_told_by_it(backend):
+    forward, backward = (
+        next(kernel for kernel in tiny("gpt3", attention=backend) if kernel.op == op)
+        for op in ("attention", "attention_backward")
+    )
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        for kernel, prepare_one in ((forward, attention), (backward, attention_backward)):
+            call = prepare_one(kernel, FakeGpu())
+            with Ran() as ran:
+                outputs = tensors(call())
+            (op,) = (name for name in ran.ops if "attention" in name)
+            assert op.startswith(f"aten._scaled_dot_product_{backend}_attention")
+            assert ("backward" in op) == (kernel is backward)
+            heads, _, queries, _, width = kernel.shape
+            assert outputs[0].shape == (1, heads, queries, width)
+            assert attention_backend(kernel) == attention_backend(replace(kernel, name="x", call=Call(op, "{}"))) == backend
+
+
+def test_efficient_attention_takes_no_shared_heads():
+    (kernel,) = (kernel for kernel in tiny("llama", attention="efficient") if kernel.op == "attention")
+    with FakeTensorMode(), pytest.raises(CannotRunError, match=r"attention_efficient.*use flash or cudnn"):
+        attention(kernel, FakeGpu())
 
 
 def test_causal_attention_looks_back_only():

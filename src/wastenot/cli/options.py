@@ -35,8 +35,8 @@ EnergiesOption = Annotated[
     EnergyState | None,
     typer.Option(
         "--energies",
-        help="Energies of kernels back to back (ssp, the default), of their first execution at full speed (sse), or of "
-        "each after the kernel before it (context).",
+        help="Energies of kernels back to back (ssp, the default), of their first execution at full speed (sse), of each "
+        "after the kernel before it (context), or at clocks that the GPU went through by itself (natural).",
     ),
 ]
 MeasuredGranularityOption = Annotated[
@@ -198,7 +198,11 @@ class ShapeOptions:
     dtype: DtypeOption = "bf16"
     attention: Annotated[
         str,
-        typer.Option("--attention", metavar="unfused|flash", help="Scores written to memory, or attention in one kernel."),
+        typer.Option(
+            "--attention",
+            metavar="unfused|flash|cudnn|efficient",
+            help="Scores written to memory, or attention in one kernel: whose.",
+        ),
     ] = "unfused"
     optimizer: Annotated[
         str, typer.Option("--optimizer", metavar="none|adamw", help="Whether a training iteration updates the weights.")

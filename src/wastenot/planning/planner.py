@@ -15,7 +15,9 @@ from wastenot.planning.applicable import find_applicable
 from wastenot.planning.choices import Choices, Optimum, price_of_time
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.dwell import count_switches
+from wastenot.planning.natural import as_caps
 from wastenot.planning.noise.confidence import choose_confidently
+from wastenot.planning.noise.curves import model_of_curves
 from wastenot.planning.noise.expectation import change_error, expect, total_error
 from wastenot.planning.noise.optimism import Bootstrap, Optimism, optimism
 from wastenot.planning.noise.posteriors import Posteriors
@@ -176,7 +178,9 @@ class Planner:
         clock_tolerance_mhz: float = 0.0,
         like: Planner | None = None,
     ) -> None:
-        self.sweep = sweep
+        caps = as_caps(sweep) if sweep.state == "natural" and like is None else None
+        self.sweep = sweep = sweep if caps is None else caps.sweep
+        self._curve_errors = None if caps is None else caps.errors
         self.granularity = granularity
         self.clock_tolerance_mhz = clock_tolerance_mhz
         self._like = like
@@ -219,7 +223,11 @@ class Planner:
     @cached_property
     def cost_model(self) -> CostModel | None:
         """What the sweep says about the true costs; ``None`` where nothing says how noisy it is."""
-        return fit_costs(self.sweep, self.costs) if self._like is None else self._like.cost_model
+        if self._like is not None:
+            return self._like.cost_model
+        if self.sweep.state == "natural":  # what is smooth over clocks was estimated with the curves
+            return None if self._curve_errors is None else model_of_curves(self.costs, self._curve_errors)
+        return fit_costs(self.sweep, self.costs)
 
     @cached_property
     def posteriors(self) -> Posteriors | None:

@@ -54,8 +54,8 @@ def _forward(s: Sizes) -> list[KernelSpec]:
 
 
 def _permuted(s: Sizes, put: Place, name: str, width: int) -> list[KernelSpec]:
-    """The change of layout around unfused attention; flash attention reads and writes the layers' own layout."""
-    return [] if s.flash else [put(name, "Permute", s.part.permute(s.rows * width))]
+    """The change of layout around unfused attention; attention in one kernel reads and writes the layers' own layout."""
+    return [] if s.fused else [put(name, "Permute", s.part.permute(s.rows * width))]
 
 
 def _gelu(s: Sizes) -> Work:

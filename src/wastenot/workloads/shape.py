@@ -14,7 +14,7 @@ from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.models import Model
 
 Phase = Literal["training", "prefill", "decode"]
-Attention = Literal["unfused", "flash"]
+Attention = Literal["unfused", "flash", "cudnn", "efficient"]
 Optimizer = Literal["none", "adamw"]
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -41,7 +41,8 @@ class Shape:
         sequence_parallel: whether these GPUs also share what tensor parallelism leaves whole (norms, residuals,
             embedding, loss), along the sequence (Megatron-LM).
         dtype: of activations and weights.
-        attention: ``unfused``, scores in memory, as in the paper; or ``flash``, one kernel.
+        attention: ``unfused``, scores in memory, as in the paper; or one kernel: ``flash`` (FlashAttention-2), ``cudnn``
+            (what PyTorch takes by itself on Hopper) or ``efficient`` (memory-efficient attention).
         optimizer: whether a training iteration ends with an optimizer pass.
     """
 

@@ -7,6 +7,7 @@ all of them.
 
 from __future__ import annotations
 
+from wastenot.workloads.attention import fused_name
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.parts import Place, placer
 from wastenot.workloads.sizes import Sizes
@@ -15,9 +16,9 @@ from wastenot.workloads.sizes import Sizes
 def attention(s: Sizes, put: Place) -> list[KernelSpec]:
     """Scores, softmax, weighted values. In decoding, keys and values are the whole cache."""
     part, keys, width = s.part, s.keys, s.head_width
-    if s.flash:
+    if s.fused:
         work = part.attention(s.heads, s.groups, s.queries, keys, width, used=s.used)
-        return [put("attention", "Attention", work)]
+        return [put(fused_name(s.shape.attention), "Attention", work)]
     rows = _rows_of_group(s)
     return [
         put("scores_gemm", "GEMM", part.gemm(rows, keys, width, s.groups)),
@@ -29,9 +30,9 @@ def attention(s: Sizes, put: Place) -> list[KernelSpec]:
 def attention_backward(s: Sizes, put: Place) -> list[KernelSpec]:
     """Gradients of scores, values, queries and keys."""
     part, keys, width = s.part, s.keys, s.head_width
-    if s.flash:
+    if s.fused:
         work = part.attention_backward(s.heads, s.groups, s.queries, keys, width, used=s.used)
-        return [put("attention_backward", "Attention", work)]
+        return [put(fused_name(s.shape.attention, backward=True), "Attention", work)]
     rows = _rows_of_group(s)
     return [
         put("values_dscores_gemm", "GEMM", part.gemm(rows, keys, width, s.groups)),

@@ -27,7 +27,7 @@ class Sizes:
         self.shape = shape
         self.part = Parts.of(shape.dtype)
         self.training = shape.phase == "training"
-        self.flash = shape.attention == "flash"
+        self.fused = shape.attention != "unfused"  # attention in one kernel
         self.degree = degree = shape.tensor_parallel
         decoding, sequence_parallel = shape.phase == "decode", shape.sequence_parallel
 

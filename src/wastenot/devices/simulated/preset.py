@@ -24,6 +24,8 @@ from wastenot.devices.simulated.hardware import (
     Thermal,
 )
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
+from wastenot.devices.simulated.regulator import Regulator
+from wastenot.devices.timeline import Data
 from wastenot.documents import first_problem
 from wastenot.errors import BadInputError
 from wastenot.suggest import suggestion
@@ -156,6 +158,8 @@ class Preset(Part):
         ops: traits of analytical kernels, by operation; ``default`` for operations not listed.
         thermal, switching, noise, sensors: see their classes.
         dynamics: power within and between executions; defaults are assumptions.
+        toggling: energy of a kernel's instructions by the data of its inputs, relative to that with random data.
+        regulator: how the clock follows power; ``None`` for one that is always where mean power meets the limit.
     """
 
     schema_: Literal["wastenot.gpu/1"] = Field(alias="schema")
@@ -174,6 +178,8 @@ class Preset(Part):
     noise: Noise
     sensors: SensorModels
     dynamics: Dynamics = Dynamics()
+    toggling: dict[Data, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict)
+    regulator: Regulator | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

@@ -9,19 +9,16 @@ without an end, and programs that must not be kept waiting, take a few at a time
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from wastenot.devices.torch.cycle_clock import stamp_kernel
+from wastenot.devices.torch.cycle_clock import StampLauncher
 from wastenot.errors import DeviceError, first_line
 
 _MULTIPROCESSORS = 16  # whose counts are kept; numbers follow one another across the GPU's partitions
@@ -77,15 +74,13 @@ class HostStamps:
 
     def __init__(self, device: torch.device, places: int = 1024) -> None:
         self.device = device
-        self._blocks = int(torch.cuda.get_device_properties(device).multi_processor_count)
-        self._kept = min(_MULTIPROCESSORS, self._blocks)
-        kernel = stamp_kernel(str(device))
+        kept = min(_MULTIPROCESSORS, int(torch.cuda.get_device_properties(device).multi_processor_count))
         try:
-            self._memory = torch.zeros((places, self._kept, 2), dtype=torch.int64, pin_memory=True)
+            memory = torch.zeros((places, kept, 2), dtype=torch.int64, pin_memory=True)
         except RuntimeError as error:
             raise DeviceError(f"{device}: cycles cannot be counted without pinned memory: {first_line(error)}") from None
-        self._raw: NDArray[np.int64] = self._memory.numpy()
-        self._launch = _direct_launch(kernel, self._memory, self._kept, self._blocks)
+        self._raw: NDArray[np.int64] = memory.numpy()
+        self._launch = StampLauncher(device, memory, kept)
         self._free = deque(range(places))
         self._dropped: deque[Place] = deque()  # that the GPU may yet write to
         self._lock = threading.Lock()
@@ -141,33 +136,3 @@ class HostStamps:
             else:
                 self._dropped.append(place)
         return bool(self._free)
-
-
-def _direct_launch(kernel: Any, memory: torch.Tensor, kept: int, blocks: int) -> Callable[[Place, int], None]:
-    """What queues a stamp, with as little work as CUDA allows: PyTorch's call converts its arguments each time."""
-    from torch.cuda import _utils
-
-    library: Any = getattr(_utils, "_get_gpu_runtime_library", None) or getattr(_utils, "_get_cuda_library", None)
-    function = getattr(kernel, "func", None)
-    if library is None or function is None:
-
-        def call(place: Place, stream: int) -> None:
-            queue = torch.cuda.ExternalStream(stream) if stream else None  # type: ignore[no-untyped-call]
-            kernel(grid=(blocks, 1, 1), block=(1, 1, 1), args=[memory, place, kept], stream=queue)
-
-        return call
-
-    launch = library().cuLaunchKernel
-    pointer, index, width = ctypes.c_void_p(memory.data_ptr()), ctypes.c_int(0), ctypes.c_int(kept)
-    arguments = (ctypes.c_void_p * 3)(*(ctypes.addressof(each) for each in (pointer, index, width)))
-    grid = (ctypes.c_uint(blocks), *(ctypes.c_uint(1) for _ in range(5)), ctypes.c_uint(0))
-    keep = (memory, pointer, width, kernel)
-
-    def launch_directly(place: Place, stream: int) -> None:
-        assert keep  # alive as long as this
-        index.value = place
-        code = launch(function, *grid, ctypes.c_void_p(stream), arguments, None)
-        if code:
-            raise RuntimeError(f"CUDA error {code} from cuLaunchKernel")
-
-    return launch_directly

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -45,12 +45,14 @@ class Launch:
         calls: number of calls of the task.
         seconds: their time on the GPU.
         how: one line that describes the launch.
+        program: what it runs; a graph does not keep its buffers alive.
     """
 
     run: Callable[[], None]
     calls: int
     seconds: float
     how: str
+    program: Program = field(repr=False)
 
 
 class GpuRun:
@@ -276,13 +278,10 @@ class HostRun:
 _LAUNCH_S = 0.02
 _LONGEST_ROUND_S = 0.1  # of one call on every set of buffers
 _MOST_KERNELS = 20_000  # in a graph
-_GROUP_OFF = 0.3  # by how much the calls of a group may miss the time they were meant to take
 
 
 def make_launch(program: Program, stream: torch.cuda.Stream) -> Launch:
-    """Choose how many calls to launch at once: a CUDA graph of about 20 ms, or eager calls where none can be captured.
-
-    Eager calls of short kernels wait for the host, so the first graph's own time corrects its length.
+    """A launch of about 20 ms that uses all sets of buffers equally often, where that does not take too long.
 
     Args:
         program: the program to launch.
@@ -299,39 +298,28 @@ def make_launch(program: Program, stream: torch.cuda.Stream) -> Launch:
             calls = max(1, round(calls / program.buffers)) * program.buffers
         return min(calls, most // program.buffers * program.buffers or most)
 
-    eager = _eager(program, stream, calls_in)
-    try:
-        launch = _captured(program, stream, calls_in(eager.seconds / eager.calls))
-        better = calls_in(launch.seconds / launch.calls)
-        if better > 1.5 * launch.calls:
-            del launch  # its memory first
-            launch = _captured(program, stream, better)
-    except RuntimeError as error:
-        if out_of_memory(error) or isinstance(error, torch.AcceleratorError):
-            raise
-        program.drop_outputs()
-        torch.cuda.synchronize(stream.device)
-        return replace(eager, how=f"eager: {first_line(error)[:120]}")
-    return launch
+    return _launch(program, stream, calls_in, 0.5)
 
 
 def launch_of(program: Program, stream: torch.cuda.Stream, seconds: float) -> Launch:
-    """A launch of about a given time: a CUDA graph, or eager calls where none can be captured.
-
-    Unlike :func:`make_launch` it keeps to that time, so that buffers may be used unequally often.
-
-    Raises:
-        torch.OutOfMemoryError: the GPU lacks the memory.
-    """
+    """A launch of about a given time, whatever buffers it uses; arguments and errors as of :func:`make_launch`."""
 
     def calls_in(call_s: float) -> int:
         return min(max(1, round(seconds / max(call_s, 1e-7))), max(1, _MOST_KERNELS // program.kernels_per_call))
 
+    return _launch(program, stream, calls_in, 0.3)
+
+
+def _launch(program: Program, stream: torch.cuda.Stream, calls_in: Callable[[float], int], longer_by: float) -> Launch:
+    """Choose how many calls to launch at once: as a CUDA graph, or eagerly where none can be captured.
+
+    Eager calls of short kernels wait for the host, so the first graph's own time corrects its length.
+    """
     eager = _eager(program, stream, calls_in)
     try:
         launch = _captured(program, stream, calls_in(eager.seconds / eager.calls))
         better = calls_in(launch.seconds / launch.calls)
-        if abs(better / launch.calls - 1.0) > _GROUP_OFF:
+        if better > (1.0 + longer_by) * launch.calls:
             del launch  # its memory first
             launch = _captured(program, stream, better)
     except RuntimeError as error:
@@ -357,7 +345,7 @@ def _eager(program: Program, stream: torch.cuda.Stream, calls_in: Callable[[floa
             for _ in range(calls):
                 program.run()
 
-    return Launch(launch, calls, calls * seconds, "eager")
+    return Launch(launch, calls, calls * seconds, "eager", program)
 
 
 def _captured(program: Program, stream: torch.cuda.Stream, calls: int) -> Launch:
@@ -371,7 +359,7 @@ def _captured(program: Program, stream: torch.cuda.Stream, calls: int) -> Launch
         graph.replay()
         seconds = _time(stream, 1, graph.replay)
     over = f" over {program.buffers} buffers" if program.buffers > 1 else ""
-    return Launch(graph.replay, calls, seconds, f"cuda graph of {calls} call{'s' if calls > 1 else ''}{over}")
+    return Launch(graph.replay, calls, seconds, f"cuda graph of {calls} call{'s' if calls > 1 else ''}{over}", program)
 
 
 def _time(stream: torch.cuda.Stream, times: int, run: Callable[[], None]) -> float:

@@ -1,0 +1,263 @@
+"""An iteration under a power limit: the clock that it runs at, and the plans that are best there.
+
+    power      ▮▮▮▮         ▮▮▮▮▮▮        products, above the limit
+    limit  ────────────────────────────   mean of all
+                   ▮▮▮▮▮▮▮▮         ▮▮▮   light kernels, below it
+
+The regulator is slower than kernels follow one another. So all of an iteration runs at one clock, the highest at which its
+mean power is within the limit:
+
+    sum n T(f) P(f)  =  limit * sum n T(f)
+
+A ceiling on the clock of a kernel that owes it little speed lowers the mean, and the others may run faster: under a power
+limit, waste costs speed. With a ceiling for every kernel, the regulator has nothing to do as long as
+
+    sum n T (P - limit)  <=  0,
+
+so the fastest plan is the choice of one clock for each kernel that has the least time among those: a multiple-choice
+knapsack whose weights may be negative. The common clock need not be searched for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastenot.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.errors import BadInputError, InfeasibleError
+from wastenot.frontiers.algebra import Frontier, choice
+from wastenot.frontiers.exact import exact_sum
+from wastenot.frontiers.knapsack import cheapest_within
+from wastenot.frontiers.nodes import Ways
+
+_SAME_MHZ = 1e-6  # by which clocks differ through rounding
+_ROUNDING = 1e-9  # of energies, relative
+
+
+@dataclass(frozen=True, eq=False)
+class ClockCosts:
+    """Time and power of kernels at the same core clocks in effect, as if there were no power limit.
+
+    Attributes:
+        kernels: their names, in order of execution.
+        count: how often each runs in an iteration, shape (kernels,).
+        core_mhz: ascending, shape (clocks,).
+        time_s: of one call, shape (kernels, clocks).
+        power_w: mean power back to back, shape (kernels, clocks).
+        seen: which of them were measured, or lie between measured clocks; the others are extrapolated.
+    """
+
+    kernels: tuple[str, ...]
+    count: NDArray[np.int64]
+    core_mhz: FloatArray
+    time_s: FloatArray
+    power_w: FloatArray
+    seen: BoolArray
+
+    @cached_property
+    def iteration_s(self) -> FloatArray:
+        """Time of all calls of each kernel in an iteration, shape (kernels, clocks)."""
+        return self.time_s * self.count[:, None]
+
+    @cached_property
+    def iteration_j(self) -> FloatArray:
+        """Energy of all calls of each kernel in an iteration, shape (kernels, clocks)."""
+        return self.iteration_s * self.power_w
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Iteration:
+    """A whole iteration under a power limit. Arrays have shape (kernels,).
+
+    Attributes:
+        core_mhz: the clock of every kernel whose ceiling is not lower.
+        time_s: its time.
+        energy_j: its energy.
+        limited: whether the limit holds that clock down.
+        kernel_mhz: clock of each kernel.
+        kernel_s: time of one call of each.
+        kernel_w: power of each.
+        extrapolated: whether a kernel was not measured at its clock.
+    """
+
+    core_mhz: float
+    time_s: float
+    energy_j: float
+    limited: bool
+    kernel_mhz: FloatArray
+    kernel_s: FloatArray
+    kernel_w: FloatArray
+    extrapolated: BoolArray
+
+    @property
+    def power_w(self) -> float:
+        """Mean power."""
+        return self.energy_j / self.time_s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LimitedPlan:
+    """A ceiling for the clock of each kernel.
+
+    Attributes:
+        ceiling: the highest clock of each kernel, an index into the clocks of the costs; shape (kernels,).
+        ceiling_mhz: the same in MHz; ``None`` for a kernel that may run at the highest of all.
+        iteration: what it gives.
+        lower_bound: no plan within the limit takes less time (fastest plan) or energy (least energy within a time).
+    """
+
+    ceiling: IndexArray
+    ceiling_mhz: tuple[float | None, ...]
+    iteration: Iteration
+    lower_bound: float
+
+
+def run_iteration(costs: ClockCosts, limit_w: float, ceiling: IndexArray | None = None) -> Iteration:
+    """An iteration whose clocks a power limit holds down together.
+
+    Between two clocks the regulator alternates, so that the mean power of both meets the limit.
+
+    Args:
+        costs: of its kernels.
+        limit_w: mean power that the regulator allows.
+        ceiling: highest clock of each kernel, as an index into the clocks; the highest of all by default; shape (kernels,).
+
+    Raises:
+        BadInputError: the limit is not a power.
+    """
+    _check_limit(limit_w)
+    clocks = np.arange(len(costs.core_mhz))
+    rows = np.arange(len(costs.kernels))
+    highest = np.full(len(rows), clocks[-1]) if ceiling is None else np.asarray(ceiling)
+    column = np.minimum(clocks, highest[:, None])  # where each kernel is when the common clock is each of them
+    time, energy = costs.iteration_s[rows[:, None], column], costs.iteration_j[rows[:, None], column]
+    excess = (energy - limit_w * time).sum(axis=0)
+    within = np.flatnonzero(excess <= _ROUNDING * limit_w * time.sum(axis=0))
+    low = int(within[-1]) if len(within) else 0
+    high = min(low + 1, int(clocks[-1])) if len(within) else 0  # at the lowest the regulator can do no more
+    share = 0.0 if high == low else float(excess[low] / (excess[low] - excess[high]))  # of iterations at the higher clock
+    mix = np.array([1.0 - share, share])
+    both = column[:, [low, high]]
+    call_s = costs.time_s[rows[:, None], both] @ mix
+    call_j = (costs.time_s * costs.power_w)[rows[:, None], both] @ mix
+    kernel_mhz = costs.core_mhz[both] @ mix
+    used = both if share > 0.0 else both[:, :1]
+    return Iteration(
+        core_mhz=float(costs.core_mhz[[low, high]] @ mix),
+        time_s=float(costs.count @ call_s),
+        energy_j=float(costs.count @ call_j),
+        limited=bool(low < clocks[-1] or not len(within)),
+        kernel_mhz=kernel_mhz,
+        kernel_s=call_s,
+        kernel_w=call_j / call_s,
+        extrapolated=~costs.seen[rows[:, None], used].all(axis=1),
+    )
+
+
+def fastest_plan(costs: ClockCosts, limit_w: float) -> LimitedPlan:
+    """The ceilings of least time within a power limit, exact over the clocks of the costs.
+
+    A kernel may have any clock at which it was measured, and those from there to the clock that the iteration has without
+    ceilings.
+
+    Raises:
+        BadInputError: the limit is not a power.
+        InfeasibleError: even the plan of least power is above the limit.
+    """
+    free = run_iteration(costs, limit_w)
+    options = _Options.of(costs, free)
+    excess = options.energy_j - limit_w * options.time_s
+    try:
+        best = cheapest_within(options.time_s, excess, options.start, 0.0)
+    except InfeasibleError as error:
+        least_w = _least_power(costs, options)
+        raise InfeasibleError(
+            f"`power_limit_w` {limit_w:g}: at the lowest clocks known, the iteration draws {least_w:.0f} W"
+        ) from error
+    return _plan(costs, limit_w, options, np.asarray(best.options), best.lower_bound)
+
+
+def least_energy_plan(costs: ClockCosts, limit_w: float, within_s: float) -> LimitedPlan:
+    """The ceilings of least energy within a time and a power limit.
+
+    Where more time never costs energy, as between the best plans, a plan of least energy within a time that the limit
+    allows is itself within the limit. If it is not, because a faster one needs even less energy, the fastest plan within
+    the limit is returned, and the bound says how much better a plan could be.
+
+    Raises:
+        BadInputError: the limit is not a power.
+        InfeasibleError: no plan within the limit is that fast; says how fast one can be.
+    """
+    fastest = fastest_plan(costs, limit_w)
+    if within_s < fastest.iteration.time_s * (1.0 - _ROUNDING):
+        raise InfeasibleError(
+            f"`within_s` {within_s:g}: within {limit_w:g} W, the fastest plan takes {fastest.iteration.time_s:.6g} s"
+        )
+    options = _Options.of(costs, run_iteration(costs, limit_w))
+    exact_s = exact_sum((1, each) for each in options.time_s[options.chosen(fastest.ceiling)].tolist())
+    best = options.frontier.least_energy(max(Fraction(within_s), exact_s))
+    assert best.lower_bound_j is not None
+    if best.energy_j > limit_w * best.time_s:
+        return LimitedPlan(fastest.ceiling, fastest.ceiling_mhz, fastest.iteration, best.lower_bound_j)
+    return _plan(costs, limit_w, options, best.options, best.lower_bound_j)
+
+
+@dataclass(frozen=True, eq=False)
+class _Options:
+    """The clocks that each kernel may have, laid end to end, with the time and energy of all of its calls."""
+
+    column: IndexArray
+    start: IndexArray
+    time_s: FloatArray
+    energy_j: FloatArray
+
+    @classmethod
+    def of(cls, costs: ClockCosts, free: Iteration) -> _Options:
+        """Those measured, and those from there to the clock of the iteration without ceilings."""
+        below = int(np.searchsorted(costs.core_mhz, free.core_mhz + _SAME_MHZ, side="right")) - 1
+        above = int(np.searchsorted(costs.core_mhz, free.core_mhz - _SAME_MHZ))
+        allowed = costs.seen.copy()
+        for kernel in range(len(costs.kernels)):
+            known = np.flatnonzero(costs.seen[kernel])
+            allowed[kernel, min(known[0], below) : max(known[-1], above) + 1] = True
+        kernel, column = allowed.nonzero()
+        return cls(
+            column,
+            np.searchsorted(kernel, np.arange(len(costs.kernels) + 1)),
+            costs.iteration_s[kernel, column],
+            costs.iteration_j[kernel, column],
+        )
+
+    @cached_property
+    def frontier(self) -> Frontier:
+        """Of an iteration with a clock for each kernel."""
+        return choice(Ways(self.time_s, self.energy_j, start=self.start))
+
+    def chosen(self, columns: IndexArray) -> IndexArray:
+        """The options that stand for the given clock of each kernel, counted from the very first."""
+        return np.array([
+            begin + int(np.searchsorted(self.column[begin:end], column))
+            for begin, end, column in zip(self.start[:-1], self.start[1:], columns, strict=True)
+        ])  # fmt: skip
+
+
+def _plan(costs: ClockCosts, limit_w: float, options: _Options, chosen: IndexArray, bound: float) -> LimitedPlan:
+    ceiling = options.column[options.start[:-1] + chosen]
+    highest = len(costs.core_mhz) - 1
+    megahertz = tuple(None if each == highest else float(costs.core_mhz[each]) for each in ceiling.tolist())
+    return LimitedPlan(ceiling, megahertz, run_iteration(costs, limit_w, ceiling), bound)
+
+
+def _least_power(costs: ClockCosts, options: _Options) -> float:
+    """Mean power with every kernel at its lowest clock."""
+    lowest = options.start[:-1]
+    return float(options.energy_j[lowest].sum() / options.time_s[lowest].sum())
+
+
+def _check_limit(limit_w: float) -> None:
+    if not 0.0 < limit_w < np.inf:
+        raise BadInputError(f"`power_limit_w` {limit_w:g}: must be a number of watts above 0")

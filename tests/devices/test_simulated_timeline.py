@@ -1,0 +1,76 @@
+"""Timelines of the simulated H200: its clock under products and in their wake, and its truth."""
+
+import numpy as np
+import pytest
+
+from wastenot.devices.open import open_device, simulated_device
+from wastenot.devices.protocol import Task
+from wastenot.devices.recorded import recorded_device
+from wastenot.devices.simulated.preset import find_preset
+from wastenot.devices.timeline import Phase, Subject
+from wastenot.errors import BadInputError
+from wastenot.setting import AUTO
+from wastenot.study.sweep_file import read_sweep
+from wastenot.workloads.build import build_workload
+
+KERNELS = {kernel.name: kernel for kernel in build_workload("gpt3-xl").kernels}
+PRODUCT, LIGHT = Subject(KERNELS["up_gemm"]), Subject(KERNELS["permute_qkv"])
+
+
+def clock_after_products(device, milliseconds):
+    """The clock so long after products end, a mean over four wakes."""
+    with device.timelines().prepare([PRODUCT, LIGHT]) as ready:
+        found = ready.run([Phase(0, 0.26), Phase(1, 0.19)] * 4)
+    wakes = []
+    for phase in range(1, 8, 2):
+        of = found.phase == phase
+        wakes.append(np.interp(milliseconds, 1e3 * (found.begin_s[of] - found.begin_s[of][0]), found.core_mhz[of]))
+    return np.mean(wakes, axis=0)
+
+
+def test_the_clock_in_the_wake_of_products():
+    held, risen, free = clock_after_products(open_device("sim:h200", seed=2), [10.0, 60.0, 150.0])
+    assert 1400 < held < 1560 and held + 200 < risen < 1920 and free > 1940
+
+
+def test_a_gpu_without_a_regulator_recovers_at_once():
+    device = simulated_device(find_preset("h200").model_copy(update={"regulator": None}), "sim:h200", seed=2)
+    clocks = clock_after_products(device, [10.0, 60.0, 150.0])
+    assert clocks == pytest.approx(device.truth(Task.of_kernel(LIGHT.kernel), AUTO).core_mhz, rel=1e-3)
+
+
+def test_steady_products_meet_the_power_limit_on_average():
+    device = open_device("sim:h200", seed=3)
+    with device.timelines().prepare([PRODUCT]) as ready:
+        found = ready.run([Phase(0, 8.0)])
+    of = found.begin_s > found.begin_s[0] + 3.0
+    expected = device.truth(Task.of_kernel(PRODUCT.kernel), AUTO, device.engine.temperature_c)
+    assert (found.end_s - found.begin_s)[of].sum() / found.calls[of].sum() == pytest.approx(expected.time_s, rel=0.005)
+    log = found.readings["total"]
+    assert log.power_w[30:-5].mean() == pytest.approx(expected.power_w, rel=0.01)
+    assert np.ptp(found.core_mhz[of]) > 60.0
+
+
+def test_time_by_clock_is_the_truth():
+    device = open_device("sim:h200", seed=4)
+    with device.timelines().prepare([PRODUCT, LIGHT]) as ready:
+        found = ready.run([Phase(0, 0.26), Phase(1, 0.19)] * 3)
+    of = (found.subject == 1) & (found.phase > 1)
+    true_s = [device.truth_at(LIGHT.kernel, core_mhz).time_s for core_mhz in found.core_mhz[of]]
+    assert np.ptp(found.core_mhz[of]) > 400.0
+    assert found.call_s[of] == pytest.approx(np.array(true_s), rel=0.015)
+
+
+def test_zeros_draw_less_and_take_as_long_at_the_same_clock():
+    device = open_device("sim:h200")
+    random, zeros = (device.truth_at(PRODUCT.kernel, 1600.0, data) for data in ("random", "zeros"))
+    assert zeros.time_s == random.time_s and zeros.power_w < 0.85 * random.power_w
+
+
+def test_a_recording_has_no_timelines_and_neither_has_wall_time(tmp_path):
+    (tmp_path / "sweep.csv").write_text("kernel,count,core_mhz,memory_mhz,time_s,energy_j\ngemm,2,,,0.01,3.0\n")
+    recording = recorded_device(read_sweep(tmp_path / "sweep.csv"), "recorded:x")
+    with pytest.raises(BadInputError, match="a recording has no executions"):
+        recording.timelines()
+    with pytest.raises(BadInputError, match="virtual time only"):
+        open_device("sim:h200", wall_time=True).timelines()
