@@ -5,8 +5,8 @@ r"""The power regulator of a simulated GPU: how its core clock follows power tha
 
 The regulator sees power late. From what it sees it works out the clock at which power would be the limit, as if power grew
 with a fixed exponent of the clock, and moves towards that clock: fast downwards, slowly upwards. Power far below the limit
-has to stay there for a while before the clock rises at all. A slow correction makes mean power meet the limit under steady
-load.
+has to stay there for a while before the clock rises at all. A slow correction makes mean power meet the limit while the
+clock is held down: under steady load, and under a mixture of heavy and light kernels too.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class RegulatedClock:
         wanted_mhz = min(max(wanted_mhz, self._lowest_mhz), ceiling_mhz)
         near = self._seen_w > (1.0 - regulator.far) * aim_w
         self._quiet_s = 0.0 if near else self._quiet_s + regulator.step_s
-        if near and self.core_mhz < ceiling_mhz:
+        if self.core_mhz < ceiling_mhz:
             off = regulator.step_s / regulator.mean_s * (1.0 - power_w / limit_w)
             self._correction = min(max(self._correction + off, -0.2), 0.2)
         if wanted_mhz < self.core_mhz:
