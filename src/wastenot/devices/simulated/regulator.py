@@ -3,11 +3,11 @@ r"""The power regulator of a simulated GPU: how its core clock comes down when p
     power   ▁▁▁██▆▅▅▅▅▅▅▅▅▅▁▅▅▅▅▅▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁    products, then a light kernel
     clock   ‾‾‾‾‾\__________\_/‾‾‾\______/‾‾‾‾‾‾    it is lowered, dips, is held, and rises again
 
-Two loops act on the clock. The fast one sees power late, and aims at a little more than the limit. From what it sees it works
-out the clock at which power would be what it aims at, as if power grew with a fixed exponent of the clock. Downwards it moves
-in steps at random moments; upwards smoothly, and only once power has been far below for a while. The slow loop lowers the aim
-while mean power over about a second is above the limit: as long as that second remembers a dip, nothing is too much, so that
-dips follow each other about once in a second.
+Two loops act on the clock. The fast one sees power late, and aims at a little more than the limit. From what it sees it
+works out the clock at which power would be what it aims at, as if power grew with a fixed exponent of the clock. Downwards it
+moves in steps at random moments; upwards smoothly, and only once power has been far below for a while. The slow loop lowers
+the aim while mean power over about a second is above the limit: as long as that second remembers a dip, nothing is too much,
+so that dips follow each other about once in a second.
 """
 
 from __future__ import annotations
