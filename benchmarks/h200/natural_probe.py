@@ -11,6 +11,7 @@ import json
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +116,9 @@ def main(folder: str, name: str = "nvidia:0") -> None:
         print(cycles, result[f"spin_{cycles}"], flush=True)
 
     # cost of a stamp a millisecond in a stream of kernels
-    data = [torch.randn(1 << 27, device=cuda, dtype=torch.bfloat16) for _ in range(2)]
+    rows = [torch.randn(1 << 27, device=cuda, dtype=torch.bfloat16) for _ in range(2)]
     square = [torch.randn(4096, 4096, device=cuda, dtype=torch.bfloat16) for _ in range(2)]
-    for what, call, calls in (("add", lambda: torch.add(*data), 3), ("gemm_4096", lambda: torch.mm(*square), 5)):
+    for what, call, calls in (("add", partial(torch.add, *rows), 3), ("gemm_4096", partial(torch.mm, *square), 5)):
         times: dict[bool, list[float]] = {True: [], False: []}
         for turn in range(12):
             with_stamps = turn % 2 == 0
@@ -136,7 +137,7 @@ def main(folder: str, name: str = "nvidia:0") -> None:
         result[f"cost_{what}"] = {"with_ms": times[True], "without_ms": times[False],
                                   "ratio": float(np.median(times[True]) / np.median(times[False]) - 1)}  # fmt: skip
         print(what, result[f"cost_{what}"]["ratio"], flush=True)
-    del data, square
+    del rows, square, call
     torch.cuda.empty_cache()
 
     runs: dict[str, Any] = {}
