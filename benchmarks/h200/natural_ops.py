@@ -2,9 +2,9 @@
 
     WASTENOT_READ_ONLY=1 python benchmarks/h200/natural_ops.py OPERATIONS.py OUT.npz [SECONDS [FIRST [DEVICE]]]
 
-OPERATIONS.py defines operations() -> list of dicts with name, kernel or make(device) -> callable, copies and aten. Of each the
-output holds every group of calls (time, calls, clock, phase: 0 alone, then products and wakes in turn) and the power readings
-with their moments on the same clock.
+OPERATIONS.py defines operations() -> list of dicts with name, kernel or make(device) -> callable, copies and aten. Of each
+the output holds every group of calls (time, calls, clock, phase: 0 alone, then products and wakes in turn) and the power
+readings with their moments on the same clock.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ def main(operations: str, out: str, seconds: str = "540", first: str = "0", name
             watts = np.median(total.power_w[at_s < ALONE_S[limited]][1:])
             took_s = time.perf_counter() - began
             print(
-                f"{took_s:5.0f} {index} {op['name']} {us:.2f} us at {np.median(ran.core_mhz[half]):.0f} MHz, {watts:.0f} W; {how[:40]}"
+                f"{took_s:5.0f} {index} {op['name']} {us:.2f} us at "
+                f"{np.median(ran.core_mhz[half]):.0f} MHz, {watts:.0f} W; {how[:40]}"
             )
         except Exception as error:  # the others are still worth measuring
             print(index, op["name"], "FAILED", type(error).__name__, str(error)[:200], flush=True)

@@ -38,7 +38,8 @@ def product(size: int = N) -> KernelSpec:
 def elementwise(name: str, elements: int, inputs: int, flops: float = 1.0) -> KernelSpec:
     """A kernel over elements of bf16, run as the built-in operation of its name."""
     return KernelSpec(
-        name, name, "elementwise", (elements,), flops * elements, 2.0 * inputs * elements, 2.0 * elements, "forward", None, 1,
+        name, name, "elementwise", (elements,), flops * elements, 2.0 * inputs * elements, 2.0 * elements, "forward",
+        None, 1,
         element_bytes=2,
     )  # fmt: skip
 
@@ -108,7 +109,8 @@ def main(folder: str, name: str = "nvidia:0") -> None:
         each = np.nanmedian(clocks, axis=1)
         result[f"spin_{cycles}"] = {
             "interval_us": float(np.median(np.diff(found.time_s)) * 1e6), "mhz": float(np.median(each)),
-            "sd_of_intervals_mhz": float(np.std(each[-200:])), "sd_one_multiprocessor_mhz": float(np.nanstd(clocks[-200:, 0])),
+            "sd_of_intervals_mhz": float(np.std(each[-200:])),
+            "sd_one_multiprocessor_mhz": float(np.nanstd(clocks[-200:, 0])),
             "multiprocessors_min_mhz": float(np.nanmin(np.nanmean(clocks, axis=0))),
             "multiprocessors_max_mhz": float(np.nanmax(np.nanmean(clocks, axis=0))),
             "missing": int(np.isnan(clocks).sum()),

@@ -1,9 +1,10 @@
 """Tables of many operations from the groups of calls that natural_ops.py recorded.
 
-    python benchmarks/h200/natural_tables.py        # data/h200/natural/ops.npz.xz -> ops-alone.csv, ops-by-clock.csv, ops-power.csv
+    python benchmarks/h200/natural_tables.py    # ops.npz.xz -> ops-alone.csv, ops-by-clock.csv, ops-power.csv
 
-Alone: the second half of a short run by itself. Time by clock: medians of groups in bins of 25 MHz, without the first two groups
-after a change. Power: readings that came after 45 ms of the operation and nothing else, with the mean clock 3 to 30 ms before.
+Alone: the second half of a short run by itself. Time by clock: medians of groups in bins of 25 MHz, without the first two
+groups after a change. Power: readings that came after 45 ms of the operation and nothing else, with the mean clock 3 to
+30 ms before.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ ALONE = ("name", "cls", "op", "shape", "flops", "bytes_read", "bytes_written", "
 
 
 def recorded(path: Path = FOLDER / "ops.npz.xz") -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each operation with its groups (phase: even ones are its own, odd ones products; calls, at_s, seconds, mhz) and readings."""
+    """Each operation with its groups (phase: even its own, odd products; calls, at_s, seconds, mhz) and readings."""
     with lzma.open(path) as file:
         data = np.load(io.BytesIO(file.read()))
     group, reading = 0, 0
@@ -54,7 +55,8 @@ def main() -> None:
         shape = "x".join(map(str, meta["shape"]))
         alone.append((meta["name"], meta["cls"], meta["op"], shape, f"{meta['flops']:.6g}", f"{meta['bytes_read']:.6g}",
                       f"{meta['bytes_written']:.6g}", meta["aten"] or "", int(meta["held"]), meta["gpu"][-12:],
-                      f"{np.average(us[late], weights=seen['calls'][late]):.4f}", f"{np.average(mhz[late], weights=seconds[late]):.1f}",
+                      f"{np.average(us[late], weights=seen['calls'][late]):.4f}",
+                      f"{np.average(mhz[late], weights=seconds[late]):.1f}",
                       f"{watts[read].mean():.1f}" if read.any() else "", int(read.sum()), meta["how"]))  # fmt: skip
         changed = np.append(True, np.diff(phase) != 0)
         since = np.arange(len(phase)) - np.maximum.accumulate(np.where(changed, np.arange(len(phase)), 0))
