@@ -29,7 +29,7 @@ H200_REGULATOR = Regulator(
 
 H200_CYCLE_CLOCK = CycleClockModel(cost_s=1.6e-6, resolution_s=32e-9, multiprocessors=132)
 
-# A product of 8,192 x 8,192 matrices on other data: the clock that it reaches and its power there, between those of two cards.
+# A product of 8,192 x 8,192 matrices on other data: its clock, and its power there, between those of two cards.
 _PRODUCTS: dict[Data, tuple[float, float]] = {
     "sparse": (1665.0, 655.0),
     "equal rows": (1665.0, 550.0),
