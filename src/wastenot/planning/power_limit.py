@@ -221,9 +221,9 @@ class _Options:
         below = int(np.searchsorted(costs.core_mhz, free.core_mhz + _SAME_MHZ, side="right")) - 1
         above = int(np.searchsorted(costs.core_mhz, free.core_mhz - _SAME_MHZ))
         allowed = costs.seen.copy()
-        for kernel in range(len(costs.kernels)):
-            known = np.flatnonzero(costs.seen[kernel])
-            allowed[kernel, min(known[0], below) : max(known[-1], above) + 1] = True
+        for row in range(len(costs.kernels)):
+            known = np.flatnonzero(costs.seen[row])
+            allowed[row, min(known[0], below) : max(known[-1], above) + 1] = True
         kernel, column = allowed.nonzero()
         return cls(
             column,

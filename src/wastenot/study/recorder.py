@@ -30,7 +30,9 @@ class Measurement:
     Attributes:
         kernel: what was run: a kernel, or a pass or an iteration measured as one.
         setting: requested.
-        effective_core_mhz: in effect, the median over the window, as is ``effective_memory_mhz``.
+        effective_core_mhz: in effect over the window: the mean by counting cycles where the device can, as ``how`` says,
+            otherwise the median of its readings.
+        effective_memory_mhz: in effect, the median over the window.
         calls: whole calls measured.
         temperature_c: of the GPU, mean of begin and end.
         window_s: for how long it was measured.

@@ -197,8 +197,7 @@ class SimulatedRun(LapsAtEnd):
 
     def end(self) -> None:
         """Stop the task."""
-        laps = self._engine.stop(self._marks)
-        self._laps = tuple(Lap(calls, seconds) for calls, seconds in laps if calls > 0)
+        self._laps = self._engine.stop(self._marks)
 
     @property
     def completed(self) -> int:

@@ -8,6 +8,7 @@ pieces    └┘└┘└┘└┘└┘└┘└─┘└─┘└┘└─┘�
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,9 +48,9 @@ class SimulatedTimelines:
         self._ended_s = 0.0  # when the last run did
         self._regulated: RegulatedClock | None = None
         if preset.regulator is not None:
-            clocks_mhz, phase = bench.physics.core_mhz, float(bench.rng.uniform())
+            clocks_mhz, seed = bench.physics.core_mhz, (bench.engine.seed, 79)
             idle_w = bench.idle().total
-            self._regulated = RegulatedClock(preset.regulator, float(clocks_mhz[0]), float(clocks_mhz[-1]), idle_w, phase)
+            self._regulated = RegulatedClock(preset.regulator, float(clocks_mhz[0]), float(clocks_mhz[-1]), idle_w, seed)
 
     @contextmanager
     def prepare(self, subjects: Sequence[Subject], *, group_s: float = 1e-3) -> Iterator[PreparedTimeline]:
@@ -163,6 +164,7 @@ class _Stream:
         self._time_factor = np.exp(preset.noise.run_time * bench.rng.standard_normal(len(loads))).tolist()
         self._power_factor = np.exp(preset.noise.run_power * bench.rng.standard_normal(len(loads))).tolist()
         self._top_mhz = float(bench.physics.core_mhz[-1])
+        self._between_mhz = (0.5 * (bench.physics.core_mhz[:-1] + bench.physics.core_mhz[1:])).tolist()
         self._step_s = _STILL_S if preset.regulator is None else preset.regulator.step_s
         self._left_s, self._used_j = self._step_s, 0.0  # until the next step, and since the last
         self._temperature_c = bench.engine.temperature_c
@@ -256,9 +258,10 @@ class _Stream:
         self._speed_of.clear()
 
     def _index(self) -> int:
-        """Of the clock in effect among those that the card has: the highest that the regulator allows."""
-        allowed_mhz = self._top_mhz if self._regulated is None else self._regulated.core_mhz
-        return max(int(np.searchsorted(self._physics.core_mhz, allowed_mhz + 1e-6)) - 1, 0)
+        """Of the clock in effect among those that the card has: the nearest to what the regulator allows."""
+        if self._regulated is None:
+            return len(self._between_mhz)
+        return bisect_right(self._between_mhz, self._regulated.core_mhz)
 
     def _at(self, subject: int) -> _Speed:
         """What a subject does at the clock in effect."""
