@@ -1,4 +1,4 @@
-"""Studies of curves at natural clocks whose truth is known: a simulated GPU's, with errors that are drawn as they are stated."""
+"""Studies of curves at natural clocks whose truth is known: a simulated GPU's, with errors drawn as they are stated."""
 
 from __future__ import annotations
 

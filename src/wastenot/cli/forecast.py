@@ -35,15 +35,15 @@ def forecast(
     draws: Annotated[int, typer.Option("--draws", metavar="N", help="Number of possible GPUs to plan for.")] = 200,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the draws.")] = 0,
     ignore_natural: Annotated[
-        bool, typer.Option("--ignore-natural", help="Use the default clocks alone, though natural clocks were measured too.")
+        bool, typer.Option("--ignore-natural", help="Use the default clocks alone, even if natural clocks were measured.")
     ] = False,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Forecast the saving on a GPU whose clocks may not be set.
 
-    With an interval. Uses measurements at the default clocks (sweep --clocks auto), and at clocks that the GPU went through by
-    itself (sweep --clocks natural) where the study has them.
+    With an interval. Uses measurements at the default clocks (sweep --clocks auto), and at those the GPU went through by
+    itself (sweep --clocks natural), if the study has them.
     """
     from wastenot.cli.output import as_values, console, json_text, print_json, say
     from wastenot.devices.simulated.preset import find_preset
@@ -107,8 +107,8 @@ def _within_range(natural: NaturalForecast | None) -> list[str]:
     if natural is None:
         return []
     return [
-        f"caps on core clocks within the range seen ({natural.low_mhz:.0f} to {natural.high_mhz:.0f} MHz, no kernel below the "
-        "clocks that it was seen at), energy by slowdown allowed:",
+        f"caps on core clocks within the range seen ({natural.low_mhz:.0f} to {natural.high_mhz:.0f} MHz, no kernel below "
+        "the clocks that it was seen at), energy by slowdown allowed:",
         *(f"{percent(row.max_slowdown, 1):>6}  {_interval(row.energy_change)}" for row in natural.within_range),
         f"unknown there: errors of the curves, and {percent(natural.locked_power_sd, 1)} (assumed) of power, since a locked "
         "clock may draw otherwise than the same clock under the regulator",

@@ -1,4 +1,4 @@
-"""What natural clocks say of a workload, in one value: what each kernel loses at lower clocks, plans of caps, the forecast."""
+"""What natural clocks say of a workload: what each kernel loses at lower clocks, plans of caps, the forecast."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ BOUNDS = (0.0, 0.02, 0.05)
 CANNOT_TELL = (
     "Clocks below those seen: nothing here was measured there, and forecasts of them rest on a model.",
     "Memory clocks: the GPU does not change them by itself.",
-    "What locking a clock does that the regulator does not: time is counted in cycles and should be the same; power is assumed "
-    "to be the same within half a per cent. Only setting clocks would show it.",
+    "What locking a clock does that the regulator does not: time is counted in cycles and should be the same; power is "
+    "assumed to be the same within half a per cent. Only setting clocks would show it.",
     "What switching clocks between kernels costs: plans by kernel are what clocks are worth if switching were free.",
     "Kernels as they run in your program: here each was run by itself or next to a product, with data of its own.",
 )
@@ -189,7 +189,8 @@ def natural_overview(
         )
         for index, kernel in enumerate(sweep.kernels)
     )
-    shown = [kernel.name for _, kernel in sorted(zip(-energy, sweep.kernels, strict=True), key=lambda pair: pair[0])]
+    free = [(-energy[index], kernel.kernel) for index, kernel in enumerate(kernels) if not kernel.limited]
+    shown = [name for _, name in sorted(free)]  # of kernels that the power limit holds down the clock hardly rises
     return NaturalOverview(
         schema=SCHEMA,
         origin=sweep.origin,

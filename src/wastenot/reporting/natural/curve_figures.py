@@ -52,8 +52,8 @@ def curves_figure(overview: NaturalOverview) -> Figure:
         for what in ("time", "power", "energy")
     ]
     note = (
-        "Each line is a kernel, over the clocks that it was seen at and no further; its own clock by itself is where the line "
-        "crosses 100 %. Kernels that the power limit holds down are seen around their own clock alone."
+        "Each line is a kernel, over the clocks that it was seen at and no further; it crosses 100 % at the clock it has by "
+        "itself. Kernels that the power limit holds down are seen around their own clock alone."
     )
     return Figure(
         "natural-curves", "Time, power and energy by clock", subtitle(overview), note,
@@ -97,22 +97,31 @@ def loss_figure(overview: NaturalOverview) -> Figure:
     rows = [_loss_row(index, each) for index, each in enumerate(kernels)]
     y = alt.Y("index:O", title=None, axis=name_axis([shortened(each.kernel, 36) for each in kernels], _NAME_WIDTH))
     scale = alt.Scale(domain=[min(-0.1, *(each.slope for each in kernels)), max(1.1, *(each.slope for each in kernels))])
-    x = alt.X("slope:Q", title="time lost, % of what the clock loses (log over log)", scale=scale, axis=alt.Axis(format="%"))
+    lost = "time lost for what the clock loses"
+    x = alt.X("slope:Q", title=lost, scale=scale, axis=alt.Axis(format="%"))
     chart = alt.Chart(inline(rows))
     color = series_color("loses:N", _colors_in(overview))
-    tooltip = tooltips({"kernel:N": "kernel", "range:N": "seen at", "slope_tip:N": "loses", "time_tip:N": "time at the lowest",
-                        "energy_tip:N": "energy at the lowest", "share_tip:N": "of the energy"})  # fmt: skip
-    bars = chart.mark_rule(strokeWidth=2.2, opacity=0.6, clip=True).encode(
-        x=alt.X("low:Q", title=None, scale=scale), x2="high:Q", y=y, color=color, tooltip=tooltip
+    tooltip = tooltips(
+        {
+            "kernel:N": "kernel",
+            "range:N": "seen at",
+            "slope_tip:N": "loses",
+            "time_tip:N": "time at the lowest",
+            "energy_tip:N": "energy at the lowest",
+            "share_tip:N": "of the energy",
+        }
+    )
+    bars = chart.mark_rule(strokeWidth=2.2, opacity=0.6, clip=True, strokeDash=[1, 0]).encode(
+        x=alt.X("low:Q", title=lost, scale=scale), x2="high:Q", y=y, color=color, tooltip=tooltip
     )
     dots = chart.mark_circle(size=64, opacity=1.0, clip=True).encode(x=x, y=y, color=color, tooltip=tooltip)
     limits = alt.Chart(inline([{"at": limit} for limit in _LIMIT])).mark_rule(style="rule").encode(x="at:Q")
     text = chart.mark_text(style="small-label", align="left").encode(x=alt.value(_LOSS_WIDTH + 8), y=y, text="text:N")
     layered = alt.layer(limits, bars, dots, text).properties(width=_LOSS_WIDTH, height=alt.Step(_STEP))
     note = (
-        "How steeply a call's time rises as the clock falls, over the clocks that the kernel was seen at: at 0 % it takes as "
-        "long as before, at 100 % its time times its clock is constant. Bars hold the truth with 95 %. On the right: energy of "
-        "a call at the lowest clock seen, against the default clocks."
+        "How steeply a call's time rises as the clock falls (log over log), over the clocks that the kernel was seen at: at "
+        "0 % it takes as long as before, at 100 % time and clock multiply to a constant. Bars hold the truth with 95 %. On "
+        "the right: a call at the lowest clock seen, against the default clocks."
     )
     return Figure(stem, title, subtitle(overview), note, specification_of(layered))
 
@@ -132,7 +141,7 @@ def _loss_row(index: int, kernel: KernelAtNaturalClocks) -> dict[str, object]:
         "time_tip": change(kernel.time_at_low, 1),
         "energy_tip": change(kernel.energy_at_low, 1),
         "share_tip": percent(kernel.energy_share, 1),
-        "text": f"{change(kernel.energy_at_low, 0)} energy, {change(kernel.time_at_low, 0)} time at {kernel.low_mhz:.0f} MHz",
+        "text": f"{change(kernel.energy_at_low, 0)} energy, {change(kernel.time_at_low, 0)} time, {kernel.low_mhz:.0f} MHz",
     }
 
 

@@ -53,9 +53,9 @@ def joules_figure(overview: NaturalOverview) -> Figure:
     text = chart.mark_text(style="small-label", align="left", dx=5).encode(x=alt.X("end:Q", scale=scale), y=y, text="text:N")
     allowed = plan.objective.max_slowdown or 0.0
     note = (
-        f"All calls of each kernel in one iteration at the default clocks, kernel by kernel, and what caps within the clocks seen "
-        f"would save at {percent(allowed, 0)} slowdown: a plan, no clock was set. Beside each bar: its share of the energy, its "
-        "cap, and what that changes."
+        "All calls of each kernel in one iteration at the default clocks, kernel by kernel, and what caps within the clocks "
+        f"seen would save at {percent(allowed, 0)} slowdown: a plan, no clock was set. Beside each bar: its share of the "
+        "energy, its cap, and what that changes."
     )
     layered = alt.layer(bars, text).properties(width=_WIDTH, height=alt.Step(_STEP))
     return Figure("natural-joules", "Where the joules go", subtitle(overview), note, specification_of(layered))

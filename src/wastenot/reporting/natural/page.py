@@ -53,7 +53,7 @@ def render_natural_page(overview: NaturalOverview, *, made_at: datetime) -> str:
         ("Device", overview.device),
         ("Iteration at the default clocks", f"{quantity(overview.auto_time_s, 's', 4)}, "
          f"{quantity(overview.auto_energy_j, 'J', 4)}, kernel by kernel"),
-        ("Numbers", f"{overview.origin}: at clocks that the GPU went through by itself. Plans are expected, forecasts marked"),
+        ("Numbers", f"{overview.origin}, at clocks that the GPU went through by itself; plans and forecasts are marked"),
     ]  # fmt: skip
     if overview.temperature_c is not None:
         facts.append(("Temperature", f"{overview.temperature_c:.0f} °C on average"))

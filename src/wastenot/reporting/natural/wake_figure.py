@@ -32,9 +32,9 @@ def wake_figure(overview: NaturalOverview) -> Figure:
         .encode(x=x, y=y, color=color, tooltip=tooltips({"kernel:N": "kernel", "ms:Q": "ms", "ghz:Q": "GHz"}))
     )
     note = (
-        "Products bring the power regulator down; it lets the clock rise again only some time after they have ended. Whatever "
-        "runs meanwhile is measured at every clock in between. Points: groups of calls, the clock by counting cycles; lines: "
-        "their medians. Kernels that draw much are held lower."
+        "Products bring the power regulator down; it lets the clock rise again only some time after they have ended. What "
+        "runs meanwhile is measured at every clock in between. Points: groups of calls, clocks by counting cycles. Lines: "
+        "medians."
     )
     chart = alt.layer(points, lines).properties(width=_WIDTH, height=_HEIGHT)
     return Figure(stem, title, subtitle(overview), note, specification_of(chart))
