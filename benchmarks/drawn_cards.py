@@ -55,14 +55,17 @@ def natural_card(seed: int, kernels: Sequence[KernelSpec], folder: Path) -> str:
     top = device.reference_core_mhz
     of_others = float((model.voltage(preset.parameters, top) / model.voltage(device, top)) ** 2)
     switching = {name: of_products if name in products else of_others for name in found}
-    toggling = {data: share + float(rng.normal(0.0, 0.08)) for data, share in preset.toggling.items()}
+    works = {data: traits.work + float(rng.normal(0.0, 0.08)) for data, traits in preset.data.items()}
     drawn = preset.model_copy(
         update={
             "name": f"h200-{seed}",
             "parameters": device,
             "kernels": {name: _traits(kernel, switching[name]) for name, kernel in found.items()},
             "regulator": _regulator(preset, rng),
-            "toggling": {data: min(max(share, 0.3), 1.0) for data, share in toggling.items()},
+            "data": {
+                data: traits.model_copy(update={"work": min(max(works[data], 0.3), 1.0)})
+                for data, traits in preset.data.items()
+            },
             "sensors": _sensors(preset, rng),
         }
     )

@@ -90,7 +90,7 @@ class CycleClockModel(Part):
         multiprocessors: number of multiprocessors whose cycles are counted.
     """
 
-    cost_s: NotNegative = 3e-6
+    cost_s: NotNegative = 1.6e-6
     resolution_s: Positive = 32e-9
     multiprocessors: Annotated[int, Field(ge=1)] = 1
 

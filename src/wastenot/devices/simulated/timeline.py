@@ -60,10 +60,12 @@ class SimulatedTimelines:
         loads = []
         for subject in subjects:
             response = physics.response(subject.kernel, physics.core_mhz, engine.setting, subject.data)
-            point = physics.steady_point(response, engine.setting, engine.temperature_c)
+            ceiling_mhz = physics.ceiling_mhz(subject.kernel, engine.setting, subject.data)
+            point = physics.steady_point(response, engine.setting, ceiling_mhz, engine.temperature_c)
             heavy = firmware is not None and point.power_w >= firmware.heavy_w
             speeds = _speeds(physics, response)
-            loads.append(_Load(response, speeds, point.time_s, max(round(group_s / point.time_s), 1), heavy))
+            calls = max(round(group_s / point.time_s), 1)
+            loads.append(_Load(response, speeds, ceiling_mhz, point.time_s, calls, heavy))
         yield PreparedTimeline(tuple(load.call_s for load in loads), partial(self._run, tuple(loads)))
 
     def _run(self, loads: Sequence[_Load], phases: Sequence[Phase]) -> Timeline:
@@ -122,6 +124,7 @@ class _Load:
     Attributes:
         response: what it does at each clock.
         speeds: the same.
+        ceiling_mhz: its highest clock, whatever the power limit allows.
         call_s: time of a call when it was tried.
         calls: number of calls in a group.
         heavy: whether firmware responds to it.
@@ -129,6 +132,7 @@ class _Load:
 
     response: Response
     speeds: tuple[_Speed, ...]
+    ceiling_mhz: float
     call_s: float
     calls: int
     heavy: bool
@@ -163,7 +167,7 @@ class _Stream:
         self._loads, self._regulated, self._idle = loads, regulated, bench.idle()
         self._time_factor = np.exp(preset.noise.run_time * bench.rng.standard_normal(len(loads))).tolist()
         self._power_factor = np.exp(preset.noise.run_power * bench.rng.standard_normal(len(loads))).tolist()
-        self._top_mhz = float(bench.physics.core_mhz[-1])
+        self._top_mhz = self._ceiling_mhz = float(bench.physics.core_mhz[-1])
         self._between_mhz = (0.5 * (bench.physics.core_mhz[:-1] + bench.physics.core_mhz[1:])).tolist()
         self._step_s = _STILL_S if preset.regulator is None else preset.regulator.step_s
         self._left_s, self._used_j = self._step_s, 0.0  # until the next step, and since the last
@@ -182,8 +186,10 @@ class _Stream:
         self._stretch += 1
         self._heavy.append(phase.subject != REST and self._loads[phase.subject].heavy)
         if phase.subject == REST:
+            self._ceiling_mhz = self._top_mhz
             self._rest(phase.seconds)
             return
+        self._ceiling_mhz = self._loads[phase.subject].ceiling_mhz
         load, warm_up = self._loads[phase.subject], self._dynamics.warm_up
         groups = max(round(phase.seconds / (load.calls * load.call_s)), 1)
         slower = self._dynamics.jitter / math.sqrt(load.calls) * self._rng.standard_normal(groups)
@@ -251,8 +257,7 @@ class _Stream:
         self._temperature_c = self._thermal.after(self._temperature_c, power_w, self._step_s)
         if self._regulated is not None:
             limit_w = self._physics.limit_w(self._setting, self._temperature_c)
-            ceiling_mhz = self._top_mhz if self._setting.core_mhz is None else self._setting.core_mhz
-            self._regulated.step(power_w, limit_w, ceiling_mhz)
+            self._regulated.step(power_w, limit_w, self._ceiling_mhz)
             self._clock_index = self._index()
         self._left_s, self._used_j = self._step_s, 0.0
         self._speed_of.clear()
@@ -276,7 +281,7 @@ class _Stream:
             at = load.speeds[self._clock_index]
             warmer_c = self._temperature_c - self._thermal.reference_c
             return at._replace(core_w=at.core_w + at.leaks_w_per_c * warmer_c)
-        point = physics.steady_point(load.response, self._setting, self._temperature_c)
+        point = physics.steady_point(load.response, self._setting, load.ceiling_mhz, self._temperature_c)
         memory_w = float(load.response.power_w[2, -1] * load.response.time_s[-1]) / point.time_s  # the bytes of a call
         base_w = float(load.response.power_w[0, -1])
         return _Speed(point.time_s, point.core_mhz, base_w, point.power_w - base_w - memory_w, memory_w, 0.0)
