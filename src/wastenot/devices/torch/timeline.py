@@ -4,9 +4,9 @@ host     queue ▮│▮│▮│▮│▮│  at most 60 ms ahead  ▮│  ▮�
 stream         ▮│▮│▮│▮│·│▮│▯▯▯│▯▯▯│▯▯▯│·│▯▯▯│▯▯▯│
 stamps          ↑ ↑ ↑ ↑ ↑ ↑   ↑   ↑   ↑ ↑   ↑   ↑      time and cycles of each group
 
-Under tensor load a chip may skip cycles: it counts fewer than its clock has, from the start of such a kernel to its end. So now
-and then a look follows a group: a few microseconds (·) in which nothing runs but one spinning thread, whose cycles are those of
-the clock in effect.
+Under tensor load a chip may skip cycles: it counts fewer than its clock has, from the start of such a kernel to its end. So
+now and then a look follows a group: a few microseconds (·) in which nothing runs but one spinning thread, whose cycles are
+those of the clock in effect.
 """
 
 from __future__ import annotations
