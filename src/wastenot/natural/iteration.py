@@ -4,8 +4,8 @@ Kernels measured by themselves run at clocks of their own, light ones at the hig
 leaves them. In an iteration all of them run near one clock, where mean power meets the limit. This module brings the curves
 of all kernels to the same clocks, and asks :mod:`wastenot.planning.power_limit`; errors come from draws of all curves.
 
-The clock that all have in common is the one that the driver reports. Under matrix products an H200 skips some of its cycles:
-at 1,500 MHz, the cycles counted are 1,365 million a second. Light kernels skip none.
+The clock that all have in common is the one that the driver reports; curves are by cycles counted, of which products skip
+some (:mod:`wastenot.natural.skipped`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from wastenot.arrays import BoolArray, FloatArray
 from wastenot.errors import BadInputError
 from wastenot.natural.curves import KernelCurve, hat_weights
+from wastenot.natural.skipped import Skipped
 from wastenot.natural.slopes import POWER_SLOPES, TIME_SLOPES
 from wastenot.planning.power_limit import (
     ClockCosts,
@@ -37,35 +38,7 @@ DRAWS = 200
 _SLOPE_OVER = 0.08  # of log clock: the end of a curve that tells how it goes on
 _TIME_SLOPE_SD = 0.2  # by which the slope of log time over log clock may differ beyond the range seen
 _POWER_SLOPE_SD = 0.7  # the same of log power: measured curves steepen by about as much over a quarter of the clock
-_SKIPS_GROW = 3.0  # exponent: 9, 16 and 20 % were skipped at 1,500, 1,860 and 1,980 MHz (data/h200/natural)
 _Z95 = (2.5, 97.5)
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """Cycles that a kernel skips, growing with the clock that the driver reports.
-
-    Attributes:
-        fraction: of the cycles, at ``at_mhz``.
-        at_mhz: the clock that the driver reports.
-    """
-
-    fraction: float
-    at_mhz: float = 1500.0
-
-    def counted_mhz(self, reported_mhz: FloatArray) -> FloatArray:
-        """Cycles counted, in millions a second, at clocks that the driver reports."""
-        return reported_mhz * (1.0 - np.minimum(self.fraction * (reported_mhz / self.at_mhz) ** _SKIPS_GROW, 0.5))
-
-    def reported_mhz(self, counted_mhz: float) -> float:
-        """The clock that the driver reports when cycles are counted at a given rate."""
-        reported = counted_mhz
-        for _ in range(50):
-            reported = counted_mhz / (1.0 - min(self.fraction * (reported / self.at_mhz) ** _SKIPS_GROW, 0.5))
-        return reported
-
-
-NONE_SKIPPED = Skipped(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +132,7 @@ def predict_iteration(
         raise BadInputError(f"kernel '{missing[0]}' was not measured ({len(missing)} are missing); complete the sweep")
     own = [by_name[kernel.name] for kernel in kernels]
     limit = held_power_w(kernels, own) if limit_w is None else limit_w
-    skips = [(skipped or {}).get(kernel.name, NONE_SKIPPED) for kernel in kernels]
+    skips = [(skipped or {}).get(kernel.name, Skipped()) for kernel in kernels]
     core_mhz = _common_clocks(own, skips)
     costs = clock_costs(kernels, own, core_mhz, skips)
     default = run_iteration(costs, limit)
