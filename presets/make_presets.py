@@ -21,8 +21,9 @@ import numpy as np
 from presets import cards, h200, mi300x
 from presets.cards import NOISE, Card
 from presets.ops import Population, ops_of, population_of
-from presets.regulator import H200_REGULATOR, H200_TOGGLING
+from presets.regulator import H200_CYCLE_CLOCK, H200_REGULATOR, data_traits
 from presets.rtx_a4000 import FP32_KERNEL
+from wastenot.devices.simulated.dynamics import Dynamics
 from wastenot.devices.simulated.model import DeviceParameters
 from wastenot.devices.simulated.preset import ClockTable, Moved, Preset, preset_toml
 from wastenot.files import write_text
@@ -199,9 +200,10 @@ def h200_preset() -> Preset:
         switching=switching,
         noise=NOISE,
         sensors=sensors,
-        toggling=H200_TOGGLING,
+        dynamics=Dynamics(cycle_clock=H200_CYCLE_CLOCK),
         regulator=H200_REGULATOR,
     )
+    preset = preset.model_copy(update={"data": data_traits(preset)})
     seen, held_out = (of(preset, operations) for of in (h200.errors_at_auto, h200.errors_of_held_out))
     numbers = {
         f"{which}_{what}_{name}": statistic(np.abs([getattr(off, what) for off in errors]))

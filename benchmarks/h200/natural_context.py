@@ -2,8 +2,8 @@
 
     WASTENOT_READ_ONLY=1 python benchmarks/h200/natural_context.py OUT [DEVICE]
 
-Writes OUT.json (the iteration, and mixtures of kernels with products, as one task each: time by events, energy by the counter)
-and OUT-0.npz, OUT-1.npz (iterations with a stamp after every kernel: its time and clock in context).
+Writes OUT.json (the iteration, and mixtures of kernels with products, as one task each: time by events, energy by the
+counter) and OUT-0.npz, OUT-1.npz (iterations with a stamp after every kernel: its time and clock in context).
 """
 
 from __future__ import annotations

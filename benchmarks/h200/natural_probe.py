@@ -47,6 +47,8 @@ def elementwise(name: str, elements: int, inputs: int, flops: float = 1.0) -> Ke
 def saved(timeline: Timeline) -> dict[str, Any]:
     """A timeline as arrays."""
     found = {name: getattr(timeline, name) for name in ("phase", "subject", "calls", "begin_s", "end_s", "core_mhz")}
+    if timeline.counted_mhz is not None:
+        found["counted_mhz"] = timeline.counted_mhz
     for channel, readings in timeline.readings.items():
         found[f"{channel}_s"], found[f"{channel}_w"] = readings.moment_s, readings.power_w
     found["round_trips"] = np.array([(trip.before_s, trip.gpu_s, trip.after_s) for trip in timeline.round_trips])

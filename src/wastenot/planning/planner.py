@@ -305,6 +305,20 @@ class Planner:
         """
         if scope not in SCOPES:
             raise BadInputError(f"scope {scope!r}: choose one of {', '.join(SCOPES)}")
+        optimum = self._choose(objective, scope)
+        if self.sweep.state != "natural":
+            return optimum
+        return replace(optimum, options=tuple(map(self._without_idle_cap, range(len(self.units)), optimum.options)))
+
+    def _without_idle_cap(self, unit: int, option: int) -> int:
+        """The option, or auto where its caps change nothing: they are above the clocks that the kernels have anyway."""
+        rows, costs = self.units[unit].rows, self.costs
+        same = (costs.time_s[rows[option]] == costs.time_s[rows[0]]) & (
+            costs.energy_j[rows[option]] == costs.energy_j[rows[0]]
+        )
+        return 0 if same.all() else option
+
+    def _choose(self, objective: Objective, scope: Scope) -> Optimum:
         if not self.corrects(objective):
             return self.measured.best(objective, scope)
         if objective.max_slowdown is None:

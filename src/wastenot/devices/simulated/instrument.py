@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from functools import partial
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.instrument import Burst, BurstRun, Clock, PreparedBurst, RoundTrip
+from wastenot.devices.instrument import STAMPS_S, Burst, BurstRun, Clock, PreparedBurst, RoundTrip
+from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.bench import Bench
 from wastenot.devices.simulated.trace import Parts, Steady, Trace, trace
 from wastenot.workloads.kernel import KernelSpec
@@ -47,6 +49,7 @@ class SimulatedInstrument:
         self.executions_by: Clock = "host" if bench.has_log else "gpu"
         self.readings_by: Clock = "gpu" if bench.has_log else "host"
         self.resolution_s = self._dynamics.gpu_clock.resolution_s
+        self._stamp_rng = np.random.default_rng([bench.engine.seed, 79])  # of its own: other noise is the same without it
 
     def now_s(self) -> float:
         """Virtual time."""
@@ -86,7 +89,22 @@ class SimulatedInstrument:
         begin_s, end_s = began_s + actual.begin_s, began_s + actual.end_s
         if self.executions_by == "gpu":
             begin_s, end_s = self._dynamics.gpu_clock.at(begin_s), self._dynamics.gpu_clock.at(end_s)
-        return BurstRun(actual.kernel, begin_s, end_s, readings, before + self.round_trips(5))
+        trips = before + self.round_trips(5)
+        return BurstRun(actual.kernel, begin_s, end_s, readings, trips, core_mhz=self._counted_mhz(burst, actual))
+
+    def _counted_mhz(self, burst: Burst, actual: Trace) -> FloatArray:
+        """Clocks by stamps every few milliseconds, which the resolution of the GPU's timer blurs."""
+        engine, physics = self._bench.engine, self._bench.physics
+        points = [
+            physics.operating_point(Task.of_kernel(kernel), engine.setting, engine.temperature_c) for kernel in burst.kernels
+        ]
+        clocks_mhz = np.array([point.core_mhz for point in points])[actual.kernel]
+        seconds = actual.end_s - actual.begin_s
+        _, interval = np.unique((np.cumsum(seconds) - 0.5 * seconds) // STAMPS_S, return_inverse=True)
+        lasting_s = np.bincount(interval, seconds)
+        means_mhz = np.bincount(interval, seconds * clocks_mhz) / lasting_s
+        error = self._dynamics.cycle_clock.resolution_s / (math.sqrt(6.0) * lasting_s)
+        return np.asarray((means_mhz * (1.0 + error * self._stamp_rng.standard_normal(len(lasting_s))))[interval])
 
     def _trace(self, burst: Burst, rng: np.random.Generator | None) -> Trace:
         return trace(self._dynamics, [self._steady(kernel) for kernel in burst.kernels], burst.order, self._idle(), rng)

@@ -12,7 +12,7 @@ from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.model import KernelParameters
 from wastenot.devices.simulated.physics import OperatingPoint
-from wastenot.devices.simulated.preset import OpTraits, Preset
+from wastenot.devices.simulated.preset import DataTraits, OpTraits, Preset
 from wastenot.devices.simulated.trace import Parts, Steady, carry_over_j
 from wastenot.devices.timeline import Data
 from wastenot.errors import CannotRunError, ClocksRefusedError
@@ -20,6 +20,8 @@ from wastenot.setting import Setting
 from wastenot.suggest import suggestion
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import stretches
+
+_RANDOM = DataTraits()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,19 +85,26 @@ class ModelPhysics:
         Where power would exceed the limit, the GPU alternates between two neighbouring clocks so that the mean meets it.
         """
         memory_mhz = self._memory_in_effect(setting)
-        return self._limited(*self._curve(task, memory_mhz), setting, temperature_c)
+        ceiling_mhz = self._core[-1] if setting.core_mhz is None else setting.core_mhz
+        return self._limited(*self._curve(task, memory_mhz), setting, ceiling_mhz, temperature_c)
 
-    def steady_point(self, response: Response, setting: Setting, temperature_c: float) -> OperatingPoint:
-        """A kernel back to back, of which what it does at :attr:`core_mhz` is known."""
-        return self._limited(response.time_s, response.power_w.sum(axis=0), setting, temperature_c)
+    def steady_point(self, response: Response, setting: Setting, ceiling_mhz: float, temperature_c: float) -> OperatingPoint:
+        """A kernel back to back, of which what it does at :attr:`core_mhz` is known.
+
+        Args:
+            response: what it does.
+            setting: requested clocks.
+            ceiling_mhz: its highest clock.
+            temperature_c: temperature of the GPU.
+        """
+        return self._limited(response.time_s, response.power_w.sum(axis=0), setting, ceiling_mhz, temperature_c)
 
     def _limited(
-        self, time_s: FloatArray, reference_w: FloatArray, setting: Setting, temperature_c: float
+        self, time_s: FloatArray, reference_w: FloatArray, setting: Setting, ceiling_mhz: float, temperature_c: float
     ) -> OperatingPoint:
         """The highest clocks that setting, power limit and temperature allow, by time and power at every core clock."""
         memory_mhz = self._memory_in_effect(setting)
-        ceiling = self._core[-1] if setting.core_mhz is None else setting.core_mhz
-        top = max(int(np.searchsorted(self._core, ceiling, side="right")) - 1, 0)
+        top = max(int(np.searchsorted(self._core, ceiling_mhz, side="right")) - 1, 0)
         thermal = self.preset.thermal
         power = reference_w[: top + 1] + self._leakage_w[: top + 1] * (
             thermal.leakage_per_c * (temperature_c - thermal.reference_c)
@@ -125,7 +134,7 @@ class ModelPhysics:
             CannotRunError: the kernel is unknown.
         """
         device, parameters = self.preset.parameters, self._parameters(kernel)
-        parameters = replace(parameters, work_j=np.asarray(parameters.work_j) * self.preset.toggling.get(data, 1.0))
+        parameters = replace(parameters, work_j=np.asarray(parameters.work_j) * self._data(data).work)
         memory_mhz = np.asarray(self._memory_in_effect(setting))
         time_s = model.time_s(device, parameters, core_mhz, memory_mhz)
         total_w = model.demanded_power_w(device, parameters, core_mhz, memory_mhz, time_s)
@@ -133,6 +142,15 @@ class ModelPhysics:
         bytes_j = np.asarray(parameters.memory_j) * model.by_memory_state(device, memory_mhz, device.byte_energy_factor)
         memory_w = bytes_j / time_s
         return Response(time_s, np.stack([base_w, total_w - base_w - memory_w, memory_w]))
+
+    def ceiling_mhz(self, kernel: KernelSpec, setting: Setting, data: Data) -> float:
+        """Highest clock of a kernel, whatever the power limit allows."""
+        asked_mhz = setting.core_mhz or self._core[-1]
+        own_mhz = self._data(data).product_mhz if kernel.op == "gemm" else None
+        return float(min(asked_mhz, self._core[-1], own_mhz or self._core[-1]))
+
+    def _data(self, data: Data) -> DataTraits:
+        return self.preset.data.get(data, _RANDOM)
 
     def leakage_w_per_c(self, core_mhz: FloatArray) -> FloatArray:
         """Growth of power with temperature at core clocks."""

@@ -102,6 +102,18 @@ class OpTraits(Part):
     square: NotNegative = 0.0
 
 
+class DataTraits(Part):
+    """How kernels run on data other than random ones.
+
+    Attributes:
+        work: energy of their instructions relative to that with random data.
+        product_mhz: highest clock of matrix products, whatever the power limit allows.
+    """
+
+    work: Annotated[float, Field(gt=0, le=1)] = 1.0
+    product_mhz: Positive | None = None
+
+
 class KernelTraits(Part):
     """Demands of one kernel, fitted to measurements; see :class:`KernelParameters`."""
 
@@ -158,7 +170,7 @@ class Preset(Part):
         ops: traits of analytical kernels, by operation; ``default`` for operations not listed.
         thermal, switching, noise, sensors: see their classes.
         dynamics: power within and between executions; defaults are assumptions.
-        toggling: energy of a kernel's instructions by the data of its inputs, relative to that with random data.
+        data: what other data than random ones change.
         regulator: how the clock follows power; ``None`` for one that is always where mean power meets the limit.
     """
 
@@ -178,7 +190,7 @@ class Preset(Part):
     noise: Noise
     sensors: SensorModels
     dynamics: Dynamics = Dynamics()
-    toggling: dict[Data, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict)
+    data: dict[Data, DataTraits] = Field(default_factory=dict)
     regulator: Regulator | None = None
 
     @model_validator(mode="after")

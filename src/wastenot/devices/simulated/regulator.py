@@ -4,10 +4,10 @@ r"""The power regulator of a simulated GPU: how its core clock comes down when p
     clock   ‾‾‾‾‾\__________\_/‾‾‾\______/‾‾‾‾‾‾    it is lowered, dips, is held, and rises again
 
 Two loops act on the clock. The fast one sees power late, and aims at a little more than the limit. From what it sees it
-works out the clock at which power would be what it aims at, as if power grew with a fixed exponent of the clock. Downwards it
-moves in steps at random moments; upwards smoothly, and only once power has been far below for a while. The slow loop lowers
-the aim while mean power over about a second is above the limit: as long as that second remembers a dip, nothing is too much,
-so that dips follow each other about once in a second.
+works out the clock at which power would be what it aims at, as if power grew with a fixed exponent of the clock, and moves
+towards it by steps at random moments; upwards only once power has been far below for a while. The slow loop lowers the aim
+while mean power over about a second is above the limit: as long as that second remembers a dip, nothing is too much, so
+that dips follow each other about once in a second.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ class Regulator(Part):
         sees_s: time constant of the lag with which it sees power.
         exponent: of the clock, by which it takes power to grow.
         aim: what the fast loop aims at, relative to the limit.
-        lower_s: mean time until it lowers the clock by a step, while what it sees is too much.
-        lower_by: fraction of the way to the clock it wants that such a step covers.
-        rise_s: time constant with which the clock rises.
+        act_s: mean time between steps; at least half of it.
+        lower_by, raise_by: fraction of the way to the clock it wants that a step covers, downwards and upwards.
         hold_s: how long power has to be far below what it aims at before the clock rises.
         far: fraction that counts as far below.
         mean_s: the time over which the slow loop takes the mean.
@@ -44,9 +43,9 @@ class Regulator(Part):
     sees_s: Positive
     exponent: Annotated[float, Field(ge=1, allow_inf_nan=False)]
     aim: Positive
-    lower_s: Positive
+    act_s: Positive
     lower_by: Annotated[float, Field(gt=0, le=1)]
-    rise_s: Positive
+    raise_by: Annotated[float, Field(gt=0, le=1)]
     hold_s: NotNegative
     far: Annotated[float, Field(gt=0, lt=1)]
     mean_s: Positive
@@ -71,10 +70,10 @@ class RegulatedClock:
         self._lowest_mhz, self._highest_mhz = lowest_mhz, highest_mhz
         self.core_mhz = highest_mhz
         self._rng = np.random.default_rng(seed)
-        self._sees, self._rises = (-math.expm1(-regulator.step_s / lag_s) for lag_s in (regulator.sees_s, regulator.rise_s))
+        self._sees = -math.expm1(-regulator.step_s / regulator.sees_s)
         self._past_w: deque[float] = deque()
         self._sum_w = self._seen_w = 0.0
-        self._lowers_in_s = self._quiet_s = 0.0
+        self._acts_in_s = self._quiet_s = 0.0
         self._forget(idle_w)
 
     def step(self, power_w: float, limit_w: float, ceiling_mhz: float) -> None:
@@ -96,13 +95,14 @@ class RegulatedClock:
         wanted_mhz = min(max(wanted_mhz, self._lowest_mhz), ceiling_mhz)
         quiet = self._seen_w < (1.0 - regulator.far) * aim_w
         self._quiet_s = self._quiet_s + regulator.step_s if quiet else 0.0
+        self._acts_in_s -= regulator.step_s
+        if self._acts_in_s > 0.0:
+            return
         if wanted_mhz < self.core_mhz:
-            self._lowers_in_s -= regulator.step_s
-            if self._lowers_in_s <= 0.0 or self.core_mhz > ceiling_mhz:
-                self.core_mhz += regulator.lower_by * (wanted_mhz - self.core_mhz)
-                self._lowers_in_s = self._next_s()
+            self.core_mhz += regulator.lower_by * (wanted_mhz - self.core_mhz)
         elif not quiet or self._quiet_s >= regulator.hold_s:
-            self.core_mhz += self._rises * (wanted_mhz - self.core_mhz)
+            self.core_mhz += regulator.raise_by * (wanted_mhz - self.core_mhz)
+        self._acts_in_s = self._next_s()
 
     def rest(self, seconds: float, power_w: float) -> None:
         """Let the GPU rest: afterwards nothing holds the clock."""
@@ -117,7 +117,7 @@ class RegulatedClock:
         regulator = self._regulator
         self._past_w = deque([power_w] * max(round(regulator.mean_s / regulator.step_s), 1))
         self._sum_w, self._seen_w = power_w * len(self._past_w), power_w
-        self._lowers_in_s, self._quiet_s = self._next_s(), regulator.hold_s
+        self._acts_in_s, self._quiet_s = self._next_s(), regulator.hold_s
 
     def _next_s(self) -> float:
-        return self._regulator.lower_s * (0.5 + 0.5 * float(self._rng.exponential()))
+        return self._regulator.act_s * (0.5 + 0.5 * float(self._rng.exponential()))

@@ -23,7 +23,7 @@ _SOURCES: dict[HeadlineSource, str] = {"validation": "measured", "promise": "exp
 
 NATURAL_NOTE = (
     "No clock was set: this is a plan of caps on core clocks, from times and powers at clocks that the GPU went through by "
-    "itself. A cap above the clock that a kernel has by itself changes nothing, and caps below the clocks seen are not offered."
+    "itself. A cap above the clock that a kernel has by itself changes nothing; caps below those seen are not offered."
 )
 
 
