@@ -27,6 +27,7 @@ JUDGES = 1000
 _SPLIT = 0.4  # standard deviation of the logarithm of a kernel's core time, the memory's kept
 _POWER = 0.08
 _REGULATOR = 0.2
+_LIMITS, _LIMIT = ("aim", "mean"), 0.015  # cards keep their power limit
 _PRODUCTS_MHZ = (1400.0, 1500.0)  # where products settle; 1,455 to 1,515 on the cards that we measured
 
 
@@ -114,7 +115,10 @@ def _regulator(preset: Preset, rng: np.random.Generator) -> Regulator:
     regulator = preset.regulator
     assert regulator is not None
     names = set(Regulator.model_fields) - {"step_s", "exponent"}
-    changed = {name: getattr(regulator, name) * float(np.exp(rng.normal(0.0, _REGULATOR))) for name in sorted(names)}
+    changed = {
+        name: getattr(regulator, name) * float(np.exp(rng.normal(0.0, _LIMIT if name in _LIMITS else _REGULATOR)))
+        for name in sorted(names)
+    }
     return Regulator.model_validate(regulator.model_dump() | changed)
 
 

@@ -27,9 +27,23 @@ H200_REGULATOR = Regulator(
     mean_gain=6.0,
 )
 
-H200_CYCLE_CLOCK = CycleClockModel(cost_s=1.6e-6, resolution_s=32e-9, multiprocessors=132)
+H200_CYCLE_CLOCK = CycleClockModel(
+    cost_s=1.6e-6,
+    resolution_s=32e-9,
+    multiprocessors=132,
+    skipped=(
+        (1220.0, 0.08),
+        (1370.0, 0.09),
+        (1600.0, 0.104),
+        (1700.0, 0.108),
+        (1750.0, 0.12),
+        (1800.0, 0.139),
+        (1850.0, 0.159),
+        (1965.0, 0.2),
+    ),
+)
 
-# A product of 8,192 x 8,192 matrices on other data: the clock that it reaches and its power there, between those of two cards.
+# A product of 8,192 x 8,192 matrices on other data: its clock, and its power there, between those of two cards.
 _PRODUCTS: dict[Data, tuple[float, float]] = {
     "sparse": (1665.0, 655.0),
     "equal rows": (1665.0, 550.0),

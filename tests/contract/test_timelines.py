@@ -71,6 +71,8 @@ def test_a_phase_of_no_length_is_one_group(recorder, kernels):
 
 def test_clocks_are_those_of_a_gpu_and_agree_with_time(timeline):
     assert ((timeline.core_mhz > 100.0) & (timeline.core_mhz < 4000.0)).all()
+    if timeline.counted_mhz is not None:
+        assert (timeline.counted_mhz < 1.02 * timeline.core_mhz).all()
 
 
 def test_readings_cover_the_groups_on_the_clock_of_the_host(recorder, timeline):

@@ -12,6 +12,7 @@ from wastenot.errors import BadInputError
 from wastenot.setting import AUTO
 from wastenot.study.sweep_file import read_sweep
 from wastenot.workloads.build import build_workload
+from wastenot.workloads.primitives import primitive
 
 KERNELS = {kernel.name: kernel for kernel in build_workload("gpt3-xl").kernels}
 PRODUCT, LIGHT = Subject(KERNELS["up_gemm"]), Subject(KERNELS["permute_qkv"])
@@ -70,6 +71,29 @@ def test_time_by_clock_is_the_truth():
     true_s = [device.truth_at(LIGHT.kernel, core_mhz).time_s for core_mhz in found.core_mhz[of]]
     assert np.ptp(found.core_mhz[of]) > 400.0
     assert found.call_s[of] == pytest.approx(np.array(true_s), rel=0.015)
+
+
+def test_cycles_are_skipped_in_products_only_and_time_is_by_the_clock_in_effect():
+    device = open_device("sim:h200", seed=5)
+    with device.timelines().prepare([PRODUCT, LIGHT]) as ready:
+        found = ready.run([Phase(0, 0.26), Phase(1, 0.19)])
+    product, light = found.subject == 0, found.subject == 1
+    assert found.counted_mhz is not None
+    assert found.counted_mhz[light] == pytest.approx(found.core_mhz[light], rel=1e-9)
+    counted = found.counted_mhz[product] / found.core_mhz[product]
+    high = found.core_mhz[product] > 1900
+    assert high.any() and counted[high].mean() == pytest.approx(0.8, abs=0.02)
+    assert counted[~high].mean() == pytest.approx(0.9, abs=0.02)
+
+
+def test_products_of_zeros_reach_the_clock_that_they_reached_below_the_power_limit():
+    device = open_device("sim:h200", seed=6)
+    square = primitive("gemm:8192")[0]
+    with device.timelines().prepare([Subject(square, "zeros")]) as ready:
+        found = ready.run([Phase(0, 1.5)])
+    late = found.begin_s > found.begin_s[0] + 0.5
+    assert found.core_mhz[late].mean() == pytest.approx(1740, rel=0.005)
+    assert found.readings["total"].power_w[8:-4].mean() == pytest.approx(455, rel=0.05)
 
 
 def test_zeros_draw_less_and_take_as_long_at_the_same_clock():

@@ -88,11 +88,23 @@ class CycleClockModel(Part):
         cost_s: time that a stamp takes.
         resolution_s: resolution of the GPU's timer that stamps are read beside.
         multiprocessors: number of multiprocessors whose cycles are counted.
+        skipped: (core clock, fraction of its cycles that the chip skips while tensor cores work), by ascending clock,
+            interpolated in between; empty for none.
+        look_s: time over which the clock in effect is then looked at, between groups of calls.
     """
 
     cost_s: NotNegative = 1.6e-6
     resolution_s: Positive = 32e-9
     multiprocessors: Annotated[int, Field(ge=1)] = 1
+    skipped: tuple[tuple[Positive, Annotated[float, Field(ge=0, lt=1)]], ...] = ()
+    look_s: Positive = 8e-6
+
+    def counted(self, core_mhz: FloatArray) -> FloatArray:
+        """Fraction of cycles that is left while tensor cores work, by core clock."""
+        if not self.skipped:
+            return np.ones_like(core_mhz)
+        clocks_mhz, fractions = zip(*self.skipped, strict=True)
+        return np.asarray(1.0 - np.interp(core_mhz, clocks_mhz, fractions))
 
 
 class Dynamics(Part):
