@@ -1,9 +1,9 @@
 """Forecasts of caps within the clocks seen, from whole natural sweeps of simulated cards, compared with the truth.
 
-Each card is drawn anew (``drawn_cards``), with kernels of its own: a random group of those of GPT-3 XL training or Llama 8B
-prefill. It is swept at natural clocks with nothing set, through its regulator and its power sensor; the forecast is made from
-that study alone. The truth is the best plan of caps by the card's own model, over the caps that the forecast may choose from.
-Seeds from ``JUDGES`` on judge, and tuned nothing. Savings of a card at several slowdowns hold or miss together.
+Each card is drawn anew (``drawn_cards``), with kernels of its own: a random group of those of GPT-3 XL training or Llama
+8B prefill. It is swept at natural clocks with nothing set, through its regulator and its power sensor, and the forecast is
+made from that study alone. The truth is the best plan of caps by the card's own model, over the caps that the forecast may
+choose from. Seeds from ``JUDGES`` on judge, and tuned nothing. Savings of a card at several slowdowns hold or miss together.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def main(verdict: Verdict, cards: int = CARDS, first: int = JUDGES) -> None:
         error = np.array([case.forecast.median - case.truth for case in cases])
         print(
             f"  slowdown {bound:.0%}: {sum(case.holds for case in cases)} of {len(cases)} hold; width median "
-            f"{np.median(widths):.2%}, 95 % {np.quantile(widths, 0.95):.2%}; before {np.median(before):.2%}; median minus truth "
-            f"{error.mean():+.2%} ± {error.std():.2%}; truth {np.mean([case.truth for case in cases]):+.2%}"
+            f"{np.median(widths):.2%}, 95 % {np.quantile(widths, 0.95):.2%}; before {np.median(before):.2%}; median minus "
+            f"truth {error.mean():+.2%} ± {error.std():.2%}; truth {np.mean([case.truth for case in cases]):+.2%}"
         )
         verdict.at_least(
             f"slowdown {bound:.0%}: truth within the 95 % interval", np.mean([case.holds for case in cases]), GOAL

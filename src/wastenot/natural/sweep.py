@@ -183,8 +183,8 @@ class _ClockRange:
         if 0.0 < self._high_mhz < self._low_mhz * (1.0 + _MOVED):
             notes.append(
                 f"the card never throttled: it stayed at {self._high_mhz:.0f} MHz while it drew up to {self._most_w:.0f} W, "
-                "so kernels are known at that clock alone; it would take a load that reaches the power limit (nvidia-smi -q -d "
-                "POWER)"
+                "so kernels are known at that clock alone; it would take a load that reaches the power limit (nvidia-smi -q "
+                "-d POWER)"
             )
         if self.shared:
             notes.append(

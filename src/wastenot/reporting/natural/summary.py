@@ -100,9 +100,9 @@ def kernels_table(overview: NaturalOverview) -> Table:
          Column("Own MHz", numeric=True), Column("Seen at MHz", numeric=True), Column("Loses", numeric=True),
          Column("Time", numeric=True), Column("Energy", numeric=True), Column("Cap MHz", numeric=True)),
         tuple(map(_kernel_row, overview.kernels)),
-        "Own: the clock of the kernel by itself, * where the power limit holds it down. Loses: how much of a lower clock its "
-        "time loses, with its 95 % error. Time and energy: of a call at the lowest clock seen, against the default clocks. "
-        f"Cap: in the plan at {percent(BOUNDS[1], 0)} slowdown.",
+        "Own: the clock of the kernel by itself, * where the power limit holds it down. Loses: how much of a lower clock "
+        "its time loses, with its 95 % error. Time and energy: of a call at the lowest clock seen, against the default "
+        f"clocks. Cap: in the plan at {percent(BOUNDS[1], 0)} slowdown.",
     )  # fmt: skip
 
 
