@@ -1,4 +1,4 @@
-"""Every kernel of a workload alone and beside products, by fixed programmes: raw runs to estimate from. Only reads the GPU's state.
+"""Every kernel of a workload alone and beside products, by fixed programmes, to estimate from. Only reads the GPU's state.
 
     WASTENOT_READ_ONLY=1 python benchmarks/h200/natural_gpt3.py OUT.npz [DEVICE [SECONDS [WORKLOAD]]]
 
