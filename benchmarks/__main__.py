@@ -15,6 +15,7 @@ from benchmarks import (
     bench_plan,
     bench_profile,
     bench_promise,
+    bench_regulator,
     bench_run,
     bench_scale,
     bench_search,
@@ -39,6 +40,7 @@ BENCHMARKS = {
     "search": bench_search,
     "sensor": bench_sensor,
     "h200": bench_h200,
+    "regulator": bench_regulator,
     "forecast": bench_forecast,
     "run": bench_run,
 }
