@@ -122,9 +122,8 @@ class HostStamps:
         return HostStamp(found[:, 0], found[:, 1])
 
     def drop(self, place: Place) -> None:
-        """Give up a stamp, whether or not the GPU has counted it."""
-        with self._lock:
-            self._dropped.append(place)
+        """Give up a stamp, whether or not the GPU has counted it. Takes no lock: garbage collection may come here."""
+        self._dropped.append(place)
 
     def _recovered(self) -> bool:
         """Whether a place of a dropped stamp is free now."""
