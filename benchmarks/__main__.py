@@ -10,6 +10,7 @@ from benchmarks import (
     bench_forecast,
     bench_h200,
     bench_import,
+    bench_iteration,
     bench_measurement,
     bench_noise,
     bench_plan,
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "h200": bench_h200,
     "forecast": bench_forecast,
     "run": bench_run,
+    "iteration": bench_iteration,
 }
 
 

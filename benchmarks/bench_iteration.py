@@ -4,8 +4,9 @@
 
 Cards like an H200 are drawn anew (benchmarks/drawn_cards.py), with seeds that nothing was developed on. The prediction knows
 the time and power of each kernel by clock and what mean power the regulator holds products to, and takes one clock for the
-whole iteration, or for each stretch of a long one. The simulation runs iteration after iteration, every kernel in its order, while the regulator acts once in a
-millisecond on the power that it sees. Gains of plans are compared in the same way, with a ceiling for each kernel's clock.
+whole iteration, or for each stretch of a long one. The simulation runs iteration after iteration, every kernel in its order,
+while the regulator acts once in a millisecond on the power that it sees. Gains of plans are compared in the same way, with a
+ceiling for each kernel's clock.
 """
 
 from __future__ import annotations
