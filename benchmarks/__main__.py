@@ -10,6 +10,7 @@ from benchmarks import (
     bench_forecast,
     bench_h200,
     bench_import,
+    bench_iteration,
     bench_measurement,
     bench_noise,
     bench_plan,
@@ -43,6 +44,7 @@ BENCHMARKS = {
     "regulator": bench_regulator,
     "forecast": bench_forecast,
     "run": bench_run,
+    "iteration": bench_iteration,
 }
 
 
