@@ -63,10 +63,9 @@ def next_programme(
     kinds = [_kind(each) for each in groups]
     covered = [_coverage(run, each) for run, each in zip(seen, groups, strict=True)]
     missing = _missing(np.sum(covered, axis=0), len(seen))
-    if share is not None and share < _SMALL_SHARE and len(seen) >= 2:
-        return ()
     reached = max(int(np.count_nonzero(_reached(np.sum(covered, axis=0)))), 1)
-    if missing.sum() < _LEAST_MISSING * 2.0 * reached:
+    small = share is not None and share < _SMALL_SHARE and len(seen) >= 2
+    if small or missing.sum() < _LEAST_MISSING * 2.0 * reached:
         return ()
     suited = _suited(groups)
     untried = [kind for kind in suited if kind not in kinds]
@@ -151,7 +150,7 @@ def _phase_seconds(groups: Groups, load: int) -> FloatArray:
     ours = groups.load == load
     phases = groups.phase[ours]
     seconds = np.bincount(phases, (groups.end_s - groups.begin_s)[ours])
-    return seconds[np.unique(phases)]
+    return np.asarray(seconds[np.unique(phases)])
 
 
 def _longest_phase_s(groups: Groups, load: int) -> float:
@@ -177,7 +176,7 @@ def _settled(groups: Groups) -> FloatArray:
     own = groups.load == _KERNEL
     since = np.append(True, np.diff(groups.phase) != 0) | (groups.rested > 0.0)
     last = np.maximum.accumulate(np.where(since, np.arange(len(own)), 0))
-    return groups.core_mhz[own & (groups.begin_s - groups.begin_s[last] > _SETTLED_S)]
+    return np.asarray(groups.core_mhz[own & (groups.begin_s - groups.begin_s[last] > _SETTLED_S)])
 
 
 def _bins(core_mhz: FloatArray) -> IndexArray:
