@@ -18,8 +18,10 @@ import numpy as np
 from wastenot.arrays import BoolArray, FloatArray
 from wastenot.errors import BadInputError
 from wastenot.natural.curves import KernelCurve, hat_weights
-from wastenot.natural.skipped import Skipped
+from wastenot.natural.rows import curves_of_rows
+from wastenot.natural.skipped import Skipped, skipped_in
 from wastenot.natural.slopes import POWER_SLOPES, TIME_SLOPES
+from wastenot.natural.storage import curves_of, unpacked_timeline
 from wastenot.planning.power_limit import (
     ClockCosts,
     Iteration,
@@ -29,7 +31,9 @@ from wastenot.planning.power_limit import (
     run_iteration,
     stretches,
 )
-from wastenot.study.sweep import Kernel
+from wastenot.study.store import Study
+from wastenot.study.sweep import Kernel, Sweep
+from wastenot.workloads.identity import EnergyState
 
 STEP_MHZ = 15.0
 """Between the clocks that a plan may choose from, as on the cards."""
@@ -104,6 +108,40 @@ class PredictedIteration:
     fastest: PredictedPlan
     saving: PredictedPlan
     extrapolated: tuple[tuple[str, float, float], ...]
+
+
+def iteration_of_study(
+    study: Study,
+    workload: str | None = None,
+    state: EnergyState | None = None,
+    *,
+    limit_w: float | None = None,
+) -> tuple[Sweep, PredictedIteration]:
+    """What the kernels in a study say about a whole iteration.
+
+    Args:
+        study: with kernels at several clocks, natural or set.
+        workload: its name; may be left out where the study holds only one.
+        state: energies to use; as :meth:`Study.read` chooses by default.
+        limit_w: see :func:`predict_iteration`.
+
+    Returns:
+        The sweep that was used, and the prediction.
+
+    Raises:
+        BadInputError: the study does not know the clocks that kernels ran at; or see :func:`predict_iteration`.
+        InfeasibleError: see :func:`predict_iteration`.
+        StudyError: the study cannot be read.
+    """
+    sweep = study.read(workload, state)
+    kept = study.natural_curves(sweep.workload, sweep.granularity) if sweep.state == "natural" else {}
+    if any(kernel.name not in kept for kernel in sweep.kernels):
+        return sweep, predict_iteration(sweep.kernels, curves_of_rows(sweep), limit_w=limit_w)
+    curves = curves_of(sweep, kept).curves
+    runs = [unpacked_timeline(each.content) for each in study.timelines(sweep.workload, granularity=sweep.granularity)]
+    light = {curve.kernel for curve in curves if not curve.auto.limited}
+    skipped = skipped_in(runs, light)
+    return sweep, predict_iteration(sweep.kernels, curves, limit_w=limit_w, skipped=skipped)
 
 
 def predict_iteration(
