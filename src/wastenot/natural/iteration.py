@@ -43,6 +43,7 @@ DRAWS = 200
 _SLOPE_OVER = 0.08  # of log clock: the end of a curve that tells how it goes on
 _TIME_SLOPE_SD = 0.2  # by which the slope of log time over log clock may differ beyond the range seen
 _POWER_SLOPE_SD = 0.7  # the same of log power: measured curves steepen by about as much over a quarter of the clock
+_HELD_SD = 0.006  # relative: the regulator's mean is over about a second, and kernels by themselves are watched for a few
 _Z95 = (2.5, 97.5)
 
 
@@ -177,8 +178,10 @@ def predict_iteration(
     once = run_iteration(costs, limit)
     costs = replace(costs, stretch=stretches(kernels, (costs.count * once.kernel_s).tolist()))
     default = run_iteration(costs, limit)
-    drawn = list(_drawn_costs(costs, own, skips, np.random.default_rng(seed)))
-    without = [run_iteration(each, limit) for each in drawn]
+    rng = np.random.default_rng(seed)
+    limits_w = limit * (1.0 + (_HELD_SD if limit_w is None else 0.0) * rng.standard_normal(DRAWS))
+    drawn = list(zip(_drawn_costs(costs, own, skips, rng), limits_w.tolist(), strict=True))
+    without = [run_iteration(each, drawn_w) for each, drawn_w in drawn]
     count = costs.count.astype(float)
     return PredictedIteration(
         tuple(kernels),
@@ -190,8 +193,8 @@ def predict_iteration(
         Known.of(default.energy_j, np.array([each.energy_j for each in without])),
         float(count @ [curve.auto.time_s for curve in own]),
         float(count @ [curve.auto.energy_j for curve in own]),
-        _predicted(fastest_plan(costs, limit), limit, drawn, without),
-        _predicted(least_energy_plan(costs, limit, default.time_s), limit, drawn, without),
+        _predicted(fastest_plan(costs, limit), drawn, without),
+        _predicted(least_energy_plan(costs, limit, default.time_s), drawn, without),
         tuple(
             (curve.kernel, float(curve.core_mhz[0]), float(curve.core_mhz[-1]))
             for curve, beyond in zip(own, default.extrapolated.tolist(), strict=True)
@@ -324,11 +327,9 @@ def _common_clocks(curves: Sequence[KernelCurve], skips: Sequence[Skipped]) -> F
     return np.asarray(STEP_MHZ * np.arange(first, last + 1, dtype=float))
 
 
-def _predicted(
-    plan: LimitedPlan, limit_w: float, drawn: Sequence[ClockCosts], without: Sequence[Iteration]
-) -> PredictedPlan:
+def _predicted(plan: LimitedPlan, drawn: Sequence[tuple[ClockCosts, float]], without: Sequence[Iteration]) -> PredictedPlan:
     """What to expect of a plan: the mean and spread of what it changes, over what the costs may truly be."""
-    capped = [run_iteration(each, limit_w, plan.ceiling) for each in drawn]
+    capped = [run_iteration(each, drawn_w, plan.ceiling) for each, drawn_w in drawn]
     pairs = list(zip(capped, without, strict=True))
     time = np.array([after.time_s / before.time_s - 1.0 for after, before in pairs])
     energy = np.array([after.energy_j / before.energy_j - 1.0 for after, before in pairs])
