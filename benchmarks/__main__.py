@@ -10,11 +10,13 @@ from benchmarks import (
     bench_forecast,
     bench_h200,
     bench_import,
+    bench_iteration,
     bench_measurement,
     bench_noise,
     bench_plan,
     bench_profile,
     bench_promise,
+    bench_regulator,
     bench_run,
     bench_scale,
     bench_search,
@@ -39,8 +41,10 @@ BENCHMARKS = {
     "search": bench_search,
     "sensor": bench_sensor,
     "h200": bench_h200,
+    "regulator": bench_regulator,
     "forecast": bench_forecast,
     "run": bench_run,
+    "iteration": bench_iteration,
 }
 
 

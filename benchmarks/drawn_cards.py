@@ -119,7 +119,8 @@ def _regulator(preset: Preset, rng: np.random.Generator) -> Regulator:
         name: getattr(regulator, name) * float(np.exp(rng.normal(0.0, _LIMIT if name in _LIMITS else _REGULATOR)))
         for name in sorted(names)
     }
-    return Regulator.model_validate(regulator.model_dump() | changed)
+    steps = {name: min(changed[name], 1.0) for name in ("lower_by", "raise_by")}  # at most all the way
+    return Regulator.model_validate(regulator.model_dump() | changed | steps)
 
 
 def _sensors(preset: Preset, rng: np.random.Generator):

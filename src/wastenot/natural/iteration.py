@@ -27,6 +27,7 @@ from wastenot.planning.power_limit import (
     fastest_plan,
     least_energy_plan,
     run_iteration,
+    stretches,
 )
 from wastenot.study.sweep import Kernel
 
@@ -135,6 +136,8 @@ def predict_iteration(
     skips = [(skipped or {}).get(kernel.name, Skipped()) for kernel in kernels]
     core_mhz = _common_clocks(own, skips)
     costs = clock_costs(kernels, own, core_mhz, skips)
+    once = run_iteration(costs, limit)
+    costs = replace(costs, stretch=stretches(kernels, (costs.count * once.kernel_s).tolist()))
     default = run_iteration(costs, limit)
     drawn = list(_drawn_costs(costs, own, skips, np.random.default_rng(seed)))
     without = [run_iteration(each, limit) for each in drawn]
