@@ -33,12 +33,12 @@ def iteration(
     much energy it would need, with a ceiling for the clock of each kernel.
     """
     from wastenot.cli.output import console, print_json
-    from wastenot.natural.iteration import predict_iteration
-    from wastenot.natural.rows import curves_of_rows
+    from wastenot.natural.iteration import iteration_of_study
+    from wastenot.study.store import open_study
 
     check_watts("--power-limit", power_limit)
-    sweep = source.read()
-    predicted = predict_iteration(sweep.kernels, curves_of_rows(sweep), limit_w=power_limit)
+    study = open_study(source.study)
+    sweep, predicted = iteration_of_study(study, source.workload, source.energies, limit_w=power_limit)
     if as_json:
         print_json(_document(sweep, predicted))
     else:

@@ -14,6 +14,7 @@ from wastenot.cli import (
     forecast,
     iteration,
     monitoring,
+    natural,
     pairs,
     planning,
     profiling,
@@ -47,6 +48,7 @@ app = typer.Typer(
 
 _VERBS: dict[str, Callable[..., None]] = {
     "run": whole_loop.run,
+    "natural": natural.natural,
     "reproduce": whole_loop.reproduce,
     "doctor": devices.doctor,
     "sensor": devices.sensor,

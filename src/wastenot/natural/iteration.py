@@ -18,8 +18,10 @@ import numpy as np
 from wastenot.arrays import BoolArray, FloatArray
 from wastenot.errors import BadInputError
 from wastenot.natural.curves import KernelCurve, hat_weights
-from wastenot.natural.skipped import Skipped
+from wastenot.natural.rows import curves_of_rows
+from wastenot.natural.skipped import Skipped, skipped_in
 from wastenot.natural.slopes import POWER_SLOPES, TIME_SLOPES
+from wastenot.natural.storage import curves_of, unpacked_timeline
 from wastenot.planning.power_limit import (
     ClockCosts,
     Iteration,
@@ -29,7 +31,9 @@ from wastenot.planning.power_limit import (
     run_iteration,
     stretches,
 )
-from wastenot.study.sweep import Kernel
+from wastenot.study.store import Study
+from wastenot.study.sweep import Kernel, Sweep
+from wastenot.workloads.identity import EnergyState
 
 STEP_MHZ = 15.0
 """Between the clocks that a plan may choose from, as on the cards."""
@@ -39,6 +43,7 @@ DRAWS = 200
 _SLOPE_OVER = 0.08  # of log clock: the end of a curve that tells how it goes on
 _TIME_SLOPE_SD = 0.2  # by which the slope of log time over log clock may differ beyond the range seen
 _POWER_SLOPE_SD = 0.7  # the same of log power: measured curves steepen by about as much over a quarter of the clock
+_HELD_SD = 0.006  # relative: the regulator's mean is over about a second, and kernels by themselves are watched for a few
 _Z95 = (2.5, 97.5)
 
 
@@ -106,6 +111,40 @@ class PredictedIteration:
     extrapolated: tuple[tuple[str, float, float], ...]
 
 
+def iteration_of_study(
+    study: Study,
+    workload: str | None = None,
+    state: EnergyState | None = None,
+    *,
+    limit_w: float | None = None,
+) -> tuple[Sweep, PredictedIteration]:
+    """What the kernels in a study say about a whole iteration.
+
+    Args:
+        study: with kernels at several clocks, natural or set.
+        workload: its name; may be left out where the study holds only one.
+        state: energies to use; as :meth:`Study.read` chooses by default.
+        limit_w: see :func:`predict_iteration`.
+
+    Returns:
+        The sweep that was used, and the prediction.
+
+    Raises:
+        BadInputError: the study does not know the clocks that kernels ran at; or see :func:`predict_iteration`.
+        InfeasibleError: see :func:`predict_iteration`.
+        StudyError: the study cannot be read.
+    """
+    sweep = study.read(workload, state)
+    kept = study.natural_curves(sweep.workload, sweep.granularity) if sweep.state == "natural" else {}
+    if any(kernel.name not in kept for kernel in sweep.kernels):
+        return sweep, predict_iteration(sweep.kernels, curves_of_rows(sweep), limit_w=limit_w)
+    curves = curves_of(sweep, kept).curves
+    runs = [unpacked_timeline(each.content) for each in study.timelines(sweep.workload, granularity=sweep.granularity)]
+    light = {curve.kernel for curve in curves if not curve.auto.limited}
+    skipped = skipped_in(runs, light)
+    return sweep, predict_iteration(sweep.kernels, curves, limit_w=limit_w, skipped=skipped)
+
+
 def predict_iteration(
     kernels: Sequence[Kernel],
     curves: Sequence[KernelCurve],
@@ -139,8 +178,12 @@ def predict_iteration(
     once = run_iteration(costs, limit)
     costs = replace(costs, stretch=stretches(kernels, (costs.count * once.kernel_s).tolist()))
     default = run_iteration(costs, limit)
-    drawn = list(_drawn_costs(costs, own, skips, np.random.default_rng(seed)))
-    without = [run_iteration(each, limit) for each in drawn]
+    fastest = fastest_plan(costs, limit)
+    no_more_s = max(default.time_s, fastest.iteration.time_s)  # the clocks to choose from are a little apart
+    rng = np.random.default_rng(seed)
+    limits_w = limit * (1.0 + (_HELD_SD if limit_w is None else 0.0) * rng.standard_normal(DRAWS))
+    drawn = list(zip(_drawn_costs(costs, own, skips, rng), limits_w.tolist(), strict=True))
+    without = [run_iteration(each, drawn_w) for each, drawn_w in drawn]
     count = costs.count.astype(float)
     return PredictedIteration(
         tuple(kernels),
@@ -152,8 +195,8 @@ def predict_iteration(
         Known.of(default.energy_j, np.array([each.energy_j for each in without])),
         float(count @ [curve.auto.time_s for curve in own]),
         float(count @ [curve.auto.energy_j for curve in own]),
-        _predicted(fastest_plan(costs, limit), limit, drawn, without),
-        _predicted(least_energy_plan(costs, limit, default.time_s), limit, drawn, without),
+        _predicted(fastest, drawn, without),
+        _predicted(least_energy_plan(costs, limit, no_more_s), drawn, without),
         tuple(
             (curve.kernel, float(curve.core_mhz[0]), float(curve.core_mhz[-1]))
             for curve, beyond in zip(own, default.extrapolated.tolist(), strict=True)
@@ -286,11 +329,9 @@ def _common_clocks(curves: Sequence[KernelCurve], skips: Sequence[Skipped]) -> F
     return np.asarray(STEP_MHZ * np.arange(first, last + 1, dtype=float))
 
 
-def _predicted(
-    plan: LimitedPlan, limit_w: float, drawn: Sequence[ClockCosts], without: Sequence[Iteration]
-) -> PredictedPlan:
+def _predicted(plan: LimitedPlan, drawn: Sequence[tuple[ClockCosts, float]], without: Sequence[Iteration]) -> PredictedPlan:
     """What to expect of a plan: the mean and spread of what it changes, over what the costs may truly be."""
-    capped = [run_iteration(each, limit_w, plan.ceiling) for each in drawn]
+    capped = [run_iteration(each, drawn_w, plan.ceiling) for each, drawn_w in drawn]
     pairs = list(zip(capped, without, strict=True))
     time = np.array([after.time_s / before.time_s - 1.0 for after, before in pairs])
     energy = np.array([after.energy_j / before.energy_j - 1.0 for after, before in pairs])

@@ -10,6 +10,7 @@ how many cycles are skipped: right after products have ended, the clock is still
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from wastenot.arrays import FloatArray
 from wastenot.devices.timeline import Timeline
+from wastenot.natural.seen import Seen
 
 _SHAPE_MHZ = np.array([1300.0, 1475.0, 1550.0, 1650.0, 1750.0, 1850.0, 1960.0])
 _SHAPE = np.array([0.084, 0.092, 0.097, 0.1035, 0.122, 0.146, 0.1985]) / 0.0937
@@ -68,6 +70,24 @@ class Changes:
 
     before_mhz: FloatArray
     after_mhz: FloatArray
+
+
+def skipped_in(runs: Sequence[Seen], light: Collection[str]) -> dict[str, Skipped]:
+    """What each kernel skips, from runs beside heavy work: see :func:`skipped_cycles`.
+
+    Args:
+        runs: their first subject is the kernel of interest, their second the heavy work.
+        light: names of kernels known to skip none.
+    """
+    beside = Counter(run.subjects[1] for run in runs if len(run.subjects) > 1)
+    if not beside:
+        return {}
+    heavy = beside.most_common(1)[0][0]
+    of_kernel: dict[str, list[Timeline]] = {}
+    for run in runs:
+        if len(run.subjects) > 1 and run.subjects[1] == heavy:
+            of_kernel.setdefault(run.subjects[0][0], []).append(run.timeline)
+    return skipped_cycles({name: changes_of(timelines) for name, timelines in of_kernel.items()}, light)
 
 
 def changes_of(timelines: Sequence[Timeline], kernel: int = 0, heavy: int = 1) -> Changes:

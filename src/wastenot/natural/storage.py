@@ -76,6 +76,8 @@ def packed_timeline(seen: Recorded) -> Packed:
         "duration_ns": duration,
         "core_mhz": timeline.core_mhz.astype(np.float32),
     }
+    if timeline.counted_mhz is not None:
+        arrays["counted_mhz"] = timeline.counted_mhz.astype(np.float32)
     for name, readings in timeline.readings.items():
         arrays[f"moment_s {name}"] = readings.moment_s
         arrays[f"power_w {name}"] = readings.power_w.astype(np.float32)
@@ -118,6 +120,7 @@ def unpacked_timeline(packed: Packed) -> Recorded:
             round_trips=tuple(RoundTrip(*trip) for trip in header["round_trips"]),
             temperature_c=None if temperature is None else (temperature[0], temperature[1]),
             shared=header["shared"],
+            counted_mhz=arrays["counted_mhz"].astype(float) if "counted_mhz" in arrays else None,
         )
         return Recorded(
             timeline,

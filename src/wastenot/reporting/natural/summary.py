@@ -8,7 +8,7 @@ from wastenot.reporting.html_page import Card
 from wastenot.reporting.natural.curve_figures import LOSS_NAMES
 from wastenot.reporting.table import Column, Row, Table
 from wastenot.tuning.forecast.forecast import Quantiles
-from wastenot.tuning.natural_overview import CapPlan, KernelAtNaturalClocks, NaturalOverview
+from wastenot.tuning.natural_overview import BOUNDS, CapPlan, KernelAtNaturalClocks, NaturalOverview
 
 
 def cards(overview: NaturalOverview) -> tuple[Card, ...]:
@@ -97,19 +97,18 @@ def kernels_table(overview: NaturalOverview) -> Table:
     return Table(
         "Kernels",
         (Column("Kernel"), Column("Calls", numeric=True), Column("% of energy", numeric=True),
-         Column("Own clock, MHz", numeric=True), Column("Seen at, MHz", numeric=True), Column("Of a lower clock it loses"),
-         Column("Time", numeric=True), Column("Energy", numeric=True), Column("Cap at 2 %, MHz", numeric=True)),
+         Column("Own MHz", numeric=True), Column("Seen at MHz", numeric=True), Column("Loses", numeric=True),
+         Column("Time", numeric=True), Column("Energy", numeric=True), Column("Cap MHz", numeric=True)),
         tuple(map(_kernel_row, overview.kernels)),
-        "Time and energy: of a call at the lowest clock seen, against the default clocks. "
-        "* held down by the power limit by itself.",
+        "Own: the clock of the kernel by itself, * where the power limit holds it down. Loses: how much of a lower clock "
+        "its time loses, with its 95 % error. Time and energy: of a call at the lowest clock seen, against the default "
+        f"clocks. Cap: in the plan at {percent(BOUNDS[1], 0)} slowdown.",
     )  # fmt: skip
 
 
 def _kernel_row(kernel: KernelAtNaturalClocks) -> Row:
-    low, high = kernel.slope_interval
-    loss = LOSS_NAMES[kernel.loses].removeprefix("loses ")
-    if kernel.loses != "unknown":
-        loss = f"{percent(max(0.0, kernel.slope), 0)} ({percent(max(0.0, low), 0)} to {percent(max(0.0, high), 0)})"
+    error = percent(kernel.slope_interval[1] - kernel.slope, 1)
+    loss = "–" if kernel.loses == "unknown" else f"{percent(kernel.slope, 0)} ± {error}"
     cap = kernel.cap_mhz[1]
     texts = (
         kernel.kernel,
