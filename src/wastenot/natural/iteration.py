@@ -196,6 +196,8 @@ def predict_iteration(
     once = run_iteration(costs, limit)
     costs = replace(costs, stretch=stretches(kernels, (costs.count * once.kernel_s).tolist()))
     default = run_iteration(costs, limit)
+    fastest = fastest_plan(costs, limit)
+    no_more_s = max(default.time_s, fastest.iteration.time_s)  # the clocks to choose from are a little apart
     rng = np.random.default_rng(seed)
     limits_w = limit * (1.0 + (_HELD_SD if limit_w is None else 0.0) * rng.standard_normal(DRAWS))
     warmer = 1.0 + warmer_c * (POWER_PER_C + _POWER_PER_C_SD * rng.standard_normal(DRAWS))
@@ -215,8 +217,8 @@ def predict_iteration(
         Known.of(default.energy_j, np.array([each.energy_j for each in without])),
         float(count @ [curve.auto.time_s for curve in own]),
         float(count @ [curve.auto.energy_j for curve in own]),
-        _predicted(fastest_plan(costs, limit), drawn, without),
-        _predicted(least_energy_plan(costs, limit, default.time_s), drawn, without),
+        _predicted(fastest, drawn, without),
+        _predicted(least_energy_plan(costs, limit, no_more_s), drawn, without),
         tuple(
             (curve.kernel, float(curve.core_mhz[0]), float(curve.core_mhz[-1]))
             for curve, beyond in zip(own, default.extrapolated.tolist(), strict=True)
