@@ -13,6 +13,7 @@ from benchmarks import (
     bench_import,
     bench_iteration,
     bench_measurement,
+    bench_natural_forecast,
     bench_noise,
     bench_plan,
     bench_profile,
@@ -45,6 +46,7 @@ BENCHMARKS = {
     "h200": bench_h200,
     "regulator": bench_regulator,
     "forecast": bench_forecast,
+    "natural-forecast": bench_natural_forecast,
     "run": bench_run,
     "iteration": bench_iteration,
 }

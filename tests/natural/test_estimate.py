@@ -117,8 +117,11 @@ def test_readings_that_come_later_than_thought_are_found_out(
 
 def _moved(before: Estimate, after: Estimate) -> float:
     """By how much powers differ, root mean square."""
-    pairs = zip(before.curves, after.curves, strict=True)
-    return float(np.sqrt(np.mean(np.concatenate([np.log(two.power_w / one.power_w) for one, two in pairs]) ** 2)))
+    off = []
+    for one, two in zip(before.curves, after.curves, strict=True):
+        clocks = np.linspace(max(one.core_mhz[0], two.core_mhz[0]), min(one.core_mhz[-1], two.core_mhz[-1]), 9)
+        off.append(np.log(two.power_at(clocks) / one.power_at(clocks)))
+    return float(np.sqrt(np.mean(np.concatenate(off) ** 2)))
 
 
 def test_without_runs_there_is_nothing_to_estimate() -> None:

@@ -26,6 +26,7 @@ _KNOT_STEP = 0.035  # between knots beyond those of time
 _TOP_QUANTILE = 0.995
 _HELD = 0.985  # of the highest clock seen: a kernel whose mean clock by itself is below is held back
 _SETTLED_S = {False: 0.25, True: 1.0}  # since rest or other kernels, for a kernel to be in steady state; where held back
+_KNOWN = 0.03  # standard error of log power, up to which a clock at an end of the range counts as seen
 _LEAST_POWER_SHARE = 2.0  # readings' worth of a kernel's power, without which it is not known
 
 
@@ -78,7 +79,7 @@ def estimate(runs: Sequence[Seen]) -> Estimate:
     others = [load for load in dict.fromkeys(load for each in groups for load in each.loads) if load not in kernels]
     times = _times(groups, kernels)
     for load in others:
-        containing = [each for each in groups if load in each.loads]
+        containing = [each for each in groups if load in each.loads and len(each.used(each.loads.index(load)))]
         step = max(len(containing) // _OTHERS_RUNS, 1)
         fitted = fit_time(containing[::step], load, Spread())
         if fitted is not None:
@@ -179,16 +180,26 @@ def _curve(
     power_w, log_power_cov, readings, notes = _power_of(load, power, sensed, len(at))
     log_power, log_power_cov = within(np.log(power_w), log_power_cov, at, POWER_SLOPES)
     first = int(np.argmin(np.abs(at - log_knots[0])))
-    used = slice(first, first + len(log_knots))
-    log_power, log_power_cov = log_power[used], log_power_cov[used, used]
-    log_time, power_w = time.log_time, np.exp(log_power)
-    auto = _auto(load, groups, log_knots, (log_time, time.covariance), (log_power, log_power_cov))
+    known = _known(log_power_cov, slice(first, first + len(log_knots)))
+    log_power, log_power_cov = log_power[known], log_power_cov[known, known]
+    known = slice(known.start - first, known.stop - first)
+    log_knots, log_time, log_time_cov = log_knots[known], time.log_time[known], time.covariance[known, known]
+    power_w = np.exp(log_power)
+    auto = _auto(load, groups, log_knots, (log_time, log_time_cov), (log_power, log_power_cov))
     if len(log_knots) == 1:
         notes.append("it cannot be made to run at another clock with what was run")
     return KernelCurve(
-        load[0], time.knots_mhz, np.exp(log_time), power_w, time.covariance, log_power_cov, auto, time.groups, readings,
+        load[0], np.exp(log_knots), np.exp(log_time), power_w, log_time_cov, log_power_cov, auto, time.groups, readings,
         tuple(notes),
     )  # fmt: skip
+
+
+def _known(log_power_cov: FloatArray, knots: slice) -> slice:
+    """The knots without those at either end where power is hardly known; all of them if that left less than two."""
+    fine = np.flatnonzero(np.sqrt(np.diag(log_power_cov))[knots] <= _KNOWN)
+    if len(fine) < 2:
+        return knots
+    return slice(knots.start + int(fine[0]), knots.start + int(fine[-1]) + 1)
 
 
 def _power_of(

@@ -39,7 +39,7 @@ class PowerSpread:
         noise_w: standard deviation of a reading.
         fluctuation: the same relative to the part of power that other loads than the kernel of interest draw.
         run: relative standard deviation of a load's power in a run.
-        delay_s: standard deviation of what is left of the delay's error in a segment.
+        delay_s: standard deviation of what is left of the delay's error in a segment, and again in each reading of it.
     """
 
     noise_w: float = 5.0
@@ -93,6 +93,7 @@ class _Rows:
     matrix: FloatArray
     power_w: FloatArray
     noise_w: FloatArray  # standard deviation of each reading
+    others_w: FloatArray  # what other loads than the kernel of interest add to each
     prior: FloatArray  # precision, own unknowns only
     wanted: FloatArray  # prior precision × prior mean, own unknowns only
     own: int  # number of own unknowns
@@ -165,9 +166,8 @@ def fit_powers(
                 weight[index] = np.minimum(_ROBUST / np.maximum(np.abs(residual[index]), 1e-9), 1.0)
             factors.append(solved[rows.of_factors])
             factor_variance.append(np.diag(own_cov)[rows.of_factors])
-            others = np.sqrt(np.maximum(rows.noise_w**2 - spread.noise_w**2, 0.0)) / spread.fluctuation
-            own_noise.append(left)
-            other_noise.append(others)
+            own_noise.append(left / rows.noise_w * spread.noise_w)
+            other_noise.append(rows.others_w)
         spread = _new_spread(
             spread,
             np.concatenate(factors),
@@ -203,7 +203,7 @@ def _rows(
     for load in shared:
         of_shared[load] = slice(first, first + len(log_knots[load]))
         first += len(log_knots[load])
-    matrices, powers, noises, slices = [], [], [], []
+    matrices, powers, noises, others, slices = [], [], [], [], []
     factor, segment, begin = number, number + factors, 0
     for run in runs:
         response = run.response
@@ -229,7 +229,11 @@ def _rows(
             matrix[:, -1] = all_w * (response.temperature_c - reference_c)
         matrices.append(matrix)
         powers.append(response.power_w)
-        noises.append(np.hypot(spread.noise_w, spread.fluctuation * others_w))
+        # A reading just after power changed shows what followed demand more slowly, too.
+        noises.append(
+            np.sqrt(spread.noise_w**2 + (spread.fluctuation * others_w) ** 2 + (spread.delay_s * slope_w / 1e-3) ** 2)
+        )
+        others.append(others_w)
         slices.append(slice(begin, begin + len(seen)))
         begin += len(seen)
     prior, wanted = np.zeros((own, own)), np.zeros(own)
@@ -238,8 +242,8 @@ def _rows(
     at = np.arange(number, own)
     prior[at, at] = np.concatenate([np.full(factors, spread.run), np.full(segments, spread.delay_s)]) ** -2.0
     return _Rows(
-        np.concatenate(matrices), np.concatenate(powers), np.concatenate(noises), prior, wanted, own, of_knots, of_factors,
-        tuple(slices),
+        np.concatenate(matrices), np.concatenate(powers), np.concatenate(noises), np.concatenate(others), prior, wanted, own,
+        of_knots, of_factors, tuple(slices),
     )  # fmt: skip
 
 
@@ -293,15 +297,17 @@ def _new_spread(
     """How readings and runs scatter, by what is left of them; others' fluctuations by readings that show mostly others."""
     run = float(np.sqrt((np.sum(factors**2 + variance) + 4.0 * before.run**2) / (len(factors) + 4.0)))
     freedom = max(1.0 - explained_by / max(len(left_w), 1), 0.3)
-    own = others_w < np.quantile(others_w, 0.4) + 1.0
-    noise_w = _scatter(left_w[own]) / np.sqrt(freedom)
-    mostly = others_w > np.quantile(others_w, 0.8)
-    more = max(_scatter(left_w[mostly]) ** 2 / freedom - noise_w**2, 0.0)
-    fluctuation = float(np.sqrt(more)) / max(float(np.mean(others_w[mostly])) if np.any(mostly) else 1.0, 1.0)
+    few, many = np.quantile(others_w, [0.4, 0.8])
+    noise_w = max(_scatter(left_w[others_w <= few + 1.0]) / freedom**0.5, 0.5)
+    # Relative to what was allowed for: what readings of others scatter more by, these fluctuate.
+    more = (_scatter(left_w[others_w > many]) ** 2 / freedom) / noise_w**2 if many > few + 1.0 else 1.0
+    mean_w = float(np.mean(others_w[others_w > many])) if many > few + 1.0 else 1.0
+    allowed = 1.0 + (before.fluctuation * mean_w / before.noise_w) ** 2
+    fluctuation = before.noise_w / max(mean_w, 1.0) * max(more * allowed - 1.0, 0.0) ** 0.5
     return replace(
         before,
-        noise_w=float(max(noise_w, 0.5)),
-        fluctuation=max(fluctuation, 1e-3),
+        noise_w=float(noise_w),
+        fluctuation=min(max(fluctuation, 1e-3), 0.05),
         run=min(max(run, 1e-3), 0.03),
     )
 

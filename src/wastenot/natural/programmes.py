@@ -53,35 +53,35 @@ def next_programme(
         left_s: device time left for this kernel.
         share: of the iteration's time that is the kernel's; ``None`` where it is unknown.
     """
-    if left_s < _SHORTEST_S and seen:
-        return ()
-    name = seen[0].subjects[_KERNEL][0] if seen else ""
-    rng = np.random.default_rng((zlib.crc32(name.encode()), len(seen)))
     if not seen:
-        return _within(_phases("first", rng, call_s), left_s)
+        return _within(_phases("first", np.random.default_rng(0), call_s), left_s)
+    kind = _next_kind(seen, share) if left_s >= _SHORTEST_S else None
+    rng = np.random.default_rng((zlib.crc32(seen[0].subjects[_KERNEL][0].encode()), len(seen)))
+    return () if kind is None else _within(_phases(kind, rng, call_s), left_s)
+
+
+def _next_kind(seen: Sequence[Seen], share: float | None) -> Kind | None:
+    """The kind of programme that adds most of what is missing; ``None`` where nothing is, or none adds anything."""
+    if share is not None and share < _SMALL_SHARE and len(seen) >= 2:
+        return None
     groups = [groups_of(run) for run in seen]
     kinds = [_kind(each) for each in groups]
     covered = [_coverage(run, each) for run, each in zip(seen, groups, strict=True)]
-    missing = _missing(np.sum(covered, axis=0), len(seen))
-    reached = max(int(np.count_nonzero(_reached(np.sum(covered, axis=0)))), 1)
-    small = share is not None and share < _SMALL_SHARE and len(seen) >= 2
-    if small or missing.sum() < _LEAST_MISSING * 2.0 * reached:
-        return ()
+    total = np.sum(covered, axis=0)
+    missing = _missing(total, len(seen))
+    if missing.sum() < _LEAST_MISSING * 2.0 * max(int(np.count_nonzero(_reached(total))), 1):
+        return None
     suited = _suited(groups)
     untried = [kind for kind in suited if kind not in kinds]
     if untried:
-        return _within(_phases(untried[0], rng, call_s), left_s)
-    # What a kind added a second, of what is still missing.
+        return untried[0]
     gains = {}
     for kind in suited:
         ran = [index for index, one in enumerate(kinds) if one == kind]
-        seconds = sum(_seconds(groups[index]) for index in ran)
-        added = np.sum([covered[index] for index in ran], axis=0) / max(seconds, 1e-3)
-        gains[kind] = float(np.minimum(added / _NEEDED, missing).sum())
-    best = max(gains, key=lambda kind: gains[kind])
-    if len(seen) >= _NEEDED_RUNS and gains[best] < _LEAST_GAIN:
-        return ()
-    return _within(_phases(best, rng, call_s), left_s)
+        a_second = np.sum([covered[index] for index in ran], axis=0) / sum(_seconds(groups[index]) for index in ran)
+        gains[kind] = float(np.minimum(a_second / _NEEDED, missing).sum())
+    best = max(suited, key=lambda kind: gains[kind])
+    return None if len(seen) >= _NEEDED_RUNS and gains[best] < _LEAST_GAIN else best
 
 
 def cannot_move(seen: Sequence[Seen]) -> bool:
@@ -158,7 +158,7 @@ def _longest_phase_s(groups: Groups, load: int) -> float:
 
 
 def _seconds(groups: Groups) -> float:
-    return float(groups.end_s[-1] - groups.begin_s[0])
+    return max(float(groups.end_s[-1] - groups.begin_s[0]), 1e-3)
 
 
 def _suited(groups: Sequence[Groups]) -> tuple[Kind, ...]:

@@ -26,6 +26,9 @@ Load = tuple[str, str]
 SKIPPED_GROUPS = 2
 """Groups after a change of kernels that do not count for time: the first was up to 16 % off on H200s, the second not."""
 
+_CALLS_AFTER_REST = 4
+"""Calls after a rest that do not count either: GPUs take longer for them."""
+
 _CHANGES_CLOCK_S = 0.25  # groups this close in time have more in common than others of the run
 _GAP_S = 1e-4  # between groups, from which the GPU rested
 
@@ -62,6 +65,7 @@ class Groups:
         phase: index of the phase.
         since: number of groups of the phase before each.
         begin_s, end_s: bounds.
+        calls: number of calls in each.
         call_s: mean time of a call.
         core_mhz: mean SM clock.
         temperature_c: mean over the run; NaN where it is unknown.
@@ -73,6 +77,7 @@ class Groups:
     since: IndexArray
     begin_s: FloatArray
     end_s: FloatArray
+    calls: IndexArray
     call_s: FloatArray
     core_mhz: FloatArray
     temperature_c: float
@@ -85,7 +90,15 @@ class Groups:
     def used(self, load: int) -> IndexArray:
         """Groups of a load that count for its time."""
         good = np.isfinite(self.call_s) & (self.core_mhz > 0.0) & (self.call_s > 0.0)
-        return np.flatnonzero((self.load == load) & (self.since >= SKIPPED_GROUPS) & good)
+        awake = self.calls_since_rest >= _CALLS_AFTER_REST
+        return np.flatnonzero((self.load == load) & (self.since >= SKIPPED_GROUPS) & awake & good)
+
+    @property
+    def calls_since_rest(self) -> FloatArray:
+        """Number of calls between the last rest and each group."""
+        before = np.cumsum(self.calls) - self.calls
+        rested = (self.rested > 0.0) | (np.arange(len(before)) == 0)
+        return np.asarray(before - np.maximum.accumulate(np.where(rested, before, 0)), dtype=float)
 
     @property
     def rested(self) -> FloatArray:
@@ -109,6 +122,7 @@ def groups_of(run: Seen) -> Groups:
         since=np.asarray(since, dtype=np.intp),
         begin_s=clocks.host(timeline.begin_s),
         end_s=clocks.host(timeline.end_s),
+        calls=timeline.calls,
         call_s=timeline.call_s,
         core_mhz=timeline.core_mhz,
         temperature_c=temperature,

@@ -144,6 +144,7 @@ def keep_curves(
     if not runs:
         return
     memory_mhz = device.sensors.clocks().memory_mhz
+    notes: dict[str, list[str]] = {}
     for curve in estimate(runs).curves:
         own = seen[curve.kernel]
         temperatures = [each.timeline.temperature_c for each in own if each.timeline.temperature_c is not None]
@@ -152,7 +153,10 @@ def keep_curves(
         rows = rows_of_curve(curve, seconds, own[-1].how, celsius, memory_mhz)
         keep_curve(store, curve.kernel, rows, packed_curve(curve, complete=True, seconds=seconds))
         for note in curve.notes:
-            progress.say(f"'{curve.kernel}': {note}")
+            notes.setdefault(note, []).append(curve.kernel)
+    for note, kernels in notes.items():
+        others = "" if len(kernels) == 1 else f" and {len(kernels) - 1} other kernels"
+        progress.say(f"'{kernels[0]}'{others}: {note}")
 
 
 def seen_of(study: Study, workload: WorkloadTasks) -> dict[str, list[Recorded]]:

@@ -28,7 +28,9 @@ FEWEST_GROUPS = 8
 
 _SMOOTH = 1.5  # standard deviation of a change of slope over a unit of log clock
 _DATA_ERROR = 0.02  # by how much other data change a kernel's time
-_ROBUST = 2.5  # standard deviations from which a group counts less
+_CELL = 0.005  # of log clock, over which groups of a block are averaged
+_OFF = 4.0  # standard deviations, by which a group may be off
+_ROBUST = 2.5  # standard deviations from which a mean of groups counts less
 _ROUNDS = 6
 _DRAWS = 400
 _LEAST_ERROR = 2e-4  # of a group
@@ -71,8 +73,11 @@ class TimeFit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Observed:
+    """Means over groups of one block at about one clock, so that no more is solved for than is known."""
+
     log_mhz: FloatArray
     log_s: FloatArray
+    groups: FloatArray
     run: IndexArray
     block: IndexArray
     data: IndexArray
@@ -102,8 +107,9 @@ def fit_time(runs: Sequence[Groups], kernel: Load, spread: Spread, knots: FloatA
     seen = _observed(runs, kernel)
     if seen is None:
         return None
-    knots = knots_mhz(np.exp(seen.log_mhz)) if knots is None else knots
+    knots = knots_mhz(np.repeat(np.exp(seen.log_mhz), seen.groups.astype(int))) if knots is None else knots
     log_knots = np.log(knots)
+    groups = int(seen.groups.sum())
     inside = (seen.log_mhz >= log_knots[0] - 0.01) & (seen.log_mhz <= log_knots[-1] + 0.01)
     seen = _Observed(*(getattr(seen, name)[inside] for name in _Observed.__slots__))
     hats = hat_weights(np.clip(seen.log_mhz, log_knots[0], log_knots[-1]), log_knots)
@@ -111,20 +117,19 @@ def fit_time(runs: Sequence[Groups], kernel: Load, spread: Spread, knots: FloatA
     numbers = [int(each.max(initial=-1)) + 1 for each in effects]
     knots_n, precision = len(knots), _prior(log_knots, numbers, spread)
     design = np.concatenate([hats, *(np.eye(number)[each] for each, number in zip(effects, numbers, strict=True))], axis=1)
-    weight, error = np.ones(len(seen.log_s)), 0.0
+    weight, error = seen.groups, 0.0
     middle = float(np.median(seen.log_s))
     for _ in range(_ROUNDS):
         solved, residual = _solved(design, seen.log_s - middle, weight, max(error, _LEAST_ERROR), precision)
-        error = max(float(1.4826 * np.median(np.abs(residual))), _LEAST_ERROR)
-        weight = np.minimum(_ROBUST * error / np.maximum(np.abs(residual), 1e-12), 1.0)
+        scaled = np.abs(residual) * np.sqrt(seen.groups)
+        error = max(float(1.4826 * np.median(scaled)), _LEAST_ERROR)
+        weight = seen.groups * np.minimum(_ROBUST * error / np.maximum(scaled, 1e-12), 1.0)
     covariance = np.asarray(np.linalg.inv(design.T @ (design * (weight / error**2)[:, None]) + precision), dtype=float)
     variance = np.diag(covariance)
     log_time, log_cov = within(middle + solved[:knots_n], covariance[:knots_n, :knots_n], log_knots, TIME_SLOPES)
     first_block, first_data = knots_n + numbers[0], knots_n + numbers[0] + numbers[1]
     parts = np.column_stack([solved, variance])
-    return TimeFit(
-        knots, log_time, log_cov, len(seen.log_s), parts[knots_n:first_block], parts[first_block:first_data], error
-    )
+    return TimeFit(knots, log_time, log_cov, groups, parts[knots_n:first_block], parts[first_block:first_data], error)
 
 
 def pooled_spread(fits: Sequence[TimeFit], before: Spread) -> Spread:
@@ -160,14 +165,29 @@ def _observed(runs: Sequence[Groups], kernel: Load) -> _Observed | None:
         blocks += int(groups.block.max(initial=-1)) + 1
     if not log_s or not any(np.any(each == -1) for each in data):
         return None
-    own_first = np.concatenate(data) + 1  # no shift of its own data
+    each = [np.concatenate(one) for one in (log_mhz, log_s, run, block, data)]
+    return _averaged(each[0], each[1], *(np.asarray(one, dtype=np.intp) for one in each[2:]))
+
+
+def _averaged(log_mhz: FloatArray, log_s: FloatArray, run: IndexArray, block: IndexArray, data: IndexArray) -> _Observed:
+    """Means over groups of a block at about one clock; single groups far from the others count as at the edge of them."""
+    at = np.floor(log_mhz / _CELL).astype(np.intp)
+    _, cell, number = np.unique(np.column_stack([block, data, at]), axis=0, return_inverse=True, return_counts=True)
+    order = np.lexsort((log_s, cell))
+    first = np.cumsum(number) - number
+    median = log_s[order][first + number // 2]
+    off = log_s - median[cell]
+    most = max(float(_OFF * 1.4826 * np.median(np.abs(off))), _CELL)
+    clipped = median[cell] + np.clip(off, -most, most)
+
+    def mean(values: FloatArray) -> FloatArray:
+        return np.asarray(np.bincount(cell, values) / number)
+
+    some = order[first]  # of each cell
     return _Observed(
-        np.concatenate(log_mhz),
-        np.concatenate(log_s),
-        np.unique(np.concatenate(run), return_inverse=True)[1],
-        np.unique(np.concatenate(block), return_inverse=True)[1],
-        np.asarray(own_first, dtype=np.intp),
-    )
+        mean(log_mhz), mean(clipped), number.astype(float), np.unique(run[some], return_inverse=True)[1],
+        np.unique(block[some], return_inverse=True)[1], data[some] + 1,
+    )  # fmt: skip
 
 
 def _prior(log_knots: FloatArray, numbers: Sequence[int], spread: Spread) -> FloatArray:
