@@ -36,11 +36,11 @@ class Speed(NamedTuple):
     leaks_w_per_c: float
 
 
-def _speeds(physics: ModelPhysics, response: Response, skips: bool) -> tuple[Speed, ...]:
+def _speeds(physics: ModelPhysics, response: Response, counted: FloatArray) -> tuple[Speed, ...]:
     """What a subject does at each core clock, at the reference temperature."""
     core_mhz = physics.core_mhz
-    counted_mhz = core_mhz * physics.preset.dynamics.cycle_clock.counted(core_mhz) if skips else core_mhz
-    table = np.vstack([response.time_s, core_mhz, counted_mhz, response.power_w, physics.leakage_w_per_c(core_mhz)])
+    leaks = physics.leakage_w_per_c(core_mhz)
+    table = np.vstack([response.time_s, core_mhz, counted * core_mhz, response.power_w, leaks])
     return tuple(Speed(*column) for column in table.T.tolist())
 
 
@@ -55,7 +55,7 @@ class Load:
         call_s: time of a call when it was tried.
         calls: number of calls in a group.
         heavy: whether firmware responds to it.
-        skips: whether the chip skips cycles while it runs.
+        counted: fraction of cycles that the chip does not skip while it runs, at each clock.
     """
 
     response: Response
@@ -64,7 +64,12 @@ class Load:
     call_s: float
     calls: int
     heavy: bool
-    skips: bool
+    counted: FloatArray
+
+    @property
+    def skips(self) -> bool:
+        """Whether the chip skips cycles while it runs."""
+        return bool((self.counted < 1.0).any())
 
 
 def load_of(physics: ModelPhysics, subject: Subject, setting: Setting, temperature_c: float, group_s: float) -> Load:
@@ -77,16 +82,19 @@ def load_of(physics: ModelPhysics, subject: Subject, setting: Setting, temperatu
     response = physics.response(subject.kernel, physics.core_mhz, setting, subject.data)
     ceiling_mhz = physics.ceiling_mhz(subject.kernel, setting, subject.data)
     point = physics.steady_point(response, setting, ceiling_mhz, temperature_c)
-    skips = subject.kernel.op in _ON_TENSOR_CORES
+    counted = np.ones(len(physics.core_mhz))
+    if subject.kernel.op in _ON_TENSOR_CORES:
+        held = float(response.power_w[:, -1].sum()) > physics.limit_w(setting, temperature_c)
+        counted = preset.dynamics.cycle_clock.counted(physics.core_mhz, heavy=held)
     firmware = preset.dynamics.firmware
     return Load(
         response,
-        _speeds(physics, response, skips),
+        _speeds(physics, response, counted),
         ceiling_mhz,
         point.time_s,
         max(round(group_s / point.time_s), 1),
         firmware is not None and point.power_w >= firmware.heavy_w,
-        skips,
+        counted,
     )
 
 
@@ -104,7 +112,7 @@ class Pace:
         self.idle_w = bench.idle().base
         self._physics: ModelPhysics = bench.physics
         self._setting: Setting = bench.engine.setting
-        self._thermal, self._cycle_clock = preset.thermal, preset.dynamics.cycle_clock
+        self._thermal = preset.thermal
         self._loads, self._regulated = loads, regulated
         self._top_mhz = self._ceiling_mhz = float(bench.physics.core_mhz[-1])
         self._between_mhz = (0.5 * (bench.physics.core_mhz[:-1] + bench.physics.core_mhz[1:])).tolist()
@@ -160,7 +168,7 @@ class Pace:
         point = physics.steady_point(load.response, self._setting, load.ceiling_mhz, self._temperature_c)
         memory_w = float(load.response.power_w[2, -1] * load.response.time_s[-1]) / point.time_s  # the bytes of a call
         base_w = float(load.response.power_w[0, -1])
-        counted = float(self._cycle_clock.counted(np.array(point.core_mhz))) if load.skips else 1.0
+        counted = float(np.interp(point.core_mhz, physics.core_mhz, load.counted))
         core_w = point.power_w - base_w - memory_w
         return Speed(point.time_s, point.core_mhz, counted * point.core_mhz, base_w, core_w, memory_w, 0.0)
 
