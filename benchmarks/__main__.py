@@ -6,6 +6,7 @@ import sys
 
 from benchmarks import (
     bench_calibration,
+    bench_clocks,
     bench_coverage,
     bench_forecast,
     bench_h200,
@@ -35,6 +36,7 @@ BENCHMARKS = {
     "plan": bench_plan,
     "calibration": bench_calibration,
     "measurement": bench_measurement,
+    "clocks": bench_clocks,
     "noise": bench_noise,
     "profile": bench_profile,
     "promise": bench_promise,
