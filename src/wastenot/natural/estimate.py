@@ -78,7 +78,7 @@ def estimate(runs: Sequence[Seen]) -> Estimate:
     others = [load for load in dict.fromkeys(load for each in groups for load in each.loads) if load not in kernels]
     times = _times(groups, kernels)
     for load in others:
-        containing = [each for each in groups if load in each.loads]
+        containing = [each for each in groups if load in each.loads and len(each.used(each.loads.index(load)))]
         step = max(len(containing) // _OTHERS_RUNS, 1)
         fitted = fit_time(containing[::step], load, Spread())
         if fitted is not None:

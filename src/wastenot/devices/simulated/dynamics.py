@@ -88,8 +88,9 @@ class CycleClockModel(Part):
         cost_s: time that a stamp takes.
         resolution_s: resolution of the GPU's timer that stamps are read beside.
         multiprocessors: number of multiprocessors whose cycles are counted.
-        skipped: (core clock, fraction of its cycles that the chip skips while tensor cores work), by ascending clock,
-            interpolated in between; empty for none.
+        skipped: (core clock, fraction of its cycles that the chip skips while tensor cores work and would draw more than the
+            power limit), by ascending clock, interpolated in between; kernels on tensor cores that would draw less skip the
+            fraction at the lowest one at every clock; empty for none.
         look_s: time over which the clock in effect is then looked at, between groups of calls.
     """
 
@@ -99,12 +100,19 @@ class CycleClockModel(Part):
     skipped: tuple[tuple[Positive, Annotated[float, Field(ge=0, lt=1)]], ...] = ()
     look_s: Positive = 8e-6
 
-    def counted(self, core_mhz: FloatArray) -> FloatArray:
-        """Fraction of cycles that is left while tensor cores work, by core clock."""
+    def counted(self, core_mhz: FloatArray, *, heavy: bool) -> FloatArray:
+        """Fraction of cycles that is left while tensor cores work, by core clock.
+
+        Args:
+            core_mhz: core clocks in effect.
+            heavy: whether the kernel would draw more than the power limit.
+        """
         if not self.skipped:
             return np.ones_like(core_mhz)
         clocks_mhz, fractions = zip(*self.skipped, strict=True)
-        return np.asarray(1.0 - np.interp(core_mhz, clocks_mhz, fractions))
+        return np.asarray(
+            1.0 - np.interp(core_mhz if heavy else np.full_like(core_mhz, clocks_mhz[0]), clocks_mhz, fractions)
+        )
 
 
 class Dynamics(Part):
