@@ -322,7 +322,7 @@ def _new_spread(
 
 
 def _rougher(left: FloatArray, explained_by: float) -> float:
-    """By what factor a kernel's readings scatter more than usual: some have no power of their own at a clock, but a history."""
+    """By what factor a kernel's readings scatter more than usual: the power of some depends on what was before."""
     freedom = max(1.0 - explained_by / max(len(left), 1), 0.3)
     within = np.minimum(left**2, 9.0)
     return float(np.sqrt((_USUAL + within.sum() / freedom) / (_USUAL + len(left))).clip(1.0, 6.0))
