@@ -7,7 +7,7 @@ of all kernels to the same clocks, and asks :mod:`wastenot.planning.power_limit`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,6 +35,8 @@ STEP_MHZ = 15.0
 """Between the clocks that a plan may choose from, as on the cards."""
 
 DRAWS = 200
+
+_CHOSEN = 60  # draws by which plans are chosen anew
 
 POWER_PER_C = 0.001
 """Relative growth of power with each degree, of leakage; on an H200 0.0013 ± 0.0006 (data/h200/natural)."""
@@ -71,7 +73,8 @@ class PredictedPlan:
 
     Attributes:
         plan: the ceiling of each kernel.
-        time_change: of the iteration against that without ceilings, as a fraction.
+        time_change: of the iteration against that without ceilings, as a fraction; less good than what ``plan`` itself
+            says, which is the best of numbers with errors.
         energy_change: the same of energy.
     """
 
@@ -196,8 +199,6 @@ def predict_iteration(
     once = run_iteration(costs, limit)
     costs = replace(costs, stretch=stretches(kernels, (costs.count * once.kernel_s).tolist()))
     default = run_iteration(costs, limit)
-    fastest = fastest_plan(costs, limit)
-    no_more_s = max(default.time_s, fastest.iteration.time_s)  # the clocks to choose from are a little apart
     rng = np.random.default_rng(seed)
     limits_w = limit * (1.0 + (_HELD_SD if limit_w is None else 0.0) * rng.standard_normal(DRAWS))
     warmer = 1.0 + warmer_c * (POWER_PER_C + _POWER_PER_C_SD * rng.standard_normal(DRAWS))
@@ -217,8 +218,8 @@ def predict_iteration(
         Known.of(default.energy_j, np.array([each.energy_j for each in without])),
         float(count @ [curve.auto.time_s for curve in own]),
         float(count @ [curve.auto.energy_j for curve in own]),
-        _predicted(fastest, drawn, without),
-        _predicted(least_energy_plan(costs, limit, no_more_s), drawn, without),
+        _predicted(fastest_plan, costs, limit, drawn, without),
+        _predicted(_saving_plan, costs, limit, drawn, without),
         tuple(
             (curve.kernel, float(curve.core_mhz[0]), float(curve.core_mhz[-1]))
             for curve, beyond in zip(own, default.extrapolated.tolist(), strict=True)
@@ -345,10 +346,43 @@ def _common_clocks(curves: Sequence[KernelCurve]) -> FloatArray:
     return np.asarray(STEP_MHZ * np.arange(first, last + 1, dtype=float))
 
 
-def _predicted(plan: LimitedPlan, drawn: Sequence[tuple[ClockCosts, float]], without: Sequence[Iteration]) -> PredictedPlan:
-    """What to expect of a plan: the mean and spread of what it changes, over what the costs may truly be."""
+def _predicted(
+    choose: Callable[[ClockCosts, float], LimitedPlan],
+    costs: ClockCosts,
+    limit_w: float,
+    drawn: Sequence[tuple[ClockCosts, float]],
+    without: Sequence[Iteration],
+) -> PredictedPlan:
+    """A plan with what to expect of it.
+
+    The best of numbers with errors looks better than it is. Plans chosen by drawn costs, whose errors come on top, and
+    judged by the costs that they were drawn about, show what choosing so gives; the draws show how far off that may be.
+
+    Args:
+        choose: makes a plan of costs and the limit.
+        costs: as estimated.
+        limit_w: mean power that the regulator allows.
+        drawn: what costs and limit may truly be.
+        without: the iterations without ceilings by these.
+    """
+    default = run_iteration(costs, limit_w)
+    plan = choose(costs, limit_w)
     capped = [run_iteration(each, drawn_w, plan.ceiling) for each, drawn_w in drawn]
-    pairs = list(zip(capped, without, strict=True))
-    time = np.array([after.time_s / before.time_s - 1.0 for after, before in pairs])
-    energy = np.array([after.energy_j / before.energy_j - 1.0 for after, before in pairs])
-    return PredictedPlan(plan, Known.of(float(time.mean()), time), Known.of(float(energy.mean()), energy))
+    spread = np.array([_changes(after, before) for after, before in zip(capped, without, strict=True)])
+    others = [choose(each, limit_w) for each, _ in drawn[:_CHOSEN]]
+    expected = np.mean([_changes(run_iteration(costs, limit_w, each.ceiling), default) for each in others], axis=0)
+    time, energy = (
+        Known.of(value, value + own - own.mean()) for value, own in zip(expected.tolist(), spread.T, strict=True)
+    )
+    return PredictedPlan(plan, time, energy)
+
+
+def _saving_plan(costs: ClockCosts, limit_w: float) -> LimitedPlan:
+    """The plan of least energy in no more time than without ceilings."""
+    default, fastest = run_iteration(costs, limit_w), fastest_plan(costs, limit_w)
+    no_more_s = max(default.time_s, fastest.iteration.time_s)  # the clocks to choose from are a little apart
+    return least_energy_plan(costs, limit_w, no_more_s)
+
+
+def _changes(after: Iteration, before: Iteration) -> tuple[float, float]:
+    return after.time_s / before.time_s - 1.0, after.energy_j / before.energy_j - 1.0
