@@ -199,7 +199,7 @@ def test_the_same_kernel_twice_is_measured_once(study):
     assert set(curves) == set(names)
     np.testing.assert_array_equal(curves["residual_2"].time_s, curves["residual_1"].time_s)
     assert any("the same kernel as 'residual_1'" in note for note in curves["residual_2"].notes)
-    assert not study.timelines("llama-8b", "residual_2")
+    assert not study.timelines(kernel="residual_2")
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])
