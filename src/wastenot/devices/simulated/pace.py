@@ -20,7 +20,6 @@ from wastenot.devices.simulated.trace import Paced
 from wastenot.devices.timeline import Subject
 from wastenot.setting import Setting
 
-_ON_TENSOR_CORES = ("gemm", "attention", "attention_backward")
 _STILL_S = 0.02  # without a regulator, the longest time over which temperature counts as constant
 
 
@@ -36,11 +35,11 @@ class Speed(NamedTuple):
     leaks_w_per_c: float
 
 
-def _speeds(physics: ModelPhysics, response: Response, counted: FloatArray) -> tuple[Speed, ...]:
+def _speeds(physics: ModelPhysics, response: Response) -> tuple[Speed, ...]:
     """What a subject does at each core clock, at the reference temperature."""
     core_mhz = physics.core_mhz
     leaks = physics.leakage_w_per_c(core_mhz)
-    table = np.vstack([response.time_s, core_mhz, counted * core_mhz, response.power_w, leaks])
+    table = np.vstack([response.time_s, core_mhz, response.counted * core_mhz, response.power_w, leaks])
     return tuple(Speed(*column) for column in table.T.tolist())
 
 
@@ -55,7 +54,6 @@ class Load:
         call_s: time of a call when it was tried.
         calls: number of calls in a group.
         heavy: whether firmware responds to it.
-        counted: fraction of cycles that the chip does not skip while it runs, at each clock.
     """
 
     response: Response
@@ -64,12 +62,11 @@ class Load:
     call_s: float
     calls: int
     heavy: bool
-    counted: FloatArray
 
     @property
     def skips(self) -> bool:
         """Whether the chip skips cycles while it runs."""
-        return bool((self.counted < 1.0).any())
+        return bool((self.response.counted < 1.0).any())
 
 
 def load_of(physics: ModelPhysics, subject: Subject, setting: Setting, temperature_c: float, group_s: float) -> Load:
@@ -82,19 +79,14 @@ def load_of(physics: ModelPhysics, subject: Subject, setting: Setting, temperatu
     response = physics.response(subject.kernel, physics.core_mhz, setting, subject.data)
     ceiling_mhz = physics.ceiling_mhz(subject.kernel, setting, subject.data)
     point = physics.steady_point(response, setting, ceiling_mhz, temperature_c)
-    counted = np.ones(len(physics.core_mhz))
-    if subject.kernel.op in _ON_TENSOR_CORES:
-        held = float(response.power_w[:, -1].sum()) > physics.limit_w(setting, temperature_c)
-        counted = preset.dynamics.cycle_clock.counted(physics.core_mhz, heavy=held)
     firmware = preset.dynamics.firmware
     return Load(
         response,
-        _speeds(physics, response, counted),
+        _speeds(physics, response),
         ceiling_mhz,
         point.time_s,
         max(round(group_s / point.time_s), 1),
         firmware is not None and point.power_w >= firmware.heavy_w,
-        counted,
     )
 
 
@@ -168,7 +160,7 @@ class Pace:
         point = physics.steady_point(load.response, self._setting, load.ceiling_mhz, self._temperature_c)
         memory_w = float(load.response.power_w[2, -1] * load.response.time_s[-1]) / point.time_s  # the bytes of a call
         base_w = float(load.response.power_w[0, -1])
-        counted = float(np.interp(point.core_mhz, physics.core_mhz, load.counted))
+        counted = float(np.interp(point.core_mhz, physics.core_mhz, load.response.counted))
         core_w = point.power_w - base_w - memory_w
         return Speed(point.time_s, point.core_mhz, counted * point.core_mhz, base_w, core_w, memory_w, 0.0)
 
