@@ -2,7 +2,7 @@
 
 Each card is drawn anew (``drawn_cards``): regulator, voltage, overlap, power sensor, and every kernel's split between core
 and memory. Nothing is set: the sweep chooses its programmes by what it has seen. Even cards run GPT-3 XL training, odd ones
-Llama 8B prefill, which tuned nothing. Seeds from ``JUDGES`` on judge. Errors of a card have much in common, so that bands are
+Llama 8B prefill, which tuned nothing. Seeds from ``JUDGES`` on judge. Errors of a card have much in common: bands are
 judged over all cards; the range judged is that of the curves within 1.45 to 1.98 GHz.
 
     python -m benchmarks.bench_natural [CARDS [FIRST]]
