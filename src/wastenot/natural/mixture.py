@@ -141,6 +141,4 @@ def _total(parts: Sequence[_Part], power_factor: float) -> PredictedMixture:
         for part in parts
     )
     beyond = sum(part.beyond_s for part in parts) / time_s
-    return PredictedMixture(
-        time_s, power_factor * energy_j, time_variance**0.5, power_factor * energy_variance**0.5, beyond
-    )
+    return PredictedMixture(time_s, power_factor * energy_j, time_variance**0.5, power_factor * energy_variance**0.5, beyond)
