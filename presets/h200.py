@@ -5,23 +5,28 @@ Its clocks were never set, so each kernel is one point: what a lower clock would
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from presets.cards import ATTENTION_EFFICIENCY, H200, sensors, switching
+from presets.h200_fit import FITTED, Curve, Lean, Measured, fit_kind
+from wastenot.capturing.workload_file import read_workload
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
+from wastenot.devices.simulated.demands import analytical_parameters
 from wastenot.devices.simulated.hardware import SensorModels, Switching, Thermal
+from wastenot.devices.simulated.kinds import kinds_of, traits_for
 from wastenot.devices.simulated.model import DeviceParameters
-from wastenot.devices.simulated.model_physics import ModelPhysics, analytical_parameters
+from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset import ClockTable, OpTraits, Preset
 from wastenot.setting import AUTO
 from wastenot.study.sweep_file import read_sweep
+from wastenot.workloads.attention import BACKENDS
 from wastenot.workloads.build import build_workload, run_named
 from wastenot.workloads.kernel import KernelSpec
 
@@ -32,6 +37,7 @@ AWAKE_MEMORY_W, MEMORY_J_PER_BYTE = 82.0, 26.6e-12  # medians over the seven swe
 _KNEE_MHZ, _SLOPE_PER_GHZ = 1185.0, 0.55
 
 DATA = Path(__file__).parents[1] / "data" / "h200"
+NATURAL = DATA / "natural"
 SWEEPS: tuple[tuple[str, str], ...] = (
     ("gpt3-xl-4", "gpt3-xl"),
     ("llama-8b-training", "llama-8b-batch4-flash"),
@@ -41,23 +47,6 @@ SWEEPS: tuple[tuple[str, str], ...] = (
 """Sweeps that the preset is fitted to, each with its workload: the kernels as they are now, each once."""
 
 _WARM_C = 57.0  # the median of these sweeps
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One kernel at auto.
-
-    Attributes:
-        kernel: the analytical kernel.
-        time_s: of one call.
-        power_w: mean.
-        core_mhz: mean core clock.
-    """
-
-    kernel: KernelSpec
-    time_s: float
-    power_w: float
-    core_mhz: float
 
 
 def read_measured(name: str, workload: str) -> tuple[Measured, ...]:
@@ -74,9 +63,55 @@ def read_measured(name: str, workload: str) -> tuple[Measured, ...]:
     return tuple(found[name] for name in specs)
 
 
+def read_natural() -> tuple[Measured, ...]:
+    """The operations measured alone and in the wake of products (data/h200/natural), those held out among them."""
+    kernels = {kernel.name: kernel for kernel in read_workload(NATURAL / "operations.json").kernels}
+    times, powers = (_by_operation(f"{what}-by-clock") for what in ("time", "power"))
+    found = []
+    for row in _rows(NATURAL / "operations.csv"):
+        name = row["operation"]
+        source, _, own = name.rpartition(":")
+        kernel = replace(kernels[name], name=own)
+        curve, watts = np.array(times.get(name, ())), np.array(powers.get(name, ()))
+        tensor = kernel.op in _MATRIX
+        stated = TENSOR_CLOCK if tensor else 1.0
+        found.append(
+            Measured(
+                kernel,
+                float(row["time_s"]),
+                float(row["power_w"]),
+                float(row["core_mhz"]) / stated,
+                Curve(curve[:, 0] / stated, curve[:, 1], curve[:, 2]) if len(curve) else None,
+                Curve(watts[:, 0] / stated, watts[:, 1], np.ones(len(watts))) if len(watts) else None,
+                settled=tensor,
+                held=row["held_out"] == "1",
+                source=source or "operations",
+            )
+        )
+    return tuple(found)
+
+
+TENSOR_CLOCK = 0.918
+"""Clock counted in cycles over the one that NVML states, while tensor cores work: 1,818 of 1,980 MHz with no limit in force."""
+
+
+def _by_operation(table: str) -> dict[str, list[list[float]]]:
+    found: dict[str, list[list[float]]] = {}
+    for row in _rows(NATURAL / f"{table}.csv"):
+        name, *values = row.values()
+        found.setdefault(name, []).append([float(value) for value in values])
+    return found
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
 def read_all() -> tuple[Measured, ...]:
-    """The kernels of every sweep that the preset is fitted to."""
-    return tuple(one for name, workload in SWEEPS for one in read_measured(name, workload))
+    """All that was measured: the kernels of every sweep that the preset is fitted to, and single operations."""
+    swept = [replace(one, source=name) for name, workload in SWEEPS for one in read_measured(name, workload)]
+    return (*swept, *read_natural())
 
 
 def parameters() -> DeviceParameters:
@@ -88,9 +123,9 @@ def parameters() -> DeviceParameters:
         reference_memory_mhz=3201.0,
         memory_states_mhz=(2201.0, 3201.0),
         bandwidth_factor=(1.0, 1.0),
-        core_bandwidth=0.66,
-        core_bandwidth_sharpness=10.0,
-        overlap_exponent=14.0,
+        core_bandwidth=0.68,
+        core_bandwidth_sharpness=30.0,
+        overlap_exponent=9.0,
         core_floor_mhz=330.0,
         voltage_clocks_mhz=clocks,
         voltage_ratio=tuple(1.0 + max(clock - _KNEE_MHZ, 0.0) / 1000 * _SLOPE_PER_GHZ for clock in clocks),
@@ -102,72 +137,133 @@ def parameters() -> DeviceParameters:
 
 
 def fit_ops(operations: Sequence[Measured], device: DeviceParameters) -> dict[str, OpTraits]:
-    """Traits of each class of operations, fitted to their times and powers at the clocks that they ran at.
+    """Traits of each kind of kernels, fitted to times and powers at the clocks that they ran at, and to both by clock.
 
-    What streaming classes have in common is fitted first, then each class leans on it, the less the more of its kernels
-    were measured. Fused attention leans on matrix products, backward on forward.
+    What streaming kinds have in common is fitted first, then each operation leans on it and each kind on a wider one.
+    Attention leans on matrix products, backward on forward.
     """
     members: dict[str, list[Measured]] = {}
     for one in operations:
-        members.setdefault(one.kernel.op, []).append(one)
-    common = _fit([one for op in _STREAMING for one in members.get(op, ())], device, _STREAMING_GUESS, _DOUBT)
-    fitted = {
-        op: _fit(ones, device, common, _DOUBT if op in _STREAMING else _LARGE_DOUBT)
-        for op, ones in members.items()
-        if op not in _MATRIX
-    }
+        for kind in kinds_of(one.kernel):
+            members.setdefault(kind, []).append(one)
+    streaming = [one for op in _STREAMING for one in members.get(op, ())]
+    common = fit_kind(streaming, device, Lean(_STREAMING_GUESS, _COMMON_DOUBT))
+    wide: dict[str, OpTraits] = {"": common}
     guess = _GEMM_GUESS
-    rates = (guess.flops_per_s, _ATTENTION_FLOPS_PER_S, None)
-    for op, flops_per_s in zip(_MATRIX, rates, strict=True):
-        rate = _BACKWARD_OVER_FORWARD * guess.flops_per_s if flops_per_s is None else flops_per_s
-        leaning_on = guess.model_copy(update={"flops_per_s": rate})
+    for op in _MATRIX:
+        if op == "attention":
+            guess = guess.model_copy(update=_ATTENTION_GUESS)
+        elif op == "attention_backward":
+            guess = guess.model_copy(
+                update={"flops_per_s": _BACKWARD_OVER_FORWARD * guess.flops_per_s, "row_s": _BACKWARD_ROWS * guess.row_s}
+            )
         doubt = _GEMM_DOUBT if op == "gemm" else _ATTENTION_DOUBT
-        guess = fitted[op] = _fit(members[op], device, leaning_on, doubt) if op in members else leaning_on
-    fitted.setdefault("rmsnorm", fitted["layernorm"])
-    return {"default": fitted["elementwise"]} | fitted
+        guess = wide[op] = fit_kind(members.get(op, ()), device, Lean(guess, doubt))
+    for op in dict.fromkeys(one.kernel.op for one in operations):
+        if op not in wide:
+            guess = common.model_copy(update=_SORTED_SUMS_GUESS) if op == "embedding_backward" else common
+            wide[op] = fit_kind(members[op], device, Lean(guess, _DOUBT))
+    for kind in ("residual", "backward", "backward-captured"):
+        norms = [one for op in _NORMS for one in members.get(f"{op}-{kind}", ()) if _narrowest(one) == f"{op}-{kind}"]
+        guess = wide["norm-backward"] if kind == "backward-captured" else common
+        guess = common.model_copy(update=_NORM_BACKWARD_GUESS) if kind == "backward" else guess
+        wide[f"norm-{kind}"] = fit_kind(norms, device, Lean(guess, _DOUBT))
+    fitted: dict[str, OpTraits] = {}
+    first = ("permute", "gemm")  # which other operations' kinds lean on
+    for kind in sorted(members, key=lambda kind: (kind.partition("-")[0] not in first, kind.count("-"), kind)):
+        own = [one for one in members[kind] if _narrowest(one) == kind]
+        leaning_on = _lean_on(kind, wide | fitted)
+        fitted[kind] = fit_kind(own, device, Lean(leaning_on, _NARROW_DOUBT)) if own else leaning_on
+    for kind in _KINDS:
+        if kind not in fitted:
+            fitted[kind] = _lean_on(kind, wide | fitted)
+    return {"default": fitted.get("elementwise", common)} | fitted
 
 
+def _narrowest(one: Measured) -> str:
+    return kinds_of(one.kernel)[0]
+
+
+def _lean_on(kind: str, found: Mapping[str, OpTraits]) -> OpTraits:
+    """Traits of the next wider kind that there are."""
+    op, _, narrow = kind.partition("-")
+    like = _LIKE.get(kind)
+    if like is not None and like in found:
+        return found[like]
+    wider = [f"{op}-{narrow.rpartition('-')[0]}", f"{op}-{narrow.rpartition('-')[2]}", op] if "-" in narrow else [op]
+    if narrow and op in _NORMS:
+        wider.insert(0, f"norm-{narrow}")
+    return next((found[each] for each in wider if each in found), found[""])
+
+
+_KINDS = (
+    "rmsnorm", "layernorm", "softmax", "permute", "reduce", "embedding", "embedding_backward", "optimizer",
+    *(f"{op}-{backend}" for op in ("attention", "attention_backward") for backend in BACKENDS),
+    *(f"{op}-{kind}" for op in ("layernorm", "rmsnorm") for kind in ("residual", "backward", "backward-captured")),
+    "softmax-causal", "softmax-backward", "softmax-backward-causal", "softmax-loss", "elementwise-broadcast",
+    "elementwise-special", "elementwise-special-fused", "permute-split", "reduce-partials",
+)  # fmt: skip
+"""Kinds that are stated even where none was measured, so that they have the traits of those that they lean on."""
+
+_LIKE = {
+    "elementwise-broadcast": "permute",  # the place of each element has to be found
+    "softmax-short": "softmax-causal",
+    "softmax-causal": "softmax-short",
+    "softmax-backward-causal": "softmax-causal",
+    "reduce-partials": "",
+    **{f"attention-{backend}-decode": "gemm-skinny" for backend in BACKENDS},
+}
+"""Kinds that are more like one of another operation than like others of their own."""
+
+_NORMS = ("layernorm", "rmsnorm")
 _MATRIX = ("gemm", "attention", "attention_backward")  # each leans on the one before it
 _STREAMING = ("softmax", "layernorm", "rmsnorm", "elementwise", "reduce", "embedding")
 _MULTIPROCESSORS, _BYTES_A_CLOCK = 132, 64  # what a Hopper multiprocessor takes from the L2 at most
 _ATTENTION_FLOPS_PER_S = 0.35 * H200.tensor_tflops * 1e12  # FlashAttention-2 on Hopper: FlashAttention-3 paper, abstract
+_ATTENTION_GUESS = {"flops_per_s": 1.3 * _ATTENTION_FLOPS_PER_S, "row_s": 1e-10, "score_s": 3e-13}
+_BACKWARD_ROWS = 4.0  # products and sums of a query that come before and after
 _BACKWARD_OVER_FORWARD = ATTENTION_EFFICIENCY[1] / ATTENTION_EFFICIENCY[0]
 
-_FITTED = ("flops_per_s", "bytes_per_s", "issue_bytes_per_s", "flop_j", "issue_byte_j", "clock_w", "fixed_s")
-# First guesses, and the standard deviation of the logarithm of each fitted one, in this order.
+# First guesses, and the standard deviation of the logarithm of each fitted one.
 _STREAMING_GUESS = OpTraits(
     flops_per_s=8e12,
     bytes_per_s=4.4e12,
     issue_bytes_per_s=_MULTIPROCESSORS * _BYTES_A_CLOCK * 1.98e9,
-    fixed_s=2e-6,
+    fixed_s=0.9e-6,
+    latency_s=0.2e-6,
+    ramp_s=1e-6,
+    row_s=0.2e-9,
+    turn_s=0.3e-9,
+    score_s=0.0,
     clock_w=26.0,
     flop_j=6e-12,
     issue_byte_j=40e-12,
     byte_j=MEMORY_J_PER_BYTE,
 )
-_DOUBT = np.array([1.0, 0.1, 0.3, 1.0, 0.3, 0.5, 0.5])
-_LARGE_DOUBT = np.array([3.0, 0.1, 1.5, 3.0, 0.5, 0.5, 0.5])  # accesses that are scattered, or sums one after another
-_GEMM_GUESS = _STREAMING_GUESS.model_copy(update={"flops_per_s": 880e12, "issue_bytes_per_s": 12e12, "flop_j": 0.4e-12})
-_GEMM_DOUBT = np.array([0.3, 0.1, 0.7, 0.7, 0.7, 0.3, 0.5])
-_ATTENTION_DOUBT = np.array([0.9, 0.1, 0.7, 0.7, 0.7, 0.3, 0.5])
-_SCATTER, _OUTLYING = 0.03, 3.0  # how far the model is off by, in logarithms; from how many times that it counts less
-_STARTS = [(flops, issue) for flops in (0.0, -1.5, -4.5) for issue in (0.0, -1.0)]  # a limit far off is not felt from afar
+_GEMM_GUESS = _STREAMING_GUESS.model_copy(
+    update={
+        "flops_per_s": 1000e12,
+        "issue_bytes_per_s": 12e12,
+        "flop_j": 0.4e-12,
+        "turn_s": 0.5e-9,
+        "tiles_at_once": _MULTIPROCESSORS,
+    }
+)
 
 
-def _fit(members: Sequence[Measured], device: DeviceParameters, guess: OpTraits, doubt: Array) -> OpTraits:
-    def traits(logarithms: Array) -> OpTraits:
-        values = {name: getattr(guess, name) * float(np.exp(log)) for name, log in zip(_FITTED, logarithms, strict=True)}
-        return guess.model_copy(update=values)
+def _doubt(*values: float) -> dict[str, float]:
+    return dict(zip(FITTED, values, strict=True))
 
-    def residuals(logarithms: Array) -> Array:
-        chosen = traits(logarithms)
-        ratios = np.ravel([predicted_over_measured(device, chosen, one) for one in members])
-        off = np.log(ratios) / (_SCATTER * _OUTLYING)
-        robust = _OUTLYING * np.sign(off) * np.sqrt(2.0 * (np.sqrt(1.0 + off**2) - 1.0))
-        return np.concatenate([robust, logarithms / doubt])
 
-    starts = [np.array([flops, 0.0, issue, 0.0, 0.0, 0.0, 0.0]) for flops, issue in _STARTS]
-    return traits(min((least_squares(residuals, start) for start in starts), key=lambda found: float(found.cost)).x)
+# flops_per_s, bytes_per_s, issue_bytes_per_s; fixed_s, latency_s, ramp_s; row_s, turn_s, score_s; clock_w, flop_j, issue_byte_j
+_COMMON_DOUBT = _doubt(1.0, 0.1, 0.5, 0.03, 0.1, 0.2, 0.5, 0.5, 0.1, 0.5, 1.0, 0.5)
+_DOUBT = _doubt(1.5, 0.2, 1.0, 0.03, 0.3, 0.3, 1.5, 1.0, 0.1, 0.5, 1.5, 0.5)
+_NARROW_DOUBT = _doubt(1.0, 0.3, 1.0, 0.03, 0.3, 0.3, 1.0, 0.7, 1.0, 0.3, 1.0, 0.5)
+_GEMM_DOUBT = _doubt(0.3, 0.1, 0.7, 0.1, 0.5, 0.3, 0.1, 0.7, 0.1, 0.3, 0.7, 0.7)
+_ATTENTION_DOUBT = _doubt(0.9, 0.1, 0.7, 0.1, 0.7, 0.3, 1.0, 0.1, 1.5, 0.3, 0.7, 0.7)
+# Gradients of weights are a kernel of their own, which reads both inputs again and sums down the columns.
+_NORM_BACKWARD_GUESS = {"bytes_per_s": 3e12, "latency_s": 2e-5}
+_SORTED_SUMS_GUESS = {"flops_per_s": 65e9, "flop_j": 2e-9}  # additions one after another into rows of a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,36 +276,53 @@ class Off:
 
 
 def errors_at_auto(preset: Preset, operations: Sequence[Measured]) -> list[Off]:
-    """How a preset's analytical operations run at default clocks, beside the measurements."""
+    """How a preset's analytical operations run at default clocks, beside the measurements.
+
+    Those that ran too briefly for the power limit to act are predicted at the clock that they ran at.
+    """
     physics = ModelPhysics(preset)
     found = []
     for one in operations:
-        point = physics.operating_point(Task.of_kernel(one.kernel), AUTO, _WARM_C)
-        found.append(Off(one, point.time_s / one.time_s - 1.0, point.power_w / one.power_w - 1.0))
+        if one.settled:
+            point = physics.operating_point(Task.of_kernel(one.kernel), AUTO, _WARM_C)
+            time_s, power_w = point.time_s, point.power_w
+        else:
+            time_s, power_w = map(float, predicted(preset, one.kernel, np.asarray(one.core_mhz)))
+        found.append(Off(one, time_s / one.time_s - 1.0, power_w / one.power_w - 1.0))
     return found
 
 
-def errors_of_held_out(preset: Preset, operations: Sequence[Measured]) -> list[Off]:
-    """Errors of each kernel where only every other kernel of each operation, itself not among them, was fitted to."""
+def errors_of_halves(preset: Preset, operations: Sequence[Measured], seed: int) -> list[Off]:
+    """Errors of each kernel where only a random half of all works, its own not among them, was fitted to.
+
+    Kernels of the same work are always in the same half.
+    """
+    works = list(dict.fromkeys(one.work for one in operations))
+    order = np.random.default_rng(seed).permutation(len(works))
+    half_of = {works[index]: place % 2 for place, index in enumerate(order)}
     found = []
     for half in (0, 1):
-        fitted_to: list[Measured] = []
-        rest: list[Measured] = []
-        for op in dict.fromkeys(one.kernel.op for one in operations):
-            members = [one for one in operations if one.kernel.op == op]
-            fitted_to += members[half::2]
-            rest += members[1 - half :: 2]
-        ops = fit_ops(fitted_to, preset.parameters)
-        found += errors_at_auto(preset.model_copy(update={"ops": ops}), rest)
+        ops = fit_ops([one for one in operations if half_of[one.work] == half], preset.parameters)
+        found += errors_at_auto(
+            preset.model_copy(update={"ops": ops}), [one for one in operations if half_of[one.work] != half]
+        )
     return found
 
 
-def predicted_over_measured(device: DeviceParameters, traits: OpTraits, one: Measured) -> tuple[float, float]:
-    """Time and power of an operation at the clock that it ran at, over those measured."""
-    kernel = analytical_parameters(one.kernel, traits)
-    time = model.time_s(device, kernel, one.core_mhz, 3201.0)
-    power = model.demanded_power_w(device, kernel, one.core_mhz, 3201.0, time)
-    return float(time) / one.time_s, float(power) / one.power_w
+def predicted(preset: Preset, kernel: KernelSpec, core_mhz: Array) -> tuple[Array, Array]:
+    """Time and power of a kernel at core clocks, as if no limit held them, at the highest memory clock."""
+    parameters = analytical_parameters(kernel, traits_for(kernel, preset.ops))
+    memory_mhz = preset.parameters.memory_states_mhz[-1]
+    time_s = model.time_s(preset.parameters, parameters, core_mhz, memory_mhz)
+    return time_s, model.demanded_power_w(preset.parameters, parameters, core_mhz, memory_mhz, time_s)
+
+
+def curve_at(curve: Curve, core_mhz: float) -> float:
+    """A measured curve at a clock: a quadratic in logarithms through its points near there, which evens out their noise."""
+    weight = np.sqrt(curve.weight) * np.exp(-0.5 * ((curve.core_mhz - core_mhz) / 120.0) ** 2)
+    x = np.log(curve.core_mhz / core_mhz)
+    degree = 2 if len(x) > 5 else 1
+    return float(np.exp(np.polynomial.polynomial.polyfit(x, np.log(curve.value), degree, w=weight)[0]))
 
 
 def clocks() -> ClockTable:
