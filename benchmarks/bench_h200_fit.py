@@ -21,7 +21,8 @@ from wastenot.devices.simulated.preset import Preset, find_preset
 from wastenot.workloads.attention import attention_backend
 
 HALVES = 50
-LOW_MHZ, HIGH_MHZ = 1500.0, 1975.0
+LOW_MHZ, HALFWAY_MHZ, HIGH_MHZ = 1500.0, 1700.0, 1975.0
+LEAST_READINGS = 2  # of power, below halfway
 
 
 def main(verdict: Verdict) -> None:
@@ -92,9 +93,10 @@ def energy_ratio(preset: Preset, one: Measured) -> tuple[float, float] | None:
     """Predicted and measured energy at the low clock over that at the high one."""
     if one.times is None or one.powers is None or not (spans(one.times.core_mhz) and spans(one.powers.core_mhz)):
         return None
-    (low_s, high_s), (low_w, high_w) = (
-        [h200.curve_at(curve, clock) for clock in (LOW_MHZ, HIGH_MHZ)] for curve in (one.times, one.powers)
-    )
+    if np.sum(one.powers.core_mhz < HALFWAY_MHZ) < LEAST_READINGS:
+        return None
+    low_s, high_s = (h200.curve_at(one.times, clock) for clock in (LOW_MHZ, HIGH_MHZ))
+    low_w, high_w = (h200.curve_at(one.powers, clock, 1) for clock in (LOW_MHZ, HIGH_MHZ))
     times, powers = h200.predicted(preset, one.kernel, np.array([LOW_MHZ, HIGH_MHZ]))
     energy = times * powers
     return float(energy[0] / energy[1]), low_s * low_w / (high_s * high_w)

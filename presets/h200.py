@@ -34,7 +34,7 @@ Array = NDArray[np.float64]
 
 IDLE_W, IDLE_MEMORY_W = 79.0, 46.0
 AWAKE_MEMORY_W, MEMORY_J_PER_BYTE = 82.0, 26.6e-12  # medians over the seven sweeps of lines through their kernels
-_KNEE_MHZ, _SLOPE_PER_GHZ = 1185.0, 0.55
+_KNEE_MHZ, _SLOPE_PER_GHZ = 1185.0, 0.42
 
 DATA = Path(__file__).parents[1] / "data" / "h200"
 NATURAL = DATA / "natural"
@@ -82,8 +82,8 @@ def read_natural() -> tuple[Measured, ...]:
                 float(row["power_w"]),
                 float(row["core_mhz"]) / stated,
                 Curve(curve[:, 0] / stated, curve[:, 1], curve[:, 2]) if len(curve) else None,
-                Curve(watts[:, 0] / stated, watts[:, 1], np.ones(len(watts))) if len(watts) else None,
-                settled=tensor,
+                Curve(watts[:, 0] / stated, watts[:, 1], watts[:, 2] ** 4) if len(watts) else None,
+                settled=tensor or float(row["power_w"]) < _NEAR_LIMIT_W,
                 held=row["held_out"] == "1",
                 source=source or "operations",
             )
@@ -91,6 +91,7 @@ def read_natural() -> tuple[Measured, ...]:
     return tuple(found)
 
 
+_NEAR_LIMIT_W = 690.0
 TENSOR_CLOCK = 0.918
 """Clock counted in cycles over the one that NVML states, while tensor cores work: 1,818 of 1,980 MHz with no limit in force."""
 
@@ -112,6 +113,31 @@ def read_all() -> tuple[Measured, ...]:
     """All that was measured: the kernels of every sweep that the preset is fitted to, and single operations."""
     swept = [replace(one, source=name) for name, workload in SWEEPS for one in read_measured(name, workload)]
     return (*swept, *read_natural())
+
+
+def by_work(operations: Sequence[Measured]) -> list[Measured]:
+    """Measurements of the same work, brought together by their geometric mean.
+
+    Cards differ: the fitted one is in the middle. What the power limit had no time to hold stays by itself.
+    """
+    groups: dict[object, list[Measured]] = {}
+    for one in operations:
+        groups.setdefault((one.work, one.settled), []).append(one)
+    return [_together(ones) for ones in groups.values()]
+
+
+def _together(ones: Sequence[Measured]) -> Measured:
+    means = {name: _mean([getattr(one, name) for one in ones]) for name in ("time_s", "power_w", "core_mhz")}
+    times, powers = (next((found for one in ones if (found := getattr(one, name)) is not None), None) for name in _CURVES)
+    return replace(ones[0], **means, times=times, powers=powers)
+
+
+_CURVES = ("times", "powers")
+
+
+def _mean(values: Sequence[float]) -> float:
+    known = [value for value in values if np.isfinite(value)]
+    return float(np.exp(np.mean(np.log(known)))) if known else float("nan")
 
 
 def parameters() -> DeviceParameters:
@@ -143,6 +169,7 @@ def fit_ops(operations: Sequence[Measured], device: DeviceParameters) -> dict[st
     Attention leans on matrix products, backward on forward.
     """
     members: dict[str, list[Measured]] = {}
+    operations = by_work(operations)
     for one in operations:
         for kind in kinds_of(one.kernel):
             members.setdefault(kind, []).append(one)
@@ -155,7 +182,11 @@ def fit_ops(operations: Sequence[Measured], device: DeviceParameters) -> dict[st
             guess = guess.model_copy(update=_ATTENTION_GUESS)
         elif op == "attention_backward":
             guess = guess.model_copy(
-                update={"flops_per_s": _BACKWARD_OVER_FORWARD * guess.flops_per_s, "row_s": _BACKWARD_ROWS * guess.row_s}
+                update={
+                    "flops_per_s": _BACKWARD_OVER_FORWARD * guess.flops_per_s,
+                    "row_s": _BACKWARD_ROWS * guess.row_s,
+                    "latency_s": 4e-6,
+                }
             )
         doubt = _GEMM_DOUBT if op == "gemm" else _ATTENTION_DOUBT
         guess = wide[op] = fit_kind(members.get(op, ()), device, Lean(guess, doubt))
@@ -197,11 +228,13 @@ def _lean_on(kind: str, found: Mapping[str, OpTraits]) -> OpTraits:
 
 
 _KINDS = (
-    "rmsnorm", "layernorm", "softmax", "permute", "reduce", "embedding", "embedding_backward", "optimizer",
+    "rmsnorm", "layernorm", "softmax", "permute", "reduce", "embedding", "embedding_backward", "optimizer", "gemm-skinny",
     *(f"{op}-{backend}" for op in ("attention", "attention_backward") for backend in BACKENDS),
+    *(f"attention-{backend}-decode" for backend in BACKENDS), "attention-flash-by-head", "attention_backward-flash-by-head",
     *(f"{op}-{kind}" for op in ("layernorm", "rmsnorm") for kind in ("residual", "backward", "backward-captured")),
-    "softmax-causal", "softmax-backward", "softmax-backward-causal", "softmax-loss", "elementwise-broadcast",
-    "elementwise-special", "elementwise-special-fused", "permute-split", "reduce-partials",
+    "softmax-causal", "softmax-short", "softmax-wide", "softmax-backward", "softmax-backward-causal", "softmax-loss",
+    "elementwise-broadcast", "elementwise-rotary", "elementwise-special", "elementwise-special-fused", "permute-copy",
+    "permute-split", "permute-transpose", "permute-widen", "reduce-columns", "reduce-extremes", "reduce-partials",
 )  # fmt: skip
 """Kinds that are stated even where none was measured, so that they have the traits of those that they lean on."""
 
@@ -210,6 +243,7 @@ _LIKE = {
     "softmax-short": "softmax-causal",
     "softmax-causal": "softmax-short",
     "softmax-backward-causal": "softmax-causal",
+    "reduce": "",
     "reduce-partials": "",
     **{f"attention-{backend}-decode": "gemm-skinny" for backend in BACKENDS},
 }
@@ -220,7 +254,7 @@ _MATRIX = ("gemm", "attention", "attention_backward")  # each leans on the one b
 _STREAMING = ("softmax", "layernorm", "rmsnorm", "elementwise", "reduce", "embedding")
 _MULTIPROCESSORS, _BYTES_A_CLOCK = 132, 64  # what a Hopper multiprocessor takes from the L2 at most
 _ATTENTION_FLOPS_PER_S = 0.35 * H200.tensor_tflops * 1e12  # FlashAttention-2 on Hopper: FlashAttention-3 paper, abstract
-_ATTENTION_GUESS = {"flops_per_s": 1.3 * _ATTENTION_FLOPS_PER_S, "row_s": 1e-10, "score_s": 3e-13}
+_ATTENTION_GUESS = {"flops_per_s": 1.3 * _ATTENTION_FLOPS_PER_S, "row_s": 1e-10, "score_s": 3e-13, "latency_s": 2e-6}
 _BACKWARD_ROWS = 4.0  # products and sums of a query that come before and after
 _BACKWARD_OVER_FORWARD = ATTENTION_EFFICIENCY[1] / ATTENTION_EFFICIENCY[0]
 
@@ -259,11 +293,11 @@ def _doubt(*values: float) -> dict[str, float]:
 _COMMON_DOUBT = _doubt(1.0, 0.1, 0.5, 0.03, 0.1, 0.2, 0.5, 0.5, 0.1, 0.5, 1.0, 0.5)
 _DOUBT = _doubt(1.5, 0.2, 1.0, 0.03, 0.3, 0.3, 1.5, 1.0, 0.1, 0.5, 1.5, 0.5)
 _NARROW_DOUBT = _doubt(1.0, 0.3, 1.0, 0.03, 0.3, 0.3, 1.0, 0.7, 1.0, 0.3, 1.0, 0.5)
-_GEMM_DOUBT = _doubt(0.3, 0.1, 0.7, 0.1, 0.5, 0.3, 0.1, 0.7, 0.1, 0.3, 0.7, 0.7)
-_ATTENTION_DOUBT = _doubt(0.9, 0.1, 0.7, 0.1, 0.7, 0.3, 1.0, 0.1, 1.5, 0.3, 0.7, 0.7)
+_GEMM_DOUBT = _doubt(0.3, 0.1, 0.7, 0.05, 0.4, 0.2, 0.1, 0.7, 0.1, 0.3, 0.7, 0.7)
+_ATTENTION_DOUBT = _doubt(0.9, 0.1, 0.7, 0.05, 0.5, 0.2, 1.0, 0.1, 1.5, 0.3, 0.7, 0.7)
 # Gradients of weights are a kernel of their own, which reads both inputs again and sums down the columns.
 _NORM_BACKWARD_GUESS = {"bytes_per_s": 3e12, "latency_s": 2e-5}
-_SORTED_SUMS_GUESS = {"flops_per_s": 65e9, "flop_j": 2e-9}  # additions one after another into rows of a table
+_SORTED_SUMS_GUESS = {"turn_s": 15e-12, "flop_j": 2e-9}  # additions one after another into rows of a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,20 +326,24 @@ def errors_at_auto(preset: Preset, operations: Sequence[Measured]) -> list[Off]:
     return found
 
 
-def errors_of_halves(preset: Preset, operations: Sequence[Measured], seed: int) -> list[Off]:
-    """Errors of each kernel where only a random half of all works, its own not among them, was fitted to.
+def errors_of_halves(preset: Preset, operations: Sequence[Measured], seed: int, *, apart: bool = False) -> list[Off]:
+    """Errors of each kernel where only a random half of all, itself not among them, was fitted to.
 
-    Kernels of the same work are always in the same half.
+    Args:
+        preset: with the parameters of the device.
+        operations: all that was measured.
+        seed: of the halves.
+        apart: whether kernels of the same work, such as a layer norm's gradient in three places, are always in the same half.
     """
-    works = list(dict.fromkeys(one.work for one in operations))
-    order = np.random.default_rng(seed).permutation(len(works))
-    half_of = {works[index]: place % 2 for place, index in enumerate(order)}
+    works: list[object] = [one.work if apart else index for index, one in enumerate(operations)]
+    different = list(dict.fromkeys(works))
+    order = np.random.default_rng(seed).permutation(len(different))
+    half_of = {different[index]: place % 2 for place, index in enumerate(order)}
+    halves = [[one for one, work in zip(operations, works, strict=True) if half_of[work] == half] for half in (0, 1)]
     found = []
-    for half in (0, 1):
-        ops = fit_ops([one for one in operations if half_of[one.work] == half], preset.parameters)
-        found += errors_at_auto(
-            preset.model_copy(update={"ops": ops}), [one for one in operations if half_of[one.work] != half]
-        )
+    for fitted_to, rest in (halves, halves[::-1]):
+        ops = fit_ops(fitted_to, preset.parameters)
+        found += errors_at_auto(preset.model_copy(update={"ops": ops}), rest)
     return found
 
 
@@ -317,11 +355,12 @@ def predicted(preset: Preset, kernel: KernelSpec, core_mhz: Array) -> tuple[Arra
     return time_s, model.demanded_power_w(preset.parameters, parameters, core_mhz, memory_mhz, time_s)
 
 
-def curve_at(curve: Curve, core_mhz: float) -> float:
-    """A measured curve at a clock: a quadratic in logarithms through its points near there, which evens out their noise."""
-    weight = np.sqrt(curve.weight) * np.exp(-0.5 * ((curve.core_mhz - core_mhz) / 120.0) ** 2)
+def curve_at(curve: Curve, core_mhz: float, degree: int = 2) -> float:
+    """A measured curve at a clock: a polynomial in logarithms through its points near there, which evens out their noise."""
+    near = 120.0 if degree > 1 else 1000.0  # few points are a straight line
+    weight = np.sqrt(curve.weight) * np.exp(-0.5 * ((curve.core_mhz - core_mhz) / near) ** 2)
     x = np.log(curve.core_mhz / core_mhz)
-    degree = 2 if len(x) > 5 else 1
+    degree = degree if len(x) > 5 else 1
     return float(np.exp(np.polynomial.polynomial.polyfit(x, np.log(curve.value), degree, w=weight)[0]))
 
 

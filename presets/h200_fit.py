@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from wastenot.devices.simulated import model
-from wastenot.devices.simulated.demands import effective_flops, moved_bytes, ramped, rows_of
+from wastenot.devices.simulated.demands import CORE_OF_LATENCY, effective_flops, moved_bytes, ramped, rows_of
 from wastenot.devices.simulated.kinds import kinds_of
 from wastenot.devices.simulated.model import DeviceParameters
 from wastenot.devices.simulated.preset import OpTraits
@@ -63,18 +63,20 @@ class Measured:
     def work(self) -> tuple[object, ...]:
         """What it computes: kernels of the same work belong together, whatever they are called."""
         kernel = self.kernel
-        return kinds_of(kernel), kernel.shape, kernel.flops, kernel.bytes_read, kernel.bytes_written
+        which = "" if kernel.call is None else kernel.call.op
+        return which, kinds_of(kernel), kernel.shape, kernel.flops, kernel.bytes_read, kernel.bytes_written
 
 
 FITTED = (
-    "flops_per_s", "bytes_per_s", "issue_bytes_per_s", "fixed_s", "latency_s", "ramp_s", "row_s", "turn_s", "score_s", "clock_w", "flop_j",
-    "issue_byte_j",
+    "flops_per_s", "bytes_per_s", "issue_bytes_per_s", "fixed_s", "latency_s", "ramp_s", "row_s", "turn_s", "score_s",
+    "clock_w", "flop_j", "issue_byte_j",
 )  # fmt: skip
 """Traits that are fitted, by their logarithms."""
 
-_TIME_SCATTER, _POWER_SCATTER = 0.05, 0.04  # of kernels of a kind about their traits, in logarithms
-_TIME_BY_CLOCK, _POWER_BY_CLOCK = 0.01, 0.015  # of a curve about its mean
+_TIME_SCATTER, _POWER_SCATTER = 0.1, 0.06  # of kernels of a kind about their traits, in logarithms
+_TIME_BY_CLOCK, _POWER_BY_CLOCK = 0.02, 0.03  # of a curve about its mean
 _POINTS_OF_A_CURVE = 4.0  # that a curve counts as, however many it has
+_FAR = 0.3  # a start that is no nearer, in logarithms, is left out
 _OUTLYING = 2.0  # from how many scatters on a residual counts less
 
 
@@ -159,7 +161,7 @@ class _Clocked:
         ones = np.ones_like(self.x)
         self.byte_time = model.smooth_maximum(device.core_bandwidth_sharpness, ones, device.core_bandwidth / self.x)
 
-    def time(self, core_s: Array, memory_s: Array, fixed_s: float) -> Array:
+    def time(self, core_s: Array, memory_s: Array, fixed_s: Array) -> Array:
         """As :func:`wastenot.devices.simulated.model.time_s`, at the highest memory clock."""
         p = self.device.overlap_exponent
         core, memory = core_s / self.x, memory_s * self.byte_time
@@ -187,14 +189,10 @@ def fit_kind(members: Sequence[Measured], device: DeviceParameters, lean: Lean) 
     def residuals(logarithms: Array) -> Array:
         flops_per_s, bytes_per_s, issue, fixed_s, latency_s, ramp_s, row_s, *rest = centre * np.exp(logarithms)
         turn_s, score_s, clock_w, flop_j, issue_byte_j = rest
-        core_s = (
-            found.effective / flops_per_s
-            + found.moved / issue
-            + found.rows * row_s
-            + found.width * turn_s
-            + found.scores * score_s
-            + latency_s
-        )
+        chain_s = latency_s + found.width * turn_s
+        core_s = found.effective / flops_per_s + found.moved / issue + found.rows * row_s + found.scores * score_s
+        core_s = core_s + CORE_OF_LATENCY * chain_s
+        fixed_s = fixed_s + (1.0 - CORE_OF_LATENCY) * chain_s
         memory_s = found.moved / bytes_per_s + ramped(found.moved) * ramp_s
         work_j = found.flops * flop_j + found.moved * issue_byte_j
         memory_j = found.moved * guess.byte_j
@@ -205,26 +203,31 @@ def fit_kind(members: Sequence[Measured], device: DeviceParameters, lean: Lean) 
             np.where(has_power, np.log(power) - log_power, 0.0) / _POWER_SCATTER,
         ]
         if len(times.of):
-            time = timed.time(core_s[times.of], memory_s[times.of], fixed_s)
+            time = timed.time(core_s[times.of], memory_s[times.of], fixed_s[times.of])
             parts.append(times.scale * times.about_mean(np.log(time) - times.logarithm, count) / _TIME_BY_CLOCK)
         if len(powers.of):
             of = powers.of
-            time = powered.time(core_s[of], memory_s[of], fixed_s)
+            time = powered.time(core_s[of], memory_s[of], fixed_s[of])
             power = powered.power(time, clock_w, work_j[of], memory_j[of])
             parts.append(powers.scale * powers.about_mean(np.log(power) - powers.logarithm, count) / _POWER_BY_CLOCK)
         off = np.concatenate(parts) / _OUTLYING
         robust = _OUTLYING * np.sign(off) * np.sqrt(2.0 * (np.sqrt(1.0 + off**2) - 1.0))
         return np.concatenate([robust, logarithms / doubt])
 
-    best = min((least_squares(residuals, start, max_nfev=60) for start in _starts(doubt)), key=lambda one: float(one.cost))
+    starts = _starts(found, centre)
+    best = min((least_squares(residuals, start, max_nfev=50) for start in starts), key=lambda one: float(one.cost))
     values = centre * np.exp(best.x)
     return guess.model_copy(update={name: float(value) for name, value in zip(FITTED, values, strict=True)})
 
 
-def _starts(doubt: Array) -> Iterable[Array]:
-    """A limit far off is not felt from afar, so that the search starts near each."""
-    for flops in (0.0, -1.0):
-        for issue in (0.0, -1.0):
-            start = np.zeros(len(FITTED))
-            start[0], start[2] = flops * min(doubt[0], 1.5), issue * min(doubt[2], 1.0)
+def _starts(found: _Members, centre: Array) -> Iterable[Array]:
+    """At the guess, and where one limit alone takes the time that was measured: a limit far off is not felt from afar."""
+    yield np.zeros(len(FITTED))
+    rates = {"flops_per_s": found.effective, "issue_bytes_per_s": found.moved, "bytes_per_s": found.moved}
+    for name, amounts in rates.items():
+        place = FITTED.index(name)
+        start = np.zeros(len(FITTED))
+        rate = float(np.median(amounts / found.time_s))
+        if rate > 0.0 and abs(step := np.log(rate / centre[place])) > _FAR:
+            start[place] = step
             yield start

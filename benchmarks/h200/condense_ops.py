@@ -3,8 +3,8 @@
     PYTHONPATH=src:. python -m benchmarks.h200.condense_ops RAW.npz OPERATIONS.json [MORE.npz MORE.json ...]
 
 A JSON file is the workload file of the operations, by their names. Of each operation the tables hold time, clock and power
-alone, once settled; medians of the times of groups of calls in bins of the clock; and each power reading in a wake
-with the clock that it saw, through the sensor's delay and lag, where nearly all that it saw was this operation.
+alone, once settled; medians of the times of groups of calls in bins of the clock; and power from each
+reading, at the clock that it saw through the sensor's delay and lag, less what it saw of the products before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ SETTLED_S = {False: 0.06, True: 0.45}  # by whether it ran alone for long, as wh
 BIN_MHZ, LEAST_GROUPS = 25.0, 3
 DELAY_S, LAG_S = 0.012, 0.0125  # of the power sensor: data/h200/fingrav, with half of the 20 ms between its samples
 HELD_OUT = "held out"  # in place of a pass
-OWN = 0.97  # fraction of what a reading saw that must be the operation
+WHOLE, OWN = 0.97, 0.6  # fractions of a reading: that a run accounts for, and that must be the operation
+PRODUCTS_MHZ_W = ((1350.0, 1590.0), (705.0, 920.0))  # power of the products themselves by clock, in these runs
 
 
 def operations(path: str) -> Iterator[tuple[dict[str, Any], dict[str, FloatArray]]]:
@@ -68,17 +69,23 @@ def by_clock(seen: dict[str, FloatArray]) -> Iterator[tuple[float, float, int]]:
             yield float(np.median(clock[here])), float(np.median(call_s[here])), int(here.sum())
 
 
-def power_by_clock(seen: dict[str, FloatArray]) -> Iterator[tuple[float, float]]:
-    """The clock that each power reading saw, and the reading."""
+def power_by_clock(seen: dict[str, FloatArray]) -> Iterator[tuple[float, float, float]]:
+    """The clock at which each power reading saw the operation, its power there, and how much of the reading that was.
+
+    What the reading saw of the products before is taken off, by their own power at their clock.
+    """
     begin_s, seconds = seen["at_us"] / 1e6, seen["ns"] / 1e9
-    own = (seen["phase"] % 2 == 0).astype(float)
+    own = seen["phase"] % 2 == 0
     end_s = begin_s + seconds
     for moment, watts in seen["w"]:
         until = moment - DELAY_S
         late, early = (np.minimum(np.exp((edge - until) / LAG_S), 1.0) for edge in (end_s, begin_s))
         weight = late - early
-        if weight.sum() > OWN and weight @ own > OWN * weight.sum():
-            yield float(weight @ seen["mhz"] / weight.sum()), float(watts)
+        share = float(weight[own].sum())
+        if weight.sum() > WHOLE and share > OWN * weight.sum():
+            products_w = np.interp(seen["mhz"][~own], *PRODUCTS_MHZ_W)
+            power_w = (watts - weight[~own] @ products_w) / share
+            yield float(weight[own] @ seen["mhz"][own] / share), float(power_w), share
 
 
 def main(*paths: str) -> None:
@@ -95,11 +102,11 @@ def main(*paths: str) -> None:
             held = specs[name]["pass"] == HELD_OUT
             at_auto.append([name, int(held), f"{time_s:.5g}", f"{mhz:.0f}", f"{watts:.1f}", readings])
             times += [[name, f"{clock:.0f}", f"{call_s:.5g}", groups] for clock, call_s, groups in by_clock(seen)]
-            powers += [[name, f"{clock:.0f}", f"{each:.1f}"] for clock, each in power_by_clock(seen)]
+            powers += [[name, f"{clock:.0f}", f"{each:.1f}", f"{share:.2f}"] for clock, each, share in power_by_clock(seen)]
     heads = {
         "operations": ("operation", "held_out", "time_s", "core_mhz", "power_w", "power_readings"),
         "time-by-clock": ("operation", "core_mhz", "time_s", "groups"),
-        "power-by-clock": ("operation", "core_mhz", "power_w"),
+        "power-by-clock": ("operation", "core_mhz", "power_w", "fraction_seen"),
     }
     FOLDER.mkdir(parents=True, exist_ok=True)
     for (table, head), rows in zip(heads.items(), (at_auto, times, powers), strict=True):

@@ -16,12 +16,16 @@ from wastenot.workloads.kernel import KernelSpec
 
 _ATTENTION = {"attention": 4.0, "attention_backward": 10.0}  # FLOPs of a score, for each element of a head
 _BY_ROWS = ("softmax", "layernorm", "rmsnorm")
+CORE_OF_LATENCY = 0.4
+"""Fraction of the latency of a chain of dependent accesses that scales with the core clock; no clock changes the rest much."""
+
 _TILES = ((128, 256), (256, 128), (128, 128), (128, 64), (64, 256), (64, 128), (64, 64))
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)  # of the sums of a product, so that few tiles occupy all multiprocessors
 _DEPTH_OF_A_TILE = 60  # terms of a sum that beginning and ending a tile costs as much as
 _DEPTH_OF_A_SPLIT = 200  # the same for adding partial sums
 _EDGE = 40.0  # rows and columns at which loading a tile's inputs costs as much as computing with them
 _RAMP_BYTES = 4e6
+_TAIL = 1.0  # waves of tiles that the uneven ends of a causal mask cost
 _ATTENTION_TILE = 128  # queries, and keys
 
 
@@ -30,13 +34,19 @@ def analytical_parameters(kernel: KernelSpec, traits: OpTraits) -> KernelParamet
     moved = moved_bytes(kernel, traits.square)
     flops = effective_flops(kernel, traits.tiles_at_once)
     rows, width, scores = rows_of(kernel)
-    in_rows_s = rows * traits.row_s + width * traits.turn_s + scores * traits.score_s
+    chain_s = traits.latency_s + width * traits.turn_s
     return KernelParameters(
-        core_s=flops / traits.flops_per_s + moved / traits.issue_bytes_per_s + in_rows_s + traits.latency_s,
+        core_s=(
+            flops / traits.flops_per_s
+            + moved / traits.issue_bytes_per_s
+            + rows * traits.row_s
+            + scores * traits.score_s
+            + CORE_OF_LATENCY * chain_s
+        ),
         memory_s=moved / traits.bytes_per_s + ramped(moved) * traits.ramp_s,
         latency_core_s=0.0,
         latency_memory_s=0.0,
-        fixed_s=traits.fixed_s,
+        fixed_s=traits.fixed_s + (1.0 - CORE_OF_LATENCY) * chain_s,
         clock_w=traits.clock_w,
         work_j=kernel.flops * traits.flop_j + moved * traits.issue_byte_j,
         memory_j=moved * traits.byte_j,
@@ -67,13 +77,15 @@ def rows_of(kernel: KernelSpec) -> tuple[float, float, float]:
     """What is worked on row by row, in turn, and score by score.
 
     Rows of a softmax or norm, or queries of attention; elements that one multiprocessor works on in turn, of a row or of a
-    sum of a product; scores of attention.
+    sum of a product, or sums into rows of a table; scores of attention.
     """
     if kernel.op == "gemm" and len(kernel.shape) == 4:
         return 0.0, float(kernel.shape[3]), 0.0
     if kernel.op in _ATTENTION and len(kernel.shape) == 5:
         heads, _, queries, _, width = kernel.shape
         return float(heads * queries), 0.0, kernel.flops / (_ATTENTION[kernel.op] * width)
+    if kernel.op == "embedding_backward":
+        return 0.0, kernel.flops, 0.0
     if kernel.op not in _BY_ROWS or len(kernel.shape) < 2:
         return 0.0, 0.0, 0.0
     return float(math.prod(kernel.shape[:-1])), float(kernel.shape[-1]), 0.0
@@ -127,7 +139,7 @@ def _of_attention(kernel: KernelSpec, tiles_at_once: int) -> float:
     whole = (
         math.ceil(tiles / tiles_at_once) * tiles_at_once * mean
         if used == 1.0
-        else (max(tiles * mean + 0.5 * tiles_at_once * mean, tiles_at_once * longest))
+        else (max((tiles + _TAIL * tiles_at_once) * mean, tiles_at_once * longest))
     )
     return whole * side / (heads * queries * keys * used)
 
