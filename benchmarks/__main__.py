@@ -9,12 +9,15 @@ from benchmarks import (
     bench_coverage,
     bench_forecast,
     bench_h200,
+    bench_h200_fit,
     bench_import,
+    bench_iteration,
     bench_measurement,
     bench_noise,
     bench_plan,
     bench_profile,
     bench_promise,
+    bench_regulator,
     bench_run,
     bench_scale,
     bench_search,
@@ -39,8 +42,11 @@ BENCHMARKS = {
     "search": bench_search,
     "sensor": bench_sensor,
     "h200": bench_h200,
+    "h200-fit": bench_h200_fit,
+    "regulator": bench_regulator,
     "forecast": bench_forecast,
     "run": bench_run,
+    "iteration": bench_iteration,
 }
 
 

@@ -14,23 +14,23 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from presets import h200
-from presets.h200_fit import Measured
+from presets import h200_data, h200_errors
+from presets.h200_data import Measured
+from presets.h200_kinds import fit_ops
 from wastenot.devices.simulated.kinds import kinds_of
 from wastenot.devices.simulated.preset import Preset, find_preset
 from wastenot.workloads.attention import attention_backend
 
-HALVES = 50
 LOW_MHZ, HALFWAY_MHZ, HIGH_MHZ = 1500.0, 1700.0, 1975.0
 LEAST_READINGS = 2  # of power, below halfway
 
 
 def main(verdict: Verdict) -> None:
-    operations, preset = h200.read_all(), find_preset("h200")
-    halves = [h200.errors_of_halves(preset, operations, seed) for seed in range(HALVES)]
+    operations, preset = h200_data.read_all(), find_preset("h200")
+    halves = [h200_errors.errors_of_halves(preset, operations, seed) for seed in range(h200_errors.HALVES)]
     for what, goal in (("time", 8.0), ("power", 5.0)):
         each = [mean_percent(errors, what) for errors in halves]
-        print(f"  {what}: {HALVES} random halves, mean error from {min(each):.1f} to {max(each):.1f} %")
+        print(f"  {what}: {h200_errors.HALVES} random halves, mean error from {min(each):.1f} to {max(each):.1f} %")
         verdict.at_most(f"mean over random halves, {what}, %", float(np.mean(each)), goal)
     together = [error for errors in halves for error in errors]
     table(together, lambda error: kinds_of(error.measured.kernel)[0])
@@ -43,14 +43,14 @@ def main(verdict: Verdict) -> None:
         rest = [one for one in operations if one.source != source]
         works = {one.work for one in rest}
         left_out = [one for one in operations if one.source == source and one.work not in works]
-        ops = h200.fit_ops(rest, preset.parameters)
-        errors = h200.errors_at_auto(preset.model_copy(update={"ops": ops}), left_out)
+        ops = fit_ops(rest, preset.parameters)
+        errors = h200_errors.errors_at_auto(preset.model_copy(update={"ops": ops}), left_out)
         print(
             f"  left out {source}: {len(errors)} kernels, time {mean_percent(errors, 'time'):.1f} %, "
             f"power {mean_percent(errors, 'power'):.1f} %"
         )
     never = [one for one in operations if one.held]
-    errors = h200.errors_at_auto(preset, never)
+    errors = h200_errors.errors_at_auto(preset, never)
     print(f"  {len(never)} operations that nothing was fitted to:")
     table(errors, lambda error: kinds_of(error.measured.kernel)[0])
     verdict.at_most("held out: mean error in time, %", mean_percent(errors, "time"), 8.0)
@@ -84,8 +84,8 @@ def time_ratio(preset: Preset, one: Measured) -> tuple[float, float] | None:
     """Predicted and measured time at the low clock over that at the high one."""
     if one.times is None or not spans(one.times.core_mhz):
         return None
-    low, high = (h200.curve_at(one.times, clock) for clock in (LOW_MHZ, HIGH_MHZ))
-    predicted = h200.predicted(preset, one.kernel, np.array([LOW_MHZ, HIGH_MHZ]))[0]
+    low, high = (h200_errors.curve_at(one.times, clock) for clock in (LOW_MHZ, HIGH_MHZ))
+    predicted = h200_errors.predicted(preset, one.kernel, np.array([LOW_MHZ, HIGH_MHZ]))[0]
     return float(predicted[0] / predicted[1]), low / high
 
 
@@ -95,9 +95,9 @@ def energy_ratio(preset: Preset, one: Measured) -> tuple[float, float] | None:
         return None
     if np.sum(one.powers.core_mhz < HALFWAY_MHZ) < LEAST_READINGS:
         return None
-    low_s, high_s = (h200.curve_at(one.times, clock) for clock in (LOW_MHZ, HIGH_MHZ))
-    low_w, high_w = (h200.curve_at(one.powers, clock, 1) for clock in (LOW_MHZ, HIGH_MHZ))
-    times, powers = h200.predicted(preset, one.kernel, np.array([LOW_MHZ, HIGH_MHZ]))
+    low_s, high_s = (h200_errors.curve_at(one.times, clock) for clock in (LOW_MHZ, HIGH_MHZ))
+    low_w, high_w = (h200_errors.curve_at(one.powers, clock, 1) for clock in (LOW_MHZ, HIGH_MHZ))
+    times, powers = h200_errors.predicted(preset, one.kernel, np.array([LOW_MHZ, HIGH_MHZ]))
     energy = times * powers
     return float(energy[0] / energy[1]), low_s * low_w / (high_s * high_w)
 
@@ -107,7 +107,7 @@ def spans(clocks: np.ndarray) -> bool:
     return bool(clocks.min() <= LOW_MHZ + 30.0 and clocks.max() >= HIGH_MHZ - 30.0)
 
 
-def backend_and_length(error: h200.Off) -> str:
+def backend_and_length(error: h200_errors.Off) -> str:
     """Such as ``cudnn attention_backward of 4096``."""
     kernel = error.measured.kernel
     few = "decoding with " if kernel.shape[2] <= 16 else ""
@@ -119,20 +119,22 @@ def is_streaming(one: Measured) -> bool:
     return one.kernel.op not in ("gemm", "attention", "attention_backward", "embedding_backward") and one.time_s > 1e-5
 
 
-def mean_percent(errors: Iterable[h200.Off], what: str) -> float:
+def mean_percent(errors: Iterable[h200_errors.Off], what: str) -> float:
     """Mean absolute error."""
     return 100.0 * float(np.mean([abs(getattr(error, what)) for error in errors]))
 
 
-def grouped(errors: Iterable[h200.Off], group_of: Callable[[h200.Off], str]) -> dict[str, list[h200.Off]]:
+def grouped(
+    errors: Iterable[h200_errors.Off], group_of: Callable[[h200_errors.Off], str]
+) -> dict[str, list[h200_errors.Off]]:
     """Errors by group, by name."""
-    found: dict[str, list[h200.Off]] = {}
+    found: dict[str, list[h200_errors.Off]] = {}
     for error in errors:
         found.setdefault(group_of(error), []).append(error)
     return dict(sorted(found.items()))
 
 
-def table(errors: Sequence[h200.Off], group_of: Callable[[h200.Off], str]) -> None:
+def table(errors: Sequence[h200_errors.Off], group_of: Callable[[h200_errors.Off], str]) -> None:
     """Mean errors by group."""
     for group, those in grouped(errors, group_of).items():
         kernels = {id(error.measured) for error in those}

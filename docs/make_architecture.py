@@ -29,6 +29,7 @@ ROOMS: dict[str, tuple[int, int, str, str]] = {
     "metering": (900, 490, "energy of programs", "measure"),
     "profiling": (900, 392, "power inside kernels", "measure"),
     "sweeping": (900, 295, "kernels × settings", "measure"),
+    "natural": (1120, 295, "clocks nobody set", "measure"),
     "tuning": (900, 70, "search, validate, fit", "decide"),
     "reporting": (1120, 70, "tables, figures, pages", "show"),
     "api": (1310, 295, "verbs in Python", "show"),
@@ -57,9 +58,11 @@ FLOWS: list[tuple[str, list[tuple[int, int]], tuple[int, int]]] = [
     ("SSE", [(975, 392), (975, 357)], (993, 379)),
     ("measurements", [(1000, 295), (1000, 254), (315, 254), (315, 132)], (800, 248)),
     ("points", [(940, 295), (940, 132)], (962, 200)),
+    ("tasks", [(1050, 326), (1120, 326)], (1084, 319)),
+    ("curves", [(1220, 295), (1220, 240), (1010, 240), (1010, 132)], (1090, 234)),
     ("pages", [(1240, 132), (1240, 200), (1385, 200), (1385, 295)], (1312, 194)),
     ("energy", [(1050, 521), (1385, 521), (1385, 454)], (1215, 514)),
-    ("profiles", [(1050, 423), (1170, 423), (1170, 132)], (1144, 320)),
+    ("profiles", [(1050, 423), (1290, 423), (1290, 111), (1270, 111)], (1170, 416)),
     ("", [(1385, 357), (1385, 392)], (0, 0)),
 ]
 

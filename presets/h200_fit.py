@@ -1,9 +1,4 @@
-"""Fits traits of kinds of kernels to the H200's measurements: time and power at auto, and both by clock where it was seen.
-
-Kinds lean on wider ones, the less the more of their kernels were measured: `softmax-backward` on `softmax`, that on all
-streaming kernels; attention on matrix products. What a fit says of a kernel that it never saw is judged by
-benchmarks/bench_h200_fit.py.
-"""
+"""Fits the traits of one kind of kernels to measurements: time and power at auto, and both by clock where they were seen."""
 
 from __future__ import annotations
 
@@ -14,57 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from presets.h200_data import Curve, Measured
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.demands import CORE_OF_LATENCY, effective_flops, moved_bytes, ramped, rows_of
-from wastenot.devices.simulated.kinds import kinds_of
 from wastenot.devices.simulated.model import DeviceParameters
 from wastenot.devices.simulated.preset import OpTraits
-from wastenot.workloads.kernel import KernelSpec
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """A kernel's time or power by clock, as seen in the wake of heavy work, with the weight of each point."""
-
-    core_mhz: Array
-    value: Array
-    weight: Array
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One kernel at auto.
-
-    Attributes:
-        kernel: the analytical kernel.
-        time_s: of one call.
-        power_w: mean.
-        core_mhz: mean core clock.
-        times: by clock; ``None`` where not seen.
-        powers: by clock; ``None`` where not seen.
-        settled: whether it ran for long enough for the power limit to have held it, where it would.
-        held: set aside for judging: nothing is ever fitted to it.
-        source: the sweep that it is from.
-    """
-
-    kernel: KernelSpec
-    time_s: float
-    power_w: float
-    core_mhz: float
-    times: Curve | None = None
-    powers: Curve | None = None
-    settled: bool = True
-    held: bool = False
-    source: str = ""
-
-    @property
-    def work(self) -> tuple[object, ...]:
-        """What it computes: kernels of the same work belong together, whatever they are called."""
-        kernel = self.kernel
-        which = "" if kernel.call is None else kernel.call.op
-        return which, kinds_of(kernel), kernel.shape, kernel.flops, kernel.bytes_read, kernel.bytes_written
 
 
 FITTED = (
@@ -74,7 +25,7 @@ FITTED = (
 """Traits that are fitted, by their logarithms."""
 
 _TIME_SCATTER, _POWER_SCATTER = 0.1, 0.06  # of kernels of a kind about their traits, in logarithms
-_TIME_BY_CLOCK, _POWER_BY_CLOCK = 0.02, 0.03  # of a curve about its mean
+_TIME_BY_CLOCK, _POWER_BY_CLOCK = 0.012, 0.02  # of a curve about its mean
 _POINTS_OF_A_CURVE = 4.0  # that a curve counts as, however many it has
 _FAR = 0.3  # a start that is no nearer, in logarithms, is left out
 _OUTLYING = 2.0  # from how many scatters on a residual counts less

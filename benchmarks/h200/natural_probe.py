@@ -11,6 +11,7 @@ import json
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ def product(size: int = N) -> KernelSpec:
 def elementwise(name: str, elements: int, inputs: int, flops: float = 1.0) -> KernelSpec:
     """A kernel over elements of bf16, run as the built-in operation of its name."""
     return KernelSpec(
-        name, name, "elementwise", (elements,), flops * elements, 2.0 * inputs * elements, 2.0 * elements, "forward", None, 1,
+        name, name, "elementwise", (elements,), flops * elements, 2.0 * inputs * elements, 2.0 * elements, "forward",
+        None, 1,
         element_bytes=2,
     )  # fmt: skip
 
@@ -45,6 +47,8 @@ def elementwise(name: str, elements: int, inputs: int, flops: float = 1.0) -> Ke
 def saved(timeline: Timeline) -> dict[str, Any]:
     """A timeline as arrays."""
     found = {name: getattr(timeline, name) for name in ("phase", "subject", "calls", "begin_s", "end_s", "core_mhz")}
+    if timeline.counted_mhz is not None:
+        found["counted_mhz"] = timeline.counted_mhz
     for channel, readings in timeline.readings.items():
         found[f"{channel}_s"], found[f"{channel}_w"] = readings.moment_s, readings.power_w
     found["round_trips"] = np.array([(trip.before_s, trip.gpu_s, trip.after_s) for trip in timeline.round_trips])
@@ -107,7 +111,8 @@ def main(folder: str, name: str = "nvidia:0") -> None:
         each = np.nanmedian(clocks, axis=1)
         result[f"spin_{cycles}"] = {
             "interval_us": float(np.median(np.diff(found.time_s)) * 1e6), "mhz": float(np.median(each)),
-            "sd_of_intervals_mhz": float(np.std(each[-200:])), "sd_one_multiprocessor_mhz": float(np.nanstd(clocks[-200:, 0])),
+            "sd_of_intervals_mhz": float(np.std(each[-200:])),
+            "sd_one_multiprocessor_mhz": float(np.nanstd(clocks[-200:, 0])),
             "multiprocessors_min_mhz": float(np.nanmin(np.nanmean(clocks, axis=0))),
             "multiprocessors_max_mhz": float(np.nanmax(np.nanmean(clocks, axis=0))),
             "missing": int(np.isnan(clocks).sum()),
@@ -115,9 +120,9 @@ def main(folder: str, name: str = "nvidia:0") -> None:
         print(cycles, result[f"spin_{cycles}"], flush=True)
 
     # cost of a stamp a millisecond in a stream of kernels
-    data = [torch.randn(1 << 27, device=cuda, dtype=torch.bfloat16) for _ in range(2)]
+    rows = [torch.randn(1 << 27, device=cuda, dtype=torch.bfloat16) for _ in range(2)]
     square = [torch.randn(4096, 4096, device=cuda, dtype=torch.bfloat16) for _ in range(2)]
-    for what, call, calls in (("add", lambda: torch.add(*data), 3), ("gemm_4096", lambda: torch.mm(*square), 5)):
+    for what, call, calls in (("add", partial(torch.add, *rows), 3), ("gemm_4096", partial(torch.mm, *square), 5)):
         times: dict[bool, list[float]] = {True: [], False: []}
         for turn in range(12):
             with_stamps = turn % 2 == 0
@@ -136,7 +141,7 @@ def main(folder: str, name: str = "nvidia:0") -> None:
         result[f"cost_{what}"] = {"with_ms": times[True], "without_ms": times[False],
                                   "ratio": float(np.median(times[True]) / np.median(times[False]) - 1)}  # fmt: skip
         print(what, result[f"cost_{what}"]["ratio"], flush=True)
-    del data, square
+    del rows, square, call
     torch.cuda.empty_cache()
 
     runs: dict[str, Any] = {}

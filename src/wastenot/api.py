@@ -61,7 +61,7 @@ def sweep(
     device: str | Device,
     study: PathLike | Study,
     *,
-    clocks: Literal["grid", "auto"] = "grid",
+    clocks: Literal["grid", "auto", "natural"] = "grid",
     core_step_mhz: float | None = None,
     core_mhz: Sequence[float] | None = None,
     memory_mhz: Sequence[float] | None = None,
@@ -73,6 +73,7 @@ def sweep(
     state: EnergyState = "ssp",
     options: PointOptions | None = None,
     budget_s: float | None = None,
+    seconds_each: float | None = None,
     allow_clock_control: bool = False,
     seed: int = 0,
     command: str | None = None,
@@ -91,7 +92,7 @@ def sweep(
         device: the device or its name, such as ``sim:h200`` or ``nvidia:0``.
         study: file or URL of the study to keep the measurements in; created if missing.
         clocks: ``grid`` for the default clocks and a grid of settings; ``auto`` for the default clocks only, where
-            nothing is set.
+            nothing is set; ``natural`` for the clocks that the device goes through by itself, where nothing is set either.
         core_step_mhz: step between the grid's core clocks, from the highest down; every clock by default.
         core_mhz: core clocks of the grid, instead of a step.
         memory_mhz: memory clocks of the grid; all by default.
@@ -105,6 +106,7 @@ def sweep(
             each kernel after the one that precedes it.
         options: warm-up, window and precision of each point.
         budget_s: device time after which no further point is started.
+        seconds_each: device time that a kernel may take with ``clocks="natural"``.
         allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
         seed: of a simulated device's noise.
         command: that does the same, for the study to name to whoever finds the sweep unfinished.
@@ -136,6 +138,18 @@ def sweep(
         raise BadInputError("`search` model: works only for kernels alone at steady power; use the grid")
     target = _device(device, tasks, allow_clock_control=allow_clock_control, seed=seed)
     check_measures(target)
+    if clocks == "natural":
+        from wastenot.natural.sweep import SECONDS_EACH, natural_sweep
+
+        if search == "model" or tasks.state not in ("ssp", "natural"):
+            raise BadInputError(
+                "`clocks` natural: kernels run at clocks that nobody chooses; leave out `search` and `state`"
+            )
+        return natural_sweep(
+            target, tasks, study if not isinstance(study, str | os.PathLike) else open_study(study, create=True),
+            seconds_each=SECONDS_EACH if seconds_each is None else seconds_each, budget_s=budget_s, command=command,
+            progress=progress,
+        )  # fmt: skip
     check_state(target, tasks)
     grid = Grid(core_step_mhz, _clocks(core_mhz), _clocks(memory_mhz))
     settings = () if clocks == "auto" else settable(target, grid.settings(target.clocks.supported_clocks()))

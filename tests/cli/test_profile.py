@@ -27,7 +27,20 @@ def profiled(tmp_path_factory):
 def test_profile_tells_what_it_found_and_that_it_is_simulated(wastenot):
     ran = wastenot(*PROFILE)
     assert ran.code == 0, ran.err
-    for word in ("SSE", "SSP", "total", "XCD", "IOD", "HBM", "±", "golden", "ppm", "energy counter", "numbers: simulated"):
+    for word in (
+        "SSE",
+        "SSP",
+        "total",
+        "XCD",
+        "IOD",
+        "HBM",
+        "±",
+        "golden",
+        "ppm",
+        "energy counter",
+        "core clock",
+        "numbers: simulated",
+    ):
         assert word in ran.out, word
     assert "were done before" not in ran.err
 

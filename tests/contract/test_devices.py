@@ -124,6 +124,33 @@ def test_laps_are_whole_calls_and_known_at_the_end(device, tasks):
     assert sum(lap.seconds for lap in run.laps) <= 1.7
 
 
+def test_laps_know_their_core_clock_where_the_device_counts_cycles(device, tasks, name):
+    memory = max(device.clocks.supported_clocks())
+    cores = device.clocks.supported_clocks()[memory]
+    clocks = []
+    for core in (cores[0], cores[-1]):
+        device.clocks.request(Setting(core, memory))
+        device.time.sleep(1.0)  # the clock arrives
+        with device.launcher.start(tasks[0]) as run:
+            for _ in range(3):
+                run.mark()
+                device.time.sleep(0.4)
+                run.feed()
+            run.mark()
+        for lap in run.laps:
+            assert lap.core_mhz is not None and lap.lowest_core_mhz is not None
+            assert 0.0 < lap.lowest_core_mhz <= lap.core_mhz <= core + 1.0
+        clocks.append(np.mean([lap.core_mhz for lap in run.laps]))
+    assert clocks[0] == pytest.approx(cores[0], rel=1e-3) and clocks[1] > clocks[0]
+    device.clocks.release()
+    with device.launcher.start(tasks[0]) as run:
+        run.mark()
+        device.time.sleep(0.4)
+        run.mark()
+    unknown = name.startswith("recorded")  # it does not say which clocks auto was
+    assert all((lap.core_mhz is None) is unknown for lap in run.laps)
+
+
 def test_lower_clocks_are_slower_and_draw_less(device, tasks):
     memory = max(device.clocks.supported_clocks())
     cores = device.clocks.supported_clocks()[memory]

@@ -10,7 +10,7 @@ import pytest
 from wastenot.devices.instrument import burst_of
 from wastenot.devices.open import simulated_device
 from wastenot.devices.protocol import Task
-from wastenot.devices.simulated import instrument as simulated_instrument
+from wastenot.devices.simulated import bench as simulated_bench
 from wastenot.devices.simulated.hardware import GaugeModel
 from wastenot.devices.simulated.preset import Preset, find_preset
 from wastenot.workloads.primitives import primitive
@@ -56,15 +56,15 @@ def test_without_samples_delays_are_one():
 @pytest.mark.parametrize("lag_s", [0.0, 0.0125])
 def test_what_is_logged_is_power_up_to_the_latest_sample(lag_s, monkeypatch):
     """Each reading of a burst's log against the truth, seen until where the sawtooth says."""
-    monkeypatch.setattr(simulated_instrument, "_POLL_S", 0.0)
+    monkeypatch.setattr(simulated_bench, "_POLL_S", 0.0)
     model = GAUGE.model_copy(update={"lag_s": lag_s, "noise_w": 0.0})
     instrument = simulated_device(preset_with(model), "sim:x", seed=5).instrument()
-    (log,) = instrument._logs
+    (log,) = instrument._bench.logs
     assert 0.0 < log.sample_phase_s < 0.02
     traced = []
     plain = instrument._trace
     monkeypatch.setattr(instrument, "_trace", lambda *given: traced.append(plain(*given)) or traced[-1])
-    engine = instrument._engine
+    engine = instrument._bench.engine
     monkeypatch.setattr(engine, "play", lambda *given, play=engine.play: (traced.append(engine.now_s), play(*given)))
     with instrument.prepare(burst_of(LOAD, 2000)) as bench:
         for _ in range(3):

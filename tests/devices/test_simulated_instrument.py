@@ -5,9 +5,9 @@ import pytest
 
 from tests.profiling.truth import gpu, kernel
 from wastenot.devices.instrument import Burst
+from wastenot.devices.simulated.bench import MEMORY
 from wastenot.devices.simulated.dynamics import GpuClockModel
 from wastenot.devices.simulated.hardware import GaugeModel
-from wastenot.devices.simulated.instrument import MEMORY
 
 QUIET = {"jitter": 0.0, "run_jitter": 0.0, "outlier_chance": 0.0, "gpu_clock": GpuClockModel()}
 TIMES = (300, 40, 1, 700, 150)  # executions of bursts

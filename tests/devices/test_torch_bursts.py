@@ -11,7 +11,8 @@ from wastenot.devices.instrument import burst_of
 from wastenot.devices.torch import bursts as torch_bursts
 from wastenot.devices.torch.bursts import TorchBurst, TorchBursts
 from wastenot.devices.torch.event_clock import EventClock
-from wastenot.errors import CannotRunError, DeviceError
+from wastenot.devices.torch.host_stamps import HostStamp
+from wastenot.errors import CannotRunError, DeviceError, MissingExtraError
 from wastenot.workloads.kernel import KernelSpec
 
 RATE = 1e9  # cycles of a gate in a second
@@ -256,7 +257,72 @@ def test_a_gpu_that_fails_is_a_device_error(gpu):
         burst.run()
 
 
+# ---- the clock by counting cycles -----------------------------------------------------------------------------
+
+STAMP_S = 5e-6
+
+
+class FakeCounters:
+    """Counters of a GPU whose clock falls from 2 to 1 GHz some time after the first stamp; one takes time in the stream."""
+
+    def __init__(self, gpu, places=10_000):
+        self.gpu, self.after_s, self.free, self.queued = gpu, np.inf, places, {}
+
+    def record(self, stream):
+        assert stream == 7
+        if not self.free:
+            return None
+        self.free -= 1
+        self.gpu.queue(STAMP_S, 4e-6)
+        if not self.queued:
+            self.falls_s = self.gpu.ends + self.after_s
+        self.queued[len(self.queued)] = self.gpu.ends
+        return len(self.queued) - 1
+
+    def take(self, place):
+        at_s = self.queued[place]
+        assert at_s <= self.gpu.now  # the GPU has got there
+        self.free += 1
+        cycles = 2e9 * min(at_s, self.falls_s) + 1e9 * max(at_s - self.falls_s, 0.0)
+        return HostStamp(np.full(4, round(cycles)), np.full(4, round(1e9 * at_s)))
+
+
+@pytest.mark.parametrize("call, graphs", [((1e-3, 1e-5), False), ((8e-6, 1e-5), True), ((2e-2, 1e-5), False)])
+def test_executions_know_the_clock_around_them_and_stamps_are_not_in_their_times(gpu, call, graphs):
+    gpu.cuda_stream = 7
+    counters = FakeCounters(gpu)
+    burst = ready(gpu, [call], (0,) * 1500, counters=counters)
+    assert ("graphs" in burst.how) is graphs
+    gpu.now += 0.5
+    counters.after_s, places = 800 * call[0], counters.free
+    counters.queued.clear()
+    begin_s, end_s = ran(burst)
+    # A graph's first execution begins where the one before it ended or after a stamp, and so do others.
+    assert end_s - begin_s == pytest.approx(np.full(1500, call[0]), abs=2e-7)
+    gaps_s = begin_s[1:] - end_s[:-1]
+    every = max(round(5e-3 / call[0]), 1)
+    assert np.count_nonzero(gaps_s > 1e-7) == pytest.approx(1500 / every, rel=0.2)
+    assert gaps_s.sum() <= 2.2e-3 * (end_s[-1] - begin_s[0])
+    clocks_mhz = burst.core_mhz()
+    assert clocks_mhz[:700] == pytest.approx(np.full(700, 2000.0), rel=1e-3)
+    assert clocks_mhz[1400:] == pytest.approx(np.full(100, 1000.0), rel=1e-3)
+    assert np.diff(clocks_mhz).max() < 1.0 and counters.free == places
+
+
+def test_a_burst_without_a_place_for_a_stamp_does_not_know_its_clock(gpu):
+    gpu.cuda_stream = 7
+    counters = FakeCounters(gpu)
+    burst = ready(gpu, [(1e-3, 1e-5)], (0,) * 12, counters=counters)
+    counters.free = 2
+    ran(burst)
+    assert burst.core_mhz()[:5] == pytest.approx(np.full(5, 2000.0), rel=1e-3) and np.isnan(burst.core_mhz()[5:]).all()
+
+
 # ---- kernels ------------------------------------------------------------------------------------------------
+
+
+def cannot_count(device, places):
+    raise MissingExtraError("counting cycles needs NVRTC")
 
 
 @pytest.fixture
@@ -265,6 +331,7 @@ def bursts(gpu, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "Stream", lambda device: gpu)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch_bursts, "HostStamps", cannot_count)
     return TorchBursts("cpu", now_s=gpu.perf_counter)
 
 
@@ -283,6 +350,7 @@ def test_kernels_are_made_once_and_functions_take_their_place(bursts, gpu, monke
     burst = burst_of(kernel("mine"), 4, [(kernel("gemm"), 2), (kernel("gemv"), 1), (kernel("gemm"), 1)])
     with bursts.prepare(burst, {"mine": gpu.call(2e-3, 1e-5)}) as prepared:
         begin_s, end_s = ran(prepared)
+        assert prepared.core_mhz() is None
     assert made == [("gemm", 1), ("gemv", 1)]
     assert end_s - begin_s == pytest.approx([1e-3] * 4 + [2e-3] * 4, abs=1e-7)
 

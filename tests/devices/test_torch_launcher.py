@@ -272,7 +272,7 @@ def gpu(monkeypatch):
 
 
 def test_the_queue_is_kept_filled_without_waiting(gpu):
-    run = GpuRun(Launch(gpu.launch, 8, 0.1, "cuda graph of 8 calls over 4 buffers"), gpu, ("compiled",))
+    run = GpuRun(Launch(gpu.launch, 8, 0.1, "cuda graph of 8 calls over 4 buffers", None), gpu, ("compiled",))
     assert run.how == "cuda graph of 8 calls over 4 buffers; compiled" and run.call_s == pytest.approx(0.0125)
     run.feed()
     assert gpu.ends == pytest.approx(0.2)  # two launches, 0.2 s of work
@@ -292,7 +292,7 @@ def test_the_queue_is_kept_filled_without_waiting(gpu):
 
 
 def test_events_are_used_again(gpu):
-    run = GpuRun(Launch(gpu.launch, 1, 0.1, "x"), gpu, ())
+    run = GpuRun(Launch(gpu.launch, 1, 0.1, "x", None), gpu, ())
     for _ in range(1000):
         gpu.now += 0.05
         run.feed()
@@ -312,7 +312,7 @@ def test_a_gpu_that_fails_is_a_device_error(gpu):
     def fail():
         raise RuntimeError("CUDA error: an illegal memory access\nlong text")
 
-    run = GpuRun(Launch(fail, 1, 0.1, "x"), gpu, ())
+    run = GpuRun(Launch(fail, 1, 0.1, "x", None), gpu, ())
     with pytest.raises(DeviceError, match=r"the GPU failed while it ran: CUDA error: an illegal memory access$"):
         run.feed()
     gpu.synchronize = fail

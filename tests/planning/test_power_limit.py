@@ -9,7 +9,8 @@ from hypothesis import given, settings, strategies as st
 from scipy.optimize import brentq
 
 from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.planning.power_limit import ClockCosts, fastest_plan, least_energy_plan, run_iteration
+from wastenot.planning.power_limit import ClockCosts, fastest_plan, least_energy_plan, run_iteration, stretches
+from wastenot.workloads.order import Step
 
 LIMIT_W = 700.0
 
@@ -59,7 +60,8 @@ def test_the_common_clock_meets_the_limit():
 def test_without_need_for_the_limit_all_run_at_the_highest_clock():
     costs = made_costs(np.random.default_rng(1), 4, 5)
     found = run_iteration(costs, 1e5)
-    assert (found.core_mhz, found.limited) == (2000.0, False)
+    assert found.core_mhz == pytest.approx(2000.0)
+    assert not found.limited
     assert found.time_s == pytest.approx(costs.iteration_s[:, -1].sum())
     assert found.energy_j == pytest.approx(costs.iteration_j[:, -1].sum())
 
@@ -67,7 +69,8 @@ def test_without_need_for_the_limit_all_run_at_the_highest_clock():
 def test_below_what_the_lowest_clock_draws_the_iteration_stays_there():
     costs = made_costs(np.random.default_rng(1), 4, 5)
     found = run_iteration(costs, 50.0)
-    assert (found.core_mhz, found.limited) == (1000.0, True)
+    assert found.core_mhz == pytest.approx(1000.0)
+    assert found.limited
     assert found.power_w > 50.0
     with pytest.raises(InfeasibleError, match=f"draws {mean_power(costs, [0] * 4):.0f} W"):
         fastest_plan(costs, 50.0)
@@ -83,7 +86,7 @@ def test_a_ceiling_on_a_light_kernel_makes_the_iteration_faster():
     assert capped.core_mhz > free.core_mhz + 10.0
     assert capped.time_s < free.time_s
     assert capped.power_w == pytest.approx(LIMIT_W)
-    assert capped.kernel_mhz.tolist() == [capped.core_mhz, 1000.0]
+    assert capped.kernel_mhz == pytest.approx([capped.core_mhz, 1000.0])
     best = fastest_plan(costs, LIMIT_W)
     assert best.ceiling_mhz[1] == 1000.0
     assert best.iteration.time_s == pytest.approx(capped.time_s, rel=2e-3)  # to a step of clocks
@@ -113,6 +116,63 @@ def test_plans_are_the_best_of_all(seed, kernels, clocks, limit_w):
         assert found.iteration.energy_j >= truly * (1 - 1e-9)
         if found.lower_bound == pytest.approx(found.iteration.energy_j, rel=1e-9):
             assert found.iteration.energy_j == pytest.approx(truly, rel=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.integers(2, 4), st.floats(500.0, 900.0))
+def test_every_stretch_keeps_the_limit(seed, kernels, clocks, limit_w):
+    rng = np.random.default_rng(seed)
+    stretch = np.concatenate([[0, 1], rng.integers(0, 2, kernels - 2)])
+    costs = replace(made_costs(rng, kernels, clocks), stretch=stretch)
+    rows, parts = np.arange(kernels), [np.flatnonzero(stretch == index) for index in (0, 1)]
+
+    def of(columns, part):
+        at = rows[part], np.array(columns)[part]
+        return float(costs.iteration_s[at].sum()), float(costs.iteration_j[at].sum())
+
+    within = [
+        of(columns, rows)
+        for columns in product(range(clocks), repeat=kernels)
+        if all(energy <= limit_w * time * (1 + 1e-12) for time, energy in (of(columns, part) for part in parts))
+    ]
+    if not within:
+        with pytest.raises(InfeasibleError):
+            fastest_plan(costs, limit_w)
+        return
+    best = fastest_plan(costs, limit_w)
+    least_s = min(time for time, _ in within)
+    assert best.iteration.time_s == pytest.approx(least_s, rel=1e-9)
+    assert best.lower_bound == pytest.approx(least_s, rel=1e-9)
+    free = run_iteration(costs, limit_w)
+    for within_s in (least_s, max(free.time_s, least_s), 1.1 * least_s):
+        found = least_energy_plan(costs, limit_w, within_s)
+        truly = min(energy for time, energy in within if time <= within_s * (1 + 1e-12))
+        assert found.lower_bound <= truly * (1 + 1e-9)
+        assert truly * (1 - 1e-9) <= found.iteration.energy_j <= best.iteration.energy_j * (1 + 1e-9)
+        assert found.iteration.time_s <= within_s * (1 + 1e-8)
+        for part in parts:
+            time_s, energy_j = of(found.ceiling, part)
+            assert energy_j <= limit_w * time_s * (1 + 1e-8)
+
+
+def test_stretches_run_at_clocks_of_their_own():
+    costs = replace(made_costs(np.random.default_rng(2), 6, 101), stretch=np.array([0, 0, 0, 1, 1, 1]))
+    whole = run_iteration(costs, LIMIT_W)
+    for rows in (slice(0, 3), slice(3, 6)):
+        part = ClockCosts(costs.kernels[rows], costs.count[rows], costs.core_mhz, costs.time_s[rows], costs.power_w[rows],
+                          costs.seen[rows])  # fmt: skip
+        alone = run_iteration(part, LIMIT_W)
+        assert whole.kernel_mhz[rows] == pytest.approx(alone.core_mhz)
+        assert whole.kernel_s[rows] == pytest.approx(alone.kernel_s)
+    assert whole.core_mhz == pytest.approx(np.average(whole.kernel_mhz, weights=costs.count * whole.kernel_s))
+
+
+def test_loops_are_not_divided_and_short_stretches_join_others():
+    steps = [Step(1), Step(24, "layer", "forward"), Step(24, "layer", "forward"), Step(1), Step(24, "layer", "backward")]
+    assert stretches(steps, [0.01, 0.5, 0.4, 0.2, 1.9]).tolist() == [0, 0, 0, 1, 1]
+    assert stretches(steps, [0.01, 0.5, 0.4, 0.2, 0.3]).tolist() == [0, 0, 0, 0, 0]
+    assert stretches(steps, [0.01, 0.1, 0.1, 0.2, 0.3]).tolist() == [0] * 5
+    assert stretches(steps, [0.9, 0.5, 0.4, 0.9, 0.9]).tolist() == [0, 1, 1, 2, 3]
 
 
 @settings(max_examples=40, deadline=None)

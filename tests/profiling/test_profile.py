@@ -1,5 +1,6 @@
 """``wn.profile``: kernels by name, functions, and what makes no sense."""
 
+import numpy as np
 import pytest
 
 import wastenot as wn
@@ -7,6 +8,7 @@ from wastenot.devices.instrument import Burst
 from wastenot.devices.open import open_device
 from wastenot.profiling.profile import profile
 from wastenot.profiling.subjects import Subjects
+from wastenot.setting import Setting
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.primitives import primitive
 
@@ -84,3 +86,19 @@ def test_after_and_in_turn_are_told_apart():
 def test_the_time_allowed_ends_a_profile():
     found = profile("gemm:4096", "sim:mi300x", budget_s=1.0)
     assert not found.complete and found.notes
+
+
+@pytest.mark.parametrize("name", ["sim:mi300x", "sim:h200"])
+def test_the_core_clock_of_each_execution_is_that_in_effect(name):
+    """Clocks that kernels lock, read between executions, against the truth."""
+    device = open_device(name, seed=2)
+    memory = max(device.clocks.supported_clocks())
+    core = device.clocks.supported_clocks()[memory][-8]
+    device.clocks.request(Setting(core, memory))
+    device.time.sleep(1.0)
+    found = profile("gemv:8192", device, runs=20, executions=30)
+    assert len(found.unit_core_mhz) == len(found.unit_time_s)
+    assert found.unit_core_mhz == pytest.approx(np.full(len(found.unit_core_mhz), core), rel=1e-3)
+    assert np.abs(found.unit_core_mhz / core - 1.0).max() > 0.0  # the GPU's timer has a resolution
+    for state in found.states:
+        assert found.core_mhz(state) == pytest.approx(core, rel=1e-3)

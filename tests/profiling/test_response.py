@@ -111,7 +111,7 @@ def test_delays_that_drift_and_jump_are_followed() -> None:
     assert found.channel.delay_drift == pytest.approx(5e-4, abs=3e-5)
     assert len(set(found.late_s[~np.isnan(found.late_s)].tolist())) >= 2
     assert np.count_nonzero(~np.isnan(found.late_s)) > 130
-    log = instrument._logs[0]
+    log = instrument._bench.logs[0]
     off_s = []
     for run, late_s in zip(runs, found.late_s, strict=True):
         stamp_s = run.zero_s + run.readings["total"].moment_s

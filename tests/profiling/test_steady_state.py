@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
 from wastenot.arrays import FloatArray
 from wastenot.devices.instrument import BurstRun
-from wastenot.profiling.runs import merged_others
+from wastenot.profiling.runs import TimedRun, merged, merged_others, unit_clocks
 from wastenot.profiling.steady_state import steady_power, steady_power_by_octaves, swings
 from wastenot.profiling.surface import Band, Surface
 
@@ -67,3 +68,19 @@ def test_what_comes_before_is_merged_where_it_is_in_a_row() -> None:
     assert found.begin_s[0] == 0.0 and found.end_s[9] == run.end_s[99]
     in_turn = BurstRun(np.tile([0, 1], 52), begin, np.append(begin[1:], 9e-3), {}, ())
     assert len(merged_others(in_turn, 1, 1e-4).kernel) == 104
+
+
+def test_merged_executions_have_the_mean_clock_of_all() -> None:
+    begin_s = np.array([0.0, 1.0, 2.0, 5.0, 6.0, 7.0])
+    run = BurstRun(
+        np.array([0, 1, 1, 1, 1, 1]), begin_s, np.append(begin_s[1:], 8.0), {}, (),
+        core_mhz=np.array([900.0, 1000.0, 2000.0, 1500.0, 1700.0, 100.0]),
+    )  # fmt: skip
+    found = merged(run, 1, 2)
+    assert found.core_mhz is not None
+    assert found.core_mhz.tolist() == [900.0, pytest.approx(1750.0), pytest.approx(1600.0)]
+    timed = TimedRun(run.kernel, run.begin_s, run.end_s, 0.0, {}, core_mhz=run.core_mhz)
+    short = TimedRun(run.kernel[:3], run.begin_s[:3], run.end_s[:3], 0.0, {})
+    clocks_mhz = unit_clocks([timed, short], 1, 2, 3)
+    assert clocks_mhz[0, :2] == pytest.approx([1750.0, 1600.0]) and np.isnan(clocks_mhz[0, 2])
+    assert np.isnan(clocks_mhz[1]).all()

@@ -45,7 +45,7 @@ def identified_total(instrument: SimulatedInstrument, kernel: KernelSpec, budget
 def delay_error_s(instrument: SimulatedInstrument, truth: GaugeModel, found: SensorIdentity) -> float:
     """By how much the delay that was found is off at most, over the time that it was looked for, whole samples aside."""
     assert found.delay_s is not None and found.delay_drift is not None and found.delay_at_s is not None
-    log = instrument._logs[0]
+    log = instrument._bench.logs[0]
     first_s = instrument.now_s() - found.seconds
     moment_s = log.phase_s + truth.period_s * np.arange(first_s // truth.period_s, instrument.now_s() // truth.period_s)
     off_s = found.delay_s + found.delay_drift * (moment_s - found.delay_at_s)

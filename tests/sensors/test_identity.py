@@ -12,7 +12,7 @@ import pytest
 from tests.sensors.sensor_helpers import LOAD, identified_total, sensed
 from wastenot.devices.instrument import Channel
 from wastenot.devices.open import simulated_device
-from wastenot.devices.simulated import instrument as simulated_instrument
+from wastenot.devices.simulated import bench as simulated_bench
 from wastenot.devices.simulated.hardware import GaugeModel
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.errors import BadInputError
@@ -93,7 +93,7 @@ def test_other_sensors(name, changes):
 
 @pytest.mark.parametrize(("name", "changes"), [("h200", MEAN), ("v100", {})])
 def test_polls_that_come_late(name, changes, monkeypatch):
-    monkeypatch.setattr(simulated_instrument, "_POLL_S", 5e-3)
+    monkeypatch.setattr(simulated_bench, "_POLL_S", 5e-3)
     check(name, 4, **changes | {"delay_s": 0.03})
 
 

@@ -12,7 +12,7 @@ from tests.stand_in.fields import Fields
 from tests.stand_in.memory_power import MemoryPower
 from tests.stand_in.state import SetterCall
 from tests.stand_in.timing import Timing
-from wastenot.devices.protocol import Task
+from wastenot.devices.protocol import Lap, Task
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.hardware import SensorModels, Switching
 from wastenot.devices.simulated.model_physics import ModelPhysics
@@ -100,7 +100,7 @@ class Gpu:
         self._task_bytes = sum(calls * kernel.bytes_moved for kernel, calls in task.steps)
         self._memory_power.began()
 
-    def stop(self, marks: list[float]) -> list[tuple[int, float]]:
+    def stop(self, marks: list[float]) -> tuple[Lap, ...]:
         """End it; its laps."""
         self._note()
         self.task = None

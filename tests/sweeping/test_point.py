@@ -1,11 +1,16 @@
 """Measured energy against the exact truth of simulated GPUs."""
 
+from contextlib import contextmanager
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.support.binomial import least_hits
 from tests.sweeping.conftest import kernel_of, preset_of, quiet, toy
 from wastenot.devices.open import simulated_device
+from wastenot.devices.protocol import ClockReading
+from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.preset import SensorModels, preset_names
 from wastenot.errors import DeviceError
 from wastenot.setting import AUTO, Setting
@@ -75,6 +80,54 @@ def test_clocks_that_do_not_arrive_and_limits_are_flagged(device):
     limited = measure_point(device, task, Setting(power_limit_w=100.0))
     assert "throttled" in limited.flags and limited.throttled_share == pytest.approx(1.0, abs=0.05)
     assert limited.energy_j / limited.time_s == pytest.approx(100.0 * 0.97, rel=0.02)
+
+
+def throttled_once(device, seconds):
+    """The device, whose clock falls for a while in the tenth lap of a window."""
+    read, laps = device.sensors.clocks, []
+
+    def clocks():
+        laps.append(1)
+        if len(laps) == 10:
+            device.clocks.request(Setting(900, 9501))
+            device.time.sleep(seconds)
+            device.clocks.request(Setting(1470, 9501))
+            device.time.sleep(0.11)  # the driver's reading is this old
+        return read()
+
+    device.sensors.clocks = clocks
+    return device
+
+
+def test_a_throttle_of_20_ms_is_seen_by_counting_cycles():
+    preset = quiet(toy(switching=Switching()))
+    task, options = kernel_of(1e-3, preset), PointOptions(120.0, 5.0)
+    seconds = 0.02
+    steady = measure_point(simulated_device(preset, "sim:x", seed=3), task, Setting(1470, 9501), options)
+    assert steady.effective_core_mhz == 1470.0 and not steady.flags
+    found = measure_point(
+        throttled_once(simulated_device(preset, "sim:x", seed=3), seconds), task, Setting(1470, 9501), options
+    )
+    lost = 570.0 * seconds / found.window_s
+    assert found.effective_core_mhz == pytest.approx(1470.0 - lost, abs=0.1 * lost)
+    assert found.flags == ("core clock dropped for a moment",)
+
+
+def test_a_clock_that_is_not_counted_is_the_drivers(device):
+    """As where PyTorch cannot count; the laps of one run then have no clock."""
+    task = kernel_of(1e-3, toy())
+    start = device.launcher.start
+
+    @contextmanager
+    def without(task):
+        with start(task) as run:
+            yield run
+        run._laps = (*run._laps[:-1], replace(run._laps[-1], core_mhz=None, lowest_core_mhz=None))
+
+    device.launcher.start = without
+    device.sensors.clocks = lambda: ClockReading(1234.0, 9501.0)
+    found = measure_point(device, task, Setting(1470, 9501))
+    assert found.effective_core_mhz == 1234.0 and "core clock not reached" in found.flags
 
 
 def test_a_kernel_longer_than_the_window_is_waited_for(device):

@@ -10,9 +10,14 @@ import typer
 from wastenot.cli.options import DeviceOption, JsonOption, SeedOption, check_seconds, parse_budget
 
 if TYPE_CHECKING:
+    from wastenot.devices.nvidia.device import NvidiaDevice
     from wastenot.devices.nvidia.examine import Examined, Rights
+    from wastenot.devices.torch.cycle_probe import CycleProbe
     from wastenot.sensors.identity import SensorIdentity
     from wastenot.sensors.probe import SensorSpeed
+
+
+_ONE_CLOCK = 1e-3  # relative, within which multiprocessors count as running at one clock
 
 
 def doctor(
@@ -38,6 +43,7 @@ def doctor(
     check_seconds("--seconds", seconds)
     rights, torch_found = rights_here(), _torch()
     gpus: list[tuple[Examined, tuple[SensorSpeed, ...]]] = []
+    counted: dict[str, CycleProbe | str] = {}
     driver = problem = None
     try:
         nvml = Nvml()
@@ -45,7 +51,13 @@ def doctor(
         for name in nvidia_names(nvml):
             handle = nvml.call("nvmlDeviceGetHandleByIndex", int(name.partition(":")[2]))
             examined = examine(nvml, name, handle, torch_found["uuids"])
-            gpus.append((examined, () if examined.mig else probe_sensors(NvidiaDevice(nvml, handle, name), seconds)))
+            if examined.mig:
+                gpus.append((examined, ()))
+                counted[name] = "MIG is on"
+                continue
+            device = NvidiaDevice(nvml, handle, name)
+            gpus.append((examined, probe_sensors(device, seconds)))
+            counted[name] = _count_cycles(device)
     except WastenotError as error:
         problem = str(error)
     left = journals()
@@ -53,12 +65,16 @@ def doctor(
     if as_json:
         print_json({
             "driver": driver, "problem": problem, "rights": asdict(rights) | {"likely": rights.likely},
-            "gpus": [asdict(gpu) | {"sensors": [asdict(sensor) for sensor in sensors]} for gpu, sensors in gpus],
+            "gpus": [
+                asdict(gpu)
+                | {"sensors": [asdict(sensor) for sensor in sensors], "cycle_clock": _cycle_document(counted[gpu.name])}
+                for gpu, sensors in gpus
+            ],
             "torch": torch_found, "simulated": simulated,
             "journals": [{"gpu": j.uuid, "process": j.owner, "alive": j.owner_alive, "file": str(j.path)} for j in left],
         })  # fmt: skip
         return
-    _print(driver, problem, rights, gpus, torch_found, simulated)
+    _print(driver, problem, rights, gpus, counted, torch_found, simulated)
     for journal in left:
         what = f"process {journal.owner} controls the clocks of {journal.uuid}"
         if not journal.owner_alive:
@@ -73,6 +89,7 @@ def _print(
     problem: str | None,
     rights: Rights,
     gpus: list[tuple[Examined, tuple[SensorSpeed, ...]]],
+    counted: dict[str, CycleProbe | str],
     torch_found: dict[str, Any],
     simulated: dict[str, str],
 ) -> None:
@@ -87,6 +104,8 @@ def _print(
             typer.echo(f"  {line}")
         for sensor in sensors:
             typer.echo(f"  {_about_sensor(sensor, gpu)}")
+        if not gpu.mig:
+            typer.echo(f"  {'cycle clock':<17}{_about_cycles(counted[gpu.name])}")
     if not gpus:
         typer.echo("\nno NVIDIA GPU: sim: and recorded: devices work everywhere (wastenot run gpt3-xl)")
     typer.echo()
@@ -132,6 +151,44 @@ def _about_sensor(sensor: SensorSpeed, gpu: Examined) -> str:
     if sensor.name == "power" and gpu.published_window_s is not None:
         window = f"; averages over {1e3 * gpu.published_window_s:g} ms (published for {gpu.architecture}, not measured)"
     return f"{label}{sensor.value:.6g} {sensor.unit}; {period}; {read}{window}"
+
+
+def _count_cycles(device: NvidiaDevice) -> CycleProbe | str:
+    """The core clock by counting cycles, or why it cannot be had."""
+    from wastenot.devices.torch.devices import torch_device
+    from wastenot.errors import WastenotError
+
+    try:
+        name = torch_device(device.identity.unique_id)
+        from wastenot.devices.torch.cycle_probe import probe_cycles
+
+        return probe_cycles(name, lambda: device.sensors.clocks().core_mhz)
+    except WastenotError as error:
+        return str(error)
+
+
+def _cycle_document(probe: CycleProbe | str) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return (
+        {"problem": probe} if isinstance(probe, str) else {"problem": None, "difference": probe.difference} | asdict(probe)
+    )
+
+
+def _about_cycles(probe: CycleProbe | str) -> str:
+    if isinstance(probe, str):
+        return f"cannot be counted: {probe}"
+    spread = probe.highest_mhz / probe.lowest_mhz - 1.0
+    together = f"all {probe.multiprocessors} multiprocessors at one clock (within {100 * spread:.2g} %)"
+    if spread > _ONE_CLOCK:
+        together = f"{probe.multiprocessors} multiprocessors at {probe.lowest_mhz:.6g} to {probe.highest_mhz:.6g} MHz"
+    driver = "the driver gives none to compare with"
+    if probe.difference is not None:
+        driver = f"the driver says {probe.driver_mhz:g} MHz ({100 * probe.difference:+.2g} %)"
+    return (
+        f"{probe.core_mhz:.6g} MHz by counting cycles while one thread spins; {driver}; {together}; the timer ticks every "
+        f"{1e9 * probe.resolution_s:.3g} ns; a stamp takes {1e6 * probe.cost_s:.2g} µs of the stream"
+    )
 
 
 def _torch() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from wastenot.cli.options import JsonOption, MaxSlowdownOption, OutOption, Study
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wastenot.tuning.forecast.forecast import Forecast, Quantiles
+    from wastenot.tuning.forecast.forecast import Forecast, NaturalForecast, Quantiles
 
 
 def forecast(
@@ -34,12 +34,16 @@ def forecast(
     core_only: Annotated[bool, typer.Option("--core-only", help="Do not change the memory clock.")] = False,
     draws: Annotated[int, typer.Option("--draws", metavar="N", help="Number of possible GPUs to plan for.")] = 200,
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the draws.")] = 0,
+    ignore_natural: Annotated[
+        bool, typer.Option("--ignore-natural", help="Use the default clocks alone, even if natural clocks were measured.")
+    ] = False,
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Forecast the saving on a GPU whose clocks may not be set.
 
-    With an interval. Uses only measurements at the default clocks (sweep --clocks auto).
+    With an interval. Uses measurements at the default clocks (sweep --clocks auto), and at those the GPU went through by
+    itself (sweep --clocks natural), if the study has them.
     """
     from wastenot.cli.output import as_values, console, json_text, print_json, say
     from wastenot.devices.simulated.preset import find_preset
@@ -57,6 +61,7 @@ def forecast(
         core_only=core_only,
         draws=draws,
         seed=seed,
+        ignore_natural=ignore_natural,
     )
     document = as_values(predicted)
     if out is not None:
@@ -74,21 +79,46 @@ def _forecast_text(predicted: Forecast) -> RenderableType:
     from wastenot.reporting.formatting import change, percent, quantity
 
     lines = [
-        f"FORECAST for {predicted.workload} on {predicted.device}: no clocks were set, only the default clocks (auto) were "
+        f"FORECAST for {predicted.workload} on {predicted.device}: no clocks were set, only the default clocks (auto)"
+        f"{'' if predicted.natural is None else ' and those that the GPU went through by itself'} were "
         f"measured ({predicted.observed_origin}; {quantity(predicted.auto_time_s, 's')}, "
         f"{quantity(predicted.auto_energy_j, 'J')} per iteration)",
         "",
+        *_within_range(predicted.natural),
+        *(() if predicted.natural is None else ("any clock, those below the range seen as well:",)),
         f"energy  {_interval(predicted.energy_change)}",
         f"time    {_interval(predicted.time_change)}   (allowed: {change(predicted.max_slowdown)})",
         f"saves energy in {percent(predicted.saves_share, 0)} of {predicted.draws} possible GPUs "
         f"({'memory clock unchanged, ' if predicted.core_only else ''}clocks, limit and peaks of {predicted.gpu}; "
         f"{'otherwise like any GPU' if predicted.knowledge == 'any' else 'otherwise close to its preset'})",
         "",
+        *_before(predicted.natural),
         "where the uncertainty comes from, and what would reduce it:",
         *(f"  {percent(unknown.share, 0):>5}  {unknown.what}: {unknown.narrowed_by}" for unknown in predicted.unknowns),
         *(f"note: {note}" for note in predicted.notes),
     ]
     return Group(*map(Text, lines), "", _table(predicted))
+
+
+def _within_range(natural: NaturalForecast | None) -> list[str]:
+    """What caps within the clocks seen would save."""
+    from wastenot.reporting.formatting import percent
+
+    if natural is None:
+        return []
+    return [
+        f"caps on core clocks within the range seen ({natural.low_mhz:.0f} to {natural.high_mhz:.0f} MHz, no kernel below "
+        "the clocks that it was seen at), energy by slowdown allowed:",
+        *(f"{percent(row.max_slowdown, 1):>6}  {_interval(row.energy_change)}" for row in natural.within_range),
+        f"unknown there: errors of the curves, and {percent(natural.locked_power_sd, 1)} (assumed) of power, since a locked "
+        "clock may draw otherwise than the same clock under the regulator",
+        "",
+    ]
+
+
+def _before(natural: NaturalForecast | None) -> list[str]:
+    """The same forecast without what natural clocks say."""
+    return [] if natural is None else [f"before  {_interval(natural.without)}   (energy, from the default clocks alone)", ""]
 
 
 def _table(predicted: Forecast) -> RenderableType:

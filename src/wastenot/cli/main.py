@@ -12,7 +12,9 @@ from wastenot.cli import (
     capture,
     devices,
     forecast,
+    iteration,
     monitoring,
+    natural,
     pairs,
     planning,
     profiling,
@@ -46,6 +48,7 @@ app = typer.Typer(
 
 _VERBS: dict[str, Callable[..., None]] = {
     "run": whole_loop.run,
+    "natural": natural.natural,
     "reproduce": whole_loop.reproduce,
     "doctor": devices.doctor,
     "sensor": devices.sensor,
@@ -67,6 +70,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "frontier": planning.frontier,
     "compare": planning.compare,
     "diff": planning.diff,
+    "iteration": iteration.iteration,
     "pairs": pairs.pairs,
     "report": planning.report,
     "workloads": workloads.workloads,

@@ -35,8 +35,8 @@ EnergiesOption = Annotated[
     EnergyState | None,
     typer.Option(
         "--energies",
-        help="Energies of kernels back to back (ssp, the default), of their first execution at full speed (sse), or of "
-        "each after the kernel before it (context).",
+        help="Energies of kernels back to back (ssp, the default), of their first execution at full speed (sse), of each "
+        "after the kernel before it (context), or at clocks that the GPU went through by itself (natural).",
     ),
 ]
 MeasuredGranularityOption = Annotated[

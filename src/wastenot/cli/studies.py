@@ -141,10 +141,11 @@ def _sweep_line(workload: WorkloadSummary, sweep: SweepSummary) -> str:
         "search": f"search among {sweep.settings:,} settings",
         "auto": "default clocks only",
         "refine": "a plan's finalists again",
+        "natural": "natural clocks, none set",
     }[sweep.kind]
     if sweep.share is not None:
         what += f" (share {sweep.share:g}, max slowdown {sweep.max_slowdown:g})"
-    how_far = f"{sweep.measured:,} of {sweep.points:,} points"
+    how_far = f"{sweep.measured:,} of {sweep.points:,} {'kernels' if sweep.kind == 'natural' else 'points'}"
     if sweep.finished_at is not None:
         end = f"finished {sweep.finished_at:%Y-%m-%d %H:%M} UTC"
     else:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wastenot.workloads.identity import WorkloadKey
 
 Search = Literal["grid", "model"]
-Clocks = Literal["grid", "auto"]
+Clocks = Literal["grid", "auto", "natural"]
 
 
 def sweep(
@@ -41,7 +41,9 @@ def sweep(
     clocks: Annotated[
         Clocks,
         typer.Option(
-            "--clocks", help="grid: auto and a grid of settings; auto: the default clocks only, no clocks are set."
+            "--clocks",
+            help="grid: auto and a grid of settings; auto: the default clocks only; natural: the clocks that the GPU goes "
+            "through by itself. The latter two set no clocks.",
         ),
     ] = "grid",
     rounds: Annotated[
@@ -69,6 +71,10 @@ def sweep(
         float, typer.Option("--max-slowdown", metavar="X", help="Slowdown limit of the plans that --search model looks for.")
     ] = 0.0,
     budget: BudgetOption = None,
+    seconds_each: Annotated[
+        float | None,
+        typer.Option("--seconds-each", metavar="S", help="Device time for a kernel with --clocks natural; 18 by default."),
+    ] = None,
     warm_up: Annotated[float, typer.Option("--warm-up", metavar="S", help="Warm-up before each point, in seconds.")] = 5.0,
     window: Annotated[float, typer.Option("--window", metavar="S", help="Longest measurement, in seconds.")] = 5.0,
     relative_error: Annotated[
@@ -119,7 +125,8 @@ def sweep(
             tasks, target, study, clocks=clocks, core_step_mhz=core_step, core_mhz=parse_clocks("--core", core),
             memory_mhz=parse_clocks("--memory", memory), rounds=rounds, search=search, share=share,
             max_slowdown=max_slowdown, options=PointOptions(warm_up, window, relative_error),
-            budget_s=None if budget is None else parse_budget(budget), command=typed_command(study), progress=progress,
+            budget_s=None if budget is None else parse_budget(budget), seconds_each=seconds_each,
+            command=typed_command(study), progress=progress,
         )  # fmt: skip
     if as_json:
         print_json({"study": str(study), "workload": tasks.name, "state": tasks.state,

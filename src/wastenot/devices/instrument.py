@@ -25,6 +25,9 @@ Clock = Literal["host", "gpu"]
 TOTAL = "total"
 """Name of the channel of the whole GPU's power, which every device that can be profiled has."""
 
+STAMPS_S = 5e-3
+"""Time between stamps of the cycle counters in a burst, at least an execution: some µs each, less than 0.1 % of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Burst:
@@ -130,6 +133,8 @@ class BurstRun:
         readings: by channel, from before the first execution until after the last.
         round_trips: taken just before and just after the burst.
         late_s: how much later than their channel's delay readings arrived, as far as was established later.
+        core_mhz: mean SM clock by counting cycles, over each execution or over the several ms around it, NaN where it is
+            unknown; ``None`` where cycles are not counted.
     """
 
     kernel: IndexArray
@@ -138,6 +143,7 @@ class BurstRun:
     readings: Mapping[str, Readings]
     round_trips: tuple[RoundTrip, ...]
     late_s: float = 0.0
+    core_mhz: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)

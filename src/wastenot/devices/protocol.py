@@ -152,10 +152,19 @@ class Sensors(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lap:
-    """Whole calls between two marks, and the GPU time from the start of the first to the end of the last."""
+    """Whole calls between two marks, and the GPU time from the start of the first to the end of the last.
+
+    Attributes:
+        calls: number of calls.
+        seconds: GPU time.
+        core_mhz: mean SM clock over that time, by counting cycles; ``None`` where they cannot be counted.
+        lowest_core_mhz: the lowest such mean over about 20 ms, a launch of the device, within it.
+    """
 
     calls: int
     seconds: float
+    core_mhz: float | None = None
+    lowest_core_mhz: float | None = None
 
 
 class TaskRun(Protocol):

@@ -61,11 +61,13 @@ class Timeline:
         subject: index of each group's subject.
         calls: number of calls in each group.
         begin_s, end_s: when the group's first call began and its last ended, without the cost of stamps.
-        core_mhz: mean SM clock over the group, by counting cycles.
+        core_mhz: SM clock in effect during the group: what NVML would say, and what a ceiling acts on.
         readings: power, by channel, from before the first group until the last one can be seen in it.
         round_trips: taken just before and just after.
         temperature_c: of the GPU, before and after; ``None`` where it has no sensor.
         shared: whether another process used the GPU.
+        counted_mhz: cycles that multiprocessors counted in the group, per microsecond: fewer than ``core_mhz`` where the
+            chip skips some under load, as Hopper does in matrix products; ``None`` where it never does.
     """
 
     phase: IndexArray
@@ -78,6 +80,7 @@ class Timeline:
     round_trips: tuple[RoundTrip, ...]
     temperature_c: tuple[float, float] | None
     shared: bool = False
+    counted_mhz: FloatArray | None = None
 
     @property
     def call_s(self) -> FloatArray:

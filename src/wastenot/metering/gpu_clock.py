@@ -20,6 +20,7 @@ import numpy as np
 from wastenot.devices.clock_fit import ClockFit
 from wastenot.devices.instrument import RoundTrip
 from wastenot.errors import BadInputError, MissingExtraError
+from wastenot.metering.cycle_marks import bare_unique_id
 
 _TRIES = 5  # for an anchor; the fastest is kept
 
@@ -104,8 +105,8 @@ def torch_clocks(unique_ids: tuple[str, ...], clocks: dict[int, GpuClock]) -> tu
         raise MissingExtraError("measure(gpu=True) needs PyTorch: pip install 'wastenot[torch]'") from error
     if not torch.cuda.is_available():
         raise BadInputError("measure(gpu=True): PyTorch sees no GPU here; omit gpu to measure by the host's time")
-    indices = {_bare(str(torch.cuda.get_device_properties(i).uuid)): i for i in range(torch.cuda.device_count())}
-    visible = tuple(indices.get(_bare(unique_id)) for unique_id in unique_ids)
+    indices = {bare_unique_id(str(torch.cuda.get_device_properties(i).uuid)): i for i in range(torch.cuda.device_count())}
+    visible = tuple(indices.get(bare_unique_id(unique_id)) for unique_id in unique_ids)
     if all(index is None for index in visible):
         raise BadInputError(f"measure(gpu=True): PyTorch sees none of the GPUs measured ({', '.join(unique_ids)})")
     return tuple(None if index is None else _torch_clock(index, clocks) for index in visible)
@@ -121,7 +122,3 @@ def _torch_clock(index: int, clocks: dict[int, GpuClock]) -> GpuClock:
             lambda: torch.cuda.current_stream(index),
         )
     return clocks[index]
-
-
-def _bare(unique_id: str) -> str:
-    return unique_id.removeprefix("GPU-").lower()

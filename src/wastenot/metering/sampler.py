@@ -14,6 +14,7 @@ from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
 from wastenot.metering.counter import StepFollower
+from wastenot.metering.cycle_marks import CycleMarks
 from wastenot.metering.gpu_clock import GpuClock
 
 _LINGER_S = 10.0  # for which it continues after the last window has been evaluated
@@ -48,6 +49,7 @@ class Sampler:
         awake: whether sensors are being followed.
         forked: whether this is a copy in a child of the process that it runs in, and so does not run.
         clocks: GPU clocks by PyTorch's index, made when first needed.
+        cycles: marks of the cycle counters.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.perf_counter, *, background: bool = True) -> None:
@@ -56,6 +58,7 @@ class Sampler:
         self.pending: dict[int, weakref.ref[_PendingWindow]] = {}
         self.awake = False
         self.clocks: dict[int, GpuClock] = {}
+        self.cycles = CycleMarks()
         self._background = background
         self._devices: dict[str, Device] = {}
         self._followers: dict[str, StepFollower] = {}

@@ -4,9 +4,10 @@
         train_step()                             def step(batch): ...
     print(m.energy_j, "±", m.energy_se_j)        step.results[-1].energy_j
 
-The beginning and the end of a window only take a timestamp. The energy counter, which is slow to read and moves ten times a
-second, is followed by a thread of its own (:mod:`wastenot.metering.sampler`); what a window used is computed from that
-thread's log when it is first read (:mod:`wastenot.metering.window_energy` explains how, with its standard error).
+The beginning and the end of a window only take a timestamp and, where the program uses the GPU through PyTorch, queue a
+stamp of its cycle counters (:mod:`wastenot.metering.cycle_marks`). The energy counter, which is slow to read and moves ten
+times a second, is followed by a thread of its own (:mod:`wastenot.metering.sampler`); what a window used is computed from
+that thread's log when it is first read (:mod:`wastenot.metering.window_energy` explains how, with its standard error).
 
 A simulated device is not thread-safe: code that runs tasks on one while it is measured holds ``meter.followers[i].lock``.
 """
@@ -18,7 +19,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import TracebackType
 from typing import Any, TypeVar, cast
 from weakref import ref
@@ -26,6 +27,7 @@ from weakref import ref
 from wastenot.devices.protocol import Device
 from wastenot.errors import DeviceError
 from wastenot.metering.counter import StepFollower
+from wastenot.metering.cycle_marks import CycleMark, bare_unique_id, counted_clocks
 from wastenot.metering.devices import DeviceOrName, measurable_devices
 from wastenot.metering.gpu_clock import GpuClock, torch_clocks
 from wastenot.metering.result import MEMORY_GAUGE_S, GpuWindow, WindowResult, gpu_window
@@ -55,7 +57,7 @@ class Window:
         name: of the window.
     """
 
-    __slots__ = ("__weakref__", "_ends", "_marks", "_meter", "_result", "begin_s", "end_s", "name")
+    __slots__ = ("__weakref__", "_cycles", "_ends", "_marks", "_meter", "_result", "begin_s", "end_s", "name")
 
     def __init__(self, meter: Meter, name: str) -> None:
         self._meter = meter
@@ -64,12 +66,15 @@ class Window:
         self._result: WindowResult | None = None
         self._marks: tuple[Any, ...] = ()
         self._ends: tuple[Any, ...] = ()
+        self._cycles: tuple[CycleMark | None, CycleMark | None] = (None, None)
         sampler = meter.sampler
         self.begin_s = sampler.now_s()
         if not sampler.forked:
             sampler.pending[id(self)] = ref(self)
             if not sampler.awake:
                 sampler.wake()
+        if meter.cycles is not None:
+            self._cycles = (meter.cycles.mark(), None)
         if meter.gpu_clocks:
             self._marks = tuple(clock and clock.mark() for clock in meter.gpu_clocks)
         self.begin_s = sampler.now_s()
@@ -80,6 +85,8 @@ class Window:
             self.end_s = self._meter.sampler.now_s()
             if self._marks:
                 self._ends = tuple(clock and clock.mark() for clock in self._meter.gpu_clocks)
+            if self._cycles[0] is not None and self._meter.cycles is not None:
+                self._cycles = (self._cycles[0], self._meter.cycles.mark())
 
     def evaluate_if_complete(self) -> None:
         """Evaluate it, unless the GPU would have to be waited for."""
@@ -129,6 +136,11 @@ class Window:
                 None if follower.has_counter is False else end, after, max(timeout_s, after - self._meter.sampler.now_s())
             )
             gpus.append(_gpu(follower, begin, end, flags))
+        counted, self._cycles = counted_clocks(*self._cycles), (None, None)
+        for index, gpu in enumerate(gpus):
+            clock_mhz = counted.get(bare_unique_id(gpu.unique_id))
+            if clock_mhz is not None:
+                gpus[index] = replace(gpu, core_mhz=clock_mhz, core_mhz_counted=True)
         return WindowResult.of(self.name, max(gpu.time_s for gpu in gpus), tuple(gpus))
 
     def _moments(self, index: int, end_s: float) -> tuple[float, float, tuple[str, ...]]:
@@ -168,11 +180,16 @@ class Meter:
         gpu: bracket the GPU's own work with events.
         name: of the windows.
         sampler: to follow the devices with.
+        cycles: count cycles of the core clock where that is possible.
     """
 
-    def __init__(self, devices: tuple[Device, ...], *, gpu: bool, name: str | None, sampler: Sampler) -> None:
+    def __init__(
+        self, devices: tuple[Device, ...], *, gpu: bool, name: str | None, sampler: Sampler, cycles: bool = True
+    ) -> None:
         self.sampler = sampler
         self.name = name
+        real = any(device.identity.origin == "measured" for device in devices)
+        self.cycles = sampler.cycles if cycles and real else None
         self.gpu_clocks: tuple[GpuClock | None, ...] = ()
         if gpu:
             self.gpu_clocks = torch_clocks(tuple(device.identity.unique_id for device in devices), sampler.clocks)
@@ -232,7 +249,11 @@ class Meter:
 
 
 def measure(
-    devices: DeviceOrName | Iterable[DeviceOrName] | None = None, *, gpu: bool = False, name: str | None = None
+    devices: DeviceOrName | Iterable[DeviceOrName] | None = None,
+    *,
+    gpu: bool = False,
+    name: str | None = None,
+    cycles: bool = True,
 ) -> Meter:
     """Measure time and energy of the code in a ``with`` block, or of each call of the function it decorates.
 
@@ -250,6 +271,9 @@ def measure(
         gpu: bracket the GPU's own work with CUDA events on the current stream, instead of the host's time; nothing waits
             until results are read. Needs PyTorch.
         name: of the windows.
+        cycles: count cycles of the core clock between begin and end on PyTorch's current stream, where the program uses its
+            current GPU already: a tiny kernel at each, outside of captured graphs. It is compiled for the first such window,
+            which takes a moment. Otherwise core clocks are the driver's, which are up to 0.1 s old.
 
     Raises:
         BadInputError: there is no such device, or it does not run in real time.
@@ -257,7 +281,7 @@ def measure(
         MissingExtraError: a package is missing.
     """
     sampler = PROCESS_SAMPLER.get()
-    return Meter(measurable_devices(devices, sampler.device), gpu=gpu, name=name, sampler=sampler)
+    return Meter(measurable_devices(devices, sampler.device), gpu=gpu, name=name, sampler=sampler, cycles=cycles)
 
 
 def _gpu(follower: StepFollower, begin_s: float, end_s: float, flags: tuple[str, ...]) -> GpuWindow:

@@ -15,7 +15,9 @@ from wastenot.planning.applicable import find_applicable
 from wastenot.planning.choices import Choices, Optimum, price_of_time
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.dwell import count_switches
+from wastenot.planning.natural import as_caps
 from wastenot.planning.noise.confidence import choose_confidently
+from wastenot.planning.noise.curves import model_of_curves
 from wastenot.planning.noise.expectation import change_error, expect, total_error
 from wastenot.planning.noise.optimism import Bootstrap, Optimism, optimism
 from wastenot.planning.noise.posteriors import Posteriors
@@ -176,7 +178,9 @@ class Planner:
         clock_tolerance_mhz: float = 0.0,
         like: Planner | None = None,
     ) -> None:
-        self.sweep = sweep
+        caps = as_caps(sweep) if sweep.state == "natural" and like is None else None
+        self.sweep = sweep = sweep if caps is None else caps.sweep
+        self._curve_errors = None if caps is None else caps.errors
         self.granularity = granularity
         self.clock_tolerance_mhz = clock_tolerance_mhz
         self._like = like
@@ -219,7 +223,11 @@ class Planner:
     @cached_property
     def cost_model(self) -> CostModel | None:
         """What the sweep says about the true costs; ``None`` where nothing says how noisy it is."""
-        return fit_costs(self.sweep, self.costs) if self._like is None else self._like.cost_model
+        if self._like is not None:
+            return self._like.cost_model
+        if self.sweep.state == "natural":  # what is smooth over clocks was estimated with the curves
+            return None if self._curve_errors is None else model_of_curves(self.costs, self._curve_errors)
+        return fit_costs(self.sweep, self.costs)
 
     @cached_property
     def posteriors(self) -> Posteriors | None:
@@ -297,6 +305,20 @@ class Planner:
         """
         if scope not in SCOPES:
             raise BadInputError(f"scope {scope!r}: choose one of {', '.join(SCOPES)}")
+        optimum = self._choose(objective, scope)
+        if self.sweep.state != "natural":
+            return optimum
+        return replace(optimum, options=tuple(map(self._without_idle_cap, range(len(self.units)), optimum.options)))
+
+    def _without_idle_cap(self, unit: int, option: int) -> int:
+        """The option, or auto where its caps change nothing: they are above the clocks that the kernels have anyway."""
+        rows, costs = self.units[unit].rows, self.costs
+        same = (costs.time_s[rows[option]] == costs.time_s[rows[0]]) & (
+            costs.energy_j[rows[option]] == costs.energy_j[rows[0]]
+        )
+        return 0 if same.all() else option
+
+    def _choose(self, objective: Objective, scope: Scope) -> Optimum:
         if not self.corrects(objective):
             return self.measured.best(objective, scope)
         if objective.max_slowdown is None:

@@ -16,10 +16,13 @@ limit, waste costs speed. With a ceiling for every kernel, the regulator has not
 
 so the fastest plan is the choice of one clock for each kernel that has the least time among those: a multiple-choice
 knapsack whose weights may be negative. The common clock need not be searched for.
+
+The regulator's mean is over about a second. Of an iteration that lasts longer, all of this holds for each stretch of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -33,6 +36,10 @@ from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.frontiers.exact import exact_sum
 from wastenot.frontiers.knapsack import cheapest_within
 from wastenot.frontiers.nodes import Ways
+from wastenot.workloads.order import Ordered, loops
+
+REGULATED_S = 0.8
+"""Over about this time an H200's regulator holds mean power to the limit (data/h200/natural)."""
 
 _SAME_MHZ = 1e-6  # by which clocks differ through rounding
 _ROUNDING = 1e-9  # of energies, relative
@@ -49,6 +56,7 @@ class ClockCosts:
         time_s: of one call, shape (kernels, clocks).
         power_w: mean power back to back, shape (kernels, clocks).
         seen: which of them were measured, or lie between measured clocks; the others are extrapolated.
+        stretch: of the iteration, that each kernel runs in, from 0; ``None`` for only one; shape (kernels,).
     """
 
     kernels: tuple[str, ...]
@@ -57,6 +65,14 @@ class ClockCosts:
     time_s: FloatArray
     power_w: FloatArray
     seen: BoolArray
+    stretch: IndexArray | None = None
+
+    @cached_property
+    def members(self) -> tuple[IndexArray, ...]:
+        """The kernels of each stretch."""
+        if self.stretch is None:
+            return (np.arange(len(self.kernels)),)
+        return tuple(np.flatnonzero(self.stretch == index) for index in range(int(self.stretch.max()) + 1))
 
     @cached_property
     def iteration_s(self) -> FloatArray:
@@ -74,10 +90,10 @@ class Iteration:
     """A whole iteration under a power limit. Arrays have shape (kernels,).
 
     Attributes:
-        core_mhz: the clock of every kernel whose ceiling is not lower.
+        core_mhz: the clock of every kernel whose ceiling is not lower; a mean over time where stretches differ.
         time_s: its time.
         energy_j: its energy.
-        limited: whether the limit holds that clock down.
+        limited: whether the limit holds that clock down, in any stretch.
         kernel_mhz: clock of each kernel.
         kernel_s: time of one call of each.
         kernel_w: power of each.
@@ -116,6 +132,30 @@ class LimitedPlan:
     lower_bound: float
 
 
+def stretches(kernels: Sequence[Ordered], seconds: Sequence[float]) -> IndexArray:
+    """The stretches of an iteration, each at least as long as the mean that a regulator takes.
+
+    A loop, such as the layers of a pass, is not divided: its kernels alternate.
+
+    Args:
+        kernels: in order of execution.
+        seconds: that all calls of each take in an iteration.
+
+    Returns:
+        The stretch of each kernel, counted from 0; shape (kernels,).
+    """
+    stretch = np.zeros(len(kernels), dtype=np.intp)
+    index, so_far_s = 0, 0.0
+    for loop in loops(kernels):
+        if so_far_s >= REGULATED_S:
+            index, so_far_s = index + 1, 0.0
+        stretch[list(loop.members)] = index
+        so_far_s += sum(seconds[kernel] for kernel in loop.members)
+    if index and so_far_s < REGULATED_S:  # what is left counts as part of the last
+        stretch[stretch == index] = index - 1
+    return stretch
+
+
 def run_iteration(costs: ClockCosts, limit_w: float, ceiling: IndexArray | None = None) -> Iteration:
     """An iteration whose clocks a power limit holds down together.
 
@@ -130,32 +170,48 @@ def run_iteration(costs: ClockCosts, limit_w: float, ceiling: IndexArray | None 
         BadInputError: the limit is not a power.
     """
     _check_limit(limit_w)
-    clocks = np.arange(len(costs.core_mhz))
-    rows = np.arange(len(costs.kernels))
-    highest = np.full(len(rows), clocks[-1]) if ceiling is None else np.asarray(ceiling)
-    column = np.minimum(clocks, highest[:, None])  # where each kernel is when the common clock is each of them
-    time, energy = costs.iteration_s[rows[:, None], column], costs.iteration_j[rows[:, None], column]
-    excess = (energy - limit_w * time).sum(axis=0)
-    within = np.flatnonzero(excess <= _ROUNDING * limit_w * time.sum(axis=0))
-    low = int(within[-1]) if len(within) else 0
-    high = min(low + 1, int(clocks[-1])) if len(within) else 0  # at the lowest the regulator can do no more
-    share = 0.0 if high == low else float(excess[low] / (excess[low] - excess[high]))  # of iterations at the higher clock
-    mix = np.array([1.0 - share, share])
-    both = column[:, [low, high]]
-    call_s = costs.time_s[rows[:, None], both] @ mix
-    call_j = (costs.time_s * costs.power_w)[rows[:, None], both] @ mix
-    kernel_mhz = costs.core_mhz[both] @ mix
-    used = both if share > 0.0 else both[:, :1]
+    highest = len(costs.core_mhz) - 1
+    ceilings = np.full(len(costs.kernels), highest) if ceiling is None else np.asarray(ceiling)
+    call_s, call_j, kernel_mhz = (np.empty(len(costs.kernels)) for _ in range(3))
+    extrapolated = np.zeros(len(costs.kernels), dtype=bool)
+    seconds, clocks, limited = [], [], False
+    for rows in costs.members:
+        low, high, share = _common_clock(costs, rows, ceilings[rows], limit_w)
+        mix = np.array([1.0 - share, share])
+        both = np.minimum([low, high], ceilings[rows, None])
+        at = rows[:, None], both
+        call_s[rows] = costs.time_s[at] @ mix
+        call_j[rows] = (costs.time_s[at] * costs.power_w[at]) @ mix
+        kernel_mhz[rows] = costs.core_mhz[both] @ mix
+        extrapolated[rows] = ~costs.seen[at][:, : 2 if share > 0.0 else 1].all(axis=1)
+        seconds.append(float(costs.count[rows] @ call_s[rows]))
+        clocks.append(float(costs.core_mhz[[low, high]] @ mix))
+        limited |= low < highest
     return Iteration(
-        core_mhz=float(costs.core_mhz[[low, high]] @ mix),
+        core_mhz=float(np.average(clocks, weights=seconds)),
         time_s=float(costs.count @ call_s),
         energy_j=float(costs.count @ call_j),
-        limited=bool(low < clocks[-1] or not len(within)),
+        limited=limited,
         kernel_mhz=kernel_mhz,
         kernel_s=call_s,
         kernel_w=call_j / call_s,
-        extrapolated=~costs.seen[rows[:, None], used].all(axis=1),
+        extrapolated=extrapolated,
     )
+
+
+def _common_clock(costs: ClockCosts, rows: IndexArray, ceiling: IndexArray, limit_w: float) -> tuple[int, int, float]:
+    """Two neighbouring clocks that a stretch alternates between, and the share of iterations at the higher one."""
+    clocks = np.arange(len(costs.core_mhz))
+    at = rows[:, None], np.minimum(clocks, ceiling[:, None])  # where each kernel is when the common clock is each of them
+    time, energy = costs.iteration_s[at], costs.iteration_j[at]
+    excess = (energy - limit_w * time).sum(axis=0)
+    within = np.flatnonzero(excess <= _ROUNDING * limit_w * time.sum(axis=0))
+    if not len(within):  # at the lowest the regulator can do no more
+        return 0, 0, 0.0
+    low = int(within[-1])
+    if low == clocks[-1]:
+        return low, low, 0.0
+    return low, low + 1, float(excess[low] / (excess[low] - excess[low + 1]))
 
 
 def fastest_plan(costs: ClockCosts, limit_w: float) -> LimitedPlan:
@@ -171,22 +227,29 @@ def fastest_plan(costs: ClockCosts, limit_w: float) -> LimitedPlan:
     free = run_iteration(costs, limit_w)
     options = _Options.of(costs, free)
     excess = options.energy_j - limit_w * options.time_s
-    try:
-        best = cheapest_within(options.time_s, excess, options.start, 0.0)
-    except InfeasibleError as error:
-        least_w = _least_power(costs, options)
-        raise InfeasibleError(
-            f"`power_limit_w` {limit_w:g}: at the lowest clocks known, the iteration draws {least_w:.0f} W"
-        ) from error
-    return _plan(costs, limit_w, options, np.asarray(best.options), best.lower_bound)
+    chosen, bound_s = np.empty(len(costs.kernels), dtype=np.intp), 0.0
+    for rows in costs.members:
+        points, start = options.of_kernels(rows)
+        try:
+            best = cheapest_within(options.time_s[points], excess[points], start, 0.0)
+        except InfeasibleError as error:
+            lowest = options.start[:-1][rows]
+            least_w = float(options.energy_j[lowest].sum() / options.time_s[lowest].sum())
+            raise InfeasibleError(
+                f"`power_limit_w` {limit_w:g}: at the lowest clocks known, the iteration draws {least_w:.0f} W"
+            ) from error
+        chosen[rows] = best.options
+        bound_s += best.lower_bound
+    return _plan(costs, limit_w, options, chosen, bound_s)
 
 
 def least_energy_plan(costs: ClockCosts, limit_w: float, within_s: float) -> LimitedPlan:
     """The ceilings of least energy within a time and a power limit.
 
     Where more time never costs energy, as between the best plans, a plan of least energy within a time that the limit
-    allows is itself within the limit. If it is not, because a faster one needs even less energy, the fastest plan within
-    the limit is returned, and the bound says how much better a plan could be.
+    allows is itself within the limit. If it is not, because a stretch of it is faster than the limit allows, the best of two
+    plans within the limit is returned: the fastest, and the one of least energy with every stretch in the time that it
+    takes without ceilings. The bound says how much better a plan could be.
 
     Raises:
         BadInputError: the limit is not a power.
@@ -197,13 +260,24 @@ def least_energy_plan(costs: ClockCosts, limit_w: float, within_s: float) -> Lim
         raise InfeasibleError(
             f"`within_s` {within_s:g}: within {limit_w:g} W, the fastest plan takes {fastest.iteration.time_s:.6g} s"
         )
-    options = _Options.of(costs, run_iteration(costs, limit_w))
+    free = run_iteration(costs, limit_w)
+    options = _Options.of(costs, free)
     exact_s = exact_sum((1, each) for each in options.time_s[options.chosen(fastest.ceiling)].tolist())
-    best = options.frontier.least_energy(max(Fraction(within_s), exact_s))
+    best = options.frontier().least_energy(max(Fraction(within_s), exact_s))
     assert best.lower_bound_j is not None
-    if best.energy_j > limit_w * best.time_s:
-        return LimitedPlan(fastest.ceiling, fastest.ceiling_mhz, fastest.iteration, best.lower_bound_j)
-    return _plan(costs, limit_w, options, best.options, best.lower_bound_j)
+    if _within(costs, options, best.options, limit_w):
+        return _plan(costs, limit_w, options, best.options, best.lower_bound_j)
+    plans = [fastest]
+    stretches = np.empty(len(costs.kernels), dtype=np.intp)
+    for rows in costs.members:
+        own_s = exact_sum((1, each) for each in options.time_s[options.chosen(fastest.ceiling)[rows]].tolist())
+        free_s = Fraction(float(costs.count[rows] @ free.kernel_s[rows]))
+        stretches[rows] = options.frontier(rows).least_energy(max(own_s, free_s)).options
+    if _within(costs, options, stretches, limit_w):
+        plans.append(_plan(costs, limit_w, options, stretches, best.lower_bound_j))
+    kept = [plan for plan in plans if plan.iteration.time_s <= within_s * (1.0 + _ROUNDING)]
+    chosen = min(kept or [fastest], key=lambda plan: plan.iteration.energy_j)
+    return LimitedPlan(chosen.ceiling, chosen.ceiling_mhz, chosen.iteration, best.lower_bound_j)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,12 +292,12 @@ class _Options:
     @classmethod
     def of(cls, costs: ClockCosts, free: Iteration) -> _Options:
         """Those measured, and those from there to the clock of the iteration without ceilings."""
-        below = int(np.searchsorted(costs.core_mhz, free.core_mhz + _SAME_MHZ, side="right")) - 1
-        above = int(np.searchsorted(costs.core_mhz, free.core_mhz - _SAME_MHZ))
+        below = np.searchsorted(costs.core_mhz, free.kernel_mhz + _SAME_MHZ, side="right") - 1
+        above = np.searchsorted(costs.core_mhz, free.kernel_mhz - _SAME_MHZ)
         allowed = costs.seen.copy()
-        for kernel in range(len(costs.kernels)):
-            known = np.flatnonzero(costs.seen[kernel])
-            allowed[kernel, min(known[0], below) : max(known[-1], above) + 1] = True
+        for row in range(len(costs.kernels)):
+            known = np.flatnonzero(costs.seen[row])
+            allowed[row, min(known[0], below[row]) : max(known[-1], above[row]) + 1] = True
         kernel, column = allowed.nonzero()
         return cls(
             column,
@@ -232,10 +306,17 @@ class _Options:
             costs.iteration_j[kernel, column],
         )
 
-    @cached_property
-    def frontier(self) -> Frontier:
-        """Of an iteration with a clock for each kernel."""
-        return choice(Ways(self.time_s, self.energy_j, start=self.start))
+    def of_kernels(self, rows: IndexArray) -> tuple[IndexArray, IndexArray]:
+        """The options of some kernels, and where each one's begin among them."""
+        ranges = [np.arange(self.start[row], self.start[row + 1]) for row in rows.tolist()]
+        return np.concatenate(ranges), np.cumsum([0, *map(len, ranges)])
+
+    def frontier(self, rows: IndexArray | None = None) -> Frontier:
+        """Of an iteration with a clock for each kernel, or of some of its kernels."""
+        if rows is None:
+            return choice(Ways(self.time_s, self.energy_j, start=self.start))
+        points, start = self.of_kernels(rows)
+        return choice(Ways(self.time_s[points], self.energy_j[points], start=start))
 
     def chosen(self, columns: IndexArray) -> IndexArray:
         """The options that stand for the given clock of each kernel, counted from the very first."""
@@ -252,10 +333,11 @@ def _plan(costs: ClockCosts, limit_w: float, options: _Options, chosen: IndexArr
     return LimitedPlan(ceiling, megahertz, run_iteration(costs, limit_w, ceiling), bound)
 
 
-def _least_power(costs: ClockCosts, options: _Options) -> float:
-    """Mean power with every kernel at its lowest clock."""
-    lowest = options.start[:-1]
-    return float(options.energy_j[lowest].sum() / options.time_s[lowest].sum())
+def _within(costs: ClockCosts, options: _Options, chosen: IndexArray, limit_w: float) -> bool:
+    """Whether a plan is within the limit in every stretch, to rounding."""
+    points = options.start[:-1] + chosen
+    energy, time = options.energy_j[points], options.time_s[points]
+    return all(energy[rows].sum() <= limit_w * time[rows].sum() * (1.0 + _ROUNDING) for rows in costs.members)
 
 
 def _check_limit(limit_w: float) -> None:

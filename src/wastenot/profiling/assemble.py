@@ -15,7 +15,7 @@ from wastenot.devices.protocol import Identity
 from wastenot.profiling.design import window_end_s, window_middle_s
 from wastenot.profiling.guidance import Guidance
 from wastenot.profiling.result import ChannelProfile, Clocks, Logged, Profile, State, UnitPower
-from wastenot.profiling.runs import TimedRun, UnitTimes, fullest_bin, unit_times
+from wastenot.profiling.runs import TimedRun, UnitTimes, fullest_bin, unit_clocks, unit_times
 from wastenot.profiling.surface import Surface, fit_surface
 
 LEVEL_WINDOW_S = 0.3
@@ -172,7 +172,16 @@ def assemble(collection: Collection) -> Profile:
         complete=complete,
         stopped=collection.stopped,
         notes=tuple(notes),
+        unit_core_mhz=_unit_clocks(collection, timed),
     )
+
+
+def _unit_clocks(collection: Collection, golden: Sequence[TimedRun]) -> FloatArray | None:
+    """Median SM clock of each unit over golden runs; ``None`` where any is unknown."""
+    clocks_mhz = unit_clocks(golden, collection.own, collection.per_unit, collection.units)
+    if np.isnan(clocks_mhz).all(axis=0).any():
+        return None
+    return np.asarray(np.nanmedian(clocks_mhz, axis=0))
 
 
 def golden_runs(collection: Collection) -> IndexArray:

@@ -33,6 +33,7 @@ Numbers = Annotated[FloatArray, _made(list[Finite], np.array)]
 Errors = Annotated[FloatArray, _made(list[NotNegative], np.array)]
 Times = Annotated[FloatArray, _made(list[Positive], np.array)]
 Fractions = Annotated[FloatArray, _made(list[Annotated[float, Field(ge=0, le=1)]], np.array)]
+Clocked = Annotated[FloatArray | None, _made(list[Positive] | None, lambda read: None if read is None else np.array(read))]
 OrNan = BeforeValidator(lambda value: math.nan if value is None else value)
 FromOne = Annotated[int, Field(ge=1)]
 
@@ -224,6 +225,8 @@ class Profile:
         complete: whether everything asked for was reached.
         stopped: why no more was collected: :data:`INTERRUPTED`, or what the device failed with; empty if it ran to its end.
         notes: what a reader should know.
+        unit_core_mhz: median SM clock of each unit by counting cycles; shape (units,), or ``None`` where they are not
+            counted.
     """
 
     kernel: Name
@@ -250,6 +253,7 @@ class Profile:
     complete: bool
     stopped: str
     notes: tuple[str, ...]
+    unit_core_mhz: Clocked = None
 
     def __repr__(self) -> str:
         channels = ", ".join(channel.channel.name for channel in self.channels)
@@ -266,6 +270,10 @@ class Profile:
             if state.name == name:
                 return state
         raise KeyError(name)
+
+    def core_mhz(self, state: State) -> float | None:
+        """Mean SM clock in a state, by counting cycles; ``None`` where they were not counted."""
+        return None if self.unit_core_mhz is None else float(self.unit_core_mhz[state.unit - 1])
 
     def raise_if_stopped(self) -> None:
         """Raise what stopped it early, if anything did; for callers that need all of it, or have kept what there is.

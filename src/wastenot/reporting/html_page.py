@@ -19,7 +19,7 @@ from wastenot.reporting.table import Row, Table
 from wastenot.reporting.theme import DARK, LIGHT
 from wastenot.version import own_version
 
-_TEMPLATES = ("page.html.j2", "cards.html.j2", "plan.html.j2", "profile.html.j2")
+_TEMPLATES = ("page.html.j2", "cards.html.j2", "plan.html.j2", "profile.html.j2", "natural.html.j2")
 _LONG_TABLE = 60  # rows above which a table scrolls in its own frame
 
 # Characters that could end a script element or begin a comment in it; JSON means the same with them escaped.

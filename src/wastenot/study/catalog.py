@@ -43,7 +43,12 @@ _SHAPE = tuple(field.name for field in fields(Shape))
 _CAPTURED_AS_IT_IS = (
     "name", "label", "op", "flops", "bytes_read", "bytes_written", "block", "count", "place", "element_bytes",
 )  # fmt: skip
-_HOW_TO_SWEEP: dict[EnergyState, str] = {"ssp": "", "sse": " --at sse", "context": " --in-context"}
+_HOW_TO_SWEEP: dict[EnergyState, str] = {
+    "ssp": "",
+    "sse": " --at sse",
+    "context": " --in-context",
+    "natural": " --clocks natural",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from typing import Literal
 
 from wastenot.setting import AUTO, Setting
 
-SweepKind = Literal["grid", "search", "auto", "refine"]
+SweepKind = Literal["grid", "search", "auto", "refine", "natural"]
 """What a sweep sets out to do: measure every kernel at every setting; choose among these points; measure at the default
-clocks only; or measure the finalists of a plan again."""
+clocks only; measure the finalists of a plan again; or measure at clocks that the GPU goes through by itself."""
 
 Point = tuple[str, Setting]
 """A kernel, by name, at a setting."""
@@ -55,11 +55,13 @@ class RecordedSweep:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of what was intended is measured. A point is a kernel at a setting, auto included.
+    """How much of what was intended is measured.
+
+    A point is a kernel at a setting, auto included; at natural clocks, which nobody chose, it is a kernel.
 
     Attributes:
-        kind: ``grid``, ``search``, ``auto`` or ``refine`` after the sweeps of the workload; ``given`` where the points came
-            from a file, or from a wastenot that did not record what it set out to measure.
+        kind: ``grid``, ``search``, ``auto``, ``refine`` or ``natural`` after the sweeps of the workload; ``given`` where the
+            points came from a file, or from a wastenot that did not record what it set out to measure.
         measured: points that there are.
         of: those and the points still intended; ``None`` where nobody said what was intended.
         complete: whether every point that was intended is measured; ``None`` as for ``of``.
@@ -67,7 +69,7 @@ class Coverage:
         command: that resumes the last one that did not, where known.
     """
 
-    kind: Literal["grid", "search", "auto", "refine", "given"]
+    kind: SweepKind | Literal["given"]
     measured: int
     of: int | None = None
     complete: bool | None = None
@@ -105,6 +107,10 @@ def coverage_of(recorded: Sequence[RecordedSweep], kernels: Iterable[str], measu
     deciding = [sweep for sweep in recorded if sweep.intent.kind != "refine"] or recorded
     unfinished = [sweep for sweep in deciding if sweep.finished_at is None]
     finished, command = not unfinished, unfinished[-1].intent.command if unfinished else None
+    if kinds == {"natural"}:
+        done = {kernel for kernel, setting in measured if setting.is_auto}
+        of = len(done.union(kernels))
+        return Coverage("natural", len(done), of, len(done) == of, finished, command)
     if kinds <= {"auto", "refine"}:
         if any(setting not in settings for _, setting in measured):  # which no recorded sweep brought
             return Coverage("given", len(measured))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, insert, select, update
@@ -30,7 +30,9 @@ class Measurement:
     Attributes:
         kernel: what was run: a kernel, or a pass or an iteration measured as one.
         setting: requested.
-        effective_core_mhz: in effect, the median over the window, as is ``effective_memory_mhz``.
+        effective_core_mhz: in effect over the window: the mean by counting cycles where the device can, as ``how`` says,
+            otherwise the median of its readings.
+        effective_memory_mhz: in effect, the median over the window.
         calls: whole calls measured.
         temperature_c: of the GPU, mean of begin and end.
         window_s: for how long it was measured.
@@ -85,9 +87,9 @@ class Recorder:
         self._transaction = transaction
         self._label = label
         self._lease = lease
-        self._import_id = import_id
+        self.import_id = import_id
         self._sweep_id = sweep_id
-        self._kernel_ids = kernel_ids
+        self.kernel_ids = kernel_ids
         self._rows = 0
         self.done: Counter[Point] = Counter(done)
 
@@ -97,22 +99,26 @@ class Recorder:
         Raises:
             StudyError: the study cannot be written, or another process has taken over; the study is as it was.
         """
-        key = {"import_id": self._import_id, "position": self._rows}
-        row = {"kernel_id": self._kernel_ids[measurement.kernel]}
-        row |= {name: getattr(measurement.setting, name) for name in _SETTING}
-        row |= {name: getattr(measurement, name) for name in _NUMBERS}
-        how = {name: getattr(measurement, name) for name in _HOW} | {"flags": "; ".join(measurement.flags)}
+        with self.writing() as connection:
+            insert_measurement(connection, self.import_id, self._rows, self.kernel_ids[measurement.kernel], measurement)
+            connection.execute(update(imports).where(imports.c.id == self.import_id).values(rows=self._rows + 1))
+        self._rows += 1
+        self.done[measurement.kernel, measurement.setting] += 1
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction of the process that holds the lease.
+
+        Raises:
+            StudyError: the study cannot be written, or another process has taken over; the study is as it was.
+        """
         with self._transaction() as connection:
             if not self._lease.renew(connection):
                 raise StudyError(
                     f"{self._label}: another process took over its measurement, since this one was silent for too long; "
                     "what was measured before is kept"
                 )
-            connection.execute(insert(measurements), key | row)
-            connection.execute(insert(trials), key | how)
-            connection.execute(update(imports).where(imports.c.id == self._import_id).values(rows=self._rows + 1))
-        self._rows += 1
-        self.done[measurement.kernel, measurement.setting] += 1
+            yield connection
 
     def exclude(self, kernel: str, setting: Setting) -> None:
         """Record that a point turned out to be one that the device cannot run.
@@ -133,6 +139,19 @@ class Recorder:
         if self._sweep_id is not None:
             with self._transaction() as connection:
                 finish_sweep(connection, self._sweep_id)
+
+
+def insert_measurement(
+    connection: Connection, import_id: int, position: int, kernel_id: int, measurement: Measurement
+) -> None:
+    """Store a measurement and how it came about, at a position among those of its import."""
+    key = {"import_id": import_id, "position": position}
+    row = {"kernel_id": kernel_id}
+    row |= {name: getattr(measurement.setting, name) for name in _SETTING}
+    row |= {name: getattr(measurement, name) for name in _NUMBERS}
+    how = {name: getattr(measurement, name) for name in _HOW} | {"flags": "; ".join(measurement.flags)}
+    connection.execute(insert(measurements), key | row)
+    connection.execute(insert(trials), key | how)
 
 
 def read_measurements(connection: Connection, workload_id: int) -> tuple[Measurement, ...]:

@@ -9,6 +9,7 @@ from sqlalchemy import (
     Double,
     ForeignKey,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -18,9 +19,10 @@ from sqlalchemy import (
 
 from wastenot.study.sweep import NUMBERS
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 OLDEST_READ = 2
-"""Before 3, studies did not record sweeps, nor who was measuring; they are read as they are, and writing adds the tables."""
+"""Before 3, studies did not record sweeps, nor who was measuring, and before 4 nothing at natural clocks; they are read as
+they are, and writing adds the tables."""
 
 # Names begin with ours, because on a database server a study may share its schema with other programs' tables.
 metadata = MetaData()
@@ -172,4 +174,23 @@ leases = Table(
     Column("what", Text, nullable=False),
     Column("started_at", String(32), nullable=False),
     Column("heard_at", String(32), nullable=False),
+)
+
+# What was seen of a kernel at natural clocks, a record for each run, packed by packing.py: nothing is lost when the curves
+# that were estimated from it are estimated anew.
+timelines = Table(
+    "wastenot_timelines",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("kernel_id", ForeignKey(kernels.c.id), nullable=False),
+    Column("recorded_at", String(32), nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+
+# What was estimated from them: the errors that a kernel's rows have in common, and how they came about.
+natural_curves = Table(
+    "wastenot_natural_curves",
+    metadata,
+    Column("kernel_id", ForeignKey(kernels.c.id), primary_key=True, autoincrement=False),
+    Column("content", LargeBinary, nullable=False),
 )

@@ -19,6 +19,8 @@ from wastenot.study.catalog import ImportSummary, Steps, StoredWorkload, StudyHe
 from wastenot.study.coverage import Intent
 from wastenot.study.database import DAMAGED, Database, connect, parse_address
 from wastenot.study.lease import kept_alive, take
+from wastenot.study.natural_log import KeptTimeline, curve_errors, read_curves, read_timelines
+from wastenot.study.packing import Packed
 from wastenot.study.recorder import Measurement, Recorder, read_measurements
 from wastenot.study.rows import insert_rows, select_rows
 from wastenot.study.summary import StudySummary, summarise_workload
@@ -210,6 +212,7 @@ class Study:
                     run=stored.run,
                     captured_on=catalog.captured_on(connection, stored.id),
                     recorded=recorded_sweeps(connection, stored.id),
+                    curve_errors=curve_errors(connection, stored.id) if stored.key.state == "natural" else {},
                     **numbers,
                 )
                 check_sweep(sweep)
@@ -228,6 +231,41 @@ class Study:
             self._header(connection)
             chosen = choose_workload(self._stored(connection), str(self), workload, state, granularity)
             return read_measurements(connection, chosen.id)
+
+    def timelines(
+        self, workload: str | None = None, kernel: str | None = None, granularity: Granularity | None = None
+    ) -> tuple[KeptTimeline, ...]:
+        """What was seen of the kernels of a workload at natural clocks, in the order it was.
+
+        Args:
+            workload: its name; may be left out where the study holds only one.
+            kernel: the only one wanted; by default all.
+            granularity: that it was measured by.
+
+        Raises:
+            BadInputError: there is no such workload, or it was not measured at natural clocks.
+            StudyError: the study cannot be read.
+        """
+        with self._database.reading() as connection:
+            self._header(connection)
+            chosen = choose_workload(self._stored(connection), str(self), workload, "natural", granularity)
+            try:
+                return tuple(read_timelines(connection, chosen.id, kernel))
+            except ValueError as error:
+                raise StudyError(f"{self}: {DAMAGED} ({error})") from error
+
+    def natural_curves(self, workload: str | None = None, granularity: Granularity | None = None) -> dict[str, Packed]:
+        """What was estimated of each kernel at natural clocks, besides its rows, by its name.
+
+        Args and errors are those of :meth:`timelines`.
+        """
+        with self._database.reading() as connection:
+            self._header(connection)
+            chosen = choose_workload(self._stored(connection), str(self), workload, "natural", granularity)
+            try:
+                return read_curves(connection, chosen.id)
+            except ValueError as error:
+                raise StudyError(f"{self}: {DAMAGED} ({error})") from error
 
     def captured(
         self, workload: str | None = None, state: EnergyState | None = None, granularity: Granularity | None = None

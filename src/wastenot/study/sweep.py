@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 
@@ -87,6 +87,21 @@ class Kernel:
     block: str | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CurveErrors:
+    """Errors that the rows of one kernel have in common where they are points of one curve, measured at natural clocks.
+
+    Attributes:
+        core_mhz: of these rows, ascending; shape (rows,).
+        log_time_cov: covariance of the errors of the logarithm of time, shape (rows, rows).
+        log_power_cov: the same of power.
+    """
+
+    core_mhz: FloatArray
+    log_time_cov: FloatArray
+    log_power_cov: FloatArray
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
     """Measurements of the kernels of one workload on one device, in the order they were read.
@@ -109,6 +124,7 @@ class Sweep:
         captured_on: the kind of device that the workload was captured on, such as ``cuda`` or ``cpu``; ``None`` where it was
             not captured, or not known.
         recorded: the sweeps that measured it, as far as the study remembers them.
+        curve_errors: at natural clocks, errors that the rows of each kernel have in common, by its name.
     """
 
     kernels: tuple[Kernel, ...]
@@ -132,6 +148,7 @@ class Sweep:
     run: ModelRun | None = field(kw_only=True, default=None)
     captured_on: str | None = field(kw_only=True, default=None)
     recorded: tuple[RecordedSweep, ...] = field(kw_only=True, default=())
+    curve_errors: Mapping[str, CurveErrors] = field(kw_only=True, default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Sweep({str(self.key)!r} on {self.device!r}, {self.origin}: {len(self.kernels)} kernels, {len(self):,} rows)"

@@ -9,7 +9,7 @@ from statistics import fmean, median
 
 import numpy as np
 
-from wastenot.devices.protocol import ClockReading, Device, Task, TaskRun
+from wastenot.devices.protocol import ClockReading, Device, Lap, Task, TaskRun
 from wastenot.errors import DeviceError
 from wastenot.metering.mean_power import error_of_mean, pass_time, power_meter
 from wastenot.setting import Setting
@@ -18,6 +18,7 @@ from wastenot.study.recorder import Measurement
 _LAPS = 30  # in a whole window
 _LEAST_LAPS = 5
 _CLOCK_MISSED_MHZ = 20.0  # a core clock so far below what was asked for has not arrived
+_CLOCK_DROPPED = 0.02  # a launch whose mean core clock is so far below that of the window, relatively, was throttled
 _DRIFT_C = 3.0
 _LEAST_S = 1.0  # to measure before a small error may end it
 _LONGEST_CALL_S = 600.0  # how long to wait for a call that outlasts the window
@@ -127,6 +128,8 @@ def _conclude(task: Task, setting: Setting, run: TaskRun, observed: _Observed) -
     time = float(seconds.sum() / calls.sum())
     each = seconds / calls
     error = error_of_mean(each) if len(each) > 1 else 0.0
+    counted_mhz = _counted_mhz(run.laps)
+    core_mhz = observed.in_effect.core_mhz if counted_mhz is None else counted_mhz
     energy = observed.power_w * time
     relative = math.hypot(observed.power_se_w / observed.power_w, error / time)
     share = None if observed.throttled_s is None else min(1.0, observed.throttled_s / observed.window_s)
@@ -138,7 +141,7 @@ def _conclude(task: Task, setting: Setting, run: TaskRun, observed: _Observed) -
         time_se_s=error,
         energy_j=energy,
         energy_se_j=energy * relative,
-        effective_core_mhz=observed.in_effect.core_mhz,
+        effective_core_mhz=core_mhz,
         effective_memory_mhz=observed.in_effect.memory_mhz,
         calls=int(calls.sum()),
         temperature_c=None if begin_c is None or end_c is None else 0.5 * (begin_c + end_c),
@@ -147,17 +150,35 @@ def _conclude(task: Task, setting: Setting, run: TaskRun, observed: _Observed) -
         memory_power_w=observed.memory_power_w,
         how=run.how,
         stopped=observed.stopped,
-        flags=_flags(setting, observed, share),
+        flags=_flags(setting, observed, core_mhz, _lowest_mhz(run.laps), share),
     )
 
 
-def _flags(setting: Setting, observed: _Observed, throttled_share: float | None) -> tuple[str, ...]:
+def _counted_mhz(laps: Sequence[Lap]) -> float | None:
+    """Mean clock of laps by counting cycles, weighted by time; ``None`` where any is unknown."""
+    clocks = [lap.core_mhz for lap in laps if lap.core_mhz is not None]
+    if len(clocks) < len(laps):
+        return None
+    first = clocks[0]  # differences from it, so that the mean of equal clocks is exactly theirs
+    cycles = math.fsum(lap.seconds * (clock - first) for lap, clock in zip(laps, clocks, strict=True))
+    return first + cycles / math.fsum(lap.seconds for lap in laps)
+
+
+def _lowest_mhz(laps: Sequence[Lap]) -> float | None:
+    return min((lap.lowest_core_mhz for lap in laps if lap.lowest_core_mhz is not None), default=None)
+
+
+def _flags(
+    setting: Setting, observed: _Observed, core: float | None, lowest: float | None, throttled_share: float | None
+) -> tuple[str, ...]:
     flags = []
-    core, memory = observed.in_effect.core_mhz, observed.in_effect.memory_mhz
+    memory = observed.in_effect.memory_mhz
     if setting.core_mhz is not None and core is not None and core < setting.core_mhz - _CLOCK_MISSED_MHZ:
         flags.append("core clock not reached")
     if setting.core_mhz is not None and core is not None and core > setting.core_mhz + _CLOCK_MISSED_MHZ:
         flags.append("core clock above what was asked for")
+    if core is not None and lowest is not None and lowest < core * (1.0 - _CLOCK_DROPPED):
+        flags.append("core clock dropped for a moment")
     if setting.memory_mhz is not None and memory is not None and abs(memory - setting.memory_mhz) > _CLOCK_MISSED_MHZ:
         flags.append("memory clock not reached")
     if throttled_share:

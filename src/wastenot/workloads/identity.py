@@ -7,9 +7,9 @@ from typing import Literal, get_args
 
 from wastenot.workloads.shape import Shape
 
-EnergyState = Literal["ssp", "sse", "context"]
-"""The state that a kernel's energy is taken in: steady power (FinGraV's SSP), steady-state execution (its SSE), or after the
-kernel that runs before it."""
+EnergyState = Literal["ssp", "sse", "context", "natural"]
+"""The state that a kernel's energy is taken in: steady power (FinGraV's SSP), steady-state execution (its SSE), after the
+kernel that runs before it, or at clocks that nobody requested and the GPU went through by itself."""
 
 Granularity = Literal["iteration", "pass", "kernel"]
 """What is measured as one, or gets one setting."""
@@ -21,8 +21,14 @@ STATE_DESCRIPTIONS: dict[EnergyState, str] = {
     "ssp": "each kernel back to back, in steady power",
     "sse": "each kernel's first execution at full speed",
     "context": "each kernel after the one that runs before it",
+    "natural": "each kernel at clocks that the GPU went through by itself",
 }
-_STATE_SUFFIX: dict[EnergyState, str] = {"ssp": "", "sse": " at SSE", "context": " in context"}
+_STATE_SUFFIX: dict[EnergyState, str] = {
+    "ssp": "",
+    "sse": " at SSE",
+    "context": " in context",
+    "natural": " at natural clocks",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,4 +83,5 @@ class NvidiaTimelines:
             ran.round_trips,
             None if before_c is None or after_c is None else (before_c, after_c),
             (self._sensors.processes() or 0) > 1,
+            ran.counted_mhz,
         )

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from wastenot.devices.protocol import Identity, Lap, Task, TaskRun
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.physics import OperatingPoint
@@ -16,7 +18,11 @@ from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError, D
 from wastenot.setting import AUTO, Setting
 
 if TYPE_CHECKING:
+    from wastenot.devices.simulated.bench import Bench
     from wastenot.devices.simulated.instrument import SimulatedInstrument
+    from wastenot.devices.simulated.timeline import SimulatedTimelines
+    from wastenot.devices.timeline import Data
+    from wastenot.workloads.kernel import KernelSpec
 
 
 class SimulatedDevice:
@@ -37,7 +43,9 @@ class SimulatedDevice:
         self.clocks = SimulatedClocks(engine)
         self.launcher = SimulatedLauncher(engine)
         self._reference_c = reference_c
+        self._bench: Bench | None = None
         self._instrument: SimulatedInstrument | None = None
+        self._timelines: SimulatedTimelines | None = None
 
     def instrument(self) -> SimulatedInstrument:
         """The instrument that profiles power inside kernels.
@@ -46,13 +54,59 @@ class SimulatedDevice:
             BadInputError: it has no power sensor, runs in wall time, or replays a recording.
         """
         from wastenot.devices.simulated.instrument import SimulatedInstrument
+
+        if self._instrument is None:
+            self._instrument = SimulatedInstrument(self._shared_bench("profile"))
+        return self._instrument
+
+    def timelines(self) -> SimulatedTimelines:
+        """What watches kernels at the clocks that the GPU goes through by itself.
+
+        Raises:
+            BadInputError: it has no power sensor, runs in wall time, or replays a recording.
+        """
+        from wastenot.devices.simulated.timeline import SimulatedTimelines
+
+        if self._timelines is None:
+            self._timelines = SimulatedTimelines(self._shared_bench("watch kernels"))
+        return self._timelines
+
+    def _shared_bench(self, doing: str) -> Bench:
+        from wastenot.devices.simulated.bench import Bench
         from wastenot.devices.simulated.model_physics import ModelPhysics
 
         if not isinstance(self.engine.physics, ModelPhysics):
-            raise BadInputError(f"{self.identity.name}: a recording has no executions; profile on sim:NAME or nvidia:INDEX")
-        if self._instrument is None:
-            self._instrument = SimulatedInstrument(self.identity, self.engine, self.engine.physics)
-        return self._instrument
+            raise BadInputError(f"{self.identity.name}: a recording has no executions; {doing} on sim:NAME or nvidia:INDEX")
+        if self._bench is None:
+            self._bench = Bench(self.identity, self.engine, self.engine.physics)
+        return self._bench
+
+    def truth_at(
+        self, kernel: KernelSpec, core_mhz: float, data: Data = "random", temperature_c: float | None = None
+    ) -> OperatingPoint:
+        """Exact time and power of a kernel at a core clock in effect, whatever any limit says, for tests to compare with.
+
+        Args:
+            kernel: the kernel.
+            core_mhz: core clock in effect, not necessarily one that can be requested.
+            data: what its inputs hold.
+            temperature_c: temperature of the GPU; by default that at which the device's parameters are stated.
+
+        Raises:
+            BadInputError: the device replays a recording.
+            CannotRunError: the kernel is unknown.
+        """
+        from wastenot.devices.simulated.model_physics import ModelPhysics
+
+        physics = self.engine.physics
+        if not isinstance(physics, ModelPhysics):
+            raise BadInputError(f"{self.identity.name}: a recording has no clocks in between")
+        core = np.array([core_mhz])
+        response = physics.response(kernel, core, AUTO, data)
+        warmer_c = 0.0 if temperature_c is None else temperature_c - self._reference_c
+        power_w = float(response.power_w.sum() + physics.leakage_w_per_c(core)[0] * warmer_c)
+        memory_mhz = physics.preset.clocks.memory_mhz[-1]
+        return OperatingPoint(float(response.time_s[0]), power_w, core_mhz, memory_mhz, False)
 
     def truth(self, task: Task, setting: Setting, temperature_c: float | None = None) -> OperatingPoint:
         """Exact time and power of a task at a setting, without noise or sensors, for tests to compare with.
@@ -143,8 +197,7 @@ class SimulatedRun(LapsAtEnd):
 
     def end(self) -> None:
         """Stop the task."""
-        laps = self._engine.stop(self._marks)
-        self._laps = tuple(Lap(calls, seconds) for calls, seconds in laps if calls > 0)
+        self._laps = self._engine.stop(self._marks)
 
     @property
     def completed(self) -> int:

@@ -81,6 +81,32 @@ class GpuClockModel(Part):
         return np.asarray(np.floor(gpu_s / self.resolution_s) * self.resolution_s if self.resolution_s else gpu_s)
 
 
+class CycleClockModel(Part):
+    """Counting the core clock's cycles in the stream of kernels.
+
+    Attributes:
+        cost_s: time that a stamp takes.
+        resolution_s: resolution of the GPU's timer that stamps are read beside.
+        multiprocessors: number of multiprocessors whose cycles are counted.
+        skipped: (core clock, fraction of its cycles that the chip skips while tensor cores work), by ascending clock,
+            interpolated in between; empty for none.
+        look_s: time over which the clock in effect is then looked at, between groups of calls.
+    """
+
+    cost_s: NotNegative = 1.6e-6
+    resolution_s: Positive = 32e-9
+    multiprocessors: Annotated[int, Field(ge=1)] = 1
+    skipped: tuple[tuple[Positive, Annotated[float, Field(ge=0, lt=1)]], ...] = ()
+    look_s: Positive = 8e-6
+
+    def counted(self, core_mhz: FloatArray) -> FloatArray:
+        """Fraction of cycles that is left while tensor cores work, by core clock."""
+        if not self.skipped:
+            return np.ones_like(core_mhz)
+        clocks_mhz, fractions = zip(*self.skipped, strict=True)
+        return np.asarray(1.0 - np.interp(core_mhz, clocks_mhz, fractions))
+
+
 class Dynamics(Part):
     """Everything about executions that steady means leave out.
 
@@ -100,6 +126,7 @@ class Dynamics(Part):
         logger: a channel for total power with the GPU's own timestamps; ``None`` where the power gauge is polled.
         memory: the gauge of memory power; ``None`` for none.
         gpu_clock: the GPU's clock.
+        cycle_clock: how cycles of the core clock are counted.
     """
 
     fast_s: Positive = 20e-6
@@ -120,6 +147,7 @@ class Dynamics(Part):
     gpu_clock: GpuClockModel = GpuClockModel(
         offset_s=1234.5, drift_ppm=20.0, read_s=8e-6, read_jitter_s=3e-6, resolution_s=1e-6
     )
+    cycle_clock: CycleClockModel = CycleClockModel()
 
     @model_validator(mode="after")
     def _default_shape(self) -> Self:

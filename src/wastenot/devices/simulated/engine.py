@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.protocol import Task
+from wastenot.devices.protocol import Lap, Task
 from wastenot.devices.simulated.hardware import Noise, Switching, Thermal
 from wastenot.devices.simulated.physics import OperatingPoint, Physics
 from wastenot.devices.simulated.power_history import LAG_REACH, lag_of, mean_power_w
@@ -27,17 +27,19 @@ from wastenot.setting import AUTO, Setting
 
 _STEP_S = 0.5  # longest time over which temperature counts as constant
 _REMEMBERED_S = 4.0  # how far back sensors may look
+_LAUNCH_S = 0.02  # of a real run, over which clocks are counted
 
 
 @dataclass(slots=True)
 class _Running:
-    """A running task, with its progress in calls at the bounds of each period of constant speed."""
+    """A running task, with its progress in calls at the bounds of each period of constant speed, and the clocks in each."""
 
     task: Task
     time_factor: float
     power_factor: float
     moments_s: list[float]
     progress: list[float]
+    core_mhz: list[float]
 
 
 class Engine:
@@ -113,7 +115,7 @@ class Engine:
         run = ("run", task.name, self.requested)
         time_factor = math.exp(self._noise.run_time * self._draw(*run, "time"))
         power_factor = math.exp(self._noise.run_power * self._draw(*run, "power"))
-        self._running = _Running(task, time_factor, power_factor, [self.now_s], [0.0])
+        self._running = _Running(task, time_factor, power_factor, [self.now_s], [0.0], [])
         self._update()
 
     def play(self, moment_s: FloatArray, energy_j: FloatArray) -> None:
@@ -137,14 +139,14 @@ class Engine:
         assert self._running is not None
         return self._running.progress[-1]
 
-    def stop(self, marks: list[float]) -> list[tuple[int, float]]:
+    def stop(self, marks: list[float]) -> tuple[Lap, ...]:
         """End the task.
 
         Args:
             marks: progress at which laps begin and end, ascending.
 
         Returns:
-            For each lap its whole calls, and the time from the start of the first to the end of the last.
+            The laps with at least one whole call.
         """
         self.advance(0.0)
         run = self._running
@@ -154,10 +156,11 @@ class Engine:
         ended = math.floor(run.progress[-1] + 1e-9)
         bounds = [min(math.ceil(mark - 1e-9), ended) for mark in marks]
         moments = np.interp(bounds, run.progress, run.moments_s).tolist()
-        return [
-            (last - first, end - begin)
+        return tuple(
+            Lap(last - first, end - begin, *_counted_mhz(run, begin, end))
             for first, last, begin, end in zip(bounds[:-1], bounds[1:], moments[:-1], moments[1:], strict=True)
-        ]
+            if last > first
+        )
 
     # ---- what sensors read -----------------------------------------------------------------------------------
 
@@ -204,6 +207,7 @@ class Engine:
             run = self._running
             run.moments_s.append(self.now_s)
             run.progress.append(run.progress[-1] + seconds / (self._point.time_s * run.time_factor))
+            run.core_mhz.append(self._point.core_mhz)
             if self._point.throttled:
                 self.throttled_s += seconds
         self.temperature_c = self._thermal.after(self.temperature_c, self._power_w, seconds)
@@ -226,3 +230,19 @@ class Engine:
         self._runs[key] = draws + 1
         entropy = np.frombuffer(f"{self.seed}/{key}/{draws}".encode(), dtype=np.uint8)
         return float(np.random.default_rng(entropy).standard_normal())
+
+
+def _counted_mhz(run: _Running, begin_s: float, end_s: float) -> tuple[float | None, float | None]:
+    """Mean core clock between two moments, and the lowest mean over a launch's time; ``None`` where clocks are unknown."""
+    first = max(bisect_right(run.moments_s, begin_s) - 1, 0)
+    last = max(bisect_left(run.moments_s, end_s), first + 1)
+    clocks_mhz = np.array(run.core_mhz[first:last])
+    if not end_s > begin_s or np.isnan(clocks_mhz).any():
+        return None, None
+    if np.ptp(clocks_mhz) == 0.0:
+        return float(clocks_mhz[0]), float(clocks_mhz[0])
+    bounds_s = np.clip(run.moments_s[first : last + 1], begin_s, end_s)
+    cycles = np.concatenate([[0.0], np.cumsum(clocks_mhz * np.diff(bounds_s))])
+    launches_s = np.linspace(begin_s, end_s, max(round((end_s - begin_s) / _LAUNCH_S), 1) + 1)
+    means_mhz = np.diff(np.interp(launches_s, bounds_s, cycles)) / np.diff(launches_s)
+    return float(cycles[-1] / (end_s - begin_s)), float(means_mhz.min())

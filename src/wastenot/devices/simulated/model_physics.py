@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,13 +14,29 @@ from wastenot.devices.simulated.demands import analytical_parameters
 from wastenot.devices.simulated.kinds import traits_for
 from wastenot.devices.simulated.model import KernelParameters
 from wastenot.devices.simulated.physics import OperatingPoint
-from wastenot.devices.simulated.preset import Preset
+from wastenot.devices.simulated.preset import DataTraits, Preset
 from wastenot.devices.simulated.trace import Parts, Steady, carry_over_j
+from wastenot.devices.timeline import Data
 from wastenot.errors import CannotRunError, ClocksRefusedError
 from wastenot.setting import Setting
 from wastenot.suggest import suggestion
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import stretches
+
+_RANDOM = DataTraits()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Response:
+    """What a kernel does at each of several core clocks that are in effect, run back to back; arrays of shape (clocks,).
+
+    Attributes:
+        time_s: time of a call.
+        power_w: power that it demands by consumer (base, core, memory); shape (3, clocks).
+    """
+
+    time_s: FloatArray
+    power_w: FloatArray
 
 
 class ModelPhysics:
@@ -69,25 +86,84 @@ class ModelPhysics:
 
         Where power would exceed the limit, the GPU alternates between two neighbouring clocks so that the mean meets it.
         """
-        memory = self._memory_in_effect(setting)
-        time_s, reference_w = self._curve(task, memory)
-        ceiling = self._core[-1] if setting.core_mhz is None else setting.core_mhz
-        top = max(int(np.searchsorted(self._core, ceiling, side="right")) - 1, 0)
+        memory_mhz = self._memory_in_effect(setting)
+        ceiling_mhz = self._core[-1] if setting.core_mhz is None else setting.core_mhz
+        return self._limited(*self._curve(task, memory_mhz), setting, ceiling_mhz, temperature_c)
+
+    def steady_point(self, response: Response, setting: Setting, ceiling_mhz: float, temperature_c: float) -> OperatingPoint:
+        """A kernel back to back, of which what it does at :attr:`core_mhz` is known.
+
+        Args:
+            response: what it does.
+            setting: requested clocks.
+            ceiling_mhz: its highest clock.
+            temperature_c: temperature of the GPU.
+        """
+        return self._limited(response.time_s, response.power_w.sum(axis=0), setting, ceiling_mhz, temperature_c)
+
+    def _limited(
+        self, time_s: FloatArray, reference_w: FloatArray, setting: Setting, ceiling_mhz: float, temperature_c: float
+    ) -> OperatingPoint:
+        """The highest clocks that setting, power limit and temperature allow, by time and power at every core clock."""
+        memory_mhz = self._memory_in_effect(setting)
+        top = max(int(np.searchsorted(self._core, ceiling_mhz, side="right")) - 1, 0)
         thermal = self.preset.thermal
         power = reference_w[: top + 1] + self._leakage_w[: top + 1] * (
             thermal.leakage_per_c * (temperature_c - thermal.reference_c)
         )
-        limit = self._limit_w(setting, temperature_c)
+        limit = self.limit_w(setting, temperature_c)
         if power[top] <= limit:
-            return OperatingPoint(float(time_s[top]), float(power[top]), float(self._core[top]), memory, False)
+            return OperatingPoint(float(time_s[top]), float(power[top]), float(self._core[top]), memory_mhz, False)
         under = np.flatnonzero(power <= limit)
         if not len(under):
-            return OperatingPoint(float(time_s[0]), float(power[0]), float(self._core[0]), memory, True)
+            return OperatingPoint(float(time_s[0]), float(power[0]), float(self._core[0]), memory_mhz, True)
         low = int(under[-1])
         fraction = float((limit - power[low]) / (power[low + 1] - power[low]))  # of time at the higher of the two
         speed = (1.0 - fraction) / time_s[low] + fraction / time_s[low + 1]
         core = (1.0 - fraction) * self._core[low] + fraction * self._core[low + 1]
-        return OperatingPoint(float(1.0 / speed), float(limit), float(core), memory, True)
+        return OperatingPoint(float(1.0 / speed), float(limit), float(core), memory_mhz, True)
+
+    def response(self, kernel: KernelSpec, core_mhz: FloatArray, setting: Setting, data: Data = "random") -> Response:
+        """Time and power of a kernel at core clocks in effect, at the reference temperature, whatever any limit says.
+
+        Args:
+            kernel: the kernel.
+            core_mhz: core clocks in effect; shape (clocks,).
+            setting: requested clocks, of which only the memory's matters.
+            data: what its inputs hold.
+
+        Raises:
+            CannotRunError: the kernel is unknown.
+        """
+        device, parameters = self.preset.parameters, self._parameters(kernel)
+        parameters = replace(parameters, work_j=np.asarray(parameters.work_j) * self._data(data).work)
+        memory_mhz = np.asarray(self._memory_in_effect(setting))
+        time_s = model.time_s(device, parameters, core_mhz, memory_mhz)
+        total_w = model.demanded_power_w(device, parameters, core_mhz, memory_mhz, time_s)
+        base_w = np.full_like(total_w, model.by_memory_state(device, memory_mhz, device.base_w))
+        bytes_j = np.asarray(parameters.memory_j) * model.by_memory_state(device, memory_mhz, device.byte_energy_factor)
+        memory_w = bytes_j / time_s
+        return Response(time_s, np.stack([base_w, total_w - base_w - memory_w, memory_w]))
+
+    def ceiling_mhz(self, kernel: KernelSpec, setting: Setting, data: Data) -> float:
+        """Highest clock of a kernel, whatever the power limit allows."""
+        asked_mhz = setting.core_mhz or self._core[-1]
+        own_mhz = self._data(data).product_mhz if kernel.op == "gemm" else None
+        return float(min(asked_mhz, self._core[-1], own_mhz or self._core[-1]))
+
+    def _data(self, data: Data) -> DataTraits:
+        return self.preset.data.get(data, _RANDOM)
+
+    def leakage_w_per_c(self, core_mhz: FloatArray) -> FloatArray:
+        """Growth of power with temperature at core clocks."""
+        voltage = model.voltage(self.preset.parameters, core_mhz)
+        leakage_w = self.preset.parameters.leakage_w * voltage**model.LEAKAGE_VOLTAGE_EXPONENT
+        return np.asarray(leakage_w * self.preset.thermal.leakage_per_c)
+
+    @property
+    def core_mhz(self) -> FloatArray:
+        """Core clocks that the card runs at, ascending."""
+        return self._core
 
     def idle_power_w(self, setting: Setting, temperature_c: float) -> float:
         """Power with nothing running."""
@@ -100,14 +176,19 @@ class ModelPhysics:
             CannotRunError: the kernel is unknown.
         """
         point = self.operating_point(Task.of_kernel(kernel), setting, temperature_c)
+        return Steady(kernel.op, point.time_s, self.parts_of(kernel, point))
+
+    def parts_of(self, kernel: KernelSpec, point: OperatingPoint) -> Parts:
+        """The power of a kernel back to back, by consumer."""
         device, parameters = self.preset.parameters, self._parameters(kernel)
         memory_mhz = np.asarray(point.memory_mhz)
         bytes_j = np.asarray(parameters.memory_j) * model.by_memory_state(device, memory_mhz, device.byte_energy_factor)
         memory_w = float(bytes_j) / point.time_s
         base_w = float(model.by_memory_state(device, memory_mhz, device.base_w))
-        return Steady(kernel.op, point.time_s, Parts(base_w, point.power_w - base_w - memory_w, memory_w))
+        return Parts(base_w, point.power_w - base_w - memory_w, memory_w)
 
-    def _limit_w(self, setting: Setting, temperature_c: float) -> float:
+    def limit_w(self, setting: Setting, temperature_c: float) -> float:
+        """Power limit in force."""
         limit = self.preset.power_limits_w[1]
         for stated in (self.preset.parameters.power_limit_w, setting.power_limit_w):
             limit = limit if stated is None else stated

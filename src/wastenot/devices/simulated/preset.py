@@ -24,6 +24,8 @@ from wastenot.devices.simulated.hardware import (
     Thermal,
 )
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters
+from wastenot.devices.simulated.regulator import Regulator
+from wastenot.devices.timeline import Data
 from wastenot.documents import first_problem
 from wastenot.errors import BadInputError
 from wastenot.suggest import suggestion
@@ -112,6 +114,18 @@ class OpTraits(Part):
     tiles_at_once: Annotated[int, Field(ge=0)] = 0
 
 
+class DataTraits(Part):
+    """How kernels run on data other than random ones.
+
+    Attributes:
+        work: energy of their instructions relative to that with random data.
+        product_mhz: highest clock of matrix products, whatever the power limit allows.
+    """
+
+    work: Annotated[float, Field(gt=0, le=1)] = 1.0
+    product_mhz: Positive | None = None
+
+
 class KernelTraits(Part):
     """Demands of one kernel, fitted to measurements; see :class:`KernelParameters`."""
 
@@ -169,6 +183,8 @@ class Preset(Part):
             :func:`wastenot.devices.simulated.kinds.kinds_of`); ``default`` for operations not listed.
         thermal, switching, noise, sensors: see their classes.
         dynamics: power within and between executions; defaults are assumptions.
+        data: what other data than random ones change.
+        regulator: how the clock follows power; ``None`` for one that is always where mean power meets the limit.
     """
 
     schema_: Literal["wastenot.gpu/1"] = Field(alias="schema")
@@ -187,6 +203,8 @@ class Preset(Part):
     noise: Noise
     sensors: SensorModels
     dynamics: Dynamics = Dynamics()
+    data: dict[Data, DataTraits] = Field(default_factory=dict)
+    regulator: Regulator | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

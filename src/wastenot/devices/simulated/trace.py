@@ -22,7 +22,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.devices.simulated.dynamics import Dynamics, Firmware, Shape
 from wastenot.devices.simulated.power_history import PowerHistory
 
@@ -112,25 +112,67 @@ def trace(
     shapes = np.array([_demand(dynamics.shape_of(kernel.op), segments) for kernel in kernels])
     by_part = np.ascontiguousarray(np.moveaxis(shapes * above[:, None, :], 2, 0))  # (parts, kernels, segments)
     demand = (by_part[:, kernel_of] / factor[:, None]).reshape(3, -1)
+    above_w = np.repeat(above.T[:, kernel_of], segments, axis=1)
+    begin_s = np.repeat(begins, segments)
+    heavy = None
     if dynamics.firmware is not None:
-        heavy = np.array([kernel.parts.total >= dynamics.firmware.heavy_w for kernel in kernels])[kernel_of]
-        if heavy.any():
-            held = _held(dynamics.firmware, middle - begins[np.argmax(heavy)])
-            demand *= np.where(np.repeat(heavy, segments), held, 1.0)
+        kernels_heavy = np.array([kernel.parts.total >= dynamics.firmware.heavy_w for kernel in kernels])
+        heavy = np.repeat(kernels_heavy[kernel_of], segments)
+    demand = respond(dynamics, demand, above_w, np.repeat(kernel_of, segments), begin_s, middle, heavy)
+    return Trace(kernel_of, begins, ends, history_of(dynamics, demand, step_s, idle))
+
+
+def respond(
+    dynamics: Dynamics,
+    demand: FloatArray,
+    above_w: FloatArray,
+    kernel_of: IndexArray,
+    begin_s: FloatArray,
+    middle_s: FloatArray,
+    heavy: BoolArray | None,
+) -> FloatArray:
+    """Demand as firmware and carry-over change it.
+
+    Args:
+        dynamics: dynamics of the GPU.
+        demand: power above idle that each piece of time demands; shape (parts, pieces).
+        above_w: the same in steady state, without the shape of executions.
+        kernel_of: index of each piece's kernel; shape (pieces,).
+        begin_s: when the execution that each piece belongs to begins.
+        middle_s: the middle of each piece.
+        heavy: whether firmware responds to each piece's kernel; ``None`` for none.
+    """
+    if dynamics.firmware is not None and heavy is not None and heavy.any():
+        held = _held(dynamics.firmware, middle_s - begin_s[np.argmax(heavy)])
+        demand = demand * np.where(heavy, held, 1.0)
     if dynamics.carry_over_share:
-        demand += _carry_over(dynamics, kernel_of, begins, middle, above)
+        demand = demand + _carry_over(dynamics, kernel_of, begin_s, middle_s, above_w)
+    return demand
+
+
+def history_of(dynamics: Dynamics, demand: FloatArray, step_s: FloatArray, idle: Parts) -> PowerHistory:
+    """Power that follows demand with both lags, until it is idle again.
+
+    Args:
+        dynamics: dynamics of the GPU.
+        demand: power above idle that is demanded over pieces of time; shape (parts, pieces).
+        step_s: their lengths.
+        idle: power at rest.
+    """
+    idle_w = idle.as_array()
     used, state = _lags(dynamics, demand, step_s)
     tail_s = np.linspace(0.0, 1.0, _TAIL_SEGMENTS + 1)[1:] ** 2 * _TAIL_LAGS * max(dynamics.fast_s, dynamics.slow_s)
     fall = sum(
         share * state[lag][:, None] * (-lag_s * np.expm1(-tail_s / lag_s))
         for lag, (lag_s, share) in enumerate(_lag_parts(dynamics))
     )
-    moment_s = np.concatenate([[0.0], np.cumsum(step_s), ends[-1] + tail_s])
+    pieces_s = np.cumsum(step_s)
+    moment_s = np.concatenate([[0.0], pieces_s, pieces_s[-1] + tail_s])
     energy_j = np.zeros((3, len(moment_s)))
     np.cumsum(used, axis=1, out=energy_j[:, 1 : used.shape[1] + 1])
     energy_j[:, used.shape[1] + 1 :] = energy_j[:, [used.shape[1]]] + fall
     energy_j += moment_s * idle_w[:, None]
-    return Trace(kernel_of, begins, ends, PowerHistory(moment_s, energy_j))
+    return PowerHistory(moment_s, energy_j)
 
 
 def _segments(dynamics: Dynamics, kernels: Sequence[Steady]) -> int:
@@ -169,19 +211,17 @@ def carry_over_j(dynamics: Dynamics, before_w: FloatArray, own_w: FloatArray, la
 
 
 def _carry_over(
-    dynamics: Dynamics, kernel_of: IndexArray, begins: FloatArray, middle: FloatArray, above: FloatArray
+    dynamics: Dynamics, kernel_of: IndexArray, begin_s: FloatArray, middle_s: FloatArray, above_w: FloatArray
 ) -> FloatArray:
-    """Carry-over power of light kernels after heavy ones; shape (parts, segments)."""
-    total = above.sum(axis=1)
-    segments = len(middle) // len(kernel_of)
+    """Carry-over power of light kernels after heavy ones; shape (parts, pieces)."""
+    total_w = above_w.sum(axis=0)
     changes = [*(np.flatnonzero(np.diff(kernel_of)) + 1).tolist(), len(kernel_of)]
-    extra_w = np.zeros((3, len(middle)))
+    extra_w = np.zeros_like(above_w)
     for first, last in pairwise(changes):
-        kernel = kernel_of[first]
-        initial_w = dynamics.carry_over_share * max(total[kernel_of[first - 1]] - total[kernel], 0.0)
-        part = slice(first * segments, last * segments)
-        decayed_w = initial_w * np.exp(-(middle[part] - begins[first]) / dynamics.carry_over_s)
-        extra_w[:, part] = decayed_w * (above[kernel] / total[kernel])[:, None]
+        initial_w = dynamics.carry_over_share * max(total_w[first - 1] - total_w[first], 0.0)
+        part = slice(first, last)
+        decayed_w = initial_w * np.exp(-(middle_s[part] - begin_s[first]) / dynamics.carry_over_s)
+        extra_w[:, part] = decayed_w * (above_w[:, first] / max(total_w[first], 1e-9))[:, None]
     return extra_w
 
 

@@ -3,6 +3,7 @@
     host     queue ▮▮▮▮▮▮▮▮▮▮           queue more as executions end  ▮ ▮ ▮ ▮ ▮
     stream         ├── gate ──┤ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │ ▮ │
     events                    ↑   ↑   ↑   ↑   the end of one execution is the start of the next
+    stamps                    ↑               ↑   of the cycle counters, every 5 ms, in gaps of their own
 
 The gate is a one-thread kernel that spins long enough for the host to fill the driver's queue behind it, so that the GPU
 never waits for the host. Executions too short for the host to keep up with are queued many at once, as CUDA graphs with
@@ -11,20 +12,24 @@ events in them.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.instrument import Burst, RoundTrip
+from wastenot.devices.instrument import STAMPS_S, Burst, RoundTrip
 from wastenot.devices.torch.devices import find_torch_device
 from wastenot.devices.torch.event_clock import RESOLUTION_S, EventClock
+from wastenot.devices.torch.host_stamps import HostStamps, Place
 from wastenot.devices.torch.task_run import gpu_failed, new_event
-from wastenot.errors import CannotRunError, DeviceError, first_line
+from wastenot.errors import CannotRunError, DeviceError, MissingExtraError, first_line
 from wastenot.operations.analytical import out_of_memory, release_memory
 from wastenot.operations.prepare import Prepared, prepare
 
@@ -51,6 +56,9 @@ class TorchBursts:
         with torch.cuda.device(self._device):
             self._stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
             self._clock = EventClock(new_event, torch.cuda.Stream(self._device), now_s)  # type: ignore[no-untyped-call]
+            self._counters: HostStamps | None = None
+            with suppress(MissingExtraError, DeviceError):  # doctor says why profiles then have no core clocks
+                self._counters = HostStamps(self._device, _PLACES)
 
     def round_trips(self, times: int) -> tuple[RoundTrip, ...]:
         """Read the GPU's clock a number of times.
@@ -104,8 +112,9 @@ class TorchBursts:
                 together = any(kernel.op == "collective" for kernel in burst.kernels)
                 others = [index for index in range(torch.cuda.device_count()) if together and index != self._device.index]
                 return TorchBurst(
-                    prepared, burst.order, self._stream, self._clock, names, others=others, gradients=gradients
-                )
+                    prepared, burst.order, self._stream, self._clock, names, others=others, gradients=gradients,
+                    counters=self._counters,
+                )  # fmt: skip
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise DeviceError(f"{names}: failed on {self._device}: {first_line(error)}") from None
@@ -129,6 +138,7 @@ _LONGEST_GATE_S = 0.25
 _TRIES = 12
 _GATE_CYCLES = 4_000_000  # of the gate that is timed
 _POLL_S = 1e-4
+_PLACES = 4096  # of stamps: 20 s of executions
 _LATE_FRACTION = 0.01  # of the executions queued after the gate, which may have been queued too late
 
 
@@ -141,12 +151,14 @@ class Piece:
         executions: how many they are.
         ends: the events, in order.
         fence: event after all of them, which tells when they have ended.
+        after_stamp: event after the stamp that follows them; ``None`` where none does.
     """
 
     run: Callable[[], None]
     executions: int
     ends: tuple[Any, ...]
     fence: Any
+    after_stamp: Any = None
 
 
 class TorchBurst:
@@ -163,6 +175,7 @@ class TorchBurst:
         gradients: whether calls may need gradients, as a user's functions may.
         most_queued: executions queued on the GPU at most.
         graphs: whether executions are queued as graphs; ``None`` uses them only where executions are many and short.
+        counters: cycle counters; ``None`` where they cannot be counted.
 
     Raises:
         CannotRunError: executions cannot be queued ahead.
@@ -183,10 +196,14 @@ class TorchBurst:
         gradients: bool = False,
         most_queued: int = MOST_QUEUED,
         graphs: bool | None = None,
+        counters: HostStamps | None = None,
     ) -> None:
         self._stream, self._clock, self._names = stream, clock, names
         self._others, self._gradients = tuple(others), gradients
         self._begin = new_event()
+        self._counters = counters
+        self._stamps: list[Place | None] = []  # of the run, in order
+        self._clocks_mhz: list[float] = []  # between these
         self._late = 0
         self._ahead = 0
         with self._on_stream():
@@ -199,6 +216,8 @@ class TorchBurst:
             slow = sum(gpu_s[which] for which in order) < _KEEPS_UP * sum(host_s[which] for which in order)
             if graphs or (graphs is None and lasting and slow):
                 self._capture(calls, order)
+            if counters is not None:
+                self._pieces = _with_stamps(self._pieces, [gpu_s[which] for which in order])
             self._ahead = min(max(1, most_queued // self._pieces[0].executions), len(self._pieces))
             self._gate_s = max(_GATE_S, _SLACK * queue_s)
             self._find_gate()
@@ -218,9 +237,11 @@ class TorchBurst:
                 in_time = self._queue(len(self._pieces))
                 if not in_time:
                     self._stream.synchronize()
+                    self._take_stamps()
                     return False
-                while not self._pieces[-1].fence.query():
+                while not (self._pieces[-1].after_stamp or self._pieces[-1].fence).query():
                     time.sleep(_POLL_S)
+                self._take_stamps()
         except RuntimeError as error:
             raise gpu_failed(error) from None
         self._check_late()
@@ -228,9 +249,49 @@ class TorchBurst:
 
     def stamps(self) -> tuple[FloatArray, FloatArray]:
         """Start and end of each execution of the last run by the GPU's clock, shape (executions,)."""
-        ends = (end for piece in self._pieces for end in piece.ends)
-        moments = self._clock.moments([self._begin, *ends])
-        return moments[:-1], moments[1:]
+        events, begins, ends = [self._begin], [0], []
+        for piece in self._pieces:
+            for end in piece.ends:
+                events.append(end)
+                ends.append(len(events) - 1)
+                begins.append(ends[-1])
+            if piece.after_stamp is not None:
+                events.append(piece.after_stamp)
+                begins[-1] = len(events) - 1
+        moments = self._clock.moments(events)
+        return moments[begins[:-1]], moments[ends]
+
+    def core_mhz(self) -> FloatArray | None:
+        """Mean SM clock between the stamps around each execution of the last run, shape (executions,); NaN where unknown.
+
+        ``None`` where cycles cannot be counted.
+        """
+        if self._counters is None:
+            return None
+        clocks_mhz = iter(self._clocks_mhz)
+        found, waiting = [], 0
+        for piece in self._pieces:
+            waiting += piece.executions
+            if piece.after_stamp is not None:
+                found += [next(clocks_mhz)] * waiting
+                waiting = 0
+        return np.array(found, dtype=np.float64)
+
+    def _stamp(self) -> None:
+        if self._counters is not None:
+            self._stamps.append(self._counters.record(self._stream.cuda_stream))
+
+    def _take_stamps(self) -> None:
+        """Free the places of a run that has ended, and note the clocks between them."""
+        if self._counters is None:
+            return
+        taken = [None if place is None else self._counters.take(place) for place in self._stamps]
+        for place, stamp in zip(self._stamps, taken, strict=True):
+            if place is not None and stamp is None:
+                self._counters.drop(place)
+        between = [None if last is None or first is None else last.clock_since(first) for first, last in pairwise(taken)]
+        self._clocks_mhz = [math.nan if clock is None else clock[0] for clock in between]
+        self._stamps = []
 
     def _queue(self, pieces: int) -> bool:
         """Queue the first pieces behind a gate; returns whether it was still closed when the last that fits was queued."""
@@ -239,10 +300,11 @@ class TorchBurst:
             with torch.cuda.device(index):
                 torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
         torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
+        self._stamp()
         self._begin.record(self._stream)
         head = min(self._ahead, pieces)
         for piece in self._pieces[:head]:
-            piece.run()
+            self._queue_one(piece)
         if self._begin.query():  # type: ignore[no-untyped-call]
             self._gate_s = min(2.0 * self._gate_s, _LONGEST_GATE_S)
             return False
@@ -250,9 +312,15 @@ class TorchBurst:
         for number in range(head, pieces):
             while not self._pieces[number - head].fence.query():
                 time.sleep(_POLL_S)
-            self._pieces[number].run()
+            self._queue_one(self._pieces[number])
             self._late += bool(self._pieces[number - 1].fence.query())
         return True
+
+    def _queue_one(self, piece: Piece) -> None:
+        piece.run()
+        if piece.after_stamp is not None:
+            self._stamp()
+            piece.after_stamp.record(self._stream)
 
     def _check_late(self) -> None:
         fed = len(self._pieces) - self._ahead
@@ -268,6 +336,7 @@ class TorchBurst:
         for attempt in range(1, _TRIES + 1):
             in_time = self._queue(self._ahead)
             self._stream.synchronize()
+            self._take_stamps()
             if in_time:
                 break
             if attempt % 2 == 0:  # a longer gate did not help: the queue is full until the gate opens
@@ -284,6 +353,8 @@ class TorchBurst:
                 piece.run()
             else:
                 piece.fence.record(self._stream)
+            if piece.after_stamp is not None:
+                piece.after_stamp.record(self._stream)
         self._stream.synchronize()
 
     def _capture(self, calls: Sequence[Prepared], order: Sequence[int]) -> None:
@@ -315,6 +386,18 @@ class TorchBurst:
     def _on_stream(self) -> Iterator[None]:
         with torch.cuda.stream(self._stream), nullcontext() if self._gradients else torch.no_grad():
             yield
+
+
+def _with_stamps(pieces: Sequence[Piece], execution_s: Sequence[float]) -> list[Piece]:
+    """The pieces, with a stamp every so often and at the end."""
+    stamped, since_s, first = [], 0.0, 0
+    for number, piece in enumerate(pieces, 1):
+        since_s += sum(execution_s[first : first + piece.executions])
+        first += piece.executions
+        due = since_s >= STAMPS_S or number == len(pieces)
+        stamped.append(replace(piece, after_stamp=new_event()) if due else piece)
+        since_s = 0.0 if due else since_s
+    return stamped
 
 
 def _one(call: Prepared, stream: torch.cuda.Stream) -> Piece:

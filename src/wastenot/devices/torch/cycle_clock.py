@@ -94,17 +94,16 @@ class CycleStamps:
         self.multiprocessors = int(torch.cuda.get_device_properties(device).multi_processor_count)
         self.recorded = 0
         self._capacity = max(capacity, _TRIED)
-        kernel = _compiled(str(device))
         shape = (self._capacity, self.multiprocessors, 2)
         self._stamps = torch.zeros(shape, dtype=torch.int64, device=device)
-        self._launch = _Launcher(kernel, self._stamps, self.multiprocessors)
+        self._launch = StampLauncher(device, self._stamps, self.multiprocessors)
         self.quality = self._tried()
         self.recorded = 0
 
     def record(self, stream: torch.cuda.Stream | None = None) -> int:
         """Queue a stamp on a stream, by default the current one; returns its number."""
         number = self.recorded
-        self._launch(number % self._capacity, stream or torch.cuda.current_stream(self.device))
+        self._launch(number % self._capacity, (stream or torch.cuda.current_stream(self.device)).cuda_stream)
         self.recorded = number + 1
         return number
 
@@ -163,42 +162,57 @@ class CycleStamps:
         return ClockStamps(cost_s, resolution_s, self.multiprocessors)
 
 
-class _Launcher:
+class StampLauncher:
     """Launches the kernel with all its arguments in place: PyTorch's own call builds them anew, which takes 30 µs.
 
     Args:
-        kernel: compiled by PyTorch.
-        stamps: where it writes.
-        multiprocessors: number of blocks, and of stamps that each index stands for.
+        device: the GPU.
+        stamps: where the kernel writes, in memory that the GPU can reach; shape (indices, kept, 2).
+        kept: number of multiprocessors, from the first, whose counts it stores.
+
+    Raises:
+        MissingExtraError: this PyTorch cannot compile kernels.
     """
 
-    def __init__(self, kernel: Any, stamps: torch.Tensor, multiprocessors: int) -> None:
-        from torch.cuda._utils import _check_cuda, _get_gpu_runtime_library
-
-        self._check, self._run = _check_cuda, _get_gpu_runtime_library().cuLaunchKernel
+    def __init__(self, device: torch.device, stamps: torch.Tensor, kept: int) -> None:
+        self._kernel, self._run = _compiled(str(device))
+        self._blocks = int(torch.cuda.get_device_properties(device).multi_processor_count)
         self._index = ctypes.c_int(0)
-        held = ctypes.c_void_p(stamps.data_ptr()), self._index, ctypes.c_int(multiprocessors)
+        held = ctypes.c_void_p(stamps.data_ptr()), self._index, ctypes.c_int(kept)
         self._arguments = (ctypes.c_void_p * 3)(*(ctypes.cast(ctypes.byref(each), ctypes.c_void_p) for each in held))
-        self._held = held
-        self._kernel, self._blocks = kernel, multiprocessors
+        self._held = held, stamps
 
-    def __call__(self, index: int, stream: torch.cuda.Stream) -> None:
-        """Launch it; the driver copies the arguments."""
+    def __call__(self, index: int, stream: int) -> None:
+        """Launch it; the driver copies the arguments.
+
+        Args:
+            index: that the stamp gets.
+            stream: CUDA's handle of the stream.
+
+        Raises:
+            RuntimeError: CUDA refused.
+        """
         self._index.value = index
-        on, one, function = ctypes.c_void_p(stream.cuda_stream), 1, self._kernel.func
-        self._check(self._run(function, self._blocks, one, one, one, one, one, 0, on, self._arguments, None))
+        one, on = 1, ctypes.c_void_p(stream)
+        code = self._run(self._kernel.func, self._blocks, one, one, one, one, one, 0, on, self._arguments, None)
+        if code:
+            raise RuntimeError(f"CUDA error {code} from cuLaunchKernel")
 
 
 @lru_cache(maxsize=8)
-def _compiled(device: str) -> Any:
+def _compiled(device: str) -> tuple[Any, Any]:
+    """The kernel compiled for a GPU, and the driver's function that launches it."""
+    from torch.cuda import _utils
+
     compile_kernel = getattr(torch.cuda, "_compile_kernel", None)
-    if compile_kernel is None:
+    library: Any = getattr(_utils, "_get_gpu_runtime_library", None) or getattr(_utils, "_get_cuda_library", None)
+    if compile_kernel is None or library is None:
         raise MissingExtraError(
             f"counting cycles needs PyTorch 2.8 or later, which compiles small kernels itself; this is {torch.__version__}"
         )
     try:
         with torch.cuda.device(device):
-            return compile_kernel(_SOURCE, _KERNEL)
+            return compile_kernel(_SOURCE, _KERNEL), library().cuLaunchKernel
     except (RuntimeError, OSError) as error:
         raise MissingExtraError(
             f"counting cycles needs NVRTC, CUDA's compiler in PyTorch's wheels, which failed: {first_line(error)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from wastenot.devices.protocol import Task
 from wastenot.devices.torch.devices import find_torch_device
-from wastenot.errors import CannotRunError, DeviceError, first_line
+from wastenot.errors import CannotRunError, DeviceError, MissingExtraError, first_line
 from wastenot.operations.prepare import prepare
 from wastenot.setting import Setting
 from wastenot.workloads.kernel import KernelSpec
@@ -17,6 +17,8 @@ from wastenot.workloads.kernel import KernelSpec
 if TYPE_CHECKING:
     import torch
 
+    from wastenot.devices.torch.host_stamps import HostStamps
+    from wastenot.devices.torch.launch_clocks import LaunchClocks
     from wastenot.devices.torch.task_run import GpuRun, HostRun
 
 _ORDINARY = "one operation"  # not worth a note
@@ -42,6 +44,8 @@ class TorchLauncher:
         self.device = find_torch_device(device)
         self._seed = seed
         self._stream: torch.cuda.Stream | None = None
+        self._stamps: HostStamps | None = None
+        self._not_counted: tuple[str, ...] = ()  # why cycles cannot be counted
         self._refused: set[Task] = set()
 
     def can_run(self, task: Task, setting: Setting) -> bool:
@@ -120,7 +124,19 @@ class TorchLauncher:
             program = Program(task, str(self.device), l2_bytes=l2_bytes, free_bytes=self._free_bytes(), seed=self._seed)
             torch.cuda.synchronize(self.device)
             torch.cuda.empty_cache()
-            return GpuRun(make_launch(program, self._stream), self._stream, program.notes)
+            launch, clocks = make_launch(program, self._stream), self._launch_clocks(self._stream)
+            return GpuRun(launch, self._stream, (*program.notes, *self._not_counted), clocks)
+
+    def _launch_clocks(self, stream: torch.cuda.Stream) -> LaunchClocks | None:
+        from wastenot.devices.torch.host_stamps import HostStamps
+        from wastenot.devices.torch.launch_clocks import LaunchClocks
+
+        if self._stamps is None and not self._not_counted:
+            try:
+                self._stamps = HostStamps(self.device)
+            except (MissingExtraError, DeviceError) as error:
+                self._not_counted = (f"core clock by the driver: {error}",)
+        return None if self._stamps is None else LaunchClocks(self._stamps, stream.cuda_stream)
 
     def _free_bytes(self) -> int:
         import torch

@@ -1,8 +1,12 @@
 """Timelines with PyTorch: groups of calls as CUDA graphs on one stream, with a stamp of the cycle counters between them.
 
 host     queue ▮│▮│▮│▮│▮│  at most 60 ms ahead  ▮│  ▮│  ▮│
-stream         ▮│▮│▮│▮│▮│▯▯▯│▯▯▯│▯▯▯│▯▯▯│▯▯▯│▯▯▯│
-stamps          ↑ ↑ ↑ ↑ ↑   ↑   ↑   ↑   ↑   ↑   ↑      time and clock of each group
+stream         ▮│▮│▮│▮│·│▮│▯▯▯│▯▯▯│▯▯▯│·│▯▯▯│▯▯▯│
+stamps          ↑ ↑ ↑ ↑ ↑ ↑   ↑   ↑   ↑ ↑   ↑   ↑      time and cycles of each group
+
+Under tensor load a chip may skip cycles: it counts fewer than its clock has, from the start of such a kernel to its end. So
+now and then a look follows a group: a few microseconds (·) in which nothing runs but one spinning thread, whose cycles are
+those of the clock in effect.
 """
 
 from __future__ import annotations
@@ -32,6 +36,10 @@ _AHEAD_S = 0.06  # of work in the queue, and no more than this many groups:
 _AHEAD_GROUPS = 200
 _POLL_S = 2e-4
 _ROUND_TRIPS = 8
+_LOOK_EACH_S = 5e-3  # between looks at the clock, of each subject; the regulator acts every 10 ms
+_LOOK_CYCLES = 12_000  # 6 to 9 µs
+_LEAST_SKIPPED = 0.01  # of the cycles, from which on a subject counts as one that skips some
+_MOST_SKIPPED = 0.5
 _SPARSITY = 0.8  # fraction of zeros in sparse data
 
 
@@ -48,6 +56,7 @@ class Groups:
     begin_s: FloatArray
     end_s: FloatArray
     core_mhz: FloatArray
+    counted_mhz: FloatArray
     round_trips: tuple[RoundTrip, ...]
 
 
@@ -145,7 +154,7 @@ class PreparedSubjects:
             DeviceError: the GPU failed.
         """
         groups = sum(self._groups(phase) for phase in phases)
-        if groups + 2 * len(phases) + 4 * _ROUND_TRIPS > _MOST_STAMPS:
+        if 2 * groups + 2 * len(phases) + 4 * _ROUND_TRIPS > _MOST_STAMPS:
             raise BadInputError(f"`phases`: {groups:,} groups of calls in one run; at most {_MOST_STAMPS:,}: split it")
         try:
             with torch.cuda.stream(self._stream), torch.no_grad():
@@ -162,9 +171,10 @@ class PreparedSubjects:
         stamps = self._stamps
         stamps.restart()
         trips = [stamps.round_trip(self._now_s) for _ in range(_ROUND_TRIPS)]
-        ran: list[tuple[int, int, int, int]] = []
+        ran: list[tuple[int, int, int, int, int]] = []
         queue = _Queue(self._stream)
         last: int | None = None
+        unseen_s = [_LOOK_EACH_S] * len(self._launches)  # of each subject since the clock was last looked at
         for index, phase in enumerate(phases):
             if phase.subject == REST:
                 self._stream.synchronize()
@@ -175,23 +185,56 @@ class PreparedSubjects:
             for _ in range(self._groups(phase)):
                 first = stamps.record(self._stream) if last is None else last
                 launch.run()
-                last = stamps.record(self._stream)
-                ran.append((index, phase.subject, launch.calls, first))
+                last = ended = stamps.record(self._stream)
+                unseen_s[phase.subject] += launch.seconds
+                if unseen_s[phase.subject] >= _LOOK_EACH_S:
+                    unseen_s[phase.subject] = 0.0
+                    torch.cuda._sleep(_LOOK_CYCLES)  # type: ignore[no-untyped-call]
+                    last = stamps.record(self._stream)
+                ran.append((index, phase.subject, launch.calls, first, last - ended))
                 queue.added(launch.seconds)
         self._stream.synchronize()
         trips += [stamps.round_trip(self._now_s) for _ in range(_ROUND_TRIPS)]
         found = stamps.read()
-        table = np.array(ran, dtype=np.intp).reshape(-1, 4)
+        table = np.array(ran, dtype=np.intp).reshape(-1, 5)
         begin, end = table[:, 3], table[:, 3] + 1
+        counted = found.clock_mhz(begin, end) if ran else np.empty(0)
+        looked = np.flatnonzero(table[:, 4])
+        seen = found.clock_mhz(end[looked], end[looked] + 1) if len(looked) else np.empty(0)
         return Groups(
             table[:, 0],
             table[:, 1],
             table[:, 2],
             found.time_s[begin] + stamps.quality.cost_s,
             found.time_s[end],
-            found.clock_mhz(begin, end) if ran else np.empty(0),
+            counted * clock_over_counted(table[:, 1], counted, looked, seen),
+            counted,
             tuple(RoundTrip(before, float(found.time_s[number]), after) for before, number, after in trips),
         )
+
+
+def clock_over_counted(subject: IndexArray, counted_mhz: FloatArray, looked: IndexArray, seen_mhz: FloatArray) -> FloatArray:
+    """Ratio of the clock in effect to the cycles counted in each group, from looks after some of the groups.
+
+    Args:
+        subject: of each group; shape (groups,).
+        counted_mhz: cycles counted in each group, per microsecond; shape (groups,).
+        looked: groups that a look followed; shape (looks,).
+        seen_mhz: clock in each look; shape (looks,).
+
+    Returns:
+        Shape (groups,): 1 for subjects that skip no cycles; else the ratios of looks, interpolated for groups in between.
+    """
+    ratio = np.ones(len(subject))
+    for which in np.unique(subject):
+        own = np.flatnonzero(subject == which)
+        mine = subject[looked] == which
+        at, over = looked[mine], seen_mhz[mine] / counted_mhz[looked[mine]]
+        # The regulator may change the clock between a group and its look.
+        sane = (over > 1.0 - _LEAST_SKIPPED) & (over < 1.0 / (1.0 - _MOST_SKIPPED))
+        if sane.any() and np.median(over[sane]) > 1.0 + _LEAST_SKIPPED:
+            ratio[own] = np.interp(own, at[sane], over[sane])
+    return ratio
 
 
 class _Queue:

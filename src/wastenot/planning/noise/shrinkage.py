@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -39,6 +40,19 @@ _CLOCKS_UNKNOWN = 1.4  # a further one where the clocks in effect were not recor
 _LEAST_POWER = 0.1  # of the measured one, where a surface that does not fit says less
 _LEAST_KERNELS = 8  # of few settings each, from which can be learnt what kernels have in common
 _LEAST_SETTINGS = 3  # of the middle one of them, auto among them
+
+
+class Values(Protocol):
+    """What is believed of one quantity, of the rows of :class:`Costs`."""
+
+    def posterior(self, rows: IndexArray) -> Posterior:
+        """Of some rows, ascending, each kernel's baseline among them."""
+
+    def level(self) -> FloatArray:
+        """The measured values, shape (rows,)."""
+
+    def coupled_bootstrap(self, draws: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """See :func:`wastenot.planning.noise.surface.coupled_bootstrap`; arrays of shape (rows, draws)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,9 +165,9 @@ class CostModel:
 
     costs: Costs
     known: bool
-    log_time: _Surfaces | _AsMeasured
+    log_time: Values
     level: FloatArray
-    power: _Surfaces | _AsMeasured
+    power: Values
     power_unit_w: float
     widened: float
     correlation: float
@@ -230,7 +244,7 @@ def fit_costs(sweep: Sweep, costs: Costs) -> CostModel | None:
         together = correlation(*readings, row, repeats, left - np.stack([time_pattern, power_pattern]))
         time = time.with_offset(time_pattern, time_doubt)
         power = power.with_offset(typical * power_pattern, typical * power_doubt)
-        fits: tuple[_Surfaces | _AsMeasured, _Surfaces | _AsMeasured] = (
+        fits: tuple[Values, Values] = (
             _Surfaces.fitted(costs, designs, time, False),
             _Surfaces.fitted(costs, designs, power, True),
         )

@@ -14,13 +14,14 @@ def among(coverage: Coverage | None) -> str:
     if coverage is None:
         return "the points measured"
     some = f"the {coverage.measured:,}"
-    match coverage.kind:
-        case "given":
-            return f"{some} points given"
-        case "auto":
-            return "the default clocks alone"
-        case "refine":
-            return f"{some} points measured, a plan's finalists"
+    by_kind = {
+        "given": f"{some} points given",
+        "auto": "the default clocks alone",
+        "refine": f"{some} points measured, a plan's finalists",
+        "natural": "caps within the clocks that each kernel was seen at",
+    }
+    if coverage.kind in by_kind:
+        return by_kind[coverage.kind]
     assert coverage.of is not None
     if coverage.complete:
         return f"all {coverage.measured:,} points of the grid"
@@ -34,6 +35,9 @@ def coverage_note(coverage: Coverage | None) -> str | None:
     if coverage.kind == "refine":
         return "Only the finalists of a plan were measured here; other settings may be better. Sweep this card to know."
     assert coverage.of is not None
+    if coverage.kind == "natural":
+        command = f": {coverage.command}" if coverage.command else " by starting it again as before"
+        return f"Incomplete: {coverage.measured:,} of {coverage.of:,} kernels are measured. Resume the sweep{command}"
     measured = f"{coverage.measured:,} of the {coverage.of:,} points intended are measured"
     better = "a point that was not measured may be better"
     if not coverage.finished:

@@ -21,6 +21,12 @@ _WORTH_SAYING = 0.005  # of the energy, by which a tolerance must save more
 _SOURCES: dict[HeadlineSource, str] = {"validation": "measured", "promise": "expected", "measurements": "as measured"}
 
 
+NATURAL_NOTE = (
+    "No clock was set: this is a plan of caps on core clocks, from times and powers at clocks that the GPU went through by "
+    "itself. A cap above the clock that a kernel has by itself changes nothing; caps below those seen are not offered."
+)
+
+
 def summary_cards(plan: Plan, price: Price | None) -> tuple[Card, ...]:
     """The headline numbers of a plan, the most important first.
 
@@ -133,6 +139,7 @@ def describe_goal(goal: Goal) -> str:
 def warnings(plan: Plan) -> tuple[str, ...]:
     """What a reader must know before using the plan."""
     doubts = (
+        NATURAL_NOTE if plan.state == "natural" else None,
         coverage_note(plan.coverage),
         capture_note(plan.captured_on),
         implausible_power(plan.baseline.time_s, plan.baseline.energy_j),

@@ -15,7 +15,7 @@ from wastenot.reporting.plan.summary import describe_switch_time
 from wastenot.reporting.table import Column, Row, Table, Value
 from wastenot.setting import format_mhz
 
-_STATE_NAMES = {"ssp": "alone, steady", "sse": "alone, first", "context": "in context"}
+_STATE_NAMES = {"ssp": "alone, steady", "sse": "alone, first", "context": "in context", "natural": "natural clocks"}
 
 
 def kernel_table(plan: Plan, most_rows: int | None = None) -> Table:

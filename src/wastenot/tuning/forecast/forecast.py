@@ -1,9 +1,11 @@
 """What kernel-level clocks would save where clocks may not be set: a forecast from a study of the default clocks.
 
-Only the default clocks were observed. Everything unknown (how time depends on the clocks, the voltage curve, the parts that
-power consists of) is drawn many times from stated ranges, each time so that every kernel's observed time and power are
-reproduced exactly. Each draw is planned exactly, and the forecast is the distribution of the plans' savings: what a sweep
-would find if clocks could be set.
+Everything unknown (how time depends on the clocks, the voltage curve, the parts that power consists of) is drawn many times
+from stated ranges, each time so that every kernel's observed time and power are reproduced exactly. Each draw is planned
+exactly, and the forecast is the distribution of the plans' savings: what a sweep would find if clocks could be set.
+
+Where kernels were seen at clocks that the GPU went through by itself, those are known up to the errors of their curves, and
+only what lies below them is drawn.
 """
 
 from __future__ import annotations
@@ -23,11 +25,22 @@ from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.exact import exact_sum
 from wastenot.frontiers.nodes import Ways
+from wastenot.natural.curves import NaturalCurves
 from wastenot.origin import Origin
 from wastenot.setting import AUTO, Setting
 from wastenot.study.store import Study, open_study
 from wastenot.tuning.forecast.kernels import CandidateSettings, candidate_settings, costs, draw_kernels
-from wastenot.tuning.forecast.observed import Observation, observe
+from wastenot.tuning.forecast.natural import (
+    LOCKED_POWER_SD,
+    KernelFit,
+    NaturalKnowledge,
+    cap_costs,
+    fit_kernels,
+    know,
+    matched,
+    natural_costs,
+)
+from wastenot.tuning.forecast.observed import Observation, natural_curves, observe
 from wastenot.tuning.forecast.prior import GROUPS, KNOWLEDGES, RANGES, GpuDraw, Knowledge, draw_gpus
 
 SCHEMA: Final = "wastenot.forecast/1"
@@ -88,6 +101,40 @@ class UncertaintySource:
 
 
 @dataclass(frozen=True, slots=True)
+class RangeForecast:
+    """What caps on core clocks would save within the clocks that kernels were seen at.
+
+    Attributes:
+        max_slowdown: slowdown allowed to the whole iteration.
+        energy_change, time_change: of a plan, against the default clocks.
+    """
+
+    max_slowdown: float
+    energy_change: Quantiles
+    time_change: Quantiles
+
+
+@dataclass(frozen=True, slots=True)
+class NaturalForecast:
+    """What is known of clocks that nobody set.
+
+    Attributes:
+        low_mhz, high_mhz: the range of clocks seen, over all kernels.
+        seconds: device time that it took to see them.
+        locked_power_sd: assumed uncertainty of power at a locked clock, see :mod:`wastenot.tuning.forecast.natural`.
+        within_range: caps within that range, by slowdown.
+        without: the same forecast from the default clocks alone.
+    """
+
+    low_mhz: float
+    high_mhz: float
+    seconds: float
+    locked_power_sd: float
+    within_range: tuple[RangeForecast, ...]
+    without: Quantiles
+
+
+@dataclass(frozen=True, slots=True)
 class Forecast:
     """What kernel-level clocks would save within a slowdown, as far as observations at the default clocks can say.
 
@@ -108,6 +155,7 @@ class Forecast:
         unknowns: where the uncertainty comes from, the most important first.
         notes: caveats.
         kernels: in order of execution.
+        natural: what measurements at natural clocks say; ``None`` where there are none, or they were ignored.
     """
 
     schema: str
@@ -128,6 +176,7 @@ class Forecast:
     unknowns: tuple[UncertaintySource, ...] = field(repr=False)
     notes: tuple[str, ...] = field(repr=False)
     kernels: tuple[KernelForecast, ...] = field(repr=False)
+    natural: NaturalForecast | None = None
 
 
 DRAWS = 200
@@ -135,6 +184,9 @@ _LEAST_DRAWS = 40  # from which on the 2.5 % quantile is one of them
 _GAP = 1e-5  # relative gap of a plan's energy, far below the differences between draws
 _SAVES = 1e-4  # relative; smaller savings count as none
 _SAME_TIME = 1e-6  # relative; smaller differences from the default clocks cannot be measured and count as none
+
+_TRIED = 3  # times as many GPUs are drawn, of which those are kept that agree best with what was seen at natural clocks
+_BOUNDS = (0.0, 0.02, 0.05)  # slowdowns that savings within the range seen are stated for
 
 _SLOW_SWITCH_S = 0.5  # a memory clock that takes this long to change cannot change between kernels
 
@@ -159,8 +211,9 @@ def forecast(
     core_only: bool = False,
     draws: int = DRAWS,
     seed: int = 0,
+    ignore_natural: bool = False,
 ) -> Forecast:
-    """Forecast what kernel-level clocks would save, from a study's rows at the default clocks.
+    """Forecast what kernel-level clocks would save, from a study's rows at the default clocks and at natural clocks.
 
         >>> import wastenot as wn
         >>> forecast = wn.forecast("my.db", max_slowdown=0.02, draws=40)
@@ -168,7 +221,7 @@ def forecast(
         ('forecast', True)
 
     Args:
-        study: or its file or URL; rows at other than the default clocks are ignored.
+        study: or its file or URL; rows at requested clocks are ignored.
         workload: its name; ``None`` if the study holds only one.
         gpu: provides clocks, power limit and peaks; ``None`` to find it by the study's device.
         max_slowdown: slowdown allowed to the whole iteration, at least 0.
@@ -177,6 +230,7 @@ def forecast(
         core_only: leave the memory clock alone, because it cannot be set, or not from kernel to kernel.
         draws: number of GPUs to draw, at least 40.
         seed: seed of the draws.
+        ignore_natural: use the default clocks alone, though kernels were measured at natural clocks.
 
     Raises:
         BadInputError: a negative slowdown, too few draws, no rows at the default clocks, or an unknown GPU.
@@ -188,15 +242,31 @@ def forecast(
         raise BadInputError(f"`draws` {draws}: must be at least {_LEAST_DRAWS}")
     if knowledge not in KNOWLEDGES:
         raise BadInputError(f"`knowledge` {knowledge}: choose one of {', '.join(KNOWLEDGES)}")
-    observed, preset, notes = observe(study if isinstance(study, Study) else open_study(study), workload, gpu)
+    held = study if isinstance(study, Study) else open_study(study)
+    curves = None if ignore_natural else natural_curves(held, workload)
+    observed, preset, notes = observe(held, workload, gpu, None if curves is None else "natural")
     candidates = candidate_settings(preset, core_step_mhz, core_only=core_only)
     if not core_only and preset.switching.memory_s >= _SLOW_SWITCH_S:
         notes = (*notes, f"{preset.name} changes its memory clock only when it is initialised: compare with --core-only")
     highest = max(preset.clocks.boost_mhz, float(np.nanmax(np.append(observed.core_mhz, 0.0))))
-    drawn = list(draw_gpus(preset, observed.bounds(highest), knowledge, draws, seed))
-    plans = [_plan(observed, candidates, each, max_slowdown) for each in drawn]
     count = np.array([kernel.count for kernel in observed.kernels], dtype=float)
     auto_time, auto_energy = float(count @ observed.time_s), float(count @ (observed.time_s * observed.power_w))
+    number = draws if curves is None else _TRIED * draws
+    drawn = list(draw_gpus(preset, observed.bounds(highest), knowledge, number, seed))
+    natural = None
+    if curves is None:
+        plans = [_plan(observed, candidates, each, max_slowdown) for each in drawn]
+    else:
+        known = know(curves, [kernel.name for kernel in observed.kernels], draws, seed)
+        fits = [fit_kernels(observed, each, known, index % draws) for index, each in enumerate(drawn)]
+        kept = matched(np.array([fit.misfit for fit in fits]), draws)
+        plans = [_plan_natural(observed, candidates, drawn[index], fits[index], known, max_slowdown) for index in kept]
+        drawn = [drawn[index] for index in kept]
+        alone = forecast(
+            held, workload, gpu=gpu, max_slowdown=max_slowdown, knowledge=knowledge, core_step_mhz=core_step_mhz,
+            core_only=core_only, draws=draws, seed=seed, ignore_natural=True,
+        )  # fmt: skip
+        natural = _within_range(observed, known, curves, sorted({*_BOUNDS, max_slowdown}), alone.energy_change)
     energy = np.array([plan.energy_j @ count for plan in plans]) / auto_energy - 1.0
     time = np.array([plan.time_s @ count for plan in plans]) / auto_time - 1.0
     return Forecast(
@@ -218,6 +288,7 @@ def forecast(
         unknowns=_unknowns(drawn, energy),
         notes=notes,
         kernels=_kernels(observed, candidates, plans),
+        natural=natural,
     )
 
 
@@ -241,6 +312,52 @@ def _plan(observed: Observation, candidates: CandidateSettings, gpu: GpuDraw, ma
     clock = np.append(np.nan, candidates.core_mhz)[option]
     clock = np.where(option == 0, kernels.core_mhz, clock)
     return _Plan(option, time[rows, option], energy[rows, option], clock)
+
+
+def _plan_natural(
+    observed: Observation,
+    candidates: CandidateSettings,
+    gpu: GpuDraw,
+    fit: KernelFit,
+    known: NaturalKnowledge,
+    max_slowdown: float,
+) -> _Plan:
+    """The best plan of one draw where kernels were seen at natural clocks."""
+    time, energy = natural_costs(observed, gpu.device, fit, known, candidates)
+    time = np.column_stack([observed.time_s, time])
+    energy = np.column_stack([observed.time_s * observed.power_w, energy])
+    option = best_options(time, energy, [kernel.count for kernel in observed.kernels], max_slowdown)
+    rows = np.arange(len(option))
+    clock = np.append(np.nan, candidates.core_mhz)[option]
+    clock = np.where(option == 0, fit.kernels.core_mhz, clock)
+    return _Plan(option, time[rows, option], energy[rows, option], clock)
+
+
+def _within_range(
+    observed: Observation, known: NaturalKnowledge, curves: NaturalCurves, bounds: list[float], without: Quantiles
+) -> NaturalForecast:
+    """What caps within the range seen would save."""
+    counts = [kernel.count for kernel in observed.kernels]
+    changes = np.empty((len(bounds), known.draws, 2))
+    for draw in range(known.draws):
+        costs_ = cap_costs(known.curves, draw, observed.time_s, observed.power_w, float(known.locked_power[draw]))
+        totals = np.array(counts) @ costs_.time_s[:, 0], np.array(counts) @ costs_.energy_j[:, 0]
+        for row, bound in enumerate(bounds):
+            option = best_options(costs_.time_s, costs_.energy_j, counts, bound)
+            kernels = np.arange(len(option))
+            changes[row, draw, 0] = np.array(counts) @ costs_.energy_j[kernels, option] / totals[1] - 1.0
+            changes[row, draw, 1] = np.array(counts) @ costs_.time_s[kernels, option] / totals[0] - 1.0
+    return NaturalForecast(
+        low_mhz=min(curve.low_mhz for curve in known.curves),
+        high_mhz=max(float(curve.core_mhz[-1]) for curve in curves),
+        seconds=curves.seconds,
+        locked_power_sd=LOCKED_POWER_SD,
+        within_range=tuple(
+            RangeForecast(bound, _quantiles(changes[row, :, 0]), _quantiles(changes[row, :, 1]))
+            for row, bound in enumerate(bounds)
+        ),
+        without=without,
+    )
 
 
 def best_options(time_s: FloatArray, energy_j: FloatArray, counts: list[int], max_slowdown: float) -> NDArray[np.intp]:

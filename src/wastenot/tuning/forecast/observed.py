@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from wastenot.arrays import FloatArray
 from wastenot.devices.simulated.preset import Preset, find_preset, preset_names
 from wastenot.errors import BadInputError, StudyError
+from wastenot.natural.curves import NaturalCurves
+from wastenot.natural.storage import curves_of
 from wastenot.origin import Origin
 from wastenot.study.store import Study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.tasks import WorkloadTasks, tasks_in_study
 from wastenot.tuning.forecast.prior import GpuBounds
 from wastenot.workloads.bound import GPUS, find_roofline
-from wastenot.workloads.identity import ModelRun
+from wastenot.workloads.identity import EnergyState, ModelRun
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
 
 _THROTTLED = 0.5  # fraction of the time throttled, from which on a kernel counts as power-limited
@@ -98,13 +100,31 @@ def _words(text: str) -> set[str]:
     return set(re.findall("[a-z0-9]+", text.lower()))
 
 
-def observe(study: Study, workload: str | None, preset: Preset | None = None) -> tuple[Observation, Preset, tuple[str, ...]]:
+def natural_curves(study: Study, workload: str | None) -> NaturalCurves | None:
+    """What the study knows of a workload's kernels at natural clocks; ``None`` where that is nothing.
+
+    Raises:
+        BadInputError: there is no such workload, or there are several and none is named.
+        StudyError: the study cannot be read, or its sweep at natural clocks has not reached all kernels.
+    """
+    natural = [key for key in study.workloads() if key.state == "natural" and workload in (None, key.name)]
+    if not natural:
+        return None
+    sweep = study.read(workload, "natural")
+    packed = study.natural_curves(sweep.workload, sweep.granularity)
+    return curves_of(sweep, packed) if packed else None  # rows from a file do not say how their errors correlate
+
+
+def observe(
+    study: Study, workload: str | None, preset: Preset | None = None, state: EnergyState | None = None
+) -> tuple[Observation, Preset, tuple[str, ...]]:
     """The rows of a workload at the default clocks, averaged over repeats.
 
     Args:
         study: rows at other settings are ignored.
         workload: its name; ``None`` if the study holds only one.
         preset: the GPU; ``None`` to find it by the study's device.
+        state: that it was measured in; by default steady power.
 
     Returns:
         What was observed, the GPU, and caveats about both.
@@ -113,7 +133,7 @@ def observe(study: Study, workload: str | None, preset: Preset | None = None) ->
         BadInputError: a kernel has no row at the default clocks, or the GPU is not known.
         StudyError: the study cannot be read.
     """
-    sweep = _read(study, workload)
+    sweep = _read(study, workload, state)
     gpu = choose_gpu(sweep.device) if preset is None else preset
     auto = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
     without = sorted(set(range(len(sweep.kernels))) - set(sweep.kernel_index[auto].tolist()))
@@ -149,12 +169,12 @@ def observe(study: Study, workload: str | None, preset: Preset | None = None) ->
     return observed, gpu, tuple(notes)
 
 
-def _read(study: Study, workload: str | None) -> Sweep:
+def _read(study: Study, workload: str | None, state: EnergyState | None) -> Sweep:
     """Read the workload; if that fails because the default clocks are missing, say so."""
     try:
-        return study.read(workload)
+        return study.read(workload, state)
     except StudyError as error:
-        trials = study.measurements(workload)
+        trials = study.measurements(workload, state)
         at_auto = {trial.kernel for trial in trials if trial.setting.is_auto}
         without = next((trial.kernel for trial in trials if trial.kernel not in at_auto), None)
         if without is None:

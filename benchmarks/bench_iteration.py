@@ -1,0 +1,185 @@
+"""Whole iterations under the power limit: predicted from their kernels, and simulated with the power regulator step by step.
+
+    python -m benchmarks.bench_iteration [CARDS]
+
+Cards like an H200 are drawn anew (benchmarks/drawn_cards.py), with seeds that nothing was developed on. The prediction knows
+the time and power of each kernel by clock and what mean power the regulator holds products to, and takes one clock for the
+whole iteration, or for each stretch of a long one. The simulation runs iteration after iteration, every kernel in its order,
+while the regulator acts once in a millisecond on the power that it sees. Gains of plans are compared in the same way, with a
+ceiling for each kernel's clock.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.drawn_cards import JUDGES, natural_card
+from benchmarks.verdict import Verdict
+from wastenot.devices.open import open_device
+from wastenot.devices.simulated.model_physics import ModelPhysics
+from wastenot.devices.simulated.regulator import RegulatedClock
+from wastenot.natural.regulated import RegulatedIterations, run_regulated
+from wastenot.planning.power_limit import (
+    ClockCosts,
+    Iteration,
+    fastest_plan,
+    least_energy_plan,
+    run_iteration,
+    stretches,
+)
+from wastenot.setting import AUTO
+from wastenot.workloads.build import build_workload
+from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.order import order_of_steps
+
+WORKLOADS = ("gpt3-xl", "llama-8b")
+CARDS = 20
+FIRST_SEED = JUDGES + 700
+WARM_C = 62.0
+LOWEST_MHZ = 900.0
+SETTLE_S, WATCHED_S = 10.0, 40.0
+TIME_GOAL, ENERGY_GOAL = 0.5, 1.0  # %, as on a real card
+GAIN_GOAL = 0.3  # points: a gain of 1 % is to be known to a third
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One workload on one card; in per cent, changes against the iteration without ceilings."""
+
+    time_error: float
+    energy_error: float
+    predicted_gain: float
+    simulated_gain: float
+    predicted_saving: float
+    simulated_saving: float
+    saving_slower: float
+
+
+class Card:
+    """A simulated card with its regulator.
+
+    Args:
+        name: of the device.
+        kernels: of the workload, in order of execution.
+        seed: of the moments at which the regulator acts.
+    """
+
+    def __init__(self, name: str, kernels: tuple[KernelSpec, ...], seed: int) -> None:
+        physics = open_device(name).engine.physics
+        assert isinstance(physics, ModelPhysics) and physics.preset.regulator is not None
+        self._regulator, self._seed, self._idle_w = physics.preset.regulator, seed, physics.preset.idle_w
+        self.limit_w = physics.limit_w(AUTO, WARM_C)
+        self.costs = true_costs(physics, kernels)
+        self.kernels, self._order = kernels, order_of_steps(kernels)
+
+    def run(self, ceiling: np.ndarray | None = None) -> RegulatedIterations:
+        """Iterations as they would run, with the ceilings of a plan."""
+        each_s = float(self.costs.iteration_s[:, -1].sum())
+        return self._simulated(self.costs, self._order, each_s, ceiling)
+
+    def held_w(self) -> float:
+        """Mean power of the products that the regulator holds down when they run by themselves, as a sweep would see it."""
+        costs, found, weights = self.costs, [], []
+        for kernel in np.flatnonzero(costs.power_w[:, -1] > self.limit_w):
+            call_s = float(costs.time_s[kernel, -1])
+            if call_s < 1e-4:
+                continue
+            one = slice(kernel, kernel + 1)
+            alone = ClockCosts(
+                costs.kernels[one], np.ones(1, dtype=np.int64), costs.core_mhz, costs.time_s[one], costs.power_w[one],
+                costs.seen[one],
+            )  # fmt: skip
+            calls = [0] * round(0.2 / call_s)
+            run = self._simulated(alone, calls, 0.2, None, watched_s=10.0)
+            found.append(run.mean_j / run.mean_s)
+            weights.append(float(costs.iteration_s[kernel, -1]))
+        order = np.argsort(found)
+        half = np.searchsorted(np.cumsum(np.array(weights)[order]), 0.5 * sum(weights))
+        return float(np.array(found)[order][half])
+
+    def _simulated(
+        self, costs: ClockCosts, order, each_s: float, ceiling: np.ndarray | None, watched_s: float = WATCHED_S
+    ) -> RegulatedIterations:
+        low, high = float(costs.core_mhz[0]), float(costs.core_mhz[-1])
+        clock = RegulatedClock(self._regulator, low, high, self._idle_w, (self._seed, 11))
+        iterations, settle = (max(round(seconds / each_s), 3) for seconds in (watched_s, SETTLE_S))
+        return run_regulated(
+            costs, order, clock, self._regulator.step_s, self.limit_w, ceiling, iterations=iterations, settle=settle
+        )
+
+
+def true_costs(physics: ModelPhysics, kernels: tuple[KernelSpec, ...]) -> ClockCosts:
+    """Time and power of kernels on a warm simulated card, whatever its limit."""
+    clocks = physics.core_mhz[physics.core_mhz >= LOWEST_MHZ]
+    responses = [physics.response(kernel, clocks, AUTO) for kernel in kernels]
+    warmer_w = physics.leakage_w_per_c(clocks) * (WARM_C - physics.preset.thermal.reference_c)
+    time_s = np.array([response.time_s for response in responses])
+    power_w = np.array([response.power_w.sum(axis=0) + warmer_w for response in responses])
+    names = tuple(kernel.name for kernel in kernels)
+    count = np.array([kernel.count for kernel in kernels], dtype=np.int64)
+    return ClockCosts(names, count, clocks, time_s, power_w, np.ones(time_s.shape, dtype=bool))
+
+
+def compare(card: Card) -> Compared | None:
+    """Prediction and simulation; ``None`` where the limit does not hold the iteration down."""
+    free = run_iteration(card.costs, card.limit_w)
+    if not free.limited:
+        return None
+    limit_w = card.held_w()
+    costs = replace(card.costs, stretch=stretches(card.kernels, (card.costs.count * free.kernel_s).tolist()))
+    default = run_iteration(costs, limit_w)
+    fastest = fastest_plan(costs, limit_w)
+    saving = least_energy_plan(costs, limit_w, default.time_s)
+    simulated, faster, thrifty = (card.run(ceiling) for ceiling in (None, fastest.ceiling, saving.ceiling))
+    return Compared(
+        100.0 * (default.time_s / simulated.mean_s - 1.0),
+        100.0 * (default.energy_j / simulated.mean_j - 1.0),
+        _change(fastest.iteration, default)[0],
+        100.0 * (faster.mean_s / simulated.mean_s - 1.0),
+        _change(saving.iteration, default)[1],
+        100.0 * (thrifty.mean_j / simulated.mean_j - 1.0),
+        100.0 * (thrifty.mean_s / simulated.mean_s - 1.0),
+    )
+
+
+def _change(after: Iteration, before: Iteration) -> tuple[float, float]:
+    return 100.0 * (after.time_s / before.time_s - 1.0), 100.0 * (after.energy_j / before.energy_j - 1.0)
+
+
+def main(verdict: Verdict, cards: int = CARDS) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in WORKLOADS:
+            kernels = build_workload(name).kernels
+            seeds = range(FIRST_SEED, FIRST_SEED + cards)
+            compared = [compare(Card(natural_card(seed, kernels, Path(folder)), kernels, seed)) for seed in seeds]
+            _report(verdict, name, [each for each in compared if each is not None], cards)
+
+
+def _report(verdict: Verdict, name: str, compared: list[Compared], cards: int) -> None:
+    print(f"  {name}: {len(compared)} of {cards} cards held down by the limit in an iteration")
+    for what, unit in (
+        ("time_error", "%"), ("energy_error", "%"), ("predicted_gain", "%"), ("simulated_gain", "%"),
+        ("predicted_saving", "%"), ("simulated_saving", "%"), ("saving_slower", "%"),
+    ):  # fmt: skip
+        values = np.array([getattr(each, what) for each in compared])
+        print(
+            f"    {what.replace('_', ' '):18s} median {np.median(values):+.2f} {unit}, {values.min():+.2f} to "
+            f"{values.max():+.2f}, rms {np.sqrt((values**2).mean()):.2f}"
+        )
+    gain = [each.predicted_gain - each.simulated_gain for each in compared]
+    saving = [each.predicted_saving - each.simulated_saving for each in compared]
+    verdict.at_most(f"{name}: time of an iteration, largest error, %", max(abs(c.time_error) for c in compared), TIME_GOAL)
+    verdict.at_most(
+        f"{name}: energy of an iteration, largest error, %", max(abs(c.energy_error) for c in compared), ENERGY_GOAL
+    )
+    verdict.at_most(f"{name}: gain of the fastest plan, largest difference, points", max(map(abs, gain)), GAIN_GOAL)
+    verdict.at_most(f"{name}: saving at no more time, largest difference, points", max(map(abs, saving)), GAIN_GOAL)
+
+
+if __name__ == "__main__":
+    main(Verdict(), int(sys.argv[1]) if len(sys.argv) > 1 else CARDS)

@@ -1,0 +1,192 @@
+"""The regulator of `sim:h200` beside those of real H200s: what the clock does from rest, under products and in their wake.
+
+    python -m benchmarks regulator
+
+The steady run, that from rest and that of other data are of the card to which the regulator was adjusted by hand. The wakes
+are of other cards and of kernels that were not looked at for it: light kernels of GPT-3 XL and Llama 8B, each after products
+of 0.1 s, twice (data/h200/natural/ops.npz.xz). A wake counts where it begins below 1,600 MHz.
+
+Goals are of what a natural sweep needs: clocks that last about as long as on the card, so that it sees as many of each.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.verdict import Verdict
+from wastenot.arrays import FloatArray
+from wastenot.devices.open import open_device
+from wastenot.devices.simulated.device import SimulatedDevice
+from wastenot.devices.timeline import REST, Phase, Subject
+from wastenot.workloads.build import build_workload, run_named
+from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.primitives import primitive
+
+DATA = Path(__file__).parents[1] / "data" / "h200" / "natural"
+PRODUCT = primitive("gemm:8192")[0]
+WORKLOADS = {"gpt3-xl": "gpt3-xl", "llama-8b-batch4-flash-adamw": "llama-8b-batch4-flash-adamw"}
+BELOW_MHZ, RISEN = 1600.0, 0.63
+ALONE_S, PRODUCTS_S, WAKE_S, WAKES = 0.3, 0.1, 0.24, 2  # as benchmarks/h200/natural_ops.py ran them
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """How long the clock stayed after products ended, and until it had risen by 63 % of what it rose, in seconds."""
+
+    held_s: float
+    risen_s: float
+
+
+def wake_of(since_s: FloatArray, core_mhz: FloatArray) -> Wake | None:
+    """A wake by the clocks of groups; ``None`` where the clock was not down, or did not recover."""
+    begins, ends = float(np.median(core_mhz[:3])), float(np.median(core_mhz[-5:]))
+    if begins > BELOW_MHZ or ends < begins + 200.0:
+        return None
+    held = np.argmax(core_mhz > begins + 12.0)
+    risen = np.argmax(core_mhz > begins + RISEN * (ends - begins))
+    return Wake(float(since_s[held]), float(since_s[risen]))
+
+
+def light_kernels() -> dict[str, KernelSpec]:
+    """Those of the measured workloads that do not run on tensor cores, by the names of the measurements."""
+    found = {}
+    for prefix, name in WORKLOADS.items():
+        run = run_named(name)
+        assert run is not None
+        for kernel in build_workload(run.model, run.shape).kernels:
+            if kernel.op not in ("gemm", "attention", "attention_backward"):
+                found[f"{prefix}:{kernel.name}"] = kernel
+    return found
+
+
+def measured_wakes(names: set[str]) -> list[Wake]:
+    """Wakes on two other cards."""
+    raw = np.load(io.BytesIO(lzma.open(DATA / "ops.npz.xz").read()))
+    operations = json.loads(str(raw["operations"].ravel()[0]))
+    bounds = np.concatenate([[0], np.cumsum(raw["groups_per_operation"].astype(int))])
+    found = []
+    for index, operation in enumerate(operations):
+        if operation["name"] not in names:
+            continue
+        of = slice(bounds[index], bounds[index + 1])
+        phase, core_mhz, at_s = raw["phase"][of], 0.1 * raw["mhz"][of], 1e-6 * np.cumsum(raw["at_us"][of].astype(float))
+        for number in range(2, int(phase.max()) + 1, 2):
+            mine = phase == number
+            wake = wake_of(at_s[mine] - at_s[mine][0], core_mhz[mine])
+            found += [] if wake is None else [wake]
+    return found
+
+
+def simulated_wakes(kernels: dict[str, KernelSpec]) -> list[Wake]:
+    """The same programmes on the simulated card."""
+    device, found = open_device("sim:h200", seed=11), []
+    for kernel in kernels.values():
+        with device.timelines().prepare([Subject(PRODUCT), Subject(kernel)]) as ready:
+            ran = ready.run([Phase(1, ALONE_S), *[Phase(0, PRODUCTS_S), Phase(1, WAKE_S)] * WAKES])
+        for number in range(2, 2 * WAKES + 1, 2):
+            mine = ran.phase == number
+            wake = wake_of(ran.begin_s[mine] - ran.begin_s[mine][0], ran.core_mhz[mine])
+            found += [] if wake is None else [wake]
+    return found
+
+
+def _spread(what: str, measured: list[float], simulated: list[float]) -> tuple[float, float]:
+    for name, values in (("measured", measured), ("simulated", simulated)):
+        low, middle, high = 1e3 * np.quantile(values, [0.1, 0.5, 0.9])
+        print(f"    {what}, {name} ({len(values)}): {middle:.0f} ms, from {low:.0f} to {high:.0f} (80 %)")
+    return 1e3 * float(np.median(measured)), 1e3 * float(np.median(simulated))
+
+
+def wakes(verdict: Verdict) -> None:
+    """The clock after products, on cards and kernels that shaped nothing."""
+    kernels = light_kernels()
+    measured, simulated = measured_wakes(set(kernels)), simulated_wakes(kernels)
+    real_ms, sim_ms = _spread("held", [wake.held_s for wake in measured], [wake.held_s for wake in simulated])
+    verdict.at_most("median hold, off by ms", abs(sim_ms - real_ms), 10.0)
+    real_ms, sim_ms = _spread("risen by 63 %", [wake.risen_s for wake in measured], [wake.risen_s for wake in simulated])
+    verdict.at_most("median rise, off by ms", abs(sim_ms - real_ms), 20.0)
+
+
+def steady(verdict: Verdict) -> None:
+    """Products for six seconds: mean power, first dip, how far the clock swings."""
+    real = np.load(DATA / "probe-steady.npz")
+    device = open_device("sim:h200", seed=12)
+    assert isinstance(device, SimulatedDevice)
+    with device.timelines().prepare([Subject(PRODUCT)]) as ready:
+        began = time.perf_counter()
+        ran = ready.run([Phase(0, 6.0)])
+        took_s = time.perf_counter() - began
+    found = {}
+    log = ran.readings["total"]
+    assert ran.counted_mhz is not None
+    offset_s = np.median(real["round_trips"][:, 1] - 0.5 * (real["round_trips"][:, 0] + real["round_trips"][:, 2]))
+    trips = np.array([(trip.before_s, trip.gpu_s, trip.after_s) for trip in ran.round_trips])
+    offsets = (offset_s, np.median(trips[:, 1] - 0.5 * (trips[:, 0] + trips[:, 2])))
+    runs = (
+        ("measured", real["begin_s"], real["core_mhz"], real["total_s"] + offsets[0], real["total_w"]),
+        ("simulated", ran.begin_s, ran.counted_mhz, log.moment_s + offsets[1], log.power_w),
+    )
+    for name, begin_s, counted_mhz, moment_s, power_w in runs:
+        since_s, seen_s = begin_s - begin_s[0], moment_s - begin_s[0]
+        relative = counted_mhz / np.median(counted_mhz[(since_s > 0.3) & (since_s < 0.7)])
+        dip_s = float(since_s[(since_s > 0.3) & (relative < 0.94)][0])
+        late = (seen_s > 1.5) & (seen_s < since_s[-1])
+        swing = np.quantile(relative[since_s > 1.5], [0.05, 0.95])
+        found[name] = (dip_s, float(power_w[late].mean()), float(np.ptp(swing)))
+        print(
+            f"    {name}: first dip after {dip_s:.2f} s, to {relative[(since_s > dip_s) & (since_s < dip_s + 0.3)].min():.2f} of "
+            f"the clock; later clocks {swing[0]:.3f} to {swing[1]:.3f}, {power_w[late].mean():.0f} W (sd {power_w[late].std():.0f} W)"
+        )
+    (real_dip_s, real_w, real_swing), (sim_dip_s, sim_w, sim_swing) = found["measured"], found["simulated"]
+    verdict.at_most("first dip, off by s", abs(sim_dip_s - real_dip_s), 0.15)
+    verdict.at_most("mean power, off by", abs(sim_w / real_w - 1.0), 0.02)
+    verdict.at_most("swing of the clock, off by", abs(sim_swing - real_swing), 0.04)
+    verdict.at_most("seconds to simulate 3 s", 0.5 * took_s, 0.3)
+
+
+def rest(verdict: Verdict) -> None:
+    """How long products from rest run before the clock falls at all."""
+    real = np.load(DATA / "probe-rest.npz")
+    device = open_device("sim:h200", seed=13)
+    with device.timelines().prepare([Subject(PRODUCT)]) as ready:
+        ran = ready.run([Phase(REST, 0.4), Phase(0, 0.15)] * 12)
+    found = []
+    for begin_s, phases, core_mhz in (
+        (real["begin_s"], real["phase"], real["core_mhz"]),
+        (ran.begin_s, ran.phase, ran.core_mhz),
+    ):
+        falls = []
+        for phase in np.unique(phases):
+            mine = phases == phase
+            falls.append(float((begin_s[mine] - begin_s[mine][0])[np.argmax(core_mhz[mine] < 0.97 * core_mhz[mine][2])]))
+        found.append(falls)
+    real_ms, sim_ms = _spread("from rest until the clock falls", *found)
+    verdict.at_most("reaction from rest, off by ms", abs(sim_ms - real_ms), 10.0)
+
+
+def data(verdict: Verdict) -> None:
+    """Products of other data: their clock and power, as counted on the card."""
+    device = open_device("sim:h200", seed=14)
+    for name in ("sparse", "equal rows", "zeros"):
+        real = np.load(DATA / f"probe-data_{name.replace(' ', '_')}.npz")
+        with device.timelines().prepare([Subject(PRODUCT, name)]) as ready:  # type: ignore[arg-type]
+            ran = ready.run([Phase(0, 1.5)])
+        late = ran.begin_s > ran.begin_s[0] + 0.5
+        real_mhz, sim_mhz = float(np.median(real["nvml"][-60:-20, 1])), float(ran.core_mhz[late].mean())
+        real_w, sim_w = float(np.median(real["total_w"][8:-2])), float(np.median(ran.readings["total"].power_w[8:-4]))
+        print(f"    {name}: measured {real_mhz:.0f} MHz and {real_w:.0f} W, simulated {sim_mhz:.0f} MHz and {sim_w:.0f} W")
+        verdict.at_most(f"clock of products of {name}, off by", abs(sim_mhz / real_mhz - 1.0), 0.02)
+
+
+def main(verdict: Verdict) -> None:
+    rest(verdict)
+    steady(verdict)
+    data(verdict)
+    wakes(verdict)

@@ -1,0 +1,266 @@
+"""A sweep at natural clocks: kernels run in the wake of heavy work and beside it, and the GPU changes its clock by itself.
+
+for each kernel:  prepare [kernel, heavy product] ─▶ choose phases ─▶ run ─▶ store ─▶ estimate ─▶ enough? ─▶ rows
+                                                         ▲                              │ no
+                                                         └──────────────────────────────┘
+
+Nothing is set. Every run is stored before the next begins, so an interrupted sweep resumes with the kernel it was at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wastenot.devices.protocol import Device, Task
+from wastenot.devices.timeline import PreparedTimeline, Subject, TimelineRecorder
+from wastenot.errors import BadInputError, CannotRunError
+from wastenot.natural.estimate import estimate
+from wastenot.natural.programmes import next_programme
+from wastenot.natural.storage import (
+    Recorded,
+    packed_curve,
+    packed_timeline,
+    recorded,
+    rows_of_curve,
+    unpacked_timeline,
+)
+from wastenot.progress import Progress, Silent
+from wastenot.study.coverage import Intent
+from wastenot.study.natural_log import keep_curve, keep_timeline
+from wastenot.study.recorder import Recorder
+from wastenot.study.store import Study
+from wastenot.sweeping.sweep import SweepOutcome, recording
+from wastenot.tasks import WorkloadTasks
+from wastenot.workloads.kernel import KernelSpec
+from wastenot.workloads.primitives import primitive
+
+HEAVY = tuple(f"gemm:{edge}" for edge in (8192, 4096, 2048))
+"""Square bf16 products that bring the regulator down, the heaviest first: smaller where memory or time is short."""
+
+SECONDS_EACH = 18.0
+"""Device time that a kernel may take, unless told otherwise."""
+
+_OF_LIMIT = 0.9  # of a limit of time that kernels may take; the rest is for preparing them
+_LONGEST_CALL_S = 0.025  # of the heavy product; a longer one would make coarse bursts
+_MOVED = 0.02  # relative range of clocks from which on a card counts as changing its clock
+
+
+def seconds_for(kernels: int, limit_s: float) -> float:
+    """Device time for each of a number of kernels, so that all of them are measured within a limit."""
+    return min(SECONDS_EACH, _OF_LIMIT * limit_s / max(kernels, 1))
+
+
+def natural_sweep(
+    device: Device,
+    workload: WorkloadTasks,
+    study: Study,
+    *,
+    seconds_each: float = SECONDS_EACH,
+    budget_s: float | None = None,
+    progress: Progress | None = None,
+    command: str | None = None,
+) -> SweepOutcome:
+    """Measure every kernel at clocks that the device goes through by itself, into a study; resumes an interrupted sweep.
+
+    Args:
+        device: to measure on; nothing of it is set.
+        workload: its kernels.
+        study: to keep timelines, curves and rows in.
+        seconds_each: device time that a kernel may take.
+        budget_s: device time after which no further run is begun.
+        progress: informed of every kernel.
+        command: that resumes this, for the study to remember.
+
+    Raises:
+        BadInputError: kernels are measured together; the device cannot count cycles; the study is of another device.
+        MissingExtraError: what runs kernels is not installed.
+        StudyError: the study cannot be written; what was measured before is kept.
+        DeviceError: the device does not measure; what was measured before is kept.
+    """
+    if workload.granularity != "kernel":
+        raise BadInputError("`granularity`: natural clocks are those of single kernels; use kernel")
+    if not 0.0 < seconds_each < math.inf:
+        raise BadInputError(f"`seconds_each` {seconds_each:g}: must be a number of seconds above 0, such as 18")
+    workload = replace(workload, state="natural")
+    progress = progress or Silent()
+    timelines = device.timelines()
+    ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
+    outcome, clocks = SweepOutcome(), _ClockRange()
+    with recording(device, workload, study, Intent("natural", command=command)) as store:
+        seen = seen_of(study, workload)
+        for runs in seen.values():
+            for run in runs:
+                clocks.add(run)
+        progress.begin(len(workload.tasks))
+        try:
+            for task in workload.tasks:
+                runs = seen.setdefault(task.name, [])
+                before = len(runs)
+                measure = _Kernel(device, timelines, store, task, runs, seconds_each, ends_s, clocks)
+                try:
+                    complete = measure.run()
+                except CannotRunError as error:
+                    outcome.skipped["CannotRunError"] = outcome.skipped.get("CannotRunError", 0) + 1
+                    progress.say(f"'{task.name}' cannot be measured: {error}")
+                    complete = True
+                outcome.out_of_time |= not complete
+                outcome.measured += len(runs) > before
+                outcome.found += bool(runs) and len(runs) == before
+                progress.step(task.name)
+        finally:  # also where the device failed: what was measured is kept, and known
+            if store.done.total() == 0 or outcome.measured:
+                keep_curves(store, device, workload, seen, progress)
+        outcome.notes += clocks.notes()
+        if not outcome.out_of_time:
+            store.finish()
+    return outcome
+
+
+def keep_curves(
+    store: Recorder,
+    device: Device,
+    workload: WorkloadTasks,
+    seen: Mapping[str, Sequence[Recorded]],
+    progress: Progress,
+) -> None:
+    """Estimate the curves of all kernels from what was seen, and store them with their rows.
+
+    Args:
+        store: of the study.
+        device: that measured.
+        workload: its kernels.
+        seen: runs of each kernel, by its name.
+        progress: informed of what a person should know.
+
+    Raises:
+        StudyError: the study cannot be written.
+    """
+    runs = [run for task in workload.tasks for run in seen.get(task.name, ())]
+    if not runs:
+        return
+    memory_mhz = device.sensors.clocks().memory_mhz
+    for curve in estimate(runs).curves:
+        own = seen[curve.kernel]
+        temperatures = [each.timeline.temperature_c for each in own if each.timeline.temperature_c is not None]
+        celsius = float(np.mean(temperatures)) if temperatures else None
+        seconds = math.fsum(each.seconds for each in own)
+        rows = rows_of_curve(curve, seconds, own[-1].how, celsius, memory_mhz)
+        keep_curve(store, curve.kernel, rows, packed_curve(curve, complete=True, seconds=seconds))
+        for note in curve.notes:
+            progress.say(f"'{curve.kernel}': {note}")
+
+
+def seen_of(study: Study, workload: WorkloadTasks) -> dict[str, list[Recorded]]:
+    """The runs that a study holds of each kernel."""
+    found: dict[str, list[Recorded]] = {}
+    for kept in study.timelines(workload.name, granularity=workload.granularity):
+        found.setdefault(kept.kernel, []).append(unpacked_timeline(kept.content))
+    return found
+
+
+class _ClockRange:
+    """The clocks that the device went through in a sweep, and whether somebody else used it."""
+
+    def __init__(self) -> None:
+        self._low_mhz, self._high_mhz, self._most_w, self.shared = math.inf, 0.0, 0.0, False
+
+    def add(self, seen: Recorded) -> None:
+        clocks = seen.timeline.core_mhz
+        if len(clocks):
+            self._low_mhz = min(self._low_mhz, float(np.quantile(clocks, 0.01)))
+            self._high_mhz = max(self._high_mhz, float(np.quantile(clocks, 0.99)))
+        power = next(iter(seen.timeline.readings.values())).power_w
+        self._most_w = max(self._most_w, float(power.max(initial=0.0)))
+        self.shared |= seen.timeline.shared
+
+    def notes(self) -> list[str]:
+        notes = []
+        if 0.0 < self._high_mhz < self._low_mhz * (1.0 + _MOVED):
+            notes.append(
+                f"the card never throttled: it stayed at {self._high_mhz:.0f} MHz while it drew up to {self._most_w:.0f} W, "
+                "so kernels are known at that clock alone; it would take a load that reaches the power limit (nvidia-smi -q "
+                "-d POWER)"
+            )
+        if self.shared:
+            notes.append(
+                "another process used the GPU meanwhile: its times and powers count in; measure again on a free GPU"
+            )
+        return notes
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernel:
+    """Measures one kernel: runs programmes until nothing is missing or its time is up."""
+
+    device: Device
+    timelines: TimelineRecorder
+    store: Recorder
+    task: Task
+    seen: list[Recorded]
+    seconds: float
+    ends_s: float
+    clocks: _ClockRange
+
+    def run(self) -> bool:
+        """Measure what is missing, added to ``seen``; returns whether nothing is missing any more.
+
+        Raises:
+            CannotRunError: the kernel cannot be run.
+        """
+        if self.seen and not next_programme(self.seen, self.seen[-1].call_s, self._left_s):
+            return True
+        if self.device.time.now_s() >= self.ends_s:
+            return False
+        with self._prepared() as (subjects, prepared):
+            while phases := next_programme(self.seen, prepared.call_s, self._left_s):
+                if self.device.time.now_s() >= self.ends_s:
+                    return False
+                timeline = prepared.run(phases)
+                run = recorded(
+                    timeline, subjects, prepared.call_s, self.timelines.channels, self.timelines.stamps, prepared.how
+                )
+                keep_timeline(self.store, self.task.name, packed_timeline(run))
+                self.seen.append(run)
+                self.clocks.add(run)
+        return True
+
+    @property
+    def _left_s(self) -> float:
+        return self.seconds - math.fsum(run.seconds for run in self.seen)
+
+    @contextmanager
+    def _prepared(self) -> Iterator[tuple[tuple[Subject, ...], PreparedTimeline]]:
+        """The kernel, and the heaviest product that there is memory and time for.
+
+        Raises:
+            CannotRunError: the kernel cannot be run.
+        """
+        kernel = kernel_of(self.task)
+        why: CannotRunError | None = None
+        for name in HEAVY:
+            subjects = (Subject(kernel), Subject(primitive(name)[0]))
+            try:
+                with self.timelines.prepare(subjects) as prepared:
+                    if prepared.call_s[1] <= _LONGEST_CALL_S or name == HEAVY[-1]:
+                        yield subjects, prepared
+                        return
+            except CannotRunError as error:
+                why = why or error
+        assert why is not None
+        raise why
+
+
+def kernel_of(task: Task) -> KernelSpec:
+    """The kernel that a task runs.
+
+    Raises:
+        CannotRunError: the task is of several kernels, which have no clock of their own.
+    """
+    if len(task.steps) != 1:
+        raise CannotRunError(f"{task.name}: is {len(task.steps)} kernels; natural clocks are those of single kernels")
+    return task.steps[0][0]

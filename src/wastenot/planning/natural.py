@@ -1,0 +1,150 @@
+"""What caps on the core clock would do, from rows at clocks that nobody requested.
+
+A GPU went through these clocks by itself; a plan from them is of caps that could be set if one were allowed to. A cap
+within the range that a kernel was seen at makes it run at that clock; one above the clock that the kernel has by itself
+changes nothing. Below the range nothing is known, and no cap is offered.
+
+    log time   ╲            a cap's time is the time at auto times a ratio of the curve,
+                 ╲·____     so that errors of its level cancel
+                 ├── caps ──┤auto
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.study.sweep import NUMBERS, CurveErrors, Sweep
+
+CAP_STEP_MHZ = 15.0
+"""Distance between caps: core clocks of NVIDIA GPUs are multiples of it."""
+
+_MOST_CAPS = 128  # beyond which they lie further apart
+_SAME_MHZ = 1.0  # a cap this close to the clock at auto is not below it
+_NEAR = 0.01  # auto this far outside the range, relative to its clock, counts as at its end
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JointErrors:
+    """Covariances of the errors of each kernel's rows, its baseline first; a tuple of arrays of shape (rows, rows).
+
+    Attributes:
+        log_time: of logarithms of time.
+        log_power: of logarithms of power, independent of these.
+    """
+
+    log_time: tuple[FloatArray, ...]
+    log_power: tuple[FloatArray, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Caps:
+    """What caps would do.
+
+    Attributes:
+        sweep: rows at auto and at caps, the same caps for all kernels as far as they are in range.
+        errors: of these rows; ``None`` where nothing says how large they are.
+    """
+
+    sweep: Sweep
+    errors: JointErrors | None
+
+
+def as_caps(sweep: Sweep) -> Caps:
+    """What caps would do, from a sweep at natural clocks."""
+    auto = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
+    grid = _grid(sweep.core_mhz[~auto])
+    kernels = [_kernel(sweep, index, auto, grid) for index in range(len(sweep.kernels))]
+    rows: dict[str, Any] = {name: np.concatenate([each.rows[name] for each in kernels]) for name in _NAMES}
+    index = np.repeat(np.arange(len(kernels)), [len(each.rows["time_s"]) for each in kernels])
+    capped = replace(sweep, kernel_index=index, curve_errors={}, **rows)
+    known = all(np.isfinite(each.log_time).all() and np.isfinite(each.log_power).all() for each in kernels)
+    errors = JointErrors(tuple(each.log_time for each in kernels), tuple(each.log_power for each in kernels))
+    return Caps(capped, errors if known else None)
+
+
+_NAMES = tuple(column.name for column in NUMBERS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Kernel:
+    rows: dict[str, FloatArray]
+    log_time: FloatArray
+    log_power: FloatArray
+
+
+def _grid(core_mhz: FloatArray) -> FloatArray:
+    """Caps between the lowest clock seen of any kernel and the highest."""
+    if not len(core_mhz):
+        return np.empty(0)
+    low, high = float(core_mhz.min()), float(core_mhz.max())
+    step = CAP_STEP_MHZ * max(1.0, np.ceil((high - low) / CAP_STEP_MHZ / _MOST_CAPS))
+    return np.asarray(step * np.arange(np.ceil(low / step), np.floor(high / step) + 1))
+
+
+def _kernel(sweep: Sweep, index: int, auto: NDArray[np.bool_], grid: FloatArray) -> _Kernel:
+    own = sweep.kernel_index == index
+    base, seen = np.flatnonzero(own & auto), np.flatnonzero(own & ~auto)
+    seen = seen[np.argsort(sweep.core_mhz[seen], kind="stable")]
+    time, power = sweep.time_s[seen], sweep.energy_j[seen] / sweep.time_s[seen]
+    auto_s, auto_j = float(sweep.time_s[base].mean()), float(sweep.energy_j[base].mean())
+    time_var, power_var = _auto_errors(sweep, base)
+    knots = sweep.core_mhz[seen]
+    stated = sweep.curve_errors.get(sweep.kernels[index].name)
+    time_cov, power_cov = _covariances(sweep, seen, stated)
+    clocks = sweep.effective_core_mhz[base]
+    known = clocks[np.isfinite(clocks)]
+    auto_mhz = float(known.mean()) if len(known) else float(knots.max(initial=0.0))
+    low, high = (knots[0], knots[-1]) if len(knots) else (np.inf, -np.inf)
+    seen_at = (grid >= low - _SAME_MHZ) & (grid <= high + _SAME_MHZ)
+    caps = grid[seen_at | (grid >= auto_mhz - _SAME_MHZ)]
+    below = caps < auto_mhz - _SAME_MHZ
+    weights = np.zeros((1 + len(caps), len(knots)))
+    log_time, log_power = np.zeros(1 + len(caps)), np.zeros(1 + len(caps))
+    anchored = len(knots) > 0 and knots[0] * (1.0 - _NEAR) <= auto_mhz <= knots[-1] * (1.0 + _NEAR)
+    if below.any():
+        weights[1:][below] = _interpolation(caps[below], knots)
+        moved = weights[1:] - (_interpolation(np.array([auto_mhz]), knots) if anchored else 0.0)
+        weights[1:] = np.where(below[:, None], moved, 0.0)
+        log_time, log_power = weights @ np.log(time), weights @ np.log(power)
+    level = np.concatenate([[True], ~below | anchored])  # rows that hold the level of auto, errors included
+    time_s = np.exp(log_time) * np.where(level, auto_s, 1.0)
+    power_w = np.exp(log_power) * np.where(level, auto_j / auto_s, 1.0)
+    shared = np.outer(level, level)
+    rows = {name: np.full(1 + len(caps), np.nan) for name in _NAMES}
+    rows |= {"time_s": time_s, "energy_j": time_s * power_w, "core_mhz": np.concatenate([[np.nan], caps])}
+    rows["effective_core_mhz"] = np.concatenate([[auto_mhz if len(known) else np.nan], np.minimum(caps, auto_mhz)])
+    for name in ("effective_memory_mhz", "temperature_c"):
+        values = getattr(sweep, name)[base]
+        rows[name][:] = np.nan if np.isnan(values).all() else np.nanmean(values)
+    log_time_cov = weights @ time_cov @ weights.T + time_var * shared
+    log_power_cov = weights @ power_cov @ weights.T + power_var * shared
+    rows["time_se_s"] = time_s * np.sqrt(np.diag(log_time_cov))
+    rows["energy_se_j"] = rows["energy_j"] * np.sqrt(np.diag(log_time_cov) + np.diag(log_power_cov))
+    return _Kernel(rows, log_time_cov, log_power_cov)
+
+
+def _auto_errors(sweep: Sweep, base: IndexArray) -> tuple[float, float]:
+    """Variances of the logarithms of time and power at auto; NaN where not stated."""
+    time = sweep.time_se_s[base] / sweep.time_s[base]
+    energy = sweep.energy_se_j[base] / sweep.energy_j[base]
+    repeats = len(base)
+    return float((time**2).mean() / repeats), float(np.maximum(energy**2 - time**2, 0.0).mean() / repeats)
+
+
+def _covariances(sweep: Sweep, seen: IndexArray, stated: CurveErrors | None) -> tuple[FloatArray, FloatArray]:
+    """Covariances of the logarithms of time and power over the rows seen; of rows that came from a file, independent."""
+    if stated is not None and np.allclose(stated.core_mhz, sweep.core_mhz[seen]):
+        return stated.log_time_cov, stated.log_power_cov
+    time, energy = sweep.time_se_s[seen] / sweep.time_s[seen], sweep.energy_se_j[seen] / sweep.energy_j[seen]
+    return np.diag(time**2), np.diag(np.maximum(energy**2 - time**2, 0.0))
+
+
+def _interpolation(at_mhz: FloatArray, knots_mhz: FloatArray) -> FloatArray:
+    """Weights of the knots' logarithms at clocks, linear in the logarithm of the clock; shape (clocks, knots)."""
+    at, knots = np.log(np.clip(at_mhz, knots_mhz[0], knots_mhz[-1])), np.log(knots_mhz)
+    return np.column_stack([np.interp(at, knots, unit) for unit in np.eye(len(knots))])

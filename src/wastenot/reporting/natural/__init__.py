@@ -1,0 +1,1 @@
+"""The page of what natural clocks say: clocks after products, time and power by clock, where the joules go."""

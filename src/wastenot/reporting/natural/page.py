@@ -1,0 +1,78 @@
+"""The page of what natural clocks say, as HTML and as figure files."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from wastenot.files import write_text
+from wastenot.reporting.figure import Figure, export_figures
+from wastenot.reporting.formatting import quantity
+from wastenot.reporting.html_page import render
+from wastenot.reporting.natural.curve_figures import curves_figure, loss_figure, subtitle
+from wastenot.reporting.natural.joules_figure import joules_figure
+from wastenot.reporting.natural.summary import cards, forecast_table, kernels_table, plans_table
+from wastenot.reporting.natural.wake_figure import wake_figure
+from wastenot.reporting.table import Table
+from wastenot.tuning.natural_overview import NaturalOverview
+
+
+def natural_figures(overview: NaturalOverview) -> tuple[Figure, ...]:
+    """The figures, in the order they are shown.
+
+    Raises:
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    return wake_figure(overview), curves_figure(overview), loss_figure(overview), joules_figure(overview)
+
+
+def write_natural_page(overview: NaturalOverview, path: str | os.PathLike[str], *, made_at: datetime | None = None) -> None:
+    """Write the page.
+
+    Args:
+        overview: what to show.
+        path: the HTML file to create or replace.
+        made_at: date shown on the page; now by default.
+
+    Raises:
+        BadInputError: the file cannot be written.
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    write_text(path, render_natural_page(overview, made_at=made_at or datetime.now(UTC)))
+
+
+def render_natural_page(overview: NaturalOverview, *, made_at: datetime) -> str:
+    """The page as text; see :func:`write_natural_page`."""
+    tables: list[tuple[str, Table]] = [("plans", plans_table(overview))]
+    predicted = forecast_table(overview)
+    if predicted is not None:
+        tables.append(("forecast", predicted))
+    tables.append(("kernels", kernels_table(overview)))
+    facts = [
+        ("Device", overview.device),
+        ("Iteration at the default clocks", f"{quantity(overview.auto_time_s, 's', 4)}, "
+         f"{quantity(overview.auto_energy_j, 'J', 4)}, kernel by kernel"),
+        ("Numbers", f"{overview.origin}, at clocks that the GPU went through by itself; plans and forecasts are marked"),
+    ]  # fmt: skip
+    if overview.temperature_c is not None:
+        facts.append(("Temperature", f"{overview.temperature_c:.0f} °C on average"))
+    return render(
+        "natural.html.j2",
+        overview.origin,
+        natural_figures(overview),
+        tables,
+        made_at,
+        device=overview.device,
+        title=overview.workload,
+        facts=facts,
+        cards=cards(overview),
+        notes=list(overview.notes),
+        cannot_tell=overview.cannot_tell,
+        about=subtitle(overview),
+    )
+
+
+def write_natural_figures(overview: NaturalOverview, folder: str | os.PathLike[str]) -> list[Path]:
+    """Write the figures; see :func:`wastenot.reporting.figure.export_figures`."""
+    return export_figures(natural_figures(overview), overview.origin, folder)

@@ -1,0 +1,54 @@
+"""Arrays with a header, packed into bytes that a column of a database holds: compressed, and readable by NumPy alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_HEADER = "header"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packed:
+    """Arrays with a header.
+
+    Attributes:
+        header: what JSON can hold.
+        arrays: by name.
+    """
+
+    header: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]]
+
+
+def pack(content: Packed) -> bytes:
+    """The content as bytes: an ``.npz`` archive, whose array ``header`` is JSON."""
+    header = np.frombuffer(json.dumps(dict(content.header), allow_nan=False).encode(), dtype=np.uint8)
+    stream = io.BytesIO()
+    arrays: dict[str, Any] = {_HEADER: header} | dict(content.arrays)
+    np.savez_compressed(stream, **arrays)
+    return stream.getvalue()
+
+
+def unpack(content: bytes) -> Packed:
+    """The inverse of :func:`pack`.
+
+    Raises:
+        ValueError: these are not bytes that it made.
+    """
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError) as error:
+        raise ValueError(f"packed arrays that cannot be unpacked: {error}") from error
+    if _HEADER not in arrays:
+        raise ValueError("packed arrays without a header")
+    return Packed(json.loads(arrays.pop(_HEADER).tobytes()), arrays)

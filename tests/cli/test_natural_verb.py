@@ -1,0 +1,127 @@
+"""``wastenot natural`` and ``wastenot sweep --clocks natural``: all in one command, resumed, with nothing set."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from wastenot.cli.main import run
+from wastenot.study.store import open_study
+
+SMALL = ["llama-8b", "--phase", "decode", "--batch", "8"]
+NATURAL = ["sweep", *SMALL, "--device", "sim:h200", "--study", "s.db", "--clocks", "natural"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A study, page and document of a small workload."""
+    folder = tmp_path_factory.mktemp("natural")
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("WASTENOT_READ_ONLY", "1")
+            assert (
+                run(["natural", *SMALL, "--device", "sim:h200", "--study", "n.db", "--out", "n.html", "--draws", "40"]) == 0
+            )
+    finally:
+        os.chdir(before)
+    return folder
+
+
+def test_it_measures_plans_forecasts_and_writes_a_page(made, capsys):
+    page = (made / "n.html").read_text()
+    for words in (
+        "simulated",
+        "The clock after products",
+        "What this cannot tell",
+        "Where the joules go",
+        "no clock was set",
+    ):
+        assert words in page
+    assert "http" not in page.split("</style>")[1].split("<script>")[0]
+    assert run(["natural", "--study", str(made / "n.db"), "--out", str(made / "n2.html"), "--draws", "40"]) == 0
+    printed = capsys.readouterr()
+    assert "at natural clocks" in printed.out and "What this cannot tell" in printed.out
+    assert "measured before" not in printed.err  # nothing was measured now
+
+
+def test_the_document_says_the_same(made, capsys):
+    assert run(["natural", "--study", str(made / "n.db"), "--out", str(made / "n3.html"), "--draws", "40", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "wastenot.natural/1" and document["origin"] == "simulated"
+    assert {each["granularity"] for each in document["plans"]} == {"kernel", "iteration"}
+    assert document["forecast"]["natural"]["within_range"][1]["max_slowdown"] == 0.02
+    assert len(document["kernels"]) == len(open_study(made / "n.db").read().kernels)
+
+
+def test_it_says_everywhere_that_no_clock_was_set(made, capsys):
+    study = str(made / "n.db")
+    for verb in (["plan"], ["forecast", "--draws", "40"], ["show"]):
+        assert run([*verb, "--study", study] if verb != ["show"] else ["show", "--study", study]) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        assert any(words in out for words in ("No clock was set", "no clocks were set", "natural clocks, none set")), verb
+
+
+def test_rerunning_measures_nothing_again(made, capsys):
+    command = ["sweep", *SMALL, "--device", "sim:h200", "--study", str(made / "n.db"), "--clocks", "natural"]
+    assert run([*command, "--seconds-each", "1", "--json"]) == 0
+    outcome = json.loads(capsys.readouterr().out)
+    assert outcome["measured"] == 0 and outcome["found"] == len(open_study(made / "n.db").read().kernels)
+
+
+def test_a_budget_ends_it_and_the_next_run_goes_on(tmp_path, capsys):
+    command = ["sweep", *SMALL, "--device", "sim:h200", "--study", str(tmp_path / "s.db"), "--clocks", "natural", "--json"]
+    assert run([*command, "--budget", "20s"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert first["out_of_time"] and first["measured"] >= 1
+    seen = len(open_study(tmp_path / "s.db").timelines())
+    assert run(command) == 0
+    second = json.loads(capsys.readouterr().out)
+    assert not second["out_of_time"] and second["found"] >= first["measured"] - 1
+    assert len(open_study(tmp_path / "s.db").timelines()) > seen
+    assert open_study(tmp_path / "s.db").summary().workloads[0].coverage.complete
+
+
+def test_a_kill_loses_at_most_the_run_in_flight(tmp_path):
+    study = tmp_path / "s.db"
+    command = [sys.executable, "-m", "wastenot", "sweep", *SMALL, "--device", "sim:h200", "--study", str(study)]
+    process = subprocess.Popen([*command, "--clocks", "natural"], stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not (study.exists() and study.stat().st_size > 400_000):
+            time.sleep(0.02)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    kept = open_study(study).timelines()
+    assert kept
+    assert run(["sweep", *SMALL, "--device", "sim:h200", "--study", str(study), "--clocks", "natural"]) == 0
+    after = open_study(study).timelines()
+    assert [each.recorded_at for each in after[: len(kept)]] == [each.recorded_at for each in kept]
+    assert open_study(study).read().state == "natural"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["natural"], "--device: name the GPU to measure"),
+        (["natural", "--study", "none.db"], "none.db: there is no study"),
+        (["natural", *SMALL, "--device", "sim:h200", "--time-limit", "x"], "write a time such as 90s"),
+        ([*NATURAL, "--seconds-each", "0"], "above 0"),
+        ([*NATURAL, "--granularity", "pass"], "--granularity: natural clocks are those of single kernels"),
+        ([*NATURAL, "--in-context"], "--clocks natural: kernels run at clocks that nobody chooses"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_and_changes_nothing(tmp_path, monkeypatch, capsys, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    assert run(arguments) == 2
+    error = capsys.readouterr().err.strip()
+    assert says in error and "\n" not in error
+    assert list(tmp_path.iterdir()) == []

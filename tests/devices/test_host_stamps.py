@@ -1,0 +1,188 @@
+"""Stamps that the host reads by itself, and the clocks of launches, with a stand-in for the kernel that stamps."""
+
+import contextlib
+import ctypes
+import types
+
+import numpy as np
+import pytest
+import torch
+
+from tests.devices.test_torch_launcher import gpu  # noqa: F401
+from wastenot.devices.torch import cycle_clock
+from wastenot.devices.torch.host_stamps import HostStamps
+from wastenot.devices.torch.launch_clocks import LaunchClocks
+from wastenot.devices.torch.task_run import COUNTED, GpuRun, Launch
+from wastenot.errors import MissingExtraError
+
+START_NS = 1_800_000_000_000_000_000  # the timer counts from 1970
+
+
+class FakeCounters:
+    """A GPU whose clock the test turns; a stamp is stored when the test says that the GPU has got there."""
+
+    def __init__(self, multiprocessors=20, tick_ns=32):
+        self.multiprocessors, self.tick_ns = multiprocessors, tick_ns
+        self.offsets = np.random.default_rng(0).integers(0, 10**12, multiprocessors)
+        self.now_s = self.cycles = 0.0
+        self.queued, self.code = [], 0
+
+    def run(self, seconds, mhz):
+        self.now_s += seconds
+        self.cycles += seconds * mhz * 1e6
+
+    def store(self, stamps, missing=()):
+        memory, place, kept = stamps
+        for each in range(min(kept, self.multiprocessors)):
+            if each not in missing:
+                late_ns = 40 * each  # a multiprocessor after another
+                memory[place, each, 0] = int(self.offsets[each] + self.cycles + 40e-3 * each * 1500)
+                memory[place, each, 1] = (START_NS + round(self.now_s * 1e9) + late_ns) // self.tick_ns * self.tick_ns
+
+    def launch(self, function, *rest):
+        """As the driver's cuLaunchKernel, which reads its arguments where it is told."""
+        *grid, shared, stream, arguments, extra = rest
+        assert (function, grid, shared, stream.value, extra) == (77, [self.multiprocessors, 1, 1, 1, 1, 1], 0, 7, None)
+        kinds = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+        pointer, place, kept = (ctypes.cast(a, ctypes.POINTER(k))[0] for a, k in zip(arguments, kinds, strict=True))
+        if self.code == 0:
+            size = (place + 1) * kept * 2
+            memory = np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(ctypes.c_int64)), (size,))
+            self.queued.append((memory.reshape(place + 1, kept, 2), place, kept))
+        return self.code
+
+    def reach(self, **how):
+        for stamps in self.queued:
+            self.store(stamps, **how)
+        self.queued = []
+
+
+@pytest.fixture
+def counters(monkeypatch):
+    return install(monkeypatch, FakeCounters())
+
+
+def install(monkeypatch, found):
+    properties = types.SimpleNamespace(multi_processor_count=found.multiprocessors)
+    zeros = torch.zeros
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+
+    def unpinned(shape, dtype, pin_memory):
+        assert pin_memory
+        return zeros(shape, dtype=dtype)
+
+    monkeypatch.setattr(torch, "zeros", unpinned)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "_compile_kernel", lambda source, name: types.SimpleNamespace(func=77), raising=False)
+    library = types.SimpleNamespace(cuLaunchKernel=found.launch)
+    for name in ("_get_gpu_runtime_library", "_get_cuda_library"):
+        monkeypatch.setattr(torch.cuda._utils, name, lambda: library, raising=False)
+    cycle_clock._compiled.cache_clear()
+    return found
+
+
+def clock_between(stamps, counters, seconds, mhz, **how):
+    first = stamps.record(7)
+    counters.reach()
+    counters.run(seconds, mhz)
+    second = stamps.record(7)
+    counters.reach(**how)
+    before, after = stamps.take(first), stamps.take(second)
+    return after.clock_since(before)
+
+
+def test_the_clock_between_two_stamps_is_cycles_over_time(counters):
+    stamps = HostStamps(torch.device("cuda:0"))
+    clock_mhz, seconds = clock_between(stamps, counters, 0.02, 1487.5)
+    assert clock_mhz == pytest.approx(1487.5, rel=1e-5) and seconds == pytest.approx(0.02, rel=1e-5)
+    assert clock_between(stamps, counters, 0.02, 1980.0, missing=(0, 3))[0] == pytest.approx(1980.0, rel=1e-5)
+
+
+def test_a_stamp_is_not_there_before_the_gpu_gets_to_it(counters):
+    stamps = HostStamps(torch.device("cuda:0"), places=2)
+    first, second = stamps.record(7), stamps.record(7)
+    assert stamps.take(first) is None and stamps.record(7) is None  # no place is free
+    counters.reach()
+    assert stamps.take(first) is not None
+    third = stamps.record(7)
+    assert third == first and stamps.take(third) is None  # not what was there before
+    stamps.drop(third)
+    assert stamps.take(second) is not None and stamps.record(7) == second and stamps.record(7) is None
+    counters.reach()  # the dropped one too, whose place is free only now
+    assert stamps.record(7) == third
+
+
+@pytest.mark.parametrize("tick_ns, seconds, known", [(32, 2.5e-4, True), (1 << 20, 0.02, False), (1 << 20, 1.0, True)])
+def test_a_timer_too_coarse_for_the_time_between_says_nothing(monkeypatch, tick_ns, seconds, known):
+    counters = install(monkeypatch, FakeCounters(tick_ns=tick_ns))
+    found = clock_between(HostStamps(torch.device("cuda:0")), counters, seconds, 1500.0)
+    assert (found is not None) is known
+    assert not known or found[0] == pytest.approx(1500.0, rel=6e-3)
+
+
+def test_counters_that_were_reset_say_nothing(counters):
+    stamps = HostStamps(torch.device("cuda:0"))
+    counters.cycles = 5e9
+    assert clock_between(stamps, counters, 1.0, -2000.0) is None
+    assert clock_between(stamps, counters, 0.02, 2e6) is None
+
+
+def test_a_refusal_by_cuda_loses_no_place(counters):
+    stamps = HostStamps(torch.device("cuda:0"), places=1)
+    counters.code = 201
+    with pytest.raises(RuntimeError, match="CUDA error 201 from cuLaunchKernel"):
+        stamps.record(7)
+    counters.code = 0
+    assert stamps.record(7) == 0
+
+
+@pytest.mark.parametrize("name", ["_compile_kernel", "NVRTC"])
+def test_a_pytorch_that_cannot_compile_says_so_in_one_line(counters, monkeypatch, name):
+    def fail(source, kernel):
+        raise OSError("libnvrtc.so.13: cannot open shared object file\nlong text")
+
+    if name == "_compile_kernel":
+        monkeypatch.delattr(torch.cuda, name)
+    else:
+        monkeypatch.setattr(torch.cuda, "_compile_kernel", fail)
+    cycle_clock._compiled.cache_clear()
+    with pytest.raises(MissingExtraError, match=rf"counting cycles needs .*{'2.8' if name[0] == '_' else 'nvrtc'}") as error:
+        HostStamps(torch.device("cuda:0"))
+    assert "\n" not in str(error.value)
+
+
+def test_a_run_knows_the_clock_of_its_laps_and_the_lowest_of_a_launch(gpu, counters):  # noqa: F811
+    """Launches of 0.1 s, the fifth of which is throttled."""
+    stamps = HostStamps(torch.device("cuda:0"))
+    run = GpuRun(Launch(gpu.launch, 8, 0.1, "x", None), gpu, (), LaunchClocks(stamps, 7))
+    counters.reach()
+    run.feed()
+    for launch in range(9):
+        if launch in (2, 6):
+            run.mark()
+        counters.run(0.1, 1200.0 if launch == 4 else 1800.0)
+        counters.store(counters.queued.pop(0))
+        gpu.now += 0.1
+        run.feed()
+    run.mark()
+    counters.reach()
+    run.close()
+    first, second = run.laps
+    assert first.calls == 32 and first.core_mhz == pytest.approx(1650.0, rel=1e-4)
+    assert first.lowest_core_mhz == pytest.approx(1200.0, rel=1e-4)
+    assert second.core_mhz == pytest.approx(1800.0, rel=1e-4) == second.lowest_core_mhz
+    assert run.how == f"x; core clock {COUNTED}"
+    assert len(stamps._free) + len(stamps._dropped) == 1024
+
+
+def test_a_run_that_lacks_a_stamp_says_that_its_clock_is_the_drivers(gpu, counters):  # noqa: F811
+    stamps = HostStamps(torch.device("cuda:0"), places=2)
+    run = GpuRun(Launch(gpu.launch, 8, 0.1, "x", None), gpu, (), LaunchClocks(stamps, 7))
+    run.mark()
+    for _ in range(5):
+        run.feed()
+        gpu.now += 0.1
+    run.mark()
+    run.close()
+    assert [lap.core_mhz for lap in run.laps] == [None]
+    assert "core clock by the driver" in run.how
