@@ -16,13 +16,13 @@ import numpy as np
 from benchmarks.verdict import Verdict
 from presets import h200_data, h200_errors
 from presets.h200_data import Measured
+from presets.h200_errors import energy_ratio, time_ratio
 from presets.h200_kinds import fit_ops
 from wastenot.devices.simulated.kinds import kinds_of
 from wastenot.devices.simulated.preset import Preset, find_preset
 from wastenot.workloads.attention import attention_backend
 
-LOW_MHZ, HALFWAY_MHZ, HIGH_MHZ = 1500.0, 1700.0, 1975.0
-LEAST_READINGS = 2  # of power, below halfway
+FEW = 10
 
 
 def main(verdict: Verdict) -> None:
@@ -32,6 +32,10 @@ def main(verdict: Verdict) -> None:
         each = [mean_percent(errors, what) for errors in halves]
         print(f"  {what}: {h200_errors.HALVES} random halves, mean error from {min(each):.1f} to {max(each):.1f} %")
         verdict.at_most(f"mean over random halves, {what}, %", float(np.mean(each)), goal)
+    apart = [h200_errors.errors_of_halves(preset, operations, seed, apart=True) for seed in range(FEW)]
+    for what in ("time", "power"):
+        mean = np.mean([mean_percent(errors, what) for errors in apart])
+        print(f"  {what}: mean over {FEW} random halves where kernels of the same work share one {mean:.1f} %")
     together = [error for errors in halves for error in errors]
     table(together, lambda error: kinds_of(error.measured.kernel)[0])
     attention = [error for error in together if error.measured.kernel.op.startswith("attention")]
@@ -78,33 +82,6 @@ def judge_by_clock(
             median, largest = goals[number]
             verdict.at_most(f"{which}: {what} by clock, median error, %", float(np.median(percent)), median)
             verdict.at_most(f"{which}: {what} by clock, largest error, %", float(percent.max()), largest)
-
-
-def time_ratio(preset: Preset, one: Measured) -> tuple[float, float] | None:
-    """Predicted and measured time at the low clock over that at the high one."""
-    if one.times is None or not spans(one.times.core_mhz):
-        return None
-    low, high = (h200_errors.curve_at(one.times, clock) for clock in (LOW_MHZ, HIGH_MHZ))
-    predicted = h200_errors.predicted(preset, one.kernel, np.array([LOW_MHZ, HIGH_MHZ]))[0]
-    return float(predicted[0] / predicted[1]), low / high
-
-
-def energy_ratio(preset: Preset, one: Measured) -> tuple[float, float] | None:
-    """Predicted and measured energy at the low clock over that at the high one."""
-    if one.times is None or one.powers is None or not (spans(one.times.core_mhz) and spans(one.powers.core_mhz)):
-        return None
-    if np.sum(one.powers.core_mhz < HALFWAY_MHZ) < LEAST_READINGS:
-        return None
-    low_s, high_s = (h200_errors.curve_at(one.times, clock) for clock in (LOW_MHZ, HIGH_MHZ))
-    low_w, high_w = (h200_errors.curve_at(one.powers, clock, 1) for clock in (LOW_MHZ, HIGH_MHZ))
-    times, powers = h200_errors.predicted(preset, one.kernel, np.array([LOW_MHZ, HIGH_MHZ]))
-    energy = times * powers
-    return float(energy[0] / energy[1]), low_s * low_w / (high_s * high_w)
-
-
-def spans(clocks: np.ndarray) -> bool:
-    """Whether clocks reach near both ends, so that little is extrapolated."""
-    return bool(clocks.min() <= LOW_MHZ + 30.0 and clocks.max() >= HIGH_MHZ - 30.0)
 
 
 def backend_and_length(error: h200_errors.Off) -> str:

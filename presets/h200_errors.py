@@ -24,6 +24,9 @@ Array = NDArray[np.float64]
 HALVES = 50
 """Random halves that errors of kernels not fitted to are the mean over."""
 
+LOW_MHZ, HALFWAY_MHZ, HIGH_MHZ = 1500.0, 1700.0, 1975.0
+LEAST_READINGS = 2  # of power, below halfway
+
 _WARM_C = 57.0  # the median of these sweeps
 
 
@@ -89,3 +92,30 @@ def curve_at(curve: Curve, core_mhz: float, degree: int = 2) -> float:
     x = np.log(curve.core_mhz / core_mhz)
     degree = degree if len(x) > 5 else 1
     return float(np.exp(np.polynomial.polynomial.polyfit(x, np.log(curve.value), degree, w=weight)[0]))
+
+
+def time_ratio(preset: Preset, one: Measured) -> tuple[float, float] | None:
+    """Predicted and measured time at the low clock over that at the high one."""
+    if one.times is None or not spans(one.times.core_mhz):
+        return None
+    low, high = (curve_at(one.times, clock) for clock in (LOW_MHZ, HIGH_MHZ))
+    times, _ = predicted(preset, one.kernel, np.array([LOW_MHZ, HIGH_MHZ]))
+    return float(times[0] / times[1]), low / high
+
+
+def energy_ratio(preset: Preset, one: Measured) -> tuple[float, float] | None:
+    """Predicted and measured energy at the low clock over that at the high one."""
+    if one.times is None or one.powers is None or not (spans(one.times.core_mhz) and spans(one.powers.core_mhz)):
+        return None
+    if np.sum(one.powers.core_mhz < HALFWAY_MHZ) < LEAST_READINGS:
+        return None
+    low_s, high_s = (curve_at(one.times, clock) for clock in (LOW_MHZ, HIGH_MHZ))
+    low_w, high_w = (curve_at(one.powers, clock, 1) for clock in (LOW_MHZ, HIGH_MHZ))
+    times, powers = predicted(preset, one.kernel, np.array([LOW_MHZ, HIGH_MHZ]))
+    energy = times * powers
+    return float(energy[0] / energy[1]), low_s * low_w / (high_s * high_w)
+
+
+def spans(clocks: Array) -> bool:
+    """Whether clocks reach near both ends, so that little is extrapolated."""
+    return bool(clocks.min() <= LOW_MHZ + 30.0 and clocks.max() >= HIGH_MHZ - 30.0)
