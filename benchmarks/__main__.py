@@ -6,6 +6,7 @@ import sys
 
 from benchmarks import (
     bench_calibration,
+    bench_clocks,
     bench_coverage,
     bench_forecast,
     bench_h200,
@@ -13,6 +14,7 @@ from benchmarks import (
     bench_import,
     bench_iteration,
     bench_measurement,
+    bench_natural_forecast,
     bench_noise,
     bench_plan,
     bench_profile,
@@ -35,6 +37,7 @@ BENCHMARKS = {
     "plan": bench_plan,
     "calibration": bench_calibration,
     "measurement": bench_measurement,
+    "clocks": bench_clocks,
     "noise": bench_noise,
     "profile": bench_profile,
     "promise": bench_promise,
@@ -45,6 +48,7 @@ BENCHMARKS = {
     "h200-fit": bench_h200_fit,
     "regulator": bench_regulator,
     "forecast": bench_forecast,
+    "natural-forecast": bench_natural_forecast,
     "run": bench_run,
     "iteration": bench_iteration,
 }

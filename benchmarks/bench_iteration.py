@@ -2,6 +2,9 @@
 
     python -m benchmarks.bench_iteration [CARDS]
 
+Real: on two H200s the iteration of GPT-3 XL, measured as one task, against that predicted from its kernels, which were
+measured at natural clocks before; nothing of the iteration goes into the prediction but how warm the GPU was.
+
 Cards like an H200 are drawn anew (benchmarks/drawn_cards.py), with seeds that nothing was developed on. The prediction knows
 the time and power of each kernel by clock and what mean power the regulator holds products to, and takes one clock for the
 whole iteration, or for each stretch of a long one. The simulation runs iteration after iteration, every kernel in its order,
@@ -11,6 +14,7 @@ ceiling for each kernel's clock.
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from dataclasses import dataclass, replace
@@ -19,10 +23,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.drawn_cards import JUDGES, natural_card
+from benchmarks.h200.natural_runs import runs
 from benchmarks.verdict import Verdict
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.regulator import RegulatedClock
+from wastenot.natural.estimate import estimate
+from wastenot.natural.iteration import predict_iteration
 from wastenot.natural.regulated import RegulatedIterations, run_regulated
 from wastenot.planning.power_limit import (
     ClockCosts,
@@ -33,6 +40,7 @@ from wastenot.planning.power_limit import (
     stretches,
 )
 from wastenot.setting import AUTO
+from wastenot.tasks import tasks_of
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import order_of_steps
@@ -43,6 +51,7 @@ FIRST_SEED = JUDGES + 700
 WARM_C = 62.0
 LOWEST_MHZ = 900.0
 SETTLE_S, WATCHED_S = 10.0, 40.0
+MEASURED = ("time_s", "energy_j", "temperature_c")
 TIME_GOAL, ENERGY_GOAL = 0.5, 1.0  # %, as on a real card
 GAIN_GOAL = 0.3  # points: a gain of 1 % is to be known to a third
 
@@ -151,7 +160,35 @@ def _change(after: Iteration, before: Iteration) -> tuple[float, float]:
     return 100.0 * (after.time_s / before.time_s - 1.0), 100.0 * (after.energy_j / before.energy_j - 1.0)
 
 
+def on_h200s(verdict: Verdict) -> None:
+    """The iteration measured as one task on real cards."""
+    folder = Path(__file__).parents[1] / "data" / "h200" / "natural"
+    kernels = tasks_of(build_workload("gpt3-xl")).kernels
+    for card in (0, 1):
+        _, seen = runs(folder / f"gpt3-xl-{card}.npz.xz")
+        found = estimate(seen)
+        whole = json.loads((folder / f"context-{card}.json").read_text())["iteration"]
+        time_s, energy_j, warm_c = (float(np.mean([each[what] for each in whole])) for what in MEASURED)
+        predicted = predict_iteration(kernels, found.curves, warmer_c=warm_c - found.temperature_c)
+        time_off, energy_off = predicted.time_s.value / time_s - 1.0, predicted.energy_j.value / energy_j - 1.0
+        print(
+            f"  H200 {card}: {time_s:.4f} s, {energy_j:.1f} J, {energy_j / time_s:.1f} W at {warm_c:.0f} °C; predicted at "
+            f"{predicted.core_mhz.value:.0f} MHz and {predicted.limit_w:.1f} W: time {time_off:+.2%} ± "
+            f"{predicted.time_s.error / time_s:.2%}, energy {energy_off:+.2%} ± {predicted.energy_j.error / energy_j:.2%}; "
+            f"kernels by themselves {predicted.alone_s / time_s - 1:+.2%} and {predicted.alone_j / energy_j - 1:+.2%}"
+        )
+        for what, plan in (("fastest", predicted.fastest), ("least energy", predicted.saving)):
+            print(
+                f"    {what} plan: time {plan.time_change.value:+.2%} ({plan.time_change.low:+.2%} to "
+                f"{plan.time_change.high:+.2%}), energy {plan.energy_change.value:+.2%} ({plan.energy_change.low:+.2%} to "
+                f"{plan.energy_change.high:+.2%})"
+            )
+        verdict.at_most(f"H200 {card}: time of an iteration, error, %", 100.0 * abs(time_off), TIME_GOAL)
+        verdict.at_most(f"H200 {card}: energy of an iteration, error, %", 100.0 * abs(energy_off), ENERGY_GOAL)
+
+
 def main(verdict: Verdict, cards: int = CARDS) -> None:
+    on_h200s(verdict)
     with tempfile.TemporaryDirectory() as folder:
         for name in WORKLOADS:
             kernels = build_workload(name).kernels

@@ -72,7 +72,7 @@ def main(out: str, name: str = "nvidia:0") -> None:
             mixture = Task(f"{name} x {kernel_calls} + {heavy.name} x {product_calls}",
                            ((by_name[name], kernel_calls), (heavy, product_calls)))  # fmt: skip
             point = measured(mixture, 1.0, 3.0)
-            result["mixtures"].append({"kernel": name, "kernel_calls": kernel_calls, "product_calls": product_calls} | point)
+            result["mixtures"].append({"of": name, "kernel_calls": kernel_calls, "product_calls": product_calls} | point)
     with open(f"{out}.json", "w") as file:
         json.dump(result, file, indent=1, default=str)
 

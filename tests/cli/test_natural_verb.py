@@ -11,7 +11,9 @@ import time
 
 import pytest
 
+from wastenot.api import sweep
 from wastenot.cli.main import run
+from wastenot.errors import BadInputError
 from wastenot.study.store import open_study
 
 SMALL = ["llama-8b", "--phase", "decode", "--batch", "8"]
@@ -125,3 +127,18 @@ def test_bad_input_is_one_line_and_changes_nothing(tmp_path, monkeypatch, capsys
     error = capsys.readouterr().err.strip()
     assert says in error and "\n" not in error
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_at_set_clocks_never_join_natural_ones(made, capsys):
+    assert run(["refine", "--study", str(made / "n.db"), "--device", "sim:h200"]) == 2
+    assert "--energies natural: these rows are at clocks that nobody set" in capsys.readouterr().err
+    with pytest.raises(BadInputError, match="clocks natural"):
+        sweep("llama-8b", "sim:h200", made / "other.db", state="natural", phase="decode", batch=8)
+
+
+def test_a_natural_plan_is_validated_with_clocks_that_are_set(made, capsys):
+    plan = str(made / "plan.json")
+    assert run(["plan", "--study", str(made / "n.db"), "--max-slowdown", "0.05", "--out", plan]) == 0
+    assert run(["validate", "--plan", plan, "--study", str(made / "n.db"), "--device", "sim:h200", "--repeats", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "measured again" in out and "limit: kept" in " ".join(out.split())

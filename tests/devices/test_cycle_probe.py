@@ -123,3 +123,13 @@ def test_doctor_without_cuda_in_pytorch_says_so(wastenot, monkeypatch):  # noqa:
     monkeypatch.setattr(torch.version, "cuda", None)
     text = wastenot("doctor", "--seconds", "0.01").stdout
     assert text.count("cycle clock      cannot be counted: device 'cuda:0': PyTorch") == 2 and "built without CUDA" in text
+
+
+def test_doctor_counts_nothing_on_a_gpu_in_slices(wastenot, stand_in):  # noqa: F811
+    stand_in.control.mig(True)
+    try:
+        found = json.loads(wastenot("doctor", "--json", "--seconds", "0.01").stdout)["gpus"][0]
+        assert found["mig"] and found["cycle_clock"] == {"problem": "MIG is on"}
+        assert "wastenot needs the whole GPU" in wastenot("doctor", "--seconds", "0.01").stdout
+    finally:
+        stand_in.control.mig(False)

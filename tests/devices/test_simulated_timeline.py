@@ -6,10 +6,10 @@ import pytest
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.recorded import recorded_device
-from wastenot.devices.simulated.preset import find_preset
+from wastenot.devices.simulated.preset import find_preset, preset_names
 from wastenot.devices.timeline import Phase, Subject
 from wastenot.errors import BadInputError
-from wastenot.setting import AUTO
+from wastenot.setting import AUTO, Setting
 from wastenot.study.sweep_file import read_sweep
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.primitives import primitive
@@ -84,6 +84,36 @@ def test_cycles_are_skipped_in_products_only_and_time_is_by_the_clock_in_effect(
     high = found.core_mhz[product] > 1900
     assert high.any() and counted[high].mean() == pytest.approx(0.8, abs=0.02)
     assert counted[~high].mean() == pytest.approx(0.9, abs=0.02)
+
+
+def test_a_clock_that_was_set_is_a_ceiling():
+    device = open_device("sim:h200", seed=7)
+    device.clocks.request(Setting(1605.0, None))
+    device.time.sleep(0.5)
+    with device.timelines().prepare([PRODUCT, LIGHT]) as ready:
+        found = ready.run([Phase(1, 0.1), Phase(0, 0.2), Phase(1, 0.3)])
+    alone, after = (found.core_mhz[found.phase == phase] for phase in (0, 2))
+    assert alone == pytest.approx(1605.0, rel=1e-3)
+    assert after.min() < 1560 and after[-20:] == pytest.approx(1605.0, rel=1e-3) and found.core_mhz.max() < 1620
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_by_itself_a_kernel_is_where_a_task_of_it_alone_is(name):
+    device = open_device(f"sim:{name}")
+    physics = device.engine.physics
+    for kernel in KERNELS.values():
+        task = physics.operating_point(Task.of_kernel(kernel), AUTO, 60.0)
+        response = physics.response(kernel, physics.core_mhz, AUTO)
+        alone = physics.steady_point(response, AUTO, physics.ceiling_mhz(kernel, AUTO, "random"), 60.0)
+        assert (alone.core_mhz, alone.time_s, alone.power_w) == pytest.approx((task.core_mhz, task.time_s, task.power_w))
+        if task.core_mhz == physics.core_mhz[-1]:
+            assert device.truth_at(kernel, task.core_mhz, temperature_c=60.0).power_w == pytest.approx(task.power_w)
+
+
+def test_products_from_rest_take_as_long_as_on_cards():
+    """1,373 µs on an H200 until its regulator acts (docs/fingrav.md), not the 1,208 that fewer skipped cycles would give."""
+    point = open_device("sim:h200").truth_at(primitive("gemm:8192")[0], 1980.0)
+    assert point.time_s == pytest.approx(1373e-6, rel=0.08)
 
 
 def test_products_of_zeros_reach_the_clock_that_they_reached_below_the_power_limit():

@@ -66,7 +66,7 @@ def test_what_a_newer_wastenot_wrote_is_refused(seen):
 def test_a_curve_comes_back_and_its_rows_hold_its_errors():
     device, tasks = open_device("sim:h200"), find_tasks("gpt3-xl", "sim:h200")
     curve = noisy(exact_curves(device, tasks, Errors())[3], np.random.default_rng(1))
-    again = unpacked_curve(curve.kernel, unpack(pack(packed_curve(curve, complete=True, seconds=3.0))))
+    again = unpacked_curve(curve.kernel, unpack(pack(packed_curve(curve, together=True, seconds=3.0))))
     for name in ("core_mhz", "time_s", "power_w", "log_time_cov", "log_power_cov"):
         np.testing.assert_array_equal(getattr(again, name), getattr(curve, name))
     assert again.auto == curve.auto

@@ -86,7 +86,7 @@ def natural_study(
                 recorder,
                 curve.kernel,
                 rows_of_curve(drawn, 18.0, "", 50.0),
-                packed_curve(drawn, complete=True, seconds=18.0),
+                packed_curve(drawn, together=True, seconds=18.0),
             )
         recorder.finish()
     return study

@@ -25,6 +25,12 @@ def iteration(
             help="Mean power that the card allows; by default what it holds kernels to that reach the limit by themselves.",
         ),
     ] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            "--temperature", metavar="C", help="Temperature of the GPU in the iteration; by default the mean of the study."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Predict a whole iteration under the power limit.
@@ -37,12 +43,13 @@ def iteration(
     from wastenot.study.store import open_study
 
     check_watts("--power-limit", power_limit)
-    study = open_study(source.study)
-    sweep, predicted = iteration_of_study(study, source.workload, source.energies, limit_w=power_limit)
+    sweep, predicted = iteration_of_study(
+        open_study(source.study), source.workload, source.energies, limit_w=power_limit, temperature_c=temperature
+    )
     if as_json:
         print_json(_document(sweep, predicted))
     else:
-        console().print(_text(sweep, predicted))
+        console().print(_text(sweep, predicted, temperature))
 
 
 def _document(sweep: Sweep, predicted: PredictedIteration) -> dict[str, object]:
@@ -83,7 +90,7 @@ def _document(sweep: Sweep, predicted: PredictedIteration) -> dict[str, object]:
     }
 
 
-def _text(sweep: Sweep, predicted: PredictedIteration) -> RenderableType:
+def _text(sweep: Sweep, predicted: PredictedIteration, temperature: float | None) -> RenderableType:
     """The iteration, the two plans, and each kernel in it."""
     from wastenot.cli.tables import Group, RichTable, Text, headline, plain_table
     from wastenot.reporting.formatting import change, fraction_of_whole, quantity
@@ -120,13 +127,17 @@ def _text(sweep: Sweep, predicted: PredictedIteration) -> RenderableType:
     head = headline(
         sweep.workload, sweep.device, sweep.origin, f"a whole iteration, from kernels {STATE_DESCRIPTIONS[sweep.state]}"
     )
-    notes = [Text(f"note: {note}", style="yellow") for note in _notes(predicted)]
+    notes = [Text(f"note: {note}", style="yellow") for note in _notes(predicted, temperature)]
     return Group(head, "", kernels, "", summary, "", *notes)
 
 
-def _notes(predicted: PredictedIteration) -> list[str]:
+def _notes(predicted: PredictedIteration, temperature: float | None) -> list[str]:
     """What to know before relying on it."""
     notes = []
+    if predicted.default.limited and temperature is None:
+        notes.append(
+            "as warm as when kernels were measured; a GPU that does nothing else may be warmer and slower: --temperature"
+        )
     if predicted.extrapolated:
         names = [name for name, _, _ in predicted.extrapolated]
         listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

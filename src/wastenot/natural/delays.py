@@ -20,6 +20,7 @@ from wastenot.sensors.delay import MAX_RUN_COST, run_delays_s, track_delay
 
 _SEGMENT_READINGS = 12
 _MOST_OFF = 3.0  # standard deviations beyond which a reading counts no more against a delay
+_MOST_OF_SEGMENT = 0.6 * MAX_RUN_COST  # less than a jump there and back
 _MISFIT = 0.01  # relative error of powers while the delay is sought
 
 
@@ -50,6 +51,8 @@ def with_delays(
     if not channel.delay_error_s or not sensed:
         return list(sensed)
     delays_s = run_delays_s(channel)
+    # Phases that recur would explain readings as well with a delay that is wrong by one of their periods.
+    likely = np.abs(delays_s - channel.delay_s) <= 0.5 * channel.sample_s + channel.delay_error_s
     costs, moments, where, traces = [], [], [], []
     for index, run in enumerate(sensed):
         powers = np.concatenate([*(power_w[load] for load in run.response.loads), power_w[IDLE]])
@@ -59,9 +62,10 @@ def with_delays(
         cost = np.minimum(off**2, _MOST_OFF**2)
         for segment in range(int(run.segment.max(initial=-1)) + 1):
             inside = run.segment == segment
-            # A power that is wrong altogether makes every delay as unlikely: only differences count.
+            # A power that is wrong altogether makes every delay as unlikely: only differences count, and not without bound.
             of_segment = cost[inside].sum(axis=0)
-            costs.append(np.minimum(of_segment - of_segment.min(), 0.99 * MAX_RUN_COST))
+            capped = np.minimum(of_segment - of_segment[likely].min(), _MOST_OF_SEGMENT)
+            costs.append(np.where(likely, np.maximum(capped, 0.0), MAX_RUN_COST))
             moments.append(float(run.response.moment_s[inside].mean()))
             where.append((index, segment))
     order = np.argsort(moments)

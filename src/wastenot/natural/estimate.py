@@ -13,14 +13,13 @@ from wastenot.devices.instrument import TOTAL, Channel
 from wastenot.errors import BadInputError
 from wastenot.natural.curves import AutoPoint, KernelCurve, hat_weights
 from wastenot.natural.delays import at_nominal_delay, with_delays
-from wastenot.natural.powers import IDLE, PowerFit, PowerSpread, Sensed, fit_powers
+from wastenot.natural.powers import IDLE, IDLE_W, PowerFit, PowerSpread, Sensed, fit_powers
 from wastenot.natural.readings import Response, response_of
 from wastenot.natural.seen import Groups, Load, Seen, groups_of
 from wastenot.natural.slopes import POWER_SLOPES
 from wastenot.natural.times import Spread, TimeFit, fit_time, knots_mhz, pooled_spread, within
 
 _TIME_ROUNDS, _POWER_ROUNDS = 3, 3
-_IDLE_W = 80.0  # to begin with
 _OTHERS_RUNS = 12  # in which the time of a kernel that others are measured beside is looked at
 _KNOT_STEP = 0.035  # between knots beyond those of time
 _TOP_QUANTILE = 0.995
@@ -79,7 +78,7 @@ def estimate(runs: Sequence[Seen]) -> Estimate:
     others = [load for load in dict.fromkeys(load for each in groups for load in each.loads) if load not in kernels]
     times = _times(groups, kernels)
     for load in others:
-        containing = [each for each in groups if load in each.loads]
+        containing = [each for each in groups if load in each.loads and len(each.used(each.loads.index(load)))]
         step = max(len(containing) // _OTHERS_RUNS, 1)
         fitted = fit_time(containing[::step], load, Spread())
         if fitted is not None:
@@ -169,7 +168,7 @@ def _guess(sensed: Sequence[Sensed], log_knots: Mapping[Load, FloatArray]) -> di
     for load, knots in log_knots.items():
         level = weighted[load] / shown[load] if shown[load] > 0.0 else 500.0
         guess[load] = np.maximum(level, 1.0) * np.exp(0.8 * (knots - knots.mean()))
-    guess[IDLE] = np.array([_IDLE_W])
+    guess[IDLE] = np.array([IDLE_W])
     return guess
 
 

@@ -3,14 +3,11 @@
 Kernels measured by themselves run at clocks of their own, light ones at the highest, products at what the power limit
 leaves them. In an iteration all of them run near one clock, where mean power meets the limit. This module brings the curves
 of all kernels to the same clocks, and asks :mod:`wastenot.planning.power_limit`; errors come from draws of all curves.
-
-The clock that all have in common is the one that the driver reports; curves are by cycles counted, of which products skip
-some (:mod:`wastenot.natural.skipped`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,9 +16,8 @@ from wastenot.arrays import BoolArray, FloatArray
 from wastenot.errors import BadInputError
 from wastenot.natural.curves import KernelCurve, hat_weights
 from wastenot.natural.rows import curves_of_rows
-from wastenot.natural.skipped import Skipped, skipped_in
 from wastenot.natural.slopes import POWER_SLOPES, TIME_SLOPES
-from wastenot.natural.storage import curves_of, unpacked_timeline
+from wastenot.natural.storage import curves_of
 from wastenot.planning.power_limit import (
     ClockCosts,
     Iteration,
@@ -40,6 +36,14 @@ STEP_MHZ = 15.0
 
 DRAWS = 200
 
+_CHOSEN = 60  # draws by which plans are chosen anew
+
+POWER_PER_C = 0.001
+"""Relative growth of power with each degree, of leakage; on an H200 0.0013 ± 0.0006 (data/h200/natural)."""
+
+_POWER_PER_C_SD = 0.0005
+
+_HOTTEST_C = 150.0
 _SLOPE_OVER = 0.08  # of log clock: the end of a curve that tells how it goes on
 _TIME_SLOPE_SD = 0.2  # by which the slope of log time over log clock may differ beyond the range seen
 _POWER_SLOPE_SD = 0.7  # the same of log power: measured curves steepen by about as much over a quarter of the clock
@@ -69,7 +73,8 @@ class PredictedPlan:
 
     Attributes:
         plan: the ceiling of each kernel.
-        time_change: of the iteration against that without ceilings, as a fraction.
+        time_change: of the iteration against that without ceilings, as a fraction; less good than what ``plan`` itself
+            says, which is the best of numbers with errors.
         energy_change: the same of energy.
     """
 
@@ -117,6 +122,7 @@ def iteration_of_study(
     state: EnergyState | None = None,
     *,
     limit_w: float | None = None,
+    temperature_c: float | None = None,
 ) -> tuple[Sweep, PredictedIteration]:
     """What the kernels in a study say about a whole iteration.
 
@@ -125,24 +131,39 @@ def iteration_of_study(
         workload: its name; may be left out where the study holds only one.
         state: energies to use; as :meth:`Study.read` chooses by default.
         limit_w: see :func:`predict_iteration`.
+        temperature_c: of the GPU in the iteration; by default the mean of the measurements.
 
     Returns:
         The sweep that was used, and the prediction.
 
     Raises:
-        BadInputError: the study does not know the clocks that kernels ran at; or see :func:`predict_iteration`.
+        BadInputError: the study does not know the clocks that kernels ran at, or, where ``temperature_c`` is given, their
+            temperature; or see :func:`predict_iteration`.
         InfeasibleError: see :func:`predict_iteration`.
         StudyError: the study cannot be read.
     """
     sweep = study.read(workload, state)
+    if temperature_c is not None and not abs(temperature_c) < _HOTTEST_C:
+        raise BadInputError(
+            f"`temperature_c` {temperature_c:g}: must be the temperature of a GPU in degrees Celsius, such as 65"
+        )
+    warmer_c = 0.0 if temperature_c is None else temperature_c - measured_at_c(sweep)
     kept = study.natural_curves(sweep.workload, sweep.granularity) if sweep.state == "natural" else {}
     if any(kernel.name not in kept for kernel in sweep.kernels):
-        return sweep, predict_iteration(sweep.kernels, curves_of_rows(sweep), limit_w=limit_w)
-    curves = curves_of(sweep, kept).curves
-    runs = [unpacked_timeline(each.content) for each in study.timelines(sweep.workload, granularity=sweep.granularity)]
-    light = {curve.kernel for curve in curves if not curve.auto.limited}
-    skipped = skipped_in(runs, light)
-    return sweep, predict_iteration(sweep.kernels, curves, limit_w=limit_w, skipped=skipped)
+        return sweep, predict_iteration(sweep.kernels, curves_of_rows(sweep), limit_w=limit_w, warmer_c=warmer_c)
+    return sweep, predict_iteration(sweep.kernels, curves_of(sweep, kept).curves, limit_w=limit_w, warmer_c=warmer_c)
+
+
+def measured_at_c(sweep: Sweep) -> float:
+    """Mean temperature of the GPU over the measurements of a sweep.
+
+    Raises:
+        BadInputError: it is not known.
+    """
+    known = sweep.temperature_c[np.isfinite(sweep.temperature_c)]
+    if not len(known):
+        raise BadInputError(f"`temperature_c`: workload '{sweep.workload}' does not say how warm the GPU was; leave it out")
+    return float(known.mean())
 
 
 def predict_iteration(
@@ -150,7 +171,7 @@ def predict_iteration(
     curves: Sequence[KernelCurve],
     *,
     limit_w: float | None = None,
-    skipped: Mapping[str, Skipped] | None = None,
+    warmer_c: float = 0.0,
     seed: int = 0,
 ) -> PredictedIteration:
     """Time and energy of a whole iteration, and what a plan gains there.
@@ -159,7 +180,7 @@ def predict_iteration(
         kernels: of the iteration, in order of execution.
         curves: of the same kernels, in any order.
         limit_w: mean power that the regulator allows; by default what it holds kernels to that are limited by themselves.
-        skipped: cycles that kernels skip, by name; others skip none.
+        warmer_c: by how much the GPU is warmer in the iteration than when the curves were measured.
         seed: of the draws that errors come from.
 
     Raises:
@@ -172,15 +193,19 @@ def predict_iteration(
         raise BadInputError(f"kernel '{missing[0]}' was not measured ({len(missing)} are missing); complete the sweep")
     own = [by_name[kernel.name] for kernel in kernels]
     limit = held_power_w(kernels, own) if limit_w is None else limit_w
-    skips = [(skipped or {}).get(kernel.name, Skipped()) for kernel in kernels]
-    core_mhz = _common_clocks(own, skips)
-    costs = clock_costs(kernels, own, core_mhz, skips)
+    core_mhz = _common_clocks(own)
+    cold = clock_costs(kernels, own, core_mhz)
+    costs = replace(cold, power_w=cold.power_w * (1.0 + POWER_PER_C * warmer_c))
     once = run_iteration(costs, limit)
     costs = replace(costs, stretch=stretches(kernels, (costs.count * once.kernel_s).tolist()))
     default = run_iteration(costs, limit)
     rng = np.random.default_rng(seed)
     limits_w = limit * (1.0 + (_HELD_SD if limit_w is None else 0.0) * rng.standard_normal(DRAWS))
-    drawn = list(zip(_drawn_costs(costs, own, skips, rng), limits_w.tolist(), strict=True))
+    warmer = 1.0 + warmer_c * (POWER_PER_C + _POWER_PER_C_SD * rng.standard_normal(DRAWS))
+    drawn = [
+        (replace(each, power_w=each.power_w * more), drawn_w)
+        for each, more, drawn_w in zip(_drawn_costs(costs, own, rng), warmer.tolist(), limits_w.tolist(), strict=True)
+    ]
     without = [run_iteration(each, drawn_w) for each, drawn_w in drawn]
     count = costs.count.astype(float)
     return PredictedIteration(
@@ -193,8 +218,8 @@ def predict_iteration(
         Known.of(default.energy_j, np.array([each.energy_j for each in without])),
         float(count @ [curve.auto.time_s for curve in own]),
         float(count @ [curve.auto.energy_j for curve in own]),
-        _predicted(fastest_plan(costs, limit), drawn, without),
-        _predicted(least_energy_plan(costs, limit, default.time_s), drawn, without),
+        _predicted(fastest_plan, costs, limit, drawn, without),
+        _predicted(_saving_plan, costs, limit, drawn, without),
         tuple(
             (curve.kernel, float(curve.core_mhz[0]), float(curve.core_mhz[-1]))
             for curve, beyond in zip(own, default.extrapolated.tolist(), strict=True)
@@ -229,23 +254,20 @@ def held_power_w(kernels: Sequence[Kernel], curves: Sequence[KernelCurve]) -> fl
     return float(power_w[order[half]])
 
 
-def clock_costs(
-    kernels: Sequence[Kernel], curves: Sequence[KernelCurve], core_mhz: FloatArray, skips: Sequence[Skipped]
-) -> ClockCosts:
+def clock_costs(kernels: Sequence[Kernel], curves: Sequence[KernelCurve], core_mhz: FloatArray) -> ClockCosts:
     """Time and power of kernels at given clocks; beyond the range seen, as each curve goes on at its end.
 
     Args:
         kernels: of an iteration, in order of execution.
-        curves: of these kernels, in the same order, by cycles counted.
-        core_mhz: clocks that the driver reports, ascending, shape (clocks,).
-        skips: cycles that each kernel skips.
+        curves: of these kernels, in the same order.
+        core_mhz: ascending, shape (clocks,).
     """
     values = [
         (
-            _extended(np.log(curve.time_s), curve.core_mhz, skip.counted_mhz(core_mhz), TIME_SLOPES),
-            _extended(np.log(curve.power_w), curve.core_mhz, skip.counted_mhz(core_mhz), POWER_SLOPES),
+            _extended(np.log(curve.time_s), curve.core_mhz, core_mhz, TIME_SLOPES),
+            _extended(np.log(curve.power_w), curve.core_mhz, core_mhz, POWER_SLOPES),
         )
-        for curve, skip in zip(curves, skips, strict=True)
+        for curve in curves
     ]
     return ClockCosts(
         tuple(kernel.name for kernel in kernels),
@@ -253,21 +275,18 @@ def clock_costs(
         core_mhz,
         np.exp([time for time, _ in values]),
         np.exp([power for _, power in values]),
-        np.array([_seen(curve, skip.counted_mhz(core_mhz)) for curve, skip in zip(curves, skips, strict=True)]),
+        np.array([_seen(curve, core_mhz) for curve in curves]),
     )
 
 
-def _drawn_costs(
-    costs: ClockCosts, curves: Sequence[KernelCurve], skips: Sequence[Skipped], rng: np.random.Generator
-) -> Iterator[ClockCosts]:
+def _drawn_costs(costs: ClockCosts, curves: Sequence[KernelCurve], rng: np.random.Generator) -> Iterator[ClockCosts]:
     """What the costs may truly be, within the errors of the curves and of what lies beyond them."""
     log_time, log_power = (np.empty((DRAWS, *costs.time_s.shape)) for _ in range(2))
-    for kernel, (curve, skip) in enumerate(zip(curves, skips, strict=True)):
+    for kernel, curve in enumerate(curves):
         time, power = curve.draws(rng, DRAWS)
-        counted_mhz = skip.counted_mhz(costs.core_mhz)
         astray = np.array([_TIME_SLOPE_SD, _POWER_SLOPE_SD])[:, None, None] * rng.standard_normal((2, 2, DRAWS))
-        log_time[:, kernel] = _extended(np.log(time), curve.core_mhz, counted_mhz, TIME_SLOPES, astray[0])
-        log_power[:, kernel] = _extended(np.log(power), curve.core_mhz, counted_mhz, POWER_SLOPES, astray[1])
+        log_time[:, kernel] = _extended(np.log(time), curve.core_mhz, costs.core_mhz, TIME_SLOPES, astray[0])
+        log_power[:, kernel] = _extended(np.log(power), curve.core_mhz, costs.core_mhz, POWER_SLOPES, astray[1])
     for time, power in zip(np.exp(log_time), np.exp(log_power), strict=True):
         yield replace(costs, time_s=time, power_w=power)
 
@@ -320,17 +339,50 @@ def _seen(curve: KernelCurve, core_mhz: FloatArray) -> BoolArray:
     return seen
 
 
-def _common_clocks(curves: Sequence[KernelCurve], skips: Sequence[Skipped]) -> FloatArray:
-    low = min(skip.reported_mhz(float(curve.core_mhz[0])) for curve, skip in zip(curves, skips, strict=True))
-    high = max(skip.reported_mhz(float(curve.core_mhz[-1])) for curve, skip in zip(curves, skips, strict=True))
+def _common_clocks(curves: Sequence[KernelCurve]) -> FloatArray:
+    low = min(float(curve.core_mhz[0]) for curve in curves)
+    high = max(float(curve.core_mhz[-1]) for curve in curves)
     first, last = round(low / STEP_MHZ), round(high / STEP_MHZ)
     return np.asarray(STEP_MHZ * np.arange(first, last + 1, dtype=float))
 
 
-def _predicted(plan: LimitedPlan, drawn: Sequence[tuple[ClockCosts, float]], without: Sequence[Iteration]) -> PredictedPlan:
-    """What to expect of a plan: the mean and spread of what it changes, over what the costs may truly be."""
+def _predicted(
+    choose: Callable[[ClockCosts, float], LimitedPlan],
+    costs: ClockCosts,
+    limit_w: float,
+    drawn: Sequence[tuple[ClockCosts, float]],
+    without: Sequence[Iteration],
+) -> PredictedPlan:
+    """A plan with what to expect of it.
+
+    The best of numbers with errors looks better than it is. Plans chosen by drawn costs, whose errors come on top, and
+    judged by the costs that they were drawn about, show what choosing so gives; the draws show how far off that may be.
+
+    Args:
+        choose: makes a plan of costs and the limit.
+        costs: as estimated.
+        limit_w: mean power that the regulator allows.
+        drawn: what costs and limit may truly be.
+        without: the iterations without ceilings by these.
+    """
+    default = run_iteration(costs, limit_w)
+    plan = choose(costs, limit_w)
     capped = [run_iteration(each, drawn_w, plan.ceiling) for each, drawn_w in drawn]
-    pairs = list(zip(capped, without, strict=True))
-    time = np.array([after.time_s / before.time_s - 1.0 for after, before in pairs])
-    energy = np.array([after.energy_j / before.energy_j - 1.0 for after, before in pairs])
-    return PredictedPlan(plan, Known.of(float(time.mean()), time), Known.of(float(energy.mean()), energy))
+    spread = np.array([_changes(after, before) for after, before in zip(capped, without, strict=True)])
+    others = [choose(each, limit_w) for each, _ in drawn[:_CHOSEN]]
+    expected = np.mean([_changes(run_iteration(costs, limit_w, each.ceiling), default) for each in others], axis=0)
+    time, energy = (
+        Known.of(value, value + own - own.mean()) for value, own in zip(expected.tolist(), spread.T, strict=True)
+    )
+    return PredictedPlan(plan, time, energy)
+
+
+def _saving_plan(costs: ClockCosts, limit_w: float) -> LimitedPlan:
+    """The plan of least energy in no more time than without ceilings."""
+    default, fastest = run_iteration(costs, limit_w), fastest_plan(costs, limit_w)
+    no_more_s = max(default.time_s, fastest.iteration.time_s)  # the clocks to choose from are a little apart
+    return least_energy_plan(costs, limit_w, no_more_s)
+
+
+def _changes(after: Iteration, before: Iteration) -> tuple[float, float]:
+    return after.time_s / before.time_s - 1.0, after.energy_j / before.energy_j - 1.0

@@ -21,6 +21,9 @@ from wastenot.natural.seen import Load
 IDLE: Load = ("", "idle")
 """In place of a load: the GPU rests."""
 
+IDLE_W, IDLE_ERROR_W = 90.0, 40.0
+"""Power at rest between phases, before anything is seen, and its standard error."""
+
 REFERENCE_ERROR = 0.002
 """Standard deviation of the relative change of power with a degree: leakage."""
 
@@ -28,6 +31,7 @@ _SLOPE, _SLOPE_ERROR = 1.0, 0.7  # of log power over log clock, before anything 
 _CURVATURE, _CURVATURE_ERROR = 1.0, 2.0  # change of that slope over a unit of log clock
 _LEVEL_ERROR = 1.0  # relative
 _ROBUST = 2.5
+_USUAL = 15.0  # readings' worth of what is usual for all kernels
 _ROUNDS = 5
 
 
@@ -128,6 +132,7 @@ def fit_powers(
     weight = [np.ones(len(one.response.power_w)) for one in sensed]
     residual = [np.zeros(len(one.response.power_w)) for one in sensed]
     covariance: dict[Load, FloatArray] = {}
+    rougher = dict.fromkeys(by_own, 1.0)
     for _ in range(_ROUNDS):
         problems = {
             own: _rows([sensed[index] for index in indices], shared, log_knots, power_w, reference_c, spread)
@@ -137,7 +142,7 @@ def fit_powers(
         reduced, explained_by = {}, 0.0
         total, right = common_prior.copy(), common_wanted.copy()
         for own, rows in problems.items():
-            certain = np.concatenate([weight[index] for index in by_own[own]]) / rows.noise_w**2
+            certain = np.concatenate([weight[index] for index in by_own[own]]) / (rougher[own] * rows.noise_w) ** 2
             weighted = rows.matrix * certain[:, None]
             normal, explained = rows.matrix.T @ weighted, weighted.T @ rows.power_w
             inner = normal[: rows.own, : rows.own] + rows.prior
@@ -162,11 +167,12 @@ def fit_powers(
                 power_w[load], covariance[load] = solved[where], own_cov[where, where]
             left = rows.power_w - rows.matrix @ np.concatenate([solved, common])
             for index, where in zip(by_own[own], rows.runs, strict=True):
-                residual[index] = left[where] / rows.noise_w[where]
+                residual[index] = left[where] / (rougher[own] * rows.noise_w[where])
                 weight[index] = np.minimum(_ROBUST / np.maximum(np.abs(residual[index]), 1e-9), 1.0)
             factors.append(solved[rows.of_factors])
             factor_variance.append(np.diag(own_cov)[rows.of_factors])
             own_noise.append(left / rows.noise_w * spread.noise_w)
+            rougher[own] = _rougher(left / rows.noise_w, rows.own - float(np.sum(inverse * rows.prior)))
             other_noise.append(rows.others_w)
         spread = _new_spread(
             spread,
@@ -256,7 +262,10 @@ def _shared_prior(
     for load in shared:
         where[load] = slice(first, first + len(log_knots[load]))
         first += len(log_knots[load])
-        prior[where[load], where[load]], wanted[where[load]] = _smoothness(log_knots[load], power_w[load])
+        if load == IDLE:  # hardly seen where nothing rests
+            prior[where[load], where[load]], wanted[where[load]] = IDLE_ERROR_W**-2, IDLE_W * IDLE_ERROR_W**-2
+        else:
+            prior[where[load], where[load]], wanted[where[load]] = _smoothness(log_knots[load], power_w[load])
     prior[-1, -1] = REFERENCE_ERROR**-2
     return where, prior, wanted
 
@@ -310,6 +319,13 @@ def _new_spread(
         fluctuation=min(max(fluctuation, 1e-3), 0.05),
         run=min(max(run, 1e-3), 0.03),
     )
+
+
+def _rougher(left: FloatArray, explained_by: float) -> float:
+    """By what factor a kernel's readings scatter more than usual: the power of some depends on what was before."""
+    freedom = max(1.0 - explained_by / max(len(left), 1), 0.3)
+    within = np.minimum(left**2, 9.0)
+    return float(np.sqrt((_USUAL + within.sum() / freedom) / (_USUAL + len(left))).clip(1.0, 6.0))
 
 
 def _scatter(values: FloatArray) -> float:

@@ -23,6 +23,7 @@ from wastenot.natural.seen import Groups, Load, Seen
 GRID_S = 2.5e-4
 """Step of the grid of time."""
 
+_FORGOTTEN_LAGS = 5.0
 _BEFORE_S = 0.2  # for which the GPU counts as idle before the first group
 
 
@@ -79,7 +80,9 @@ def response_of(run: Seen, groups: Groups, knots: Mapping[Load, FloatArray]) -> 
     if channel is None or log is None or not len(groups.begin_s):
         return None
     latest_s = channel.delay_s + 3.0 * channel.delay_error_s
-    seen = (log.moment_s > groups.begin_s[0]) & (log.moment_s < groups.end_s[-1] + latest_s)
+    # What ran before and after is not known: readings that show it say nothing.
+    settled_s = _FORGOTTEN_LAGS * channel.lag_s or channel.window_s
+    seen = (log.moment_s > groups.begin_s[0] + latest_s + settled_s) & (log.moment_s < groups.end_s[-1])
     if not np.any(seen):
         return None
     columns, number = [], 0

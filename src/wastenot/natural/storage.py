@@ -179,12 +179,12 @@ def rows_of_curve(
     )  # fmt: skip
 
 
-def packed_curve(curve: KernelCurve, *, complete: bool, seconds: float) -> Packed:
+def packed_curve(curve: KernelCurve, *, together: bool, seconds: float) -> Packed:
     """What rows do not say of a curve.
 
     Args:
         curve: of a kernel.
-        complete: whether there is no more to measure.
+        together: whether it was estimated together with those of all other kernels.
         seconds: device time that it took.
     """
     header = {
@@ -193,7 +193,7 @@ def packed_curve(curve: KernelCurve, *, complete: bool, seconds: float) -> Packe
         "groups": curve.groups,
         "readings": curve.readings,
         "notes": list(curve.notes),
-        "complete": complete,
+        "together": together,
         "seconds": seconds,
     }
     arrays: dict[str, FloatArray] = {

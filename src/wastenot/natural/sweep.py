@@ -1,8 +1,9 @@
 """A sweep at natural clocks: kernels run in the wake of heavy work and beside it, and the GPU changes its clock by itself.
 
-for each kernel:  prepare [kernel, heavy product] ─▶ choose phases ─▶ run ─▶ store ─▶ estimate ─▶ enough? ─▶ rows
-                                                         ▲                              │ no
-                                                         └──────────────────────────────┘
+for each kernel:  prepare [kernel, heavy product] ─▶ choose phases ─▶ run ─▶ store ─▶ enough? ─▶ curve and rows
+                                                         ▲                      │ no
+                                                         └──────────────────────┘
+in the end:       estimate all curves together, since kernels tell about each other, and the rows anew
 
 Nothing is set. Every run is stored before the next begins, so an interrupted sweep resumes with the kernel it was at.
 """
@@ -97,24 +98,25 @@ def natural_sweep(
             for run in runs:
                 clocks.add(run)
         progress.begin(len(workload.tasks))
-        try:
-            for task in workload.tasks:
-                runs = seen.setdefault(task.name, [])
-                before = len(runs)
-                measure = _Kernel(device, timelines, store, task, runs, seconds_each, ends_s, clocks)
-                try:
-                    complete = measure.run()
-                except CannotRunError as error:
-                    outcome.skipped["CannotRunError"] = outcome.skipped.get("CannotRunError", 0) + 1
-                    progress.say(f"'{task.name}' cannot be measured: {error}")
-                    complete = True
-                outcome.out_of_time |= not complete
-                outcome.measured += len(runs) > before
-                outcome.found += bool(runs) and len(runs) == before
-                progress.step(task.name)
-        finally:  # also where the device failed: what was measured is kept, and known
-            if store.done.total() == 0 or outcome.measured:
-                keep_curves(store, device, workload, seen, progress)
+        for task in workload.tasks:
+            runs = seen.setdefault(task.name, [])
+            before = len(runs)
+            measure = _Kernel(device, timelines, store, task, runs, seconds_each, ends_s, clocks)
+            try:
+                complete = measure.run()
+            except CannotRunError as error:
+                outcome.skipped["CannotRunError"] = outcome.skipped.get("CannotRunError", 0) + 1
+                progress.say(f"'{task.name}' cannot be measured: {error}")
+                complete = True
+            if len(runs) > before:  # known at once, whatever happens to the others
+                keep_curves(store, device, {task.name: runs}, together=False)
+            outcome.out_of_time |= not complete
+            outcome.measured += len(runs) > before
+            outcome.found += bool(runs) and len(runs) == before
+            progress.step(task.name)
+        kept = study.natural_curves(workload.name, workload.granularity)
+        if not all(kept[name].header["together"] for name, runs in seen.items() if runs and name in kept):
+            keep_curves(store, device, seen, together=True, progress=progress)
         outcome.notes += clocks.notes()
         if not outcome.out_of_time:
             store.finish()
@@ -124,35 +126,38 @@ def natural_sweep(
 def keep_curves(
     store: Recorder,
     device: Device,
-    workload: WorkloadTasks,
     seen: Mapping[str, Sequence[Recorded]],
-    progress: Progress,
+    *,
+    together: bool,
+    progress: Progress | None = None,
 ) -> None:
-    """Estimate the curves of all kernels from what was seen, and store them with their rows.
+    """Estimate curves from what was seen, and store them with their rows.
 
     Args:
         store: of the study.
         device: that measured.
-        workload: its kernels.
-        seen: runs of each kernel, by its name.
+        seen: runs of kernels, by their names.
+        together: whether these are all runs there are: what kernels tell about each other makes curves better.
         progress: informed of what a person should know.
 
     Raises:
         StudyError: the study cannot be written.
     """
-    runs = [run for task in workload.tasks for run in seen.get(task.name, ())]
-    if not runs:
-        return
     memory_mhz = device.sensors.clocks().memory_mhz
-    for curve in estimate(runs).curves:
+    notes: dict[str, list[str]] = {}
+    for curve in estimate([run for runs in seen.values() for run in runs]).curves:
         own = seen[curve.kernel]
         temperatures = [each.timeline.temperature_c for each in own if each.timeline.temperature_c is not None]
         celsius = float(np.mean(temperatures)) if temperatures else None
         seconds = math.fsum(each.seconds for each in own)
         rows = rows_of_curve(curve, seconds, own[-1].how, celsius, memory_mhz)
-        keep_curve(store, curve.kernel, rows, packed_curve(curve, complete=True, seconds=seconds))
+        keep_curve(store, curve.kernel, rows, packed_curve(curve, together=together, seconds=seconds))
         for note in curve.notes:
-            progress.say(f"'{curve.kernel}': {note}")
+            notes.setdefault(note, []).append(curve.kernel)
+    progress = progress or Silent()
+    for note, kernels in notes.items():
+        others = "" if len(kernels) == 1 else f" and {len(kernels) - 1} other kernels"
+        progress.say(f"'{kernels[0]}'{others}: {note}")
 
 
 def seen_of(study: Study, workload: WorkloadTasks) -> dict[str, list[Recorded]]:

@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.study.sweep import NUMBERS, CurveErrors, Sweep
 
 CAP_STEP_MHZ = 15.0
@@ -57,7 +56,7 @@ class Caps:
 def as_caps(sweep: Sweep) -> Caps:
     """What caps would do, from a sweep at natural clocks."""
     auto = np.isnan(sweep.core_mhz) & np.isnan(sweep.memory_mhz) & np.isnan(sweep.power_limit_w)
-    grid = _grid(sweep.core_mhz[~auto])
+    grid = _grid(sweep, auto)
     kernels = [_kernel(sweep, index, auto, grid) for index in range(len(sweep.kernels))]
     rows: dict[str, Any] = {name: np.concatenate([each.rows[name] for each in kernels]) for name in _NAMES}
     index = np.repeat(np.arange(len(kernels)), [len(each.rows["time_s"]) for each in kernels])
@@ -77,16 +76,19 @@ class _Kernel:
     log_power: FloatArray
 
 
-def _grid(core_mhz: FloatArray) -> FloatArray:
-    """Caps between the lowest clock seen of any kernel and the highest."""
-    if not len(core_mhz):
+def _grid(sweep: Sweep, auto: BoolArray) -> FloatArray:
+    """Caps between the lowest clock seen of any kernel that was seen at several, and the highest."""
+    core = sweep.core_mhz[~auto]
+    number = np.bincount(sweep.kernel_index[~auto], minlength=len(sweep.kernels))
+    core = core[number[sweep.kernel_index[~auto]] > 1]
+    if not len(core):
         return np.empty(0)
-    low, high = float(core_mhz.min()), float(core_mhz.max())
+    low, high = float(core.min()), float(core.max())
     step = CAP_STEP_MHZ * max(1.0, np.ceil((high - low) / CAP_STEP_MHZ / _MOST_CAPS))
     return np.asarray(step * np.arange(np.ceil(low / step), np.floor(high / step) + 1))
 
 
-def _kernel(sweep: Sweep, index: int, auto: NDArray[np.bool_], grid: FloatArray) -> _Kernel:
+def _kernel(sweep: Sweep, index: int, auto: BoolArray, grid: FloatArray) -> _Kernel:
     own = sweep.kernel_index == index
     base, seen = np.flatnonzero(own & auto), np.flatnonzero(own & ~auto)
     seen = seen[np.argsort(sweep.core_mhz[seen], kind="stable")]

@@ -220,6 +220,8 @@ def measure_sweep(
     """
     if rounds < 1:
         raise BadInputError(f"`rounds` {rounds}: must be at least 1")
+    if workload.state == "natural":
+        raise BadInputError("`state` natural: is measured at clocks that nobody sets: `clocks` natural")
     progress = progress or Silent()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
     check_state(device, workload)

@@ -38,11 +38,12 @@ CANNOT_TELL = (
 """What measurements at natural clocks leave open."""
 
 Loss = Literal["nothing", "some", "all", "unknown"]
-_NOTHING, _ALL = 0.1, 0.9  # of the clock's change that time may follow to count so
+_NOTHING, _ALL = 0.1, 0.9  # of the clock's change that time follows: below and above, a kernel counts as losing none or all
 _LEAST_RANGE = 0.03  # relative, of clocks, below which a kernel says nothing
 _Z = NormalDist().inv_cdf(0.975)
 _WAKE_KERNELS = 12  # whose wakes are shown
 _WAKE_S = 0.2
+_HEAVY_S = 0.08  # that heavy work lasts before a wake that is shown
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +57,7 @@ class KernelAtNaturalClocks:
         auto_mhz: its clock by itself.
         limited: whether the GPU held that down.
         low_mhz, high_mhz: the clocks that it was seen at.
-        loses: how much of a lower clock its time loses.
+        loses: how much of a lower clock its time loses: below a tenth counts as nothing, above nine tenths as all.
         slope: of log time over log clock over the range, from 0 (loses nothing) to 1 (loses all), its sign turned.
         slope_interval: that holds it with 95 %.
         time_at_low, energy_at_low: change of a call's time and energy at the lowest clock seen, against the default clocks.
@@ -168,9 +169,13 @@ def natural_overview(
     curves = curves_of(sweep, held.natural_curves(sweep.workload, sweep.granularity))
     planner = Planner(sweep)
     plans = [planner.plan(Objective("waste", bound)) for bound in BOUNDS]
-    whole = planner.at("iteration")
-    together = [whole.plan(Objective("waste", bound)) for bound in BOUNDS]
     notes = []
+    try:
+        whole = planner.at("iteration")
+        together = [whole.plan(Objective("waste", bound)) for bound in BOUNDS]
+    except BadInputError:
+        together = []
+        notes.append("no clock was seen of all kernels, so that one cap for all cannot be judged")
     try:
         predicted = forecast(held, sweep.workload, max_slowdown=BOUNDS[1], core_only=True, draws=draws, seed=seed)
     except BadInputError as error:  # a card that no preset knows
@@ -201,7 +206,7 @@ def natural_overview(
         auto_time_s=float(time.sum()),
         auto_energy_j=float(energy.sum()),
         kernels=kernels,
-        plans=tuple(_cap_plan(plan, bound) for made in (plans, together) for plan, bound in zip(made, BOUNDS, strict=True)),
+        plans=tuple(_cap_plan(plan, bound) for made in (plans, together) for plan, bound in zip(made, BOUNDS, strict=False)),
         forecast=predicted,
         notes=(*curves.notes, *notes),
         curves=curves,
@@ -276,14 +281,17 @@ def _wakes(study: Study, workload: str, kernels: Iterable[str]) -> tuple[Wake, .
 
 
 def wakes_in(timeline: Timeline, kernel: int = 0) -> Sequence[tuple[int, int]]:
-    """Where groups of a kernel follow another subject without a rest: first group, and the one after the last."""
+    """Where groups of a kernel follow long work of another subject without a rest: first group, and the one after the last.
+
+    What runs for less does not bring the clock down.
+    """
     follows = np.flatnonzero(np.diff(timeline.subject) != 0) + 1
-    ends = [*follows[1:].tolist(), len(timeline.subject)]
-    pairs = zip(follows.tolist(), ends, strict=True) if len(follows) else ()
+    bounds = [0, *follows.tolist(), len(timeline.subject)]
     return [
         (begin, end)
-        for begin, end in pairs
+        for before, begin, end in zip(bounds, bounds[1:], bounds[2:], strict=False)
         if timeline.subject[begin] == kernel
-        and timeline.subject[begin - 1] not in (kernel, REST)
+        and timeline.subject[before] not in (kernel, REST)
         and timeline.phase[begin] == timeline.phase[begin - 1] + 1
+        and timeline.end_s[begin - 1] - timeline.begin_s[before] >= _HEAVY_S
     ]

@@ -51,12 +51,17 @@ def refine(
         command: that resumes this, for the study to remember.
 
     Raises:
-        BadInputError: no repeats, or a kernel without a name among the candidates.
+        BadInputError: no repeats, measurements at natural clocks, or a kernel without a name among the candidates.
         StudyError: the study cannot be written; what was measured before is kept.
         DeviceError: the device does not measure.
     """
     if repeats < 1:
         raise BadInputError(f"`repeats` {repeats}: must be at least 1")
+    if units.state == "natural":
+        raise BadInputError(
+            "`state` natural: these rows are at clocks that nobody set, and rows at set clocks must not join them; refine "
+            "measurements at set clocks: `state` ssp"
+        )
     progress, options = progress or Silent(), options or PointOptions()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
     pairs = [

@@ -16,6 +16,7 @@ from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.hardware import GaugeModel
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.power_history import LAG_REACH, PowerHistory
+from wastenot.devices.simulated.regulator import RegulatedClock
 from wastenot.devices.simulated.trace import Parts
 from wastenot.errors import BadInputError
 
@@ -94,6 +95,22 @@ class Bench:
         for name, part in preset.dynamics.components.items():
             self.logs.append(PowerLog(name, np.array([part.base, part.core, part.memory]), gauge, *phases))
         self.channels = tuple(log.channel for log in self.logs)
+        self._regulated = self.new_clock(81)
+        self._ended_s = 0.0  # when the last run did
+
+    def new_clock(self, seed: int) -> RegulatedClock | None:
+        """A clock under the preset's regulator after a long rest; ``None`` where it has none."""
+        physics = self.physics
+        if physics.preset.regulator is None:
+            return None
+        low_mhz, high_mhz = float(physics.core_mhz[0]), float(physics.core_mhz[-1])
+        return RegulatedClock(physics.preset.regulator, low_mhz, high_mhz, self.idle().total, (self.engine.seed, seed))
+
+    def rested_clock(self) -> RegulatedClock | None:
+        """The clock under the regulator after the rest since the last run."""
+        if self._regulated is not None:
+            self._regulated.rest(self.engine.now_s - self._ended_s, self.idle().total)
+        return self._regulated
 
     def now_s(self) -> float:
         """Virtual time."""
@@ -121,6 +138,7 @@ class Bench:
             from_s: virtual time from which readings are wanted.
         """
         began_s = self.engine.now_s
+        self._ended_s = began_s + end_s
         self.engine.play(history.moment_s, history.energy_j.sum(axis=0))
         reach_s = max(log.reach_after_s for log in self.logs if log.name != MEMORY)
         self.engine.advance(max(end_s + reach_s - float(history.moment_s[-1]), 0.0))

@@ -88,8 +88,12 @@ class CycleClockModel(Part):
         cost_s: time that a stamp takes.
         resolution_s: resolution of the GPU's timer that stamps are read beside.
         multiprocessors: number of multiprocessors whose cycles are counted.
-        skipped: (core clock, fraction of its cycles that the chip skips while tensor cores work), by ascending clock,
-            interpolated in between; empty for none.
+        skipped: (core clock, fraction of its cycles that the chip skips under heavy kernels on tensor cores), by ascending
+            clock, interpolated in between; lighter kernels there skip the fraction at the lowest one at every clock; empty
+            for none.
+        heavy: power, relative to the limit, beyond which a kernel is heavy, by what it would draw at the highest clock.
+        traits_mhz: clock up to which kernels' times have the skipped cycles in them; beyond, more of them make heavy kernels
+            slower than their traits say.
         look_s: time over which the clock in effect is then looked at, between groups of calls.
     """
 
@@ -97,14 +101,28 @@ class CycleClockModel(Part):
     resolution_s: Positive = 32e-9
     multiprocessors: Annotated[int, Field(ge=1)] = 1
     skipped: tuple[tuple[Positive, Annotated[float, Field(ge=0, lt=1)]], ...] = ()
+    heavy: Positive = 1.4
+    traits_mhz: Positive = 1700.0
     look_s: Positive = 8e-6
 
-    def counted(self, core_mhz: FloatArray) -> FloatArray:
-        """Fraction of cycles that is left while tensor cores work, by core clock."""
+    def counted(self, core_mhz: FloatArray, *, heavy: bool) -> FloatArray:
+        """Fraction of cycles that is left while tensor cores work, by core clock.
+
+        Args:
+            core_mhz: core clocks in effect.
+            heavy: whether the kernel is heavy.
+        """
         if not self.skipped:
             return np.ones_like(core_mhz)
         clocks_mhz, fractions = zip(*self.skipped, strict=True)
-        return np.asarray(1.0 - np.interp(core_mhz, clocks_mhz, fractions))
+        return np.asarray(
+            1.0 - np.interp(core_mhz if heavy else np.full_like(core_mhz, clocks_mhz[0]), clocks_mhz, fractions)
+        )
+
+    def left_of_traits(self, core_mhz: FloatArray) -> FloatArray:
+        """Ratio of the clock that a heavy kernel runs at to that which its traits are applied at, by core clock."""
+        settled = self.counted(np.array([self.traits_mhz]), heavy=True)
+        return np.minimum(self.counted(core_mhz, heavy=True) / settled, 1.0)
 
 
 class Dynamics(Part):

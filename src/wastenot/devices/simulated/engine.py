@@ -236,11 +236,12 @@ def _counted_mhz(run: _Running, begin_s: float, end_s: float) -> tuple[float | N
     """Mean core clock between two moments, and the lowest mean over a launch's time; ``None`` where clocks are unknown."""
     first = max(bisect_right(run.moments_s, begin_s) - 1, 0)
     last = max(bisect_left(run.moments_s, end_s), first + 1)
-    clocks_mhz = np.array(run.core_mhz[first:last])
-    if not end_s > begin_s or np.isnan(clocks_mhz).any():
+    seen_mhz = run.core_mhz[first:last]
+    if not end_s > begin_s or any(map(math.isnan, seen_mhz)):
         return None, None
-    if np.ptp(clocks_mhz) == 0.0:
-        return float(clocks_mhz[0]), float(clocks_mhz[0])
+    if seen_mhz.count(seen_mhz[0]) == len(seen_mhz):
+        return seen_mhz[0], seen_mhz[0]
+    clocks_mhz = np.array(seen_mhz)
     bounds_s = np.clip(run.moments_s[first : last + 1], begin_s, end_s)
     cycles = np.concatenate([[0.0], np.cumsum(clocks_mhz * np.diff(bounds_s))])
     launches_s = np.linspace(begin_s, end_s, max(round((end_s - begin_s) / _LAUNCH_S), 1) + 1)

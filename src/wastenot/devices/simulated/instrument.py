@@ -14,7 +14,10 @@ from wastenot.arrays import FloatArray
 from wastenot.devices.instrument import STAMPS_S, Burst, BurstRun, Clock, PreparedBurst, RoundTrip
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.bench import Bench
+from wastenot.devices.simulated.pace import Pace, load_of, paced
+from wastenot.devices.simulated.regulator import RegulatedClock
 from wastenot.devices.simulated.trace import Parts, Steady, Trace, trace
+from wastenot.devices.timeline import Subject
 from wastenot.workloads.kernel import KernelSpec
 
 
@@ -49,6 +52,8 @@ class SimulatedInstrument:
         self.executions_by: Clock = "host" if bench.has_log else "gpu"
         self.readings_by: Clock = "gpu" if bench.has_log else "host"
         self.resolution_s = self._dynamics.gpu_clock.resolution_s
+        regulator = bench.physics.preset.regulator
+        self._regulated = regulator is not None and regulator.bursts
         self._stamp_rng = np.random.default_rng([bench.engine.seed, 79])  # of its own: other noise is the same without it
 
     def now_s(self) -> float:
@@ -68,7 +73,7 @@ class SimulatedInstrument:
 
     def truth(self, burst: Burst) -> tuple[Execution, ...]:
         """Every execution of a burst without randomness, at the current temperature and clocks, for tests."""
-        exact = self._trace(burst, None)
+        exact = self._trace(burst, None, self._bench.new_clock(82) if self._regulated else None)
         logs = self._bench.logs
         names, weights = [log.name for log in logs], np.stack([log.weights for log in logs])
         executions = []
@@ -83,7 +88,7 @@ class SimulatedInstrument:
         before = self.round_trips(5)
         engine = self._bench.engine
         engine.advance(rest_s)
-        actual = self._trace(burst, self._bench.rng)
+        actual = self._trace(burst, self._bench.rng, self._bench.rested_clock() if self._regulated else None)
         began_s = engine.now_s
         readings = self._bench.play(actual.history, float(actual.end_s[-1]), began_s - rest_s)
         begin_s, end_s = began_s + actual.begin_s, began_s + actual.end_s
@@ -95,10 +100,11 @@ class SimulatedInstrument:
     def _counted_mhz(self, burst: Burst, actual: Trace) -> FloatArray:
         """Clocks by stamps every few milliseconds, which the resolution of the GPU's timer blurs."""
         engine, physics = self._bench.engine, self._bench.physics
-        points = [
-            physics.operating_point(Task.of_kernel(kernel), engine.setting, engine.temperature_c) for kernel in burst.kernels
-        ]
-        clocks_mhz = np.array([point.core_mhz for point in points])[actual.kernel]
+        clocks_mhz = actual.core_mhz
+        if clocks_mhz is None:
+            tasks = [Task.of_kernel(kernel) for kernel in burst.kernels]
+            points = [physics.operating_point(task, engine.setting, engine.temperature_c) for task in tasks]
+            clocks_mhz = np.array([point.core_mhz for point in points])[actual.kernel]
         seconds = actual.end_s - actual.begin_s
         _, interval = np.unique((np.cumsum(seconds) - 0.5 * seconds) // STAMPS_S, return_inverse=True)
         lasting_s = np.bincount(interval, seconds)
@@ -106,8 +112,15 @@ class SimulatedInstrument:
         error = self._dynamics.cycle_clock.resolution_s / (math.sqrt(6.0) * lasting_s)
         return np.asarray((means_mhz * (1.0 + error * self._stamp_rng.standard_normal(len(lasting_s))))[interval])
 
-    def _trace(self, burst: Burst, rng: np.random.Generator | None) -> Trace:
-        return trace(self._dynamics, [self._steady(kernel) for kernel in burst.kernels], burst.order, self._idle(), rng)
+    def _trace(self, burst: Burst, rng: np.random.Generator | None, regulated: RegulatedClock | None = None) -> Trace:
+        steady = [self._steady(kernel) for kernel in burst.kernels]
+        pace = None
+        if regulated is not None:
+            engine = self._bench.engine
+            at = (engine.setting, engine.temperature_c, 0.0)
+            loads = [load_of(self._bench.physics, Subject(kernel), *at) for kernel in burst.kernels]
+            pace = partial(paced, Pace(self._bench, loads, regulated))
+        return trace(self._dynamics, steady, burst.order, self._idle(), rng, pace)
 
     def _steady(self, kernel: KernelSpec) -> Steady:
         engine = self._bench.engine

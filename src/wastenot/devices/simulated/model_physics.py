@@ -24,6 +24,7 @@ from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import stretches
 
 _RANDOM = DataTraits()
+_ON_TENSOR_CORES = ("gemm", "attention", "attention_backward")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,10 +34,12 @@ class Response:
     Attributes:
         time_s: time of a call.
         power_w: power that it demands by consumer (base, core, memory); shape (3, clocks).
+        counted: fraction of cycles that the chip does not skip while it runs.
     """
 
     time_s: FloatArray
     power_w: FloatArray
+    counted: FloatArray
 
 
 class ModelPhysics:
@@ -138,12 +141,27 @@ class ModelPhysics:
         device, parameters = self.preset.parameters, self._parameters(kernel)
         parameters = replace(parameters, work_j=np.asarray(parameters.work_j) * self._data(data).work)
         memory_mhz = np.asarray(self._memory_in_effect(setting))
-        time_s = model.time_s(device, parameters, core_mhz, memory_mhz)
+        counted, left = self._cycles(kernel, parameters, core_mhz, memory_mhz)
+        time_s = model.time_s(device, parameters, core_mhz * left, memory_mhz)
         total_w = model.demanded_power_w(device, parameters, core_mhz, memory_mhz, time_s)
         base_w = np.full_like(total_w, model.by_memory_state(device, memory_mhz, device.base_w))
         bytes_j = np.asarray(parameters.memory_j) * model.by_memory_state(device, memory_mhz, device.byte_energy_factor)
         memory_w = bytes_j / time_s
-        return Response(time_s, np.stack([base_w, total_w - base_w - memory_w, memory_w]))
+        return Response(time_s, np.stack([base_w, total_w - base_w - memory_w, memory_w]), counted)
+
+    def _cycles(
+        self, kernel: KernelSpec, parameters: KernelParameters, core_mhz: FloatArray, memory_mhz: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Fraction of cycles that are not skipped at core clocks, and ratio of the clocks at which traits apply to them."""
+        preset = self.preset
+        clock = preset.dynamics.cycle_clock
+        ones = np.ones_like(core_mhz)
+        if kernel.op not in _ON_TENSOR_CORES:
+            return ones, ones
+        limit_w = preset.parameters.power_limit_w or preset.power_limits_w[1]
+        top_w = float(model.demanded_power_w(preset.parameters, parameters, self._core[-1], memory_mhz))
+        heavy = top_w > clock.heavy * limit_w
+        return clock.counted(core_mhz, heavy=heavy), clock.left_of_traits(core_mhz) if heavy else ones
 
     def ceiling_mhz(self, kernel: KernelSpec, setting: Setting, data: Data) -> float:
         """Highest clock of a kernel, whatever the power limit allows."""

@@ -37,6 +37,8 @@ class Regulator(Part):
         mean_s: the time over which the slow loop takes the mean.
         mean: limit of that mean, relative to the power limit.
         mean_gain: relative reduction of the aim for each relative excess of that mean.
+        bursts: whether it acts on the bursts of profiles too; where it does not, each execution in them runs as in steady
+            state from the first on.
     """
 
     step_s: Positive
@@ -51,6 +53,7 @@ class Regulator(Part):
     mean_s: Positive
     mean: Positive
     mean_gain: NotNegative
+    bursts: bool = False
 
 
 class RegulatedClock:

@@ -16,8 +16,8 @@ import numpy as np
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import Readings
 from wastenot.devices.simulated.bench import Bench
-from wastenot.devices.simulated.regulator import RegulatedClock
-from wastenot.devices.simulated.stream import Load, Stream, load_of
+from wastenot.devices.simulated.pace import Load, load_of
+from wastenot.devices.simulated.stream import Stream
 from wastenot.devices.timeline import ClockStamps, Phase, PreparedTimeline, Subject, Timeline
 
 
@@ -36,12 +36,6 @@ class SimulatedTimelines:
         model = preset.dynamics.cycle_clock
         self.stamps = ClockStamps(model.cost_s, model.resolution_s, model.multiprocessors)
         self._timer = preset.dynamics.gpu_clock.model_copy(update={"resolution_s": model.resolution_s})
-        self._ended_s = 0.0  # when the last run did
-        self._regulated: RegulatedClock | None = None
-        if preset.regulator is not None:
-            clocks_mhz, seed = bench.physics.core_mhz, (bench.engine.seed, 79)
-            idle_w = bench.idle().total
-            self._regulated = RegulatedClock(preset.regulator, float(clocks_mhz[0]), float(clocks_mhz[-1]), idle_w, seed)
 
     @contextmanager
     def prepare(self, subjects: Sequence[Subject], *, group_s: float = 1e-3) -> Iterator[PreparedTimeline]:
@@ -54,12 +48,9 @@ class SimulatedTimelines:
         bench, engine = self._bench, self._bench.engine
         before = bench.round_trips(5, self._timer)
         began_s, began_c = engine.now_s, engine.temperature_c
-        if self._regulated is not None:
-            self._regulated.rest(began_s - self._ended_s, bench.idle().total)
-        stream = Stream(bench, loads, self._regulated)
+        stream = Stream(bench, loads, bench.rested_clock())
         for index, phase in enumerate(phases):
             stream.run(index, phase)
-        self._ended_s = began_s + stream.now_s
         groups = stream.groups
         readings = bench.play(stream.history(), stream.now_s, max(began_s - bench.channels[0].period_s, 0.0))
         after = bench.round_trips(5, self._timer)

@@ -15,10 +15,11 @@ is exactly that of the operating point, since lags preserve means.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -75,12 +76,28 @@ class Trace:
         kernel: index of each execution's kernel; shape (executions,).
         begin_s, end_s: start and end of each execution, relative to the start of the first; shape (executions,).
         history: power from the start of the first execution until it is idle again.
+        core_mhz: mean core clock of each execution; ``None`` where it is that of the kernel in steady state.
     """
 
     kernel: IndexArray
     begin_s: FloatArray
     end_s: FloatArray
     history: PowerHistory
+    core_mhz: FloatArray | None = None
+
+
+class Paced(NamedTuple):
+    """Executions one after another while the clock changes.
+
+    Attributes:
+        time_s: time of each; shape (executions,).
+        above_w: mean power above idle by consumer; shape (3, executions).
+        core_mhz: mean core clock of each.
+    """
+
+    time_s: FloatArray
+    above_w: FloatArray
+    core_mhz: FloatArray
 
 
 def trace(
@@ -89,6 +106,7 @@ def trace(
     order: Sequence[int],
     idle: Parts,
     rng: np.random.Generator | None = None,
+    pace: Callable[[IndexArray, FloatArray], Paced] | None = None,
 ) -> Trace:
     """Simulate executions from rest.
 
@@ -98,11 +116,14 @@ def trace(
         order: index of each execution's kernel.
         idle: power at rest.
         rng: source of randomness; ``None`` for none.
+        pace: what executions do where the clock changes meanwhile, by their kernels and by how much slower they are than in
+            steady state; ``None`` where each kernel runs as in steady state from the first on.
     """
     kernel_of = np.asarray(order, dtype=np.intp)
     factor = _times(dynamics, kernel_of, rng)
     segments = _segments(dynamics, kernels)
-    seconds = np.array([kernel.time_s for kernel in kernels])[kernel_of] * factor
+    ran = None if pace is None else pace(kernel_of, factor)
+    seconds = np.array([kernel.time_s for kernel in kernels])[kernel_of] * factor if ran is None else ran.time_s
     ends = np.cumsum(seconds)
     begins = ends - seconds
     step_s = np.repeat(seconds / segments, segments)
@@ -110,16 +131,21 @@ def trace(
     idle_w = idle.as_array()
     above = np.array([kernel.parts.as_array() - idle_w for kernel in kernels])
     shapes = np.array([_demand(dynamics.shape_of(kernel.op), segments) for kernel in kernels])
-    by_part = np.ascontiguousarray(np.moveaxis(shapes * above[:, None, :], 2, 0))  # (parts, kernels, segments)
-    demand = (by_part[:, kernel_of] / factor[:, None]).reshape(3, -1)
-    above_w = np.repeat(above.T[:, kernel_of], segments, axis=1)
+    if ran is None:
+        by_part = np.ascontiguousarray(np.moveaxis(shapes * above[:, None, :], 2, 0))  # (parts, kernels, segments)
+        demand = (by_part[:, kernel_of] / factor[:, None]).reshape(3, -1)
+        above_w = np.repeat(above.T[:, kernel_of], segments, axis=1)
+    else:
+        demand = (np.moveaxis(shapes, 2, 0)[:, kernel_of] * ran.above_w[:, :, None]).reshape(3, -1)
+        above_w = np.repeat(ran.above_w, segments, axis=1)
     begin_s = np.repeat(begins, segments)
     heavy = None
     if dynamics.firmware is not None:
         kernels_heavy = np.array([kernel.parts.total >= dynamics.firmware.heavy_w for kernel in kernels])
         heavy = np.repeat(kernels_heavy[kernel_of], segments)
     demand = respond(dynamics, demand, above_w, np.repeat(kernel_of, segments), begin_s, middle, heavy)
-    return Trace(kernel_of, begins, ends, history_of(dynamics, demand, step_s, idle))
+    core_mhz = None if ran is None else ran.core_mhz
+    return Trace(kernel_of, begins, ends, history_of(dynamics, demand, step_s, idle), core_mhz)
 
 
 def respond(

@@ -218,7 +218,7 @@ class TorchBurst:
                 self._capture(calls, order)
             if counters is not None:
                 self._pieces = _with_stamps(self._pieces, [gpu_s[which] for which in order])
-            self._ahead = min(max(1, most_queued // self._pieces[0].executions), len(self._pieces))
+            self._ahead = _fitting(self._pieces, most_queued)
             self._gate_s = max(_GATE_S, _SLACK * queue_s)
             self._find_gate()
 
@@ -398,6 +398,16 @@ def _with_stamps(pieces: Sequence[Piece], execution_s: Sequence[float]) -> list[
         stamped.append(replace(piece, after_stamp=new_event()) if due else piece)
         since_s = 0.0 if due else since_s
     return stamped
+
+
+def _fitting(pieces: Sequence[Piece], most_queued: int) -> int:
+    """How many pieces, at least one, fit into the driver's queue, where a stamp takes as much room as an execution."""
+    queued = 0
+    for number, piece in enumerate(pieces):
+        queued += piece.executions + (piece.executions == 1 and piece.after_stamp is not None)
+        if queued > most_queued:
+            return max(1, number)
+    return len(pieces)
 
 
 def _one(call: Prepared, stream: torch.cuda.Stream) -> Piece:

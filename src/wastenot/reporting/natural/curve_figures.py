@@ -14,14 +14,12 @@ from wastenot.reporting.optional_imports import load
 from wastenot.tuning.natural_overview import KernelAtNaturalClocks, Loss, NaturalOverview
 
 LOSS_NAMES: dict[Loss, str] = {
-    "nothing": "loses nothing",
+    "nothing": "loses next to nothing",
     "some": "loses some of it",
-    "all": "loses all of it",
+    "all": "loses nearly all",
     "unknown": "hardly seen to move",
 }
-LOSS_COLORS = {"loses nothing": "#0f9b8e", "loses some of it": "#e08a00", "loses all of it": "#d6483b"} | {
-    "hardly seen to move": "#7a8699"
-}
+LOSS_COLORS = dict(zip(LOSS_NAMES.values(), ("#0f9b8e", "#e08a00", "#d6483b", "#7a8699"), strict=True))
 _WIDTH, _HEIGHT, _NAME_WIDTH, _LOSS_WIDTH, _STEP = 285, 270, 250, 560, 17
 _POINTS = 24
 _LIMIT = (0.0, 1.0)
@@ -91,7 +89,7 @@ def loss_figure(overview: NaturalOverview) -> Figure:
     kernels = sorted(
         (each for each in overview.kernels if each.loses != "unknown"), key=lambda each: (each.slope, each.kernel)
     )
-    title, stem = "Which kernels lose nothing at a lower clock, and which all of it", "natural-losses"
+    title, stem = "Which kernels lose next to nothing at a lower clock, and which nearly all", "natural-losses"
     if not kernels:
         return Figure(stem, title, subtitle(overview), "No kernel was seen at clocks far enough apart.", None)
     rows = [_loss_row(index, each) for index, each in enumerate(kernels)]

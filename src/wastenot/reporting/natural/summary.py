@@ -34,8 +34,8 @@ def cards(overview: NaturalOverview) -> tuple[Card, ...]:
     ]
     shares = {loss: sum(each.energy_share for each in overview.kernels if each.loses == loss) for loss in LOSS_NAMES}
     found.append(
-        Card("Energy in kernels that lose nothing", percent(shares["nothing"], 0),
-             f"at a lower clock, of the iteration; {percent(shares['all'], 0)} is in kernels that lose all of it")
+        Card("Energy in kernels that lose next to nothing", percent(shares["nothing"], 0),
+             f"of the iteration, at a lower clock; {percent(shares['all'], 0)} is in kernels that lose nearly all")
     )  # fmt: skip
     took = quantity(overview.seconds, "s", 3)
     found.append(Card("Device time", took, f"for {len(overview.kernels)} kernels; nothing was set on the GPU"))

@@ -25,7 +25,7 @@ def wake_figure(overview: NaturalOverview) -> Figure:
     color = series_color("kernel:N", colors_of([wake.kernel for wake in wakes]), columns=_MOST_KERNELS)
     x = alt.X("ms:Q", title="since the products ended, ms", scale=alt.Scale(domain=[0, 1e3 * _LONGEST_S]))
     y = alt.Y("ghz:Q", title="SM clock, GHz", scale=alt.Scale(zero=False))
-    points = alt.Chart(inline(_points(wakes))).mark_circle(size=12, opacity=0.35, clip=True).encode(x=x, y=y, color=color)
+    points = alt.Chart(inline(_points(wakes))).mark_circle(size=14, opacity=0.45, clip=True).encode(x=x, y=y, color=color)
     lines = (
         alt.Chart(inline([row for wake in wakes for row in _medians(wake)]))
         .mark_line(strokeWidth=2.2, clip=True)

@@ -259,7 +259,7 @@ def forecast(
     else:
         known = know(curves, [kernel.name for kernel in observed.kernels], draws, seed)
         fits = [fit_kernels(observed, each, known, index % draws) for index, each in enumerate(drawn)]
-        kept = matched(np.array([fit.misfit for fit in fits]), draws)
+        kept = matched(np.array([fit.misfit for fit in fits]), draws, seed)
         plans = [_plan_natural(observed, candidates, drawn[index], fits[index], known, max_slowdown) for index in kept]
         drawn = [drawn[index] for index in kept]
         alone = forecast(

@@ -35,7 +35,8 @@ _SAME_MHZ = 1.0  # a cap this close to the clock at auto is not below it
 _LEAST_SLOPE = 1e-4  # of log time over log clock, where a kernel loses next to nothing
 _KERNELS_TRIED = 6  # draws of each kernel, of which the one is taken that agrees best with its curve
 _COMPARED = 6  # clocks at which they are compared
-_AGREES = (0.01, 0.02)  # differences in log time and log power that count the same
+_AGREES = (0.01, 0.02)  # standard deviations of the model's log time and log power: no model is exact
+_INDEPENDENT = 5.0  # kernels' worth of evidence about the GPU: what the model does not get right, it gets wrong for many
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,9 +159,18 @@ def cap_costs(
     return CapCosts(caps, time, time * power)
 
 
-def matched(misfit: FloatArray, number: int) -> IndexArray:
-    """Indices of the draws of least misfit, in their order."""
-    return np.sort(np.argsort(misfit, kind="stable")[:number])
+def matched(misfit: FloatArray, number: int, seed: int) -> IndexArray:
+    """Indices of some draws, in their order: drawn by how likely what was seen is of each.
+
+    Args:
+        misfit: of each draw, see :class:`KernelFit`.
+        number: of draws to keep.
+        seed: of the choice.
+    """
+    rng = np.random.default_rng([seed, 15])
+    likelihood = -0.5 * _INDEPENDENT * misfit
+    # The greatest of log-likelihoods with Gumbel noise are a sample without replacement.
+    return np.sort(np.argsort(-(likelihood + rng.gumbel(size=len(misfit))), kind="stable")[:number])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,7 +180,7 @@ class KernelFit:
     Attributes:
         draw: of the curves.
         kernels: the model of each.
-        misfit: mean square by which the model's time and power differ from the curves', in units of ``_AGREES``.
+        misfit: mean square by which the model's time and power differ from the curves', over ``_AGREES``.
     """
 
     draw: int
@@ -179,7 +189,7 @@ class KernelFit:
 
 
 def fit_kernels(observed: Observation, gpu: GpuDraw, known: NaturalKnowledge, draw: int) -> KernelFit:
-    """Kernels on a drawn GPU that agree with what was seen: of several draws of each, the one that agrees best.
+    """Kernels on a drawn GPU that agree with what was seen: one of several draws of each, by how likely that is.
 
     Args:
         observed: at the default clocks.
@@ -199,7 +209,8 @@ def fit_kernels(observed: Observation, gpu: GpuDraw, known: NaturalKnowledge, dr
         for part, values in enumerate((time, power)):
             left = np.log(values / values[:, -1:]) - seen[:, part]
             misfit[turn] = (misfit[turn] if part else 0.0) + ((left / _AGREES[part]) ** 2).mean(axis=1)
-    best = misfit.argmin(axis=0)
+    rng = np.random.default_rng([gpu.seed, 16])
+    best = (-0.5 * misfit + rng.gumbel(size=misfit.shape)).argmax(axis=0)
     rows = np.arange(len(best))
     columns = {
         name: np.stack([getattr(each.parameters, name) for each in tried])[best, rows] for name in KernelParameters.__slots__
