@@ -2,8 +2,8 @@
 
     PYTHONPATH=benchmarks/h200 python benchmarks/h200/natural_power.py    # ops.npz.xz -> ops-power-by-clock.csv
 
-A reading sees power through the sensor's delay and lag. What it saw of the products before is taken off by their own power at
-their clock; it is kept where most of what it saw was the operation.
+A reading sees power through the sensor's delay and lag. What it saw of the products before is taken off by their own power
+at their clock; it is kept where most of what it saw was the operation.
 """
 
 from __future__ import annotations

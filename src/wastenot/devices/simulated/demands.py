@@ -17,7 +17,7 @@ from wastenot.workloads.kernel import KernelSpec
 _ATTENTION = {"attention": 4.0, "attention_backward": 10.0}  # FLOPs of a score, for each element of a head
 _BY_ROWS = ("softmax", "layernorm", "rmsnorm")
 CORE_OF_LATENCY = 0.4
-"""Fraction of the latency of a chain of dependent accesses that scales with the core clock; no clock changes the rest much."""
+"""Fraction of the latency of a chain of dependent accesses that scales with the core clock; the rest hardly changes."""
 
 _TILES = ((128, 256), (256, 128), (128, 128), (128, 64), (64, 256), (64, 128), (64, 64))
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)  # of the sums of a product, so that few tiles occupy all multiprocessors
