@@ -29,6 +29,7 @@ from wastenot.devices.open import open_device
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.regulator import RegulatedClock
 from wastenot.natural.estimate import estimate
+from wastenot.natural.held import HELD_SD, held_in_runs
 from wastenot.natural.iteration import predict_iteration
 from wastenot.natural.regulated import RegulatedIterations, run_regulated
 from wastenot.planning.power_limit import (
@@ -169,7 +170,10 @@ def on_h200s(verdict: Verdict) -> None:
         found = estimate(seen)
         whole = json.loads((folder / f"context-{card}.json").read_text())["iteration"]
         time_s, energy_j, warm_c = (float(np.mean([each[what] for each in whole])) for what in MEASURED)
-        predicted = predict_iteration(kernels, found.curves, warmer_c=warm_c - found.temperature_c)
+        predicted = predict_iteration(
+            kernels, found.curves, limit_w=held_in_runs(found.curves, seen), limit_sd=HELD_SD,
+            warmer_c=warm_c - found.temperature_c,
+        )  # fmt: skip
         time_off, energy_off = predicted.time_s.value / time_s - 1.0, predicted.energy_j.value / energy_j - 1.0
         print(
             f"  H200 {card}: {time_s:.4f} s, {energy_j:.1f} J, {energy_j / time_s:.1f} W at {warm_c:.0f} °C; predicted at "
