@@ -1,8 +1,8 @@
 """What kind of kernel an analytical one is, from what it computes: the key by which a preset states traits.
 
 A preset may state traits of ``softmax`` alone, or also of ``softmax-backward``. Kinds are told apart where other code runs
-or memory is accessed in another way: implementations of attention, gradients, rows that do not fit into registers, changes of
-layout that scatter. What decides is the operation that runs, as captured or as built in, and its sizes.
+or memory is accessed in another way: implementations of attention, gradients, rows that do not fit into registers, changes
+of layout that scatter. What decides is the operation that runs, as captured or as built in, and its sizes.
 """
 
 from __future__ import annotations
