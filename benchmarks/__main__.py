@@ -14,6 +14,7 @@ from benchmarks import (
     bench_iteration,
     bench_measurement,
     bench_natural_forecast,
+    bench_natural_h200,
     bench_noise,
     bench_plan,
     bench_profile,
@@ -47,6 +48,7 @@ BENCHMARKS = {
     "regulator": bench_regulator,
     "forecast": bench_forecast,
     "natural-forecast": bench_natural_forecast,
+    "natural-h200": bench_natural_h200,
     "run": bench_run,
     "iteration": bench_iteration,
 }
