@@ -15,6 +15,7 @@ from benchmarks import (
     bench_measurement,
     bench_natural,
     bench_natural_forecast,
+    bench_natural_h200,
     bench_noise,
     bench_plan,
     bench_profile,
@@ -49,6 +50,7 @@ BENCHMARKS = {
     "forecast": bench_forecast,
     "natural": bench_natural,
     "natural-forecast": bench_natural_forecast,
+    "natural-h200": bench_natural_h200,
     "run": bench_run,
     "iteration": bench_iteration,
 }

@@ -114,7 +114,7 @@ def _traits(kernel: KernelParameters, switching: float) -> KernelTraits:
 def _regulator(preset: Preset, rng: np.random.Generator) -> Regulator:
     regulator = preset.regulator
     assert regulator is not None
-    names = set(Regulator.model_fields) - {"step_s", "exponent"}
+    names = set(Regulator.model_fields) - {"step_s", "exponent", "bursts"}
     changed = {
         name: getattr(regulator, name) * float(np.exp(rng.normal(0.0, _LIMIT if name in _LIMITS else _REGULATOR)))
         for name in sorted(names)

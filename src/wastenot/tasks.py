@@ -126,4 +126,8 @@ def tasks_in_study(study: Study, sweep: Sweep) -> WorkloadTasks:
     if sweep.run is None:
         return named
     modelled = tasks_of(build_workload(sweep.run.model, sweep.run.shape), sweep.granularity, sweep.state)
-    return replace(modelled if modelled.kernels == sweep.kernels else named, name=sweep.workload)
+    known = dict(zip(modelled.kernels, modelled.tasks, strict=True))
+    if not all(kernel in known for kernel in sweep.kernels):
+        return replace(named, name=sweep.workload)
+    reached = tuple(known[kernel] for kernel in sweep.kernels)  # fewer than the model has where some were not yet
+    return replace(modelled, name=sweep.workload, kernels=sweep.kernels, tasks=reached)

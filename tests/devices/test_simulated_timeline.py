@@ -9,7 +9,7 @@ from wastenot.devices.recorded import recorded_device
 from wastenot.devices.simulated.preset import find_preset, preset_names
 from wastenot.devices.timeline import Phase, Subject
 from wastenot.errors import BadInputError
-from wastenot.setting import AUTO
+from wastenot.setting import AUTO, Setting
 from wastenot.study.sweep_file import read_sweep
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.primitives import primitive
@@ -84,6 +84,17 @@ def test_cycles_are_skipped_in_products_only_and_time_is_by_the_clock_in_effect(
     high = found.core_mhz[product] > 1900
     assert high.any() and counted[high].mean() == pytest.approx(0.8, abs=0.02)
     assert counted[~high].mean() == pytest.approx(0.9, abs=0.02)
+
+
+def test_a_clock_that_was_set_is_a_ceiling():
+    device = open_device("sim:h200", seed=7)
+    device.clocks.request(Setting(1605.0, None))
+    device.time.sleep(0.5)
+    with device.timelines().prepare([PRODUCT, LIGHT]) as ready:
+        found = ready.run([Phase(1, 0.1), Phase(0, 0.2), Phase(1, 0.3)])
+    alone, after = (found.core_mhz[found.phase == phase] for phase in (0, 2))
+    assert alone == pytest.approx(1605.0, rel=1e-3)
+    assert after.min() < 1560 and after[-20:] == pytest.approx(1605.0, rel=1e-3) and found.core_mhz.max() < 1620
 
 
 @pytest.mark.parametrize("name", preset_names())

@@ -11,11 +11,12 @@ import pytest
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError, CannotRunError, DeviceError, StudyError
 from wastenot.natural.storage import read_curves
-from wastenot.natural.sweep import HEAVY, natural_sweep, seconds_for
+from wastenot.natural.sweep import HEAVY, natural_sweep, twins_of
 from wastenot.planning.planner import plan
 from wastenot.progress import Silent
 from wastenot.study.store import open_study
 from wastenot.tasks import find_tasks
+from wastenot.tuning.natural_overview import natural_overview
 from wastenot.workloads.shape import Shape
 
 NAMES = ("softmax", "down_gemm", "norm_first")
@@ -165,9 +166,40 @@ def test_a_card_that_never_throttles_says_what_load_would_be_needed(study):
     assert all(row.setting.is_auto for row in made.assignments)
 
 
-def test_kernels_share_a_limit_of_time():
-    assert seconds_for(46, 900.0) * 46 < 900.0
-    assert seconds_for(1, 900.0) == 18.0
+def test_kernels_share_a_limit_of_time_so_that_all_are_reached(tasks, study):
+    outcome = natural_sweep(card(), tasks, study, budget_s=9.0)
+    assert outcome.measured == 3 and not outcome.out_of_time
+    assert sum(curve.groups > 0 for curve in read_curves(study)) == 3
+
+
+def test_what_a_sweep_has_not_reached_is_left_out_and_said(tasks, study):
+    outcome = natural_sweep(card(), tasks, study, budget_s=0.5)  # the first run of the first kernel ends it
+    assert outcome.out_of_time
+    with pytest.raises(StudyError, match="has not reached"):
+        study.read()
+    sweep = study.read(partial=True)
+    assert [kernel.name for kernel in sweep.kernels] == [tasks.tasks[0].name]
+    assert sweep.unreached == tuple(task.name for task in tasks.tasks[1:])
+    overview = natural_overview(study, draws=40)
+    assert len(overview.kernels) == 1
+    assert any("2 of 3 kernels are not measured yet, first" in note for note in overview.notes)
+
+
+def test_the_same_kernel_twice_is_measured_once(study):
+    whole = find_tasks("llama-8b", "sim:h200", Shape("training", 1))
+    names = ("residual_1", "residual_2", "norm_1_backward", "norm_2_backward")
+    chosen = [index for index, task in enumerate(whole.tasks) if task.name in names]
+    tasks = replace(
+        whole, run=None, kernels=tuple(whole.kernels[i] for i in chosen), tasks=tuple(whole.tasks[i] for i in chosen)
+    )
+    assert len(set(twins_of(tasks.tasks).values())) == 2
+    outcome = natural_sweep(card(), tasks, study)
+    assert outcome.measured == 2 and outcome.found == 2
+    curves = {curve.kernel: curve for curve in read_curves(study)}
+    assert set(curves) == set(names)
+    np.testing.assert_array_equal(curves["residual_2"].time_s, curves["residual_1"].time_s)
+    assert any("the same kernel as 'residual_1'" in note for note in curves["residual_2"].notes)
+    assert not study.timelines(kernel="residual_2")
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf")])

@@ -90,7 +90,6 @@ def _measure(
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.sweeping import outcome_lines
     from wastenot.devices.open import open_device
-    from wastenot.natural.sweep import seconds_for
     from wastenot.tasks import find_tasks
     from wastenot.workloads.captured_on import capture_note
 
@@ -102,7 +101,7 @@ def _measure(
     target = open_device(device, seed=seed)
     with shown_progress(f"natural clocks of {tasks.name}", resumable=where) as progress:
         outcome = sweep(
-            tasks, target, where, clocks="natural", seconds_each=seconds_for(len(tasks.tasks), limit_s), budget_s=limit_s,
+            tasks, target, where, clocks="natural", budget_s=limit_s,
             command=typed_command(where), progress=progress,
         )  # fmt: skip
     for line in outcome_lines(outcome, tasks.key, where):

@@ -11,6 +11,7 @@ Nothing is set. Every run is stored before the next begins, so an interrupted sw
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -46,14 +47,10 @@ HEAVY = tuple(f"gemm:{edge}" for edge in (8192, 4096, 2048))
 SECONDS_EACH = 18.0
 """Device time that a kernel may take, unless told otherwise."""
 
-_OF_LIMIT = 0.9  # of a limit of time that kernels may take; the rest is for preparing them
+_LEAST_EACH_S = 2.0  # device time for a kernel, however little is left
+_PREPARE_S, _PREPARES = 1.0, 12  # of a kernel, to begin with; and over how many of them its mean is taken
 _LONGEST_CALL_S = 0.025  # of the heavy product; a longer one would make coarse bursts
 _MOVED = 0.02  # relative range of clocks from which on a card counts as changing its clock
-
-
-def seconds_for(kernels: int, limit_s: float) -> float:
-    """Device time for each of a number of kernels, so that all of them are measured within a limit."""
-    return min(SECONDS_EACH, _OF_LIMIT * limit_s / max(kernels, 1))
 
 
 def natural_sweep(
@@ -72,8 +69,8 @@ def natural_sweep(
         device: to measure on; nothing of it is set.
         workload: its kernels.
         study: to keep timelines, curves and rows in.
-        seconds_each: device time that a kernel may take.
-        budget_s: device time after which no further run is begun.
+        seconds_each: device time that a kernel may take at most.
+        budget_s: device time after which no further run is begun; kernels take less each so that all are reached.
         progress: informed of every kernel.
         command: that resumes this, for the study to remember.
 
@@ -98,10 +95,18 @@ def natural_sweep(
             for run in runs:
                 clocks.add(run)
         progress.begin(len(workload.tasks))
-        for task in workload.tasks:
+        twins = twins_of(workload.tasks)
+        prepare_s = _PREPARE_S
+        for number, task in enumerate(workload.tasks):
+            if twins[task.name] != task.name:  # measured under the name of its twin
+                outcome.found += 1
+                progress.step(task.name)
+                continue
             runs = seen.setdefault(task.name, [])
-            before = len(runs)
-            measure = _Kernel(device, timelines, store, task, runs, seconds_each, ends_s, clocks)
+            before, began_s = len(runs), device.time.now_s()
+            left = sum(twins[other.name] == other.name for other in workload.tasks[number:])
+            seconds = min(seconds_each, max((ends_s - began_s) / left - prepare_s, _LEAST_EACH_S))
+            measure = _Kernel(device, timelines, store, task, runs, seconds, ends_s, clocks)
             try:
                 complete = measure.run()
             except CannotRunError as error:
@@ -109,14 +114,16 @@ def natural_sweep(
                 progress.say(f"'{task.name}' cannot be measured: {error}")
                 complete = True
             if len(runs) > before:  # known at once, whatever happens to the others
-                keep_curves(store, device, {task.name: runs}, together=False)
+                keep_curves(store, device, {task.name: runs}, twins, together=False)
+                spent_s = device.time.now_s() - began_s - math.fsum(run.seconds for run in runs[before:])
+                prepare_s += (max(spent_s, 0.0) - prepare_s) / min(number + 2, _PREPARES)
             outcome.out_of_time |= not complete
             outcome.measured += len(runs) > before
             outcome.found += bool(runs) and len(runs) == before
             progress.step(task.name)
         kept = study.natural_curves(workload.name, workload.granularity)
         if not all(kept[name].header["together"] for name, runs in seen.items() if runs and name in kept):
-            keep_curves(store, device, seen, together=True, progress=progress)
+            keep_curves(store, device, seen, twins, together=True, progress=progress)
         outcome.notes += clocks.notes()
         if not outcome.out_of_time:
             store.finish()
@@ -127,6 +134,7 @@ def keep_curves(
     store: Recorder,
     device: Device,
     seen: Mapping[str, Sequence[Recorded]],
+    twins: Mapping[str, str],
     *,
     together: bool,
     progress: Progress | None = None,
@@ -137,6 +145,7 @@ def keep_curves(
         store: of the study.
         device: that measured.
         seen: runs of kernels, by their names.
+        twins: for each kernel the name that it was measured under, see :func:`twins_of`.
         together: whether these are all runs there are: what kernels tell about each other makes curves better.
         progress: informed of what a person should know.
 
@@ -150,14 +159,33 @@ def keep_curves(
         temperatures = [each.timeline.temperature_c for each in own if each.timeline.temperature_c is not None]
         celsius = float(np.mean(temperatures)) if temperatures else None
         seconds = math.fsum(each.seconds for each in own)
-        rows = rows_of_curve(curve, seconds, own[-1].how, celsius, memory_mhz)
-        keep_curve(store, curve.kernel, rows, packed_curve(curve, together=together, seconds=seconds))
+        for name in (name for name, measured in twins.items() if measured == curve.kernel):
+            shared = () if name == curve.kernel else (f"the same kernel as '{curve.kernel}', measured once for both",)
+            same = replace(curve, kernel=name, notes=(*curve.notes, *shared))
+            took_s = seconds if name == curve.kernel else 0.0
+            rows = rows_of_curve(same, took_s, own[-1].how, celsius, memory_mhz)
+            keep_curve(store, name, rows, packed_curve(same, together=together, seconds=took_s))
         for note in curve.notes:
             notes.setdefault(note, []).append(curve.kernel)
     progress = progress or Silent()
     for note, kernels in notes.items():
         others = "" if len(kernels) == 1 else f" and {len(kernels) - 1} other kernels"
         progress.say(f"'{kernels[0]}'{others}: {note}")
+
+
+def twins_of(tasks: Sequence[Task]) -> dict[str, str]:
+    """For each kernel the name of the first that runs the same operation on the same shapes, as in two norms of a layer.
+
+    Names tell them apart by a number alone: which operation runs follows from the rest of the name, too.
+    """
+    first: dict[object, str] = {}
+    found = {}
+    for task in tasks:
+        kernel = task.steps[0][0]
+        what = (kernel.op, kernel.shape, kernel.flops, kernel.bytes_read, kernel.bytes_written, kernel.element_bytes)
+        same = (*what, kernel.call, re.sub(r"\d+", "", kernel.name)) if len(task.steps) == 1 else task.name
+        found[task.name] = first.setdefault(same, task.name)
+    return found
 
 
 def seen_of(study: Study, workload: WorkloadTasks) -> dict[str, list[Recorded]]:

@@ -174,6 +174,7 @@ class Study:
         granularity: Granularity | None = None,
         *,
         finer: bool = False,
+        partial: bool = False,
     ) -> Sweep:
         """Fetch a workload.
 
@@ -183,6 +184,7 @@ class Study:
             granularity: that it was measured by; by default the finest there is.
             finer: take measurements of another granularity, the finest, where there are none of this one: a plan by pass can
                 be made of measured passes, or of kernels that share a setting.
+            partial: where a sweep has not reached all kernels yet, fetch those that it has, rather than refuse.
 
         Raises:
             BadInputError: there is no such workload, or there are several and none is named.
@@ -199,8 +201,13 @@ class Study:
                 if not np.array_equal(np.take(ids, kernel_index, mode="clip"), row_ids):
                     raise BadInputError("a row names a kernel that is not there")
                 whole = sum(entry.rows for entry in history) == len(kernel_index)
-                if whole and len(np.unique(kernel_index)) < len(members):
-                    raise StudyError(f"{self}: {_unfinished(stored.key, members, kernel_index)}")
+                reached, kernel_index_of_reached = np.unique(kernel_index, return_inverse=True)
+                unreached: tuple[str, ...] = ()
+                if whole and len(reached) < len(members):
+                    if not partial or not len(reached):
+                        raise StudyError(f"{self}: {_unfinished(stored.key, members, kernel_index)}")
+                    unreached = tuple(each.name for index, each in enumerate(members) if index not in set(reached.tolist()))
+                    members, kernel_index = tuple(members[index] for index in reached), kernel_index_of_reached
                 sweep = Sweep(
                     kernels=members,
                     kernel_index=kernel_index,
@@ -213,6 +220,7 @@ class Study:
                     captured_on=catalog.captured_on(connection, stored.id),
                     recorded=recorded_sweeps(connection, stored.id),
                     curve_errors=curve_errors(connection, stored.id) if stored.key.state == "natural" else {},
+                    unreached=unreached,
                     **numbers,
                 )
                 check_sweep(sweep)

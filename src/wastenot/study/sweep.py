@@ -125,6 +125,7 @@ class Sweep:
             not captured, or not known.
         recorded: the sweeps that measured it, as far as the study remembers them.
         curve_errors: at natural clocks, errors that the rows of each kernel have in common, by its name.
+        unreached: names of kernels of the workload that were not measured yet and are not among ``kernels``.
     """
 
     kernels: tuple[Kernel, ...]
@@ -149,6 +150,7 @@ class Sweep:
     captured_on: str | None = field(kw_only=True, default=None)
     recorded: tuple[RecordedSweep, ...] = field(kw_only=True, default=())
     curve_errors: Mapping[str, CurveErrors] = field(kw_only=True, default_factory=dict)
+    unreached: tuple[str, ...] = field(kw_only=True, default=())
 
     def __repr__(self) -> str:
         return f"Sweep({str(self.key)!r} on {self.device!r}, {self.origin}: {len(self.kernels)} kernels, {len(self):,} rows)"

@@ -22,6 +22,7 @@ from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
 from wastenot.study.store import Study, open_study
 from wastenot.tuning.forecast.forecast import DRAWS, Forecast, forecast
+from wastenot.tuning.forecast.observed import unreached_note
 
 SCHEMA: Final = "wastenot.natural/1"
 BOUNDS = (0.0, 0.02, 0.05)
@@ -162,14 +163,14 @@ def natural_overview(
 
     Raises:
         BadInputError: it was not measured at natural clocks.
-        StudyError: the study cannot be read, or the sweep has not reached all kernels.
+        StudyError: the study cannot be read, or no kernel was measured yet.
     """
     held = study if isinstance(study, Study) else open_study(study)
-    sweep = held.read(workload, "natural")
+    sweep = held.read(workload, "natural", partial=True)
     curves = curves_of(sweep, held.natural_curves(sweep.workload, sweep.granularity))
     planner = Planner(sweep)
     plans = [planner.plan(Objective("waste", bound)) for bound in BOUNDS]
-    notes = []
+    notes = [unreached_note(sweep)] if sweep.unreached else []
     try:
         whole = planner.at("iteration")
         together = [whole.plan(Objective("waste", bound)) for bound in BOUNDS]

@@ -107,6 +107,7 @@ class Pace:
         self._thermal = preset.thermal
         self._loads, self._regulated = loads, regulated
         self._top_mhz = self._ceiling_mhz = float(bench.physics.core_mhz[-1])
+        self._asked_mhz = self._setting.core_mhz or self._top_mhz
         self._between_mhz = (0.5 * (bench.physics.core_mhz[:-1] + bench.physics.core_mhz[1:])).tolist()
         self._step_s = _STILL_S if preset.regulator is None else preset.regulator.step_s
         self._used_j = 0.0  # above idle, since the last step
@@ -146,10 +147,10 @@ class Pace:
         self._speed_of.clear()
 
     def _index(self) -> int:
-        """Of the clock in effect among those that the card has: the nearest to what the regulator allows."""
+        """Of the clock in effect among those that the card has: the nearest to what regulator and setting allow."""
         if self._regulated is None:
             return len(self._between_mhz)
-        return bisect_right(self._between_mhz, self._regulated.core_mhz)
+        return bisect_right(self._between_mhz, min(self._regulated.core_mhz, self._asked_mhz))
 
     def _find(self, index: int) -> Speed:
         load, physics = self._loads[index], self._physics

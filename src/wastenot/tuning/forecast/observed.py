@@ -105,12 +105,12 @@ def natural_curves(study: Study, workload: str | None) -> NaturalCurves | None:
 
     Raises:
         BadInputError: there is no such workload, or there are several and none is named.
-        StudyError: the study cannot be read, or its sweep at natural clocks has not reached all kernels.
+        StudyError: the study cannot be read, or its sweep at natural clocks has reached no kernel yet.
     """
     natural = [key for key in study.workloads() if key.state == "natural" and workload in (None, key.name)]
     if not natural:
         return None
-    sweep = study.read(workload, "natural")
+    sweep = study.read(workload, "natural", partial=True)
     packed = study.natural_curves(sweep.workload, sweep.granularity)
     return curves_of(sweep, packed) if packed else None  # rows from a file do not say how their errors correlate
 
@@ -145,7 +145,7 @@ def observe(
     power = energy / time
     memory_power, throttled = _from_measurements(study, sweep)
     limit = gpu.parameters.power_limit_w or gpu.power_limits_w[1]
-    notes = []
+    notes = [unreached_note(sweep)] if sweep.unreached else []
     limited = np.where(np.isnan(throttled), power >= _AT_LIMIT * limit, throttled >= _THROTTLED)
     if limited.sum() >= _KERNELS_FOR_LIMIT:
         observed_limit = float(np.median(power[limited]))
@@ -169,10 +169,20 @@ def observe(
     return observed, gpu, tuple(notes)
 
 
+def unreached_note(sweep: Sweep) -> str:
+    """Says that some kernels are missing."""
+    number = len(sweep.unreached)
+    return (
+        f"{number} of {number + len(sweep.kernels)} kernels are not measured yet, first '{sweep.unreached[0]}': all that is "
+        "said is of the others; resume with the same command"
+    )
+
+
 def _read(study: Study, workload: str | None, state: EnergyState | None) -> Sweep:
     """Read the workload; if that fails because the default clocks are missing, say so."""
     try:
-        return study.read(workload, state)
+        held = {key.state for key in study.workloads() if workload in (None, key.name)}
+        return study.read(workload, state, partial=state == "natural" or held == {"natural"})
     except StudyError as error:
         trials = study.measurements(workload, state)
         at_auto = {trial.kernel for trial in trials if trial.setting.is_auto}
