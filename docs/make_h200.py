@@ -16,6 +16,9 @@ import numpy as np
 import vl_convert
 from docs.blocks import signed, table, write_blocks
 
+from presets.h200_data import read_all
+from presets.h200_errors import Off, errors_at_auto, time_ratio
+from wastenot.devices.simulated.preset import find_preset
 from wastenot.study.sweep_file import read_sweep
 from wastenot.workloads.build import build_workload
 
@@ -163,9 +166,39 @@ def median_of_normal() -> float:
     return NormalDist().inv_cdf(0.75)
 
 
+def never_fitted() -> str:
+    """What sim:h200 says of operations that nothing was fitted to, by operation."""
+    preset = find_preset("h200")
+    operations = [one for one in read_all() if one.held]
+    of_op: dict[str, list[Off]] = {}
+    for error in errors_at_auto(preset, operations):
+        of_op.setdefault(error.measured.kernel.op, []).append(error)
+    of_op["**all**"] = [error for errors in of_op.values() for error in errors]
+    found = []
+    for op, errors in of_op.items():
+        ratios = [ratio for error in errors if (ratio := time_ratio(preset, error.measured)) is not None]
+        by_clock = [100.0 * abs(said / measured - 1.0) for said, measured in ratios]
+        time, power = ([100.0 * abs(getattr(error, what)) for error in errors] for what in ("time", "power"))
+        found.append([
+            op, f"{len(errors)}", f"{np.mean(time):.1f} %, {max(time):.0f} %", f"{np.mean(power):.1f} %, {max(power):.0f} %",
+            f"{np.median(by_clock):.1f} %, {max(by_clock):.0f} % ({len(by_clock)})" if by_clock else "",
+        ])  # fmt: skip
+    head = [
+        "operation",
+        "number",
+        "time at auto: mean, largest error",
+        "power",
+        "time at 1.50 GHz against 1.975: median, largest",
+    ]
+    return table(head, found)
+
+
 def blocks() -> dict[str, str]:
     """The blocks of docs/h200.md."""
-    return {"watts": watts(), "cards": cards(), "stated-errors": stated_errors(), "kernels": kernel_table()}
+    return {
+        "watts": watts(), "cards": cards(), "stated-errors": stated_errors(), "never-fitted": never_fitted(),
+        "kernels": kernel_table(),
+    }  # fmt: skip
 
 
 def main() -> None:

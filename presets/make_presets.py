@@ -18,8 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from presets import cards, h200, mi300x
+from presets import cards, h200, h200_data, h200_errors, mi300x
 from presets.cards import NOISE, Card
+from presets.h200_kinds import fit_ops
 from presets.ops import Population, ops_of, population_of
 from presets.regulator import H200_CYCLE_CLOCK, H200_REGULATOR, data_traits
 from presets.rtx_a4000 import FP32_KERNEL
@@ -183,7 +184,8 @@ def v100_preset(found: CalibratedGpu) -> Preset:
 def h200_preset() -> Preset:
     """Our own card, from kernels at its own clocks."""
     card, device = cards.H200, h200.parameters()
-    operations = h200.read_all()
+    operations = h200_data.read_all()
+    fitted_to = [one for one in operations if not one.held]
     thermal, switching, sensors = h200.surroundings()
     preset = Preset(
         schema=SCHEMA,
@@ -195,7 +197,7 @@ def h200_preset() -> Preset:
         power_limits_w=card.limits_w,
         idle_w=card.idle_w,
         parameters=device,
-        ops=h200.fit_ops(operations, device),
+        ops=fit_ops(fitted_to, device),
         thermal=thermal,
         switching=switching,
         noise=NOISE,
@@ -204,14 +206,21 @@ def h200_preset() -> Preset:
         regulator=H200_REGULATOR,
     )
     preset = preset.model_copy(update={"data": data_traits(preset)})
-    seen, held_out = (of(preset, operations) for of in (h200.errors_at_auto, h200.errors_of_held_out))
-    numbers = {
-        f"{which}_{what}_{name}": statistic(np.abs([getattr(off, what) for off in errors]))
-        for which, errors in (("seen", seen), ("held", held_out))
-        for what in ("time", "power")
-        for name, statistic in (("median", np.median), ("mean", np.mean), ("most", np.max))
-    }
-    return preset.model_copy(update={"provenance": provenance(card, count=len(operations), **numbers)})
+    never = [one for one in operations if one.held]
+    numbers: dict[str, float] = {}
+    for which, errors in (
+        ("seen", h200_errors.errors_at_auto(preset, fitted_to)),
+        ("never", h200_errors.errors_at_auto(preset, never)),
+    ):
+        for what in ("time", "power"):
+            off = np.abs([getattr(error, what) for error in errors])
+            numbers |= {f"{which}_{what}_median": np.median(off), f"{which}_{what}_mean": np.mean(off)}
+    halves = [h200_errors.errors_of_halves(preset, operations, seed) for seed in range(h200_errors.HALVES)]
+    for what in ("time", "power"):
+        means = [np.mean(np.abs([getattr(error, what) for error in errors])) for errors in halves]
+        numbers |= {f"half_{what}": np.mean(means), f"half_{what}_least": np.min(means), f"half_{what}_most": np.max(means)}
+    counts = {"count": len(fitted_to), "never": len(never), "halves": h200_errors.HALVES}
+    return preset.model_copy(update={"provenance": provenance(card, **counts, **numbers)})
 
 
 if __name__ == "__main__":

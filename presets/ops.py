@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from presets.cards import ATTENTION_EFFICIENCY, GEMM_EFFICIENCY, MEMORY_EFFICIENCY, PLAIN_EFFICIENCY, Card
+from wastenot.devices.simulated.demands import reread
 from wastenot.devices.simulated.model import DeviceParameters, KernelParameters, core_ratio, voltage
-from wastenot.devices.simulated.model_physics import reread
 from wastenot.devices.simulated.preset import OpTraits
 
 _CLEARLY = 1.3  # one limit of a kernel is this much longer than the others

@@ -140,6 +140,15 @@ def test_a_causal_mask_leaves_about_half_of_the_attention():
     assert causal.flops == pytest.approx(whole.flops * 36 / 64)
 
 
+def test_an_elementwise_operation_counts_what_each_element_takes():
+    x = torch.randn(4, 5)
+    with capture() as captured:
+        functional.silu(x)
+        torch.add(x, x)
+    silu, add = captured.workload.kernels
+    assert (silu.flops, add.flops) == (5 * 20, 20)  # negation, exponential, sum, quotient and product
+
+
 def test_kinds_of_operations():
     step, _ = make_step("foreach")
     with capture() as captured:

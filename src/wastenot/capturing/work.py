@@ -46,6 +46,12 @@ _FLOPS_PER_ELEMENT: dict[Op, tuple[float, float]] = {  # forward, backward; as a
     "embedding_backward": (1.0, 1.0),
     "permute": (0.0, 0.0), "reduce": (1.0, 1.0), "elementwise": (1.0, 1.0),
 }  # fmt: skip
+_POINTWISE_FLOPS = {  # of an element, an exponential or the like being one; 1 for others
+    "gelu": 10.0, "gelu_backward": 15.0, "silu": 5.0, "silu_backward": 9.0, "sigmoid": 4.0, "sigmoid_backward": 3.0,
+    "tanh": 5.0,
+    "tanh_backward": 3.0, "addcmul": 3.0, "addcdiv": 3.0, "lerp": 3.0,
+}  # fmt: skip
+_ERROR_FUNCTION_FLOPS = 6.0  # of its series, beyond a tanh
 _FUSED_STEP_FLOPS = 12.0
 
 
@@ -145,6 +151,9 @@ def _flops(func: Any, name: str, op: Op, args: tuple[Any, ...], kwargs: dict[str
     if op == "optimizer":
         elements = max((_elements(flat_tensors(value)) for value in args), default=0)
         return elements * (_FUSED_STEP_FLOPS if name.startswith("_fused") else 1.0)
+    if op == "elementwise" and name in _POINTWISE_FLOPS:
+        by_error_function = name.startswith("gelu") and kwargs.get("approximate", "none") == "none"
+        return (_POINTWISE_FLOPS[name] + (_ERROR_FUNCTION_FLOPS if by_error_function else 0.0)) * largest
     forward, backward = _FLOPS_PER_ELEMENT.get(op, (0.0, 0.0))
     counted = {"embedding": out, "embedding_backward": args}.get(op)  # rows looked up, and rows to be summed
     elements = largest if counted is None else _elements(flat_tensors(counted)[:1])

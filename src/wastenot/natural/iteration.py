@@ -15,9 +15,10 @@ import numpy as np
 from wastenot.arrays import BoolArray, FloatArray
 from wastenot.errors import BadInputError
 from wastenot.natural.curves import KernelCurve, hat_weights
+from wastenot.natural.held import HELD_SD, held_in_runs
 from wastenot.natural.rows import curves_of_rows
 from wastenot.natural.slopes import POWER_SLOPES, TIME_SLOPES
-from wastenot.natural.storage import curves_of
+from wastenot.natural.storage import curves_of, unpacked_timeline
 from wastenot.planning.power_limit import (
     ClockCosts,
     Iteration,
@@ -47,7 +48,7 @@ _HOTTEST_C = 150.0
 _SLOPE_OVER = 0.08  # of log clock: the end of a curve that tells how it goes on
 _TIME_SLOPE_SD = 0.2  # by which the slope of log time over log clock may differ beyond the range seen
 _POWER_SLOPE_SD = 0.7  # the same of log power: measured curves steepen by about as much over a quarter of the clock
-_HELD_SD = 0.006  # relative: the regulator's mean is over about a second, and kernels by themselves are watched for a few
+_AUTO_SD = 0.006  # relative: the regulator's mean is over about a second, and kernels by themselves are watched for a few
 _Z95 = (2.5, 97.5)
 
 
@@ -151,7 +152,11 @@ def iteration_of_study(
     kept = study.natural_curves(sweep.workload, sweep.granularity) if sweep.state == "natural" else {}
     if any(kernel.name not in kept for kernel in sweep.kernels):
         return sweep, predict_iteration(sweep.kernels, curves_of_rows(sweep), limit_w=limit_w, warmer_c=warmer_c)
-    return sweep, predict_iteration(sweep.kernels, curves_of(sweep, kept).curves, limit_w=limit_w, warmer_c=warmer_c)
+    curves, limit_sd = curves_of(sweep, kept).curves, 0.0
+    if limit_w is None:
+        runs = [unpacked_timeline(each.content) for each in study.timelines(sweep.workload, granularity=sweep.granularity)]
+        limit_w, limit_sd = held_in_runs(curves, runs), HELD_SD
+    return sweep, predict_iteration(sweep.kernels, curves, limit_w=limit_w, limit_sd=limit_sd, warmer_c=warmer_c)
 
 
 def measured_at_c(sweep: Sweep) -> float:
@@ -171,6 +176,7 @@ def predict_iteration(
     curves: Sequence[KernelCurve],
     *,
     limit_w: float | None = None,
+    limit_sd: float = 0.0,
     warmer_c: float = 0.0,
     seed: int = 0,
 ) -> PredictedIteration:
@@ -180,6 +186,7 @@ def predict_iteration(
         kernels: of the iteration, in order of execution.
         curves: of the same kernels, in any order.
         limit_w: mean power that the regulator allows; by default what it holds kernels to that are limited by themselves.
+        limit_sd: relative standard error of ``limit_w``, where that is given.
         warmer_c: by how much the GPU is warmer in the iteration than when the curves were measured.
         seed: of the draws that errors come from.
 
@@ -200,7 +207,7 @@ def predict_iteration(
     costs = replace(costs, stretch=stretches(kernels, (costs.count * once.kernel_s).tolist()))
     default = run_iteration(costs, limit)
     rng = np.random.default_rng(seed)
-    limits_w = limit * (1.0 + (_HELD_SD if limit_w is None else 0.0) * rng.standard_normal(DRAWS))
+    limits_w = limit * (1.0 + (_AUTO_SD if limit_w is None else limit_sd) * rng.standard_normal(DRAWS))
     warmer = 1.0 + warmer_c * (POWER_PER_C + _POWER_PER_C_SD * rng.standard_normal(DRAWS))
     drawn = [
         (replace(each, power_w=each.power_w * more), drawn_w)

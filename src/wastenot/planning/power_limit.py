@@ -38,7 +38,7 @@ from wastenot.frontiers.knapsack import cheapest_within
 from wastenot.frontiers.nodes import Ways
 from wastenot.workloads.order import Ordered, loops
 
-REGULATED_S = 0.8
+REGULATED_S = 0.85
 """Over about this time an H200's regulator holds mean power to the limit (data/h200/natural)."""
 
 _SAME_MHZ = 1e-6  # by which clocks differ through rounding

@@ -10,9 +10,11 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
+from wastenot.devices.simulated.demands import analytical_parameters
+from wastenot.devices.simulated.kinds import traits_for
 from wastenot.devices.simulated.model import KernelParameters
 from wastenot.devices.simulated.physics import OperatingPoint
-from wastenot.devices.simulated.preset import DataTraits, OpTraits, Preset
+from wastenot.devices.simulated.preset import DataTraits, Preset
 from wastenot.devices.simulated.trace import Parts, Steady, carry_over_j
 from wastenot.devices.timeline import Data
 from wastenot.errors import CannotRunError, ClocksRefusedError
@@ -263,39 +265,4 @@ class ModelPhysics:
             if preset.kernels:
                 known = suggestion(kernel.name, preset.kernels)
             raise CannotRunError(f"{preset.name}: does not know kernel '{kernel.name}'; {known}")
-        return analytical_parameters(kernel, preset.ops.get(kernel.op, preset.ops["default"]))
-
-
-def analytical_parameters(kernel: KernelSpec, traits: OpTraits) -> KernelParameters:
-    """Demands of an analytical kernel on a GPU, from its FLOPs and bytes."""
-    moved = kernel.bytes_moved * reread(kernel.shape, traits.square) if kernel.op == "gemm" else kernel.bytes_moved
-    return KernelParameters(
-        core_s=kernel.flops / traits.flops_per_s + moved / traits.issue_bytes_per_s,
-        memory_s=moved / traits.bytes_per_s,
-        latency_core_s=0.0,
-        latency_memory_s=0.0,
-        fixed_s=traits.fixed_s,
-        clock_w=traits.clock_w,
-        work_j=kernel.flops * traits.flop_j + moved * traits.issue_byte_j,
-        memory_j=moved * traits.byte_j,
-    )
-
-
-def reread(shape: tuple[int, ...], square: float) -> float:
-    """Ratio of the bytes that a GEMM moves to those of reading each input and writing the output once.
-
-    All multiprocessors together compute one square of the output at a time, narrower and longer where the output is
-    narrow; the strips of both inputs that it needs are read again for each square.
-
-    Args:
-        shape: (batches, m, n, k).
-        square: edge of the square, in rows and columns; 0 for no re-reading.
-    """
-    if not square:
-        return 1.0
-    _, m, n, k = shape
-    rows = min(m, square)
-    columns = min(n, square * square / rows)
-    rows = min(m, square * square / columns)
-    once = m * k + k * n + m * n
-    return (m * k * n / columns + k * n * m / rows + m * n) / once
+        return analytical_parameters(kernel, traits_for(kernel, preset.ops))

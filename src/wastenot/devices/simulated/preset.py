@@ -89,6 +89,12 @@ class OpTraits(Part):
         byte_j: energy per byte of device memory, in the highest memory state.
         square: for a GEMM, the edge of the square of outputs that all multiprocessors compute at once; the strips of both
             inputs are read again for each such square. 0 for a cache so large that each input is read once.
+        latency_s: core-clocked time of a call beside its FLOPs and bytes, at the reference core clock.
+        ramp_s: time that it takes the memory to reach its throughput, which kernels of few bytes do not need.
+        row_s: core-clocked time that each row of a softmax or norm, or each query of attention, takes beside its elements.
+        score_s: core-clocked time that each score of attention takes beside the products, as for its exponential.
+        turn_s: core-clocked time of each element of one row: all rows at once take at least that long.
+        tiles_at_once: tiles of a product or of attention that are computed at once; 0 where whole tiles do not count.
     """
 
     flops_per_s: Positive
@@ -100,6 +106,12 @@ class OpTraits(Part):
     issue_byte_j: NotNegative
     byte_j: NotNegative
     square: NotNegative = 0.0
+    latency_s: NotNegative = 0.0
+    ramp_s: NotNegative = 0.0
+    row_s: NotNegative = 0.0
+    score_s: NotNegative = 0.0
+    turn_s: NotNegative = 0.0
+    tiles_at_once: Annotated[int, Field(ge=0)] = 0
 
 
 class DataTraits(Part):
@@ -167,7 +179,8 @@ class Preset(Part):
         idle_w: power with nothing running.
         parameters: parameters of the power and time model that all kernels share.
         kernels: kernels fitted to measurements, by name.
-        ops: traits of analytical kernels, by operation; ``default`` for operations not listed.
+        ops: traits of analytical kernels, by operation, or by kinds of one (see
+            :func:`wastenot.devices.simulated.kinds.kinds_of`); ``default`` for operations not listed.
         thermal, switching, noise, sensors: see their classes.
         dynamics: power within and between executions; defaults are assumptions.
         data: what other data than random ones change.

@@ -1,0 +1,127 @@
+"""Curves from natural clocks against what was measured besides, on two H200s: cards, mixtures, a whole iteration.
+
+Curves come from kernels alone and beside products (natural_gpt3.py); mixtures and the iteration (natural_context.py) were
+measured after them, by the energy counter, and took no part in them. Predictions are given nothing of what they predict, not
+even the clock; the power limit is that which the regulator holds kernels to in the sweep.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.h200.natural_runs import runs
+from wastenot.natural.estimate import Estimate, estimate
+from wastenot.natural.iteration import held_power_w, predict_iteration
+from wastenot.study.sweep import Kernel
+from wastenot.tasks import tasks_of
+from wastenot.workloads.build import build_workload
+
+DATA = Path(__file__).parents[2] / "data/h200/natural"
+CARDS = (0, 1)
+HEAVY = "gemm_8192"
+LOW_MHZ, HIGH_MHZ = 1450.0, 1980.0
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Predicted over measured, less 1."""
+
+    card: int
+    what: str
+    time: float
+    energy: float
+
+
+@cache
+def estimated(card: int) -> Estimate:
+    """Curves of one card."""
+    return estimate(runs(DATA / f"gpt3-xl-{card}.npz.xz")[1])
+
+
+@cache
+def context(card: int) -> dict[str, Any]:
+    """What was measured on it afterwards."""
+    found: dict[str, Any] = json.loads((DATA / f"context-{card}.json").read_text())
+    return found
+
+
+def limit_w(card: int) -> float:
+    """Mean power that the regulator holds kernels to."""
+    kernels = tasks_of(build_workload("gpt3-xl")).kernels
+    return held_power_w(kernels, [estimated(card).of(kernel.name) for kernel in kernels])
+
+
+def mixtures() -> list[Difference]:
+    """Six kernels in two shares with products, on both cards."""
+    found = []
+    for card in CARDS:
+        for one in context(card)["mixtures"]:
+            name = one["kernel"].partition(" x ")[0]
+            kernels = (Kernel(name, one["kernel_calls"]), Kernel(HEAVY, one["product_calls"]))
+            curves = [estimated(card).of(kernel.name) for kernel in kernels]
+            predicted = predict_iteration(kernels, curves, limit_w=limit_w(card))
+            time, energy = predicted.time_s.value / one["time_s"] - 1.0, predicted.energy_j.value / one["energy_j"] - 1.0
+            found.append(Difference(card, one["kernel"], time, energy))
+    return found
+
+
+def iterations() -> list[Difference]:
+    """A whole iteration of GPT-3 XL; measured twice on each card, of which the mean counts."""
+    kernels = tasks_of(build_workload("gpt3-xl")).kernels
+    found = []
+    for card in CARDS:
+        predicted = predict_iteration(kernels, [estimated(card).of(kernel.name) for kernel in kernels])
+        measured = context(card)["iteration"]
+        time_s, energy_j = (float(np.mean([one[name] for one in measured])) for name in ("time_s", "energy_j"))
+        found.append(
+            Difference(card, "iteration", predicted.time_s.value / time_s - 1, predicted.energy_j.value / energy_j - 1)
+        )
+        found.append(
+            Difference(card, "sum of kernels alone", predicted.alone_s / time_s - 1, predicted.alone_j / energy_j - 1)
+        )
+    return found
+
+
+def at_their_clocks() -> list[tuple[int, float, float, float]]:
+    """Kernels inside an iteration, each call with a stamp after it, against curves at the clocks that the calls had.
+
+    Returns:
+        Of each run the card, the mean clock, and how much shorter products and other kernels are by their curves.
+    """
+    found = []
+    for card in CARDS:
+        with lzma.open(DATA / f"context-{card}.npz.xz") as file:
+            data = np.load(io.BytesIO(file.read()))
+        names = [str(name) for name in data["kernels"]]
+        for run in (0, 1):
+            subject, mhz = data[f"{run} subject"].astype(int), 0.1 * data[f"{run} core_mhz"].astype(float)
+            seconds = 1e-9 * data[f"{run} duration_ns"].astype(float)
+            expected = np.empty(len(subject))
+            for index, name in enumerate(names):
+                own, curve = subject == index, estimated(card).of(name)
+                expected[own] = curve.time_at(np.clip(mhz[own], curve.core_mhz[0], curve.core_mhz[-1]))
+            products = np.isin(subject, [index for index, name in enumerate(names) if name.endswith("_gemm")])
+            ratios = [float(expected[some].sum() / seconds[some].sum() - 1) for some in (products, ~products)]
+            found.append((card, float(np.average(mhz, weights=seconds)), ratios[0], ratios[1]))
+    return found
+
+
+def cards_apart() -> dict[str, float]:
+    """Root mean square over clocks of the difference between the two cards' times, by kernel."""
+    found = {}
+    for curve in estimated(0).curves:
+        other = estimated(1).of(curve.kernel)
+        low = max(curve.core_mhz[0], other.core_mhz[0], LOW_MHZ)
+        high = min(curve.core_mhz[-1], other.core_mhz[-1], HIGH_MHZ)
+        if high > low:
+            clocks = np.linspace(low, high, 20)
+            found[curve.kernel] = float(np.sqrt(np.mean((other.time_at(clocks) / curve.time_at(clocks) - 1.0) ** 2)))
+    return found

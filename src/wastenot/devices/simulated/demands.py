@@ -1,0 +1,164 @@
+"""What an analytical kernel demands of a GPU, from its FLOPs, bytes and sizes and the traits of its kind.
+
+Where a preset says how many tiles are computed at once, products and attention cost whole tiles in whole waves:
+
+    tiles     ▮▮▮▮ ▮▮▮▮ ▮▮            10 tiles on 4 multiprocessors take 3 waves, and so as long as 12 would
+"""
+
+from __future__ import annotations
+
+import math
+
+from wastenot.devices.simulated.kinds import FEW_QUERIES
+from wastenot.devices.simulated.model import KernelParameters
+from wastenot.devices.simulated.preset import OpTraits
+from wastenot.workloads.kernel import KernelSpec
+
+_ATTENTION = {"attention": 4.0, "attention_backward": 10.0}  # FLOPs of a score, for each element of a head
+_BY_ROWS = ("softmax", "layernorm", "rmsnorm")
+CORE_OF_LATENCY = 0.4
+"""Fraction of the latency of a chain of dependent accesses that scales with the core clock; the rest hardly changes."""
+
+_TILES = ((128, 256), (256, 128), (128, 128), (128, 64), (64, 256), (64, 128), (64, 64))
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)  # of the sums of a product, so that few tiles occupy all multiprocessors
+_DEPTH_OF_A_TILE = 60  # terms of a sum that beginning and ending a tile costs as much as
+_DEPTH_OF_A_SPLIT = 200  # the same for adding partial sums
+_EDGE = 40.0  # rows and columns at which loading a tile's inputs costs as much as computing with them
+_RAMP_BYTES = 4e6
+_TAIL = 1.0  # waves of tiles that the uneven ends of a causal mask cost
+_ATTENTION_TILE = 128  # queries, and keys
+
+
+def analytical_parameters(kernel: KernelSpec, traits: OpTraits) -> KernelParameters:
+    """Demands of an analytical kernel on a GPU, from its FLOPs and bytes."""
+    moved = moved_bytes(kernel, traits.square)
+    flops = effective_flops(kernel, traits.tiles_at_once)
+    rows, width, scores = rows_of(kernel)
+    chain_s = traits.latency_s + width * traits.turn_s
+    return KernelParameters(
+        core_s=(
+            flops / traits.flops_per_s
+            + moved / traits.issue_bytes_per_s
+            + rows * traits.row_s
+            + scores * traits.score_s
+            + CORE_OF_LATENCY * chain_s
+        ),
+        memory_s=moved / traits.bytes_per_s + ramped(moved) * traits.ramp_s,
+        latency_core_s=0.0,
+        latency_memory_s=0.0,
+        fixed_s=traits.fixed_s + (1.0 - CORE_OF_LATENCY) * chain_s,
+        clock_w=traits.clock_w,
+        work_j=kernel.flops * traits.flop_j + moved * traits.issue_byte_j,
+        memory_j=moved * traits.byte_j,
+    )
+
+
+def moved_bytes(kernel: KernelSpec, square: float) -> float:
+    """Bytes to and from memory, with what is read again or written for a while.
+
+    Args:
+        kernel: the kernel.
+        square: see :func:`reread`.
+    """
+    again = reread(kernel.shape, square) if kernel.op == "gemm" else 1.0
+    moved = kernel.bytes_moved * again
+    if kernel.op == "attention_backward" and len(kernel.shape) == 5 and kernel.shape[1] < kernel.shape[0]:
+        heads, _, _, keys, width = kernel.shape  # gradients of keys and values for each query head, then summed
+        moved += 2 * 2 * heads * keys * width * max(kernel.element_bytes, 1)
+    return moved
+
+
+def ramped(bytes_moved: float) -> float:
+    """How much of the memory's ramp to its throughput a kernel sees, from 0 of few bytes to 1."""
+    return bytes_moved / (bytes_moved + _RAMP_BYTES)
+
+
+def rows_of(kernel: KernelSpec) -> tuple[float, float, float]:
+    """What is worked on row by row, in turn, and score by score.
+
+    Rows of a softmax or norm, or queries of attention; elements that one multiprocessor works on in turn, of a row or of a
+    sum of a product, or sums into rows of a table; scores of attention.
+    """
+    if kernel.op == "gemm" and len(kernel.shape) == 4:
+        return 0.0, float(kernel.shape[3]), 0.0
+    if kernel.op in _ATTENTION and len(kernel.shape) == 5:
+        heads, _, queries, _, width = kernel.shape
+        return float(heads * queries), 0.0, kernel.flops / (_ATTENTION[kernel.op] * width)
+    if kernel.op == "embedding_backward":
+        return 0.0, kernel.flops, 0.0
+    if kernel.op not in _BY_ROWS or len(kernel.shape) < 2:
+        return 0.0, 0.0, 0.0
+    return float(math.prod(kernel.shape[:-1])), float(kernel.shape[-1]), 0.0
+
+
+def effective_flops(kernel: KernelSpec, tiles_at_once: int) -> float:
+    """FLOPs that take as long as the kernel's do in whole tiles and waves.
+
+    Args:
+        kernel: the kernel; only products and attention have tiles.
+        tiles_at_once: how many tiles are computed at once; 0 for no more FLOPs than are needed.
+    """
+    if not tiles_at_once or not kernel.flops:
+        return kernel.flops
+    if kernel.op == "gemm" and len(kernel.shape) == 4:
+        return _of_product(kernel.shape, tiles_at_once)
+    if kernel.op in _ATTENTION and len(kernel.shape) == 5:
+        return kernel.flops * _of_attention(kernel, tiles_at_once)
+    return kernel.flops
+
+
+def _of_product(shape: tuple[int, ...], tiles_at_once: int) -> float:
+    batches, m, n, k = shape
+    least = math.inf
+    ideal = 1.0 + _EDGE * (1 / 128 + 1 / 256)
+    for rows, columns in _TILES:
+        tiles = batches * math.ceil(m / rows) * math.ceil(n / columns)
+        loading = (1.0 + _EDGE * (1 / rows + 1 / columns)) / ideal
+        for splits in _SPLITS:
+            if splits > 1 and (k < 512 * splits or tiles * splits > 2 * tiles_at_once):
+                break
+            waves = math.ceil(tiles * splits / tiles_at_once)
+            depth = k / splits + _DEPTH_OF_A_TILE + (_DEPTH_OF_A_SPLIT if splits > 1 else 0)
+            least = min(least, 2.0 * waves * tiles_at_once * rows * columns * depth * loading)
+    return least
+
+
+def _of_attention(kernel: KernelSpec, tiles_at_once: int) -> float:
+    """Ratio of the FLOPs of whole tiles in whole waves to those needed."""
+    heads, _, queries, keys, width = kernel.shape
+    if queries <= FEW_QUERIES:
+        return 1.0
+    a_score = _ATTENTION[kernel.op] * width
+    used = min(kernel.flops / (a_score * heads * queries * keys), 1.0)
+    side = _ATTENTION_TILE
+    rows = math.ceil(queries / side)
+    longest = math.ceil(keys / side) * side
+    mean = longest * used + (0.5 * side if used < 1.0 else 0.0)
+    tiles = heads * rows
+    # Tiles of a causal mask differ in length; the longest are begun first, so that short ones fill the last wave.
+    whole = (
+        math.ceil(tiles / tiles_at_once) * tiles_at_once * mean
+        if used == 1.0
+        else (max((tiles + _TAIL * tiles_at_once) * mean, tiles_at_once * longest))
+    )
+    return whole * side / (heads * queries * keys * used)
+
+
+def reread(shape: tuple[int, ...], square: float) -> float:
+    """Ratio of the bytes that a GEMM moves to those of reading each input and writing the output once.
+
+    All multiprocessors together compute one square of the output at a time, narrower and longer where the output is
+    narrow; the strips of both inputs that it needs are read again for each square.
+
+    Args:
+        shape: (batches, m, n, k).
+        square: edge of the square, in rows and columns; 0 for no re-reading.
+    """
+    if not square:
+        return 1.0
+    _, m, n, k = shape
+    rows = min(m, square)
+    columns = min(n, square * square / rows)
+    rows = min(m, square * square / columns)
+    once = m * k + k * n + m * n
+    return (m * k * n / columns + k * n * m / rows + m * n) / once
