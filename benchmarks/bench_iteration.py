@@ -211,9 +211,8 @@ def from_natural_sweeps(verdict: Verdict) -> None:
             default = card.run()
             time_off, energy_off = found.time_s.value / default.mean_s - 1.0, found.energy_j.value / default.mean_j - 1.0
             off.append((100.0 * time_off, 100.0 * energy_off))
-            print(
-                f"  natural sweep of card {seed}, {device.time.now_s():.0f} s: time {time_off:+.2%}, energy {energy_off:+.2%}"
-            )
+            took_s = device.time.now_s()
+            print(f"  natural sweep of card {seed}, {took_s:.0f} s: time {time_off:+.2%}, energy {energy_off:+.2%}")
             for what, plan in (("fastest", found.fastest), ("least energy", found.saving)):
                 ceiling = [
                     len(clocks) - 1 if mhz is None else int(np.argmin(np.abs(clocks - mhz))) for mhz in plan.plan.ceiling_mhz
