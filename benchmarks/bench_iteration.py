@@ -9,14 +9,18 @@ Cards like an H200 are drawn anew (benchmarks/drawn_cards.py), with seeds that n
 the time and power of each kernel by clock and what mean power the regulator holds products to, and takes one clock for the
 whole iteration, or for each stretch of a long one. The simulation runs iteration after iteration, every kernel in its order,
 while the regulator acts once in a millisecond on the power that it sees. Gains of plans are compared in the same way, with a
-ceiling for each kernel's clock.
+ceiling for each kernel's clock. On a few of the cards the prediction knows only what a sweep at natural clocks says.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import lzma
 import sys
 import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,10 +32,12 @@ from benchmarks.verdict import Verdict
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.regulator import RegulatedClock
+from wastenot.natural.curves import KernelCurve
 from wastenot.natural.estimate import estimate
 from wastenot.natural.held import HELD_SD, held_in_runs
-from wastenot.natural.iteration import predict_iteration
+from wastenot.natural.iteration import iteration_of_study, measured_at_c, predict_iteration
 from wastenot.natural.regulated import RegulatedIterations, run_regulated
+from wastenot.natural.sweep import natural_sweep
 from wastenot.planning.power_limit import (
     ClockCosts,
     Iteration,
@@ -41,14 +47,17 @@ from wastenot.planning.power_limit import (
     stretches,
 )
 from wastenot.setting import AUTO
+from wastenot.study.store import open_study
 from wastenot.tasks import tasks_of
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import order_of_steps
 
+H200 = Path(__file__).parents[1] / "data" / "h200" / "natural"
 WORKLOADS = ("gpt3-xl", "llama-8b")
 CARDS = 20
 FIRST_SEED = JUDGES + 700
+SWEPT_CARDS, FIRST_SWEPT = 4, JUDGES + 800
 WARM_C = 62.0
 LOWEST_MHZ = 900.0
 SETTLE_S, WATCHED_S = 10.0, 40.0
@@ -77,14 +86,15 @@ class Card:
         name: of the device.
         kernels: of the workload, in order of execution.
         seed: of the moments at which the regulator acts.
+        warm_c: how warm it is.
     """
 
-    def __init__(self, name: str, kernels: tuple[KernelSpec, ...], seed: int) -> None:
+    def __init__(self, name: str, kernels: tuple[KernelSpec, ...], seed: int, warm_c: float = WARM_C) -> None:
         physics = open_device(name).engine.physics
         assert isinstance(physics, ModelPhysics) and physics.preset.regulator is not None
         self._regulator, self._seed, self._idle_w = physics.preset.regulator, seed, physics.preset.idle_w
-        self.limit_w = physics.limit_w(AUTO, WARM_C)
-        self.costs = true_costs(physics, kernels)
+        self.limit_w = physics.limit_w(AUTO, warm_c)
+        self.costs = true_costs(physics, kernels, warm_c)
         self.kernels, self._order = kernels, order_of_steps(kernels)
 
     def run(self, ceiling: np.ndarray | None = None) -> RegulatedIterations:
@@ -123,11 +133,11 @@ class Card:
         )
 
 
-def true_costs(physics: ModelPhysics, kernels: tuple[KernelSpec, ...]) -> ClockCosts:
+def true_costs(physics: ModelPhysics, kernels: tuple[KernelSpec, ...], warm_c: float) -> ClockCosts:
     """Time and power of kernels on a warm simulated card, whatever its limit."""
     clocks = physics.core_mhz[physics.core_mhz >= LOWEST_MHZ]
     responses = [physics.response(kernel, clocks, AUTO) for kernel in kernels]
-    warmer_w = physics.leakage_w_per_c(clocks) * (WARM_C - physics.preset.thermal.reference_c)
+    warmer_w = physics.leakage_w_per_c(clocks) * (warm_c - physics.preset.thermal.reference_c)
     time_s = np.array([response.time_s for response in responses])
     power_w = np.array([response.power_w.sum(axis=0) + warmer_w for response in responses])
     names = tuple(kernel.name for kernel in kernels)
@@ -163,12 +173,11 @@ def _change(after: Iteration, before: Iteration) -> tuple[float, float]:
 
 def on_h200s(verdict: Verdict) -> None:
     """The iteration measured as one task on real cards."""
-    folder = Path(__file__).parents[1] / "data" / "h200" / "natural"
     kernels = tasks_of(build_workload("gpt3-xl")).kernels
     for card in (0, 1):
-        _, seen = runs(folder / f"gpt3-xl-{card}.npz.xz")
+        _, seen = runs(H200 / f"gpt3-xl-{card}.npz.xz")
         found = estimate(seen)
-        whole = json.loads((folder / f"context-{card}.json").read_text())["iteration"]
+        whole = json.loads((H200 / f"context-{card}.json").read_text())["iteration"]
         time_s, energy_j, warm_c = (float(np.mean([each[what] for each in whole])) for what in MEASURED)
         predicted = predict_iteration(
             kernels, found.curves, limit_w=held_in_runs(found.curves, seen), limit_sd=HELD_SD,
@@ -181,6 +190,7 @@ def on_h200s(verdict: Verdict) -> None:
             f"{predicted.time_s.error / time_s:.2%}, energy {energy_off:+.2%} ± {predicted.energy_j.error / energy_j:.2%}; "
             f"kernels by themselves {predicted.alone_s / time_s - 1:+.2%} and {predicted.alone_j / energy_j - 1:+.2%}"
         )
+        print(f"    in the iteration against back to back at the same clock: {_in_context(card, found.curves)}")
         for what, plan in (("fastest", predicted.fastest), ("least energy", predicted.saving)):
             print(
                 f"    {what} plan: time {plan.time_change.value:+.2%} ({plan.time_change.low:+.2%} to "
@@ -191,8 +201,64 @@ def on_h200s(verdict: Verdict) -> None:
         verdict.at_most(f"H200 {card}: energy of an iteration, error, %", 100.0 * abs(energy_off), ENERGY_GOAL)
 
 
+def _in_context(card: int, curves: Sequence[KernelCurve]) -> str:
+    """How much longer kernels take in the iteration, with a stamp after each, than back to back at the same clock."""
+    by_name = {curve.kernel: curve for curve in curves}
+    with lzma.open(H200 / f"context-{card}.npz.xz") as file:
+        saved = np.load(io.BytesIO(file.read()))
+    took, expected = defaultdict(float), defaultdict(float)
+    for run in ("0", "1"):
+        subject, seconds = saved[f"{run} subject"], 1e-9 * saved[f"{run} duration_ns"].astype(float)
+        clocks = 0.1 * saved[f"{run} core_mhz"].astype(float)
+        late = np.arange(len(subject)) >= len(subject) // 4  # once the clock has come down
+        for index, name in enumerate(saved["kernels"].tolist()):
+            of, curve = late & (subject == index), by_name[name]
+            kind = "products" if "gemm" in name else "light kernels"
+            took[kind] += float(seconds[of].sum())
+            expected[kind] += float(curve.time_at(np.clip(clocks[of], curve.core_mhz[0], curve.core_mhz[-1])).sum())
+    return ", ".join(f"{kind} {took[kind] / expected[kind] - 1:+.2%}" for kind in sorted(took))
+
+
+def from_natural_sweeps(verdict: Verdict) -> None:
+    """All that a user does, on simulated cards: a sweep at natural clocks, then the iteration and its plans."""
+    workload = build_workload("gpt3-xl")
+    off, outside = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(FIRST_SWEPT, FIRST_SWEPT + SWEPT_CARDS):
+            name = natural_card(seed, workload.kernels, Path(folder))
+            study = open_study(Path(folder) / f"{seed}.db", create=True)
+            device = open_device(name, seed=seed)
+            natural_sweep(device, tasks_of(workload), study)
+            sweep, found = iteration_of_study(study)
+            card = Card(name, workload.kernels, seed, measured_at_c(sweep))
+            clocks = card.costs.core_mhz
+            default = card.run()
+            time_off, energy_off = found.time_s.value / default.mean_s - 1.0, found.energy_j.value / default.mean_j - 1.0
+            off.append((100.0 * time_off, 100.0 * energy_off))
+            took_s = device.time.now_s()
+            print(f"  natural sweep of card {seed}, {took_s:.0f} s: time {time_off:+.2%}, energy {energy_off:+.2%}")
+            for what, plan in (("fastest", found.fastest), ("least energy", found.saving)):
+                ceiling = [
+                    len(clocks) - 1 if mhz is None else int(np.argmin(np.abs(clocks - mhz))) for mhz in plan.plan.ceiling_mhz
+                ]
+                run = card.run(np.array(ceiling))
+                time_change, energy_change = run.mean_s / default.mean_s - 1.0, run.mean_j / default.mean_j - 1.0
+                outside += not plan.time_change.low <= time_change <= plan.time_change.high
+                outside += not plan.energy_change.low <= energy_change <= plan.energy_change.high
+                print(
+                    f"    {what} plan: time {plan.time_change.value:+.2%} ({plan.time_change.low:+.2%} to "
+                    f"{plan.time_change.high:+.2%}), simulated {time_change:+.2%}; energy {plan.energy_change.value:+.2%} ("
+                    f"{plan.energy_change.low:+.2%} to {plan.energy_change.high:+.2%}), simulated {energy_change:+.2%}"
+                )
+    worst_time, worst_energy = np.abs(off).max(axis=0).tolist()
+    print(f"    intervals of plans that miss what was simulated: {outside} of {4 * SWEPT_CARDS}")
+    verdict.at_most("natural sweeps: time of an iteration, largest error, %", worst_time, TIME_GOAL)
+    verdict.at_most("natural sweeps: energy of an iteration, largest error, %", worst_energy, ENERGY_GOAL)
+
+
 def main(verdict: Verdict, cards: int = CARDS) -> None:
     on_h200s(verdict)
+    from_natural_sweeps(verdict)
     with tempfile.TemporaryDirectory() as folder:
         for name in WORKLOADS:
             kernels = build_workload(name).kernels

@@ -135,3 +135,24 @@ def test_without_power_readings_times_are_still_known(runs_and_physics: tuple[li
     assert found.curves[0].readings == 0
     assert "no power reading shows it" in found.curves[0].notes
     assert found.curves[0].groups > 500
+
+
+def test_a_card_that_keeps_one_clock_gives_curves_of_one_point(runs_and_physics: tuple[list[Run], ModelPhysics]) -> None:
+    still = []
+    for run in runs_and_physics[0][:3]:
+        clocks = np.full(len(run.timeline.phase), 1980.0)
+        still.append(Run(replace(run.timeline, core_mhz=clocks), run.subjects, run.channels))
+    curve = estimate(still).curves[0]
+    assert curve.core_mhz == pytest.approx([1980.0])
+    assert any("cannot be made to run at another clock" in note for note in curve.notes)
+    assert curve.auto.core_mhz == pytest.approx(1980.0)
+
+
+def test_few_groups_give_a_curve_without_failing(runs_and_physics: tuple[list[Run], ModelPhysics]) -> None:
+    run = runs_and_physics[0][0]
+    few = slice(0, 9)
+    names = ("phase", "subject", "calls", "begin_s", "end_s", "core_mhz")
+    cut = replace(run.timeline, **{name: getattr(run.timeline, name)[few] for name in names}, counted_mhz=None)
+    curve = estimate([Run(cut, run.subjects, run.channels)]).curves[0]
+    assert curve.groups <= 7
+    assert np.all(np.isfinite(curve.time_s))

@@ -49,6 +49,8 @@ def predict_mixture(
     steps: Sequence[tuple[str, float]],
     curves: Mapping[str, KernelCurve],
     core_mhz: float | Mapping[str, float | FloatArray],
+    *,
+    power_factor: float = 1.0,
 ) -> PredictedMixture:
     """Predict time and energy of kernels in turn.
 
@@ -56,6 +58,7 @@ def predict_mixture(
         steps: names of kernels, and how often each is called.
         curves: by kernel.
         core_mhz: the clock, or that of each kernel; where it is an array, its calls are spread evenly over these clocks.
+        power_factor: by which power is larger than that of the curves, such as for another temperature.
 
     Raises:
         BadInputError: a kernel has no curve, or a clock lies beyond it.
@@ -67,16 +70,19 @@ def predict_mixture(
     for name, number in calls.items():
         clocks = np.atleast_1d(np.asarray(core_mhz[name] if isinstance(core_mhz, Mapping) else core_mhz, dtype=float))
         parts.append(_Part.of(curves, name, clocks, np.full(len(clocks), number / len(clocks))))
-    return _total(parts)
+    return _total(parts, power_factor)
 
 
-def predict_timeline(timeline: Timeline, subjects: Sequence[Load], curves: Mapping[str, KernelCurve]) -> PredictedMixture:
+def predict_timeline(
+    timeline: Timeline, subjects: Sequence[Load], curves: Mapping[str, KernelCurve], *, power_factor: float = 1.0
+) -> PredictedMixture:
     """Predict time and energy of the calls of a timeline at the clocks they had; rests and stamps do not count.
 
     Args:
         timeline: what ran.
         subjects: name and data of each subject; data other than random have no curve.
         curves: by kernel.
+        power_factor: by which power is larger than that of the curves, such as for another temperature.
 
     Raises:
         BadInputError: a subject has no curve, or a clock lies beyond it.
@@ -89,7 +95,7 @@ def predict_timeline(timeline: Timeline, subjects: Sequence[Load], curves: Mappi
         if data != "random":
             raise BadInputError(f"kernel {name}: no curve of it with {data} as data")
         parts.append(_Part.of(curves, name, timeline.core_mhz[ours], timeline.calls[ours].astype(float)))
-    return _total(parts)
+    return _total(parts, power_factor)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,7 +130,7 @@ class _Part:
         )  # fmt: skip
 
 
-def _total(parts: Sequence[_Part]) -> PredictedMixture:
+def _total(parts: Sequence[_Part], power_factor: float) -> PredictedMixture:
     if not parts:
         raise BadInputError("`steps`: no kernel to predict")
     time_s, energy_j = sum(part.time_s for part in parts), sum(part.energy_j for part in parts)
@@ -135,4 +141,4 @@ def _total(parts: Sequence[_Part]) -> PredictedMixture:
         for part in parts
     )
     beyond = sum(part.beyond_s for part in parts) / time_s
-    return PredictedMixture(time_s, energy_j, time_variance**0.5, energy_variance**0.5, beyond)
+    return PredictedMixture(time_s, power_factor * energy_j, time_variance**0.5, power_factor * energy_variance**0.5, beyond)

@@ -37,7 +37,6 @@ _LEAST_MISSING = 0.06  # of what is needed: less is no reason for another run
 _LEAST_GAIN = 0.15  # bins' worth that another second has to add
 _SHORTEST_S = 0.8  # left, for another run to be worth it
 _HELD = 0.985  # of the highest clock: below it by itself, a kernel is held back by the power limit
-_ALONE_S = 1.0  # after which the regulator's slow loop has acted
 _SETTLED_S = 0.3
 _SMALL_SHARE = 0.002  # of the iteration: kernels below cannot change a plan much
 
@@ -167,7 +166,7 @@ def _suited(groups: Sequence[Groups]) -> tuple[Kind, ...]:
     alone = [_settled(each) for each in groups]
     clocks = np.concatenate(alone)
     if len(clocks) and float(np.mean(clocks)) < _HELD * top:
-        return ("breaks", "rushes", "alone")
+        return ("alone", "breaks", "rushes")
     return ("mixtures", "wakes")
 
 
