@@ -205,7 +205,7 @@ def held_out() -> str:
         ["", "time", "", f"{time.mean():.2f} % on average, at most {time.max():.2f} %"],
     ]  # fmt: skip
     for one in natural_judge.iterations():
-        goal = "time ≤ 0.5 %, energy ≤ 1 %" if one.what == "iteration" else "for comparison"
+        goal = "for comparison" if one.what == "sum of kernels alone" else "time ≤ 0.5 %, energy ≤ 1 %"
         reached = f"time {signed(100 * one.time, 2)} %, energy {signed(100 * one.energy, 2)} %"
         rows.append([f"GPT-3 XL: {one.what}, card {one.card + 1}", "time and energy", goal, reached])
     rows.append(
