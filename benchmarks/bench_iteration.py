@@ -14,9 +14,13 @@ ceiling for each kernel's clock. On a few of the cards the prediction knows only
 
 from __future__ import annotations
 
+import io
 import json
+import lzma
 import sys
 import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +32,7 @@ from benchmarks.verdict import Verdict
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.regulator import RegulatedClock
+from wastenot.natural.curves import KernelCurve
 from wastenot.natural.estimate import estimate
 from wastenot.natural.held import HELD_SD, held_in_runs
 from wastenot.natural.iteration import iteration_of_study, measured_at_c, predict_iteration
@@ -48,6 +53,7 @@ from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import order_of_steps
 
+H200 = Path(__file__).parents[1] / "data" / "h200" / "natural"
 WORKLOADS = ("gpt3-xl", "llama-8b")
 CARDS = 20
 FIRST_SEED = JUDGES + 700
@@ -167,12 +173,11 @@ def _change(after: Iteration, before: Iteration) -> tuple[float, float]:
 
 def on_h200s(verdict: Verdict) -> None:
     """The iteration measured as one task on real cards."""
-    folder = Path(__file__).parents[1] / "data" / "h200" / "natural"
     kernels = tasks_of(build_workload("gpt3-xl")).kernels
     for card in (0, 1):
-        _, seen = runs(folder / f"gpt3-xl-{card}.npz.xz")
+        _, seen = runs(H200 / f"gpt3-xl-{card}.npz.xz")
         found = estimate(seen)
-        whole = json.loads((folder / f"context-{card}.json").read_text())["iteration"]
+        whole = json.loads((H200 / f"context-{card}.json").read_text())["iteration"]
         time_s, energy_j, warm_c = (float(np.mean([each[what] for each in whole])) for what in MEASURED)
         predicted = predict_iteration(
             kernels, found.curves, limit_w=held_in_runs(found.curves, seen), limit_sd=HELD_SD,
@@ -185,6 +190,7 @@ def on_h200s(verdict: Verdict) -> None:
             f"{predicted.time_s.error / time_s:.2%}, energy {energy_off:+.2%} ± {predicted.energy_j.error / energy_j:.2%}; "
             f"kernels by themselves {predicted.alone_s / time_s - 1:+.2%} and {predicted.alone_j / energy_j - 1:+.2%}"
         )
+        print(f"    in the iteration against back to back at the same clock: {_in_context(card, found.curves)}")
         for what, plan in (("fastest", predicted.fastest), ("least energy", predicted.saving)):
             print(
                 f"    {what} plan: time {plan.time_change.value:+.2%} ({plan.time_change.low:+.2%} to "
@@ -193,6 +199,24 @@ def on_h200s(verdict: Verdict) -> None:
             )
         verdict.at_most(f"H200 {card}: time of an iteration, error, %", 100.0 * abs(time_off), TIME_GOAL)
         verdict.at_most(f"H200 {card}: energy of an iteration, error, %", 100.0 * abs(energy_off), ENERGY_GOAL)
+
+
+def _in_context(card: int, curves: Sequence[KernelCurve]) -> str:
+    """How much longer kernels take in the iteration, with a stamp after each, than back to back at the same clock."""
+    by_name = {curve.kernel: curve for curve in curves}
+    with lzma.open(H200 / f"context-{card}.npz.xz") as file:
+        saved = np.load(io.BytesIO(file.read()))
+    took, expected = defaultdict(float), defaultdict(float)
+    for run in ("0", "1"):
+        subject, seconds = saved[f"{run} subject"], 1e-9 * saved[f"{run} duration_ns"].astype(float)
+        clocks = 0.1 * saved[f"{run} core_mhz"].astype(float)
+        late = np.arange(len(subject)) >= len(subject) // 4  # once the clock has come down
+        for index, name in enumerate(saved["kernels"].tolist()):
+            of, curve = late & (subject == index), by_name[name]
+            kind = "products" if "gemm" in name else "light kernels"
+            took[kind] += float(seconds[of].sum())
+            expected[kind] += float(curve.time_at(np.clip(clocks[of], curve.core_mhz[0], curve.core_mhz[-1])).sum())
+    return ", ".join(f"{kind} {took[kind] / expected[kind] - 1:+.2%}" for kind in sorted(took))
 
 
 def from_natural_sweeps(verdict: Verdict) -> None:
@@ -211,9 +235,8 @@ def from_natural_sweeps(verdict: Verdict) -> None:
             default = card.run()
             time_off, energy_off = found.time_s.value / default.mean_s - 1.0, found.energy_j.value / default.mean_j - 1.0
             off.append((100.0 * time_off, 100.0 * energy_off))
-            print(
-                f"  natural sweep of card {seed}, {device.time.now_s():.0f} s: time {time_off:+.2%}, energy {energy_off:+.2%}"
-            )
+            took_s = device.time.now_s()
+            print(f"  natural sweep of card {seed}, {took_s:.0f} s: time {time_off:+.2%}, energy {energy_off:+.2%}")
             for what, plan in (("fastest", found.fastest), ("least energy", found.saving)):
                 ceiling = [
                     len(clocks) - 1 if mhz is None else int(np.argmin(np.abs(clocks - mhz))) for mhz in plan.plan.ceiling_mhz

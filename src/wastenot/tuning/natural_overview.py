@@ -33,6 +33,8 @@ CANNOT_TELL = (
     "Memory clocks: the GPU does not change them by itself.",
     "What locking a clock does that the regulator does not: time is counted in cycles and should be the same; power is "
     "assumed to be the same within half a per cent. Only setting clocks would show it.",
+    "What a cap does beyond lowering the clock: a kernel that the power limit holds down swings around its clock, and a cap "
+    "below holds it still, which saves up to a per cent more. Plans do not count that.",
     "What switching clocks between kernels costs: plans by kernel are what clocks are worth if switching were free.",
     "Kernels as they run in your program: here each was run by itself or next to a product, with data of its own.",
 )
