@@ -27,6 +27,5 @@ def main(verdict: Verdict) -> None:
             verdict.at_most(f"iteration on card {whole.card}, time", abs(whole.time), 0.005)
             verdict.at_most(f"iteration on card {whole.card}, energy", abs(whole.energy), 0.01)
     for card, mhz, products, others in natural_judge.at_their_clocks():
-        print(
-            f"    card {card}: kernels of an iteration at {mhz:.0f} MHz: products {products:+.2%}, others {others:+.2%} in time"
-        )
+        ratios = f"products {products:+.2%}, others {others:+.2%}"
+        print(f"    card {card}: time of calls in an iteration, at {mhz:.0f} MHz: {ratios}")

@@ -15,6 +15,7 @@ import altair as alt
 import numpy as np
 import vl_convert
 from docs.blocks import signed, table, write_blocks
+from docs.make_natural import forecasts
 
 from presets.h200_data import read_all
 from presets.h200_errors import Off, errors_at_auto, time_ratio
@@ -197,7 +198,7 @@ def blocks() -> dict[str, str]:
     """The blocks of docs/h200.md."""
     return {
         "watts": watts(), "cards": cards(), "stated-errors": stated_errors(), "never-fitted": never_fitted(),
-        "kernels": kernel_table(),
+        "kernels": kernel_table(), "forecasts": forecasts(),
     }  # fmt: skip
 
 

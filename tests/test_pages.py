@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from docs import make_calibration, make_fingrav, make_h200
+from docs import make_calibration, make_fingrav, make_h200, make_natural
 from docs.blocks import blocks_of, table, write_blocks
 
 
@@ -32,3 +32,8 @@ def test_blocks_are_written_and_read(tmp_path) -> None:
     assert page.read_text().endswith("text\n<!-- computed: two -->\nnew\n<!-- end -->\n")
     with pytest.raises(ValueError, match="no block 'three'"):
         write_blocks(page, {"three": ""})
+
+
+@pytest.mark.slow
+def test_the_page_on_natural_clocks_says_what_its_data_say() -> None:
+    assert blocks_of(make_natural.PAGE) == make_natural.blocks()

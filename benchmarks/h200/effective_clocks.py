@@ -134,12 +134,10 @@ def windows(name: str) -> dict[str, Any]:
                 work(times)
                 torch.cuda.synchronize()
                 time.sleep(pause_s)
-        with_driver = window.so_far()
         found = window.result()
         result[label] = {
-            "counted": found.core_mhz_counted,
-            "core_mhz": found.core_mhz,
-            "driver_mhz": None if with_driver is None else with_driver.core_mhz,
+            "counted_mhz": found.counted_mhz,
+            "driver_mhz": found.core_mhz,
         }
     for key, value in result.items():
         print(key, value, flush=True)
@@ -162,12 +160,12 @@ def profiles(device: NvidiaDevice, kernels: list[KernelSpec]) -> dict[str, Any]:
                     continue
                 begin_s, end_s = burst.stamps()
                 times[stamped].append(float(np.mean((end_s - begin_s)[100:])))
-                found = burst.core_mhz()
+                found = burst.counted_mhz()
                 clocks += [] if found is None else [found]
         result[kernel.name] = {
             "with_over_without": float(np.mean(times[True]) / np.mean(times[False]) - 1.0),
             "its_error": float(np.std(times[False]) / np.mean(times[False])),
-            "core_mhz": clocks[-1][::10].tolist() if clocks else None,
+            "counted_mhz": clocks[-1][::10].tolist() if clocks else None,
             "how": burst.how,
         }
         print(kernel.name, json.dumps(result[kernel.name]), flush=True)

@@ -25,7 +25,7 @@ from wastenot.natural.curves import KernelCurve
 from wastenot.natural.delays import at_nominal_delay, with_delays
 from wastenot.natural.estimate import Estimate, estimate
 from wastenot.natural.mixture import predict_mixture
-from wastenot.natural.powers import IDLE
+from wastenot.natural.power_rows import IDLE
 from wastenot.natural.readings import response_of
 from wastenot.natural.seen import groups_of
 from wastenot.natural.storage import Recorded

@@ -19,7 +19,9 @@ import numpy as np
 
 from benchmarks.h200.natural_runs import runs
 from wastenot.natural.estimate import Estimate, estimate
-from wastenot.natural.iteration import held_power_w, predict_iteration
+from wastenot.natural.held import held_in_runs
+from wastenot.natural.iteration import predict_iteration
+from wastenot.natural.storage import Recorded
 from wastenot.study.sweep import Kernel
 from wastenot.tasks import tasks_of
 from wastenot.workloads.build import build_workload
@@ -41,9 +43,15 @@ class Difference:
 
 
 @cache
+def seen(card: int) -> list[Recorded]:
+    """Runs of single kernels on one card."""
+    return runs(DATA / f"gpt3-xl-{card}.npz.xz")[1]
+
+
+@cache
 def estimated(card: int) -> Estimate:
     """Curves of one card."""
-    return estimate(runs(DATA / f"gpt3-xl-{card}.npz.xz")[1])
+    return estimate(seen(card))
 
 
 @cache
@@ -53,10 +61,10 @@ def context(card: int) -> dict[str, Any]:
     return found
 
 
-def limit_w(card: int) -> float:
-    """Mean power that the regulator holds kernels to."""
-    kernels = tasks_of(build_workload("gpt3-xl")).kernels
-    return held_power_w(kernels, [estimated(card).of(kernel.name) for kernel in kernels])
+@cache
+def limit_w(card: int) -> float | None:
+    """Mean power that the regulator holds single kernels to."""
+    return held_in_runs(estimated(card).curves, seen(card))
 
 
 def mixtures() -> list[Difference]:
@@ -78,11 +86,17 @@ def iterations() -> list[Difference]:
     kernels = tasks_of(build_workload("gpt3-xl")).kernels
     found = []
     for card in CARDS:
-        predicted = predict_iteration(kernels, [estimated(card).of(kernel.name) for kernel in kernels])
+        curves = [estimated(card).of(kernel.name) for kernel in kernels]
         measured = context(card)["iteration"]
+        warmer_c = float(np.mean([one["temperature_c"] for one in measured])) - estimated(card).temperature_c
+        predicted = predict_iteration(kernels, curves, limit_w=limit_w(card))
+        as_warm = predict_iteration(kernels, curves, limit_w=limit_w(card), warmer_c=warmer_c)
         time_s, energy_j = (float(np.mean([one[name] for one in measured])) for name in ("time_s", "energy_j"))
         found.append(
             Difference(card, "iteration", predicted.time_s.value / time_s - 1, predicted.energy_j.value / energy_j - 1)
+        )
+        found.append(
+            Difference(card, "as warm as it was", as_warm.time_s.value / time_s - 1, as_warm.energy_j.value / energy_j - 1)
         )
         found.append(
             Difference(card, "sum of kernels alone", predicted.alone_s / time_s - 1, predicted.alone_j / energy_j - 1)

@@ -64,7 +64,7 @@ class FakeBursts:
     def stamps(self):
         return self.bounds[:-1], self.bounds[1:]
 
-    def core_mhz(self):
+    def counted_mhz(self):
         return np.linspace(1900.0, 1500.0, len(self.burst.order))
 
 

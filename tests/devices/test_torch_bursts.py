@@ -303,7 +303,7 @@ def test_executions_know_the_clock_around_them_and_stamps_are_not_in_their_times
     every = max(round(5e-3 / call[0]), 1)
     assert np.count_nonzero(gaps_s > 1e-7) == pytest.approx(1500 / every, rel=0.2)
     assert gaps_s.sum() <= 2.2e-3 * (end_s[-1] - begin_s[0])
-    clocks_mhz = burst.core_mhz()
+    clocks_mhz = burst.counted_mhz()
     assert clocks_mhz[:700] == pytest.approx(np.full(700, 2000.0), rel=1e-3)
     assert clocks_mhz[1400:] == pytest.approx(np.full(100, 1000.0), rel=1e-3)
     assert np.diff(clocks_mhz).max() < 1.0 and counters.free == places
@@ -316,7 +316,7 @@ def test_a_burst_without_a_place_for_a_stamp_does_not_know_its_clock(gpu):
     burst = ready(gpu, [(1e-3, 1e-5)], (0,) * 12, counters=counters)
     counters.free = 2
     ran(burst)
-    assert burst.core_mhz()[:5] == pytest.approx(np.full(5, 2000.0), rel=1e-3) and np.isnan(burst.core_mhz()[5:]).all()
+    assert burst.counted_mhz()[:5] == pytest.approx(np.full(5, 2000.0), rel=1e-3) and np.isnan(burst.counted_mhz()[5:]).all()
 
 
 # ---- kernels ------------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ def test_kernels_are_made_once_and_functions_take_their_place(bursts, gpu, monke
     burst = burst_of(kernel("mine"), 4, [(kernel("gemm"), 2), (kernel("gemv"), 1), (kernel("gemm"), 1)])
     with bursts.prepare(burst, {"mine": gpu.call(2e-3, 1e-5)}) as prepared:
         begin_s, end_s = ran(prepared)
-        assert prepared.core_mhz() is None
+        assert prepared.counted_mhz() is None
     assert made == [("gemm", 1), ("gemv", 1)]
     assert end_s - begin_s == pytest.approx([1e-3] * 4 + [2e-3] * 4, abs=1e-7)
 

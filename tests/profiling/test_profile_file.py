@@ -65,9 +65,9 @@ def test_what_is_not_known_comes_back_as_not_known(found, tmp_path):
 
 
 def test_a_file_written_before_core_clocks_were_counted_is_read(found, written):
-    back = read_profile(spoilt(written, lambda d: d.pop("unit_core_mhz")))
-    assert back.unit_core_mhz is None and back.core_mhz(back.state("SSP")) is None
-    same(replace(found, unit_core_mhz=None), back)
+    back = read_profile(spoilt(written, lambda d: d.pop("unit_counted_mhz")))
+    assert back.unit_counted_mhz is None and back.counted_mhz(back.state("SSP")) is None
+    same(replace(found, unit_counted_mhz=None), back)
 
 
 def test_the_file_says_where_it_comes_from(written):
@@ -87,8 +87,8 @@ def test_the_file_says_where_it_comes_from(written):
         (lambda d: d["states"][0]["channels"]["total"]["share"].pop(), "states.0.channels.total"),
         (lambda d: d["channels"][0]["channel"].update(period_s=0.0), "channels.0.channel.period_s"),
         (lambda d: d["unit_time_s"].pop(), "begins of units"),
-        (lambda d: d["unit_core_mhz"].pop(), "begins of units, but [0-9]+ core clocks"),
-        (lambda d: d["unit_core_mhz"].insert(0, -1.0), "unit_core_mhz.0: "),
+        (lambda d: d["unit_counted_mhz"].pop(), "begins of units, but [0-9]+ core clocks"),
+        (lambda d: d["unit_counted_mhz"].insert(0, -1.0), "unit_counted_mhz.0: "),
         (lambda d: d.update(origin="dreamt"), "origin"),
     ],
 )

@@ -74,12 +74,12 @@ def test_merged_executions_have_the_mean_clock_of_all() -> None:
     begin_s = np.array([0.0, 1.0, 2.0, 5.0, 6.0, 7.0])
     run = BurstRun(
         np.array([0, 1, 1, 1, 1, 1]), begin_s, np.append(begin_s[1:], 8.0), {}, (),
-        core_mhz=np.array([900.0, 1000.0, 2000.0, 1500.0, 1700.0, 100.0]),
+        counted_mhz=np.array([900.0, 1000.0, 2000.0, 1500.0, 1700.0, 100.0]),
     )  # fmt: skip
     found = merged(run, 1, 2)
-    assert found.core_mhz is not None
-    assert found.core_mhz.tolist() == [900.0, pytest.approx(1750.0), pytest.approx(1600.0)]
-    timed = TimedRun(run.kernel, run.begin_s, run.end_s, 0.0, {}, core_mhz=run.core_mhz)
+    assert found.counted_mhz is not None
+    assert found.counted_mhz.tolist() == [900.0, pytest.approx(1750.0), pytest.approx(1600.0)]
+    timed = TimedRun(run.kernel, run.begin_s, run.end_s, 0.0, {}, counted_mhz=run.counted_mhz)
     short = TimedRun(run.kernel[:3], run.begin_s[:3], run.end_s[:3], 0.0, {})
     clocks_mhz = unit_clocks([timed, short], 1, 2, 3)
     assert clocks_mhz[0, :2] == pytest.approx([1750.0, 1600.0]) and np.isnan(clocks_mhz[0, 2])

@@ -133,8 +133,8 @@ class BurstRun:
         readings: by channel, from before the first execution until after the last.
         round_trips: taken just before and just after the burst.
         late_s: how much later than their channel's delay readings arrived, as far as was established later.
-        core_mhz: mean SM clock by counting cycles, over each execution or over the several ms around it, NaN where it is
-            unknown; ``None`` where cycles are not counted.
+        counted_mhz: cycles that multiprocessors counted per microsecond, over each execution or over the several ms around
+            it: the SM clock less the cycles skipped; NaN where unknown, ``None`` where they are not counted.
     """
 
     kernel: IndexArray
@@ -143,7 +143,7 @@ class BurstRun:
     readings: Mapping[str, Readings]
     round_trips: tuple[RoundTrip, ...]
     late_s: float = 0.0
-    core_mhz: FloatArray | None = None
+    counted_mhz: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,8 @@ class Lap:
     Attributes:
         calls: number of calls.
         seconds: GPU time.
-        core_mhz: mean SM clock over that time, by counting cycles; ``None`` where they cannot be counted.
+        core_mhz: mean SM clock in effect over that time, by counting cycles; ``None`` where they cannot be counted. Cycles
+            that the chip skips under load count, as ceilings and the driver's readings are of the clock with them.
         lowest_core_mhz: the lowest such mean over about 20 ms, a launch of the device, within it.
     """
 

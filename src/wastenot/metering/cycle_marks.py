@@ -1,7 +1,7 @@
-"""The core clock of a window by counting cycles: a stamp of the cycle counters on the current stream at its begin and end.
+"""Cycles of the core clock in a window: a stamp of the cycle counters on the current stream at its begin and end.
 
     host     ├ begin ────────── end ┤
-    stream        ▯▯│▯▯▯▯▯▯▯▯▯▯▯▯▯▯▯│▯▯      the mean clock of what the stream runs in between
+    stream        ▯▯│▯▯▯▯▯▯▯▯▯▯▯▯▯▯▯│▯▯      cycles while the stream runs what is in between
 
 Only on the GPU that PyTorch has as the current one in the thread, and only where the program itself uses it already: nothing
 here initialises CUDA, takes memory of the GPU, or waits for it. A stamp takes some microseconds of the stream.

@@ -37,8 +37,9 @@ class WindowNumbers:
         mean_power_w: energy divided by time.
         memory_energy_j: the memory's part, where the GPU reports its power and the window outlasts that gauge's average.
         core_mhz, memory_mhz, temperature_c: means over the window.
-        core_mhz_counted: whether the core clock is by counting cycles, from when PyTorch's current stream got to the begin
-            of the window until it got to the end; otherwise it is the mean of the driver's readings, up to 0.1 s old.
+        counted_mhz: cycles that multiprocessors counted per microsecond, from when PyTorch's current stream got to the begin
+            of the window until it got to the end: the mean core clock, however short its changes, less the cycles that the
+            chip skips under load; ``None`` where they were not counted.
         throttled_share: fraction of the time in which power or heat held the clocks down.
         flags: caveats for the reader; for several GPUs each with the GPU's name.
     """
@@ -50,7 +51,7 @@ class WindowNumbers:
     mean_power_w: float | None = None
     memory_energy_j: float | None = None
     core_mhz: float | None = None
-    core_mhz_counted: bool = False
+    counted_mhz: float | None = None
     memory_mhz: float | None = None
     temperature_c: float | None = None
     throttled_share: float | None = None
@@ -89,7 +90,7 @@ class WindowResult(WindowNumbers):
             mean_power_w=None if energy is None or time_s <= 0.0 else energy / time_s,
             memory_energy_j=_sum([gpu.memory_energy_j for gpu in gpus]),
             core_mhz=_mean([gpu.core_mhz for gpu in gpus]),
-            core_mhz_counted=all(gpu.core_mhz_counted for gpu in gpus),
+            counted_mhz=_mean([gpu.counted_mhz for gpu in gpus]),
             memory_mhz=_mean([gpu.memory_mhz for gpu in gpus]),
             temperature_c=_mean([gpu.temperature_c for gpu in gpus]),
             throttled_share=_mean([gpu.throttled_share for gpu in gpus]),

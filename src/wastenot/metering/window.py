@@ -140,7 +140,7 @@ class Window:
         for index, gpu in enumerate(gpus):
             clock_mhz = counted.get(bare_unique_id(gpu.unique_id))
             if clock_mhz is not None:
-                gpus[index] = replace(gpu, core_mhz=clock_mhz, core_mhz_counted=True)
+                gpus[index] = replace(gpu, counted_mhz=clock_mhz)
         return WindowResult.of(self.name, max(gpu.time_s for gpu in gpus), tuple(gpus))
 
     def _moments(self, index: int, end_s: float) -> tuple[float, float, tuple[str, ...]]:
@@ -273,7 +273,7 @@ def measure(
         name: of the windows.
         cycles: count cycles of the core clock between begin and end on PyTorch's current stream, where the program uses its
             current GPU already: a tiny kernel at each, outside of captured graphs. It is compiled for the first such window,
-            which takes a moment. Otherwise core clocks are the driver's, which are up to 0.1 s old.
+            which takes a moment. The result is ``counted_mhz``, beside the driver's ``core_mhz``, which is up to 0.1 s old.
 
     Raises:
         BadInputError: there is no such device, or it does not run in real time.

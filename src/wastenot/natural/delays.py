@@ -13,7 +13,7 @@ import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.devices.instrument import Channel
-from wastenot.natural.powers import IDLE, Sensed
+from wastenot.natural.power_rows import IDLE, Sensed
 from wastenot.natural.readings import GRID_S, Response
 from wastenot.natural.seen import Load
 from wastenot.sensors.delay import MAX_RUN_COST, run_delays_s, track_delay

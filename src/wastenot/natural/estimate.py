@@ -13,7 +13,8 @@ from wastenot.devices.instrument import TOTAL, Channel
 from wastenot.errors import BadInputError
 from wastenot.natural.curves import AutoPoint, KernelCurve, hat_weights
 from wastenot.natural.delays import at_nominal_delay, with_delays
-from wastenot.natural.powers import IDLE, IDLE_W, PowerFit, PowerSpread, Sensed, fit_powers
+from wastenot.natural.power_rows import IDLE, IDLE_W, PowerSpread, Sensed
+from wastenot.natural.powers import PowerFit, fit_powers
 from wastenot.natural.readings import Response, response_of
 from wastenot.natural.seen import Groups, Load, Seen, groups_of
 from wastenot.natural.slopes import POWER_SLOPES

@@ -26,6 +26,7 @@ KNOT_STEP_MHZ = 50.0
 FEWEST_GROUPS = 8
 """Groups at and beyond a clock, without which it does not count as seen."""
 
+_FEWEST_FRACTION = 0.015  # of all groups, likewise: the clock moves fast where a kernel hardly ever is
 _SMOOTH = 1.5  # standard deviation of a change of slope over a unit of log clock
 _DATA_ERROR = 0.02  # by how much other data change a kernel's time
 _CELL = 0.005  # of log clock, over which groups of a block are averaged
@@ -86,7 +87,7 @@ class _Observed:
 def knots_mhz(clocks: FloatArray, step_mhz: float = KNOT_STEP_MHZ) -> FloatArray:
     """Knots over the range that clocks were seen in, equally spaced in logarithms."""
     ordered = np.sort(clocks)
-    beyond = min(FEWEST_GROUPS, max((len(ordered) - 1) // 2, 0))
+    beyond = min(max(FEWEST_GROUPS, round(_FEWEST_FRACTION * len(ordered))), max((len(ordered) - 1) // 2, 0))
     low, high = float(ordered[beyond]), float(ordered[-1 - beyond])
     number = round((high - low) / step_mhz)
     return np.geomspace(low, high, number + 1) if number else np.array([0.5 * (low + high)])

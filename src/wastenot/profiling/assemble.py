@@ -172,7 +172,7 @@ def assemble(collection: Collection) -> Profile:
         complete=complete,
         stopped=collection.stopped,
         notes=tuple(notes),
-        unit_core_mhz=_unit_clocks(collection, timed),
+        unit_counted_mhz=_unit_clocks(collection, timed),
     )
 
 

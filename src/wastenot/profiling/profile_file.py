@@ -192,8 +192,8 @@ class _Document(Part):
     def _fits_together(self: Any) -> Any:
         if not len(self.unit_begin_s) == len(self.unit_time_s) > 0:
             raise ValueError(f"{len(self.unit_begin_s)} begins of units, but {len(self.unit_time_s)} times")
-        if self.unit_core_mhz is not None and len(self.unit_core_mhz) != len(self.unit_begin_s):
-            raise ValueError(f"{len(self.unit_begin_s)} begins of units, but {len(self.unit_core_mhz)} core clocks")
+        if self.unit_counted_mhz is not None and len(self.unit_counted_mhz) != len(self.unit_begin_s):
+            raise ValueError(f"{len(self.unit_begin_s)} begins of units, but {len(self.unit_counted_mhz)} core clocks")
         names = [one.channel.name for one in self.channels]
         if len(set(names)) != len(names):
             raise ValueError("two channels have the same name")
@@ -211,7 +211,7 @@ class _Document(Part):
 
 _FIELDS: Final = tuple(name for name in Profile.__dataclass_fields__ if name != "logged")
 _TYPES: Final[dict[str, Any]] = get_type_hints(Profile, include_extras=True)
-_LATER: Final = {"unit_core_mhz": None}  # what a field is in files that were written before it was there
+_LATER: Final = {"unit_counted_mhz": None}  # what a field is in files that were written before it was there
 _IN_FILE: Final[dict[str, Any]] = {
     name: (_TYPES[name], _LATER[name]) if name in _LATER else _TYPES[name] for name in _FIELDS
 }

@@ -225,8 +225,8 @@ class Profile:
         complete: whether everything asked for was reached.
         stopped: why no more was collected: :data:`INTERRUPTED`, or what the device failed with; empty if it ran to its end.
         notes: what a reader should know.
-        unit_core_mhz: median SM clock of each unit by counting cycles; shape (units,), or ``None`` where they are not
-            counted.
+        unit_counted_mhz: cycles that multiprocessors counted per microsecond of each unit, median over golden runs: the SM
+            clock less the cycles that the chip skips under load; shape (units,), or ``None`` where they are not counted.
     """
 
     kernel: Name
@@ -253,7 +253,7 @@ class Profile:
     complete: bool
     stopped: str
     notes: tuple[str, ...]
-    unit_core_mhz: Clocked = None
+    unit_counted_mhz: Clocked = None
 
     def __repr__(self) -> str:
         channels = ", ".join(channel.channel.name for channel in self.channels)
@@ -271,9 +271,9 @@ class Profile:
                 return state
         raise KeyError(name)
 
-    def core_mhz(self, state: State) -> float | None:
-        """Mean SM clock in a state, by counting cycles; ``None`` where they were not counted."""
-        return None if self.unit_core_mhz is None else float(self.unit_core_mhz[state.unit - 1])
+    def counted_mhz(self, state: State) -> float | None:
+        """Cycles counted per microsecond in a state; ``None`` where they were not counted."""
+        return None if self.unit_counted_mhz is None else float(self.unit_counted_mhz[state.unit - 1])
 
     def raise_if_stopped(self) -> None:
         """Raise what stopped it early, if anything did; for callers that need all of it, or have kept what there is.

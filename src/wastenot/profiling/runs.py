@@ -66,7 +66,7 @@ class TimedRun:
         zero_s: begin of the first execution on the host's clock.
         readings: by channel.
         late_s: by which the readings came later than their channel's delay.
-        core_mhz: mean SM clock by counting cycles; shape (executions,), or ``None``.
+        counted_mhz: cycles counted per microsecond; shape (executions,), or ``None``.
     """
 
     kernel: IndexArray
@@ -75,7 +75,7 @@ class TimedRun:
     zero_s: float
     readings: Mapping[str, Readings]
     late_s: float = 0.0
-    core_mhz: FloatArray | None = None
+    counted_mhz: FloatArray | None = None
 
 
 def on_host_clock(runs: Sequence[BurstRun], instrument: Instrument, fit: ClockFit | None) -> list[TimedRun]:
@@ -105,7 +105,7 @@ def _timed(run: BurstRun, instrument: Instrument, fit: ClockFit | None) -> Timed
         if fit is None and len(moment_s):
             moment_s = moment_s - moment_s[_first_busy(log)] + zero_s
         readings[name] = Readings(moment_s - zero_s, log.power_w)
-    return TimedRun(run.kernel, begin_s - zero_s, end_s - zero_s, zero_s, readings, run.late_s, run.core_mhz)
+    return TimedRun(run.kernel, begin_s - zero_s, end_s - zero_s, zero_s, readings, run.late_s, run.counted_mhz)
 
 
 def _first_busy(readings: Readings) -> int:
@@ -179,9 +179,9 @@ def unit_clocks(runs: Sequence[TimedRun], kernel: int, per_unit: int, units: int
     for index, run in enumerate(runs):
         ours = np.flatnonzero(run.kernel == kernel)
         whole = ours[: min(len(ours) // per_unit, units) * per_unit].reshape(-1, per_unit)
-        if run.core_mhz is not None:
+        if run.counted_mhz is not None:
             seconds = (run.end_s - run.begin_s)[whole]
-            clocks_mhz[index, : len(whole)] = (run.core_mhz[whole] * seconds).sum(axis=1) / seconds.sum(axis=1)
+            clocks_mhz[index, : len(whole)] = (run.counted_mhz[whole] * seconds).sum(axis=1) / seconds.sum(axis=1)
     return clocks_mhz
 
 
@@ -195,12 +195,12 @@ def merged(run: BurstRun, kernel: int, group: int) -> BurstRun:
     order = np.argsort(begin_s, kind="stable")
     end_s = np.concatenate([run.end_s[others], run.end_s[last]])
     kernels = np.concatenate([run.kernel[others], run.kernel[first]])
-    core_mhz = run.core_mhz
-    if core_mhz is not None:
+    counted_mhz = run.counted_mhz
+    if counted_mhz is not None:
         seconds = (run.end_s - run.begin_s)[whole].reshape(-1, group)
-        of_groups = (core_mhz[whole].reshape(-1, group) * seconds).sum(axis=1) / seconds.sum(axis=1)
-        core_mhz = np.concatenate([core_mhz[others], of_groups])[order]
-    return replace(run, kernel=kernels[order], begin_s=begin_s[order], end_s=end_s[order], core_mhz=core_mhz)
+        of_groups = (counted_mhz[whole].reshape(-1, group) * seconds).sum(axis=1) / seconds.sum(axis=1)
+        counted_mhz = np.concatenate([counted_mhz[others], of_groups])[order]
+    return replace(run, kernel=kernels[order], begin_s=begin_s[order], end_s=end_s[order], counted_mhz=counted_mhz)
 
 
 def merged_others(run: BurstRun, own: int, unit_s: float) -> BurstRun:

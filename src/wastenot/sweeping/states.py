@@ -155,7 +155,7 @@ def measure_at_sse(device: Device, task: Task, setting: Setting, options: PointO
     total = state.channels["total"]
     time_s, time_se_s = state.time_s / found.group, _time_error_s(found)
     energy_j = state.energy_j / found.group
-    in_effect, counted_mhz = device.sensors.clocks(), found.core_mhz(state)
+    in_effect = device.sensors.clocks()
     return Measurement(
         kernel=task.name,
         setting=setting,
@@ -163,7 +163,7 @@ def measure_at_sse(device: Device, task: Task, setting: Setting, options: PointO
         time_se_s=time_se_s,
         energy_j=energy_j,
         energy_se_j=energy_j * math.hypot(total.mean_error_w / total.mean_w, time_se_s / time_s),
-        effective_core_mhz=in_effect.core_mhz if counted_mhz is None else counted_mhz,
+        effective_core_mhz=in_effect.core_mhz,
         effective_memory_mhz=in_effect.memory_mhz,
         calls=found.golden_runs,
         temperature_c=temperature_c,

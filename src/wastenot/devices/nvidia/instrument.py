@@ -110,7 +110,7 @@ class NvidiaInstrument:
             readings = {channel.name: log for channel, log in zip(self.channels, logs, strict=True)}
             after = self.round_trips(_ROUND_TRIPS)
             kernels, moments_s = np.array(burst.order, dtype=np.intp), queued.stamps()
-            return BurstRun(kernels, *moments_s, readings, before + after, core_mhz=queued.core_mhz())
+            return BurstRun(kernels, *moments_s, readings, before + after, counted_mhz=queued.counted_mhz())
         raise DeviceError(
             f"{self.identity.name}: the host was too slow to queue executions ahead of the GPU, {_TRIES} times in a row; "
             "is it busy with something else?"

@@ -95,16 +95,21 @@ class SimulatedInstrument:
         if self.executions_by == "gpu":
             begin_s, end_s = self._dynamics.gpu_clock.at(begin_s), self._dynamics.gpu_clock.at(end_s)
         trips = before + self.round_trips(5)
-        return BurstRun(actual.kernel, begin_s, end_s, readings, trips, core_mhz=self._counted_mhz(burst, actual))
+        return BurstRun(actual.kernel, begin_s, end_s, readings, trips, counted_mhz=self._counted_mhz(burst, actual))
 
     def _counted_mhz(self, burst: Burst, actual: Trace) -> FloatArray:
-        """Clocks by stamps every few milliseconds, which the resolution of the GPU's timer blurs."""
+        """Cycles between stamps every few milliseconds, less those skipped; the resolution of the GPU's timer blurs them."""
         engine, physics = self._bench.engine, self._bench.physics
         clocks_mhz = actual.core_mhz
         if clocks_mhz is None:
             tasks = [Task.of_kernel(kernel) for kernel in burst.kernels]
             points = [physics.operating_point(task, engine.setting, engine.temperature_c) for task in tasks]
             clocks_mhz = np.array([point.core_mhz for point in points])[actual.kernel]
+        if self._dynamics.cycle_clock.skipped:
+            clocks_mhz = clocks_mhz.copy()
+            for which, kernel in enumerate(burst.kernels):
+                own = actual.kernel == which
+                clocks_mhz[own] *= physics.response(kernel, clocks_mhz[own], engine.setting).counted
         seconds = actual.end_s - actual.begin_s
         _, interval = np.unique((np.cumsum(seconds) - 0.5 * seconds) // STAMPS_S, return_inverse=True)
         lasting_s = np.bincount(interval, seconds)

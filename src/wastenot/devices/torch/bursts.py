@@ -261,7 +261,7 @@ class TorchBurst:
         moments = self._clock.moments(events)
         return moments[begins[:-1]], moments[ends]
 
-    def core_mhz(self) -> FloatArray | None:
+    def counted_mhz(self) -> FloatArray | None:
         """Mean SM clock between the stamps around each execution of the last run, shape (executions,); NaN where unknown.
 
         ``None`` where cycles cannot be counted.

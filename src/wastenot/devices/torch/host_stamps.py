@@ -43,10 +43,14 @@ class HostStamp:
     cycles: NDArray[np.int64]
     nanoseconds: NDArray[np.int64]
 
-    def clock_since(self, earlier: HostStamp) -> tuple[float, float] | None:
+    def clock_since(self, earlier: HostStamp, *, briefly: bool = False) -> tuple[float, float] | None:
         """Mean clock since an earlier stamp in MHz, the median over multiprocessors, and the time in seconds.
 
         ``None`` where the timer is too coarse for the time between them, or the counts make no sense.
+
+        Args:
+            earlier: stamp of the same GPU.
+            briefly: only microseconds lie between them, so that the caller finds out from several how well they agree.
         """
         both = (self.nanoseconds > earlier.nanoseconds) & (earlier.nanoseconds > 0)
         if not both.any():
@@ -56,7 +60,7 @@ class HostStamp:
         cycles = (self.cycles - earlier.cycles)[both]
         nanoseconds = (self.nanoseconds - earlier.nanoseconds)[both]
         clock_mhz = float(np.median(1e3 * cycles / nanoseconds))
-        known = 0.0 < clock_mhz < _MOST_MHZ and tick_ns <= _ERROR * float(np.median(nanoseconds))
+        known = 0.0 < clock_mhz < _MOST_MHZ and (briefly or tick_ns <= _ERROR * float(np.median(nanoseconds)))
         return (clock_mhz, 1e-9 * float(np.median(nanoseconds))) if known else None
 
 

@@ -136,7 +136,7 @@ class TorchLauncher:
                 self._stamps = HostStamps(self.device)
             except (MissingExtraError, DeviceError) as error:
                 self._not_counted = (f"core clock by the driver: {error}",)
-        return None if self._stamps is None else LaunchClocks(self._stamps, stream.cuda_stream)
+        return None if self._stamps is None else LaunchClocks(self._stamps, stream)
 
     def _free_bytes(self) -> int:
         import torch

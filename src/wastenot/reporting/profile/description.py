@@ -99,10 +99,10 @@ def state_table(profile: Profile) -> Table:
         _row(f"{unit_word(profile)} of the run, number", [f"{state.unit:,}" for state in states], compared),
         _row("time", [quantity(state.time_s, "s") for state in states], compared, _change([s.time_s for s in states])),
     ]
-    if profile.unit_core_mhz is not None:
-        clocks_mhz = [float(profile.unit_core_mhz[state.unit - 1]) for state in states]
+    if profile.unit_counted_mhz is not None:
+        clocks_mhz = [float(profile.unit_counted_mhz[state.unit - 1]) for state in states]
         shown = [f"{clock:,.0f}{SPACE}MHz" for clock in clocks_mhz]
-        rows.append(_row("core clock, by counting cycles", shown, compared, _change(clocks_mhz)))
+        rows.append(_row("cycles counted", shown, compared, _change(clocks_mhz)))
     for name in channel_names(profile):
         insides = [state.channels.get(name) for state in states]
         texts = [ABSENT if one is None else watts(one.mean_w, one.mean_error_w) for one in insides]
