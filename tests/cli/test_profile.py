@@ -38,7 +38,7 @@ def test_profile_tells_what_it_found_and_that_it_is_simulated(wastenot):
         "golden",
         "ppm",
         "energy counter",
-        "core clock",
+        "cycles counted",
         "numbers: simulated",
     ):
         assert word in ran.out, word
