@@ -59,18 +59,20 @@ def test_rest_frees_the_clock():
         instrument.prepare(Burst(((HEAVY, 200), (LIGHT, 400)))) as heavy,
         instrument.prepare(Burst(((LIGHT, 400),))) as light,
     ):
-        clocks = [ready.run(0.3).core_mhz for ready in (light, heavy, light)]
+        clocks = [ready.run(0.3).counted_mhz for ready in (light, heavy, light)]
     assert all(each is not None for each in clocks)
     alone, after, again = (float(np.mean(each[-400:][:100])) for each in clocks if each is not None)
-    assert alone > 1960 and again > 1960 and after < 1600
+    assert alone > 1800 and again == pytest.approx(alone, rel=0.01) and after < 0.9 * alone
 
 
 def test_clocks_of_bursts_are_those_of_the_regulator():
     instrument = h200(4).instrument()
     with instrument.prepare(Burst(((HEAVY, 300),))) as ready:
         run = ready.run(0.2)
-    assert run.core_mhz is not None
-    assert run.core_mhz[0] > 1900 and run.core_mhz[-100:].mean() < 1600
+    assert run.counted_mhz is not None
+    assert (
+        run.counted_mhz[0] > 1.1 * run.counted_mhz[-100:].mean()
+    )  # products skip cycles: fewer are counted than the clock has
 
 
 def test_bursts_of_presets_run_as_in_steady_state():
