@@ -60,7 +60,8 @@ def natural(
         raise BadInputError("--device: name the GPU to measure, such as nvidia:0; or show a study: --study FILE")
     name = workload
     if device is not None:
-        study, name = _measure(workload or WORKLOAD, device, study, parse_budget(time_limit), shape_options, seed)
+        limit_s = parse_budget(time_limit, "--time-limit")
+        study, name = _measure(workload or WORKLOAD, device, study, limit_s, shape_options, seed)
     assert study is not None
     overview = natural_overview(open_study(study), name, draws=draws, seed=seed)
     page = out or Path(f"natural-{overview.workload}.html")

@@ -336,7 +336,7 @@ def parse_clocks(flag: str, text: str | None) -> tuple[float, ...] | None:
     return clocks
 
 
-def parse_budget(text: str) -> float:
+def parse_budget(text: str, flag: str = "--budget") -> float:
     """Seconds from a time such as ``90s``, ``45m`` or ``2h``.
 
     Raises:
@@ -344,7 +344,7 @@ def parse_budget(text: str) -> float:
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip())
     if not match or float(match[1]) <= 0:
-        raise BadInputError(f"--budget {text}: write a time such as 90s, 45m or 2h")
+        raise BadInputError(f"{flag} {text}: write a time such as 90s, 45m or 2h")
     return float(match[1]) * _UNITS_S[match[2] or "s"]
 
 
