@@ -14,9 +14,6 @@ ceiling for each kernel's clock. On a few of the cards the prediction knows only
 
 from __future__ import annotations
 
-import io
-import json
-import lzma
 import sys
 import tempfile
 from collections import defaultdict
@@ -27,14 +24,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.drawn_cards import JUDGES, natural_card
-from benchmarks.h200.natural_runs import runs
+from benchmarks.h200 import natural_judge
 from benchmarks.verdict import Verdict
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.regulator import RegulatedClock
 from wastenot.natural.curves import KernelCurve
-from wastenot.natural.estimate import estimate
-from wastenot.natural.held import HELD_SD, held_in_runs
+from wastenot.natural.held import HELD_SD
 from wastenot.natural.iteration import iteration_of_study, measured_at_c, predict_iteration
 from wastenot.natural.regulated import RegulatedIterations, run_regulated
 from wastenot.natural.sweep import natural_sweep
@@ -53,7 +49,6 @@ from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.order import order_of_steps
 
-H200 = Path(__file__).parents[1] / "data" / "h200" / "natural"
 WORKLOADS = ("gpt3-xl", "llama-8b")
 CARDS = 20
 FIRST_SEED = JUDGES + 700
@@ -174,13 +169,11 @@ def _change(after: Iteration, before: Iteration) -> tuple[float, float]:
 def on_h200s(verdict: Verdict) -> None:
     """The iteration measured as one task on real cards."""
     kernels = tasks_of(build_workload("gpt3-xl")).kernels
-    for card in (0, 1):
-        _, seen = runs(H200 / f"gpt3-xl-{card}.npz.xz")
-        found = estimate(seen)
-        whole = json.loads((H200 / f"context-{card}.json").read_text())["iteration"]
+    for card in natural_judge.CARDS:
+        found, whole = natural_judge.estimated(card), natural_judge.context(card)["iteration"]
         time_s, energy_j, warm_c = (float(np.mean([each[what] for each in whole])) for what in MEASURED)
         predicted = predict_iteration(
-            kernels, found.curves, limit_w=held_in_runs(found.curves, seen), limit_sd=HELD_SD,
+            kernels, found.curves, limit_w=natural_judge.limit_w(card), limit_sd=HELD_SD,
             warmer_c=warm_c - found.temperature_c,
         )  # fmt: skip
         time_off, energy_off = predicted.time_s.value / time_s - 1.0, predicted.energy_j.value / energy_j - 1.0
@@ -204,8 +197,7 @@ def on_h200s(verdict: Verdict) -> None:
 def _in_context(card: int, curves: Sequence[KernelCurve]) -> str:
     """How much longer kernels take in the iteration, with a stamp after each, than back to back at the same clock."""
     by_name = {curve.kernel: curve for curve in curves}
-    with lzma.open(H200 / f"context-{card}.npz.xz") as file:
-        saved = np.load(io.BytesIO(file.read()))
+    saved = natural_judge.stamped(card)
     took, expected = defaultdict(float), defaultdict(float)
     for run in ("0", "1"):
         subject, seconds = saved[f"{run} subject"], 1e-9 * saved[f"{run} duration_ns"].astype(float)

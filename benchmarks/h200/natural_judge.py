@@ -62,6 +62,13 @@ def context(card: int) -> dict[str, Any]:
 
 
 @cache
+def stamped(card: int) -> dict[str, Any]:
+    """Iterations with a stamp after every kernel, arrays by run and name."""
+    with lzma.open(DATA / f"context-{card}.npz.xz") as file:
+        return dict(np.load(io.BytesIO(file.read())))
+
+
+@cache
 def limit_w(card: int) -> float | None:
     """Mean power that the regulator holds single kernels to."""
     return held_in_runs(estimated(card).curves, seen(card))
@@ -112,8 +119,7 @@ def at_their_clocks() -> list[tuple[int, float, float, float]]:
     """
     found = []
     for card in CARDS:
-        with lzma.open(DATA / f"context-{card}.npz.xz") as file:
-            data = np.load(io.BytesIO(file.read()))
+        data = stamped(card)
         names = [str(name) for name in data["kernels"]]
         for run in (0, 1):
             subject, mhz = data[f"{run} subject"].astype(int), 0.1 * data[f"{run} core_mhz"].astype(float)

@@ -1,10 +1,9 @@
 """Tables of many operations from the groups of calls that natural_ops.py recorded.
 
-    python benchmarks/h200/natural_tables.py    # ops.npz.xz -> ops-alone.csv, ops-by-clock.csv, ops-power.csv
+    python benchmarks/h200/natural_tables.py    # ops.npz.xz -> ops-alone.csv, ops-by-clock.csv
 
 Alone: the second half of a short run by itself. Time by clock: medians of groups in bins of 25 MHz, without the first two
-groups after a change. Power: readings that came after 45 ms of the operation and nothing else, with the mean clock 3 to
-30 ms before.
+groups after a change. Power by clock: natural_power.py.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def recorded(path: Path = FOLDER / "ops.npz.xz") -> Iterator[tuple[dict[str, Any
 
 
 def main() -> None:
-    alone, by_clock, power = [], [], []
+    alone, by_clock = [], []
     for meta, seen in recorded():
         phase, at_s, mhz, seconds = seen["phase"], seen["at_s"], seen["mhz"], seen["seconds"]
         us, moments, watts = 1e6 * seconds / seen["calls"], seen["readings"][:, 0], seen["readings"][:, 1]
@@ -67,17 +66,8 @@ def main() -> None:
             if here.sum() >= LEAST_GROUPS:
                 by_clock.append((meta["name"], f"{mhz[here].mean():.1f}", f"{np.median(us[here]):.4f}", int(here.sum()),
                                  f"{us[here].std():.4f}"))  # fmt: skip
-        for moment, watt in zip(moments, watts, strict=True):
-            before = (at_s > moment - 0.055) & (at_s < moment)
-            if before.sum() < 5 or (phase[before] % 2 != 0).any() or at_s[before][0] > moment - 0.045:
-                continue
-            felt = (at_s > moment - 0.030) & (at_s < moment - 0.003)
-            felt = felt if felt.any() else before
-            clock = np.average(mhz[felt], weights=seconds[felt])
-            power.append((meta["name"], f"{clock:.1f}", f"{watt:.1f}", f"{np.ptp(mhz[felt]):.0f}"))
     write("ops-alone", ALONE, alone)
     write("ops-by-clock", ("name", "sm_mhz", "us_per_call", "groups", "us_sd"), by_clock)
-    write("ops-power", ("name", "sm_mhz", "power_w", "sm_mhz_range"), power)
 
 
 def write(name: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
