@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli import quantities
 from wastenot.cli.options import JsonOption, StudyOption, WorkloadOption, check_watts
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def calibrate(
         typer.Option("--base", metavar="GPU", help="A simulated GPU to take thermal, sensor and latency parameters from."),
     ] = None,
     power_limit: Annotated[
-        float | None, typer.Option("--power-limit", metavar="W", help="Power limit in effect during the sweep.")
+        float | None,
+        typer.Option("--power-limit", metavar="W", parser=quantities.watts, help="Power limit in effect during the sweep."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

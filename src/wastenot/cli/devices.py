@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wastenot.cli import quantities
 from wastenot.cli.options import DeviceOption, JsonOption, SeedOption, check_seconds, parse_budget
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ _ONE_CLOCK = 1e-3  # relative, within which multiprocessors count as running at 
 
 
 def doctor(
-    seconds: Annotated[float, typer.Option("--seconds", metavar="S", help="Time to observe each sensor.")] = 1.5,
+    seconds: Annotated[
+        float, typer.Option("--seconds", metavar="S", parser=quantities.seconds, help="Time to observe each sensor.")
+    ] = 1.5,
     as_json: JsonOption = False,
 ) -> None:
     """Show what this machine can do.

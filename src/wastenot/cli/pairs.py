@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli import quantities
 from wastenot.cli.options import DtypeOption, JsonOption, StudyOption, WorkloadOption, check_watts
 
 if TYPE_CHECKING:
@@ -30,7 +31,12 @@ def pairs(
     ] = None,
     power_limit: Annotated[
         float | None,
-        typer.Option("--power-limit", metavar="W", help="Power limit of the card, instead of that of the device."),
+        typer.Option(
+            "--power-limit",
+            metavar="W",
+            parser=quantities.watts,
+            help="Power limit of the card, instead of that of the device.",
+        ),
     ] = None,
     most: Annotated[int, typer.Option("--most", metavar="N", help="Number of pairs to show.")] = 10,
     dtype: DtypeOption = "bf16",

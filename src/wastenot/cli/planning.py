@@ -17,6 +17,7 @@ from wastenot.cli.options import (
     PriceOptions,
     SweepOptions,
     ToleranceOption,
+    parse_bounds,
 )
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ def plan(
 def frontier(
     source: SweepOptions,
     bounds: Annotated[
-        str, typer.Option("--bounds", metavar="X,X,...", help="Slowdown limits to solve exactly; 0.02 is 2 %.")
-    ] = "0,0.01,0.02,0.05,0.1",
+        str, typer.Option("--bounds", metavar="X,X,...", help="Slowdown limits to solve exactly, such as 0,1%,2%.")
+    ] = "0,1%,2%,5%,10%",
     granularity: GranularityOption = "kernel",
     clock_tolerance: ToleranceOption = 0.0,
     out: OutOption = None,
@@ -73,7 +74,6 @@ def frontier(
     from wastenot.cli.output import as_values, console, json_text, print_json, say
     from wastenot.files import write_text
     from wastenot.planning.comparison import whole_frontier
-    from wastenot.planning.objective import parse_bounds
 
     whole = whole_frontier(
         source.read(granularity), parse_bounds(bounds), granularity=granularity, clock_tolerance_mhz=clock_tolerance
@@ -92,7 +92,7 @@ def compare(
     source: SweepOptions,
     bounds: Annotated[
         str, typer.Option("--bounds", metavar="X,X,...", help="Slowdown limits to show besides the strict one.")
-    ] = "0.01,0.02,0.05,0.1",
+    ] = "1%,2%,5%,10%",
     clock_tolerance: ToleranceOption = 0.0,
     as_measured: AsMeasuredOption = False,
     as_json: JsonOption = False,
@@ -100,7 +100,6 @@ def compare(
     """Compare objectives, granularities and scopes."""
     from wastenot.cli.output import as_values, console, print_json
     from wastenot.planning.comparison import compare as compare_plans
-    from wastenot.planning.objective import parse_bounds
 
     comparison = compare_plans(
         source.read(), bounds=parse_bounds(bounds), clock_tolerance_mhz=clock_tolerance, as_measured=as_measured

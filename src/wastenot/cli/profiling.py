@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli import quantities
 from wastenot.cli.options import DeviceOption, FiguresOption, JsonOption, SeedOption, ShapeOptions, parse_budget
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def profile(
         typer.Option(
             "--margin",
             metavar="X",
-            help="Margin of the execution-time bin, as a fraction: 0.05 is 5 %; by default chosen like --runs.",
+            parser=quantities.relative,
+            help="Margin of the execution-time bin, such as 5%; by default chosen like --runs.",
         ),
     ] = None,
     outliers: Annotated[

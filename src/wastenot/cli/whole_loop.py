@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli import quantities
 from wastenot.cli.options import (
     AsMeasuredOption,
     ClockControlOptions,
@@ -30,7 +31,10 @@ def run(
     max_slowdown: MaxSlowdownOption = 0.0,
     confidence: ConfidenceOption = None,
     as_measured: AsMeasuredOption = False,
-    core_step: Annotated[float, typer.Option("--core-step", metavar="MHZ", help="Step between core clocks.")] = 210.0,
+    core_step: Annotated[
+        float,
+        typer.Option("--core-step", metavar="MHZ", parser=quantities.megahertz, help="Step between core clocks."),
+    ] = 210.0,
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of the validation; 0 skips it.")] = 10,
     out: Annotated[
         Path | None,
