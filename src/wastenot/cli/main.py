@@ -12,6 +12,7 @@ import typer
 from wastenot.cli import (
     calibrate,
     capture,
+    demo,
     devices,
     forecast,
     iteration,
@@ -52,6 +53,7 @@ app = typer.Typer(
 )
 
 _VERBS: dict[str, Callable[..., None]] = {
+    "demo": demo.demo,
     "run": whole_loop.run,
     "natural": natural.natural,
     "reproduce": whole_loop.reproduce,
