@@ -78,7 +78,7 @@ def test_run_does_everything(toy, monkeypatch):
         (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--window", "0"], "--window"),
         (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--search", "model", "--share", "2"], "--share"),
         (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "nowhere/x.db"], "nowhere"),
-        (["run", "gpt3-xl", "--device", "sim:h200", "--max-slowdown", "-2"], "-1 would be 100 % faster"),
+        (["run", "gpt3-xl", "--device", "sim:h200", "--max-slowdown", "-2"], "-2 would be 200 % faster"),
         (["run", "gpt3-xl", "--device", "sim:h200", "--out", "sweep.csv"], "sweep.csv"),
         (["transfer", "--plan", "none.json", "--device", "sim:h200", "--batch", "1"], "none.json"),
         (["transfer", "--plan", "none.json", "--device", "sim:h200"], "either --batch"),
