@@ -45,7 +45,7 @@ def show_dry_run(*parts: Estimate, as_json: bool, shorter: str | None = None, **
     from wastenot.cli.output import print_json
 
     if as_json:
-        print_json({"dry_run": True} | values | {"parts": [estimate_document(part) for part in parts]})
+        print_json("estimate", values | {"parts": [estimate_document(part) for part in parts]})
         return
     for line in (*announcement(parts, shorter), "  nothing was measured or written (--dry-run)"):
         print(line)

@@ -39,10 +39,13 @@ def open_study(where: str | os.PathLike[str], *, create: bool = False, busy_time
         busy_timeout_s: how long to wait for another program that is writing to it.
 
     Raises:
-        StudyError: there is no such file and ``create`` is not set, the URL is wrong or its driver is missing.
+        StudyError: there is no such file and ``create`` is not set, or no folder to make it in; the URL is wrong or its
+            driver is missing.
     """
     database = connect(parse_address(where), timeout_s=busy_timeout_s, create=create)
-    if not create:
+    if create:
+        database.check_makeable()
+    else:
         database.check_there()
     return Study(database)
 
