@@ -32,7 +32,11 @@ def page(overview):
 
 def specifications(page):
     found = re.search(r'<script type="application/json" id="specifications">(.*?)</script>', page, re.S)
-    return json.loads(found[1])
+    drawings = json.loads(found[1])
+    return {
+        name: {"datasets": {key: rows for key, rows in drawings["datasets"].items() if key in json.dumps(forms["wide"])}}
+        for name, forms in drawings["figures"].items()
+    }
 
 
 def values(specification):

@@ -10,6 +10,7 @@ import typer
 from wastenot.cli import (
     calibrate,
     capture,
+    demo,
     devices,
     forecast,
     iteration,
@@ -47,6 +48,7 @@ app = typer.Typer(
 )
 
 _VERBS: dict[str, Callable[..., None]] = {
+    "demo": demo.demo,
     "run": whole_loop.run,
     "natural": natural.natural,
     "reproduce": whole_loop.reproduce,

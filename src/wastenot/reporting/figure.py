@@ -16,6 +16,8 @@ from wastenot.reporting.optional_imports import load
 from wastenot.reporting.theme import LIGHT
 
 PNG_SCALE = 2.0
+NARROW_WIDTH = 340
+"""Pixels that a narrow figure may take, axes and labels included: what a phone leaves of a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class Figure:
         subtitle: its workload and device, and where the numbers come from.
         note: how to read it and what is left out, or why there is no figure.
         specification: Vega-Lite; ``None`` if there is nothing to draw.
+        narrow: the same for a narrow page, at most ``NARROW_WIDTH`` pixels wide: one panel in a row. Without one, the page
+            lets readers scroll sideways. Files are always of ``specification``.
     """
 
     name: str
@@ -35,6 +39,7 @@ class Figure:
     subtitle: str
     note: str
     specification: dict[str, Any] | None
+    narrow: dict[str, Any] | None = None
 
 
 def specification_of(chart: Any | None) -> dict[str, Any] | None:

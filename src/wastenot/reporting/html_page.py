@@ -78,7 +78,7 @@ def render(
         style=_resource("page.css"),
         script=_resource("page.js"),
         bundle=_bundle(),
-        specifications=script_json({figure.name: figure.specification for figure in figures if figure.specification}),
+        specifications=script_json(_drawings(figures)),
         themes=script_json({"light": LIGHT, "dark": DARK}),
         **values,
     )
@@ -92,6 +92,19 @@ def script_json(value: object) -> str:
         ValueError: a number in it is not finite.
     """
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).translate(_UNSAFE_IN_SCRIPT)
+
+
+def _drawings(figures: Sequence[Figure]) -> dict[str, Any]:
+    """The specifications of all figures, with the data that they share written once."""
+    datasets: dict[str, Any] = {}
+    drawings: dict[str, dict[str, Any]] = {}
+    for figure in figures:
+        for form, specification in (("wide", figure.specification), ("narrow", figure.narrow)):
+            if specification is not None:
+                datasets |= specification.get("datasets", {})
+                bare = {name: value for name, value in specification.items() if name != "datasets"}
+                drawings.setdefault(figure.name, {})[form] = bare
+    return {"datasets": datasets, "figures": drawings}
 
 
 def _for_page(name: str, table: Table) -> dict[str, Any]:

@@ -1,14 +1,18 @@
-// Draws the figures in the reader's colour scheme, and again when that changes.
+// Draws the figures in the reader's colour scheme and for the width of the page, and again when one of these changes.
 (() => {
   "use strict";
   const read = (id) => JSON.parse(document.getElementById(id).textContent);
-  const specifications = read("specifications");
+  const { datasets, figures } = read("specifications");
   const themes = read("themes");
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const small = window.matchMedia("(max-width: 860px)"); // where page.css lets the margins go
 
-  const drawOne = (element, theme) =>
-    window
-      .vegaEmbed(element, specifications[element.dataset.figure], {
+  const drawOne = (element, theme, form) => {
+    const drawings = figures[element.dataset.figure];
+    const narrow = form === "narrow" && "narrow" in drawings;
+    element.classList.toggle("narrow", narrow);
+    return window
+      .vegaEmbed(element, { ...drawings[narrow ? "narrow" : "wide"], datasets }, {
         mode: "vega-lite",
         renderer: "svg",
         config: themes[theme],
@@ -20,14 +24,16 @@
         element.textContent = "This figure could not be drawn: " + error;
         console.error(error);
       });
+  };
 
-  const draw = (theme) =>
-    Promise.all([...document.querySelectorAll("[data-figure]")].map((element) => drawOne(element, theme)));
+  const draw = (theme, form) =>
+    Promise.all([...document.querySelectorAll("[data-figure]")].map((element) => drawOne(element, theme, form)));
 
-  const redraw = () => draw(dark.matches ? "dark" : "light");
+  const redraw = () => draw(dark.matches ? "dark" : "light", small.matches ? "narrow" : "wide");
   dark.addEventListener("change", redraw);
-  // Paper is white, whatever the screen.
-  window.addEventListener("beforeprint", () => dark.matches && draw("light"));
-  window.addEventListener("afterprint", () => dark.matches && redraw());
+  small.addEventListener("change", redraw);
+  // Paper is white and wide, whatever the screen.
+  window.addEventListener("beforeprint", () => (dark.matches || small.matches) && draw("light", "wide"));
+  window.addEventListener("afterprint", () => (dark.matches || small.matches) && redraw());
   redraw();
 })();
