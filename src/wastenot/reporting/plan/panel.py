@@ -46,7 +46,6 @@ class Story:
 
     Attributes:
         tone: how sure it is.
-        badge: that in a word or two.
         effect: what the plan does, such as ``Saves 7.88 % of the energy, 0.24 % faster``.
         verdict: how that is known, and whether the limit was kept; goes on where ``effect`` ends.
         plan: the plan's numbers.
@@ -55,7 +54,6 @@ class Story:
     """
 
     tone: Tone
-    badge: str
     effect: str
     verdict: str
     plan: Panel

@@ -18,8 +18,8 @@ def story_of(plan: Plan, price: Price | None) -> Story:
         plan: to tell of.
         price: of electricity; without it no cost is stated.
     """
-    tone, badge, effect, verdict = verdict_of(plan)
-    return Story(tone, badge, effect, verdict, _plan_panel(plan, price), today_panel(plan), rest_panel(plan))
+    tone, effect, verdict = verdict_of(plan)
+    return Story(tone, effect, verdict, _plan_panel(plan, price), today_panel(plan), rest_panel(plan))
 
 
 def saved_joules(plan: Plan) -> float:
@@ -37,7 +37,7 @@ def units_in_words(plan: Plan) -> str:
 def _plan_panel(plan: Plan, price: Price | None) -> Panel:
     baseline, saved_j = plan.baseline, saved_joules(plan)
     title = f"This plan: {units_in_words(plan)}"
-    at_default = f"{quantity(baseline.energy_j, 'J')} and {quantity(baseline.time_s, 's')} at the default clocks"
+    at_default = f"the default clocks take {quantity(baseline.energy_j, 'J')} and {quantity(baseline.time_s, 's')}"
     if is_default(plan):
         return Panel(title, quantity(baseline.energy_j, "J"), f"an iteration, in {quantity(baseline.time_s, 's')}.")
     if plan.objective.kind == "time":
@@ -45,7 +45,7 @@ def _plan_panel(plan: Plan, price: Price | None) -> Panel:
         value = f"{quantity(abs(saved_s), 's')} {'less' if saved_s >= 0.0 else 'more'}"
     else:
         value = f"{quantity(abs(saved_j), 'J')} {'less' if saved_j >= 0.0 else 'more'}"
-    return Panel(title, value, f"an iteration, of {at_default}.", lines=(*_certainty(plan), *_year(plan, price)))
+    return Panel(title, value, f"an iteration; {at_default}.", lines=(*_certainty(plan), *_year(plan, price)))
 
 
 def _certainty(plan: Plan) -> list[Line]:
@@ -54,8 +54,9 @@ def _certainty(plan: Plan) -> list[Line]:
     lines = []
     if headline.source == "validation":
         assert plan.validation is not None
-        text = f"{_intervals(headline.energy_change_interval, headline.time_change_interval)}; {plan.validation.repeats} times, "
-        lines.append(Line("Measured", text + "interleaved with the default clocks"))
+        text = _intervals(headline.energy_change_interval, headline.time_change_interval)
+        times = f"{plan.validation.repeats} times, interleaved with the default clocks"
+        lines.append(Line("Measured", f"{text}; {times}"))
         if expected is not None and goal.corrected:
             limit = "" if goal.max_slowdown is None or goal.confidence is None else f"; {limit_words(goal.max_slowdown)}"
             energy, time = change(expected.energy_change), change(expected.time_change)
@@ -102,5 +103,3 @@ def _intervals(energy: Interval | None, time: Interval | None) -> str:
 
 def _to(interval: Interval) -> str:
     return f"{change(interval[0])} to {change(interval[1])}"
-
-

@@ -7,7 +7,6 @@ from wastenot.reporting.formatting import change, percent, quantity, shortened
 from wastenot.reporting.html_page import Card
 from wastenot.reporting.plan.coverage_text import among, coverage_note
 from wastenot.reporting.plan.story import saved_joules
-from wastenot.reporting.plan.today import applicable_today
 from wastenot.reporting.plan.verdict import is_default
 from wastenot.reporting.price import SECONDS_PER_YEAR, Price, energy_text
 from wastenot.study.plausible import implausible_power
@@ -59,8 +58,8 @@ def strictness_note(plan: Plan) -> str | None:
     return (
         f"To be no slower with {percent(confidence, 1)} confidence leaves much of the saving. A tolerance of "
         f"{percent(tolerance.max_slowdown, 1)}, less than a run can show, would save {percent(-tolerance.energy_change)} "
-        f"({percent(-high)} to {percent(-low)}): --max-slowdown {tolerance.max_slowdown:g}. Measuring the best settings again "
-        "(wastenot refine) makes more of it sure."
+        f"({percent(-high)} to {percent(-low)}): --max-slowdown {tolerance.max_slowdown:g}. Measuring the best settings "
+        "again (wastenot refine) makes more of it sure."
     )
 
 
@@ -91,34 +90,27 @@ def warnings(plan: Plan) -> tuple[str, ...]:
         capture_note(plan.captured_on),
         implausible_power(plan.baseline.time_s, plan.baseline.energy_j),
         strictness_note(plan),
-        _free_switches(plan),
     )
     return tuple(doubt for doubt in doubts if doubt is not None)
-
-
-def _free_switches(plan: Plan) -> str | None:
-    """That the saving counts switches as free, where the device is too slow for them."""
-    found = applicable_today(plan)
-    if plan.switches.mean_dwell_s is None or found.finest is found.rows[0]:
-        return None
-    return "The saving of this plan is what its clocks are worth if switching them were free."
 
 
 def _money(plan: Plan, price: Price | None) -> tuple[Card, ...]:
     """Energy and cost of a thousand iterations, and of the work that one GPU does in a year."""
     saved_j, baseline_j = saved_joules(plan), plan.baseline.energy_j
     a_year = SECONDS_PER_YEAR / plan.baseline.time_s
-    at = "no price of electricity was given" if price is None else f"at {price.per_kwh:g} {price.currency} per kWh"
 
     def card(label: str, iterations: float, what: str) -> Card:
         saved, of = saved_j * iterations, baseline_j * iterations
-        costs = "" if price is None else f": {price.cost_text(abs(saved))} of {price.cost_text(of)}"
-        direction = "saved" if saved >= 0.0 else "more"
-        return Card(label, energy_text(abs(saved)), f"{direction}, of {energy_text(of)}{costs}{what}; {at}")
+        worth, whole = ("no price of electricity was given", "")
+        if price is not None:
+            worth = f"{price.cost_text(abs(saved))} at {price.per_kwh:g} {price.currency} per kWh"
+            whole = f", {price.cost_text(of)}"
+        value = f"{energy_text(abs(saved))} {'saved' if saved >= 0.0 else 'more'}"
+        return Card(label, value, f"{worth}; {what} {energy_text(of)}{whole} at the default clocks")
 
     return (
-        card(f"{ITERATIONS:,} iterations", ITERATIONS, ""),
-        card("A GPU-year", a_year, ", for the work that one GPU does in 8,760 h at the default clocks"),
+        card(f"{ITERATIONS:,} iterations", ITERATIONS, "they use"),
+        card("A GPU-year", a_year, "for the work that one GPU does in 8,760 h, which uses"),
     )
 
 
@@ -174,8 +166,8 @@ def _switches(plan: Plan) -> Card:
     switches = plan.switches
     if switches.mean_dwell_s is None:
         return Card("Clock switches", "none", "the clocks are set once and stay")
-    detail = f"per iteration; {quantity(switches.mean_dwell_s, 's', 3)} at a setting on average"
+    detail = f"{quantity(switches.mean_dwell_s, 's', 3)} at a setting on average"
     if switches.shortest_dwell_s is not None and switches.shortest_dwell_unit is not None:
         unit = shortened(switches.shortest_dwell_unit, _LONGEST_NAME)
         detail += f", {quantity(switches.shortest_dwell_s, 's', 3)} at least ({unit})"
-    return Card("Clock switches", f"{switches.per_iteration:,}", detail)
+    return Card("Clock switches", f"{switches.per_iteration:,} an iteration", detail)

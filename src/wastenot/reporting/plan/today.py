@@ -7,7 +7,7 @@ from wastenot.planning.plan import Plan
 from wastenot.planning.switching import SwitchTime, undo_commands
 from wastenot.reporting.formatting import SPACE, change, percent, quantity
 from wastenot.reporting.plan.panel import Line, Panel
-from wastenot.reporting.plan.verdict import is_default, pace, short_percent
+from wastenot.reporting.plan.verdict import energy_words, is_default, pace, short_percent
 from wastenot.setting import Setting, format_mhz
 from wastenot.workloads.identity import GRANULARITIES, Granularity
 
@@ -17,38 +17,31 @@ GRANULARITY_WORDS: dict[Granularity, str] = {
     "iteration": "one setting for the whole iteration",
 }
 _TODAY, _REST = "Applicable today", "What the rest needs"
+_MORE = "What a saving needs"
 _SEEN = 5e-5  # changes below this are shown as none
 
 
 def today_panel(plan: Plan) -> Panel:
     """What can be set today: the finest granularity that the device can switch for."""
     if is_default(plan):
-        return Panel(_TODAY, "nothing to set", "The default clocks are what the card runs at anyway.")
+        return Panel(_TODAY, "nothing to set", "beyond the default clocks, which the card runs at anyway.")
     found = applicable_today(plan)
     row = found.finest
     if row is None:
-        return Panel(_TODAY, "nothing", _why_nothing(plan, found))
+        return Panel(_TODAY, "nothing yet", _why_nothing(plan, found))
     if row.setting is not None and row.setting.setting.is_auto:
-        return Panel(_TODAY, "nothing to set", "No single setting for the whole iteration does better than the default clocks.")
+        better = "since no single setting for the whole iteration does better than the default clocks."
+        return Panel(_TODAY, "nothing to set", better)
     own = row is found.rows[0]
-    energy_change, time_change = _changes(plan, row, own)
-    main, other = _gain(plan, energy_change, time_change)
-    how = GRANULARITY_WORDS[row.granularity]
-    known = "" if own else f"; {_evidence(plan)}"
-    lines: tuple[Line, ...] = ()
-    if row.setting is not None:
-        lines = (Line("Setting", setting_words(row.setting.setting)),)
-        text = f"{other}, with {how}{known}."
-    else:
-        late = "" if row.late_time_change is None else ", late switches included"
-        which = "the plan's file lists them" if own else f"wastenot plan --granularity {row.granularity} makes that plan"
-        text = f"{other}, with {how} switched {row.switches_per_iteration or 0:,} times an iteration{late}{known}; {which}."
-    value = main
-    if own:
-        value, text = "the whole plan", f"{_own_text(row, how, main, other)}"
+    main, other = _gain(plan, *_changes(plan, row, own))
     return Panel(
-        _TODAY, value, text, commands=row.commands, undo=undo_commands(row.commands), lines=lines, note=_before_setting(plan, row)
-    )  # fmt: skip
+        _TODAY,
+        "the whole plan" if own else main,
+        f"as {_own_way(row, main, other)}." if own else f"{other}, with {_way(plan, row)}.",
+        commands=row.commands,
+        undo=undo_commands(row.commands),
+        note=_before_setting(plan, row),
+    )
 
 
 def rest_panel(plan: Plan) -> Panel:
@@ -58,11 +51,12 @@ def rest_panel(plan: Plan) -> Panel:
     found = applicable_today(plan)
     today = found.finest
     if today is found.rows[0]:
-        return Panel(_REST, "nothing", f"All of the plan can be set today.{_finer(plan)}")
+        return Panel(_REST, "nothing more", f"since all of the plan can be set today.{_finer(plan)}")
     held = (0.0, 0.0)
     if today is not None and not (today.setting is not None and today.setting.setting.is_auto):
         held = _changes(plan, today, own=False)
-    lines, first = [], ""
+    lines: list[Line] = []
+    first = ""
     for row in found.rows[: None if today is None else found.rows.index(today)]:
         if row.energy_change is None or row.time_change is None:
             continue
@@ -73,7 +67,7 @@ def rest_panel(plan: Plan) -> Panel:
         needs = "; ".join(filter(None, (more, _needs(row, found))))
         lines.append(Line(GRANULARITY_WORDS[row.granularity].capitalize(), needs))
     lines.append(Line("Today's switches", f"take {describe_switch_time(found.switching)}"))
-    return Panel(_REST, first, "", lines=tuple(lines))
+    return Panel(_REST, first, "if clocks switched fast enough; the plan counts switches as free.", lines=tuple(lines))
 
 
 def applicable_today(plan: Plan) -> Applicable:
@@ -111,7 +105,10 @@ def _changes(plan: Plan, row: ApplicableRow, own: bool) -> tuple[float, float]:
 def _gain(plan: Plan, energy_change: float, time_change: float) -> tuple[str, str]:
     """What the plan is for, in two or three words, and what it does besides."""
     energy = f"{percent(abs(energy_change))} {'saved' if energy_change <= 0.0 else 'more energy'}"
-    return (pace(time_change), energy) if plan.objective.kind == "time" else (energy, pace(time_change))
+    if plan.objective.kind == "time":
+        return pace(time_change), energy_words(energy_change)
+    same = pace(0.0) == pace(time_change)
+    return energy, pace(time_change) if same else f"{'and' if time_change < 0.0 else 'but'} {pace(time_change)}"
 
 
 def _more(plan: Plan, shown: tuple[float, float], held: tuple[float, float]) -> str:
@@ -132,19 +129,25 @@ def _needs(row: ApplicableRow, found: Applicable) -> str:
     return f"{count}each within {quantity(row.shortest_dwell_s / found.stay_per_switch, 's', 2)}"
 
 
-def _own_text(row: ApplicableRow, how: str, main: str, other: str) -> str:
+def _way(plan: Plan, row: ApplicableRow) -> str:
+    """How a coarser plan is applied, and how its numbers are known."""
+    known = "expected, not measured again" if plan.objective.corrected else "by the numbers as they stand"
+    how = GRANULARITY_WORDS[row.granularity]
     if row.setting is not None:
-        return f"It is {how}."
-    if row.late_time_change is None or row.late_energy_change is None:
-        return f"The device switches fast enough for {how}; the plan's file lists them."
+        return f"{how}: {setting_words(row.setting.setting)}; {known}"
     return (
-        f"The device switches fast enough for {how}, {row.switches_per_iteration or 0:,} times an iteration; the plan's file "
-        f"lists them. With late switches: {main}, {other}."
+        f"{how}, switched {row.switches_per_iteration or 0:,} times an iteration, late switches included; {known} (wastenot "
+        f"plan --granularity {row.granularity})"
     )
 
 
-def _evidence(plan: Plan) -> str:
-    return "expected, not measured again" if plan.objective.corrected else "by the numbers as they stand"
+def _own_way(row: ApplicableRow, main: str, other: str) -> str:
+    """How the plan itself is applied."""
+    how = GRANULARITY_WORDS[row.granularity]
+    if row.setting is not None:
+        return f"{GRANULARITY_WORDS['iteration']}: {setting_words(row.setting.setting)}"
+    switched = f"{how}, switched {row.switches_per_iteration or 0:,} times an iteration, which the plan's file lists"
+    return switched if row.late_time_change is None else f"{switched}; with late switches {main} {other}"
 
 
 def _before_setting(plan: Plan, row: ApplicableRow) -> str | None:
@@ -154,8 +157,8 @@ def _before_setting(plan: Plan, row: ApplicableRow) -> str | None:
     parts = []
     if plan.origin != "measured":
         parts.append(f"The numbers are {plan.origin}: sweep the real card before you set its clocks.")
-    one = " on every GPU; -i 0 for one" if row.commands[0].startswith("nvidia-smi") else ""
-    parts.append(f"Run as root{one}.")
+    every = "; without -i 0 or another number it sets every GPU" if row.commands[0].startswith("nvidia-smi") else ""
+    parts.append(f"Needs root{every}.")
     if any("-lmcd" in command for command in row.commands):
         parts.append("A deferred memory clock (-lmcd) takes effect when the driver is loaded again.")
     if any("-pl" in command.split() for command in row.commands):
@@ -165,10 +168,10 @@ def _before_setting(plan: Plan, row: ApplicableRow) -> str | None:
 
 def _why_nothing(plan: Plan, found: Applicable) -> str:
     if plan.applicable is None:
-        return "The device switches too slowly for this plan; plan by pass or iteration."
+        return "since the device switches too slowly for this plan; plan by pass or iteration."
     reason = next((row.reason for row in reversed(found.rows) if row.reason is not None), None)
     because = "" if reason is None else f" ({reason})"
-    return f"The device switches too slowly for this plan, and there is none with one setting{because}."
+    return f"since the device switches too slowly for this plan, and there is none with one setting{because}."
 
 
 def _finer(plan: Plan) -> str:
@@ -176,30 +179,27 @@ def _finer(plan: Plan) -> str:
     measured, planned = (GRANULARITIES.index(each) for each in (plan.measured_granularity, plan.granularity))
     if measured <= planned or len(plan.assignments) == 1:
         return ""
-    return (
-        f" {GRANULARITY_WORDS[plan.measured_granularity].capitalize()} may save more, if switches were fast enough: wastenot "
-        f"plan --granularity {plan.measured_granularity}"
-    )
+    finer = GRANULARITY_WORDS[plan.measured_granularity].capitalize()
+    return f" {finer} may save more, with faster switches: wastenot plan --granularity {plan.measured_granularity}"
 
 
 def _more_than_the_default(plan: Plan) -> Panel:
     """What would save energy where the plan is nothing but the default clocks."""
     tolerance = plan.tolerance
     if plan.coverage is not None and plan.coverage.kind == "auto":
-        return Panel("What more needs", "a sweep", "Sweep other clocks too: wastenot sweep without --clocks auto.")
-    refine = "Measuring the best settings again (wastenot refine) may make more sure." if plan.objective.corrected else ""
-    if tolerance is None or tolerance.energy_change > -_SEEN:
-        if plan.objective.max_slowdown is None:
-            return Panel("What more needs", "nothing known", refine or "No setting measured does better.")
-        allow = f"Allow a slowdown, such as 2{SPACE}%: --max-slowdown 0.02."
-        return Panel("What more needs", "a slowdown", " ".join(filter(None, (allow, refine))))
-    low, high = tolerance.energy_change_interval
-    return Panel(
-        "What more needs",
-        f"{short_percent(tolerance.max_slowdown)} slower",
-        f"That is less than a run can show, and would save {percent(-tolerance.energy_change)} of the energy "
-        f"({percent(-high)} to {percent(-low)}, expected): --max-slowdown {tolerance.max_slowdown:g}. {refine}".rstrip(),
-    )
+        return Panel(_MORE, "a sweep", "of other clocks: wastenot sweep without --clocks auto.")
+    refine = " Measuring the best settings again (wastenot refine) may make more sure." if plan.objective.corrected else ""
+    if tolerance is not None and tolerance.energy_change < -_SEEN:
+        low, high = tolerance.energy_change_interval
+        return Panel(
+            _MORE,
+            f"{short_percent(tolerance.max_slowdown)} slower",
+            f"which is less than a run can show: that would save {percent(-tolerance.energy_change)} of the energy "
+            f"({percent(-high)} to {percent(-low)}, expected): --max-slowdown {tolerance.max_slowdown:g}.{refine}",
+        )
+    if plan.objective.max_slowdown is None:
+        return Panel(_MORE, "other clocks", f"than those measured: none of these does better.{refine}")
+    return Panel(_MORE, "a slowdown", f"such as 2{SPACE}%: --max-slowdown 0.02.{refine}")
 
 
 def _duration(seconds: float) -> str:

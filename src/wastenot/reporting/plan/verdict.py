@@ -16,32 +16,18 @@ _FROM: dict[Origin, str] = {
 _SEEN = 5e-5  # changes below this are shown as none
 
 
-def verdict_of(plan: Plan) -> tuple[Tone, str, str, str]:
-    """How sure a plan is: the tone, a word for it, what the plan does, and how that is known."""
+def verdict_of(plan: Plan) -> tuple[Tone, str, str]:
+    """How sure a plan is: the tone, what the plan does, and how that is known."""
     if is_default(plan):
-        return "neutral", "default clocks", "Nothing to set, the default clocks stay", _why_default(plan)
-    headline, limit, confidence = plan.headline, plan.objective.max_slowdown, plan.objective.confidence
-    where = _FROM[_origin(plan)]
-    if headline.source == "validation":
-        measured = f"measured{where}"
-        if limit is None:
-            return "neutral", "measured", effect(plan), f"{measured}; no limit was set on the slowdown"
-        allowed = f"({limit_words(limit)})"
-        if headline.verdict == "kept":
-            return "kept", "limit kept", effect(plan), f"{measured}, the limit is kept {allowed}"
-        if headline.verdict == "missed":
-            by = percent(headline.missed_by or 0.0)
-            return "missed", "limit missed", effect(plan), f"{measured}, the limit is missed by {by} of the time {allowed}"
-        return "undecided", "undecided", effect(plan), f"{measured}, too close to the limit to tell {allowed}"
-    if headline.source == "promise":
-        word = "forecast" if plan.origin == "forecast" else "promised" if confidence is not None else "expected"
-        source = "" if plan.origin == "measured" else f", from {plan.origin} numbers"
-        if limit is None or confidence is None:
-            how = f"corrected for noise{source}, not measured again; no limit was set on the slowdown"
-            return "promised", word, effect(plan), how
-        sure = f"{limit_words(limit)} with {short_percent(confidence)} confidence"
-        return "promised", word, effect(plan), f"promised {sure}{source}, not measured again yet"
-    return "as-measured", "as measured", effect(plan), f"by the {_adjective(plan)}numbers as they stand, which promise nothing"
+        return "neutral", "Nothing to set, the default clocks stay", _why_default(plan)
+    match plan.headline.source:
+        case "validation":
+            tone, known = _of_validation(plan)
+        case "promise":
+            tone, known = _of_promise(plan)
+        case _:
+            tone, known = "as-measured", f"by the {_adjective(plan)}numbers as they stand, which promise nothing"
+    return tone, effect(plan), known
 
 
 def is_default(plan: Plan) -> bool:
@@ -61,7 +47,7 @@ def effect(plan: Plan) -> str:
 
     if plan.objective.kind == "time":
         what = pace(headline.time_change)
-        return f"{verb('run')} {what}, {_energy_words(headline.energy_change)}"
+        return f"{verb('run')} {what}, {energy_words(headline.energy_change)}"
     if abs(headline.energy_change) < _SEEN:
         saved = f"{verb('save')} no energy"
     elif headline.energy_change < 0.0:
@@ -109,10 +95,38 @@ def limit_verdict(plan: Plan) -> str | None:
     return None
 
 
-def _energy_words(energy_change: float) -> str:
+def energy_words(energy_change: float) -> str:
+    """A change of energy beside one of time: ``with 2.10 % less energy``."""
     if abs(energy_change) < _SEEN:
         return "with the same energy"
     return f"with {percent(abs(energy_change))} {'less' if energy_change < 0.0 else 'more'} energy"
+
+
+def _of_validation(plan: Plan) -> tuple[Tone, str]:
+    """Measured again: whether the limit was kept."""
+    headline, limit = plan.headline, plan.objective.max_slowdown
+    measured = f"measured{_FROM[_origin(plan)]}"
+    if limit is None:
+        return "neutral", f"{measured}; no limit was set on the slowdown"
+    allowed = f"({limit_words(limit)})"
+    if headline.verdict == "kept":
+        return "kept", f"{measured}, the limit is kept {allowed}"
+    if headline.verdict == "missed":
+        return "missed", f"{measured}, the limit is missed by {percent(headline.missed_by or 0.0)} of the time {allowed}"
+    return "undecided", f"{measured}, too close to the limit to tell {allowed}"
+
+
+def _of_promise(plan: Plan) -> tuple[Tone, str]:
+    """Expected, corrected for noise: which slowdown is promised."""
+    limit, confidence = plan.objective.max_slowdown, plan.objective.confidence
+    source = "" if plan.origin == "measured" else f", from {plan.origin} numbers"
+    if limit is None or confidence is None:
+        return (
+            "promised",
+            f"corrected for noise{source}; no limit was set on the slowdown, not measured again yet",
+        )
+    sure = f"{limit_words(limit)} is promised with {short_percent(confidence)} confidence"
+    return "promised", f"{sure}{source}; not measured again yet"
 
 
 def _why_default(plan: Plan) -> str:
