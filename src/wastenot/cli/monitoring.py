@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wastenot.cli import quantities
 from wastenot.cli.options import JsonOption, PriceOptions
 
 if TYPE_CHECKING:
@@ -37,7 +38,13 @@ def monitor(
         Path | None, typer.Option("--csv", metavar="FILE", help="Write the readings of each interval to this file.")
     ] = None,
     interval: Annotated[
-        float, typer.Option("--interval", metavar="S", help="Interval between lines shown or written, in seconds.")
+        float,
+        typer.Option(
+            "--interval",
+            metavar="S",
+            parser=quantities.seconds,
+            help="Interval between lines shown or written, in seconds.",
+        ),
     ] = 1.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing while the program runs.")] = False,
     *,
@@ -76,7 +83,7 @@ def monitor(
     if as_json:
         from wastenot.cli.output import print_json
 
-        print_json(monitor_document(result, command, code, price))
+        print_json("monitor", monitor_document(result, command, code, price))
     else:
         say(_summary(result, price))
     raise typer.Exit(code)

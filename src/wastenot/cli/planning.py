@@ -18,6 +18,7 @@ from wastenot.cli.options import (
     PriceOptions,
     SweepOptions,
     ToleranceOption,
+    parse_bounds,
 )
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def plan(
         made.write(out)
         say(f"{out}: plan written")
     if as_json:
-        print_json(made.document())
+        print_json("plan", made.document())
     else:
         console().print(plan_text(made, price))
 
@@ -65,8 +66,8 @@ def plan(
 def frontier(
     source: SweepOptions,
     bounds: Annotated[
-        str, typer.Option("--bounds", metavar="X,X,...", help="Slowdown limits to solve exactly; 0.02 is 2 %.")
-    ] = "0,0.01,0.02,0.05,0.1",
+        str, typer.Option("--bounds", metavar="X,X,...", help="Slowdown limits to solve exactly, such as 0,1%,2%.")
+    ] = "0,1%,2%,5%,10%",
     granularity: GranularityOption = "kernel",
     clock_tolerance: ToleranceOption = 0.0,
     out: OutOption = None,
@@ -76,20 +77,19 @@ def frontier(
 
     Also the exact optimum at each slowdown limit, all by the numbers as measured.
     """
-    from wastenot.cli.output import as_values, console, json_text, print_json, say
+    from wastenot.cli.output import as_values, console, document_of, json_text, print_json, say
     from wastenot.files import write_text
     from wastenot.planning.comparison import whole_frontier
-    from wastenot.planning.objective import parse_bounds
 
     whole = whole_frontier(
         source.read(granularity), parse_bounds(bounds), granularity=granularity, clock_tolerance_mhz=clock_tolerance
     )
-    document = as_values(whole)
+    document = document_of("frontier", as_values(whole))
     if out is not None:
         write_text(out, json_text(document) + "\n")
         say(f"{out}: frontier written")
     if as_json:
-        print_json(document)
+        print_json("frontier", document)
     else:
         console().print(_frontier_text(whole))
 
@@ -98,7 +98,7 @@ def compare(
     source: SweepOptions,
     bounds: Annotated[
         str, typer.Option("--bounds", metavar="X,X,...", help="Slowdown limits to show besides the strict one.")
-    ] = "0.01,0.02,0.05,0.1",
+    ] = "1%,2%,5%,10%",
     clock_tolerance: ToleranceOption = 0.0,
     as_measured: AsMeasuredOption = False,
     as_json: JsonOption = False,
@@ -106,13 +106,12 @@ def compare(
     """Compare objectives, granularities and scopes."""
     from wastenot.cli.output import as_values, console, print_json
     from wastenot.planning.comparison import compare as compare_plans
-    from wastenot.planning.objective import parse_bounds
 
     comparison = compare_plans(
         source.read(), bounds=parse_bounds(bounds), clock_tolerance_mhz=clock_tolerance, as_measured=as_measured
     )
     if as_json:
-        print_json(as_values(comparison))
+        print_json("compare", as_values(comparison))
     else:
         console().print(comparison_text(comparison))
 
@@ -152,7 +151,7 @@ def diff(
         if change is not None:
             names = {"differing": [one.kernel for one in change.differing], "moved": [one.kernel for one in change.moved]}
             document["states"] = as_values(change) | names | {"energy_j": change.energy_j}
-        print_json(document)
+        print_json("diff", document)
         return
     console().print(_difference_text(between, str(first), str(second)))
     if change is not None:
@@ -165,22 +164,24 @@ def report(
     goal: PlanOptions,
     price_options: PriceOptions,
     figures: FiguresOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a plan's report as a self-contained page.
 
     Headline numbers, figures and tables; it needs no network.
     """
     from wastenot.api import report as write_report
-    from wastenot.cli.output import say, typed_command
+    from wastenot.cli.output import print_json, say, typed_command
 
     price = price_options.price()
-    sweep = source.read(goal.granularity)
-    page, *files = write_report(
-        source.study, out, plan=goal.plan(sweep), figures=figures, price=price, command=typed_command(source.study)
-    )
+    made = goal.plan(source.read(goal.granularity))
+    command = typed_command(source.study)
+    page, *files = write_report(source.study, out, plan=made, figures=figures, price=price, command=command)
     say(f"{page}: report written")
     if figures is not None:
         say(f"{figures}: {len(files)} figure files written")
+    if as_json:
+        print_json("report", {"page": str(page), "figures": list(map(str, files)), "plan": made.document()})
 
 
 def plan_text(plan: Plan, price: Price) -> RenderableType:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from wastenot.cli import quantities
 from wastenot.cli.options import (
     BudgetOption,
     ClockControlOptions,
@@ -50,7 +51,13 @@ def sweep(
         int, typer.Option("--rounds", metavar="N", help="How many times --clocks auto measures every kernel.")
     ] = 1,
     core_step: Annotated[
-        float | None, typer.Option("--core-step", metavar="MHZ", help="Step between core clocks, from the highest down.")
+        float | None,
+        typer.Option(
+            "--core-step",
+            metavar="MHZ",
+            parser=quantities.megahertz,
+            help="Step between core clocks, from the highest down.",
+        ),
     ] = None,
     core: Annotated[
         str | None, typer.Option("--core", metavar="MHZ,...", help="Core clocks, instead of --core-step.")
@@ -64,23 +71,43 @@ def sweep(
         typer.Option(
             "--share",
             metavar="X",
-            help="Fraction of the grid that --search model may measure; 0.1 is 10 %. 0.3 finds nearly all of the saving.",
+            parser=quantities.share,
+            help="Part of the grid that --search model may measure, such as 10%. 30% finds nearly all of the saving.",
         ),
     ] = 0.3,
     max_slowdown: Annotated[
-        float, typer.Option("--max-slowdown", metavar="X", help="Slowdown limit of the plans that --search model looks for.")
+        float,
+        typer.Option(
+            "--max-slowdown",
+            metavar="X",
+            parser=quantities.slowdown,
+            help="Slowdown limit of the plans that --search model looks for, such as 2%.",
+        ),
     ] = 0.0,
     budget: BudgetOption = None,
     seconds_each: Annotated[
         float | None,
-        typer.Option("--seconds-each", metavar="S", help="Device time for a kernel with --clocks natural; 18 by default."),
+        typer.Option(
+            "--seconds-each",
+            metavar="S",
+            parser=quantities.seconds,
+            help="Device time for a kernel with --clocks natural; 18 by default.",
+        ),
     ] = None,
-    warm_up: Annotated[float, typer.Option("--warm-up", metavar="S", help="Warm-up before each point, in seconds.")] = 5.0,
-    window: Annotated[float, typer.Option("--window", metavar="S", help="Longest measurement, in seconds.")] = 5.0,
+    warm_up: Annotated[
+        float,
+        typer.Option("--warm-up", metavar="S", parser=quantities.seconds, help="Warm-up before each point, in seconds."),
+    ] = 5.0,
+    window: Annotated[
+        float, typer.Option("--window", metavar="S", parser=quantities.seconds, help="Longest measurement, in seconds.")
+    ] = 5.0,
     relative_error: Annotated[
         float,
         typer.Option(
-            "--relative-error", metavar="X", help="Stop measuring a point early at this standard error; 0.005 is 0.5 %."
+            "--relative-error",
+            metavar="X",
+            parser=quantities.relative,
+            help="Stop measuring a point early at this standard error, such as 0.5%.",
         ),
     ] = 0.0,
     in_context: Annotated[
@@ -129,7 +156,7 @@ def sweep(
             command=typed_command(study), progress=progress,
         )  # fmt: skip
     if as_json:
-        print_json({"study": str(study), "workload": tasks.name, "state": tasks.state,
+        print_json("sweep", {"study": str(study), "workload": tasks.name, "state": tasks.state,
                     "granularity": tasks.granularity, "device": target.identity.label,
                     "origin": target.identity.origin} | as_values(outcome))  # fmt: skip
     else:
@@ -165,7 +192,13 @@ def refine(
     max_slowdown: MaxSlowdownOption = 0.0,
     finalists: Annotated[int, typer.Option("--finalists", metavar="N", help="Settings to measure for each kernel.")] = 3,
     around: Annotated[
-        float, typer.Option("--around", metavar="MHZ", help="Also measure core clocks this close to the best; 0 for none.")
+        float,
+        typer.Option(
+            "--around",
+            metavar="MHZ",
+            parser=quantities.megahertz,
+            help="Also measure core clocks this close to the best; 0 for none.",
+        ),
     ] = 0.0,
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of each.")] = 3,
     budget: BudgetOption = None,
@@ -195,7 +228,9 @@ def refine(
         )  # fmt: skip
     outcome, before, after = refined.outcome, refined.before, refined.after
     if as_json:
-        print_json(as_values(outcome) | {"before": before.document()["headline"], "after": after.document()["headline"]})
+        print_json(
+            "refine", as_values(outcome) | {"before": before.document()["headline"], "after": after.document()["headline"]}
+        )
         return
     for line in outcome_lines(outcome, key, str(into or study)):
         say(line)
