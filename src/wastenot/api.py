@@ -440,6 +440,7 @@ def report(
     workload: str | None = None,
     figures: PathLike | None = None,
     price: Price | None = None,
+    command: str | None = None,
 ) -> tuple[Path, ...]:
     """Write a plan's report as one page that needs no network, and its figures as files.
 
@@ -454,6 +455,7 @@ def report(
         workload: its name; by default the plan's, or the only one.
         figures: folder to write every figure to as SVG, PDF and PNG.
         price: of electricity; without it no costs are shown.
+        command: that makes the page again, shown in its foot; by default this call, without passwords.
 
     Returns:
         The files written.
@@ -467,6 +469,7 @@ def report(
     from wastenot.analyses.plan_overview import make_overview
     from wastenot.planning.planner import plan as make_plan
     from wastenot.reporting.plan.page import write_figures, write_report
+    from wastenot.reporting.plan.provenance import provenance, report_call
     from wastenot.study.sweep import Sweep
 
     made = None if plan is None else _plan(plan)
@@ -479,7 +482,8 @@ def report(
     made = make_plan(held) if made is None else made
     context = None if study is None else change_in_context(study, held, made)
     overview = make_overview(held, made, context)
-    write_report(overview, out, price=price)
+    called = report_call(source, out, plan=plan, workload=workload, figures=figures, price=price)
+    write_report(overview, out, price=price, command=command or called, made_from=provenance(study, held))
     return (Path(out), *([] if figures is None else write_figures(overview, figures)))
 
 
