@@ -41,6 +41,9 @@ MeasuredGranularityOption = Annotated[
     Granularity | None, typer.Option("--granularity", help="What was measured as one; by default the finest there is.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be measured and how long that takes; measure and write nothing.")
+]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the result to this file.")]
 DeviceOption = Annotated[
     str,

@@ -81,7 +81,7 @@ def validation_text(plan: Plan) -> RenderableType:
     """What was promised and what was measured, side by side, and whether the slowdown limit was kept."""
     from wastenot.cli.tables import Group, Text, headline, plain_table
     from wastenot.reporting.formatting import change
-    from wastenot.reporting.plan.summary import limit_verdict
+    from wastenot.reporting.plan.verdict import limit_verdict
 
     validation, expected = plan.validation, plan.expected
     assert validation is not None
