@@ -7,8 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test test-all check docs bench format clean
 
 demo: $(READY)
-	$(BIN)/wastenot run gpt3-xl --out demo/out
-	@echo "The report is at $(CURDIR)/demo/out/report.html"
+	$(BIN)/wastenot demo --out demo/out
 
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"

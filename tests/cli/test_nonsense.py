@@ -15,7 +15,16 @@ from tests.cli.conftest import SWEEP
     [
         (["plan"], "--study"),
         (["plan", "--study", "none.db"], "none.db"),
-        (["plan", "--study", "my.db", "--max-slowdown", "-1"], "above -1"),
+        (["plan", "--study", "my.db", "--max-slowdown", "-1"], "-1 would be 100 % faster; for -1 % write -1% or -0.01"),
+        (["plan", "--study", "my.db", "--max-slowdown", "-100%"], "above -1"),
+        (
+            ["plan", "--study", "my.db", "--max-slowdown", "2"],
+            "2 would be 200 % slower; for 2 % write 2% or 0.02; for 200 % write 200%",
+        ),
+        (["plan", "--study", "my.db", "--max-slowdown", "2s"], "not a fraction"),
+        (["plan", "--study", "my.db", "--confidence", "95"], "for 95 % write 95% or 0.95"),
+        (["frontier", "--study", "my.db", "--bounds", "0,2"], "for 2 % write 2%"),
+        (["plan", "--study", "my.db", "--switch-time", "30W"], "not a time"),
         (["plan", "--study", "my.db", "--max-slowdown", "nan"], "above -1"),
         (["plan", "--study", "my.db", "--max-slowdown", "much"], "--max-slowdown"),
         (["plan", "--study", "my.db", "--max-slowdown=-0.9"], "least slowdown possible"),

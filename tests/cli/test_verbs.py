@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import SCHEMAS, SWEEP
+from tests.cli.test_help import COMMANDS
+
 GOLDEN = Path(__file__).parent / "golden"
 
 JSON_VERBS = {
@@ -50,12 +53,18 @@ def test_json_is_one_document_as_it_was_agreed(study, name):
     assert_as_agreed(study(*JSON_VERBS[name], "--json"), name)
 
 
+def test_the_documents_of_all_verbs_are_listed():
+    taking = {name for name, verb in COMMANDS.items() if any("--json" in option.opts for option in verb.params)}
+    assert taking == SCHEMAS.keys() == COMMANDS.keys() - {"demo"}
+
+
 def test_a_plan_for_people_says_all_that_it_should(study):
     text = study("plan", "--study", "my.db", "--price-per-kwh", "0.3", "--as-measured").out
-    for part in ("Test GPU", "forward", "loss", "gemm", "9501", "best of those given", "8 points", "Waste at default clocks",
-                 "Largest time saving", "kWh", "at 0.3 USD per kWh", "Clock switches", "Applicable today",
-                 "if switching were free", "with 95", "as measured"):  # fmt: skip
+    for part in ("Test GPU", "gemm", "9501", "best of those given", "8 points", "Largest time saving", "kWh", "GPU-year",
+                 "at 0.3 USD per kWh", "Clock switches", "if clocks switched fast enough", "as measured"):  # fmt: skip
         assert part in text, part
+    told = ["promise nothing", "This plan", "Applicable today", "What the rest needs", "The plan in numbers"]
+    assert sorted(told, key=text.index) == told
 
 
 def test_out_writes_what_diff_reads(study):
@@ -93,8 +102,11 @@ def test_origin_is_shown(wastenot):
 
 
 def test_report_and_figures(study):
-    ran = study("report", "--study", "my.db", "--out", "report.html", "--figures", "figures")
+    ran = study("report", "--study", "my.db", "--out", "report.html", "--figures", "figures", "--json")
     assert ran.code == 0, ran.err
+    document = json.loads(ran.out)
+    assert document["page"] == "report.html" and document["plan"]["schema"] == "wastenot.plan/1"
+    assert all((study.folder / figure).is_file() for figure in document["figures"]) and document["figures"]
     assert (study.folder / "report.html").read_text(encoding="utf-8").lower().startswith("<!doctype html>")
     assert {path.suffix for path in (study.folder / "figures").iterdir()} == {".svg", ".pdf", ".png"}
 
@@ -135,3 +147,24 @@ def test_validating_an_imported_study_needs_a_device(study):
     # Whoever knows the device names it.
     known = study("validate", "--study", "nameless.db", "--plan", "nameless.json", "--device", "recorded:nameless.db")
     assert known.code == 0, known.err
+
+
+def test_a_sweep_comes_from_stdin_and_goes_to_stdout(study):
+    written = study.process("export", "-", "--study", "my.db")
+    assert (written.code, written.err) == (0, "")
+    study("export", "out.csv", "--study", "my.db")
+    assert written.out == (study.folder / "out.csv").read_text()
+    piped = study.process("import", "-", "--study", "piped.db", "--device-name", "Test GPU", stdin=written.out)
+    assert (piped.code, piped.out) == (0, "") and "workload 'stdin': 8 measured rows" in piped.err
+    again = study.process("export", "-", "--study", "piped.db").out
+    assert again == written.out
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    (SWEEP.replace("0.0099", "-0.0099"), "error: stdin:4: time_s: "),
+    ("", "error: stdin:1: header: the file is empty"),
+])  # fmt: skip
+def test_errors_about_stdin_name_its_line(wastenot, text, says):
+    ran = wastenot.process("import", "-", "--study", "piped.db", stdin=text)
+    assert (ran.code, ran.out) == (2, "") and ran.err.startswith(says) and ran.err.count("\n") == 1
+    assert not (wastenot.folder / "piped.db").exists()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import JsonOption, StudyOption, WorkloadOption, check_watts
 
 if TYPE_CHECKING:
@@ -24,10 +25,16 @@ def calibrate(
     ] = None,
     base: Annotated[
         str | None,
-        typer.Option("--base", metavar="GPU", help="A simulated GPU to take thermal, sensor and latency parameters from."),
+        typer.Option(
+            "--base",
+            metavar="GPU",
+            autocompletion=completing.simulated,
+            help="A simulated GPU to take thermal, sensor and latency parameters from.",
+        ),
     ] = None,
     power_limit: Annotated[
-        float | None, typer.Option("--power-limit", metavar="W", help="Power limit in effect during the sweep.")
+        float | None,
+        typer.Option("--power-limit", metavar="W", parser=quantities.watts, help="Power limit in effect during the sweep."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -53,7 +60,7 @@ def calibrate(
     )
     write_text(out, preset_toml(calibrated.preset))
     if as_json:
-        print_json({"file": str(out), "name": calibrated.preset.name} | as_values(calibrated.report))
+        print_json("calibrate", {"file": str(out), "name": calibrated.preset.name} | as_values(calibrated.report))
         return
     console().print(_table(calibrated.report))
     for warning in calibrated.report.warnings:

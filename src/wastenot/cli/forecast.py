@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import JsonOption, MaxSlowdownOption, OutOption, StudyOption, WorkloadOption
 
 if TYPE_CHECKING:
@@ -18,7 +19,13 @@ def forecast(
     study: StudyOption,
     workload: WorkloadOption = None,
     gpu: Annotated[
-        str | None, typer.Option("--gpu", metavar="NAME|FILE.toml", help="The GPU; by default the one named in the study.")
+        str | None,
+        typer.Option(
+            "--gpu",
+            metavar="NAME|FILE.toml",
+            autocompletion=completing.simulated,
+            help="The GPU; by default the one named in the study.",
+        ),
     ] = None,
     max_slowdown: MaxSlowdownOption = 0.0,
     knowledge: Annotated[
@@ -29,7 +36,12 @@ def forecast(
     ] = "any",
     core_step: Annotated[
         float | None,
-        typer.Option("--core-step", metavar="MHZ", help="Step between core clocks; by default about 32 clocks."),
+        typer.Option(
+            "--core-step",
+            metavar="MHZ",
+            parser=quantities.megahertz,
+            help="Step between core clocks; by default about 32 clocks.",
+        ),
     ] = None,
     core_only: Annotated[bool, typer.Option("--core-only", help="Do not change the memory clock.")] = False,
     draws: Annotated[int, typer.Option("--draws", metavar="N", help="Number of possible GPUs to plan for.")] = 200,
@@ -68,7 +80,7 @@ def forecast(
         write_text(out, json_text(document) + "\n")
         say(f"{out}: forecast written")
     if as_json:
-        print_json(document)
+        print_json("forecast", document)
     else:
         console().print(_forecast_text(predicted))
 

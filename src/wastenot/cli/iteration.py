@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli import quantities
 from wastenot.cli.options import JsonOption, SweepOptions, check_watts
 
 if TYPE_CHECKING:
@@ -22,13 +23,17 @@ def iteration(
         typer.Option(
             "--power-limit",
             metavar="W",
+            parser=quantities.watts,
             help="Mean power that the card allows; by default what it holds kernels to that reach the limit by themselves.",
         ),
     ] = None,
     temperature: Annotated[
         float | None,
         typer.Option(
-            "--temperature", metavar="C", help="Temperature of the GPU in the iteration; by default the mean of the study."
+            "--temperature",
+            metavar="C",
+            parser=quantities.celsius,
+            help="Temperature of the GPU in the iteration, in °C; by default the mean of the study.",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -47,7 +52,7 @@ def iteration(
         open_study(source.study), source.workload, source.energies, limit_w=power_limit, temperature_c=temperature
     )
     if as_json:
-        print_json(_document(sweep, predicted))
+        print_json("iteration", _document(sweep, predicted))
     else:
         console().print(_text(sweep, predicted, temperature))
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
 from wastenot.cli import (
     calibrate,
     capture,
+    demo,
     devices,
+    doctor,
     forecast,
     iteration,
     monitoring,
@@ -24,6 +28,8 @@ from wastenot.cli import (
     whole_loop,
     workloads,
 )
+from wastenot.cli.completing import complete, name_the_shell
+from wastenot.cli.help_text import Verb, Verbs
 from wastenot.cli.option_groups import expand_groups
 from wastenot.errors import CannotRunError, ClocksRefusedError, DeviceError, WastenotError
 
@@ -32,6 +38,8 @@ DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 _FLAG_OF: dict[str, str] = {"state": "--energies"}
 """Flags whose names differ from the arguments of the library that they set."""
 
+_ABOUT_A_VALUE = re.compile(r"^Invalid value for '([^']+)': ")
+
 # Typer brings its own copy of Click and exports only this one, the most specific of its errors.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
@@ -39,18 +47,19 @@ _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 app = typer.Typer(
     name="wastenot",
     help="Find the energy that a GPU wastes while it trains or serves an LLM, and plan the clocks that would save it.",
-    no_args_is_help=True,
-    add_completion=False,
+    cls=Verbs,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 
 _VERBS: dict[str, Callable[..., None]] = {
+    "demo": demo.demo,
     "run": whole_loop.run,
     "natural": natural.natural,
     "reproduce": whole_loop.reproduce,
-    "doctor": devices.doctor,
+    "doctor": doctor.doctor,
     "sensor": devices.sensor,
     "reset": devices.reset,
     "import": studies.import_,
@@ -78,17 +87,23 @@ _VERBS: dict[str, Callable[..., None]] = {
 }
 _FOLLOWED_BY_A_COMMAND = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 for _name, _verb in _VERBS.items():
-    app.command(_name, context_settings=_FOLLOWED_BY_A_COMMAND if _name == "monitor" else None)(expand_groups(_verb))
+    _settings = _FOLLOWED_BY_A_COMMAND if _name == "monitor" else None
+    app.command(_name, cls=Verb, context_settings=_settings)(expand_groups(_verb))
 
 
 @app.callback(invoke_without_command=True)
-def root(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
     """Find the energy that a GPU wastes while it trains or serves an LLM, and plan the clocks that would save it."""
     if version:
         from wastenot.version import own_version
 
         print(own_version())
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -109,7 +124,12 @@ def run(arguments: list[str] | None = None) -> int:
         The exit code.
     """
     try:
-        code = app(arguments, standalone_mode=False)
+        answer = complete(lambda: app(prog_name="wastenot"))
+        if answer is not None:
+            print(answer)
+            return DONE
+        arguments = name_the_shell(sys.argv[1:] if arguments is None else arguments)
+        code = app(arguments, prog_name="wastenot", standalone_mode=False)
         sys.stdout.flush()
     except WastenotError as error:
         refused = isinstance(error, (CannotRunError, ClocksRefusedError))
@@ -118,7 +138,8 @@ def run(arguments: list[str] | None = None) -> int:
     except _ClickError as error:
         command = getattr(getattr(error, "ctx", None), "command_path", "wastenot")
         hint = f" (see '{command} --help')" if isinstance(error, _UsageError) else ""
-        return _say(getattr(error, "format_message", error.__str__)() + hint)
+        message = getattr(error, "format_message", error.__str__)()
+        return _say(_ABOUT_A_VALUE.sub(r"\1: ", message) + hint)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except OSError as error:

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import JsonOption, PriceOptions
 
 if TYPE_CHECKING:
@@ -31,13 +32,25 @@ _LONGEST_NAME = 80  # of the program, in the summary
 def monitor(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="The program and its arguments, after --.")],
     device: Annotated[
-        str, typer.Option("--device", metavar="D,...|all", help="GPUs to watch, such as nvidia:0,nvidia:1; or sim:h200.")
+        str,
+        typer.Option(
+            "--device",
+            metavar="D,...|all",
+            autocompletion=completing.devices,
+            help="GPUs to watch, such as nvidia:0,nvidia:1; or sim:h200.",
+        ),
     ] = "all",
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write the readings of each interval to this file.")
     ] = None,
     interval: Annotated[
-        float, typer.Option("--interval", metavar="S", help="Interval between lines shown or written, in seconds.")
+        float,
+        typer.Option(
+            "--interval",
+            metavar="S",
+            parser=quantities.seconds,
+            help="Interval between lines shown or written, in seconds.",
+        ),
     ] = 1.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing while the program runs.")] = False,
     *,
@@ -76,7 +89,7 @@ def monitor(
     if as_json:
         from wastenot.cli.output import print_json
 
-        print_json(monitor_document(result, command, code, price))
+        print_json("monitor", monitor_document(result, command, code, price))
     else:
         say(_summary(result, price))
     raise typer.Exit(code)

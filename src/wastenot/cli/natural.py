@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli import completing
 from wastenot.cli.options import FiguresOption, JsonOption, SeedOption, ShapeOptions, parse_budget
 
 if TYPE_CHECKING:
@@ -21,12 +22,19 @@ def natural(
     workload: Annotated[
         str | None,
         typer.Argument(
-            metavar="[WORKLOAD]", help="A model, a captured workload (.json), or a study whose kernels to measure; gpt3-xl."
+            metavar="[WORKLOAD]",
+            autocompletion=completing.workloads,
+            help="A model, a captured workload (.json), or a study whose kernels to measure; gpt3-xl.",
         ),
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option("--device", metavar="D", help="nvidia:INDEX, or sim:NAME. Without it, shows what --study holds."),
+        typer.Option(
+            "--device",
+            metavar="D",
+            autocompletion=completing.devices,
+            help="nvidia:INDEX, or sim:NAME. Without it, shows what --study holds.",
+        ),
     ] = None,
     study: Annotated[
         str | None, typer.Option("--study", metavar="FILE|URL", help="The study; natural-WORKLOAD.db by default.")
@@ -76,7 +84,7 @@ def natural(
     if as_json:
         left_out = ("curves", "plan", "wakes")
         values = {key: value for key, value in as_values(overview).items() if key not in left_out}
-        print_json(values | {"study": study, "files": written})
+        print_json("natural", values | {"study": study, "files": written})
         return
     console().print(natural_text(overview))
     say(f"{study}: timelines, curves and rows; " + (f"page: {page}" if written else "no page was written"))

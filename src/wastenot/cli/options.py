@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from wastenot.cli import completing, quantities
 from wastenot.errors import BadInputError
 from wastenot.origin import Origin
 from wastenot.planning.objective import Objective, ObjectiveKind, Scope
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from wastenot.planning.plan import Plan
     from wastenot.reporting.price import Price
     from wastenot.study.sweep import Sweep
-
-_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 StudyOption = Annotated[
     str, typer.Option("--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL.")
@@ -43,22 +41,33 @@ MeasuredGranularityOption = Annotated[
     Granularity | None, typer.Option("--granularity", help="What was measured as one; by default the finest there is.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be measured and how long that takes; measure and write nothing.")
+]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the result to this file.")]
 DeviceOption = Annotated[
-    str, typer.Option("--device", metavar="D", help="sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.")
+    str,
+    typer.Option(
+        "--device",
+        metavar="D",
+        autocompletion=completing.devices,
+        help="sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.",
+    ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the noise of a simulated GPU.")]
 BudgetOption = Annotated[
     str | None, typer.Option("--budget", metavar="TIME", help="Device time to spend at most, such as 90s, 45m or 2h.")
 ]
 MaxSlowdownOption = Annotated[
-    float, typer.Option("--max-slowdown", metavar="X", help="Slowdown allowed, as a fraction: 0.02 is 2 %.")
+    float,
+    typer.Option("--max-slowdown", metavar="X", parser=quantities.slowdown, help="Slowdown allowed, such as 2% or 0.02."),
 ]
 ConfidenceOption = Annotated[
     float | None,
     typer.Option(
         "--confidence",
         metavar="C",
+        parser=quantities.share,
         help="Keep the slowdown limit with this confidence despite noise; 0.95 where the study has repeats or standard "
         "errors.",
     ),
@@ -72,7 +81,10 @@ GranularityOption = Annotated[
 ToleranceOption = Annotated[
     float,
     typer.Option(
-        "--clock-tolerance", metavar="MHZ", help="How much the core clocks of kernels that share a setting may differ."
+        "--clock-tolerance",
+        metavar="MHZ",
+        parser=quantities.megahertz,
+        help="How much the core clocks of kernels that share a setting may differ.",
     ),
 ]
 SwitchTimeOption = Annotated[
@@ -80,14 +92,22 @@ SwitchTimeOption = Annotated[
     typer.Option(
         "--switch-time",
         metavar="SECONDS",
-        help="How long the device takes to switch clocks, where you measured it; decides what can be applied today.",
+        parser=quantities.seconds,
+        help="How long the device takes to switch clocks, such as 30ms, where you measured it; decides what can be applied "
+        "today.",
     ),
 ]
 OriginOption = Annotated[
     Origin, typer.Option("--origin", help="Where the numbers come from; shown wherever the numbers are.")
 ]
 DtypeOption = Annotated[
-    str, typer.Option("--dtype", metavar="|".join(DTYPE_BYTES), help="Data type of activations and weights.")
+    str,
+    typer.Option(
+        "--dtype",
+        metavar="|".join(DTYPE_BYTES),
+        autocompletion=completing.dtypes,
+        help="Data type of activations and weights.",
+    ),
 ]
 FiguresOption = Annotated[
     Path | None, typer.Option("--figures", metavar="DIR", help="Write every figure as SVG, PDF and PNG.")
@@ -125,7 +145,8 @@ class PlanOptions:
         typer.Option(
             "--max-slowdown",
             metavar="X",
-            help="Slowdown allowed, as a fraction: 0.02 is 2 %, negative asks for a speed-up. Default: 0 for waste, no "
+            parser=quantities.slowdown,
+            help="Slowdown allowed, such as 2% or 0.02; negative asks for a speed-up. Default: 0 for waste, no "
             "limit for edp.",
         ),
     ] = None
@@ -177,7 +198,13 @@ class ShapeOptions:
     """The shape of a model's workload."""
 
     phase: Annotated[
-        str, typer.Option("--phase", metavar="training|prefill|decode", help="A training iteration, or a phase of serving.")
+        str,
+        typer.Option(
+            "--phase",
+            metavar="training|prefill|decode",
+            autocompletion=completing.phases,
+            help="A training iteration, or a phase of serving.",
+        ),
     ] = "training"
     batch: Annotated[
         int | None,
@@ -201,11 +228,18 @@ class ShapeOptions:
         typer.Option(
             "--attention",
             metavar="unfused|flash|cudnn|efficient",
+            autocompletion=completing.attentions,
             help="Scores written to memory, or attention in one kernel: whose.",
         ),
     ] = "unfused"
     optimizer: Annotated[
-        str, typer.Option("--optimizer", metavar="none|adamw", help="Whether a training iteration updates the weights.")
+        str,
+        typer.Option(
+            "--optimizer",
+            metavar="none|adamw",
+            autocompletion=completing.optimizers,
+            help="Whether a training iteration updates the weights.",
+        ),
     ] = "none"
 
     def shape(self) -> Shape:
@@ -328,8 +362,8 @@ def parse_clocks(flag: str, text: str | None) -> tuple[float, ...] | None:
     if text is None:
         return None
     try:
-        clocks = tuple(float(item) for item in text.split(","))
-    except ValueError:
+        clocks = tuple(quantities.megahertz(item) for item in text.split(","))
+    except typer.BadParameter:
         clocks = (0.0,)
     if not all(0.0 < clock < float("inf") for clock in clocks):
         raise BadInputError(f"{flag} {text}: write clocks in MHz separated by commas, such as 5001,9501")
@@ -342,10 +376,31 @@ def parse_budget(text: str, flag: str = "--budget") -> float:
     Raises:
         BadInputError: it is not a time.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip())
-    if not match or float(match[1]) <= 0:
+    try:
+        budget_s = quantities.seconds(text)
+    except typer.BadParameter:
+        budget_s = 0.0
+    if not 0.0 < budget_s < float("inf"):
         raise BadInputError(f"{flag} {text}: write a time such as 90s, 45m or 2h")
-    return float(match[1]) * _UNITS_S[match[2] or "s"]
+    return budget_s
+
+
+def parse_bounds(text: str, flag: str = "--bounds") -> tuple[float, ...]:
+    """Slowdown bounds from a list such as ``0,1%,0.02``.
+
+    Raises:
+        BadInputError: one of them is not above −1, or looks like per cent without its sign.
+    """
+    bounds = []
+    for part in text.split(","):
+        try:
+            bound = quantities.slowdown(part)
+        except typer.BadParameter as error:
+            raise BadInputError(f"{flag}: {error.message}; write them as in 0,1%,2%") from error
+        if not -1.0 < bound < float("inf"):
+            raise BadInputError(f"{flag}: '{part.strip()}' is not above -1; write them as in 0,1%,2%")
+        bounds.append(bound)
+    return tuple(bounds)
 
 
 def check_seconds(flag: str, seconds: float, *, positive: bool = False) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import DtypeOption, JsonOption, StudyOption, WorkloadOption, check_watts
 
 if TYPE_CHECKING:
@@ -25,12 +26,20 @@ def pairs(
     device: Annotated[
         str | None,
         typer.Option(
-            "--device", metavar="NAME", help="Device whose peaks and power limit are used; by default that of the study."
+            "--device",
+            metavar="NAME",
+            autocompletion=completing.simulated,
+            help="Device whose peaks and power limit are used; by default that of the study.",
         ),
     ] = None,
     power_limit: Annotated[
         float | None,
-        typer.Option("--power-limit", metavar="W", help="Power limit of the card, instead of that of the device."),
+        typer.Option(
+            "--power-limit",
+            metavar="W",
+            parser=quantities.watts,
+            help="Power limit of the card, instead of that of the device.",
+        ),
     ] = None,
     most: Annotated[int, typer.Option("--most", metavar="N", help="Number of pairs to show.")] = 10,
     dtype: DtypeOption = "bf16",
@@ -62,12 +71,13 @@ def pairs(
     carry_over, loops = _order(source, sweep)
     if as_json:
         print_json(
+            "pairs",
             {"workload": sweep.workload, "device": sweep.device, "origin": sweep.origin, "limit_w": candidates.limit_w,
              "shared_w": candidates.shared_w, "told_by": candidates.told_by, "dependencies": "not known",
              "kernels": [as_values(one) | {"power_w": one.power_w} for one in candidates.kernels],
              "pairs": [as_values(pair) | {"iteration_j": pair.iteration_j} for pair in candidates.pairs[:most]],
              "carry_over": None if carry_over is None else as_values(carry_over),
-             "loops": [as_values(loop) | {"saved_j": loop.saved_j} for loop in loops]}
+             "loops": [as_values(loop) | {"saved_j": loop.saved_j} for loop in loops]},
         )  # fmt: skip
     else:
         console().print(_pairs_text(sweep, candidates, most))

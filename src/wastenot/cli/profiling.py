@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import DeviceOption, FiguresOption, JsonOption, SeedOption, ShapeOptions, parse_budget
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def profile(
         str,
         typer.Argument(
             metavar="KERNEL",
+            autocompletion=completing.kernels,
             help="gemm:8192, gemv:8192, all-reduce:512MB, all-gather:64KB, or WORKLOAD:KERNEL such as gpt3-xl:softmax.",
         ),
     ],
@@ -41,11 +43,18 @@ def profile(
         typer.Option(
             "--after",
             metavar="K",
+            autocompletion=completing.kernels,
             help="Run this first, such as gemv:4096x40, then KERNEL once. May be given several times.",
         ),
     ] = None,
     alternate: Annotated[
-        list[str] | None, typer.Option("--alternate", metavar="K", help="Alternate this and KERNEL until power is steady.")
+        list[str] | None,
+        typer.Option(
+            "--alternate",
+            metavar="K",
+            autocompletion=completing.kernels,
+            help="Alternate this and KERNEL until power is steady.",
+        ),
     ] = None,
     runs: Annotated[
         int | None,
@@ -56,7 +65,8 @@ def profile(
         typer.Option(
             "--margin",
             metavar="X",
-            help="Margin of the execution-time bin, as a fraction: 0.05 is 5 %; by default chosen like --runs.",
+            parser=quantities.relative,
+            help="Margin of the execution-time bin, such as 5%; by default chosen like --runs.",
         ),
     ] = None,
     outliers: Annotated[
@@ -112,7 +122,7 @@ def profile(
     if out is not None:
         write_profile(profiled, out, command=command)
     if as_json:
-        print_json(profile_document(profiled, command) | {"file": None if out is None else str(out)})
+        print_json("profile", profile_document(profiled, command) | {"file": None if out is None else str(out)})
     else:
         console().print(_profile_text(profiled))
     if out is not None:
@@ -165,7 +175,8 @@ def profiles(
     loaded = [read_profile(file) for file in files]
     if as_json:
         print_json(
-            {"profiles": [{"file": str(file)} | profile_document(one) for file, one in zip(files, loaded, strict=True)]}
+            "profiles",
+            {"profiles": [{"file": str(file)} | profile_document(one) for file, one in zip(files, loaded, strict=True)]},
         )
     else:
         console().print(_headline_of(loaded), "", rich_table(profiles_table(loaded, relative=relative)), sep="\n")

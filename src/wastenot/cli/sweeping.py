@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import (
     BudgetOption,
     ClockControlOptions,
     DeviceOption,
+    DryRunOption,
     EnergiesOption,
     GranularityOption,
     JsonOption,
@@ -23,6 +25,7 @@ from wastenot.cli.options import (
     parse_budget,
     parse_clocks,
 )
+from wastenot.sweeping.defaults import CORE_STEP_MHZ, WARM_UP_S, WINDOW_S
 
 if TYPE_CHECKING:
     from wastenot.sweeping.sweep import SweepOutcome
@@ -34,7 +37,12 @@ Clocks = Literal["grid", "auto", "natural"]
 
 def sweep(
     workload: Annotated[
-        str, typer.Argument(metavar="WORKLOAD", help="A model such as gpt3-xl, or a study whose kernels to measure.")
+        str,
+        typer.Argument(
+            metavar="WORKLOAD",
+            autocompletion=completing.workloads,
+            help="A model such as gpt3-xl, or a study whose kernels to measure.",
+        ),
     ],
     device: DeviceOption,
     study: StudyOption,
@@ -50,7 +58,13 @@ def sweep(
         int, typer.Option("--rounds", metavar="N", help="How many times --clocks auto measures every kernel.")
     ] = 1,
     core_step: Annotated[
-        float | None, typer.Option("--core-step", metavar="MHZ", help="Step between core clocks, from the highest down.")
+        float | None,
+        typer.Option(
+            "--core-step",
+            metavar="MHZ",
+            parser=quantities.megahertz,
+            help=f"Step between core clocks, from the highest down; {CORE_STEP_MHZ:g} by default, 1 for every clock.",
+        ),
     ] = None,
     core: Annotated[
         str | None, typer.Option("--core", metavar="MHZ,...", help="Core clocks, instead of --core-step.")
@@ -64,23 +78,43 @@ def sweep(
         typer.Option(
             "--share",
             metavar="X",
-            help="Fraction of the grid that --search model may measure; 0.1 is 10 %. 0.3 finds nearly all of the saving.",
+            parser=quantities.share,
+            help="Part of the grid that --search model may measure, such as 10%. 30% finds nearly all of the saving.",
         ),
     ] = 0.3,
     max_slowdown: Annotated[
-        float, typer.Option("--max-slowdown", metavar="X", help="Slowdown limit of the plans that --search model looks for.")
+        float,
+        typer.Option(
+            "--max-slowdown",
+            metavar="X",
+            parser=quantities.slowdown,
+            help="Slowdown limit of the plans that --search model looks for, such as 2%.",
+        ),
     ] = 0.0,
     budget: BudgetOption = None,
     seconds_each: Annotated[
         float | None,
-        typer.Option("--seconds-each", metavar="S", help="Device time for a kernel with --clocks natural; 18 by default."),
+        typer.Option(
+            "--seconds-each",
+            metavar="S",
+            parser=quantities.seconds,
+            help="Device time for a kernel with --clocks natural; 18 by default.",
+        ),
     ] = None,
-    warm_up: Annotated[float, typer.Option("--warm-up", metavar="S", help="Warm-up before each point, in seconds.")] = 5.0,
-    window: Annotated[float, typer.Option("--window", metavar="S", help="Longest measurement, in seconds.")] = 5.0,
+    warm_up: Annotated[
+        float,
+        typer.Option("--warm-up", metavar="S", parser=quantities.seconds, help="Warm-up before each point, in seconds."),
+    ] = WARM_UP_S,
+    window: Annotated[
+        float, typer.Option("--window", metavar="S", parser=quantities.seconds, help="Longest measurement, in seconds.")
+    ] = WINDOW_S,
     relative_error: Annotated[
         float,
         typer.Option(
-            "--relative-error", metavar="X", help="Stop measuring a point early at this standard error; 0.005 is 0.5 %."
+            "--relative-error",
+            metavar="X",
+            parser=quantities.relative,
+            help="Stop measuring a point early at this standard error, such as 0.5%.",
         ),
     ] = 0.0,
     in_context: Annotated[
@@ -97,13 +131,16 @@ def sweep(
     shape_options: ShapeOptions,
     clock_control: ClockControlOptions,
     seed: SeedOption = 0,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure every kernel of a workload at many settings.
 
-    Results go into a study; the default clocks (auto) are always included. Resumes an interrupted sweep.
+    Results go into a study; the default clocks (auto) are always included. Says first how long it takes. Resumes an
+    interrupted sweep.
     """
     from wastenot.api import sweep as measure
+    from wastenot.cli.announce import announce, show_dry_run
     from wastenot.cli.output import as_values, print_json, say, typed_command
     from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
@@ -126,12 +163,16 @@ def sweep(
             memory_mhz=parse_clocks("--memory", memory), rounds=rounds, search=search, share=share,
             max_slowdown=max_slowdown, options=PointOptions(warm_up, window, relative_error),
             budget_s=None if budget is None else parse_budget(budget), seconds_each=seconds_each,
-            command=typed_command(study), progress=progress,
+            command=typed_command(study), announce=announce, dry_run=dry_run, progress=progress,
         )  # fmt: skip
-    if as_json:
-        print_json({"study": str(study), "workload": tasks.name, "state": tasks.state,
+    if outcome.estimate is not None:
+        show_dry_run(outcome.estimate, as_json=as_json, study=str(study))
+    elif as_json:
+        values = as_values(outcome)
+        del values["estimate"]
+        print_json("sweep", {"study": str(study), "workload": tasks.name, "state": tasks.state,
                     "granularity": tasks.granularity, "device": target.identity.label,
-                    "origin": target.identity.origin} | as_values(outcome))  # fmt: skip
+                    "origin": target.identity.origin} | values)  # fmt: skip
     else:
         for line in outcome_lines(outcome, tasks.key, str(study)):
             say(line)
@@ -165,7 +206,13 @@ def refine(
     max_slowdown: MaxSlowdownOption = 0.0,
     finalists: Annotated[int, typer.Option("--finalists", metavar="N", help="Settings to measure for each kernel.")] = 3,
     around: Annotated[
-        float, typer.Option("--around", metavar="MHZ", help="Also measure core clocks this close to the best; 0 for none.")
+        float,
+        typer.Option(
+            "--around",
+            metavar="MHZ",
+            parser=quantities.megahertz,
+            help="Also measure core clocks this close to the best; 0 for none.",
+        ),
     ] = 0.0,
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of each.")] = 3,
     budget: BudgetOption = None,
@@ -195,7 +242,9 @@ def refine(
         )  # fmt: skip
     outcome, before, after = refined.outcome, refined.before, refined.after
     if as_json:
-        print_json(as_values(outcome) | {"before": before.document()["headline"], "after": after.document()["headline"]})
+        print_json(
+            "refine", as_values(outcome) | {"before": before.document()["headline"], "after": after.document()["headline"]}
+        )
         return
     for line in outcome_lines(outcome, key, str(into or study)):
         say(line)

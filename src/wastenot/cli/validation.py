@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli import completing
 from wastenot.cli.options import (
     ClockControlOptions,
     DeviceOption,
@@ -37,7 +38,12 @@ def validate(
     workload: WorkloadOption = None,
     device: Annotated[
         str | None,
-        typer.Option("--device", metavar="D", help="The device that the study was made on; by default the one it names."),
+        typer.Option(
+            "--device",
+            metavar="D",
+            autocompletion=completing.devices,
+            help="The device that the study was made on; by default the one it names.",
+        ),
     ] = None,
     repeats: Annotated[
         int, typer.Option("--repeats", metavar="N", help="Measurements of the plan and of auto, at least 2.")
@@ -66,7 +72,7 @@ def validate(
         validated.write(out)
         say(f"{out}: plan and validation written")
     if as_json:
-        print_json(validated.document())
+        print_json("validate", validated.document())
     else:
         console().print(validation_text(validated))
 
@@ -75,7 +81,7 @@ def validation_text(plan: Plan) -> RenderableType:
     """What was promised and what was measured, side by side, and whether the slowdown limit was kept."""
     from wastenot.cli.tables import Group, Text, headline, plain_table
     from wastenot.reporting.formatting import change
-    from wastenot.reporting.plan.summary import limit_verdict
+    from wastenot.reporting.plan.verdict import limit_verdict
 
     validation, expected = plan.validation, plan.expected
     assert validation is not None
@@ -154,7 +160,7 @@ def transfer(
         written = export_figures([figure], measured_transfer.origin, figures)
         say(f"{figures}: {len(written)} figure files written")
     if as_json:
-        print_json(as_values(measured_transfer))
+        print_json("transfer", as_values(measured_transfer))
     else:
         console().print(_transfer_text(measured_transfer))
 

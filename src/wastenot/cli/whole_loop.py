@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import (
     AsMeasuredOption,
     ClockControlOptions,
     ConfidenceOption,
     DeviceOption,
+    JsonOption,
     MaxSlowdownOption,
     PriceOptions,
     SeedOption,
@@ -25,12 +27,17 @@ if TYPE_CHECKING:
 
 
 def run(
-    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="A model such as gpt3-xl.")],
+    workload: Annotated[
+        str, typer.Argument(metavar="WORKLOAD", autocompletion=completing.workloads, help="A model such as gpt3-xl.")
+    ],
     device: DeviceOption = "sim:rtx-3080-ti",
     max_slowdown: MaxSlowdownOption = 0.0,
     confidence: ConfidenceOption = None,
     as_measured: AsMeasuredOption = False,
-    core_step: Annotated[float, typer.Option("--core-step", metavar="MHZ", help="Step between core clocks.")] = 210.0,
+    core_step: Annotated[
+        float,
+        typer.Option("--core-step", metavar="MHZ", parser=quantities.megahertz, help="Step between core clocks."),
+    ] = 210.0,
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of the validation; 0 skips it.")] = 10,
     out: Annotated[
         Path | None,
@@ -41,13 +48,14 @@ def run(
     price_options: PriceOptions,
     clock_control: ClockControlOptions,
     seed: SeedOption = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Sweep, plan, compare, validate and report in one go.
 
     Resumes an interrupted sweep.
     """
     from wastenot import api
-    from wastenot.cli.output import console, say, typed_command
+    from wastenot.cli.output import as_values, console, print_json, say, typed_command
     from wastenot.cli.planning import comparison_text, plan_text
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.sweeping import outcome_lines
@@ -75,20 +83,32 @@ def run(
         with shown_progress("validation") as progress:
             plan = api.validate(plan, study, target, repeats=repeats, progress=progress)
     plan.write(folder / "plan.json")
-    console().print(plan_text(plan, price))
-    if repeats:
-        console().print(validation_text(plan))
-    console().print(comparison_text(compare(study, workload=tasks.name, as_measured=as_measured)))
-    api.report(study, folder / "report.html", plan=plan, figures=folder / "figures", price=price)
+    comparison = compare(study, workload=tasks.name, as_measured=as_measured)
+    if not as_json:
+        console().print(plan_text(plan, price))
+        if repeats:
+            console().print(validation_text(plan))
+        console().print(comparison_text(comparison))
+    files = api.report(
+        study, folder / "report.html", plan=plan, figures=folder / "figures", price=price, command=typed_command(str(study))
+    )
     say(f"{folder}: study.db, plan.json, report.html and figures/ written")
-    console().print(last_lines(plan, folder, device))
+    if as_json:
+        written = [folder / "study.db", folder / "plan.json", *files]
+        print_json("run", {
+            "files": list(map(str, written)), "sweep": as_values(outcome), "plan": plan.document(),
+            "comparison": as_values(comparison),
+        })  # fmt: skip
+    else:
+        console().print(last_lines(plan, folder, device))
 
 
 def last_lines(plan: Plan, folder: Path, device: str) -> RenderableType:
     """What was promised, whether it was kept, and what to do next."""
     from wastenot.cli.tables import Group, Text
     from wastenot.reporting.formatting import change, percent
-    from wastenot.reporting.plan.summary import applicable_today, limit_verdict
+    from wastenot.reporting.plan.today import applicable_today
+    from wastenot.reporting.plan.verdict import limit_verdict
 
     expected, headline = plan.expected, plan.headline
     lines = []
@@ -132,6 +152,7 @@ def create_folder(folder: Path) -> Path:
 def reproduce(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")] = Path("wastenot-reproduction"),
     seed: SeedOption = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Reproduce the kernel-level DVFS paper on simulated GPUs.
 
@@ -139,7 +160,7 @@ def reproduce(
     """
     from contextlib import ExitStack
 
-    from wastenot.cli.output import say
+    from wastenot.cli.output import as_values, print_json, say
     from wastenot.cli.progress import shown_progress
     from wastenot.progress import Progress
     from wastenot.reproduction import reproduce as make_all
@@ -151,6 +172,15 @@ def reproduce(
             parts.close()  # the previous part is done
             return parts.enter_context(shown_progress(part))
 
-        summary = make_all(folder, watch, seed)
-    print(summary.split("\n## Table 2")[0])
+        made = make_all(folder, watch, seed)
+    if as_json:
+        cards = [
+            {"device": card.device, "plan": card.plan.document(), "by_pass": card.by_pass.document(),
+             "comparison": as_values(card.comparison)}
+            for card in made.cards
+        ]  # fmt: skip
+        batches, degrees = as_values(made.batches), as_values(made.tensor_parallel)
+        print_json("reproduce", {"folder": str(folder), "cards": cards, "batches": batches, "tensor_parallel": degrees})
+    else:
+        print(made.summary.split("\n## Table 2")[0])
     say(f"{folder}: reproduction.md, figures, and a study, plan and report for each card")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wastenot.cli import completing
 from wastenot.cli.options import JsonOption, ShapeOptions
 
 if TYPE_CHECKING:
@@ -25,17 +26,29 @@ def workloads(as_json: JsonOption = False) -> None:
 
     models = list_workloads()
     if as_json:
-        print_json({"workloads": [as_values(model) | {"parameters": model.parameters} for model in models]})
+        print_json("workloads", {"workloads": [as_values(model) | {"parameters": model.parameters} for model in models]})
     else:
         console().print(_models_text(models))
 
 
 def workload(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A model such as gpt3-xl; 'wastenot workloads' lists them.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=completing.workloads,
+            help="A model such as gpt3-xl; 'wastenot workloads' lists them.",
+        ),
+    ],
     shape_options: ShapeOptions,
     device: Annotated[
         str | None,
-        typer.Option("--device", metavar="GPU", help="Show what bounds each kernel on this GPU: h200, sim:rtx-3080-ti, ..."),
+        typer.Option(
+            "--device",
+            metavar="GPU",
+            autocompletion=completing.simulated,
+            help="Show what bounds each kernel on this GPU: h200, sim:rtx-3080-ti, ...",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -52,7 +65,7 @@ def workload(
     built, model = build_workload(name, shape), find_model(name)
     roofline = None if device is None else find_roofline(device, shape.dtype)
     if as_json:
-        print_json(_document(built, model, shape, roofline))
+        print_json("kernels", _document(built, model, shape, roofline))
     else:
         console().print(_workload_text(built, model, roofline))
 

@@ -79,21 +79,3 @@ class Objective:
                 return f"least energy × time{power}{slowdown}"
             case _:
                 return f"least {self.kind}"
-
-
-def parse_bounds(text: str) -> tuple[float, ...]:
-    """Slowdown bounds from a list such as ``0,0.01,0.02``.
-
-    Raises:
-        BadInputError: one of them is not a number above −1.
-    """
-    bounds = []
-    for part in text.split(","):
-        try:
-            bound = float(part)
-        except ValueError:
-            bound = math.nan
-        if not (math.isfinite(bound) and bound > -1.0):
-            raise BadInputError(f"`bounds`: '{part.strip()}' is not a number above -1; write them as in 0,0.01,0.02")
-        bounds.append(bound)
-    return tuple(bounds)

@@ -6,6 +6,7 @@ file.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sqlite3
@@ -21,6 +22,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from wastenot.errors import StudyError
+from wastenot.install import install_line, installer
 
 _WRITING = "wastenot_writing"
 # Any number will do, as long as every wastenot takes the same: writers of one database wait for each other.
@@ -123,8 +125,9 @@ def study_errors(address: Address) -> Iterator[None]:
     except NoSuchModuleError as error:
         raise StudyError(f"{address.label}: no such kind of database is known; check the start of the URL") from error
     except ImportError as error:
-        extra = "wastenot[postgresql]" if address.url and "postgresql" in address.url.drivername else error.name
-        raise StudyError(f"{address.label}: its driver is not installed: pip install '{extra}'") from error
+        postgresql = address.url is not None and "postgresql" in address.url.drivername
+        line = install_line("postgresql") if postgresql else f"{installer()} {error.name}"
+        raise StudyError(f"{address.label}: its driver is not installed: {line}") from error
     except DBAPIError as error:
         raise StudyError(f"{address.label}: {_database_error(error.orig or error, address)}") from error
     except SQLAlchemyError as error:
@@ -182,6 +185,22 @@ class Database:
             raise StudyError(f"{path}: is a folder, not a study; name a file")
         if not path.exists():
             raise StudyError(f"{path}: there is no study; make one: wastenot import SWEEP.csv --study {path}")
+
+    def check_makeable(self) -> None:
+        """Refuse a file that could not be made, without making it.
+
+        Raises:
+            StudyError: it is a folder, or its folder is missing or may not be written.
+        """
+        path = self.address.path
+        if path is None:
+            return
+        if path.exists():
+            self.check_there()
+        elif not path.parent.is_dir():
+            raise StudyError(f"{path}: there is no folder {path.parent}; make it first")
+        elif not os.access(path.parent, os.W_OK):
+            raise StudyError(f"{path}: cannot be made: {os.strerror(errno.EACCES)}")
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

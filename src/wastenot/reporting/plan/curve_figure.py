@@ -14,7 +14,7 @@ from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.plan.labelled_points import LETTER_WIDTH, Frame, LabelledPoint, draw_labels, draw_points
 from wastenot.reporting.plan.plan_figure import SAVED, WIDE, plan_figure, saved, slowdown
-from wastenot.reporting.plan.summary import applicable_today
+from wastenot.reporting.plan.today import applicable_today
 
 _COLORS = {"kernel": "#2f6fde", "pass": "#e08a00", "iteration": "#0f9b8e"}
 _DASHES = {"global": [1, 0], "local": [5, 3]}

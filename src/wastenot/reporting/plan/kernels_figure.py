@@ -59,7 +59,7 @@ def kernels_figure(overview: PlanOverview) -> Figure:
     others = bars[-1].members if len(bars[-1].members) > 1 else ()
     note = (
         "All calls of each kernel in one iteration, most joules saved first, by the numbers as measured. "
-        "Beside each bar: what the plan changes of the kernel's own energy and time. Clocks are memory / core in MHz."
+        "Beside each bar: what the plan changes of the kernel's own energy and time. Clocks are core / memory in MHz."
     )
     if any(kernel.energy_error_j for kernel in overview.kernels):
         note += " Thin lines: 95 % intervals."
@@ -96,7 +96,7 @@ def _clocks(kernel: KernelTotal) -> str:
     if setting.is_auto:
         return "auto"
     limit = "" if setting.power_limit_w is None else f", {setting.power_limit_w:g} W"
-    return f"{format_mhz(setting.memory_mhz)} / {format_mhz(setting.core_mhz)}{limit}"
+    return f"{format_mhz(setting.core_mhz)} / {format_mhz(setting.memory_mhz)}{limit}"
 
 
 def _wide(bars: Sequence[_Bar], overview: PlanOverview) -> Any:
@@ -113,7 +113,7 @@ def _wide(bars: Sequence[_Bar], overview: PlanOverview) -> Any:
         alt.Chart(inline(rows))
         .mark_text(style="label", align="left", fontSize=11)
         .encode(y=alt.Y("index:O", axis=None), x=alt.value(0), text="clocks:N")
-        .properties(width=_CLOCKS_WIDTH, height=alt.Step(_STEP), view=plain, title=_column_title("memory / core, MHz"))
+        .properties(width=_CLOCKS_WIDTH, height=alt.Step(_STEP), view=plain, title=_column_title("core / memory, MHz"))
     )
     return alt.hconcat(
         energy.properties(width=_ENERGY_WIDTH, height=alt.Step(_STEP), view=plain, title=_column_title("energy saved")),
@@ -154,7 +154,7 @@ def _panel(
     x = alt.X(f"{what}:Q", title=title, scale=scale, axis=axis)
     chart = alt.Chart(inline(rows))
     tooltip = tooltips(
-        {"kernel:N": "kernel", "pass:N": "pass", "clocks:N": "memory / core", "saved_tip:N": "energy", "added_tip:N": "time"}
+        {"kernel:N": "kernel", "pass:N": "pass", "clocks:N": "core / memory", "saved_tip:N": "energy", "added_tip:N": "time"}
     )
     bar = chart.mark_bar(height=13, cornerRadiusEnd=1.5, yOffset=below).encode(x=x, y=y, color=color, tooltip=tooltip)
     known = [row for row in rows if row[f"{what}_low"] < row[f"{what}_high"] and row["errors"]]

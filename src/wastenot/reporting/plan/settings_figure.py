@@ -17,8 +17,8 @@ from wastenot.setting import format_mhz
 MOST_COARSE_MAPS = 4
 _LEAST_FRACTION = 0.005  # of the energy: a pass below it is not worth a map
 _WIDTH_FOR_LABEL = 250  # of a map in pixels, below which its corner cannot hold a label
-_NARROW = (NARROW_WIDTH - 68, 180)
-_VAST = 1e4  # per cent, from which an axis has labels such as 20k
+_NARROW = (NARROW_WIDTH - 74, 180)
+_VAST = 1e3  # per cent, from which an axis has labels such as 2k
 _MOST_NAMED = 4  # settings of an arrow that its tooltip names
 
 
@@ -103,7 +103,7 @@ def _maps_chart(maps: Sequence[SettingMap], *, columns: int, size: tuple[int, in
 def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> Any:
     alt = load("altair")
     window, places = _placed(each)
-    x = alt.X("slower:Q", title=SLOWDOWN, scale=_scale(window.x))
+    x = alt.X("slower:Q", title=SLOWDOWN, scale=_scale(window.x), axis=alt.Axis(labelOverlap=True))
     vast = {"format": "~s"} if max(map(abs, window.y)) >= _VAST else {}
     y = alt.Y("saved:Q", title=SAVED, scale=_scale(window.y), axis=alt.Axis(labelBound=True, **vast))
     colour = alt.Color(
@@ -131,7 +131,7 @@ def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> An
         x=x,
         y=y,
         tooltip=[
-            alt.Tooltip("clocks:N", title="memory / core"),
+            alt.Tooltip("clocks:N", title="core / memory"),
             *([alt.Tooltip("limit:N", title="power limit")] if any(row["limit"] for row in rows) else []),
             alt.Tooltip("time_text:N", title="time"),
             alt.Tooltip("energy_text:N", title="energy"),
@@ -284,9 +284,9 @@ def _row(point: SettingPoint, place: Point, window: Window) -> dict[str, object]
 
 
 def _clocks(point: SettingPoint) -> str:
-    """Memory and core clock, in this order everywhere."""
+    """Core and memory clock, in this order everywhere."""
     setting = point.setting
     core = format_mhz(setting.core_mhz)
     if point.highest_core_mhz != setting.core_mhz:
         core += f" to {format_mhz(point.highest_core_mhz)}"
-    return f"{format_mhz(setting.memory_mhz)} / {core}"
+    return f"{core} / {format_mhz(setting.memory_mhz)}"

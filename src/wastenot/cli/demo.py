@@ -1,0 +1,100 @@
+"""``wastenot demo``: the whole way from a sweep to a page on a simulated GPU, for a first look."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from wastenot.planning.plan import Plan
+
+_WORKLOAD, _DEVICE = "gpt3-xl", "sim:rtx-3080-ti"
+_CORE_STEP_MHZ = 210.0
+_REPEATS = 10
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")] = Path("wastenot-demo"),
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
+) -> None:
+    """Show what wastenot does, on a simulated GPU: needs nothing, and opens a page.
+
+    Sweeps GPT-3 XL training, plans its clocks, checks the plan, and writes a page. Every number is simulated.
+    """
+    from wastenot import api
+    from wastenot.cli.output import say, typed_command
+    from wastenot.cli.progress import shown_progress
+    from wastenot.cli.whole_loop import create_folder
+    from wastenot.devices.open import open_device
+    from wastenot.errors import MissingExtraError
+    from wastenot.planning.objective import Objective
+    from wastenot.planning.planner import plan as make_plan
+    from wastenot.reporting.optional_imports import check_report
+    from wastenot.study.store import open_study
+    from wastenot.tasks import find_tasks
+
+    page = create_folder(out) / "report.html"
+    try:
+        check_report()
+        with_page = True
+    except MissingExtraError as error:
+        say(f"no page: {error}")
+        with_page = False
+    tasks, target = find_tasks(_WORKLOAD, _DEVICE), open_device(_DEVICE)
+    study = open_study(out / "study.db", create=True)
+    typer.echo("Training GPT-3 XL on a simulated RTX 3080 Ti: no GPU is used, and every number is simulated.")
+    typer.echo(f"Sweep     time and energy of {len(tasks.tasks)} kernels at 50 pairs of core and memory clocks")
+    with shown_progress("sweep", resumable=study) as progress:
+        api.sweep(tasks, target, study, core_step_mhz=_CORE_STEP_MHZ, command=typed_command(str(study)), progress=progress)
+    typer.echo("Plan      clocks for each kernel that use the least energy and are no slower than the default clocks")
+    plan = make_plan(study, Objective("waste", 0.0), workload=tasks.name)
+    typer.echo(f"Validate  the plan measured {_REPEATS} times, interleaved with the default clocks")
+    with shown_progress("validation") as progress:
+        plan = api.validate(plan, study, target, repeats=_REPEATS, progress=progress)
+    plan.write(out / "plan.json")
+    if with_page:
+        api.report(study, page, plan=plan, command=typed_command(str(study)))
+    typer.echo("\n" + "\n".join(_ending(plan)))
+    if with_page:
+        opened = not no_open and _open(page)
+        typer.echo(f"Page      {page.resolve().as_uri()}{' (opened in your browser)' if opened else ''}")
+
+
+def _ending(plan: Plan) -> list[str]:
+    """The verdict, and what could be set today."""
+    from wastenot.reporting.formatting import change, percent
+    from wastenot.reporting.plan.today import applicable_today
+    from wastenot.reporting.plan.verdict import limit_verdict
+
+    headline, expected = plan.headline, plan.expected
+    assert expected is not None
+    low, high = expected.energy_change_interval
+    verdict = (limit_verdict(plan) or "").partition(":")[0]
+    lines = [
+        f"Promised  {percent(-expected.energy_change)} energy saved ({percent(-high)} to {percent(-low)}), no slower",
+        f"Verdict   {verdict}: {percent(-headline.energy_change)} saved, time {change(headline.time_change)} (simulated)",
+    ]
+    finest = applicable_today(plan).finest
+    if finest is not None and finest.commands and finest.energy_change is not None:
+        lines.append(f"Today     {percent(-finest.energy_change)}, with one setting: {'; '.join(finest.commands)}")
+    return lines
+
+
+def _open(page: Path) -> bool:
+    """Open a page in the browser, where somebody sits before a display; says whether it was opened."""
+    if not has_display():
+        return False
+    import webbrowser
+
+    return webbrowser.open(page.resolve().as_uri())
+
+
+def has_display() -> bool:
+    """Whether a browser would open before the eyes of who typed the command."""
+    remote = any(os.environ.get(name) for name in ("CI", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"))
+    screen = sys.platform in ("darwin", "win32") or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    return sys.stderr.isatty() and screen and not remote

@@ -1,0 +1,99 @@
+"""What ``--help`` shows beside options: where to begin, verbs by what one wants, and examples of each verb."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+BEGIN = {
+    "wastenot demo": "A first look, with a page to read; needs no GPU.",
+    "wastenot doctor": "What this machine can measure, and the next command.",
+    "wastenot run gpt3-xl": "The whole loop on a simulated GPU, in a minute.",
+}
+
+VERBS = {
+    "All in one go": ("run", "demo", "reproduce"),
+    "Know what runs": ("workloads", "workload", "capture"),
+    "Measure": ("sweep", "natural", "profile", "monitor", "import"),
+    "Decide": ("plan", "frontier", "compare", "forecast", "iteration", "pairs"),
+    "Check a plan": ("validate", "refine", "transfer", "diff"),
+    "Show and pass on": ("report", "show", "profiles", "export"),
+    "Look after devices": ("doctor", "sensor", "calibrate", "reset"),
+}
+"""Every verb, in the order in which ``wastenot --help`` lists them."""
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "demo": ("wastenot demo",),
+    "doctor": ("wastenot doctor",),
+    "run": ("wastenot run gpt3-xl", "wastenot run llama-8b --device sim:h200 --max-slowdown 2%"),
+    "workloads": ("wastenot workloads",),
+    "workload": ("wastenot workload gpt3-xl --device sim:h200", "wastenot workload mine.json"),
+    "capture": ("wastenot capture train.py:step --out mine.json",),
+    "sweep": (
+        "wastenot sweep gpt3-xl --device sim:rtx-3080-ti --study my.db",
+        "wastenot sweep mine.json --device nvidia:0 --clocks auto --study my.db",
+    ),
+    "natural": ("wastenot natural gpt3-xl --device nvidia:0",),
+    "profile": ("wastenot profile gemm:8192 --device sim:mi300x --out gemm.parquet --report gemm.html",),
+    "monitor": ("wastenot monitor -- python train.py",),
+    "import": (
+        'wastenot import sweep.csv --study my.db --device-name "RTX 3080 Ti"',
+        "cat sweep.csv | wastenot import - --study my.db --workload mine",
+    ),
+    "plan": (
+        "wastenot plan --study my.db --max-slowdown 2% --out plan.json",
+        "wastenot plan --study my.db --granularity iteration",
+    ),
+    "frontier": ("wastenot frontier --study my.db --bounds 0,1%,2%",),
+    "compare": ("wastenot compare --study my.db",),
+    "forecast": ("wastenot forecast --study my.db --max-slowdown 2%",),
+    "iteration": ("wastenot iteration --study my.db",),
+    "pairs": ("wastenot pairs --study my.db --most 5",),
+    "validate": ("wastenot validate --study my.db --plan plan.json --out checked.json",),
+    "refine": ("wastenot refine --study my.db --device sim:rtx-3080-ti",),
+    "transfer": ("wastenot transfer --plan plan.json --device sim:rtx-3080-ti --batch 40,20,10",),
+    "diff": ("wastenot diff plan.json checked.json",),
+    "report": ("wastenot report --study my.db --out report.html --figures figures",),
+    "show": ("wastenot show --study my.db",),
+    "profiles": ("wastenot profiles gemm.parquet softmax.parquet --report together.html",),
+    "export": ("wastenot export sweep.csv --study my.db", "wastenot export - --study my.db | head"),
+    "sensor": ("wastenot sensor --device sim:mi300x --out sensors.json",),
+    "calibrate": ("wastenot calibrate --study my.db --out my-gpu.toml",),
+    "reset": ("wastenot reset",),
+    "reproduce": ("wastenot reproduce --out reproduction",),
+}
+"""Commands that work as they stand, beside the files that they name; the tests run or parse each."""
+
+
+class Verb(TyperCommand):
+    """A verb whose help ends with examples."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples."""
+        with formatter.section("Examples"):
+            for line in EXAMPLES.get(self.name or "", ()):
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+class Verbs(TyperGroup):
+    """All verbs, by what one wants."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write where to begin, the verbs in groups, and the few options last."""
+        with formatter.section("Where to begin"):
+            formatter.write_dl([(line, what) for line, what in BEGIN.items() if line.split()[1] in self.commands])
+        width = max(map(len, self.commands))
+        for title, names in VERBS.items():
+            there = [(f"{name:<{width}}", self.commands[name]) for name in names if name in self.commands]
+            with formatter.section(title):
+                limit = formatter.width - width - 6
+                formatter.write_dl([(name, verb.get_short_help_str(limit)) for name, verb in there])
+        options: list[Any] = [option.get_help_record(ctx) for option in self.get_params(ctx)]
+        with formatter.section("Options"):
+            formatter.write_dl([record for record in options if record is not None])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Say where more stands."""
+        formatter.write_paragraph()
+        formatter.write_text("'wastenot VERB --help' shows the options of a verb, and examples.")

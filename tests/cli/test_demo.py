@@ -1,0 +1,40 @@
+"""The demo as a newcomer runs it, and when it opens a browser."""
+
+import os
+import sys
+from unittest import mock
+
+import pytest
+
+from wastenot.cli.demo import has_display
+
+QUIET = {"CI": "", "SSH_CONNECTION": "", "SSH_CLIENT": "", "SSH_TTY": "", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
+
+
+@pytest.mark.slow
+def test_the_demo_needs_nothing_and_writes_a_page(wastenot):
+    ran = wastenot("demo", DISPLAY=":0")
+    assert ran.code == 0, ran.err
+    page = wastenot.folder / "wastenot-demo" / "report.html"
+    assert page.stat().st_size > 100_000 and page.resolve().as_uri() in ran.out
+    assert "simulated" in ran.out.splitlines()[0]
+    assert "kept" in ran.out and "nvidia-smi -lgc" in ran.out
+    assert "opened in your browser" not in ran.out  # what the tests print goes to no terminal
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environment", "opens"),
+    [
+        (True, {"DISPLAY": ":0"}, True),
+        (True, {"WAYLAND_DISPLAY": "wayland-0"}, True),
+        (True, {}, False),
+        (False, {"DISPLAY": ":0"}, False),
+        (True, {"DISPLAY": ":0", "CI": "true"}, False),
+        (True, {"DISPLAY": "localhost:10.0", "SSH_CONNECTION": "10.0.0.1 5 10.0.0.2 22"}, False),
+    ],
+)
+def test_a_browser_opens_only_before_somebodys_eyes(terminal, environment, opens, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(sys, "stderr", mock.Mock(isatty=lambda: terminal))
+    with mock.patch.dict(os.environ, QUIET | environment):
+        assert has_display() is opens
