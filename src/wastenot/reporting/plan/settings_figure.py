@@ -18,6 +18,7 @@ MOST_COARSE_MAPS = 4
 _LEAST_FRACTION = 0.005  # of the energy: a pass below it is not worth a map
 _WIDTH_FOR_LABEL = 250  # of a map in pixels, below which its corner cannot hold a label
 _NARROW = (NARROW_WIDTH - 74, 180)
+_LABELS_WIDTH = 36  # of the y axis in narrow maps, so that they are below each other
 _VAST = 1e3  # per cent, from which an axis has labels such as 2k
 _MOST_NAMED = 4  # settings of an arrow that its tooltip names
 
@@ -105,7 +106,8 @@ def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> An
     window, places = _placed(each)
     x = alt.X("slower:Q", title=SLOWDOWN, scale=_scale(window.x), axis=alt.Axis(labelOverlap=True))
     vast = {"format": "~s"} if max(map(abs, window.y)) >= _VAST else {}
-    y = alt.Y("saved:Q", title=SAVED, scale=_scale(window.y), axis=alt.Axis(labelBound=True, **vast))
+    aligned = {"minExtent": _LABELS_WIDTH, "maxExtent": _LABELS_WIDTH} if size == _NARROW else {}
+    y = alt.Y("saved:Q", title=SAVED, scale=_scale(window.y), axis=alt.Axis(labelBound=True, **vast, **aligned))
     colour = alt.Color(
         "memory:N",
         title="memory clock, MHz",
