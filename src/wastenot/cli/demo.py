@@ -62,6 +62,7 @@ def demo(
     if with_page:
         opened = not no_open and _open(page)
         typer.echo(f"Page      {page.resolve().as_uri()}{' (opened in your browser)' if opened else ''}")
+    _say_next(out)
 
 
 def _ending(plan: Plan) -> list[str]:
@@ -81,6 +82,16 @@ def _ending(plan: Plan) -> list[str]:
     if finest is not None and finest.commands and finest.energy_change is not None:
         lines.append(f"Today     {percent(-finest.energy_change)}, with one setting: {'; '.join(finest.commands)}")
     return lines
+
+
+def _say_next(out: Path) -> None:
+    """What this machine is good for, and the next command; where it has no GPU, another question to the demo's study."""
+    from wastenot.cli.first_step import DEMO, first_step
+    from wastenot.devices.nvidia.machine import look
+
+    step = first_step(look()[0])
+    command = step.command if step.command != DEMO else f"wastenot plan --study {out / 'study.db'} --max-slowdown 2%"
+    typer.echo(f"\n{step.verdict}\nNext: {command}")
 
 
 def _open(page: Path) -> bool:

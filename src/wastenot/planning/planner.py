@@ -187,12 +187,18 @@ class Planner:
         self.costs: Costs = combine_repeats(sweep) if like is None else like.costs
         self.coverage: Coverage = self.costs.coverage(sweep.recorded) if like is None else like.coverage
         _check_shared(sweep, self.coverage, granularity)
+        self._coarser: dict[Granularity, Planner] = {}
+        self._chosen: dict[tuple[Objective, Scope], Optimum] = {}
         self.measured = Choices.of(self.costs, granularity, clock_tolerance_mhz)
         self.units = self.measured.units
 
     def at(self, granularity: Granularity) -> Planner:
         """A planner at another granularity, which shares the costs and what was estimated from them: the dear part."""
-        return Planner(self.sweep, granularity, self.clock_tolerance_mhz, self)
+        if granularity == self.granularity:
+            return self
+        if granularity not in self._coarser:
+            self._coarser[granularity] = Planner(self.sweep, granularity, self.clock_tolerance_mhz, self)
+        return self._coarser[granularity]
 
     @property
     def frontier(self) -> Frontier:
@@ -305,7 +311,9 @@ class Planner:
         """
         if scope not in SCOPES:
             raise BadInputError(f"scope {scope!r}: choose one of {', '.join(SCOPES)}")
-        optimum = self._choose(objective, scope)
+        if (objective, scope) not in self._chosen:
+            self._chosen[objective, scope] = self._choose(objective, scope)
+        optimum = self._chosen[objective, scope]
         if self.sweep.state != "natural":
             return optimum
         return replace(optimum, options=tuple(map(self._without_idle_cap, range(len(self.units)), optimum.options)))
