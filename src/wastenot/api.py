@@ -19,6 +19,7 @@ from wastenot.workloads.identity import EnergyState, Granularity
 if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
     from wastenot.planning.plan import Plan
+    from wastenot.planning.planner import Planner
     from wastenot.reporting.price import Price
     from wastenot.study.store import Source, Study
     from wastenot.sweeping.point import PointOptions
@@ -378,6 +379,7 @@ def report(
     workload: str | None = None,
     figures: PathLike | None = None,
     price: Price | None = None,
+    planner: Planner | None = None,
 ) -> tuple[Path, ...]:
     """Write a plan's report as one page that needs no network, and its figures as files.
 
@@ -392,6 +394,7 @@ def report(
         workload: its name; by default the plan's, or the only one.
         figures: folder to write every figure to as SVG, PDF and PNG.
         price: of electricity; without it no costs are shown.
+        planner: that made the plan, if it is at hand: what it has estimated is not estimated again.
 
     Returns:
         The files written.
@@ -416,7 +419,7 @@ def report(
         held = study.read(workload or measured[0], *measured[1:])
     made = make_plan(held) if made is None else made
     context = None if study is None else change_in_context(study, held, made)
-    overview = make_overview(held, made, context)
+    overview = make_overview(held, made, context, planner)
     write_report(overview, out, price=price)
     return (Path(out), *([] if figures is None else write_figures(overview, figures)))
 

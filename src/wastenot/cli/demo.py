@@ -32,7 +32,7 @@ def demo(
     from wastenot.devices.open import open_device
     from wastenot.errors import MissingExtraError
     from wastenot.planning.objective import Objective
-    from wastenot.planning.planner import plan as make_plan
+    from wastenot.planning.planner import Planner, plan as make_plan
     from wastenot.reporting.optional_imports import check_report
     from wastenot.study.store import open_study
     from wastenot.tasks import find_tasks
@@ -51,13 +51,14 @@ def demo(
     with shown_progress("sweep", resumable=study) as progress:
         api.sweep(tasks, target, study, core_step_mhz=_CORE_STEP_MHZ, command=typed_command(str(study)), progress=progress)
     typer.echo("Plan      clocks for each kernel that use the least energy and are no slower than the default clocks")
-    plan = make_plan(study, Objective("waste", 0.0), workload=tasks.name)
+    planner = Planner(study.read(tasks.name))
+    plan = make_plan(planner, Objective("waste", 0.0))
     typer.echo(f"Validate  the plan measured {_REPEATS} times, interleaved with the default clocks")
     with shown_progress("validation") as progress:
         plan = api.validate(plan, study, target, repeats=_REPEATS, progress=progress)
     plan.write(out / "plan.json")
     if with_page:
-        api.report(study, page, plan=plan)
+        api.report(study, page, plan=plan, planner=planner)
     typer.echo("\n" + "\n".join(_ending(plan)))
     if with_page:
         opened = not no_open and _open(page)

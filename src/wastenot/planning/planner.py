@@ -47,7 +47,7 @@ TOLERANCE = 0.001  # slowdown below what a run can show
 
 
 def plan(
-    source: Source,
+    source: Source | Planner,
     objective: Objective | ObjectiveKind = "waste",
     *,
     max_slowdown: float | None = None,
@@ -73,7 +73,8 @@ def plan(
     not know is planned by its numbers as they stand.
 
     Args:
-        source: what its kernels cost: a study (its file name, URL or the open study) or a sweep.
+        source: what its kernels cost: a study (its file name, URL or the open study), a sweep, or a planner of it, which
+            keeps what it estimates for further plans.
         objective: what to minimise: ``waste`` (energy within a slowdown), ``edp``, ``energy`` or ``time``; or all of it as
             an :class:`Objective`; then omit the next four.
         max_slowdown: bound on T/T_auto − 1, such as 0.02; for ``waste`` 0 unless given, for ``edp`` none.
@@ -99,9 +100,12 @@ def plan(
         raise BadInputError(
             "`objective`: says all of it; leave out `max_slowdown`, `edp_exponent`, `confidence` and `as_measured`"
         )
-    sweep = sweep_of(source, workload, state, granularity)
+    if isinstance(source, Planner):
+        planner, sweep = source.at(granularity), source.sweep
+    else:
+        sweep = sweep_of(source, workload, state, granularity)
+        planner = Planner(sweep, granularity, clock_tolerance_mhz)
     switching = switch_time(sweep.device, switch_time_s)
-    planner = Planner(sweep, granularity, clock_tolerance_mhz)
     made = planner.plan(objective, scope)
     applicable = find_applicable(
         made,

@@ -100,9 +100,7 @@ class Recorder:
             StudyError: the study cannot be written, or another process has taken over; the study is as it was.
         """
         with self.writing() as connection:
-            insert_measurements(
-                connection, self.import_id, self._rows, [(self.kernel_ids[one.kernel], one) for one in made]
-            )
+            insert_measurements(connection, self.import_id, self._rows, [(self.kernel_ids[one.kernel], one) for one in made])
             rows = self._rows + len(made)
             connection.execute(update(imports).where(imports.c.id == self.import_id).values(rows=rows))
         self._rows = rows
@@ -144,9 +142,7 @@ class Recorder:
                 finish_sweep(connection, self._sweep_id)
 
 
-def insert_measurements(
-    connection: Connection, import_id: int, first: int, made: Sequence[tuple[int, Measurement]]
-) -> None:
+def insert_measurements(connection: Connection, import_id: int, first: int, made: Sequence[tuple[int, Measurement]]) -> None:
     """Store measurements and how they came about.
 
     Args:

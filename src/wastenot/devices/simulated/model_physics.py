@@ -45,7 +45,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
-    """The task and setting last asked about, and all that does not depend on temperature: they are asked about many times."""
+    """The task and setting last asked about, which are asked about again and again, and all that is the same each time."""
 
     task: Task
     setting: Setting
