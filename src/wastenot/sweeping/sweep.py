@@ -114,17 +114,17 @@ def _evenly(settings: Sequence[Setting]) -> list[Setting]:
 
 
 class _Keeper:
-    """Stores measurements as they are made; those that follow each other within a moment, together."""
+    """Stores measurements as they are made; those that follow each other within ``held_s`` seconds, together."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, recorder: Recorder, held_s: float) -> None:
+        self._recorder, self._held_s = recorder, held_s
         self._held: list[Measurement] = []
         self._stored_s = -math.inf
 
     def keep(self, found: Measurement) -> None:
-        """Store a measurement, at once where the last was stored longer ago than a moment."""
+        """Store a measurement, at once unless another was stored just before."""
         self._held.append(found)
-        if time.monotonic() - self._stored_s >= _HELD_S:
+        if time.monotonic() - self._stored_s >= self._held_s:
             self.store()
 
     def store(self) -> None:
@@ -171,7 +171,7 @@ def run_points(
     outcome.found = len(points) - len(todo)
     baselines: dict[int, Measurement] = {}
     warm = False
-    keeper = _Keeper(recorder)
+    keeper = _Keeper(recorder, _HELD_S if keep_alone is None else 0.0)  # what goes with kernels alone goes at once
     try:
         for setting, block in groupby(todo, key=lambda point: point.setting):
             here = list(block)
