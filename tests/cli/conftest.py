@@ -54,11 +54,11 @@ class Program:
             code = run(list(arguments))
         return Ran(code, out.getvalue(), err.getvalue())
 
-    def process(self, *arguments: str, **environment: str) -> Ran:
+    def process(self, *arguments: str, stdin: str | None = None, **environment: str) -> Ran:
         """Run as a user does, in a process."""
         done = subprocess.run(
             [sys.executable, "-m", "wastenot", *arguments],
-            cwd=self.folder, capture_output=True, text=True, encoding="utf-8", check=False,
+            cwd=self.folder, input=stdin, capture_output=True, text=True, encoding="utf-8", check=False,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "120"} | environment,
         )  # fmt: skip
         return Ran(done.returncode, done.stdout, done.stderr)

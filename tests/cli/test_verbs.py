@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import SWEEP
+
 GOLDEN = Path(__file__).parent / "golden"
 
 JSON_VERBS = {
@@ -135,3 +137,24 @@ def test_validating_an_imported_study_needs_a_device(study):
     # Whoever knows the device names it.
     known = study("validate", "--study", "nameless.db", "--plan", "nameless.json", "--device", "recorded:nameless.db")
     assert known.code == 0, known.err
+
+
+def test_a_sweep_comes_from_stdin_and_goes_to_stdout(study):
+    written = study.process("export", "-", "--study", "my.db")
+    assert (written.code, written.err) == (0, "")
+    study("export", "out.csv", "--study", "my.db")
+    assert written.out == (study.folder / "out.csv").read_text()
+    piped = study.process("import", "-", "--study", "piped.db", "--device-name", "Test GPU", stdin=written.out)
+    assert (piped.code, piped.out) == (0, "") and "workload 'stdin': 8 measured rows" in piped.err
+    again = study.process("export", "-", "--study", "piped.db").out
+    assert again == written.out
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    (SWEEP.replace("0.0099", "-0.0099"), "error: stdin:4: time_s: "),
+    ("", "error: stdin:1: header: the file is empty"),
+])  # fmt: skip
+def test_errors_about_stdin_name_its_line(wastenot, text, says):
+    ran = wastenot.process("import", "-", "--study", "piped.db", stdin=text)
+    assert (ran.code, ran.out) == (2, "") and ran.err.startswith(says) and ran.err.count("\n") == 1
+    assert not (wastenot.folder / "piped.db").exists()

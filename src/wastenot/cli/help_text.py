@@ -37,7 +37,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "natural": ("wastenot natural gpt3-xl --device nvidia:0",),
     "profile": ("wastenot profile gemm:8192 --device sim:mi300x --out gemm.parquet --report gemm.html",),
     "monitor": ("wastenot monitor -- python train.py",),
-    "import": ('wastenot import sweep.csv --study my.db --device-name "RTX 3080 Ti"',),
+    "import": (
+        'wastenot import sweep.csv --study my.db --device-name "RTX 3080 Ti"',
+        "cat sweep.csv | wastenot import - --study my.db --workload mine",
+    ),
     "plan": (
         "wastenot plan --study my.db --max-slowdown 2% --out plan.json",
         "wastenot plan --study my.db --granularity iteration",
@@ -54,6 +57,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "report": ("wastenot report --study my.db --out report.html --figures figures",),
     "show": ("wastenot show --study my.db",),
     "profiles": ("wastenot profiles gemm.parquet softmax.parquet --report together.html",),
+    "export": ("wastenot export sweep.csv --study my.db", "wastenot export - --study my.db | head"),
     "sensor": ("wastenot sensor --device sim:mi300x --out sensors.json",),
     "calibrate": ("wastenot calibrate --study my.db --out my-gpu.toml",),
     "reset": ("wastenot reset",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="SWEEP", help="Sweep file: CSV, or Parquet (.parquet, .pq).")],
+    file: Annotated[
+        Path, typer.Argument(metavar="SWEEP", help="Sweep file: CSV, or Parquet (.parquet, .pq); - for standard input.")
+    ],
     study: StudyOption,
     device_name: Annotated[
         str | None, typer.Option("--device-name", metavar="N", help="The GPU that the numbers were measured on.")
@@ -44,13 +47,15 @@ def import_(
     """
     from wastenot.cli.output import print_json, say
     from wastenot.study.plausible import implausible_rows
-    from wastenot.study.sweep_file import import_sweep
+    from wastenot.study.sweep_file import STANDARD, import_sweep
 
+    if str(file) == STANDARD and sys.stdin.isatty():
+        say("reading a sweep from the terminal; end it with Ctrl-D")
     sweep = import_sweep(file, study, device=device_name, workload=workload, state=energies, granularity=granularity,
                          origin=origin, append=append)  # fmt: skip
     doubt = implausible_rows(sweep)
     if doubt is not None:
-        say(f"warning: {file}: {doubt.text}")
+        say(f"warning: {'stdin' if str(file) == STANDARD else file}: {doubt.text}")
     if as_json:
         print_json(
             {
@@ -155,7 +160,9 @@ def _sweep_line(workload: WorkloadSummary, sweep: SweepSummary) -> str:
 
 
 def export(
-    file: Annotated[Path, typer.Argument(metavar="SWEEP", help="File to write: CSV, or Parquet (.parquet, .pq).")],
+    file: Annotated[
+        Path, typer.Argument(metavar="SWEEP", help="File to write: CSV, or Parquet (.parquet, .pq); - for standard output.")
+    ],
     study: StudyOption,
     workload: WorkloadOption = None,
     energies: EnergiesOption = None,
@@ -167,10 +174,13 @@ def export(
     Every number is written exactly as it is in the study.
     """
     from wastenot.cli.output import print_json, say
-    from wastenot.study.sweep_file import export_sweep
+    from wastenot.errors import BadInputError
+    from wastenot.study.sweep_file import STANDARD, export_sweep
 
+    if as_json and str(file) == STANDARD:
+        raise BadInputError("--json, export -: both would write to standard output; name a file")
     sweep = export_sweep(study, file, workload, state=energies, granularity=granularity)
     if as_json:
         print_json({"file": str(file), "workload": sweep.workload, "rows": len(sweep), "kernels": len(sweep.kernels)})
-    else:
+    elif str(file) != STANDARD:
         say(f"{file}: {len(sweep):,} rows of workload '{sweep.key}'")

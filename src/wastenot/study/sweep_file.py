@@ -1,9 +1,13 @@
-"""Sweep files, read, written, imported and exported: CSV, or Parquet where the name ends in .parquet or .pq."""
+"""Sweep files, read, written, imported and exported: CSV, or Parquet where the name ends in .parquet or .pq.
+
+The name ``-`` is standard input or output; what comes from there is CSV, or Parquet where it begins like it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +22,11 @@ from wastenot.study.table import assemble
 from wastenot.workloads.build import run_named
 from wastenot.workloads.identity import EnergyState, Granularity
 
+STANDARD = "-"
+"""Stands for standard input or output in the place of a file's name."""
+
+_PARQUET_BEGINS = b"PAR1"
+
 
 def read_sweep(
     path: str | os.PathLike[str],
@@ -29,7 +38,7 @@ def read_sweep(
     """Read a sweep file.
 
     Args:
-        path: the file.
+        path: the file, or ``-`` for standard input.
         workload: name of the workload; the name of the file without its ending where not given.
         device: name of the device.
         origin: where the numbers come from.
@@ -50,8 +59,8 @@ def parse_sweep(
     origin: Origin = "measured",
 ) -> Sweep:
     """As :func:`read_sweep`, for a file whose bytes are at hand already."""
-    name = os.fspath(path)
-    if _is_parquet(path):
+    name = _shown(path)
+    if _is_parquet(path) or (name != os.fspath(path) and content.startswith(_PARQUET_BEGINS)):
         from wastenot.study.parquet_file import parse_parquet
 
         table = parse_parquet(content, name)
@@ -59,17 +68,17 @@ def parse_sweep(
         from wastenot.study.csv_file import parse_csv
 
         table = parse_csv(content, name)
-    return assemble(table, workload=workload or Path(path).stem, device=device, origin=origin)
+    return assemble(table, workload=workload or Path(name).stem, device=device, origin=origin)
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The content of a file.
+    """The content of a file, or of standard input.
 
     Raises:
         BadInputError: it is missing, a folder or may not be read.
     """
     try:
-        return Path(path).read_bytes()
+        return sys.stdin.buffer.read() if os.fspath(path) == STANDARD else Path(path).read_bytes()
     except FileNotFoundError as error:
         raise BadInputError(f"{path}: there is no such file; check the name") from error
     except IsADirectoryError as error:
@@ -83,7 +92,7 @@ def write_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
 
     Args:
         sweep: what to write.
-        path: the file to make or replace.
+        path: the file to make or replace, or ``-`` for standard output, which takes CSV.
 
     Raises:
         BadInputError: the sweep breaks a rule of these files, or the file cannot be written; what stood there
@@ -100,6 +109,10 @@ def write_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
         from wastenot.study.csv_file import render_csv
 
         pieces = render_csv(sweep)
+
+    if os.fspath(path) == STANDARD:
+        sys.stdout.writelines(piece.decode() for piece in pieces)
+        return
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as stream:
@@ -122,10 +135,10 @@ def import_sweep(
     """Store a sweep file in a study, whole or not at all; a study file that is missing is made.
 
     Args:
-        file: CSV, or Parquet where its name ends in .parquet or .pq.
+        file: CSV, or Parquet where its name ends in .parquet or .pq; ``-`` for standard input.
         study: a file name, a database URL or a study that was opened with ``create``.
         device: that the rows were taken on; that of the study where not given, ``unknown`` in a new one.
-        workload: its name; the name of the file without its ending where not given. The name of a model, such as
+        workload: its name; the name of the file without its ending where not given, ``stdin`` of ``-``. The name of a model, such as
             ``gpt3-xl-batch10``, also says what the kernels compute.
         state: that the energies were taken in, where the file does not say; steady power by default.
         granularity: what was measured as one, where the file does not say; kernels by default.
@@ -142,10 +155,10 @@ def import_sweep(
     """
     content = read_bytes(file)
     sweep = parse_sweep(content, file, workload=workload, device=device or UNKNOWN_DEVICE, origin=origin)
-    sweep = _named(sweep, os.fspath(file), state, granularity)
+    sweep = _named(sweep, _shown(file), state, granularity)
     target = study if isinstance(study, Study) else open_study(study, create=True)
     digest = hashlib.sha256(content).hexdigest()
-    return target.add(sweep, source=Path(file).name, sha256=digest, append=append)
+    return target.add(sweep, source=Path(_shown(file)).name, sha256=digest, append=append)
 
 
 def _named(sweep: Sweep, file: str, state: EnergyState | None, granularity: Granularity | None) -> Sweep:
@@ -172,7 +185,7 @@ def export_sweep(
 
     Args:
         study: a file name, a database URL or an open study.
-        file: to make or replace: CSV, or Parquet where its name ends in .parquet or .pq.
+        file: to make or replace: CSV, or Parquet where its name ends in .parquet or .pq; ``-`` for standard output.
         workload: its name; may be left out where the study holds only one.
         state: of its energies; see :meth:`Study.read`.
         granularity: that it was measured by; see :meth:`Study.read`.
@@ -191,6 +204,11 @@ def export_sweep(
     sweep = source.read(workload, state, granularity)
     write_sweep(sweep, file)
     return sweep
+
+
+def _shown(path: str | os.PathLike[str]) -> str:
+    """How messages name a file."""
+    return "stdin" if os.fspath(path) == STANDARD else os.fspath(path)
 
 
 def _is_parquet(path: str | os.PathLike[str]) -> bool:
