@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from wastenot.capturing.on_cpu import differences_from_cuda
 from wastenot.errors import BadInputError, MissingExtraError
+from wastenot.install import install_line
 from wastenot.workloads.kernel import KernelSpec, Workload
 
 
@@ -91,4 +92,4 @@ def capture(name: str = "workload") -> Iterator[Captured]:
 def require_torch() -> None:
     """Raise MissingExtraError where PyTorch is not installed."""
     if importlib.util.find_spec("torch") is None:
-        raise MissingExtraError("capturing a model needs PyTorch, which is not installed; pip install 'wastenot[torch]'")
+        raise MissingExtraError(f"capturing a model needs PyTorch, which is not installed: {install_line('torch')}")

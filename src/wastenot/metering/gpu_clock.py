@@ -20,6 +20,7 @@ import numpy as np
 from wastenot.devices.clock_fit import ClockFit
 from wastenot.devices.instrument import RoundTrip
 from wastenot.errors import BadInputError, MissingExtraError
+from wastenot.install import install_line
 from wastenot.metering.cycle_marks import bare_unique_id
 
 _TRIES = 5  # for an anchor; the fastest is kept
@@ -102,7 +103,7 @@ def torch_clocks(unique_ids: tuple[str, ...], clocks: dict[int, GpuClock]) -> tu
     try:
         import torch
     except ImportError as error:
-        raise MissingExtraError("measure(gpu=True) needs PyTorch: pip install 'wastenot[torch]'") from error
+        raise MissingExtraError(f"measure(gpu=True) needs PyTorch: {install_line('torch')}") from error
     if not torch.cuda.is_available():
         raise BadInputError("measure(gpu=True): PyTorch sees no GPU here; omit gpu to measure by the host's time")
     indices = {bare_unique_id(str(torch.cuda.get_device_properties(i).uuid)): i for i in range(torch.cuda.device_count())}

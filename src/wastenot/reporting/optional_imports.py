@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from wastenot.errors import MissingExtraError
+from wastenot.install import install_line
 
 _NEEDED_FOR_PAGES = ("altair", "jinja2", "vl_convert")
 
@@ -19,7 +20,7 @@ def check_report() -> None:
     """
     for module in _NEEDED_FOR_PAGES:
         if find_spec(module) is None:
-            raise MissingExtraError(f"reports need {module}, which is not installed; pip install 'wastenot[report]'")
+            raise MissingExtraError(f"reports need {module}, which is not installed: {install_line('report')}")
 
 
 def load(module: str) -> Any:
@@ -35,5 +36,5 @@ def load(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingExtraError(
-            f"reports need {module}, which cannot be imported ({error}); pip install 'wastenot[report]'"
+            f"reports need {module}, which cannot be imported ({error}): {install_line('report')}"
         ) from error

@@ -21,6 +21,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from wastenot.errors import StudyError
+from wastenot.install import install_line, installer
 
 _WRITING = "wastenot_writing"
 # Any number will do, as long as every wastenot takes the same: writers of one database wait for each other.
@@ -123,8 +124,9 @@ def study_errors(address: Address) -> Iterator[None]:
     except NoSuchModuleError as error:
         raise StudyError(f"{address.label}: no such kind of database is known; check the start of the URL") from error
     except ImportError as error:
-        extra = "wastenot[postgresql]" if address.url and "postgresql" in address.url.drivername else error.name
-        raise StudyError(f"{address.label}: its driver is not installed: pip install '{extra}'") from error
+        postgresql = address.url is not None and "postgresql" in address.url.drivername
+        line = install_line("postgresql") if postgresql else f"{installer()} {error.name}"
+        raise StudyError(f"{address.label}: its driver is not installed: {line}") from error
     except DBAPIError as error:
         raise StudyError(f"{address.label}: {_database_error(error.orig or error, address)}") from error
     except SQLAlchemyError as error:

@@ -9,6 +9,7 @@ import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError, MissingExtraError
+from wastenot.install import install_line
 from wastenot.study.sweep import LARGEST_COUNT, NUMBERS, Fault, Sweep
 from wastenot.study.table import ALL, COUNT_RULE, REQUIRED, TEXTS, Labels, Table, check_header, identity_texts
 
@@ -123,5 +124,5 @@ def polars_or_refuse() -> Any:
     try:
         import polars
     except ImportError as error:
-        raise MissingExtraError("reading and writing Parquet needs Polars: pip install 'wastenot[report]'") from error
+        raise MissingExtraError(f"reading and writing Parquet needs Polars: {install_line('report')}") from error
     return polars

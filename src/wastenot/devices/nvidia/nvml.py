@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from wastenot.errors import DeviceError, MissingExtraError, WastenotError
+from wastenot.install import install_line
 
 READ_ONLY = "WASTENOT_READ_ONLY"
 
@@ -139,7 +140,7 @@ def _library() -> ModuleType:
     try:
         import pynvml  # type: ignore[import-untyped,unused-ignore]
     except ImportError as error:
-        raise MissingExtraError("NVIDIA GPUs need nvidia-ml-py: pip install 'wastenot[nvidia]'") from error
+        raise MissingExtraError(f"NVIDIA GPUs need nvidia-ml-py: {install_line('nvidia')}") from error
     if not hasattr(pynvml, "nvmlDeviceGetFieldValues"):
         raise MissingExtraError(
             "the installed 'pynvml' is not NVIDIA's binding: pip uninstall pynvml, then pip install nvidia-ml-py"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wastenot.errors import BadInputError, DeviceError, MissingExtraError
+from wastenot.install import install_line
 
 if TYPE_CHECKING:
     import torch
@@ -41,9 +42,7 @@ def find_torch_device(name: str) -> torch.device:
     try:
         import torch
     except ImportError:
-        raise MissingExtraError(
-            "running kernels needs PyTorch, which is not installed: pip install 'wastenot[torch]'"
-        ) from None
+        raise MissingExtraError(f"running kernels needs PyTorch, which is not installed: {install_line('torch')}") from None
     try:
         device = torch.device(name)
     except RuntimeError:

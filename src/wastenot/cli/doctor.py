@@ -1,0 +1,222 @@
+"""``wastenot doctor``: what this machine can do, beginning with a verdict and the next command."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from wastenot.cli import quantities
+from wastenot.cli.options import JsonOption, check_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from wastenot.devices.nvidia.device import NvidiaDevice
+    from wastenot.devices.nvidia.examine import Examined, Rights
+    from wastenot.devices.nvidia.journal import Journal
+    from wastenot.devices.nvidia.machine import FoundTorch, Machine
+    from wastenot.devices.torch.cycle_probe import CycleProbe
+    from wastenot.sensors.probe import SensorSpeed
+
+_COLUMNS = 80
+_LABEL = 20  # columns of what stands left of a line
+_ONE_CLOCK = 1e-3  # relative, within which multiprocessors count as running at one clock
+
+
+def doctor(
+    seconds: Annotated[
+        float, typer.Option("--seconds", metavar="S", parser=quantities.seconds, help="Time to observe each sensor.")
+    ] = 1.5,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what this machine can do, and what to type next.
+
+    Then its GPUs, their sensors and how fast they are, whether clocks can be set, and which permission to ask for if not.
+    """
+    from wastenot.cli.first_step import first_step
+    from wastenot.cli.output import print_json
+    from wastenot.devices.nvidia.device import NvidiaDevice
+    from wastenot.devices.nvidia.machine import look
+    from wastenot.devices.simulated.basis import basis_of
+    from wastenot.devices.simulated.preset import preset_names
+
+    check_seconds("--seconds", seconds)
+    machine, nvml = look()
+    step = first_step(machine)
+    simulated = {f"sim:{name}": basis_of(f"sim:{name}") for name in preset_names()}
+    if not as_json:
+        typer.echo("\n".join(textwrap.wrap(step.verdict, _COLUMNS)))
+        typer.echo(f"Next: {step.command}\n")
+        _print_lines(_of_machine(machine))
+    sensed = []
+    for gpu in machine.gpus:
+        device = None
+        if not gpu.mig:
+            assert nvml is not None
+            device = NvidiaDevice(nvml, nvml.call("nvmlDeviceGetHandleByIndex", int(gpu.name.partition(":")[2])), gpu.name)
+        found = _sense(device, seconds)
+        sensed.append((gpu, *found))
+        if not as_json:
+            _print_lines(_of_gpu(gpu, machine.rights, *found))
+    if as_json:
+        print_json({"verdict": step.verdict, "next": step.command} | _document(machine, sensed, simulated))
+        return
+    typer.echo()
+    _print_lines((name, f"simulated: {basis}") for name, basis in simulated.items())
+
+
+def _sense(device: NvidiaDevice | None, seconds: float) -> tuple[tuple[SensorSpeed, ...], CycleProbe | str]:
+    """How fast the sensors of a GPU are, and its clock by counting cycles or why that cannot be had."""
+    from wastenot.devices.torch.devices import torch_device
+    from wastenot.errors import WastenotError
+    from wastenot.sensors.probe import probe_sensors
+
+    if device is None:
+        return (), "MIG is on"
+    sensors = probe_sensors(device, seconds)
+    try:
+        name = torch_device(device.identity.unique_id)
+        from wastenot.devices.torch.cycle_probe import probe_cycles
+
+        return sensors, probe_cycles(name, lambda: device.sensors.clocks().core_mhz)
+    except WastenotError as error:
+        return sensors, str(error)
+
+
+def _document(
+    machine: Machine,
+    sensed: list[tuple[Examined, tuple[SensorSpeed, ...], CycleProbe | str]],
+    simulated: dict[str, str],
+) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "driver": machine.driver, "problem": machine.problem,
+        "rights": asdict(machine.rights) | {"likely": machine.rights.likely},
+        "gpus": [
+            asdict(gpu) | {"sensors": [asdict(sensor) for sensor in sensors], "cycle_clock": _cycle_document(cycles)}
+            for gpu, sensors, cycles in sensed
+        ],
+        "torch": {"says": _about_torch(machine.torch), "uuids": machine.torch.indices}, "simulated": simulated,
+        "journals": [
+            {"gpu": journal.uuid, "process": journal.owner, "alive": journal.owner_alive, "file": str(journal.path)}
+            for journal in machine.journals
+        ],
+    }  # fmt: skip
+
+
+def _print_lines(lines: Iterator[tuple[str, str]]) -> None:
+    """Lines of a label and a text, which goes on below itself where it is longer than a terminal is wide."""
+    for label, text in lines:
+        if not text or len(text) <= _COLUMNS - _LABEL:  # as it is: columns of a table stay where they are
+            typer.echo(f"{label:<{_LABEL}}{text}".rstrip())
+            continue
+        indent = " " * _LABEL
+        wrapped = textwrap.wrap(
+            text, _COLUMNS, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        wrapped[0] = f"{label:<{_LABEL}}" + wrapped[0][_LABEL:]
+        typer.echo("\n".join(wrapped))
+
+
+def _of_machine(machine: Machine) -> Iterator[tuple[str, str]]:
+    rights = machine.rights
+    yield "driver", (machine.driver or "none") + (f": {machine.problem}" if machine.problem else "")
+    who = "root" if rights.root else "an ordinary user"
+    powers = {True: "with CAP_SYS_ADMIN", False: "without CAP_SYS_ADMIN", None: "capabilities unknown"}[rights.sys_admin]
+    yield "user", f"{who}, {powers}; {rights.container or 'no'} container"
+    yield "PyTorch", _about_torch(machine.torch)
+    for journal in machine.journals:
+        yield "journal", _about_journal(journal)
+
+
+def _about_torch(torch: FoundTorch) -> str:
+    if torch.version is None:
+        from wastenot.install import install_line
+
+        return f"not installed: kernels cannot run on a GPU ({install_line('torch')})"
+    if not torch.asked:
+        return f"{torch.version}; there is no GPU for it to see"
+    built = "built without CUDA" if torch.cuda is None else f"CUDA {torch.cuda}"
+    count = len(torch.indices)
+    return f"{torch.version}, {built}: sees {f'{count} GPU' + 's' * (count > 1) if count else 'no GPU'}"
+
+
+def _about_journal(journal: Journal) -> str:
+    if journal.owner_alive:
+        return f"process {journal.owner} controls the clocks of {journal.uuid}"
+    return f"clocks of {journal.uuid} were left changed by process {journal.owner}, which is dead: run wastenot reset"
+
+
+def _of_gpu(
+    gpu: Examined, rights: Rights, sensors: tuple[SensorSpeed, ...], cycles: CycleProbe | str
+) -> Iterator[tuple[str, str]]:
+    yield "", ""
+    yield gpu.name, f"{gpu.model}, {gpu.architecture or 'architecture unknown'}, {gpu.uuid}"
+    if gpu.mig:
+        yield "  MIG", "on: power and clocks of a slice cannot be measured separately; wastenot needs the whole GPU"
+        return
+    for memory, (low, high, number) in sorted(gpu.clocks.items()):
+        yield "  clocks", f"memory {memory:g} MHz with core {low:g} to {high:g} MHz ({number} clocks)"
+    if gpu.power_limit_w is not None and gpu.power_limits_w is not None:
+        low, high = gpu.power_limits_w
+        yield "  power limit", f"{gpu.power_limit_w:g} W, range {low:g} to {high:g} W"
+    yield "  in PyTorch", "not visible to PyTorch" if gpu.torch_index is None else f"cuda:{gpu.torch_index}"
+    for what, can in (("core clock", bool(gpu.clocks)), ("memory clock", gpu.memory_clock_settable), ("power limit", True)):
+        yield f"  set {what}", _may(can, rights)
+    yield "  sensor", f"{'reading':<13}{'changes every':<16}a read takes (at most)"
+    for sensor in sensors:
+        yield f"  {sensor.name}", _about_sensor(sensor)
+    if gpu.published_window_s is not None:
+        window = f"{1e3 * gpu.published_window_s:g} ms"
+        yield "  power window", f"power is a mean over {window} (published for {gpu.architecture}, not measured)"
+    yield "  cycle clock", _about_cycles(cycles)
+
+
+def _may(can: bool | None, rights: Rights) -> str:
+    if can is False:
+        return "no: the GPU offers no choice"
+    if not rights.likely:
+        return f"probably not (inferred): ask for {rights.to_ask_for}"
+    unsure = "; on this architecture drivers often refuse it" if can is None else ""
+    if rights.forbidden:
+        return f"not now: {rights.forbidden}; otherwise probably yes (inferred{unsure})"
+    return f"probably yes, with --allow-clock-control (inferred{unsure})"
+
+
+def _about_sensor(sensor: SensorSpeed) -> str:
+    if not sensor.there or sensor.value is None or sensor.read_s is None or sensor.slowest_read_s is None:
+        return "not reported by this GPU"
+    reading = f"{sensor.value:.6g} {sensor.unit}"
+    period = "did not change" if sensor.period_s is None else f"{1e3 * sensor.period_s:.3g} ms"
+    return f"{reading:<13}{period:<16}{_micros(sensor.read_s)} µs ({_micros(sensor.slowest_read_s)})"
+
+
+def _micros(seconds: float) -> str:
+    return f"{1e6 * seconds:,.0f}" if seconds >= 1e-4 else f"{1e6 * seconds:.3g}"
+
+
+def _cycle_document(probe: CycleProbe | str) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return (
+        {"problem": probe} if isinstance(probe, str) else {"problem": None, "difference": probe.difference} | asdict(probe)
+    )
+
+
+def _about_cycles(probe: CycleProbe | str) -> str:
+    if isinstance(probe, str):
+        return f"cannot be counted: {probe}"
+    spread = probe.highest_mhz / probe.lowest_mhz - 1.0
+    together = f"all {probe.multiprocessors} multiprocessors at one clock (within {100 * spread:.2g} %)"
+    if spread > _ONE_CLOCK:
+        together = f"{probe.multiprocessors} multiprocessors at {probe.lowest_mhz:.6g} to {probe.highest_mhz:.6g} MHz"
+    driver = "the driver gives none to compare with"
+    if probe.difference is not None:
+        driver = f"the driver says {probe.driver_mhz:g} MHz ({100 * probe.difference:+.2g} %)"
+    return (
+        f"{probe.core_mhz:.6g} MHz by counting cycles while one thread spins; {driver}; {together}; the timer ticks every "
+        f"{1e9 * probe.resolution_s:.3g} ns; a stamp takes {1e6 * probe.cost_s:.2g} µs of the stream"
+    )

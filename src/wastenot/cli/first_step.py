@@ -1,0 +1,129 @@
+"""What a machine is good for, in a sentence, and the command to type next."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wastenot.install import install_line, installer
+
+if TYPE_CHECKING:
+    from wastenot.devices.nvidia.examine import Examined
+    from wastenot.devices.nvidia.machine import Machine
+
+_DEMO = "wastenot demo"
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_WORKLOAD = "gpt3-xl"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStep:
+    """The verdict on a machine.
+
+    Attributes:
+        verdict: what can be done here, and what is in the way of more.
+        command: to type next.
+    """
+
+    verdict: str
+    command: str
+
+
+def first_step(machine: Machine) -> FirstStep:
+    """What can be done on a machine, and the next command; what stands in the way comes first."""
+    left = [journal for journal in machine.journals if not journal.owner_alive]
+    if left:
+        count = "a GPU" if len(left) == 1 else f"{len(left)} GPUs"
+        reset = "wastenot reset"
+        if machine.rights.forbidden is not None:
+            reset = f"env -u WASTENOT_READ_ONLY {reset}"
+        return FirstStep(f"A run of wastenot was killed and left the clocks of {count} changed.", reset)
+    if not machine.gpus:
+        return _without_gpu(machine)
+    here = _named(machine.gpus)
+    whole = [gpu for gpu in machine.gpus if not gpu.mig]
+    if not whole:
+        return FirstStep(
+            f"{here}, cut into slices (MIG), whose power and clocks cannot be measured: ask for a whole GPU. Until then "
+            "everything works on simulated GPUs.",
+            _DEMO,
+        )
+    seen = [gpu for gpu in whole if gpu.torch_index is not None]
+    if not seen:
+        return _without_torch(machine, here)
+    held = {journal.uuid: journal.owner for journal in machine.journals}
+    free = [gpu for gpu in seen if gpu.uuid not in held]
+    if not free:
+        owner = held[seen[0].uuid]
+        return FirstStep(
+            f"{here}, whose clocks process {owner} controls now: wait until it is done.", f"ps -o pid,etime,args -p {owner}"
+        )
+    return _with_gpu(machine, here, free[0])
+
+
+def _without_gpu(machine: Machine) -> FirstStep:
+    simulated = "everything works on simulated GPUs"
+    if machine.driver is not None and machine.problem is not None:
+        return FirstStep(
+            f"The driver is here, but its GPU is not: {machine.problem}. Until it is, {simulated}.", "nvidia-smi"
+        )
+    if machine.card and not machine.binding:
+        return FirstStep(
+            "An NVIDIA GPU is in this machine, but its Python binding (nvidia-ml-py) is not installed.",
+            install_line("nvidia", "torch"),
+        )
+    if machine.card:
+        where = ", or this container was started without it (docker run --gpus all)" if machine.rights.container else ""
+        return FirstStep(
+            f"An NVIDIA GPU is in this machine, but its driver does not answer{where}. Until it does, {simulated}.",
+            "nvidia-smi",
+        )
+    return FirstStep(f"No NVIDIA GPU here: {simulated}.", _DEMO)
+
+
+def _without_torch(machine: Machine, here: str) -> FirstStep:
+    torch, hidden = machine.torch, os.environ.get(_VISIBLE)
+    if torch.version is None:
+        return FirstStep(f"{here}, but PyTorch is not installed, which runs the kernels.", install_line("torch"))
+    if torch.cuda is None:
+        return FirstStep(
+            f"{here}, but PyTorch {torch.version} was built without CUDA and cannot run kernels on it.",
+            f"{installer()} --force-reinstall torch",
+        )
+    if hidden is not None:
+        return FirstStep(
+            f"{here}, but PyTorch does not see it: {_VISIBLE}={hidden} leaves it out.", f"env -u {_VISIBLE} wastenot doctor"
+        )
+    return FirstStep(
+        f"{here}, but PyTorch {torch.version} (CUDA {torch.cuda}) does not see it; the driver is {machine.driver}. The next "
+        "command says why.",
+        'python -c "import torch; torch.cuda.init()"',
+    )
+
+
+def _with_gpu(machine: Machine, here: str, gpu: Examined) -> FirstStep:
+    rights = machine.rights
+    on = f"{_WORKLOAD} --device {gpu.name}"
+    natural = f"wastenot natural {on}"
+    if not gpu.clocks:
+        return FirstStep(f"{here}, which offers no choice of clocks: measure without setting any.", natural)
+    if not rights.likely:
+        return FirstStep(f"{here}: clocks may be read but not set here, so measure without setting any.", natural)
+    if rights.forbidden is not None:
+        return FirstStep(
+            f"{here}: clocks may be read but not set, since {rights.forbidden}; measure without setting any.", natural
+        )
+    return FirstStep(
+        f"{here}: its clocks may be set, as far as can be known without trying (root). They are restored afterwards.",
+        f"wastenot sweep {on} --study {_WORKLOAD}.db --allow-clock-control",
+    )
+
+
+def _named(gpus: tuple[Examined, ...]) -> str:
+    """How many GPUs of which models, such as ``One NVIDIA H200``."""
+    models = Counter(gpu.model for gpu in gpus)
+    if len(gpus) == 1:
+        return f"One {gpus[0].model}"
+    return ", ".join(f"{count} × {model}" for model, count in models.items())
