@@ -11,7 +11,8 @@ A block that is run stands under a comment, invisible to readers:
 
     <!-- file: step.py -->      a file that later commands find
     <!-- run: on an H200 -->    NVML is the stand-in's, in virtual time: a simulated H200 that looks like a real one
-    <!-- run: on an H200 in real time -->
+    <!-- run: on an H200 as an ordinary user -->
+    <!-- run: on an H200 in real time -->    where ``python`` runs what a program would that uses CUDA
     <!-- run: numbers vary -->  only the words are compared
     <!-- run: exit 2 -->        the command must fail
     <!-- not run: needs CUDA -->
@@ -32,6 +33,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.stand_in.fixtures import start_stand_in
+from tests.stand_in.program import USER_VARIABLE, WALL_VARIABLE
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -55,6 +59,7 @@ class Command:
         shown: the lines below it.
         on: name of the stand-in's preset, or nothing where no GPU is there.
         wall: in real time.
+        user: by an ordinary user rather than root.
         numbers_vary: whether only words are compared.
         exit_code: with which it must end.
     """
@@ -63,6 +68,7 @@ class Command:
     shown: tuple[str, ...]
     on: str | None = None
     wall: bool = False
+    user: bool = False
     numbers_vary: bool = False
     exit_code: int = 0
 
@@ -186,6 +192,7 @@ def _commands(option: str, body: str) -> list[Command]:
                 tuple(shown),
                 on="h200" if "on an H200" in option else None,
                 wall="in real time" in option,
+                user="as an ordinary user" in option,
                 numbers_vary="numbers vary" in option,
                 exit_code=0 if code is None else int(code[1]),
             )
@@ -231,6 +238,7 @@ class _Machine:
             self._script(self._plain, name, f'exec "{sys.executable}" {"-m wastenot " if name == "wastenot" else ""}"$@"')
         self._script(self._faked, "wastenot", f'exec "{sys.executable}" -m tests.stand_in.program "$@"')
         self._script(self._faked, "nvidia-smi", f'exec "{sys.executable}" -m tests.stand_in.nvidia_smi "$@"')
+        self._script(self._faked, "python", f'exec "{sys.executable}" -m tests.stand_in.cuda_program')
         self._script(self._faked, "sudo", 'exec "$@"')
         self._servers: dict[tuple[str, bool], dict[str, str]] = {}
 
@@ -260,12 +268,10 @@ class _Machine:
         key = command.on, command.wall
         if key not in self._servers:
             self._servers[key] = self._start(*key)
-        return inherited | own | self._servers[key] | {"PATH": f"{self._faked}{os.pathsep}{path}"}
+        user = {USER_VARIABLE: "1"} if command.user else {}
+        return inherited | own | user | self._servers[key] | {"PATH": f"{self._faked}{os.pathsep}{path}"}
 
     def _start(self, preset: str, wall: bool) -> dict[str, str]:
-        from tests.stand_in.fixtures import start_stand_in
-        from tests.stand_in.program import WALL_VARIABLE
-
         stand_in = self._stack.enter_context(start_stand_in(preset, wall=wall))
         found = stand_in.environment(**({WALL_VARIABLE: "1"} if wall else {}))
         found.pop("CUDA_VISIBLE_DEVICES", None)

@@ -1,4 +1,7 @@
-"""``nvidia-smi`` on the stand-in, as far as pages tell readers to use it: locks clocks, and resets them. Prints nothing."""
+"""``nvidia-smi`` on the stand-in, as far as pages tell readers to use it: locks clocks, and resets them.
+
+Prints what drivers 570 and 580 print for core clocks: ``GPU clocks set to "(gpuClkMin 0, gpuClkMax 1500)" for GPU ...``.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,15 @@ def main() -> int:
     pynvml.nvmlInit()
     for index in range(pynvml.nvmlDeviceGetCount()) if asked.index is None else (asked.index,):
         _change(pynvml, pynvml.nvmlDeviceGetHandleByIndex(index), asked)
+    print("All done.")
     return 0
 
 
 def _change(nvml: Any, gpu: Any, asked: argparse.Namespace) -> None:
     if asked.lgc:
         nvml.nvmlDeviceSetGpuLockedClocks(gpu, *asked.lgc)
+        least, most = asked.lgc
+        print(f'GPU clocks set to "(gpuClkMin {least}, gpuClkMax {most})" for GPU {nvml.nvmlDeviceGetPciInfo(gpu).busId}')
     if asked.lmc:
         nvml.nvmlDeviceSetMemoryLockedClocks(gpu, *asked.lmc)
     if asked.rgc:
