@@ -39,7 +39,7 @@ from tests.stand_in.program import USER_VARIABLE, WALL_VARIABLE
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-PAGES = tuple(sorted((DOCS / "tutorials").glob("*.md")))
+PAGES = (*sorted((DOCS / "tutorials").glob("*.md")), DOCS / "coming-from.md")
 CUT = "[…]"
 COLUMNS = 100
 
