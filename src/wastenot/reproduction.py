@@ -61,7 +61,24 @@ class CardResult:
     by_pass: Plan
 
 
-def reproduce(folder: Path, watch: Watch, seed: int = 0) -> str:
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """All of the paper's experiments.
+
+    Attributes:
+        cards: each of the paper's cards.
+        batches: the plan of the first card at other batch sizes (Fig. 7).
+        tensor_parallel: the same at other tensor-parallel degrees (Fig. 8).
+        summary: all tables in Markdown.
+    """
+
+    cards: tuple[CardResult, ...]
+    batches: Transfer
+    tensor_parallel: Transfer
+    summary: str
+
+
+def reproduce(folder: Path, watch: Watch, seed: int = 0) -> Reproduction:
     """Measure, plan, validate and transfer on both of the paper's cards; write reports, figures and a summary.
 
     Resumes sweeps that an earlier, interrupted call left in the folder.
@@ -72,7 +89,7 @@ def reproduce(folder: Path, watch: Watch, seed: int = 0) -> str:
         seed: seed of the simulated noise.
 
     Returns:
-        The summary in Markdown, which is also written to ``reproduction.md``.
+        The results; their summary is also written to ``reproduction.md``.
     """
     cards = [_card(folder / name, f"sim:{name}", watch, seed) for name in ("rtx-3080-ti", "rtx-a4000")]
     main = cards[0]
@@ -99,7 +116,7 @@ def reproduce(folder: Path, watch: Watch, seed: int = 0) -> str:
     )  # fmt: skip
     summary = summary_of(cards, batches, parallel)
     write_text(folder / "reproduction.md", summary)
-    return summary
+    return Reproduction(tuple(cards), batches, parallel, summary)
 
 
 def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:

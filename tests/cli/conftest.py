@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
 import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
@@ -25,6 +27,17 @@ loss,1,,,0.02,5.0,loss,,0.0001,0.01
 loss,1,1500,9501,0.021,4.0,loss,,0.0001,0.01
 loss,1,900,9501,0.019,4.5,loss,,0.0001,0.01
 """
+
+
+_DOCUMENTS = Path(__file__).parents[2] / "docs" / "json.md"
+SCHEMAS = dict(re.findall(r"^\| `(\w+)` \| `(wastenot\.\w+/\d+)` \|", _DOCUMENTS.read_text(), re.M))
+"""The schema of each verb's document, as it is documented."""
+
+
+def check_document(verb: str, text: str) -> None:
+    """One JSON object and nothing else, whose first key names the schema that is documented."""
+    document = json.loads(text)
+    assert next(iter(document.items())) == ("schema", SCHEMAS[verb])
 
 
 @dataclass(frozen=True)
@@ -52,7 +65,10 @@ class Program:
             mock.patch.object(sys, "argv", ["wastenot", *arguments]),
         ):
             code = run(list(arguments))
-        return Ran(code, out.getvalue(), err.getvalue())
+        ran = Ran(code, out.getvalue(), err.getvalue())
+        if "--json" in arguments and code == 0:
+            check_document(arguments[0], ran.out)
+        return ran
 
     def process(self, *arguments: str, stdin: str | None = None, **environment: str) -> Ran:
         """Run as a user does, in a process."""

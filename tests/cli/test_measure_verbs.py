@@ -45,11 +45,20 @@ def test_validate_refine_and_transfer(swept):
     assert [row["workload"] for row in json.loads(moved.out)["rows"]] == ["gpt3-small", "gpt3-small-batch4"]
 
 
-def test_run_does_everything(toy):
-    ran = toy("run", "gpt3-small", "--device", "sim:toy.toml", "--core-step", "900", "--repeats", "2", "--out", "all")
+def test_run_does_everything(toy, monkeypatch):
+    command = ("run", "gpt3-small", "--device", "sim:toy.toml", "--core-step", "900", "--repeats", "2", "--out", "all")
+    ran = toy(*command)
     assert ran.code == 0, ran.err
+    assert "Promised: " in ran.out and "Measured: " in ran.out and "Next: " in ran.out
     assert {path.name for path in (toy.folder / "all").iterdir()} == {"study.db", "plan.json", "report.html", "figures"}
     assert "SIMULATED" in (toy.folder / "all" / "report.html").read_text(encoding="utf-8").upper()
+    # Drawing takes longest, and test_verbs.py shows that report lists what it draws.
+    monkeypatch.setattr("wastenot.api.report", lambda *_, **__: (toy.folder / "all" / "report.html",))
+    document = json.loads(toy(*command, "--json").out)
+    assert all((toy.folder / file).is_file() for file in document["files"]) and len(document["files"]) == 3
+    assert document["sweep"]["measured"] == 0 and document["sweep"]["found"] > 0
+    assert document["plan"] == json.loads((toy.folder / "all" / "plan.json").read_text())
+    assert document["comparison"]["rows"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +78,7 @@ def test_run_does_everything(toy):
         (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--window", "0"], "--window"),
         (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "x.db", "--search", "model", "--share", "2"], "--share"),
         (["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "nowhere/x.db"], "nowhere"),
-        (["run", "gpt3-xl", "--device", "sim:h200", "--max-slowdown", "-2"], "above -1"),
+        (["run", "gpt3-xl", "--device", "sim:h200", "--max-slowdown", "-2"], "-2 would be 200 % faster"),
         (["run", "gpt3-xl", "--device", "sim:h200", "--out", "sweep.csv"], "sweep.csv"),
         (["transfer", "--plan", "none.json", "--device", "sim:h200", "--batch", "1"], "none.json"),
         (["transfer", "--plan", "none.json", "--device", "sim:h200"], "either --batch"),

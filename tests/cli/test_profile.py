@@ -114,7 +114,7 @@ def test_interrupted_keeps_what_was_collected(wastenot, monkeypatch):
         (["gemm:4096", "--device", "sim:mi300y"], "did you mean 'mi300x'"),
         (["gemm:4096", "--device", "recorded:my.db"], "profile on sim:NAME or nvidia:INDEX"),
         (["gemm:4096", "--device", "sim:mi300x", "--runs", "3"], "--runs 3"),
-        (["gemm:4096", "--device", "sim:mi300x", "--margin", "1.5"], "--margin 1.5"),
+        (["gemm:4096", "--device", "sim:mi300x", "--margin", "1.5"], "1.5 would be 150 %"),
         (["gemm:4096", "--device", "sim:mi300x", "--margin", "nan"], "--margin nan"),
         (["gemm:4096", "--device", "sim:mi300x", "--outliers=-1"], "--outliers -1"),
         (["gemm:4096", "--device", "sim:mi300x", "--executions", "0"], "--executions 0"),

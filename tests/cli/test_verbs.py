@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import SWEEP
+from tests.cli.conftest import SCHEMAS, SWEEP
+from tests.cli.test_help import COMMANDS
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -52,6 +53,11 @@ def test_json_is_one_document_as_it_was_agreed(study, name):
     assert_as_agreed(study(*JSON_VERBS[name], "--json"), name)
 
 
+def test_the_documents_of_all_verbs_are_listed():
+    taking = {name for name, verb in COMMANDS.items() if any("--json" in option.opts for option in verb.params)}
+    assert taking == SCHEMAS.keys() == COMMANDS.keys() - {"demo"}
+
+
 def test_a_plan_for_people_says_all_that_it_should(study):
     text = study("plan", "--study", "my.db", "--price-per-kwh", "0.3", "--as-measured").out
     for part in ("Test GPU", "forward", "loss", "gemm", "9501", "best of those given", "8 points", "Waste at default clocks",
@@ -95,8 +101,11 @@ def test_origin_is_shown(wastenot):
 
 
 def test_report_and_figures(study):
-    ran = study("report", "--study", "my.db", "--out", "report.html", "--figures", "figures")
+    ran = study("report", "--study", "my.db", "--out", "report.html", "--figures", "figures", "--json")
     assert ran.code == 0, ran.err
+    document = json.loads(ran.out)
+    assert document["page"] == "report.html" and document["plan"]["schema"] == "wastenot.plan/1"
+    assert all((study.folder / figure).is_file() for figure in document["figures"]) and document["figures"]
     assert (study.folder / "report.html").read_text(encoding="utf-8").lower().startswith("<!doctype html>")
     assert {path.suffix for path in (study.folder / "figures").iterdir()} == {".svg", ".pdf", ".png"}
 

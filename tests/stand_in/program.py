@@ -1,8 +1,9 @@
 """``wastenot`` on the stand-in: ``python -m tests.stand_in.program ARGUMENTS``, where STAND_IN_NVML names the server.
 
 NVML is the stand-in's already, by ``shim/pynvml``. What this adds is the rest of a machine with a GPU: tasks run on the
-simulated GPUs, whose time is virtual unless STAND_IN_WALL is set; PyTorch sees them; and the user is root, or an ordinary one where
-STAND_IN_USER is set. Numbers are marked as simulated, which they are, although the program takes the GPUs for real ones.
+simulated GPUs, whose time is virtual unless STAND_IN_WALL is set; PyTorch sees them; and the user is root, or an ordinary
+one where STAND_IN_USER is set. Numbers are marked as simulated, which they are, although the program takes the GPUs for real
+ones.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def calibrate(
     )
     write_text(out, preset_toml(calibrated.preset))
     if as_json:
-        print_json({"file": str(out), "name": calibrated.preset.name} | as_values(calibrated.report))
+        print_json("calibrate", {"file": str(out), "name": calibrated.preset.name} | as_values(calibrated.report))
         return
     console().print(_table(calibrated.report))
     for warning in calibrated.report.warnings:

@@ -69,7 +69,7 @@ def capture(
             covered = coverage(trace(step), captured.workload)
     write_workload(captured.workload, out)
     if as_json:
-        print_json(_document(captured, covered, out))
+        print_json("capture", _document(captured, covered, out))
     else:
         console().print(_text(captured, covered))
     say(f"{out}: workload written")

@@ -47,7 +47,7 @@ def sensor(
     if out is not None:
         write_sensors(sensors, out)
     if as_json:
-        print_json(sensors_document(sensors))
+        print_json("sensor", sensors_document(sensors))
         return
     for one in sensors.channels:
         typer.echo(_line(one))
@@ -106,7 +106,7 @@ def reset(as_json: JsonOption = False) -> None:
     done = recover(Nvml(allow_changes=True)) if left else ()
     held = [journal for journal in there if journal.owner_alive]
     if as_json:
-        print_json({"put_right": [journal.uuid for journal in done], "held": [journal.uuid for journal in held]})
+        print_json("reset", {"restored": [journal.uuid for journal in done], "held": [journal.uuid for journal in held]})
         return
     for journal in done:
         say(f"{journal.uuid}: process {journal.owner} is dead; its clocks and power limit are restored")

@@ -61,7 +61,7 @@ def doctor(
         if not as_json:
             _print_lines(_of_gpu(gpu, machine.rights, *found))
     if as_json:
-        print_json({"verdict": step.verdict, "next": step.command} | _document(machine, sensed, simulated))
+        print_json("doctor", {"verdict": step.verdict, "next": step.command} | _document(machine, sensed, simulated))
         return
     typer.echo()
     _print_lines((name, f"simulated: {basis}") for name, basis in simulated.items())

@@ -74,7 +74,7 @@ def forecast(
         write_text(out, json_text(document) + "\n")
         say(f"{out}: forecast written")
     if as_json:
-        print_json(document)
+        print_json("forecast", document)
     else:
         console().print(_forecast_text(predicted))
 

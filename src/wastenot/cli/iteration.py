@@ -52,7 +52,7 @@ def iteration(
         open_study(source.study), source.workload, source.energies, limit_w=power_limit, temperature_c=temperature
     )
     if as_json:
-        print_json(_document(sweep, predicted))
+        print_json("iteration", _document(sweep, predicted))
     else:
         console().print(_text(sweep, predicted, temperature))
 

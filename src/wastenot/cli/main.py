@@ -123,7 +123,7 @@ def run(arguments: list[str] | None = None) -> int:
         The exit code.
     """
     try:
-        code = app(arguments, standalone_mode=False)
+        code = app(arguments, prog_name="wastenot", standalone_mode=False)
         sys.stdout.flush()
     except WastenotError as error:
         refused = isinstance(error, (CannotRunError, ClocksRefusedError))

@@ -83,7 +83,7 @@ def monitor(
     if as_json:
         from wastenot.cli.output import print_json
 
-        print_json(monitor_document(result, command, code, price))
+        print_json("monitor", monitor_document(result, command, code, price))
     else:
         say(_summary(result, price))
     raise typer.Exit(code)

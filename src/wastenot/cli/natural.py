@@ -76,7 +76,7 @@ def natural(
     if as_json:
         left_out = ("curves", "plan", "wakes")
         values = {key: value for key, value in as_values(overview).items() if key not in left_out}
-        print_json(values | {"study": study, "files": written})
+        print_json("natural", values | {"study": study, "files": written})
         return
     console().print(natural_text(overview))
     say(f"{study}: timelines, curves and rows; " + (f"page: {page}" if written else "no page was written"))

@@ -68,12 +68,13 @@ def pairs(
     carry_over, loops = _order(source, sweep)
     if as_json:
         print_json(
+            "pairs",
             {"workload": sweep.workload, "device": sweep.device, "origin": sweep.origin, "limit_w": candidates.limit_w,
              "shared_w": candidates.shared_w, "told_by": candidates.told_by, "dependencies": "not known",
              "kernels": [as_values(one) | {"power_w": one.power_w} for one in candidates.kernels],
              "pairs": [as_values(pair) | {"iteration_j": pair.iteration_j} for pair in candidates.pairs[:most]],
              "carry_over": None if carry_over is None else as_values(carry_over),
-             "loops": [as_values(loop) | {"saved_j": loop.saved_j} for loop in loops]}
+             "loops": [as_values(loop) | {"saved_j": loop.saved_j} for loop in loops]},
         )  # fmt: skip
     else:
         console().print(_pairs_text(sweep, candidates, most))

@@ -52,7 +52,7 @@ def plan(
         made.write(out)
         say(f"{out}: plan written")
     if as_json:
-        print_json(made.document())
+        print_json("plan", made.document())
     else:
         console().print(plan_text(made, price))
 
@@ -71,19 +71,19 @@ def frontier(
 
     Also the exact optimum at each slowdown limit, all by the numbers as measured.
     """
-    from wastenot.cli.output import as_values, console, json_text, print_json, say
+    from wastenot.cli.output import as_values, console, document_of, json_text, print_json, say
     from wastenot.files import write_text
     from wastenot.planning.comparison import whole_frontier
 
     whole = whole_frontier(
         source.read(granularity), parse_bounds(bounds), granularity=granularity, clock_tolerance_mhz=clock_tolerance
     )
-    document = as_values(whole)
+    document = document_of("frontier", as_values(whole))
     if out is not None:
         write_text(out, json_text(document) + "\n")
         say(f"{out}: frontier written")
     if as_json:
-        print_json(document)
+        print_json("frontier", document)
     else:
         console().print(_frontier_text(whole))
 
@@ -105,7 +105,7 @@ def compare(
         source.read(), bounds=parse_bounds(bounds), clock_tolerance_mhz=clock_tolerance, as_measured=as_measured
     )
     if as_json:
-        print_json(as_values(comparison))
+        print_json("compare", as_values(comparison))
     else:
         console().print(comparison_text(comparison))
 
@@ -145,7 +145,7 @@ def diff(
         if change is not None:
             names = {"differing": [one.kernel for one in change.differing], "moved": [one.kernel for one in change.moved]}
             document["states"] = as_values(change) | names | {"energy_j": change.energy_j}
-        print_json(document)
+        print_json("diff", document)
         return
     console().print(_difference_text(between, str(first), str(second)))
     if change is not None:
@@ -158,20 +158,23 @@ def report(
     goal: PlanOptions,
     price_options: PriceOptions,
     figures: FiguresOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a plan's report as a self-contained page.
 
     Headline numbers, figures and tables; it needs no network.
     """
     from wastenot.api import report as write_report
-    from wastenot.cli.output import say
+    from wastenot.cli.output import print_json, say
 
     price = price_options.price()
-    sweep = source.read(goal.granularity)
-    page, *files = write_report(source.study, out, plan=goal.plan(sweep), figures=figures, price=price)
+    made = goal.plan(source.read(goal.granularity))
+    page, *files = write_report(source.study, out, plan=made, figures=figures, price=price)
     say(f"{page}: report written")
     if figures is not None:
         say(f"{figures}: {len(files)} figure files written")
+    if as_json:
+        print_json("report", {"page": str(page), "figures": list(map(str, files)), "plan": made.document()})
 
 
 def plan_text(plan: Plan, price: Price) -> RenderableType:

@@ -114,7 +114,7 @@ def profile(
     if out is not None:
         write_profile(profiled, out, command=command)
     if as_json:
-        print_json(profile_document(profiled, command) | {"file": None if out is None else str(out)})
+        print_json("profile", profile_document(profiled, command) | {"file": None if out is None else str(out)})
     else:
         console().print(_profile_text(profiled))
     if out is not None:
@@ -167,7 +167,8 @@ def profiles(
     loaded = [read_profile(file) for file in files]
     if as_json:
         print_json(
-            {"profiles": [{"file": str(file)} | profile_document(one) for file, one in zip(files, loaded, strict=True)]}
+            "profiles",
+            {"profiles": [{"file": str(file)} | profile_document(one) for file, one in zip(files, loaded, strict=True)]},
         )
     else:
         console().print(_headline_of(loaded), "", rich_table(profiles_table(loaded, relative=relative)), sep="\n")

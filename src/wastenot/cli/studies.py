@@ -58,6 +58,7 @@ def import_(
         say(f"warning: {'stdin' if str(file) == STANDARD else file}: {doubt.text}")
     if as_json:
         print_json(
+            "import",
             {
                 "study": str(study),
                 "workload": sweep.workload,
@@ -68,7 +69,7 @@ def import_(
                 "rows": len(sweep),
                 "kernels": len(sweep.kernels),
                 "warnings": [] if doubt is None else [doubt.text],
-            }
+            },
         )
     else:
         say(
@@ -84,7 +85,7 @@ def show(study: StudyOption, as_json: JsonOption = False) -> None:
 
     summary = open_study(study).summary()
     if as_json:
-        print_json(as_values(summary))
+        print_json("show", as_values(summary))
     else:
         console().print(_summary_text(study, summary))
 
@@ -181,6 +182,8 @@ def export(
         raise BadInputError("--json, export -: both would write to standard output; name a file")
     sweep = export_sweep(study, file, workload, state=energies, granularity=granularity)
     if as_json:
-        print_json({"file": str(file), "workload": sweep.workload, "rows": len(sweep), "kernels": len(sweep.kernels)})
+        print_json(
+            "export", {"file": str(file), "workload": sweep.workload, "rows": len(sweep), "kernels": len(sweep.kernels)}
+        )
     elif str(file) != STANDARD:
         say(f"{file}: {len(sweep):,} rows of workload '{sweep.key}'")

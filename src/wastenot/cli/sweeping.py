@@ -156,7 +156,7 @@ def sweep(
             command=typed_command(study), progress=progress,
         )  # fmt: skip
     if as_json:
-        print_json({"study": str(study), "workload": tasks.name, "state": tasks.state,
+        print_json("sweep", {"study": str(study), "workload": tasks.name, "state": tasks.state,
                     "granularity": tasks.granularity, "device": target.identity.label,
                     "origin": target.identity.origin} | as_values(outcome))  # fmt: skip
     else:
@@ -228,7 +228,9 @@ def refine(
         )  # fmt: skip
     outcome, before, after = refined.outcome, refined.before, refined.after
     if as_json:
-        print_json(as_values(outcome) | {"before": before.document()["headline"], "after": after.document()["headline"]})
+        print_json(
+            "refine", as_values(outcome) | {"before": before.document()["headline"], "after": after.document()["headline"]}
+        )
         return
     for line in outcome_lines(outcome, key, str(into or study)):
         say(line)

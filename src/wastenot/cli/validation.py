@@ -66,7 +66,7 @@ def validate(
         validated.write(out)
         say(f"{out}: plan and validation written")
     if as_json:
-        print_json(validated.document())
+        print_json("validate", validated.document())
     else:
         console().print(validation_text(validated))
 
@@ -154,7 +154,7 @@ def transfer(
         written = export_figures([figure], measured_transfer.origin, figures)
         say(f"{figures}: {len(written)} figure files written")
     if as_json:
-        print_json(as_values(measured_transfer))
+        print_json("transfer", as_values(measured_transfer))
     else:
         console().print(_transfer_text(measured_transfer))
 

@@ -13,6 +13,7 @@ from wastenot.cli.options import (
     ClockControlOptions,
     ConfidenceOption,
     DeviceOption,
+    JsonOption,
     MaxSlowdownOption,
     PriceOptions,
     SeedOption,
@@ -45,13 +46,14 @@ def run(
     price_options: PriceOptions,
     clock_control: ClockControlOptions,
     seed: SeedOption = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Sweep, plan, compare, validate and report in one go.
 
     Resumes an interrupted sweep.
     """
     from wastenot import api
-    from wastenot.cli.output import console, say, typed_command
+    from wastenot.cli.output import as_values, console, print_json, say, typed_command
     from wastenot.cli.planning import comparison_text, plan_text
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.sweeping import outcome_lines
@@ -79,13 +81,22 @@ def run(
         with shown_progress("validation") as progress:
             plan = api.validate(plan, study, target, repeats=repeats, progress=progress)
     plan.write(folder / "plan.json")
-    console().print(plan_text(plan, price))
-    if repeats:
-        console().print(validation_text(plan))
-    console().print(comparison_text(compare(study, workload=tasks.name, as_measured=as_measured)))
-    api.report(study, folder / "report.html", plan=plan, figures=folder / "figures", price=price)
+    comparison = compare(study, workload=tasks.name, as_measured=as_measured)
+    if not as_json:
+        console().print(plan_text(plan, price))
+        if repeats:
+            console().print(validation_text(plan))
+        console().print(comparison_text(comparison))
+    files = api.report(study, folder / "report.html", plan=plan, figures=folder / "figures", price=price)
     say(f"{folder}: study.db, plan.json, report.html and figures/ written")
-    console().print(last_lines(plan, folder, device))
+    if as_json:
+        written = [folder / "study.db", folder / "plan.json", *files]
+        print_json("run", {
+            "files": list(map(str, written)), "sweep": as_values(outcome), "plan": plan.document(),
+            "comparison": as_values(comparison),
+        })  # fmt: skip
+    else:
+        console().print(last_lines(plan, folder, device))
 
 
 def last_lines(plan: Plan, folder: Path, device: str) -> RenderableType:
@@ -136,6 +147,7 @@ def create_folder(folder: Path) -> Path:
 def reproduce(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")] = Path("wastenot-reproduction"),
     seed: SeedOption = 0,
+    as_json: JsonOption = False,
 ) -> None:
     """Reproduce the kernel-level DVFS paper on simulated GPUs.
 
@@ -143,7 +155,7 @@ def reproduce(
     """
     from contextlib import ExitStack
 
-    from wastenot.cli.output import say
+    from wastenot.cli.output import as_values, print_json, say
     from wastenot.cli.progress import shown_progress
     from wastenot.progress import Progress
     from wastenot.reproduction import reproduce as make_all
@@ -155,6 +167,15 @@ def reproduce(
             parts.close()  # the previous part is done
             return parts.enter_context(shown_progress(part))
 
-        summary = make_all(folder, watch, seed)
-    print(summary.split("\n## Table 2")[0])
+        made = make_all(folder, watch, seed)
+    if as_json:
+        cards = [
+            {"device": card.device, "plan": card.plan.document(), "by_pass": card.by_pass.document(),
+             "comparison": as_values(card.comparison)}
+            for card in made.cards
+        ]  # fmt: skip
+        batches, degrees = as_values(made.batches), as_values(made.tensor_parallel)
+        print_json("reproduce", {"folder": str(folder), "cards": cards, "batches": batches, "tensor_parallel": degrees})
+    else:
+        print(made.summary.split("\n## Table 2")[0])
     say(f"{folder}: reproduction.md, figures, and a study, plan and report for each card")

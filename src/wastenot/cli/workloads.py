@@ -25,7 +25,7 @@ def workloads(as_json: JsonOption = False) -> None:
 
     models = list_workloads()
     if as_json:
-        print_json({"workloads": [as_values(model) | {"parameters": model.parameters} for model in models]})
+        print_json("workloads", {"workloads": [as_values(model) | {"parameters": model.parameters} for model in models]})
     else:
         console().print(_models_text(models))
 
@@ -52,7 +52,7 @@ def workload(
     built, model = build_workload(name, shape), find_model(name)
     roofline = None if device is None else find_roofline(device, shape.dtype)
     if as_json:
-        print_json(_document(built, model, shape, roofline))
+        print_json("kernels", _document(built, model, shape, roofline))
     else:
         console().print(_workload_text(built, model, roofline))
 

@@ -138,8 +138,8 @@ def import_sweep(
         file: CSV, or Parquet where its name ends in .parquet or .pq; ``-`` for standard input.
         study: a file name, a database URL or a study that was opened with ``create``.
         device: that the rows were taken on; that of the study where not given, ``unknown`` in a new one.
-        workload: its name; the name of the file without its ending where not given, ``stdin`` of ``-``. The name of a model, such as
-            ``gpt3-xl-batch10``, also says what the kernels compute.
+        workload: its name; the name of the file without its ending where not given, ``stdin`` of ``-``. The name of a
+            model, such as ``gpt3-xl-batch10``, also says what the kernels compute.
         state: that the energies were taken in, where the file does not say; steady power by default.
         granularity: what was measured as one, where the file does not say; kernels by default.
         origin: where the numbers come from.
