@@ -8,7 +8,8 @@ from wastenot.analyses.plan_overview import make_overview
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner, plan
 from wastenot.reporting.formatting import percent
-from wastenot.reporting.plan.summary import strictness_note, summary_cards, warnings
+from wastenot.reporting.plan.story import story_of
+from wastenot.reporting.plan.summary import strictness_note
 from wastenot.study.sweep import Sweep
 
 CLOCKS = (600, 900, 1200, 1500, 1800, 2000)
@@ -48,7 +49,7 @@ def test_one_number_in_every_place(sweep, slowdown):
     curve = next(each for each in overview.curves if (each.granularity, each.scope) == ("kernel", "global"))
     at = [point for point in curve.points if point.max_slowdown == pytest.approx(slowdown)]
     assert [point.energy_change for point in at] == [pytest.approx(headline[0], abs=1e-12)]
-    assert summary_cards(made, None)[0].value == percent(-headline[0])
+    assert f"save {percent(-headline[0])} of the energy" in story_of(made, None).sentence
 
 
 def test_as_measured_is_the_optimum_of_the_numbers_and_promises_nothing(sweep):
@@ -58,7 +59,7 @@ def test_as_measured_is_the_optimum_of_the_numbers_and_promises_nothing(sweep):
     assert promised.potential.energy_change == raw.predicted.energy_change
     assert raw.predicted.energy_change <= promised.predicted.energy_change
     assert promised.expected.probability_within_budget >= 0.95 - 1e-9
-    assert "promise nothing" in warnings(raw)[-1]
+    assert "promise nothing" in story_of(raw, None).verdict
 
 
 def test_a_strict_plan_says_what_a_tolerance_gives(sweep):
@@ -70,4 +71,6 @@ def test_a_strict_plan_says_what_a_tolerance_gives(sweep):
     auto = plan(make_sweep([(f"k{k}", clock, None, 1.0 + (clock is not None), 1.0 + (clock is not None))
                             for k in range(2) for clock in (None, 900) for _ in range(6)]))  # fmt: skip
     assert all(row.setting.is_auto for row in auto.assignments)
-    assert strictness_note(auto).startswith("The plan is nothing but the default clocks")
+    story = story_of(auto, None)
+    assert story.effect == "Nothing to set, the default clocks stay"
+    assert [panel.value for panel in story.panels[1:]] == ["nothing to set", "a slowdown"]

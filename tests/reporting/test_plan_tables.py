@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
@@ -12,17 +13,41 @@ from wastenot.planning.comparison import Comparison, ComparisonRow, compare
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import plan
 from wastenot.reporting.formatting import change, fraction_of_whole, number, percent, quantity, shortened
-from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
-from wastenot.reporting.plan.tables import applicable_table, comparison_table, describe_objective, kernel_table
-from wastenot.reporting.price import Price
+from wastenot.reporting.plan.story import story_of
+from wastenot.reporting.plan.summary import describe_goal, plan_numbers, warnings
+from wastenot.reporting.plan.tables import (
+    applicable_table,
+    comparison_table,
+    describe_objective,
+    kernel_table,
+    kernel_table_by_pass,
+)
+from wastenot.reporting.price import Price, energy_text
 
 
 def plain(text: str) -> str:
     return text.replace("\xa0", " ")
 
 
-def test_the_kernel_table_is_the_plans(demo):
+def test_the_kernel_table_has_the_most_joules_saved_first_and_folds_small_ones(demo):
     table = kernel_table(demo.plan)
+    assert [column.title for column in table.columns][2:5] == ["Calls", "Core, MHz", "Memory, MHz"]
+    assert sorted(row.values[0] for row in table.rows) == sorted(row.kernel for row in demo.plan.assignments)
+    saved = [row.values[-2] for row in table.rows]
+    assert saved == sorted(saved, reverse=True)
+    assert sum(saved) == pytest.approx(demo.plan.baseline.energy_j - demo.plan.predicted.energy_j)
+    assert sum(row.values[-1] for row in table.rows) == pytest.approx(1.0)
+    assert table.note is None
+    assert all(len(row.texts) == len(row.values) == len(table.columns) for row in table.rows)
+    shown = table.fold.shown
+    assert 5 <= shown <= 14 and plain(table.fold.label).startswith(f"{46 - shown} more kernels, which save ")
+    brief = kernel_table(demo.plan, brief=True)
+    assert [row.values[0] for row in brief.rows] == [row.values[0] for row in table.rows]
+    assert "Pass" not in [column.title for column in brief.columns]
+
+
+def test_the_papers_table_is_by_pass_in_order_of_execution(demo):
+    table = kernel_table_by_pass(demo.plan)
     assert [row.values[0] for row in table.rows] == [row.kernel for row in demo.plan.assignments]
     assert list(dict.fromkeys(row.group for row in table.rows)) == [
         "embedding",
@@ -32,11 +57,9 @@ def test_the_kernel_table_is_the_plans(demo):
         "embedding_backward",
     ]
     first, assigned = table.rows[0], demo.plan.assignments[0]
-    assert [plain(text) for text in first.texts] == ["wte_wpe", "1", "9501", "840", "+0.43 %", "−49.09 %", "<0.1 %"]
-    assert first.values[2:6] == (assigned.memory_mhz, assigned.core_mhz, assigned.time_change, assigned.energy_change)
+    assert [plain(text) for text in first.texts] == ["wte_wpe", "1", "840", "9501", "+0.43 %", "−49.09 %", "<0.1 %"]
+    assert first.values[2:6] == (assigned.core_mhz, assigned.memory_mhz, assigned.time_change, assigned.energy_change)
     assert sum(row.values[-1] for row in table.rows) == pytest.approx(1.0)
-    assert table.note is None
-    assert all(len(row.texts) == len(row.values) == len(table.columns) for row in table.rows)
 
 
 def test_a_long_table_says_what_it_leaves_out(demo):
@@ -78,20 +101,39 @@ def test_a_plan_of_another_sweep_is_refused(cases):
             make_overview(sweep, data.plan)
 
 
-def test_totals_state_energy_cost_and_proof(demo):
-    found = {card.label: card for card in summary_cards(demo.plan, Price(0.25, "EUR"))}
-    assert plain(found["Energy saved"].value) == "10.29 %"
-    assert plain(found["Energy saved"].detail).endswith(" with 95 %, as measured; 359.2 J of 3,492 J per iteration")
+def test_the_numbers_state_energy_cost_and_proof(demo):
+    found = {card.label: card for card in plan_numbers(demo.plan, Price(0.25, "EUR"))}
     assert found["Certificate"].value == "best of those given"
-    assert plain(found["Per 1,000 iterations"].value) == "0.0998 kWh"
-    assert "0.0249 EUR" in plain(found["Per 1,000 iterations"].detail)
+    assert plain(found["1,000 iterations"].value) == "0.0998 kWh saved"
+    assert plain(found["1,000 iterations"].detail).startswith(
+        "0.0249 EUR at 0.25 EUR per kWh; they use 0.970 kWh, 0.243 EUR"
+    )
     assert plain(found["Largest time saving"].value) == "0.20 %"
-    assert found["Clock switches"].value == "846"
+    assert found["Clock switches"].value == "846 an iteration"
     assert plain(found["Clock switches"].detail).endswith(
         "at a setting on average, 31.5 µs at least (projection_dbias_reduce)"
     )
-    assert "what these clocks are worth if switching were free" in warnings(demo.plan)[0]
-    assert "for as little as 31.5 µs; a switch is assumed to take 100 ms" in plain(warnings(demo.plan)[0])
+    # The plan saves exactly what the default clocks waste: one number, said once.
+    assert "Waste at the default clocks" not in found
+
+
+def test_a_gpu_year_is_8760_hours_at_the_default_clocks(demo):
+    plan = demo.plan
+    found = {card.label: card for card in plan_numbers(plan, Price(0.25, "EUR"))}["A GPU-year"]
+    watts = plan.baseline.energy_j / plan.baseline.time_s
+    saved_kwh = -plan.headline.energy_change * watts * 8.760
+    assert plain(found.value) == f"{saved_kwh:.0f} kWh saved"
+    assert "8,760 h" in found.detail and f"{saved_kwh * 0.25:.1f} EUR at 0.25 EUR per kWh" in plain(found.detail)
+    assert f"{watts * 8.760:,.0f} kWh" in plain(found.detail)
+
+
+@pytest.mark.parametrize("joules", [0.0, 3e-15, 1e-9, 2.5e-4, 0.7, 3.2e3, 8.9e6, 4e12, 7e21])
+def test_amounts_are_never_written_with_an_exponent(joules):
+    price = Price(0.15, "USD")
+    for text in (energy_text(joules), energy_text(-joules), price.cost_text(joules), price.cost_text(-joules)):
+        assert not re.search(r"[0-9]e[−+-]?[0-9]", text), text
+    assert plain(price.cost_text(3e-15)) == "less than 0.001 USD"
+    assert plain(energy_text(2.5e-4)) == "69.4 nWh"
 
 
 def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep):
@@ -101,17 +143,20 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep):
     assert [row.values[1] for row in table.rows] == [row.energy_change for row in made.applicable.rows]
     kernels, passes, whole = (plain(row.texts[-1]) for row in table.rows)
     assert kernels.startswith("no: needs switches within ") and passes.startswith("no: needs switches within ")
-    assert whole == str(made.applicable.rows[-1].setting.setting)  # of a textbook GPU no vendor is known
+    setting = made.applicable.rows[-1].setting
+    words = f"core {setting.core_mhz:g} / memory {setting.memory_mhz:g} MHz"
+    assert whole == f"yes: {words}"
     assert "assumed until you measure it and pass --switch-time" in table.note
-    card = {card.label: card for card in summary_cards(made, None)}["Applicable today"]
-    assert card.value == percent(-made.applicable.rows[-1].energy_change) and whole in card.detail
+    today = story_of(made, None).today
+    assert today.value == f"{percent(-made.applicable.rows[-1].energy_change)} saved" and words in plain(today.text)
+    assert today.commands == ()  # of a textbook GPU no vendor is known
 
     quick = plan(demo_sweep, Objective("waste", 0.02), switch_time_s=1e-9)
     late = "yes; late switches add 0.00 % time, 0.00 % energy"
     assert [plain(row.texts[-1]) for row in applicable_table(quick).rows][:2] == [late, late]
-    assert "a switch is assumed" not in warnings(quick)[0] and "1 ns" in plain(warnings(quick)[0])
-    card = {card.label: card for card in summary_cards(quick, None)}["Applicable today"]
-    assert card.value == percent(-quick.applicable.rows[0].energy_change) and "by kernel" in card.detail
+    story = story_of(quick, None)
+    assert story.today.value == "the whole plan" and "clocks for each kernel, switched 846 times" in story.today.text
+    assert story.rest.value == "nothing more"
 
 
 def test_a_memory_clock_that_waits_for_the_driver_is_said_to():
@@ -120,8 +165,12 @@ def test_a_memory_clock_that_waits_for_the_driver_is_said_to():
     sweep = dataclasses.replace(make_sweep([Kernel("one", 2), Kernel("two", 3)], 9), device="NVIDIA H200")
     made = plan(sweep, Objective("energy"))
     assert made.applicable.rows[-1].commands[1].startswith("nvidia-smi -lmcd ")
-    assert "takes effect when the driver is loaded again" in applicable_table(made).note
-    assert "loaded again" not in applicable_table(plan(dataclasses.replace(sweep, device="RTX 3080 Ti"))).note
+    today = story_of(made, None).today
+    assert "takes effect when the driver is loaded again" in today.note
+    assert today.undo == ("nvidia-smi -rgc", "nvidia-smi -rmcd")
+    other = story_of(plan(dataclasses.replace(sweep, device="RTX 3080 Ti"), Objective("energy")), None).today
+    assert "loaded again" not in other.note
+    assert other.undo == ("nvidia-smi -rgc", "nvidia-smi -rmc")
 
 
 def test_a_plan_that_cannot_be_applied_at_any_granularity_says_so():
@@ -131,16 +180,17 @@ def test_a_plan_that_cannot_be_applied_at_any_granularity_says_so():
     fastest = plan(sweep, Objective("time")).predicted.time_change
     made = plan(sweep, Objective("waste", 0.9999 * fastest, as_measured=True))
     assert made.applicable.finest is None
-    card = {card.label: card for card in summary_cards(made, None)}["Applicable today"]
-    assert card.value == "nothing" and "there is none with one setting" in card.detail
+    story = story_of(made, None)
+    assert story.today.value == "nothing yet" and "there is none with one setting" in story.today.text
+    assert story.rest.value == "all of it"
     assert "least slowdown possible" in applicable_table(made).rows[-1].note
 
 
 def test_a_plan_that_never_switches_is_not_warned_about(cases):
     data = cases["only auto"]()
-    found = {card.label: card for card in summary_cards(data.plan, None)}
+    found = {card.label: card for card in plan_numbers(data.plan, None)}
     assert found["Clock switches"].value == "none"
-    assert "no price" in found["Per 1,000 iterations"].detail
+    assert "no price" in found["1,000 iterations"].detail
     assert not any("switch" in warning for warning in warnings(data.plan))
 
 

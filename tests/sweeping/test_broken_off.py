@@ -18,7 +18,7 @@ from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError, CannotRunError
 from wastenot.planning.comparison import compare, whole_frontier
 from wastenot.planning.planner import plan
-from wastenot.reporting.plan.summary import summary_cards, warnings
+from wastenot.reporting.plan.summary import plan_numbers, warnings
 from wastenot.study.schema import SCHEMA_VERSION
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
@@ -59,7 +59,7 @@ def at(tmp_path):
 
 
 def certificate(made):
-    return next(card for card in summary_cards(made, None) if card.label == "Certificate")
+    return next(card for card in plan_numbers(made, None) if card.label == "Certificate")
 
 
 def test_a_complete_grid_is_proven(at):

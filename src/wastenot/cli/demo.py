@@ -57,7 +57,7 @@ def demo(
         plan = api.validate(plan, study, target, repeats=_REPEATS, progress=progress)
     plan.write(out / "plan.json")
     if with_page:
-        api.report(study, page, plan=plan)
+        api.report(study, page, plan=plan, command=typed_command(str(study)))
     typer.echo("\n" + "\n".join(_ending(plan)))
     if with_page:
         opened = not no_open and _open(page)
@@ -67,7 +67,8 @@ def demo(
 def _ending(plan: Plan) -> list[str]:
     """The verdict, and what could be set today."""
     from wastenot.reporting.formatting import change, percent
-    from wastenot.reporting.plan.summary import applicable_today, limit_verdict
+    from wastenot.reporting.plan.today import applicable_today
+    from wastenot.reporting.plan.verdict import limit_verdict
 
     headline, expected = plan.headline, plan.expected
     assert expected is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,9 +28,14 @@ if TYPE_CHECKING:
     from wastenot.planning.comparison import Comparison, WholeFrontier
     from wastenot.planning.difference import PlanDifference
     from wastenot.planning.plan import Plan
+    from wastenot.reporting.plan.panel import Panel, Story, Tone
     from wastenot.reporting.price import Price
     from wastenot.setting import Setting
     from wastenot.study.coverage import Coverage
+
+_COLOURS: dict[Tone, str] = {
+    "kept": "green", "missed": "red", "undecided": "yellow", "promised": "blue", "as-measured": "yellow", "neutral": "",
+}  # fmt: skip
 
 
 def plan(
@@ -165,11 +171,12 @@ def report(
     Headline numbers, figures and tables; it needs no network.
     """
     from wastenot.api import report as write_report
-    from wastenot.cli.output import print_json, say
+    from wastenot.cli.output import print_json, say, typed_command
 
     price = price_options.price()
     made = goal.plan(source.read(goal.granularity))
-    page, *files = write_report(source.study, out, plan=made, figures=figures, price=price)
+    command = typed_command(source.study)
+    page, *files = write_report(source.study, out, plan=made, figures=figures, price=price, command=command)
     say(f"{page}: report written")
     if figures is not None:
         say(f"{figures}: {len(files)} figure files written")
@@ -178,25 +185,62 @@ def report(
 
 
 def plan_text(plan: Plan, price: Price) -> RenderableType:
-    """What a plan does to each kernel (the paper's Table 1), the headline numbers, and what to know before using it."""
-    from wastenot.cli.tables import Group, RichTable, Text, headline, rich_table
-    from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
+    """The plan's story as its page tells it: the verdict, what to set today, what the rest needs; then the details."""
+    from wastenot.cli.tables import Group, Paragraph, Text, headline, rich_table
+    from wastenot.reporting.plan.story import story_of
+    from wastenot.reporting.plan.summary import plan_numbers, warnings
     from wastenot.reporting.plan.tables import applicable_table, kernel_table
     from wastenot.workloads.identity import STATE_DESCRIPTIONS
 
-    summary = RichTable.grid(padding=(0, 2))
-    summary.add_column(style="bold", no_wrap=True)
-    summary.add_column(no_wrap=True)
-    summary.add_column()
-    for card in summary_cards(plan, price):
-        summary.add_row(Text(card.label), Text(card.value), Text(card.detail))
-    notes = [Text(f"note: {warning}", style="yellow") for warning in warnings(plan)]
-    what = f"{describe_goal(plan.objective)}, by {plan.granularity}, {plan.scope} scope"
-    what += "" if plan.state == "ssp" else f"; energies of {STATE_DESCRIPTIONS[plan.state]}"
-    head = headline(plan.workload, plan.device, plan.origin, what)
+    state = "" if plan.state == "ssp" else f"energies of {STATE_DESCRIPTIONS[plan.state]}"
+    head = headline(plan.workload, plan.device, plan.origin, state)
+    notes = [Paragraph(Text(f"note: {warning}", style="yellow")) for warning in warnings(plan)]
+    numbers = ((each.label, f"{each.value}: {each.detail}") for each in plan_numbers(plan, price))
     applicable = applicable_table(plan)
-    shown = [] if applicable is None else [Text(applicable.title, style="bold"), rich_table(applicable), ""]
-    return Group(head, "", rich_table(kernel_table(plan)), "", summary, "", *shown, *notes)
+    tables = [kernel_table(plan, brief=True), *([] if applicable is None else [applicable])]
+    return Group(
+        Paragraph(head),
+        story_text(story_of(plan, price)),
+        *notes,
+        *([""] if notes else []),
+        Text("The plan in numbers", style="bold"),
+        named_rows(numbers),
+        *(part for table in tables for part in ("", Text(table.title, style="bold"), rich_table(table))),
+    )
+
+
+def story_text(story: Story) -> RenderableType:
+    """What a plan says in ten seconds: the verdict, then the plan, what to set today, and what the rest needs."""
+    from wastenot.cli.tables import Group, Paragraph, Text
+
+    verdict = Text(f"{story.sentence}.", style=f"bold {_COLOURS[story.tone]}".rstrip())
+    return Group(Paragraph(verdict), "", *map(_panel_text, story.panels))
+
+
+def _panel_text(panel: Panel) -> RenderableType:
+    """One of the three parts of a plan's story; commands stand on lines of their own, to be copied."""
+    from wastenot.cli.tables import Group, Padding, Paragraph, Text
+
+    parts: list[RenderableType] = [Paragraph(Text.assemble((panel.value, "bold"), f" {panel.text}".rstrip()))]
+    parts += [Text(f"  {command}", style="green") for command in panel.commands]
+    if panel.undo:
+        parts.append(Paragraph(Text(f"To undo: {'; '.join(panel.undo)}")))
+    parts += [Paragraph(Text.assemble((f"{line.label}: ", "dim"), line.text)) for line in panel.lines]
+    if panel.note is not None:
+        parts.append(Paragraph(Text(panel.note)))
+    return Group(Text(panel.title, style="bold"), Padding(Group(*parts), (0, 0, 1, 2)))
+
+
+def named_rows(rows: Iterable[tuple[str, str]]) -> RenderableType:
+    """Names, each with a text that may run over several lines."""
+    from wastenot.cli.tables import Paragraph, RichTable, Text
+
+    grid = RichTable.grid(padding=(0, 2, 0, 0))
+    grid.add_column(width=20)
+    grid.add_column()
+    for name, text in rows:
+        grid.add_row(Paragraph(Text(name)), Paragraph(Text(text)))
+    return grid
 
 
 def comparison_text(comparison: Comparison) -> RenderableType:

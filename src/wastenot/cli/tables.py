@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import textwrap
+from dataclasses import dataclass
 from itertools import groupby
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from wastenot.devices.simulated.basis import basis_of
 from wastenot.reporting.table import Table
 
-__all__ = ["Group", "RenderableType", "RichTable", "Text", "headline", "plain_table", "rich_table"]
+__all__ = ["Group", "Padding", "Paragraph", "RenderableType", "RichTable", "Text", "headline", "plain_table", "rich_table"]
 
 
 def headline(workload: str, device: str, origin: str, what: str) -> Text:
     """The line above a result: which workload, on which device, and where the numbers come from."""
     basis = basis_of(device)
     numbers = f"{origin}; {basis}" if basis else origin
-    return Text.assemble((workload, "bold"), f" on {device}: {what} (numbers: {numbers})")
+    return Text.assemble((workload, "bold"), f" on {device}{': ' if what else ''}{what} (numbers: {numbers})")
 
 
 def plain_table(texts: tuple[str, ...], numbers: tuple[str, ...], title: str | None = None) -> RichTable:
@@ -37,15 +41,34 @@ def plain_table(texts: tuple[str, ...], numbers: tuple[str, ...], title: str | N
     return table
 
 
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """Text that wraps between words only: a number and its unit, and the parts of a name with hyphens, stay together."""
+
+    text: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        plain, position = self.text.plain, 0
+        for line in textwrap.wrap(plain, options.max_width, break_on_hyphens=False):
+            start = plain.index(line, position)
+            position = start + len(line)
+            yield self.text[start:position]
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        words = textwrap.wrap(self.text.plain, 1, break_long_words=False, break_on_hyphens=False)
+        return Measurement(max(map(len, words), default=0), len(self.text.plain)).with_maximum(options.max_width)
+
+
 def rich_table(table: Table) -> RenderableType:
-    """A table of a report."""
+    """A table of a report; rows that are folded away are only counted."""
     shown = RichTable(box=None, pad_edge=False, header_style="bold")
     for column in table.columns:
         shown.add_column(column.title, justify="right" if column.numeric else "left", overflow="fold")
     for group, rows in groupby(table.rows, key=lambda row: row.group):
         if group is not None:
             shown.add_row(Text(group, style="bold cyan"))
-        for row in rows:
+        for row in rows if table.fold is None else tuple(rows)[: table.fold.shown]:
             shown.add_row(*(Text(("  " if group and not index else "") + text) for index, text in enumerate(row.texts)))
     notes = dict.fromkeys(row.note for row in table.rows if row.note)
-    return Group(shown, *(Text(note, style="yellow") for note in (*notes, table.note) if note))
+    folded = [] if table.fold is None else [Text(f"{table.fold.label}; --json lists all", style="dim")]
+    return Group(shown, *folded, *(Text(note, style="yellow") for note in (*notes, table.note) if note))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import quantities
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import (
     AsMeasuredOption,
     ClockControlOptions,
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 def run(
-    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="A model such as gpt3-xl.")],
+    workload: Annotated[
+        str, typer.Argument(metavar="WORKLOAD", autocompletion=completing.workloads, help="A model such as gpt3-xl.")
+    ],
     device: DeviceOption = "sim:rtx-3080-ti",
     max_slowdown: MaxSlowdownOption = 0.0,
     confidence: ConfidenceOption = None,
@@ -87,7 +89,9 @@ def run(
         if repeats:
             console().print(validation_text(plan))
         console().print(comparison_text(comparison))
-    files = api.report(study, folder / "report.html", plan=plan, figures=folder / "figures", price=price)
+    files = api.report(
+        study, folder / "report.html", plan=plan, figures=folder / "figures", price=price, command=typed_command(str(study))
+    )
     say(f"{folder}: study.db, plan.json, report.html and figures/ written")
     if as_json:
         written = [folder / "study.db", folder / "plan.json", *files]
@@ -103,7 +107,8 @@ def last_lines(plan: Plan, folder: Path, device: str) -> RenderableType:
     """What was promised, whether it was kept, and what to do next."""
     from wastenot.cli.tables import Group, Text
     from wastenot.reporting.formatting import change, percent
-    from wastenot.reporting.plan.summary import applicable_today, limit_verdict
+    from wastenot.reporting.plan.today import applicable_today
+    from wastenot.reporting.plan.verdict import limit_verdict
 
     expected, headline = plan.expected, plan.headline
     lines = []

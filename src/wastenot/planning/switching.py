@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 from wastenot.documents import NotNegative, Part
@@ -42,6 +43,17 @@ _NVIDIA = re.compile(
 )
 _AMD = re.compile(r"amd|instinct|radeon|mi\d{3}[ax]?")
 _HOPPER = frozenset({"h100", "h200", "h800", "gh200"})
+
+# What undoes each flag of a command that sets clocks. nvidia-smi has no flag that restores the power limit: "default" stands
+# for the watts that `nvidia-smi -q -d POWER` shows.
+_UNDO = {
+    "-lgc": "nvidia-smi -rgc",
+    "-lmc": "nvidia-smi -rmc",
+    "-lmcd": "nvidia-smi -rmcd",
+    "-pl": "nvidia-smi -pl DEFAULT",
+    "--perf-determinism": "amd-smi reset --perf-determinism",
+    "--power-cap": "amd-smi reset --power-cap",
+}
 
 
 class SwitchTime(Part):
@@ -108,6 +120,12 @@ def commands(device: str, setting: Setting, memory_mhz: float | None = None) -> 
         limits = (("--perf-determinism", setting.core_mhz), ("--power-cap", setting.power_limit_w))
         return tuple(f"amd-smi set {flag} {value:.0f}" for flag, value in limits if value is not None)
     return ()
+
+
+def undo_commands(setting_commands: Sequence[str]) -> tuple[str, ...]:
+    """What to run, as root, to undo :func:`commands`: each part goes back to the driver's default."""
+    found = (undo for command in setting_commands for flag, undo in _UNDO.items() if flag in command.split())
+    return tuple(dict.fromkeys(found))
 
 
 def _words(device: str) -> frozenset[str]:

@@ -20,6 +20,7 @@ from wastenot.reporting.theme import DARK, LIGHT
 from wastenot.version import own_version
 
 _TEMPLATES = ("page.html.j2", "cards.html.j2", "plan.html.j2", "profile.html.j2", "natural.html.j2")
+_STYLES = ("page.css", "hero.css", "tables.css")
 _LONG_TABLE = 60  # rows above which a table scrolls in its own frame
 
 # Characters that could end a script element or begin a comment in it; JSON means the same with them escaped.
@@ -44,6 +45,8 @@ def render(
     made_at: datetime,
     *,
     device: str = "",
+    command: str | None = None,
+    made_from: Sequence[tuple[str, str]] = (),
     **values: object,
 ) -> str:
     """A page as text.
@@ -55,6 +58,8 @@ def render(
         tables: (name, table) pairs, in the order they are shown.
         made_at: date shown on it.
         device: that they are of; of a simulated one is said what its constants rest on.
+        command: that makes the page again, without passwords; ``None`` where it is not known.
+        made_from: what the numbers come from, as (name, text) pairs.
         values: anything else that the template uses.
 
     Raises:
@@ -75,8 +80,10 @@ def render(
         tables=[_for_page(name, table) for name, table in tables],
         made_on=f"{made_at:%Y-%m-%d %H:%M} {made_at.tzname() or ''}".rstrip(),
         version=own_version(),
-        style=_resource("page.css"),
-        script=_resource("page.js"),
+        style="".join(map(_resource, _STYLES)),
+        script=_resource("page.js") + _resource("controls.js"),
+        command=command,
+        made_from=made_from,
         bundle=_bundle(),
         specifications=script_json(_drawings(figures)),
         themes=script_json({"light": LIGHT, "dark": DARK}),
@@ -108,13 +115,24 @@ def _drawings(figures: Sequence[Figure]) -> dict[str, Any]:
 
 
 def _for_page(name: str, table: Table) -> dict[str, Any]:
-    """A table with its rows in groups, as the template iterates over them."""
+    """A table with its rows in groups, those in sight and those folded away, as the template iterates over them."""
+    shown = len(table.rows) if table.fold is None else table.fold.shown
+    return {
+        "name": name,
+        "table": table,
+        "groups": _groups(table.rows[:shown]),
+        "folded": _groups(table.rows[shown:]),
+        "long": len(table.rows) > _LONG_TABLE,
+    }
+
+
+def _groups(rows: Sequence[Row]) -> list[tuple[str | None, list[Row]]]:
     groups: list[tuple[str | None, list[Row]]] = []
-    for row in table.rows:
+    for row in rows:
         if not groups or groups[-1][0] != row.group:
             groups.append((row.group, []))
         groups[-1][1].append(row)
-    return {"name": name, "table": table, "groups": groups, "long": len(table.rows) > _LONG_TABLE}
+    return groups
 
 
 @cache

@@ -33,6 +33,19 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Fold:
+    """Rows that matter less, shown when asked for.
+
+    Attributes:
+        shown: how many rows stay in sight.
+        label: what the others are, such as ``34 more kernels``.
+    """
+
+    shown: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A table; its note says what is left out, or how to read it."""
 
@@ -40,3 +53,4 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     note: str | None = None
+    fold: Fold | None = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,15 +16,23 @@ from wastenot.reporting.plan.curve_figure import curve_figure
 from wastenot.reporting.plan.desirability_figure import desirability_figure
 from wastenot.reporting.plan.kernels_figure import kernels_figure
 from wastenot.reporting.plan.settings_figure import coarse_figure, kernel_figure
-from wastenot.reporting.plan.summary import describe_goal, summary_cards, warnings
+from wastenot.reporting.plan.story import story_of
+from wastenot.reporting.plan.summary import plan_numbers, warnings
 from wastenot.reporting.plan.tables import applicable_table, comparison_table, context_table, kernel_table
 from wastenot.reporting.price import Price
+from wastenot.reporting.table import Fold, Table
 
 MOST_TABLE_ROWS = 200
 
 
 def write_report(
-    overview: PlanOverview, path: str | os.PathLike[str], *, price: Price | None = None, made_at: datetime | None = None
+    overview: PlanOverview,
+    path: str | os.PathLike[str],
+    *,
+    price: Price | None = None,
+    made_at: datetime | None = None,
+    command: str | None = None,
+    made_from: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Write the page.
 
@@ -31,15 +41,23 @@ def write_report(
         path: the HTML file to create or replace.
         price: of electricity; without it no costs are shown.
         made_at: date shown on the page; now by default.
+        command: that makes the page again, shown in its foot; without passwords.
+        made_from: what the numbers come from, as (name, text) pairs; shown beside it.
 
     Raises:
         BadInputError: the file cannot be written.
         MissingExtraError: the ``report`` extra is not installed.
     """
-    write_text(path, render_page(overview, price, made_at or datetime.now(UTC)))
+    write_text(path, render_page(overview, price, made_at or datetime.now(UTC), command, made_from))
 
 
-def render_page(overview: PlanOverview, price: Price | None, made_at: datetime) -> str:
+def render_page(
+    overview: PlanOverview,
+    price: Price | None,
+    made_at: datetime,
+    command: str | None = None,
+    made_from: Sequence[tuple[str, str]] = (),
+) -> str:
     """The page as text; see :func:`write_report`."""
     plan = overview.plan
     applicable = applicable_table(plan)
@@ -50,17 +68,23 @@ def render_page(overview: PlanOverview, price: Price | None, made_at: datetime) 
         [
             *([] if applicable is None else [("applicable", applicable)]),
             ("kernels", kernel_table(plan, MOST_TABLE_ROWS)),
-            ("comparison", comparison_table(overview.comparison)),
+            ("comparison", _folded(comparison_table(overview.comparison))),
             *([] if overview.context is None else [("context", context_table(overview.context))]),
         ],
         made_at,
         device=plan.device,
+        command=command,
+        made_from=(*made_from, ("Plan", plan.digest)),
         plan=plan,
-        kernels=len(plan.assignments),
-        goal=describe_goal(plan.objective),
-        cards=summary_cards(plan, price),
+        story=story_of(plan, price),
+        numbers=plan_numbers(plan, price),
         warnings=warnings(plan),
     )
+
+
+def _folded(table: Table) -> Table:
+    """A table that is shown when asked for."""
+    return replace(table, fold=Fold(0, f"Show {len(table.rows)} rows"))
 
 
 def report_figures(overview: PlanOverview) -> tuple[Figure, ...]:

@@ -11,48 +11,75 @@ from wastenot.planning.comparison import Comparison, ComparisonRow
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Assignment, Plan
 from wastenot.reporting.formatting import change, fraction_of_whole, percent, quantity
-from wastenot.reporting.plan.summary import describe_switch_time
-from wastenot.reporting.table import Column, Row, Table, Value
+from wastenot.reporting.plan.today import describe_switch_time, setting_words
+from wastenot.reporting.table import Column, Fold, Row, Table, Value
 from wastenot.setting import format_mhz
 
 _STATE_NAMES = {"ssp": "alone, steady", "sse": "alone, first", "context": "in context", "natural": "natural clocks"}
 
+_COSTS = tuple(Column(title, numeric=True) for title in ("Calls", "Core, MHz", "Memory, MHz", "Limit, W"))
+_CHANGES = (Column("Time", numeric=True), Column("Energy", numeric=True))
+_SHOWN_SAVING = 0.9  # of all that is saved, by the kernels that are not folded away
+_FEWEST_KERNELS, _MOST_KERNELS = 5, 14  # of these
+_WORTH_FOLDING = 3  # kernels
 
-def kernel_table(plan: Plan, most_rows: int | None = None) -> Table:
-    """What the plan does to each kernel, by pass in order of execution (Table 1).
+
+def kernel_table(plan: Plan, most_rows: int | None = None, *, brief: bool = False) -> Table:
+    """What the plan does to each kernel, the most joules saved first; those that save little are folded away.
 
     Args:
         plan: to show.
-        most_rows: keep only this many kernels, those that use most energy; a note says how many are left out. All by
-            default.
+        most_rows: keep only this many kernels; the last row adds the others up. All by default.
+        brief: leave out what would not fit into 80 columns: the pass, and the fraction of the energy.
     """
-    limited = any(row.power_limit_w is not None for row in plan.assignments)
-    columns = [
+    rows = sorted(plan.assignments, key=lambda row: (-_saved_j(row), -_base_j(row)))
+    limited = any(row.power_limit_w is not None for row in rows)
+    passes = any(row.pass_name is not None for row in rows) and not brief
+    columns = (
         Column("Kernel"),
-        Column("Calls", numeric=True),
-        Column("Memory, MHz", numeric=True),
-        Column("Core, MHz", numeric=True),
-        *([Column("Limit, W", numeric=True)] if limited else []),
-        Column("Time", numeric=True),
-        Column("Energy", numeric=True),
-        Column("% of energy", numeric=True),
-    ]
-    base_j = [row.count * row.energy_j / (1.0 + row.energy_change) for row in plan.assignments]
-    kept = set(sorted(range(len(base_j)), key=lambda index: -base_j[index])[:most_rows])
-    order = _by_pass(plan.assignments)
-    rows = [
-        _kernel_row(plan.assignments[index], base_j[index] / plan.baseline.energy_j, limited)
-        for index in order
-        if index in kept
-    ]
-    note = None
-    if len(kept) < len(base_j):
-        left_j = math.fsum(energy for index, energy in enumerate(base_j) if index not in kept)
+        *([Column("Pass")] if passes else []),
+        *_COSTS[: 3 + limited],
+        *_CHANGES,
+        Column("Saved", numeric=True),
+        *([] if brief else [Column("% of energy", numeric=True)]),
+    )
+
+    def shown(row: Assignment) -> Row:
+        saved_j, share = _saved_j(row), _base_j(row) / plan.baseline.energy_j
+        clocks, clock_values = _clocks(row, limited)
+        named, named_values = ((row.pass_name or "–",), (row.pass_name,)) if passes else ((), ())
+        share_text, share_value = ((), ()) if brief else ((fraction_of_whole(share),), (share,))
+        changes = (row.time_change, row.energy_change)
+        return Row(
+            None,
+            (row.kernel, *named, *clocks, *map(change, changes), quantity(saved_j, "J", 3), *share_text),
+            (row.kernel, *named_values, *clock_values, *changes, saved_j, *share_value),
+        )
+
+    kept, note = rows[:most_rows], None
+    if len(kept) < len(rows):
+        left_j = math.fsum(map(_base_j, rows[len(kept) :]))
         note = (
-            f"{len(base_j) - len(kept)} more kernels, which use {fraction_of_whole(left_j / plan.baseline.energy_j)} of the "
+            f"{len(rows) - len(kept)} more kernels, which use {fraction_of_whole(left_j / plan.baseline.energy_j)} of the "
             "energy, are left out here; the plan file has them all."
         )
-    return Table("What the plan does to each kernel", tuple(columns), tuple(rows), note)
+    return Table("What the plan does to each kernel", columns, tuple(map(shown, kept)), note, _fold_kernels(kept))
+
+
+def kernel_table_by_pass(plan: Plan) -> Table:
+    """What the plan does to each kernel, by pass in order of execution, as the paper's Table 1 has it."""
+    limited = any(row.power_limit_w is not None for row in plan.assignments)
+
+    def shown(row: Assignment) -> Row:
+        share = _base_j(row) / plan.baseline.energy_j
+        clocks, values = _clocks(row, limited)
+        changes = (row.time_change, row.energy_change)
+        texts = (row.kernel, *clocks, *map(change, changes), fraction_of_whole(share))
+        return Row(row.pass_name, texts, (row.kernel, *values, *changes, share))
+
+    columns = (Column("Kernel"), *_COSTS[: 3 + limited], *_CHANGES, Column("% of energy", numeric=True))
+    rows = tuple(shown(plan.assignments[index]) for index in _by_pass(plan.assignments))
+    return Table("What the plan does to each kernel", columns, rows)
 
 
 def applicable_table(plan: Plan) -> Table | None:
@@ -103,23 +130,34 @@ def _by_pass(assignments: Sequence[Assignment]) -> list[int]:
     return sorted(range(len(assignments)), key=lambda index: (first[assignments[index].pass_name], index))
 
 
-def _kernel_row(row: Assignment, energy_fraction: float, limited: bool) -> Row:
-    limit: tuple[Value, ...] = (row.power_limit_w,) if limited else ()
-    limit_text = ("auto" if row.power_limit_w is None else f"{row.power_limit_w:g}",) if limited else ()
-    return Row(
-        row.pass_name,
-        (
-            row.kernel,
-            f"{row.count:,}",
-            format_mhz(row.memory_mhz),
-            format_mhz(row.core_mhz),
-            *limit_text,
-            change(row.time_change),
-            change(row.energy_change),
-            fraction_of_whole(energy_fraction),
-        ),
-        (row.kernel, row.count, row.memory_mhz, row.core_mhz, *limit, row.time_change, row.energy_change, energy_fraction),
-    )
+def _clocks(row: Assignment, limited: bool) -> tuple[tuple[str, ...], tuple[Value, ...]]:
+    """Calls and setting of a kernel, as texts and as values."""
+    limit = "auto" if row.power_limit_w is None else f"{row.power_limit_w:g}"
+    texts = (f"{row.count:,}", format_mhz(row.core_mhz), format_mhz(row.memory_mhz), *([limit] if limited else []))
+    return texts, (row.count, row.core_mhz, row.memory_mhz, *([row.power_limit_w] if limited else []))
+
+
+def _base_j(row: Assignment) -> float:
+    """Energy of all calls of a kernel at the default clocks."""
+    return row.count * row.energy_j / (1.0 + row.energy_change)
+
+
+def _saved_j(row: Assignment) -> float:
+    """What all calls of a kernel save in an iteration."""
+    return _base_j(row) - row.count * row.energy_j
+
+
+def _fold_kernels(rows: Sequence[Assignment]) -> Fold | None:
+    """Folds away the kernels that together make up little of what is saved, where there are several of them."""
+    sizes = [abs(_saved_j(row)) for row in rows]
+    whole, reached, shown = math.fsum(sizes), 0.0, 0
+    while shown < len(rows) and (shown < _FEWEST_KERNELS or (shown < _MOST_KERNELS and reached < _SHOWN_SAVING * whole)):
+        reached += sizes[shown]
+        shown += 1
+    if len(rows) - shown < _WORTH_FOLDING:
+        return None
+    left = math.fsum(map(_saved_j, rows[shown:]))
+    return Fold(shown, f"{len(rows) - shown} more kernels, which save {quantity(left, 'J', 3)} together")
 
 
 def _applicable_row(plan: Plan, row: ApplicableRow) -> Row:
@@ -131,7 +169,7 @@ def _applicable_row(plan: Plan, row: ApplicableRow) -> Row:
     if row.reason is not None:
         verdict = "no such plan"
     elif row.setting is not None:
-        verdict = "; ".join(row.commands) or ("nothing to set" if row.setting.setting.is_auto else str(row.setting.setting))
+        verdict = "nothing to set" if row.setting.setting.is_auto else f"yes: {setting_words(row.setting.setting)}"
     elif row.late_time_change is not None and row.late_energy_change is not None:
         late = f"late switches add {change(row.late_time_change)} time, {change(row.late_energy_change)} energy"
         verdict = f"yes; {late}" if row.fits else f"no: {late}"

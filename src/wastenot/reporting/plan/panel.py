@@ -1,0 +1,71 @@
+"""What stands at the head of a plan's report and of its printed text, in words; pages and terminals only lay it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Tone = Literal["kept", "missed", "undecided", "promised", "as-measured", "neutral"]
+"""How sure a plan is of its slowdown limit; pages colour it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A named detail of a panel."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One of the three things that a reader is to know of a plan.
+
+    Attributes:
+        title: which.
+        value: the answer, in a few words that stand in no other panel.
+        text: what completes it; may be empty.
+        commands: to copy and run.
+        undo: the commands that undo these.
+        lines: details.
+        note: what to know before acting on it, else ``None``.
+    """
+
+    title: str
+    value: str
+    text: str
+    commands: tuple[str, ...] = ()
+    undo: tuple[str, ...] = ()
+    lines: tuple[Line, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What a plan says in ten seconds.
+
+    Attributes:
+        tone: how sure it is.
+        effect: what the plan does, such as ``Saves 7.88 % of the energy, 0.24 % faster``.
+        verdict: how that is known, and whether the limit was kept; goes on where ``effect`` ends.
+        plan: the plan's numbers.
+        today: what of it can be set today.
+        rest: what the rest of it needs.
+    """
+
+    tone: Tone
+    effect: str
+    verdict: str
+    plan: Panel
+    today: Panel
+    rest: Panel
+
+    @property
+    def sentence(self) -> str:
+        """Effect and verdict as one sentence."""
+        return f"{self.effect}: {self.verdict}"
+
+    @property
+    def panels(self) -> tuple[Panel, Panel, Panel]:
+        """The three panels, in the order they are shown."""
+        return self.plan, self.today, self.rest
