@@ -116,7 +116,9 @@ class PlanOverview:
     why_no_curve: tuple[str, ...] = ()
 
 
-def make_overview(sweep: Sweep, plan: Plan | None = None, context: ContextChange | None = None) -> PlanOverview:
+def make_overview(
+    sweep: Sweep, plan: Plan | None = None, context: ContextChange | None = None, planner: Planner | None = None
+) -> PlanOverview:
     """Compute everything that a report of a plan shows.
 
     Args:
@@ -124,11 +126,13 @@ def make_overview(sweep: Sweep, plan: Plan | None = None, context: ContextChange
         plan: the plan to report, made from this sweep; by default the one that saves the most energy with no
             slowdown. Its clock tolerance is used throughout.
         context: what energies in context change, if they were measured.
+        planner: of the sweep by kernel, with the plan's clock tolerance, where there is one already: what it has estimated
+            and chosen is not done again.
 
     Raises:
         BadInputError: the plan was made from another sweep.
     """
-    planner = Planner(sweep, "kernel", 0.0 if plan is None else plan.clock_tolerance_mhz)
+    planner = planner or Planner(sweep, "kernel", 0.0 if plan is None else plan.clock_tolerance_mhz)
     plan = plan or planner.plan(Objective())
     kernels = _kernel_totals(planner, plan)
     as_measured = not (plan.objective.corrected and planner.errors_known)
