@@ -117,6 +117,7 @@ def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> An
             symbolType="circle",
             symbolSize=90,
             symbolStrokeWidth=0,
+            symbolDash=[1, 0],
             symbolOpacity=1,
             columns=4 if size == _NARROW else 0,
         ),
@@ -194,7 +195,7 @@ def _arrows(outside: Sequence[Gathered], points: Sequence[SettingPoint], x: Any,
     ]
     tooltip = tooltips({"what:N": "outside the map", "time_text:N": "time", "energy_text:N": "energy"})
     arrows = alt.Chart(inline(rows)).mark_point(style="edge", shape="triangle-up")
-    size = alt.Size("count:Q", legend=None, scale=alt.Scale(domain=[1, 30], range=[45, 150], clamp=True))
+    size = alt.Size("count:Q", legend=None, scale=alt.Scale(domain=[1, 30], range=[60, 170], clamp=True))
     angle = alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]))
     return [arrows.encode(x=x, y=y, size=size, angle=angle, tooltip=tooltip)]
 
