@@ -7,8 +7,9 @@ Wherever a study, a plan, a workload or a device is needed, its name will do: a 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
     from wastenot.planning.plan import Plan
     from wastenot.reporting.price import Price
+    from wastenot.setting import Setting
     from wastenot.study.store import Source, Study
+    from wastenot.sweeping.estimate import Announce, Estimate
     from wastenot.sweeping.point import PointOptions
     from wastenot.sweeping.sweep import SweepOutcome
     from wastenot.tasks import WorkloadTasks
@@ -77,6 +80,8 @@ def sweep(
     allow_clock_control: bool = False,
     seed: int = 0,
     command: str | None = None,
+    announce: Announce | None = None,
+    dry_run: bool = False,
     progress: Progress | None = None,
     **shape: Unpack[ShapeOptions],
 ) -> SweepOutcome:
@@ -87,13 +92,20 @@ def sweep(
         >>> wn.plan("my.db", max_slowdown=0.02).headline.energy_change <= 0
         True
 
+    At the defaults a sweep of a real GPU takes hours. How long it takes can be known before:
+
+        >>> estimate = wn.sweep("gpt3-xl", "sim:rtx-3080-ti", "new.db", dry_run=True).estimate
+        >>> estimate.points, round(estimate.device_s / 3600, 1)
+        (2459, 7.8)
+
     Args:
         workload: a model's name, a workload file, a study whose kernels to measure, or a workload.
         device: the device or its name, such as ``sim:h200`` or ``nvidia:0``.
         study: file or URL of the study to keep the measurements in; created if missing.
         clocks: ``grid`` for the default clocks and a grid of settings; ``auto`` for the default clocks only, where
             nothing is set; ``natural`` for the clocks that the device goes through by itself, where nothing is set either.
-        core_step_mhz: step between the grid's core clocks, from the highest down; every clock by default.
+        core_step_mhz: step between the grid's core clocks, from the highest down; 210 by default, or every clock that a
+            recording has. A step of 1 takes every clock of any device.
         core_mhz: core clocks of the grid, instead of a step.
         memory_mhz: memory clocks of the grid; all by default.
         rounds: how often to measure everything with ``clocks="auto"``.
@@ -110,6 +122,8 @@ def sweep(
         allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
         seed: of a simulated device's noise.
         command: that does the same, for the study to name to whoever finds the sweep unfinished.
+        announce: receives what there is to measure and how long that takes, before it begins.
+        dry_run: measure nothing, set nothing and write nothing; the outcome's ``estimate`` says what there is to measure.
         progress: receives each point.
         shape: how a model is run, as for :func:`workload`.
 
@@ -121,51 +135,99 @@ def sweep(
             kept.
     """
     from wastenot.study.store import open_study
-    from wastenot.sweeping.grid import Grid, check_measures, settable
-    from wastenot.sweeping.states import check_state
-    from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
-    from wastenot.tasks import WorkloadTasks, find_tasks, tasks_of
-    from wastenot.workloads.build import build_shape
+    from wastenot.sweeping.grid import check_measures
+    from wastenot.sweeping.sweep import SweepOutcome
 
-    if isinstance(workload, WorkloadTasks):
-        tasks = workload
-    elif isinstance(workload, str | os.PathLike):
-        device_name = device if isinstance(device, str) else device.identity.name
-        tasks = find_tasks(str(workload), device_name, build_shape(**shape), granularity, state)
-    else:
-        tasks = tasks_of(workload, granularity, state)
-    if search == "model" and tasks.state != "ssp":
-        raise BadInputError("`search` model: works only for kernels alone at steady power; use the grid")
+    tasks = _tasks(workload, device, granularity, state, shape)
+    if core_mhz is not None and core_step_mhz is not None:
+        raise BadInputError("`core_step_mhz`, `core_mhz`: use only one of them")
     target = _device(device, tasks, allow_clock_control=allow_clock_control, seed=seed)
     check_measures(target)
+    kept = study if not isinstance(study, str | os.PathLike) else open_study(study, create=True)
+    estimate: Callable[[], Estimate]
+    measure: Callable[[], SweepOutcome]
     if clocks == "natural":
-        from wastenot.natural.sweep import SECONDS_EACH, natural_sweep
+        from wastenot.natural.sweep import SECONDS_EACH, estimate_natural, natural_sweep
 
         if search == "model" or tasks.state not in ("ssp", "natural"):
             raise BadInputError(
                 "`clocks` natural: kernels run at clocks that nobody chooses; leave out `search` and `state`"
             )
-        return natural_sweep(
-            target, tasks, study if not isinstance(study, str | os.PathLike) else open_study(study, create=True),
-            seconds_each=SECONDS_EACH if seconds_each is None else seconds_each, budget_s=budget_s, command=command,
-            progress=progress,
-        )  # fmt: skip
-    check_state(target, tasks)
-    grid = Grid(core_step_mhz, _clocks(core_mhz), _clocks(memory_mhz))
-    settings = () if clocks == "auto" else settable(target, grid.settings(target.clocks.supported_clocks()))
-    kept = study if not isinstance(study, str | os.PathLike) else open_study(study, create=True)
-    if search == "model":
-        from wastenot.tuning.search import search_sweep
+        each_s = SECONDS_EACH if seconds_each is None else seconds_each
+        estimate = partial(estimate_natural, target, tasks, kept, seconds_each=each_s, budget_s=budget_s)
+        measure = partial(
+            natural_sweep, target, tasks, kept, seconds_each=each_s, budget_s=budget_s, command=command, progress=progress
+        )
+    elif search == "model":
+        from wastenot.tuning.search import estimate_search, search_sweep
 
-        return search_sweep(
-            target, tasks, kept, settings,
-            share=share, max_slowdown=max_slowdown, options=options, progress=progress, budget_s=budget_s, command=command,
+        if tasks.state != "ssp":
+            raise BadInputError("`search` model: works only for kernels alone at steady power; use the grid")
+        settings = _settings(target, core_step_mhz, core_mhz, memory_mhz, dry_run=dry_run)
+        done = kept.settings_done(tasks.key, target.identity.label)
+        estimate = partial(estimate_search, target, tasks, settings, done, share=share, options=options, budget_s=budget_s)
+        measure = partial(
+            search_sweep, target, tasks, kept, settings, share=share, max_slowdown=max_slowdown, options=options,
+            budget_s=budget_s, command=command, progress=progress,
         )  # fmt: skip
-    return measure_sweep(
-        target, tasks, kept, settings,
-        options=options, progress=progress, budget_s=budget_s, rounds=rounds if clocks == "auto" else BASELINE_ROUNDS,
-        command=command,
-    )  # fmt: skip
+    else:
+        from wastenot.sweeping.estimate import estimate_sweep
+        from wastenot.sweeping.states import check_state
+        from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
+
+        check_state(target, tasks)
+        at_auto = clocks == "auto"
+        settings = () if at_auto else _settings(target, core_step_mhz, core_mhz, memory_mhz, dry_run=dry_run)
+        done = kept.settings_done(tasks.key, target.identity.label)
+        rounds = rounds if at_auto else BASELINE_ROUNDS
+        estimate = partial(estimate_sweep, target, tasks, settings, done, rounds=rounds, options=options, budget_s=budget_s)
+        measure = partial(
+            measure_sweep, target, tasks, kept, settings, rounds=rounds, options=options,
+            budget_s=budget_s, command=command, progress=progress,
+        )  # fmt: skip
+    if dry_run:
+        expected = estimate()
+        return SweepOutcome(found=expected.found, estimate=expected)
+    if announce is not None:
+        announce(estimate())
+    return measure()
+
+
+def _tasks(
+    workload: PathLike | Workload | WorkloadTasks,
+    device: str | Device,
+    granularity: Granularity,
+    state: EnergyState,
+    shape: ShapeOptions,
+) -> WorkloadTasks:
+    """What a sweep measures, whichever way it was named."""
+    from wastenot.tasks import WorkloadTasks, find_tasks, tasks_of
+    from wastenot.workloads.build import build_shape
+
+    if isinstance(workload, WorkloadTasks):
+        return workload
+    if isinstance(workload, str | os.PathLike):
+        name = device if isinstance(device, str) else device.identity.name
+        return find_tasks(str(workload), name, build_shape(**shape), granularity, state)
+    return tasks_of(workload, granularity, state)
+
+
+def _settings(
+    device: Device,
+    core_step_mhz: float | None,
+    core_mhz: Sequence[float] | None,
+    memory_mhz: Sequence[float] | None,
+    *,
+    dry_run: bool,
+) -> tuple[Setting, ...]:
+    """The settings of a grid that a device takes, as far as is known without setting one in a dry run."""
+    from wastenot.sweeping.grid import Grid, default_step_mhz, settable
+
+    if core_step_mhz is None and core_mhz is None:
+        core_step_mhz = default_step_mhz(device)
+    grid = Grid(core_step_mhz, _clocks(core_mhz), _clocks(memory_mhz))
+    settings = grid.settings(device.clocks.supported_clocks())
+    return settings if settings and dry_run else settable(device, settings)
 
 
 def validate(

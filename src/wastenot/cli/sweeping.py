@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from wastenot.cli import quantities
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import (
     BudgetOption,
     ClockControlOptions,
     DeviceOption,
+    DryRunOption,
     EnergiesOption,
     GranularityOption,
     JsonOption,
@@ -24,6 +25,7 @@ from wastenot.cli.options import (
     parse_budget,
     parse_clocks,
 )
+from wastenot.sweeping.defaults import CORE_STEP_MHZ, WARM_UP_S, WINDOW_S
 
 if TYPE_CHECKING:
     from wastenot.sweeping.sweep import SweepOutcome
@@ -35,7 +37,12 @@ Clocks = Literal["grid", "auto", "natural"]
 
 def sweep(
     workload: Annotated[
-        str, typer.Argument(metavar="WORKLOAD", help="A model such as gpt3-xl, or a study whose kernels to measure.")
+        str,
+        typer.Argument(
+            metavar="WORKLOAD",
+            autocompletion=completing.workloads,
+            help="A model such as gpt3-xl, or a study whose kernels to measure.",
+        ),
     ],
     device: DeviceOption,
     study: StudyOption,
@@ -56,7 +63,7 @@ def sweep(
             "--core-step",
             metavar="MHZ",
             parser=quantities.megahertz,
-            help="Step between core clocks, from the highest down.",
+            help=f"Step between core clocks, from the highest down; {CORE_STEP_MHZ:g} by default, 1 for every clock.",
         ),
     ] = None,
     core: Annotated[
@@ -97,10 +104,10 @@ def sweep(
     warm_up: Annotated[
         float,
         typer.Option("--warm-up", metavar="S", parser=quantities.seconds, help="Warm-up before each point, in seconds."),
-    ] = 5.0,
+    ] = WARM_UP_S,
     window: Annotated[
         float, typer.Option("--window", metavar="S", parser=quantities.seconds, help="Longest measurement, in seconds.")
-    ] = 5.0,
+    ] = WINDOW_S,
     relative_error: Annotated[
         float,
         typer.Option(
@@ -124,13 +131,16 @@ def sweep(
     shape_options: ShapeOptions,
     clock_control: ClockControlOptions,
     seed: SeedOption = 0,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure every kernel of a workload at many settings.
 
-    Results go into a study; the default clocks (auto) are always included. Resumes an interrupted sweep.
+    Results go into a study; the default clocks (auto) are always included. Says first how long it takes. Resumes an
+    interrupted sweep.
     """
     from wastenot.api import sweep as measure
+    from wastenot.cli.announce import announce, show_dry_run
     from wastenot.cli.output import as_values, print_json, say, typed_command
     from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
@@ -153,12 +163,16 @@ def sweep(
             memory_mhz=parse_clocks("--memory", memory), rounds=rounds, search=search, share=share,
             max_slowdown=max_slowdown, options=PointOptions(warm_up, window, relative_error),
             budget_s=None if budget is None else parse_budget(budget), seconds_each=seconds_each,
-            command=typed_command(study), progress=progress,
+            command=typed_command(study), announce=announce, dry_run=dry_run, progress=progress,
         )  # fmt: skip
-    if as_json:
+    if outcome.estimate is not None:
+        show_dry_run(outcome.estimate, as_json=as_json, study=str(study))
+    elif as_json:
+        values = as_values(outcome)
+        del values["estimate"]
         print_json("sweep", {"study": str(study), "workload": tasks.name, "state": tasks.state,
                     "granularity": tasks.granularity, "device": target.identity.label,
-                    "origin": target.identity.origin} | as_values(outcome))  # fmt: skip
+                    "origin": target.identity.origin} | values)  # fmt: skip
     else:
         for line in outcome_lines(outcome, tasks.key, str(study)):
             say(line)

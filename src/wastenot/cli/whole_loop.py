@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import quantities
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import (
     AsMeasuredOption,
     ClockControlOptions,
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 def run(
-    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="A model such as gpt3-xl.")],
+    workload: Annotated[
+        str, typer.Argument(metavar="WORKLOAD", autocompletion=completing.workloads, help="A model such as gpt3-xl.")
+    ],
     device: DeviceOption = "sim:rtx-3080-ti",
     max_slowdown: MaxSlowdownOption = 0.0,
     confidence: ConfidenceOption = None,

@@ -111,6 +111,9 @@ class ClockControl(Protocol):
     def power_limits_w(self) -> tuple[float, float] | None:
         """Lowest and highest power limit in watts; ``None`` where it cannot be set."""
 
+    def refusal(self) -> str | None:
+        """Why this process does not change clocks, as far as is known without trying; ``None`` where it would try."""
+
     def request(self, setting: Setting) -> None:
         """Request a setting; what is auto in it returns to the driver's control.
 

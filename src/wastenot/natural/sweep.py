@@ -36,6 +36,8 @@ from wastenot.study.coverage import Intent
 from wastenot.study.natural_log import keep_curve, keep_timeline
 from wastenot.study.recorder import Recorder
 from wastenot.study.store import Study
+from wastenot.sweeping.estimate import Estimate, Span, finished_estimate
+from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import SweepOutcome, recording
 from wastenot.tasks import WorkloadTasks
 from wastenot.workloads.kernel import KernelSpec
@@ -48,6 +50,7 @@ SECONDS_EACH = 18.0
 """Device time that a kernel may take, unless told otherwise."""
 
 _LEAST_EACH_S = 2.0  # device time for a kernel, however little is left
+_USUAL_SHARE = 0.5  # of the time that a kernel may take, that it takes: nothing is missing any more before
 _PREPARE_S, _PREPARES = 1.0, 12  # of a kernel, to begin with; and over how many of them its mean is taken
 _LONGEST_CALL_S = 0.025  # of the heavy product; a longer one would make coarse bursts
 _MOVED = 0.02  # relative range of clocks from which on a card counts as changing its clock
@@ -128,6 +131,40 @@ def natural_sweep(
         if not outcome.out_of_time:
             store.finish()
     return outcome
+
+
+def estimate_natural(
+    device: Device, workload: WorkloadTasks, study: Study, *, seconds_each: float, budget_s: float | None = None
+) -> Estimate:
+    """How many kernels :func:`natural_sweep` measures, and how long it takes at most.
+
+    A kernel takes less where nothing is missing any more before its time is up.
+
+    Args:
+        device: to measure on; it is not run.
+        workload: its kernels.
+        study: that timelines are kept in.
+        seconds_each: device time that a kernel may take at most.
+        budget_s: device time for all of them.
+
+    Raises:
+        BadInputError: the study is of another device.
+        StudyError: it cannot be read.
+    """
+    workload = replace(workload, state="natural")
+    twins = twins_of(workload.tasks)
+    seen = seen_of(study, workload) if study.settings_done(workload.key, device.identity.label) else {}
+    left_s = [
+        max(seconds_each - math.fsum(run.seconds for run in seen.get(name, ())), 0.0)
+        for name, measured in twins.items()
+        if name == measured
+    ]
+    begun = [seconds for seconds in left_s if seconds > _LEAST_EACH_S]
+    prepare_s = _PREPARE_S * len(begun)
+    span = Span(prepare_s + _USUAL_SHARE * math.fsum(begun), prepare_s, prepare_s + math.fsum(begun))
+    return finished_estimate(
+        device, workload, "natural", 0, len(left_s), len(left_s) - len(begun), span, PointOptions(), budget_s
+    )
 
 
 def keep_curves(

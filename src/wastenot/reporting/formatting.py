@@ -61,6 +61,14 @@ def number(value: float, digits: int = 4) -> str:
     return f"{value:,.{decimals}f}".replace("-", MINUS)
 
 
+def duration(seconds: float) -> str:
+    """A duration as a person says it: ``45 s``, ``12 min``, ``7.8 h``, ``3.9 days``."""
+    for least_s, unit_s, unit in ((48 * 3600.0, 24 * 3600.0, "days"), (5400.0, 3600.0, "h"), (90.0, 60.0, "min")):
+        if seconds >= least_s:
+            return f"{number(seconds / unit_s, 2)}{SPACE}{unit}"
+    return f"{max(seconds, 0.0):.0f}{SPACE}s" if seconds >= 1.0 else "less than a second"
+
+
 def shortened(name: str, length: int) -> str:
     """A name without its middle if it is longer than ``length``: both ends of a kernel's name carry meaning."""
     if len(name) <= length:

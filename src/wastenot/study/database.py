@@ -6,6 +6,7 @@ file.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sqlite3
@@ -184,6 +185,22 @@ class Database:
             raise StudyError(f"{path}: is a folder, not a study; name a file")
         if not path.exists():
             raise StudyError(f"{path}: there is no study; make one: wastenot import SWEEP.csv --study {path}")
+
+    def check_makeable(self) -> None:
+        """Refuse a file that could not be made, without making it.
+
+        Raises:
+            StudyError: it is a folder, or its folder is missing or may not be written.
+        """
+        path = self.address.path
+        if path is None:
+            return
+        if path.exists():
+            self.check_there()
+        elif not path.parent.is_dir():
+            raise StudyError(f"{path}: there is no folder {path.parent}; make it first")
+        elif not os.access(path.parent, os.W_OK):
+            raise StudyError(f"{path}: cannot be made: {os.strerror(errno.EACCES)}")
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

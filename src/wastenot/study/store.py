@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from wastenot.errors import BadInputError, StudyError
 from wastenot.origin import Origin
+from wastenot.setting import Setting
 from wastenot.study import catalog
 from wastenot.study.catalog import ImportSummary, Steps, StoredWorkload, StudyHeader, choose_workload
 from wastenot.study.coverage import Intent
@@ -38,10 +39,13 @@ def open_study(where: str | os.PathLike[str], *, create: bool = False, busy_time
         busy_timeout_s: how long to wait for another program that is writing to it.
 
     Raises:
-        StudyError: there is no such file and ``create`` is not set, the URL is wrong or its driver is missing.
+        StudyError: there is no such file and ``create`` is not set, or no folder to make it in; the URL is wrong or its
+            driver is missing.
     """
     database = connect(parse_address(where), timeout_s=busy_timeout_s, create=create)
-    if not create:
+    if create:
+        database.check_makeable()
+    else:
         database.check_there()
     return Study(database)
 
@@ -132,10 +136,7 @@ class Study:
         key = workload if isinstance(workload, WorkloadKey) else WorkloadKey(workload)
         with self._database.writing() as connection:
             held = catalog.prepare(connection, str(self), device)
-            if held != device:
-                raise BadInputError(
-                    f"{self}: device: holds measurements of {quoted(held)}, not of {quoted(device)}; name another study"
-                )
+            _check_device(held, device, str(self))
             workload_id = catalog.find_workload(connection, key)
             if workload_id is None:
                 workload_id = catalog.add_workload(connection, key, run)
@@ -166,6 +167,28 @@ class Study:
             if catalog.read_header(connection, str(self)) is None:
                 return ()
             return tuple(stored.key for stored in self._stored(connection))
+
+    def settings_done(self, workload: WorkloadKey, device: str) -> dict[tuple[str, Setting], int]:
+        """How often each kernel of a workload was measured at each setting; nothing where there is none, or no study yet.
+
+        Args:
+            workload: what identifies it.
+            device: that is to measure more of it.
+
+        Raises:
+            BadInputError: the study is of another device.
+            StudyError: the study cannot be read.
+        """
+        path = self.path
+        if path is not None and not path.exists():
+            return {}
+        with self._database.reading() as connection:
+            header = catalog.read_header(connection, str(self))
+            if header is None:
+                return {}
+            _check_device(header.device, device, str(self))
+            found = catalog.find_workload(connection, workload)
+            return {} if found is None else catalog.settings_done(connection, found)
 
     def read(
         self,
@@ -355,6 +378,14 @@ def _unfinished(workload: WorkloadKey, kernels: tuple[Kernel, ...], kernel_index
         f"the sweep of workload {quoted(str(workload))} has not reached {len(missing)} of its kernels yet, first "
         f"{quoted(missing[0])}; resume it: run 'wastenot sweep' again with the same arguments"
     )
+
+
+def _check_device(held: str, device: str, label: str) -> None:
+    """Refuse to mix numbers of two cards in one study."""
+    if held != device:
+        raise BadInputError(
+            f"{label}: device: holds measurements of {quoted(held)}, not of {quoted(device)}; name another study"
+        )
 
 
 def _check_origin(history: tuple[ImportSummary, ...], workload: str, origin: Origin, label: str) -> None:

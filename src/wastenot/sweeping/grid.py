@@ -10,6 +10,7 @@ import numpy as np
 from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError, ClocksRefusedError
 from wastenot.setting import Setting
+from wastenot.sweeping.defaults import CORE_STEP_MHZ
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,11 @@ class Grid:
         wanted = np.arange(clocks[-1], clocks[0] - 1e-9, -self.core_step_mhz)
         nearest = {float(clocks[np.abs(clocks - clock).argmin()]) for clock in wanted}
         return sorted(nearest)
+
+
+def default_step_mhz(device: Device) -> float | None:
+    """The step of a grid unless told otherwise; ``None`` for a recording, which is swept at every clock that it has."""
+    return None if device.identity.name.startswith("recorded:") else CORE_STEP_MHZ
 
 
 def _listed(clocks: Sequence[float]) -> str:

@@ -14,6 +14,7 @@ from wastenot.errors import DeviceError
 from wastenot.metering.mean_power import error_of_mean, pass_time, power_meter
 from wastenot.setting import Setting
 from wastenot.study.recorder import Measurement
+from wastenot.sweeping.defaults import WARM_UP_S, WINDOW_S
 
 _LAPS = 30  # in a whole window
 _LEAST_LAPS = 5
@@ -34,8 +35,8 @@ class PointOptions:
         relative_error: stop earlier once the energy's relative standard error is this small; 0 for never.
     """
 
-    warm_up_s: float = 5.0
-    window_s: float = 5.0
+    warm_up_s: float = WARM_UP_S
+    window_s: float = WINDOW_S
     relative_error: float = 0.0
 
     def reason_to_stop(self, seconds: float, relative_error: float) -> str | None:

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 LEAST_TURNS = 4
 MOST_TURNS = 12
 _ENOUGH = 0.01  # standard error, as a fraction of the kernel's energy, at which no more turns are taken
-_SETTLES_S = 0.5  # warm-up of each loop in its turn; the clocks have arrived already
+SETTLES_S = 0.5  # warm-up of each loop in its turn; the clocks have arrived already
 _CLOCKS_ARRIVE_S = 1.0
-_PROFILES = 6.0  # times a point's usual time that a profile may take: it needs hundreds of runs
+PROFILES = 6.0  # times a point's usual time that a profile may take: it needs hundreds of runs
 _OF_MEDIAN = math.sqrt(math.pi / 2)  # standard error of a median over that of a mean, of normal numbers
 
 MeasureAt = Callable[[int, Setting], Measurement]
@@ -148,7 +148,7 @@ def measure_at_sse(device: Device, task: Task, setting: Setting, options: PointO
     device.clocks.request(setting)
     device.time.sleep(_CLOCKS_ARRIVE_S)
     began_s, temperature_c = device.time.now_s(), device.sensors.temperature_c()
-    budget_s = _PROFILES * (options.warm_up_s + options.window_s)
+    budget_s = PROFILES * (options.warm_up_s + options.window_s)
     found = profile_kernel(device, task.steps[0][0], options=Options(budget_s=budget_s, check=False), progress=Silent())
     found.raise_if_stopped()
     state = found.state("SSE")
@@ -227,7 +227,7 @@ def measure_in_context(
     device.clocks.request(setting)
     with device.launcher.start(loops[1]) as run:
         pass_time(device, options.warm_up_s, run.feed)
-    short = replace(options, warm_up_s=min(options.warm_up_s, _SETTLES_S), window_s=options.window_s / LEAST_TURNS)
+    short = replace(options, warm_up_s=min(options.warm_up_s, SETTLES_S), window_s=options.window_s / LEAST_TURNS)
     turns: list[list[Measurement]] = []
     while True:
         forwards = len(turns) % 2 == 0

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,16 +15,19 @@ from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError
 from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
-from wastenot.study.coverage import Intent
+from wastenot.study.coverage import Intent, Point
 from wastenot.study.recorder import Measurement, Recorder
 from wastenot.study.store import Study
 from wastenot.sweeping.point import PointOptions, hottest_first, warm_up
 from wastenot.sweeping.states import KeepAlone, can_measure, check_state, measurer
 from wastenot.tasks import WorkloadTasks
 
+if TYPE_CHECKING:
+    from wastenot.sweeping.estimate import Estimate
+
 BASELINE_ROUNDS = 3  # how often everything is measured at auto: before, in the middle, after
 _REPEATED_CLOCKS = 3  # low clocks, and high ones, that are measured at a second temperature
-_HEATING = 0.1  # of the time that a setting takes
+HEATING = 0.1  # of the time that a setting takes
 _DRIFT = 0.01  # relative change of a baseline's time or energy that is reported
 _DRIFT_ERRORS = 4.0  # in standard errors, that the change must exceed too
 
@@ -53,6 +57,7 @@ class SweepOutcome:
         drifted: kernels whose baseline changed on the way.
         out_of_time: whether the time allowed ended it.
         notes: what else a person should know of it, a line each.
+        estimate: what there was to measure and how long that takes, where it was a dry run.
     """
 
     measured: int = 0
@@ -61,6 +66,7 @@ class SweepOutcome:
     drifted: list[str] = field(default_factory=list)
     out_of_time: bool = False
     notes: list[str] = field(default_factory=list)
+    estimate: Estimate | None = None
 
     def add(self, other: SweepOutcome) -> None:
         """Add the outcome of a further part."""
@@ -154,7 +160,7 @@ def run_points(
                 if setting.is_auto or not warm:
                     warm_up(device, tasks)
                 else:
-                    heat_s = _HEATING * len(here) * (options.warm_up_s + options.window_s)
+                    heat_s = HEATING * len(here) * (options.warm_up_s + options.window_s)
                     warm_up(device, tasks, at_least_s=heat_s, at_most_s=heat_s)
                 warm = True
             for point in here:
@@ -218,17 +224,13 @@ def measure_sweep(
         StudyError: the study cannot be written; what was measured before is kept.
         DeviceError: the device does not measure.
     """
-    if rounds < 1:
-        raise BadInputError(f"`rounds` {rounds}: must be at least 1")
     if workload.state == "natural":
         raise BadInputError("`state` natural: is measured at clocks that nobody sets: `clocks` natural")
     progress = progress or Silent()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
     check_state(device, workload)
-    all_points = _points(workload, settings, rounds)
-    points = [point for point in all_points if can_measure(device, workload, point.kernel, point.setting)]
-    impossible = {(workload.tasks[point.kernel].name, point.setting) for point in set(all_points).difference(points)}
-    intent = Intent("grid" if settings else "auto", tuple(settings), frozenset(impossible), command=command)
+    points, impossible = measurable_points(device, workload, settings, rounds)
+    intent = Intent("grid" if settings else "auto", tuple(settings), impossible, command=command)
     with ExitStack() as stack:
         recorder = stack.enter_context(recording(device, workload, study, intent))
         keep_alone = None
@@ -246,6 +248,28 @@ def measure_sweep(
             if workload.state == "context":
                 alone.finish()
         return outcome
+
+
+def measurable_points(
+    device: Device, workload: WorkloadTasks, settings: Sequence[Setting], rounds: int
+) -> tuple[list[SweepPoint], frozenset[Point]]:
+    """All points of a sweep that the device can run, in the order to measure them; and those that it cannot.
+
+    Args:
+        device: it is neither set nor run.
+        workload: the kernels, and the state to measure them in.
+        settings: besides auto, in the order to take them.
+        rounds: how often to measure everything where there are no settings besides auto.
+
+    Raises:
+        BadInputError: no rounds.
+    """
+    if rounds < 1:
+        raise BadInputError(f"`rounds` {rounds}: must be at least 1")
+    points = _points(workload, settings, rounds)
+    possible = [point for point in points if can_measure(device, workload, point.kernel, point.setting)]
+    impossible = {(workload.tasks[point.kernel].name, point.setting) for point in set(points).difference(possible)}
+    return possible, frozenset(impossible)
 
 
 def _points(workload: WorkloadTasks, settings: Sequence[Setting], rounds: int) -> list[SweepPoint]:

@@ -14,8 +14,9 @@ from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError
 from wastenot.progress import Progress, Silent
 from wastenot.setting import AUTO, Setting
+from wastenot.sweeping.estimate import COLD_S, WARM_S, Estimate, Span, finished_estimate, point_s
 from wastenot.sweeping.point import PointOptions, hottest_first, warm_up
-from wastenot.sweeping.states import check_state, measurer
+from wastenot.sweeping.states import check_state, measurer, tasks_before
 from wastenot.tasks import WorkloadTasks
 
 LEVEL = 0.95
@@ -109,6 +110,26 @@ def compare_with_auto(
     finally:
         device.clocks.release()
     return InterleavedRuns(*totals)
+
+
+def estimate_interleaved(
+    device: Device, units: WorkloadTasks, *, repeats: int, options: PointOptions | None = None
+) -> Estimate:
+    """How many measurements :func:`compare_with_auto` makes, and how long they take.
+
+    Args:
+        device: to measure on; it is neither set nor run.
+        units: what to measure, and in which state.
+        repeats: how often.
+        options: how to measure.
+    """
+    options = options or PointOptions()
+    points = 2 * repeats * len(units.tasks)
+    span = Span.of(COLD_S + WARM_S * (repeats - 1))
+    before = tasks_before(units) if units.state == "context" else units.tasks
+    for task, previous in zip(units.tasks, before, strict=True):
+        span = span.plus(point_s(units, options, follows_another=previous.name != task.name), 2 * repeats)
+    return finished_estimate(device, units, "again", 1, points, 0, span, options)
 
 
 def _interval(plan: FloatArray, auto: FloatArray) -> Interval:

@@ -13,7 +13,7 @@ The order of kernels in a workload changes nothing: they are measured and comput
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,6 +31,7 @@ from wastenot.setting import AUTO, Setting
 from wastenot.study.coverage import Intent
 from wastenot.study.store import Study
 from wastenot.study.sweep import Sweep
+from wastenot.sweeping.estimate import WARM_S, Estimate, Span, finished_estimate, heated_point_s, points_s
 from wastenot.sweeping.point import PointOptions, hottest_first
 from wastenot.sweeping.sweep import SweepOutcome, SweepPoint, recording, run_points
 from wastenot.tasks import WorkloadTasks
@@ -146,6 +147,49 @@ def search_sweep(
             if left() <= 0:
                 total.notes += _shortfall(allowed, whole, _read(study, ordered, settings, possible))
     return total
+
+
+def estimate_search(
+    device: Device,
+    units: WorkloadTasks,
+    settings: Sequence[Setting],
+    done: Mapping[tuple[str, Setting], int],
+    *,
+    share: float,
+    options: PointOptions | None = None,
+    budget_s: float | None = None,
+) -> Estimate:
+    """How much a search may measure, and how long that takes at most; it ends earlier where nothing is left to find.
+
+    Args:
+        device: to measure on; it is neither set nor run.
+        units: what to measure.
+        settings: the grid, besides auto.
+        done: how often each kernel was measured at each setting before.
+        share: fraction of the grid's points, auto included, that may be measured.
+        options: how to measure.
+        budget_s: device time after which no further point is started.
+
+    Raises:
+        BadInputError: a share that is not above 0 and at most 1, or too small for every kernel at auto.
+    """
+    options = options or PointOptions()
+    names = [task.name for task in units.tasks]
+    kernels = len(names)
+    whole = kernels + sum(device.launcher.can_run(task, setting) for task in units.tasks for setting in settings)
+    allowed = _allowed(share, kernels, whole)
+    at_auto = [SweepPoint(kernel, AUTO) for kernel in range(kernels) if not done.get((names[kernel], AUTO))]
+    found_auto = kernels - len(at_auto)
+    found = found_auto + sum(done.get((name, setting), 0) > 0 for name in names for setting in settings)
+    left = max(allowed - found - len(at_auto), 0)
+    span = points_s(units, at_auto, options, device=device)
+    # Each of the turns begins by warming up; which settings its points are at is not known yet, only how many.
+    batch = min(max(kernels // 4, math.ceil(left / _ROUNDS)), kernels)
+    turns = math.ceil(left / batch) if batch else 0
+    span = span.plus(Span.of(WARM_S), turns).plus(heated_point_s(units, options), left)
+    return finished_estimate(
+        device, units, "search", len(settings), allowed, min(found, allowed), replace(span, least_s=0.0), options, budget_s
+    )
 
 
 def expected_improvement(known: _MeasuredGrid, max_slowdown: float) -> FloatArray:

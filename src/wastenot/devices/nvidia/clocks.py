@@ -58,6 +58,10 @@ class NvidiaClocks:
         limits = self._nvml.try_call("nvmlDeviceGetPowerManagementLimitConstraints", self._handle)
         return None if limits is None else (1e-3 * limits[0], 1e-3 * limits[1])
 
+    def refusal(self) -> str | None:
+        """Why wastenot does not change clocks here; ``None`` where it would try."""
+        return self._nvml.refusal()
+
     def request(self, setting: Setting) -> None:
         """Request a setting. The first one that is not auto acquires the lease on the GPU's clocks.
 

@@ -152,6 +152,10 @@ class SimulatedClocks:
         """Lowest and highest power limit."""
         return self._engine.physics.power_limits_w()
 
+    def refusal(self) -> str | None:
+        """``None``: anybody may set the clocks of a simulated GPU."""
+        return None
+
     def request(self, setting: Setting) -> None:
         """Request a setting."""
         self._engine.request(setting)

@@ -1,0 +1,121 @@
+"""What is announced before a sweep, how much there is to measure and how long that takes, against what it then takes."""
+
+from pathlib import Path
+
+import pytest
+
+import wastenot as wn
+from wastenot.setting import AUTO
+from wastenot.sweeping.defaults import CORE_STEP_MHZ
+from wastenot.sweeping.point import PointOptions
+
+TOY = f"sim:{Path(__file__).parents[1] / 'toy.toml'}"
+
+
+def estimated_and_taken(device, study, **how):
+    workload = how.pop("workload", "gpt3-small")
+    estimate = wn.sweep(workload, device, study, dry_run=True, **how).estimate
+    before_s = device.time.now_s()
+    outcome = wn.sweep(workload, device, study, **how)
+    return estimate, outcome, device.time.now_s() - before_s
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        (TOY, {"core_step_mhz": 900, "memory_mhz": [9501, 5001]}),
+        ("sim:h200", {"core_mhz": [1200], "memory_mhz": [3201]}),
+        ("sim:rtx-3080-ti", {"clocks": "auto", "rounds": 2}),
+        ("sim:h200", {"clocks": "auto", "options": PointOptions(1.0, 2.0)}),
+        ("sim:mi300x", {"core_step_mhz": 700, "granularity": "pass"}),
+        ("sim:rtx-a4000", {"memory_mhz": [7001, 5001], "granularity": "iteration"}),
+        (TOY, {"clocks": "auto", "state": "context"}),
+    ],
+)  # fmt: skip
+def test_a_sweep_takes_as_long_as_announced(tmp_path, name, how):
+    estimate, outcome, took_s = estimated_and_taken(wn.open_device(name, seed=5), tmp_path / "s.db", **how)
+    assert outcome.measured == estimate.points == estimate.todo
+    assert estimate.device_s == pytest.approx(took_s, rel=0.15)
+    assert estimate.virtual and estimate.wait_s > 0.0
+
+
+def test_default_grids_of_every_card_take_as_long_as_announced(tmp_path):
+    """The default of a user who names no option, on one card whole; how many points there are on the others."""
+    estimate, outcome, took_s = estimated_and_taken(wn.open_device("sim:h200"), tmp_path / "s.db", workload="gpt3-small")
+    assert outcome.measured == estimate.points and estimate.device_s == pytest.approx(took_s, rel=0.05)
+    same = wn.sweep("gpt3-small", "sim:h200", tmp_path / "t.db", core_step_mhz=CORE_STEP_MHZ, dry_run=True).estimate
+    assert (same.points, same.device_s) == (estimate.points, estimate.device_s)
+    every = wn.sweep("gpt3-small", "sim:h200", tmp_path / "t.db", core_step_mhz=1, dry_run=True).estimate
+    assert every.settings == sum(map(len, wn.open_device("sim:h200").clocks.supported_clocks().values()))
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("sim:rtx-3080-ti", {"clocks": "auto", "options": PointOptions(5.0, 5.0, 0.01)}),
+        ("sim:h200", {"clocks": "natural", "seconds_each": 6.0}),
+        (TOY, {"clocks": "auto", "state": "context"}),
+    ],
+)
+def test_where_it_depends_on_what_is_measured_a_range_is_announced(tmp_path, name, how):
+    estimate, _, took_s = estimated_and_taken(wn.open_device(name, seed=2), tmp_path / "s.db", **how)
+    assert estimate.least_device_s < estimate.most_device_s
+    assert 0.85 * estimate.least_device_s <= took_s <= 1.15 * estimate.most_device_s
+
+
+def test_a_search_measures_no_more_and_takes_no_longer_than_announced(tmp_path):
+    how = {"search": "model", "share": 0.3, "core_step_mhz": 300, "memory_mhz": [9501]}
+    estimate, outcome, took_s = estimated_and_taken(wn.open_device("sim:rtx-3080-ti"), tmp_path / "s.db", **how)
+    assert 0 < outcome.measured <= estimate.points
+    assert took_s <= 1.15 * estimate.most_device_s
+
+
+def test_what_is_measured_already_is_neither_counted_nor_timed_again(tmp_path):
+    how = {"clocks": "auto", "options": PointOptions(0.5, 0.5)}
+    study = tmp_path / "s.db"
+    first = wn.sweep("gpt3-small", TOY, study, budget_s=60.0, **how)
+    assert first.out_of_time and first.measured > 0
+    estimate, outcome, took_s = estimated_and_taken(wn.open_device(TOY), study, **how)
+    assert (estimate.found, estimate.todo) == (first.measured, outcome.measured)
+    assert estimate.device_s == pytest.approx(took_s, rel=0.15)
+    again = wn.sweep("gpt3-small", TOY, study, dry_run=True, **how).estimate
+    assert (again.todo, again.device_s, again.wait_s) == (0, 0.0, 0.0)
+
+
+def test_a_dry_run_sets_nothing_and_writes_nothing(tmp_path):
+    device = wn.open_device(TOY)
+    requested = []
+    device.clocks.request = requested.append
+    for how in ({}, {"clocks": "auto"}, {"clocks": "natural"}, {"search": "model"}):
+        outcome = wn.sweep("gpt3-small", device, tmp_path / "s.db", dry_run=True, **how)
+        assert outcome.estimate.points > 0 and outcome.measured == 0
+    assert requested == [] and device.engine.requested == AUTO and device.time.now_s() < 0.1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_study_of_another_card_is_refused_before(tmp_path):
+    wn.sweep("gpt3-small", TOY, tmp_path / "s.db", clocks="auto", options=PointOptions(0.1, 0.1))
+    with pytest.raises(wn.BadInputError, match="name another study"):
+        wn.sweep("gpt3-small", "sim:h200", tmp_path / "s.db", dry_run=True)
+
+
+def test_a_sweep_announces_before_it_measures(tmp_path):
+    heard = []
+    outcome = wn.sweep(
+        "gpt3-small", TOY, tmp_path / "s.db", clocks="auto", options=PointOptions(0.1, 0.1), announce=heard.append
+    )
+    assert [estimate.points for estimate in heard] == [outcome.measured] and outcome.estimate is None
+
+
+def test_a_recording_is_swept_at_every_clock_that_it_has(tmp_path):
+    quick = PointOptions(0.1, 0.1)
+    wn.sweep("gpt3-small", TOY, tmp_path / "s.db", core_step_mhz=100, memory_mhz=[9501], options=quick)
+    again = wn.sweep("gpt3-small", f"recorded:{tmp_path / 's.db'}", tmp_path / "r.db", dry_run=True).estimate
+    swept = wn.open_study(tmp_path / "s.db").read()
+    assert again.settings == len({swept.setting(row) for row in range(len(swept))}) - 1 > 10
+
+
+def test_a_step_and_clocks_at_once_are_refused(tmp_path):
+    with pytest.raises(wn.BadInputError, match="use only one of them"):
+        wn.sweep("gpt3-small", TOY, tmp_path / "s.db", core_step_mhz=210, core_mhz=[1005])
+    assert list(tmp_path.iterdir()) == []
