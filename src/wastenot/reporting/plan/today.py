@@ -35,7 +35,9 @@ def today_panel(plan: Plan) -> Panel:
     own = row is found.rows[0]
     main, other = _gain(plan, *_changes(plan, row, own))
     if not own and not _shows(plan, row):
-        return Panel(_TODAY, "next to nothing", f"less than a run can show: {main} {other}, with {_way(plan, row)}.")
+        return Panel(
+            _TODAY, "next to nothing", f"which is less than a run can show: {main} {other}, with {_way(plan, row)}."
+        )
     return Panel(
         _TODAY,
         "the whole plan" if own else main,
