@@ -103,8 +103,10 @@ def _switch_times(switching: SwitchTime) -> str:
 
 def setting_words(setting: Setting) -> str:
     """A setting as all tables have it: core / memory clock, then the power limit."""
-    clocks = f"core {format_mhz(setting.core_mhz)} / memory {format_mhz(setting.memory_mhz)}"
-    clocks += "" if setting.core_mhz is None and setting.memory_mhz is None else f"{SPACE}MHz"
+    core, memory = format_mhz(setting.core_mhz), format_mhz(setting.memory_mhz)
+    clocks = f"core {core} / memory {memory}{SPACE}MHz"
+    if setting.memory_mhz is None:
+        clocks = f"core {core}{'' if setting.core_mhz is None else f'{SPACE}MHz'} / memory auto"
     return clocks if setting.power_limit_w is None else f"{clocks}, at most {setting.power_limit_w:g}{SPACE}W"
 
 
