@@ -147,11 +147,18 @@ def test_completion_is_installed_for_the_shell_that_is_named(wastenot, shell, fi
     assert ran.code == 0 and shell in ran.out and (wastenot.folder / file).exists()
 
 
-def test_completing_imports_nothing_heavy(around):
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"_WASTENOT_COMPLETE": "complete_bash", "COMP_WORDS": "wastenot\nrun\nx\n--device\nsim\n:\nh", "COMP_CWORD": "6"},
+        {"_WASTENOT_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "wastenot swe"},
+    ],
+)
+def test_completing_imports_nothing_heavy(around, asked):
     folder, environment = around
-    code = (
-        "import sys; from wastenot.cli import completing, main; completing.devices(''); completing.workloads(''); "
-        "heavy = {'numpy', 'scipy', 'sqlalchemy', 'pydantic.main', 'rich.console'} & sys.modules.keys(); "
-        "assert not heavy, heavy"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=folder, env=environment, check=True)
+    command = [sys.executable, "-X", "importtime", "-m", "wastenot"]
+    done = subprocess.run(command, cwd=folder, env=environment | asked, check=True, capture_output=True, text=True)
+    assert "h200" in done.stdout or "sweep" in done.stdout
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "typer" in imported
+    assert not {"numpy", "scipy", "sqlalchemy", "pydantic", "rich"} & imported
