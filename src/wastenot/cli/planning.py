@@ -244,7 +244,7 @@ def _panel_text(panel: Panel) -> RenderableType:
     """One of the three parts of a plan's story; commands stand on lines of their own, to be copied."""
     from wastenot.cli.tables import Group, Padding, Paragraph, Text
 
-    parts: list[RenderableType] = [Paragraph(Text.assemble((panel.value, "bold"), f" {panel.text}".rstrip()))]
+    parts: list[RenderableType] = [Paragraph(Text.assemble((panel.value, "bold"), panel.sentence.removeprefix(panel.value)))]
     parts += [Text(f"  {command}", style="green") for command in panel.commands]
     if panel.undo:
         parts.append(Paragraph(Text(f"To undo: {'; '.join(panel.undo)}")))
