@@ -59,7 +59,7 @@ def run(
     from wastenot.cli.planning import comparison_text, plan_text
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.sweeping import outcome_lines
-    from wastenot.cli.validation import validation_text
+    from wastenot.cli.validation import measured_beside_promised
     from wastenot.planning.comparison import compare_with
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import Planner, plan as make_plan
@@ -88,7 +88,7 @@ def run(
     if not as_json:
         console().print(plan_text(plan, price))
         if repeats:
-            console().print(validation_text(plan))
+            console().print(measured_beside_promised(plan))
         console().print(comparison_text(comparison))
     files = api.report(
         study, folder / "report.html", plan=plan, figures=folder / "figures", price=price, planner=planner,
@@ -109,7 +109,7 @@ def last_lines(plan: Plan, folder: Path, device: str) -> RenderableType:
     """What was promised, whether it was kept, and what to do next."""
     from wastenot.cli.tables import Group, Text
     from wastenot.reporting.formatting import change, percent
-    from wastenot.reporting.plan.today import applicable_today
+    from wastenot.reporting.plan.today import today_panel
     from wastenot.reporting.plan.verdict import limit_verdict
 
     expected, headline = plan.expected, plan.headline
@@ -125,12 +125,12 @@ def last_lines(plan: Plan, folder: Path, device: str) -> RenderableType:
         verdict = (limit_verdict(plan) or "").partition(":")[0]
         measured = f"{percent(-headline.energy_change)} saved, time {change(headline.time_change)}"
         lines.append(f"Measured: {measured}: the limit is {verdict}")
-    finest = applicable_today(plan).finest
+    commands = today_panel(plan).commands
     if headline.verdict == "missed":
         again = f"wastenot refine --study {folder / 'study.db'} --device {device}"
         lines.append(f"Next: measure the best settings again and plan anew: {again}")
-    elif finest is not None and finest.setting is not None and finest.commands:
-        lines.append(f"Next: set what can be set today: {'; '.join(finest.commands)}")
+    elif commands:
+        lines.append(f"Next: set what can be set today: {'; '.join(commands)}")
     else:
         lines.append(f"Next: see where the energy goes, in {folder / 'report.html'}")
     return Group("", *(Text(line, style="bold") for line in lines))
