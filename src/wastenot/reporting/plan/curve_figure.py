@@ -91,8 +91,8 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve], *, narrow: bool) -> 
     rows = [row for curve in curves for row in _rows(curve, overview.plan)]
     base = alt.Chart(inline(rows)).encode(x=x, y=y, color=color)
     lines = base.mark_line(interpolate="step-after").encode(
-        strokeDash=alt.StrokeDash("series:N", sort=None, scale=dashes),
-        strokeWidth=alt.StrokeWidth("series:N", sort=None, scale=widths),
+        strokeDash=alt.StrokeDash("series:N", sort=series, scale=dashes),
+        strokeWidth=alt.StrokeWidth("series:N", sort=series, scale=widths),
     )
     tooltip = tooltips(
         {
