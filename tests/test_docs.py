@@ -24,7 +24,7 @@ def test_the_picture_of_the_rooms_shows_those_that_exist():
 
 
 def test_files_that_the_documents_point_to_are_there():
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         links = re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text())
         assert [link for link in links if not (page.parent / link).exists()] == [], page.name
 

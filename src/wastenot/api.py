@@ -20,6 +20,7 @@ from wastenot.workloads.identity import EnergyState, Granularity
 if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
     from wastenot.planning.plan import Plan
+    from wastenot.planning.planner import Planner
     from wastenot.reporting.price import Price
     from wastenot.setting import Setting
     from wastenot.study.store import Source, Study
@@ -440,6 +441,7 @@ def report(
     workload: str | None = None,
     figures: PathLike | None = None,
     price: Price | None = None,
+    planner: Planner | None = None,
     command: str | None = None,
 ) -> tuple[Path, ...]:
     """Write a plan's report as one page that needs no network, and its figures as files.
@@ -455,6 +457,7 @@ def report(
         workload: its name; by default the plan's, or the only one.
         figures: folder to write every figure to as SVG, PDF and PNG.
         price: of electricity; without it no costs are shown.
+        planner: that made the plan, if it is at hand: what it has estimated is not estimated again.
         command: that makes the page again, shown in its foot; by default this call, without passwords.
 
     Returns:
@@ -481,7 +484,7 @@ def report(
         held = study.read(workload or measured[0], *measured[1:])
     made = make_plan(held) if made is None else made
     context = None if study is None else change_in_context(study, held, made)
-    overview = make_overview(held, made, context)
+    overview = make_overview(held, made, context, planner)
     called = report_call(source, out, plan=plan, workload=workload, figures=figures, price=price)
     write_report(overview, out, price=price, command=command or called, made_from=provenance(study, held))
     return (Path(out), *([] if figures is None else write_figures(overview, figures)))

@@ -105,17 +105,17 @@ def test_a_broken_preset_names_field_and_reason(toy):
 
 
 def test_an_interrupted_sweep_says_what_is_kept_and_resumes(wastenot, monkeypatch):
-    from wastenot.study.recorder import Recorder
+    from wastenot.sweeping import states
 
-    append, kept = Recorder.append, []
+    measure, made = states.measure_point, []
 
-    def interrupted(recorder, measurement):
-        if len(kept) == 20:
+    def interrupted(*arguments):
+        if len(made) == 20:
             raise KeyboardInterrupt
-        kept.append(measurement)
-        append(recorder, measurement)
+        made.append(arguments)
+        return measure(*arguments)
 
-    monkeypatch.setattr(Recorder, "append", interrupted)
+    monkeypatch.setattr(states, "measure_point", interrupted)
     command = ["sweep", "gpt3-small", "--device", "sim:h200", "--study", "i.db", "--clocks", "auto", "--window", "0.5"]
     ran = wastenot(*command)
     assert ran.code == 130

@@ -6,7 +6,7 @@ import pytest
 from tests.stand_in.fixtures import start_stand_in
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.open import open_device
-from wastenot.devices.simulated.preset import preset_names
+from wastenot.devices.simulated.basis import preset_names
 from wastenot.errors import CannotRunError, ClocksRefusedError
 from wastenot.setting import AUTO, Setting
 from wastenot.study.sweep_file import import_sweep

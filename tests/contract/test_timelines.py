@@ -6,7 +6,7 @@ import pytest
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import TOTAL
 from wastenot.devices.open import open_device
-from wastenot.devices.simulated.preset import preset_names
+from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.timeline import REST, Phase, Subject
 from wastenot.errors import CannotRunError
 from wastenot.tasks import find_tasks

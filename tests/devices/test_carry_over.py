@@ -7,8 +7,9 @@ import pytest
 
 from wastenot.devices.open import simulated_device
 from wastenot.devices.protocol import Task
+from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.model_physics import ModelPhysics
-from wastenot.devices.simulated.preset import find_preset, preset_names
+from wastenot.devices.simulated.preset import find_preset
 from wastenot.devices.simulated.trace import Parts, trace
 from wastenot.setting import AUTO, Setting
 from wastenot.workloads.build import build_workload

@@ -8,8 +8,9 @@ import pytest
 from tests.profiling.truth import kernel
 from wastenot.devices.instrument import Burst
 from wastenot.devices.open import simulated_device
+from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.device import SimulatedDevice
-from wastenot.devices.simulated.preset import find_preset, preset_names
+from wastenot.devices.simulated.preset import find_preset
 
 HEAVY, LIGHT = kernel("gemm:8192"), kernel("gemv:8192")
 

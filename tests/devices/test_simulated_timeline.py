@@ -6,7 +6,8 @@ import pytest
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.recorded import recorded_device
-from wastenot.devices.simulated.preset import find_preset, preset_names
+from wastenot.devices.simulated.basis import preset_names
+from wastenot.devices.simulated.preset import find_preset
 from wastenot.devices.timeline import Phase, Subject
 from wastenot.errors import BadInputError
 from wastenot.setting import AUTO, Setting

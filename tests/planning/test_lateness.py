@@ -4,10 +4,11 @@ import pytest
 
 from tests.planning.conftest import make_sweep
 from wastenot.devices.open import open_device
+from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.engine import Engine
 from wastenot.devices.simulated.hardware import Noise, Switching
 from wastenot.devices.simulated.model_physics import ModelPhysics
-from wastenot.devices.simulated.preset import find_preset, preset_names
+from wastenot.devices.simulated.preset import find_preset
 from wastenot.planning.applicable import LATE_TOLERANCE
 from wastenot.planning.costs import combine_repeats
 from wastenot.planning.lateness import lateness

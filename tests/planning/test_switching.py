@@ -2,7 +2,8 @@
 
 import pytest
 
-from wastenot.devices.simulated.preset import find_preset, preset_names
+from wastenot.devices.simulated.basis import preset_names
+from wastenot.devices.simulated.preset import find_preset
 from wastenot.errors import BadInputError
 from wastenot.planning.switching import commands, switch_time
 from wastenot.setting import AUTO, Setting

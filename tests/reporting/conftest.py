@@ -120,6 +120,7 @@ class Opened:
 
     errors: str = ""
     charts: dict[str, int] = field(default_factory=dict)
+    narrow: list[str] = field(default_factory=list)
     addresses: list[str] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
 
@@ -138,6 +139,8 @@ class _Reader(HTMLParser):
         if name := given.get("data-figure"):
             self._chart = name
             self.opened.charts[name] = 0
+            if "narrow" in (given.get("class") or "").split():
+                self.opened.narrow.append(name)
         if tag == "svg" and self._chart and "marks" in (given.get("class") or ""):
             self.opened.charts[self._chart] += 1
         if tag in ("figcaption", "section"):
@@ -164,11 +167,11 @@ def browse(tmp_path: Path) -> Callable[..., Opened]:
         command = [browser, *_FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *what, page.as_uri()]
         return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
 
-    def open_page(page: Path, *, picture: bool = False) -> Opened:
+    def open_page(page: Path, *, picture: bool = False, width: int = 1280) -> Opened:
         hooked = tmp_path / "hooked.html"
         hooked.write_text(page.read_text(encoding="utf-8").replace("<head>", "<head>" + _HOOK, 1), encoding="utf-8")
         reader = _Reader()
-        reader.feed(run(hooked, "--dump-dom"))
+        reader.feed(run(hooked, "--dump-dom", f"--window-size={width},900"))
         if picture:
             run(page, f"--screenshot={tmp_path / 'page.png'}", "--window-size=1280,5200")
         return reader.opened

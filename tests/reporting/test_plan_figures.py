@@ -9,7 +9,6 @@ import pytest
 from wastenot.errors import BadInputError, MissingExtraError
 from wastenot.reporting import optional_imports
 from wastenot.reporting.plan.desirability_figure import edp_desirability, waste_desirability
-from wastenot.reporting.plan.kernels_figure import MOST_BARS
 from wastenot.reporting.plan.page import report_figures, write_figures
 
 NAMES = ["relaxed-waste", "settings-coarse", "settings-kernel", "kernels", "desirability"]
@@ -44,17 +43,6 @@ def test_a_folder_that_cannot_be_made_is_bad_input(cases, tmp_path):
 def test_the_origin_is_in_every_figure(demo, cases):
     for data in (demo, cases["one setting"]()):
         assert all(data.plan.origin in figure.subtitle for figure in report_figures(data))
-
-
-def test_bars_hold_all_energy_whatever_is_left_out(cases):
-    data = cases["many"]()
-    figure = next(figure for figure in report_figures(data) if figure.name == "kernels")
-    rows = max(figure.specification["datasets"].values(), key=len)
-    assert len(rows) == MOST_BARS + 1
-    assert rows[-1]["name"] == "212 other kernels"
-    assert sum(row["energy_auto"] for row in rows) == pytest.approx(100.0)
-    plan = data.plan
-    assert sum(row["energy_plan"] for row in rows) == pytest.approx(100.0 * plan.predicted.energy_j / plan.baseline.energy_j)
 
 
 def test_the_curve_has_the_plan_on_it(demo):

@@ -40,6 +40,15 @@ def test_the_demo_opens_without_an_error(demo, tmp_path, browse):
     assert ORIGIN_TEXT["synthetic"] in text
 
 
+def test_a_narrow_page_draws_one_panel_in_a_row(demo, tmp_path, browse):
+    path = tmp_path / "demo.html"
+    write_report(demo, path, made_at=NOON)
+    wide, narrow = browse(path), browse(path, width=420)
+    assert narrow.errors == wide.errors == ""
+    assert wide.narrow == []
+    assert sorted(narrow.narrow) == sorted(narrow.charts) == sorted(wide.charts)
+
+
 @pytest.mark.parametrize("case", ["only auto", "one setting", "nasty names", "extreme", "pass plan", "many"])
 def test_hard_cases_open_without_an_error(case, cases, tmp_path, browse):
     data = cases[case]()
@@ -52,7 +61,7 @@ def test_hard_cases_open_without_an_error(case, cases, tmp_path, browse):
         assert not any(name.startswith("settings") for name in opened.charts)
     if case == "many":
         assert "60 more kernels" in text
-        assert "the other 212 are added together" in text
+        assert "adds the other 240 kernels together" in text
 
 
 def test_the_measured_sweep_opens_without_an_error(shared_data, tmp_path, browse):

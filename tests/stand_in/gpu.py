@@ -202,7 +202,9 @@ class Gpu:
     def lock_core(self, low_mhz: int, high_mhz: int) -> None:
         symbols = (low_mhz in _SYMBOLIC_MHZ) + (high_mhz in _SYMBOLIC_MHZ)
         clocks = self.preset.clocks.core_mhz
-        if symbols == 1 or (not symbols and not clocks[0] <= low_mhz <= high_mhz <= clocks[-1]):
+        # drivers take 0 for no lower limit
+        within = clocks[0] <= high_mhz <= clocks[-1] and (low_mhz == 0 or clocks[0] <= low_mhz <= high_mhz)
+        if symbols == 1 or (not symbols and not within):
             raise Refused(Code.INVALID_ARGUMENT)
         self.locked_core = (low_mhz, high_mhz)
         self._apply()

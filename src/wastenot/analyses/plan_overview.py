@@ -9,31 +9,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.analyses.context import ContextChange
-from wastenot.arrays import IndexArray
+from wastenot.analyses.staircase import Curve, energy_curves
+from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import BadInputError
-from wastenot.planning.comparison import CURVE_BOUNDS, Comparison, CurvePoint, compare_with, relaxed_curve
-from wastenot.planning.objective import Objective, Scope
+from wastenot.planning.comparison import Comparison, compare_with
+from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
 from wastenot.planning.units import PlanUnit
 from wastenot.setting import Setting
 from wastenot.study.sweep import Sweep
-from wastenot.workloads.identity import Granularity
 
 MOST_KERNEL_MAPS = 9  # kernels whose settings are all shown: those with the largest saving
 _SAME = 1e-9  # relative difference below which two numbers are the same number
-_LARGEST_SPEED_UP = 0.02  # how far the curve extends to the left of no slowdown, if plans can
-_CURVE_STEP = CURVE_BOUNDS[1] - CURVE_BOUNDS[0]
-_CORRECTED_STEPS = 4  # of the curve that one step is worth where each plan is kept with a confidence, which takes longer
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """Least energy against the slowdown allowed (Fig. 6) at one granularity and scope."""
-
-    granularity: Granularity
-    scope: Scope
-    points: tuple[CurvePoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +31,20 @@ class SettingPoint:
     Attributes:
         setting: the clocks; if those of several kernels differ slightly, the ones with the lowest core clock.
         highest_core_mhz: the highest core clock among the kernels, equal to the setting's own if they all agree.
+        time_change: as measured, as is ``energy_change``.
+        time_error: standard error of that change; ``None`` where nothing says how noisy the numbers are.
+        energy_error: likewise.
+        smooth_time_change: corrected for noise, as is ``smooth_energy_change``; ``None`` where that is not known.
     """
 
     setting: Setting
     highest_core_mhz: float | None
     time_change: float
     energy_change: float
+    time_error: float | None = None
+    energy_error: float | None = None
+    smooth_time_change: float | None = None
+    smooth_energy_change: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +67,12 @@ class SettingMap:
 
 @dataclass(frozen=True, slots=True)
 class KernelTotal:
-    """One kernel in the iteration, all its calls together, at auto (``base``) and at the setting that the plan assigns."""
+    """One kernel in the iteration, all its calls together, at auto (``base``) and at the setting that the plan assigns.
+
+    Attributes:
+        time_error_s: standard error of the difference that the plan makes; ``None`` where nothing says how noisy it is.
+        energy_error_j: likewise.
+    """
 
     name: str
     pass_name: str | None
@@ -80,6 +81,13 @@ class KernelTotal:
     base_energy_j: float
     time_s: float
     energy_j: float
+    time_error_s: float | None = None
+    energy_error_j: float | None = None
+
+    @property
+    def saved_j(self) -> float:
+        """Energy that the plan saves; less than 0 where it adds some."""
+        return self.base_energy_j - self.energy_j
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +96,8 @@ class PlanOverview:
 
     Attributes:
         comparison: granularities, scopes and objectives side by side (Table 2).
-        curves: kernel granularity first.
+        curves: energy saved against the slowdown allowed; kernel granularity first.
+        why_no_curve: granularities that have no curve, and why.
         coarse_maps: every setting of each pass, or of the iteration; most energy first.
         why_no_coarse_maps: why there are none, else ``None``.
         kernel_maps: every setting of the kernels with the largest saving.
@@ -104,9 +113,12 @@ class PlanOverview:
     kernel_maps: tuple[SettingMap, ...]
     kernels: tuple[KernelTotal, ...]
     context: ContextChange | None = None
+    why_no_curve: tuple[str, ...] = ()
 
 
-def make_overview(sweep: Sweep, plan: Plan | None = None, context: ContextChange | None = None) -> PlanOverview:
+def make_overview(
+    sweep: Sweep, plan: Plan | None = None, context: ContextChange | None = None, planner: Planner | None = None
+) -> PlanOverview:
     """Compute everything that a report of a plan shows.
 
     Args:
@@ -114,28 +126,25 @@ def make_overview(sweep: Sweep, plan: Plan | None = None, context: ContextChange
         plan: the plan to report, made from this sweep; by default the one that saves the most energy with no
             slowdown. Its clock tolerance is used throughout.
         context: what energies in context change, if they were measured.
+        planner: of the sweep by kernel, with the plan's clock tolerance, where there is one already: what it has estimated
+            and chosen is not done again.
 
     Raises:
         BadInputError: the plan was made from another sweep.
     """
-    planner = Planner(sweep, "kernel", 0.0 if plan is None else plan.clock_tolerance_mhz)
+    planner = planner or Planner(sweep, "kernel", 0.0 if plan is None else plan.clock_tolerance_mhz)
     plan = plan or planner.plan(Objective())
     kernels = _kernel_totals(planner, plan)
     as_measured = not (plan.objective.corrected and planner.errors_known)
     comparison = compare_with(planner, as_measured=as_measured)
-    bounds = _bounds(plan, 1 if as_measured else _CORRECTED_STEPS)
-    planners = [planner]
+    curves, why_no_curve = energy_curves(planner, plan, as_measured=as_measured)
+    corrected = None if as_measured else planner
+    coarse_maps: tuple[SettingMap, ...] = ()
     missing = None
     try:
-        planners.append(planner.at(comparison.coarse))
+        coarse_maps = _maps(planner.at(comparison.coarse).units, kernels, corrected)
     except BadInputError as error:
         missing = str(error)
-    curves = tuple(
-        Curve(each.granularity, scope, relaxed_curve(each, scope, bounds, as_measured=as_measured))
-        for each in planners
-        for scope in _scopes(each)
-    )
-    coarse_maps = _maps(planners[1].units, kernels) if len(planners) > 1 else ()
     if not coarse_maps and missing is None:
         missing = "only the default clocks were measured; sweep more clocks to see what they do"
     return PlanOverview(
@@ -144,25 +153,11 @@ def make_overview(sweep: Sweep, plan: Plan | None = None, context: ContextChange
         curves=curves,
         coarse_maps=coarse_maps,
         why_no_coarse_maps=missing,
-        kernel_maps=_maps(_largest_savings(planner.units, kernels), kernels),
+        kernel_maps=_maps(_largest_savings(planner.units, kernels), kernels, corrected),
         kernels=kernels,
         context=context,
+        why_no_curve=why_no_curve,
     )
-
-
-def _scopes(planner: Planner) -> tuple[Scope, ...]:
-    # A single unit has no other to compensate for it: both scopes give the same plan.
-    return ("global", "local") if len(planner.units) > 1 else ("global",)
-
-
-def _bounds(plan: Plan, steps_apart: int) -> list[float]:
-    """Slowdowns of the curve: some negative ones, then far enough to include the plan."""
-    reach = max(plan.headline.time_change, plan.objective.max_slowdown or 0.0) * 1.1
-    stretch = max(1.0, reach / CURVE_BOUNDS[-1])
-    faster = min(_LARGEST_SPEED_UP, -plan.fastest.time_change)
-    step = _CURVE_STEP * steps_apart
-    faster_bounds = [-step * number for number in range(int(faster / step), 0, -1)]
-    return faster_bounds + [bound * stretch for bound in CURVE_BOUNDS[::steps_apart]]
 
 
 def _kernel_totals(planner: Planner, plan: Plan) -> tuple[KernelTotal, ...]:
@@ -173,7 +168,11 @@ def _kernel_totals(planner: Planner, plan: Plan) -> tuple[KernelTotal, ...]:
             f"the plan (workload '{plan.workload}', device '{plan.device}') was not made from this sweep "
             f"(workload '{planner.sweep.workload}', device '{planner.sweep.device}'); make a new one with 'wastenot plan'"
         )
-    base = planner.baseline_rows
+    base, rows = planner.baseline_rows, _rows_of(planner, plan)
+    time_error, energy_error = (
+        np.where(rows == base, 0.0, costs.count * np.hypot(error[rows], error[base]))
+        for error in (costs.time_se_s, costs.energy_se_j)
+    )
     return tuple(
         KernelTotal(
             name=row.kernel,
@@ -183,9 +182,32 @@ def _kernel_totals(planner: Planner, plan: Plan) -> tuple[KernelTotal, ...]:
             base_energy_j=row.count * float(costs.energy_j[base[index]]),
             time_s=row.count * row.time_s,
             energy_j=row.count * row.energy_j,
+            time_error_s=_known(time_error[index]),
+            energy_error_j=_known(energy_error[index]),
         )
         for index, row in enumerate(plan.assignments)
     )
+
+
+def _rows_of(planner: Planner, plan: Plan) -> IndexArray:
+    """The row of the costs that the plan gives each kernel."""
+    costs = planner.costs
+    clocks = np.array(
+        [[_or_nan(each) for each in (row.core_mhz, row.memory_mhz, row.power_limit_w)] for row in plan.assignments]
+    )
+    measured = np.column_stack([costs.core_mhz, costs.memory_mhz, costs.power_limit_w])
+    same = np.isclose(measured, clocks[costs.kernel], equal_nan=True).all(axis=1)
+    rows = planner.baseline_rows.copy()
+    rows[costs.kernel[same]] = np.flatnonzero(same)
+    return rows
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _known(error: float) -> float | None:
+    return None if np.isnan(error) else float(error)
 
 
 def _largest_savings(units: Sequence[PlanUnit], kernels: Sequence[KernelTotal]) -> list[PlanUnit]:
@@ -193,13 +215,13 @@ def _largest_savings(units: Sequence[PlanUnit], kernels: Sequence[KernelTotal]) 
 
     def saved(unit: PlanUnit) -> tuple[float, float]:
         kernel = kernels[int(unit.kernels[0])]
-        return kernel.base_energy_j - kernel.energy_j, kernel.base_energy_j
+        return kernel.saved_j, kernel.base_energy_j
 
     return sorted((unit for unit in units if len(unit.rows) > 1), key=saved, reverse=True)[:MOST_KERNEL_MAPS]
 
 
-def _maps(units: Sequence[PlanUnit], kernels: Sequence[KernelTotal]) -> tuple[SettingMap, ...]:
-    """Maps of the units that have more settings than auto, most energy first."""
+def _maps(units: Sequence[PlanUnit], kernels: Sequence[KernelTotal], corrected: Planner | None) -> tuple[SettingMap, ...]:
+    """Maps of the units that have more settings than auto, most energy first; ``corrected`` knows the noise, if anyone."""
     whole_j = math.fsum(kernel.base_energy_j for kernel in kernels)
 
     def total(unit: PlanUnit, of: Callable[[KernelTotal], float]) -> float:
@@ -213,7 +235,7 @@ def _maps(units: Sequence[PlanUnit], kernels: Sequence[KernelTotal]) -> tuple[Se
                 SettingMap(
                     name=unit.name,
                     energy_fraction=base_j / whole_j,
-                    points=tuple(_point(unit, option) for option in range(1, len(unit.rows))),
+                    points=_points(unit, corrected),
                     plan_time_change=total(unit, lambda each: each.time_s) / base_s - 1,
                     plan_energy_change=total(unit, lambda each: each.energy_j) / base_j - 1,
                 )
@@ -221,13 +243,43 @@ def _maps(units: Sequence[PlanUnit], kernels: Sequence[KernelTotal]) -> tuple[Se
     return tuple(sorted(maps, key=lambda each: -each.energy_fraction))
 
 
-def _point(unit: PlanUnit, option: int) -> SettingPoint:
-    rows: IndexArray = unit.rows[option]
-    core = unit.costs.core_mhz[rows]
-    lowest, highest = int(rows[np.argmin(core)]), float(core.max())
-    return SettingPoint(
-        setting=unit.costs.setting(lowest),
-        highest_core_mhz=None if np.isnan(highest) else highest,
-        time_change=float(unit.time_s[option] / unit.time_s[0]) - 1,
-        energy_change=float(unit.energy_j[option] / unit.energy_j[0]) - 1,
-    )
+def _points(unit: PlanUnit, corrected: Planner | None) -> tuple[SettingPoint, ...]:
+    """Every option of a unit besides auto."""
+    costs, count = unit.costs, unit.costs.count[unit.kernels].astype(np.float64)
+    time, energy = unit.time_s, unit.energy_j
+    errors = [
+        _error_of_change(total, np.sqrt((error[unit.rows] ** 2) @ count**2))
+        for total, error in ((time, costs.time_se_s), (energy, costs.energy_se_j))
+    ]
+    smooth: list[FloatArray | None] = [None, None]
+    if corrected is not None and corrected.posteriors is not None:
+        posteriors = corrected.posteriors
+        rows = posteriors.index(unit.rows)
+        smooth = [each.mean[rows] @ count for each in (posteriors.time_s, posteriors.energy_j)]
+
+    def change(total: FloatArray | None, option: int) -> float | None:
+        return None if total is None else float(total[option] / total[0]) - 1
+
+    points = []
+    for option in range(1, len(unit.rows)):
+        own = unit.rows[option]
+        core = costs.core_mhz[own]
+        highest = float(core.max())
+        points.append(
+            SettingPoint(
+                setting=costs.setting(int(own[np.argmin(core)])),
+                highest_core_mhz=None if np.isnan(highest) else highest,
+                time_change=float(time[option] / time[0]) - 1,
+                energy_change=float(energy[option] / energy[0]) - 1,
+                time_error=_known(errors[0][option]),
+                energy_error=_known(errors[1][option]),
+                smooth_time_change=change(smooth[0], option),
+                smooth_energy_change=change(smooth[1], option),
+            )
+        )
+    return tuple(points)
+
+
+def _error_of_change(total: FloatArray, error: FloatArray) -> FloatArray:
+    """Standard error of each total over the first of them, to first order."""
+    return np.asarray(np.hypot(error, total / total[0] * error[0]) / total[0])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import quantities
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import JsonOption, StudyOption, WorkloadOption, check_watts
 
 if TYPE_CHECKING:
@@ -25,7 +25,12 @@ def calibrate(
     ] = None,
     base: Annotated[
         str | None,
-        typer.Option("--base", metavar="GPU", help="A simulated GPU to take thermal, sensor and latency parameters from."),
+        typer.Option(
+            "--base",
+            metavar="GPU",
+            autocompletion=completing.simulated,
+            help="A simulated GPU to take thermal, sensor and latency parameters from.",
+        ),
     ] = None,
     power_limit: Annotated[
         float | None,

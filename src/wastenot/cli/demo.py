@@ -32,7 +32,7 @@ def demo(
     from wastenot.devices.open import open_device
     from wastenot.errors import MissingExtraError
     from wastenot.planning.objective import Objective
-    from wastenot.planning.planner import plan as make_plan
+    from wastenot.planning.planner import Planner, plan as make_plan
     from wastenot.reporting.optional_imports import check_report
     from wastenot.study.store import open_study
     from wastenot.tasks import find_tasks
@@ -51,17 +51,19 @@ def demo(
     with shown_progress("sweep", resumable=study) as progress:
         api.sweep(tasks, target, study, core_step_mhz=_CORE_STEP_MHZ, command=typed_command(str(study)), progress=progress)
     typer.echo("Plan      clocks for each kernel that use the least energy and are no slower than the default clocks")
-    plan = make_plan(study, Objective("waste", 0.0), workload=tasks.name)
+    planner = Planner(study.read(tasks.name))
+    plan = make_plan(planner, Objective("waste", 0.0))
     typer.echo(f"Validate  the plan measured {_REPEATS} times, interleaved with the default clocks")
     with shown_progress("validation") as progress:
         plan = api.validate(plan, study, target, repeats=_REPEATS, progress=progress)
     plan.write(out / "plan.json")
     if with_page:
-        api.report(study, page, plan=plan, command=typed_command(str(study)))
+        api.report(study, page, plan=plan, planner=planner, command=typed_command(str(study)))
     typer.echo("\n" + "\n".join(_ending(plan)))
     if with_page:
         opened = not no_open and _open(page)
         typer.echo(f"Page      {page.resolve().as_uri()}{' (opened in your browser)' if opened else ''}")
+    _say_next(out)
 
 
 def _ending(plan: Plan) -> list[str]:
@@ -82,6 +84,16 @@ def _ending(plan: Plan) -> list[str]:
     if finest is not None and finest.commands and finest.energy_change is not None:
         lines.append(f"Today     {percent(-finest.energy_change)}, with one setting: {'; '.join(finest.commands)}")
     return lines
+
+
+def _say_next(out: Path) -> None:
+    """What this machine is good for, and the next command; where it has no GPU, another question to the demo's study."""
+    from wastenot.cli.first_step import DEMO, first_step
+    from wastenot.devices.nvidia.machine import look
+
+    step = first_step(look()[0])
+    command = step.command if step.command != DEMO else f"wastenot plan --study {out / 'study.db'} --max-slowdown 2%"
+    typer.echo(f"\n{step.verdict}\nNext: {command}")
 
 
 def _open(page: Path) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli import completing
 from wastenot.cli.options import DeviceOption, JsonOption, SeedOption, parse_budget
 
 if TYPE_CHECKING:
@@ -16,7 +17,13 @@ if TYPE_CHECKING:
 def sensor(
     device: DeviceOption,
     kernel: Annotated[
-        str, typer.Option("--kernel", metavar="K", help="The load: a steady, heavy kernel, such as gemm:4096.")
+        str,
+        typer.Option(
+            "--kernel",
+            metavar="K",
+            autocompletion=completing.kernels,
+            help="The load: a steady, heavy kernel, such as gemm:4096.",
+        ),
     ] = "gemm:4096",
     budget: Annotated[
         str, typer.Option("--budget", metavar="TIME", help="Device time to spend at most, such as 60s.")

@@ -39,8 +39,7 @@ def doctor(
     from wastenot.cli.output import print_json
     from wastenot.devices.nvidia.device import NvidiaDevice
     from wastenot.devices.nvidia.machine import look
-    from wastenot.devices.simulated.basis import basis_of
-    from wastenot.devices.simulated.preset import preset_names
+    from wastenot.devices.simulated.basis import basis_of, preset_names
 
     check_seconds("--seconds", seconds)
     machine, nvml = look()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wastenot.devices.nvidia.examine import Examined
     from wastenot.devices.nvidia.machine import Machine
 
-_DEMO = "wastenot demo"
+DEMO = "wastenot demo"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _WORKLOAD = "gpt3-xl"
 
@@ -48,7 +48,7 @@ def first_step(machine: Machine) -> FirstStep:
         return FirstStep(
             f"{here}, cut into slices (MIG), whose power and clocks cannot be measured: ask for a whole GPU. Until then "
             "everything works on simulated GPUs.",
-            _DEMO,
+            DEMO,
         )
     seen = [gpu for gpu in whole if gpu.torch_index is not None]
     if not seen:
@@ -80,7 +80,7 @@ def _without_gpu(machine: Machine) -> FirstStep:
             f"An NVIDIA GPU is in this machine, but its driver does not answer{where}. Until it does, {simulated}.",
             "nvidia-smi",
         )
-    return FirstStep(f"No NVIDIA GPU here: {simulated}.", _DEMO)
+    return FirstStep(f"No NVIDIA GPU here: {simulated}.", DEMO)
 
 
 def _without_torch(machine: Machine, here: str) -> FirstStep:

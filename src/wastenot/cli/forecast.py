@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from wastenot.cli import quantities
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import JsonOption, MaxSlowdownOption, OutOption, StudyOption, WorkloadOption
 
 if TYPE_CHECKING:
@@ -19,7 +19,13 @@ def forecast(
     study: StudyOption,
     workload: WorkloadOption = None,
     gpu: Annotated[
-        str | None, typer.Option("--gpu", metavar="NAME|FILE.toml", help="The GPU; by default the one named in the study.")
+        str | None,
+        typer.Option(
+            "--gpu",
+            metavar="NAME|FILE.toml",
+            autocompletion=completing.simulated,
+            help="The GPU; by default the one named in the study.",
+        ),
     ] = None,
     max_slowdown: MaxSlowdownOption = 0.0,
     knowledge: Annotated[

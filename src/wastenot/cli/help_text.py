@@ -69,6 +69,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 class Verb(TyperCommand):
     """A verb whose help ends with examples."""
 
+    def get_params(self, ctx: Any) -> Any:
+        """Its parameters; while a shell completes, they leave values as they are typed."""
+        return _unread(super().get_params(ctx), ctx)
+
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the examples."""
         with formatter.section("Examples"):
@@ -78,6 +82,10 @@ class Verb(TyperCommand):
 
 class Verbs(TyperGroup):
     """All verbs, by what one wants."""
+
+    def get_params(self, ctx: Any) -> Any:
+        """As those of a verb."""
+        return _unread(super().get_params(ctx), ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write where to begin, the verbs in groups, and the few options last."""
@@ -97,3 +105,11 @@ class Verbs(TyperGroup):
         """Say where more stands."""
         formatter.write_paragraph()
         formatter.write_text("'wastenot VERB --help' shows the options of a verb, and examples.")
+
+
+def _unread(parameters: Any, ctx: Any) -> Any:
+    """Parameters that do not convert their values where a shell only completes: Typer would load pydantic at each key."""
+    if ctx.resilient_parsing:
+        for parameter in parameters:
+            parameter.process_value = lambda _, value: value
+    return parameters

@@ -28,6 +28,7 @@ from wastenot.cli import (
     whole_loop,
     workloads,
 )
+from wastenot.cli.completing import complete, name_the_shell
 from wastenot.cli.help_text import Verb, Verbs
 from wastenot.cli.option_groups import expand_groups
 from wastenot.errors import CannotRunError, ClocksRefusedError, DeviceError, WastenotError
@@ -47,7 +48,7 @@ app = typer.Typer(
     name="wastenot",
     help="Find the energy that a GPU wastes while it trains or serves an LLM, and plan the clocks that would save it.",
     cls=Verbs,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
@@ -123,6 +124,11 @@ def run(arguments: list[str] | None = None) -> int:
         The exit code.
     """
     try:
+        answer = complete(lambda: app(prog_name="wastenot"))
+        if answer is not None:
+            print(answer)
+            return DONE
+        arguments = name_the_shell(sys.argv[1:] if arguments is None else arguments)
         code = app(arguments, prog_name="wastenot", standalone_mode=False)
         sys.stdout.flush()
     except WastenotError as error:

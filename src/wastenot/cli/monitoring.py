@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from wastenot.cli import quantities
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import JsonOption, PriceOptions
 
 if TYPE_CHECKING:
@@ -32,7 +32,13 @@ _LONGEST_NAME = 80  # of the program, in the summary
 def monitor(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND", help="The program and its arguments, after --.")],
     device: Annotated[
-        str, typer.Option("--device", metavar="D,...|all", help="GPUs to watch, such as nvidia:0,nvidia:1; or sim:h200.")
+        str,
+        typer.Option(
+            "--device",
+            metavar="D,...|all",
+            autocompletion=completing.devices,
+            help="GPUs to watch, such as nvidia:0,nvidia:1; or sim:h200.",
+        ),
     ] = "all",
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write the readings of each interval to this file.")

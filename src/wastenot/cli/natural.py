@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli import completing
 from wastenot.cli.options import FiguresOption, JsonOption, SeedOption, ShapeOptions, parse_budget
 
 if TYPE_CHECKING:
@@ -21,12 +22,19 @@ def natural(
     workload: Annotated[
         str | None,
         typer.Argument(
-            metavar="[WORKLOAD]", help="A model, a captured workload (.json), or a study whose kernels to measure; gpt3-xl."
+            metavar="[WORKLOAD]",
+            autocompletion=completing.workloads,
+            help="A model, a captured workload (.json), or a study whose kernels to measure; gpt3-xl.",
         ),
     ] = None,
     device: Annotated[
         str | None,
-        typer.Option("--device", metavar="D", help="nvidia:INDEX, or sim:NAME. Without it, shows what --study holds."),
+        typer.Option(
+            "--device",
+            metavar="D",
+            autocompletion=completing.devices,
+            help="nvidia:INDEX, or sim:NAME. Without it, shows what --study holds.",
+        ),
     ] = None,
     study: Annotated[
         str | None, typer.Option("--study", metavar="FILE|URL", help="The study; natural-WORKLOAD.db by default.")

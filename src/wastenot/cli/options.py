@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from wastenot.cli import quantities
+from wastenot.cli import completing, quantities
 from wastenot.errors import BadInputError
 from wastenot.origin import Origin
 from wastenot.planning.objective import Objective, ObjectiveKind, Scope
@@ -46,7 +46,13 @@ DryRunOption = Annotated[
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the result to this file.")]
 DeviceOption = Annotated[
-    str, typer.Option("--device", metavar="D", help="sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.")
+    str,
+    typer.Option(
+        "--device",
+        metavar="D",
+        autocompletion=completing.devices,
+        help="sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.",
+    ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the noise of a simulated GPU.")]
 BudgetOption = Annotated[
@@ -95,7 +101,13 @@ OriginOption = Annotated[
     Origin, typer.Option("--origin", help="Where the numbers come from; shown wherever the numbers are.")
 ]
 DtypeOption = Annotated[
-    str, typer.Option("--dtype", metavar="|".join(DTYPE_BYTES), help="Data type of activations and weights.")
+    str,
+    typer.Option(
+        "--dtype",
+        metavar="|".join(DTYPE_BYTES),
+        autocompletion=completing.dtypes,
+        help="Data type of activations and weights.",
+    ),
 ]
 FiguresOption = Annotated[
     Path | None, typer.Option("--figures", metavar="DIR", help="Write every figure as SVG, PDF and PNG.")
@@ -186,7 +198,13 @@ class ShapeOptions:
     """The shape of a model's workload."""
 
     phase: Annotated[
-        str, typer.Option("--phase", metavar="training|prefill|decode", help="A training iteration, or a phase of serving.")
+        str,
+        typer.Option(
+            "--phase",
+            metavar="training|prefill|decode",
+            autocompletion=completing.phases,
+            help="A training iteration, or a phase of serving.",
+        ),
     ] = "training"
     batch: Annotated[
         int | None,
@@ -210,11 +228,18 @@ class ShapeOptions:
         typer.Option(
             "--attention",
             metavar="unfused|flash|cudnn|efficient",
+            autocompletion=completing.attentions,
             help="Scores written to memory, or attention in one kernel: whose.",
         ),
     ] = "unfused"
     optimizer: Annotated[
-        str, typer.Option("--optimizer", metavar="none|adamw", help="Whether a training iteration updates the weights.")
+        str,
+        typer.Option(
+            "--optimizer",
+            metavar="none|adamw",
+            autocompletion=completing.optimizers,
+            help="Whether a training iteration updates the weights.",
+        ),
     ] = "none"
 
     def shape(self) -> Shape:

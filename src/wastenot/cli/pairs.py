@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import quantities
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import DtypeOption, JsonOption, StudyOption, WorkloadOption, check_watts
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ def pairs(
     device: Annotated[
         str | None,
         typer.Option(
-            "--device", metavar="NAME", help="Device whose peaks and power limit are used; by default that of the study."
+            "--device",
+            metavar="NAME",
+            autocompletion=completing.simulated,
+            help="Device whose peaks and power limit are used; by default that of the study.",
         ),
     ] = None,
     power_limit: Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import quantities
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import DeviceOption, FiguresOption, JsonOption, SeedOption, ShapeOptions, parse_budget
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def profile(
         str,
         typer.Argument(
             metavar="KERNEL",
+            autocompletion=completing.kernels,
             help="gemm:8192, gemv:8192, all-reduce:512MB, all-gather:64KB, or WORKLOAD:KERNEL such as gpt3-xl:softmax.",
         ),
     ],
@@ -42,11 +43,18 @@ def profile(
         typer.Option(
             "--after",
             metavar="K",
+            autocompletion=completing.kernels,
             help="Run this first, such as gemv:4096x40, then KERNEL once. May be given several times.",
         ),
     ] = None,
     alternate: Annotated[
-        list[str] | None, typer.Option("--alternate", metavar="K", help="Alternate this and KERNEL until power is steady.")
+        list[str] | None,
+        typer.Option(
+            "--alternate",
+            metavar="K",
+            autocompletion=completing.kernels,
+            help="Alternate this and KERNEL until power is steady.",
+        ),
     ] = None,
     runs: Annotated[
         int | None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from wastenot.cli import quantities
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import (
     BudgetOption,
     ClockControlOptions,
@@ -37,7 +37,12 @@ Clocks = Literal["grid", "auto", "natural"]
 
 def sweep(
     workload: Annotated[
-        str, typer.Argument(metavar="WORKLOAD", help="A model such as gpt3-xl, or a study whose kernels to measure.")
+        str,
+        typer.Argument(
+            metavar="WORKLOAD",
+            autocompletion=completing.workloads,
+            help="A model such as gpt3-xl, or a study whose kernels to measure.",
+        ),
     ],
     device: DeviceOption,
     study: StudyOption,

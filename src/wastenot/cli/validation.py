@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wastenot.cli import completing
 from wastenot.cli.options import (
     ClockControlOptions,
     DeviceOption,
@@ -37,7 +38,12 @@ def validate(
     workload: WorkloadOption = None,
     device: Annotated[
         str | None,
-        typer.Option("--device", metavar="D", help="The device that the study was made on; by default the one it names."),
+        typer.Option(
+            "--device",
+            metavar="D",
+            autocompletion=completing.devices,
+            help="The device that the study was made on; by default the one it names.",
+        ),
     ] = None,
     repeats: Annotated[
         int, typer.Option("--repeats", metavar="N", help="Measurements of the plan and of auto, at least 2.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wastenot.cli import quantities
+from wastenot.cli import completing, quantities
 from wastenot.cli.options import (
     AsMeasuredOption,
     ClockControlOptions,
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 def run(
-    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="A model such as gpt3-xl.")],
+    workload: Annotated[
+        str, typer.Argument(metavar="WORKLOAD", autocompletion=completing.workloads, help="A model such as gpt3-xl.")
+    ],
     device: DeviceOption = "sim:rtx-3080-ti",
     max_slowdown: MaxSlowdownOption = 0.0,
     confidence: ConfidenceOption = None,
@@ -58,10 +60,10 @@ def run(
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.sweeping import outcome_lines
     from wastenot.cli.validation import validation_text
-    from wastenot.planning.comparison import compare
+    from wastenot.planning.comparison import compare_with
     from wastenot.planning.objective import Objective
-    from wastenot.planning.planner import plan as make_plan
-    from wastenot.study.store import open_study
+    from wastenot.planning.planner import Planner, plan as make_plan
+    from wastenot.study.store import open_study, sweep_of
     from wastenot.tasks import find_tasks
 
     price = price_options.price()
@@ -76,20 +78,22 @@ def run(
         )
     for line in outcome_lines(outcome, tasks.key, str(folder / "study.db")):
         say(line)
-    plan = make_plan(study, goal, workload=tasks.name)
+    planner = Planner(sweep_of(study, tasks.name, None, "kernel"))
+    plan = make_plan(planner, goal)
     if repeats:
         with shown_progress("validation") as progress:
             plan = api.validate(plan, study, target, repeats=repeats, progress=progress)
     plan.write(folder / "plan.json")
-    comparison = compare(study, workload=tasks.name, as_measured=as_measured)
+    comparison = compare_with(planner, as_measured=as_measured)
     if not as_json:
         console().print(plan_text(plan, price))
         if repeats:
             console().print(validation_text(plan))
         console().print(comparison_text(comparison))
     files = api.report(
-        study, folder / "report.html", plan=plan, figures=folder / "figures", price=price, command=typed_command(str(study))
-    )
+        study, folder / "report.html", plan=plan, figures=folder / "figures", price=price, planner=planner,
+        command=typed_command(str(study)),
+    )  # fmt: skip
     say(f"{folder}: study.db, plan.json, report.html and figures/ written")
     if as_json:
         written = [folder / "study.db", folder / "plan.json", *files]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from wastenot.cli import completing
 from wastenot.cli.options import JsonOption, ShapeOptions
 
 if TYPE_CHECKING:
@@ -31,11 +32,23 @@ def workloads(as_json: JsonOption = False) -> None:
 
 
 def workload(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A model such as gpt3-xl; 'wastenot workloads' lists them.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=completing.workloads,
+            help="A model such as gpt3-xl; 'wastenot workloads' lists them.",
+        ),
+    ],
     shape_options: ShapeOptions,
     device: Annotated[
         str | None,
-        typer.Option("--device", metavar="GPU", help="Show what bounds each kernel on this GPU: h200, sim:rtx-3080-ti, ..."),
+        typer.Option(
+            "--device",
+            metavar="GPU",
+            autocompletion=completing.simulated,
+            help="Show what bounds each kernel on this GPU: h200, sim:rtx-3080-ti, ...",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

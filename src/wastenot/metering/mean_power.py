@@ -41,6 +41,11 @@ class MeanPower:
     error_w: float
     seconds: float
 
+    @property
+    def relative_error(self) -> float:
+        """The error as a fraction of the power."""
+        return self.error_w / self.power_w if self.power_w else math.inf
+
 
 class CounterMeter:
     """Mean power from an energy counter.

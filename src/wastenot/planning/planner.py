@@ -47,7 +47,7 @@ TOLERANCE = 0.001  # slowdown below what a run can show
 
 
 def plan(
-    source: Source,
+    source: Source | Planner,
     objective: Objective | ObjectiveKind = "waste",
     *,
     max_slowdown: float | None = None,
@@ -73,7 +73,8 @@ def plan(
     not know is planned by its numbers as they stand.
 
     Args:
-        source: what its kernels cost: a study (its file name, URL or the open study) or a sweep.
+        source: what its kernels cost: a study (its file name, URL or the open study), a sweep, or a planner of it, which
+            keeps what it estimates for further plans.
         objective: what to minimise: ``waste`` (energy within a slowdown), ``edp``, ``energy`` or ``time``; or all of it as
             an :class:`Objective`; then omit the next four.
         max_slowdown: bound on T/T_auto − 1, such as 0.02; for ``waste`` 0 unless given, for ``edp`` none.
@@ -99,9 +100,12 @@ def plan(
         raise BadInputError(
             "`objective`: says all of it; leave out `max_slowdown`, `edp_exponent`, `confidence` and `as_measured`"
         )
-    sweep = sweep_of(source, workload, state, granularity)
+    if isinstance(source, Planner):
+        planner, sweep = source.at(granularity), source.sweep
+    else:
+        sweep = sweep_of(source, workload, state, granularity)
+        planner = Planner(sweep, granularity, clock_tolerance_mhz)
     switching = switch_time(sweep.device, switch_time_s)
-    planner = Planner(sweep, granularity, clock_tolerance_mhz)
     made = planner.plan(objective, scope)
     applicable = find_applicable(
         made,
@@ -187,12 +191,18 @@ class Planner:
         self.costs: Costs = combine_repeats(sweep) if like is None else like.costs
         self.coverage: Coverage = self.costs.coverage(sweep.recorded) if like is None else like.coverage
         _check_shared(sweep, self.coverage, granularity)
+        self._coarser: dict[Granularity, Planner] = {}
+        self._chosen: dict[tuple[Objective, Scope], Optimum] = {}
         self.measured = Choices.of(self.costs, granularity, clock_tolerance_mhz)
         self.units = self.measured.units
 
     def at(self, granularity: Granularity) -> Planner:
         """A planner at another granularity, which shares the costs and what was estimated from them: the dear part."""
-        return Planner(self.sweep, granularity, self.clock_tolerance_mhz, self)
+        if granularity == self.granularity:
+            return self
+        if granularity not in self._coarser:
+            self._coarser[granularity] = Planner(self.sweep, granularity, self.clock_tolerance_mhz, self)
+        return self._coarser[granularity]
 
     @property
     def frontier(self) -> Frontier:
@@ -305,7 +315,9 @@ class Planner:
         """
         if scope not in SCOPES:
             raise BadInputError(f"scope {scope!r}: choose one of {', '.join(SCOPES)}")
-        optimum = self._choose(objective, scope)
+        if (objective, scope) not in self._chosen:
+            self._chosen[objective, scope] = self._choose(objective, scope)
+        optimum = self._chosen[objective, scope]
         if self.sweep.state != "natural":
             return optimum
         return replace(optimum, options=tuple(map(self._without_idle_cap, range(len(self.units)), optimum.options)))

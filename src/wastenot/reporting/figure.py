@@ -61,7 +61,7 @@ def series_color(field: str, colors: Mapping[str, str], **legend: object) -> Any
     alt = load("altair")
     names = list(colors)
     scale = alt.Scale(domain=names, range=list(colors.values()))
-    return alt.Color(field, title=None, sort=names, scale=scale, legend=alt.Legend(orient="top", **legend))
+    return alt.Color(field, title=None, sort=None, scale=scale, legend=alt.Legend(orient="top", **legend))
 
 
 def series_opacity(field: str, opacities: Mapping[str, float]) -> Any:

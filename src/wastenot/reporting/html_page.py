@@ -6,17 +6,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from wastenot.devices.simulated.basis import basis_of
 from wastenot.origin import Origin
-from wastenot.reporting.figure import Figure, vega_lite_version
+from wastenot.reporting.figure import Figure
 from wastenot.reporting.formatting import ORIGIN_TEXT
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.table import Row, Table
 from wastenot.reporting.theme import DARK, LIGHT
+from wastenot.reporting.vega_bundle import vega_bundle
 from wastenot.version import own_version
 
 _TEMPLATES = ("page.html.j2", "cards.html.j2", "plan.html.j2", "profile.html.j2", "natural.html.j2")
@@ -84,7 +84,7 @@ def render(
         script=_resource("page.js") + _resource("controls.js"),
         command=command,
         made_from=made_from,
-        bundle=_bundle(),
+        bundle=vega_bundle(),
         specifications=script_json(_drawings(figures)),
         themes=script_json({"light": LIGHT, "dark": DARK}),
         **values,
@@ -133,13 +133,6 @@ def _groups(rows: Sequence[Row]) -> list[tuple[str | None, list[Row]]]:
             groups.append((row.group, []))
         groups[-1][1].append(row)
     return groups
-
-
-@cache
-def _bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
-    bundle: str = load("vl_convert").javascript_bundle(vl_version=vega_lite_version())
-    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def _resource(name: str) -> str:

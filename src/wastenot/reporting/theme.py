@@ -7,7 +7,7 @@ from typing import Any
 FONT = "Inter, 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', sans-serif"
 
 # Distinct on both backgrounds, as far as possible for eight colours also to colour-blind readers.
-_CATEGORIES = ("#2f6fde", "#e08a00", "#0f9b8e", "#b04bb8", "#d6483b", "#7a8699", "#7c5cff", "#8a9a00")
+CATEGORIES = ("#2f6fde", "#e08a00", "#0f9b8e", "#b04bb8", "#d6483b", "#7a8699", "#7c5cff", "#8a9a00")
 
 
 def _config(
@@ -40,7 +40,7 @@ def _config(
             "gridOpacity": 0.7,
         },
         "legend": {"labelColor": ink, "titleColor": faint, "labelFontSize": 12, "titleFontSize": 12},
-        "range": {"category": list(_CATEGORIES), "diverging": scale, "heatmap": scale},
+        "range": {"category": list(CATEGORIES), "diverging": scale, "heatmap": scale},
         "style": {
             "label": {"color": ink, "fontSize": 12},
             "halo": {"color": ground, "stroke": ground, "strokeWidth": 5, "opacity": 0.85, "fontSize": 12},
@@ -54,10 +54,23 @@ def _config(
                 "stroke": ground,
                 "strokeWidth": 1.5,
                 "shape": "diamond",
-                "size": 150,
+                "size": 120,
                 "filled": True,
                 "opacity": 1,
             },
+            "promise": {"stroke": ink, "fill": ground, "strokeWidth": 1.4, "shape": "diamond", "size": 230, "opacity": 1},
+            "applicable": {
+                "color": good,
+                "fill": good,
+                "stroke": ground,
+                "strokeWidth": 1.5,
+                "shape": "square",
+                "size": 110,
+                "filled": True,
+                "opacity": 1,
+            },
+            "interval": {"color": ink, "strokeWidth": 1.5, "strokeDash": [1, 0], "opacity": 1},
+            "edge": {"color": faint, "fill": faint, "stroke": ground, "strokeWidth": 0.8, "filled": True, "opacity": 0.9},
             "dot": {"color": ink, "fill": ground, "stroke": ink, "strokeWidth": 1.8, "size": 70, "opacity": 1},
             "good-region": {"color": good, "opacity": 0.13},
             "good-label": {"color": good, "fontSize": 11},

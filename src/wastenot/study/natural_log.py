@@ -15,7 +15,7 @@ from sqlalchemy import Connection, delete, func, insert, inspect, select, update
 from wastenot.study import schema
 from wastenot.study.catalog import utc_now
 from wastenot.study.packing import Packed, pack, unpack
-from wastenot.study.recorder import Measurement, Recorder, insert_measurement
+from wastenot.study.recorder import Measurement, Recorder, insert_measurements
 from wastenot.study.sweep import CurveErrors
 
 _CURVE_ARRAYS = ("core_mhz", "log_time_cov", "log_power_cov")
@@ -70,8 +70,7 @@ def keep_curve(recorder: Recorder, kernel: str, rows: Sequence[Measurement], con
                 connection.execute(delete(table).where(table.c.import_id == import_id, table.c.position == position))
         own = rows_of.c.import_id == recorder.import_id
         begin = connection.scalar(select(func.coalesce(func.max(rows_of.c.position) + 1, 0)).where(own)) or 0
-        for position, row in enumerate(rows, begin):
-            insert_measurement(connection, recorder.import_id, position, kernel_id, row)
+        insert_measurements(connection, recorder.import_id, begin, [(kernel_id, row) for row in rows])
         for import_id in {recorder.import_id, *(row.import_id for row in old)}:
             number = connection.scalar(select(func.count()).where(rows_of.c.import_id == import_id))
             connection.execute(update(imports).where(imports.c.id == import_id).values(rows=number))

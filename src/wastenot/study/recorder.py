@@ -1,9 +1,9 @@
-"""Measurements as they are made, each stored in a transaction of its own: a kill loses at most the one in flight."""
+"""Measurements as they are made, stored in transactions: a kill loses at most those in flight."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
@@ -93,17 +93,18 @@ class Recorder:
         self._rows = 0
         self.done: Counter[Point] = Counter(done)
 
-    def append(self, measurement: Measurement) -> None:
-        """Store a measurement; when this returns, it is on disk.
+    def append(self, *made: Measurement) -> None:
+        """Store measurements, all in one transaction; when this returns, they are on disk.
 
         Raises:
             StudyError: the study cannot be written, or another process has taken over; the study is as it was.
         """
         with self.writing() as connection:
-            insert_measurement(connection, self.import_id, self._rows, self.kernel_ids[measurement.kernel], measurement)
-            connection.execute(update(imports).where(imports.c.id == self.import_id).values(rows=self._rows + 1))
-        self._rows += 1
-        self.done[measurement.kernel, measurement.setting] += 1
+            insert_measurements(connection, self.import_id, self._rows, [(self.kernel_ids[one.kernel], one) for one in made])
+            rows = self._rows + len(made)
+            connection.execute(update(imports).where(imports.c.id == self.import_id).values(rows=rows))
+        self._rows = rows
+        self.done.update((one.kernel, one.setting) for one in made)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -141,17 +142,23 @@ class Recorder:
                 finish_sweep(connection, self._sweep_id)
 
 
-def insert_measurement(
-    connection: Connection, import_id: int, position: int, kernel_id: int, measurement: Measurement
-) -> None:
-    """Store a measurement and how it came about, at a position among those of its import."""
-    key = {"import_id": import_id, "position": position}
-    row = {"kernel_id": kernel_id}
-    row |= {name: getattr(measurement.setting, name) for name in _SETTING}
-    row |= {name: getattr(measurement, name) for name in _NUMBERS}
-    how = {name: getattr(measurement, name) for name in _HOW} | {"flags": "; ".join(measurement.flags)}
-    connection.execute(insert(measurements), key | row)
-    connection.execute(insert(trials), key | how)
+def insert_measurements(connection: Connection, import_id: int, first: int, made: Sequence[tuple[int, Measurement]]) -> None:
+    """Store measurements and how they came about.
+
+    Args:
+        connection: in a writing transaction.
+        import_id: that they belong to.
+        first: position of the first of them among those of its import; the others follow.
+        made: the store's id of each one's kernel, and the measurement.
+    """
+    rows, hows = [], []
+    for position, (kernel_id, one) in enumerate(made, first):
+        key = {"import_id": import_id, "position": position}
+        row = {name: getattr(one.setting, name) for name in _SETTING} | {name: getattr(one, name) for name in _NUMBERS}
+        rows.append(key | {"kernel_id": kernel_id} | row)
+        hows.append(key | {name: getattr(one, name) for name in _HOW} | {"flags": "; ".join(one.flags)})
+    connection.execute(insert(measurements), rows)
+    connection.execute(insert(trials), hows)
 
 
 def read_measurements(connection: Connection, workload_id: int) -> tuple[Measurement, ...]:

@@ -39,9 +39,9 @@ class PointOptions:
     window_s: float = WINDOW_S
     relative_error: float = 0.0
 
-    def reason_to_stop(self, seconds: float, relative_error: float) -> str | None:
-        """Why to stop measuring, or ``None`` to continue."""
-        if self.relative_error > 0 and seconds >= _LEAST_S and relative_error <= self.relative_error:
+    def reason_to_stop(self, seconds: float, relative_error: Callable[[], float]) -> str | None:
+        """Why to stop measuring, or ``None`` to continue; the error is asked for only where it matters."""
+        if self.relative_error > 0 and seconds >= _LEAST_S and relative_error() <= self.relative_error:
             return f"relative error of {self.relative_error:.2%} reached"
         return f"time limit of {self.window_s:g} s" if seconds >= self.window_s else None
 
@@ -103,10 +103,10 @@ def _observe(device: Device, run: TaskRun, options: PointOptions) -> _Observed:
         laps += 1
         clocks.append(sensors.clocks())
         memory_w.append(sensors.memory_power_w())
-        mean = meter.mean()
         seconds = device.time.now_s() - began_s
         if laps >= _LEAST_LAPS and (run.completed > 0 or seconds > _LONGEST_CALL_S):
-            reason = options.reason_to_stop(seconds, mean.error_w / mean.power_w if mean.power_w else math.inf)
+            reason = options.reason_to_stop(seconds, lambda: meter.mean().relative_error)
+    mean = meter.mean()
     now_throttled = sensors.throttled_s()
     return _Observed(
         mean.power_w,

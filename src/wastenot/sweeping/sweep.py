@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 BASELINE_ROUNDS = 3  # how often everything is measured at auto: before, in the middle, after
 _REPEATED_CLOCKS = 3  # low clocks, and high ones, that are measured at a second temperature
 HEATING = 0.1  # of the time that a setting takes
+_HELD_S = 0.25  # how long measurements may wait to be stored together, where a simulated GPU makes hundreds a second
 _DRIFT = 0.01  # relative change of a baseline's time or energy that is reported
 _DRIFT_ERRORS = 4.0  # in standard errors, that the change must exceed too
 
@@ -117,6 +119,28 @@ def _evenly(settings: Sequence[Setting]) -> list[Setting]:
     return [settings[index] for index in indices]
 
 
+class _Keeper:
+    """Stores measurements as they are made; those that follow each other within ``held_s`` seconds, together."""
+
+    def __init__(self, recorder: Recorder, held_s: float) -> None:
+        self._recorder, self._held_s = recorder, held_s
+        self._held: list[Measurement] = []
+        self._stored_s = -math.inf
+
+    def keep(self, found: Measurement) -> None:
+        """Store a measurement, at once unless another was stored just before."""
+        self._held.append(found)
+        if time.monotonic() - self._stored_s >= self._held_s:
+            self.store()
+
+    def store(self) -> None:
+        """Store what is still held."""
+        if self._held:
+            held, self._held = self._held, []
+            self._recorder.append(*held)
+        self._stored_s = time.monotonic()
+
+
 def run_points(
     device: Device,
     workload: WorkloadTasks,
@@ -128,7 +152,7 @@ def run_points(
     ends_s: float = math.inf,
     keep_alone: KeepAlone | None = None,
 ) -> SweepOutcome:
-    """Measure points one after another and store each; those that the study already has are skipped.
+    """Measure points one after another and store them as they are made; those that the study already has are skipped.
 
     The GPU is warmed up at first and before baselines, and heated a little before each setting, to match its temperature
     at work.
@@ -153,6 +177,7 @@ def run_points(
     outcome.found = len(points) - len(todo)
     baselines: dict[int, Measurement] = {}
     warm = False
+    keeper = _Keeper(recorder, _HELD_S if keep_alone is None else 0.0)  # what goes with kernels alone goes at once
     try:
         for setting, block in groupby(todo, key=lambda point: point.setting):
             here = list(block)
@@ -180,13 +205,16 @@ def run_points(
                     progress.say(f"'{task.name}' at {setting} cannot be measured: {error}")
                     progress.step(f"{task.name} at {setting}: not measured")
                     continue
-                recorder.append(found)
+                keeper.keep(found)
                 outcome.measured += 1
                 if setting.is_auto:
                     _watch(baselines, point.kernel, found, outcome, progress)
                 progress.step(f"{task.name} at {setting}")
     finally:
-        device.clocks.release()
+        try:
+            keeper.store()
+        finally:
+            device.clocks.release()
     return outcome
 
 

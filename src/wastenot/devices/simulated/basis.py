@@ -1,6 +1,6 @@
-"""What the constants of a simulated GPU rest on, in a few words, to be shown beside its numbers.
+"""Which simulated GPUs there are, and what their constants rest on, in a few words, to be shown beside their numbers.
 
-Reads nothing but that line of the preset: it is asked for wherever numbers are printed.
+Reads nothing but that line of a preset, and imports nothing heavy: it is asked for wherever numbers are printed.
 """
 
 from __future__ import annotations
@@ -8,6 +8,12 @@ from __future__ import annotations
 import tomllib
 from importlib import resources
 from pathlib import Path
+
+
+def preset_names() -> list[str]:
+    """Presets that come with wastenot."""
+    folder = resources.files(__package__) / "presets"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
 def basis_of(device: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -42,6 +43,18 @@ class Response:
     counted: FloatArray
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """The task and setting last asked about, which are asked about again and again, and all that is the same each time."""
+
+    task: Task
+    setting: Setting
+    time_s: list[float]
+    reference_w: list[float]
+    memory_mhz: float
+    top: int
+
+
 class ModelPhysics:
     """Time and power of tasks on the GPU of a preset.
 
@@ -54,7 +67,9 @@ class ModelPhysics:
         clocks = preset.clocks
         self._core = np.array([clock for clock in clocks.core_mhz if clock <= clocks.boost_mhz] or [clocks.boost_mhz])
         voltage = model.voltage(preset.parameters, self._core)
-        self._leakage_w = np.asarray(preset.parameters.leakage_w * voltage**model.LEAKAGE_VOLTAGE_EXPONENT)
+        self._leakage_w: list[float] = (preset.parameters.leakage_w * voltage**model.LEAKAGE_VOLTAGE_EXPONENT).tolist()
+        self._core_mhz: list[float] = self._core.tolist()
+        self._asked: _Asked | None = None
         self._curves: dict[tuple[Task, float], tuple[FloatArray, FloatArray]] = {}
         self._kernels: dict[KernelSpec, KernelParameters] = {}
 
@@ -89,9 +104,13 @@ class ModelPhysics:
 
         Where power would exceed the limit, the GPU alternates between two neighbouring clocks so that the mean meets it.
         """
-        memory_mhz = self._memory_in_effect(setting)
-        ceiling_mhz = self._core[-1] if setting.core_mhz is None else setting.core_mhz
-        return self._limited(*self._curve(task, memory_mhz), setting, ceiling_mhz, temperature_c)
+        asked = self._asked
+        if asked is None or task is not asked.task or setting is not asked.setting:
+            memory_mhz = self._memory_in_effect(setting)
+            time_s, power_w = self._curve(task, memory_mhz)
+            top = self._top(self._core_mhz[-1] if setting.core_mhz is None else setting.core_mhz)
+            self._asked = asked = _Asked(task, setting, time_s.tolist(), power_w.tolist(), memory_mhz, top)
+        return self._limited(asked.time_s, asked.reference_w, asked.memory_mhz, asked.top, setting, temperature_c)
 
     def steady_point(self, response: Response, setting: Setting, ceiling_mhz: float, temperature_c: float) -> OperatingPoint:
         """A kernel back to back, of which what it does at :attr:`core_mhz` is known.
@@ -102,29 +121,43 @@ class ModelPhysics:
             ceiling_mhz: its highest clock.
             temperature_c: temperature of the GPU.
         """
-        return self._limited(response.time_s, response.power_w.sum(axis=0), setting, ceiling_mhz, temperature_c)
+        reference_w = response.power_w.sum(axis=0).tolist()
+        memory_mhz, top = self._memory_in_effect(setting), self._top(ceiling_mhz)
+        return self._limited(response.time_s.tolist(), reference_w, memory_mhz, top, setting, temperature_c)
+
+    def _top(self, ceiling_mhz: float) -> int:
+        """Place of the highest core clock up to a ceiling."""
+        return max(bisect_right(self._core_mhz, ceiling_mhz) - 1, 0)
 
     def _limited(
-        self, time_s: FloatArray, reference_w: FloatArray, setting: Setting, ceiling_mhz: float, temperature_c: float
+        self,
+        time_s: list[float],
+        reference_w: list[float],
+        memory_mhz: float,
+        top: int,
+        setting: Setting,
+        temperature_c: float,
     ) -> OperatingPoint:
-        """The highest clocks that setting, power limit and temperature allow, by time and power at every core clock."""
-        memory_mhz = self._memory_in_effect(setting)
-        top = max(int(np.searchsorted(self._core, ceiling_mhz, side="right")) - 1, 0)
-        thermal = self.preset.thermal
-        power = reference_w[: top + 1] + self._leakage_w[: top + 1] * (
-            thermal.leakage_per_c * (temperature_c - thermal.reference_c)
-        )
-        limit = self.limit_w(setting, temperature_c)
-        if power[top] <= limit:
-            return OperatingPoint(float(time_s[top]), float(power[top]), float(self._core[top]), memory_mhz, False)
-        under = np.flatnonzero(power <= limit)
-        if not len(under):
-            return OperatingPoint(float(time_s[0]), float(power[0]), float(self._core[0]), memory_mhz, True)
-        low = int(under[-1])
-        fraction = float((limit - power[low]) / (power[low + 1] - power[low]))  # of time at the higher of the two
+        """The highest clocks that setting, power limit and temperature allow, by time and power at every core clock.
+
+        Lists, since a few single values are read out of them at every step of a run.
+        """
+        thermal, leakage_w, core_mhz = self.preset.thermal, self._leakage_w, self._core_mhz
+        warmer = thermal.leakage_per_c * (temperature_c - thermal.reference_c)
+        limit_w = self.limit_w(setting, temperature_c)
+        power_w = reference_w[top] + leakage_w[top] * warmer
+        if power_w <= limit_w:
+            return OperatingPoint(time_s[top], power_w, core_mhz[top], memory_mhz, False)
+        low = top
+        while power_w > limit_w and low:
+            low, above_w = low - 1, power_w
+            power_w = reference_w[low] + leakage_w[low] * warmer
+        if power_w > limit_w:
+            return OperatingPoint(time_s[0], power_w, core_mhz[0], memory_mhz, True)
+        fraction = (limit_w - power_w) / (above_w - power_w)  # of time at the higher of the two
         speed = (1.0 - fraction) / time_s[low] + fraction / time_s[low + 1]
-        core = (1.0 - fraction) * self._core[low] + fraction * self._core[low + 1]
-        return OperatingPoint(float(1.0 / speed), float(limit), float(core), memory_mhz, True)
+        between_mhz = (1.0 - fraction) * core_mhz[low] + fraction * core_mhz[low + 1]
+        return OperatingPoint(1.0 / speed, limit_w, between_mhz, memory_mhz, True)
 
     def response(self, kernel: KernelSpec, core_mhz: FloatArray, setting: Setting, data: Data = "random") -> Response:
         """Time and power of a kernel at core clocks in effect, at the reference temperature, whatever any limit says.

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.dynamics import Dynamics
 from wastenot.devices.simulated.hardware import (
     Noise,
@@ -252,12 +253,6 @@ def preset_toml(preset: Preset) -> str:
     import tomli_w
 
     return tomli_w.dumps(preset.model_dump(by_alias=True, exclude_none=True))
-
-
-def preset_names() -> list[str]:
-    """Presets that come with wastenot."""
-    folder = resources.files("wastenot.devices.simulated") / "presets"
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
 def find_preset(name: str) -> Preset:

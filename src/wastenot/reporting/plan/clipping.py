@@ -1,6 +1,6 @@
-"""The part of a map of settings that is worth drawing, and lines clipped to it.
+"""The part of a map of settings that is worth drawing: points outside are gathered at its edge, lines are clipped to it.
 
-Clipped here and not by the renderer: files with clipped marks take a minute to rasterise, and what is outside is not sent.
+Clipped here and not by the renderer: files with clipped marks take a minute to rasterise.
 """
 
 from __future__ import annotations
@@ -9,15 +9,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-_LOSS_SHOWN, _COST_SHOWN = 30.0, 20.0  # how far a window extends into time lost and energy added, if points do
+_LOSS_SHOWN, _COST_SHOWN = 30.0, 20.0  # how far a window extends into slowdown and energy added, if points do
 _LEAST_INSIDE = 5  # points that a window holds at least, if there are that many
+_EDGE_CELLS = 12  # of an edge: points outside that fall into one are gathered
 
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
+class Gathered:
+    """Points outside a window that are shown by one arrow at its edge.
+
+    Attributes:
+        at: where on the edge.
+        angle: in degrees, clockwise from up.
+        members: indices of the points.
+    """
+
+    at: Point
+    angle: float
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
-    """A rectangle of time saved (x) and energy saved (y), both in per cent; it always holds auto, (0, 0)."""
+    """A rectangle of slowdown (x) and energy saved (y), both in per cent; it always holds auto, (0, 0)."""
 
     x: tuple[float, float]
     y: tuple[float, float]
@@ -25,6 +41,18 @@ class Window:
     def holds(self, point: Point) -> bool:
         """Whether a point is inside."""
         return self.x[0] <= point[0] <= self.x[1] and self.y[0] <= point[1] <= self.y[1]
+
+    def gather(self, points: Sequence[Point]) -> list[Gathered]:
+        """The points outside, by where on the edge they are nearest to; those near each other together."""
+        cells: dict[tuple[float, float, float], list[int]] = {}
+        for index, point in enumerate(points):
+            if not self.holds(point):
+                (x, side), (y, height) = (_to_edge(*each) for each in ((point[0], self.x), (point[1], self.y)))
+                angle = {(-1, 0): 270.0, (1, 0): 90.0, (0, 1): 0.0, (0, -1): 180.0, (1, 1): 45.0, (1, -1): 135.0}.get(
+                    (side, height), 225.0 if height < 0 else 315.0
+                )
+                cells.setdefault((x, y, angle), []).append(index)
+        return [Gathered((x, y), angle, tuple(members)) for (x, y, angle), members in cells.items()]
 
     def clip(self, line: Sequence[Point]) -> list[list[Point]]:
         """The pieces of a line that are inside, including the parts between two points."""
@@ -38,6 +66,13 @@ class Window:
             else:
                 pieces.append(list(inside))
         return pieces
+
+    def clip_bar(self, center: Point, reach: Point) -> tuple[tuple[float, float], tuple[float, float]]:
+        """The parts inside of the two bars through a point inside: along x, and along y."""
+        return (
+            (max(self.x[0], center[0] - reach[0]), min(self.x[1], center[0] + reach[0])),
+            (max(self.y[0], center[1] - reach[1]), min(self.y[1], center[1] + reach[1])),
+        )
 
     def _clip_segment(self, start: Point, end: Point) -> tuple[Point, Point] | None:
         """The part of a segment inside all four edges (Liang–Barsky clipping)."""
@@ -60,21 +95,33 @@ class Window:
 
 
 def window_around(points: Sequence[Point], plan: Point) -> Window:
-    """A window that holds auto, the plan, every gain and some of the losses.
+    """A window that holds auto, the plan, every gain of time or energy near them and some of the losses.
 
     Args:
-        points: (time saved, energy saved) of each setting, in per cent.
+        points: (slowdown, energy saved) of each setting, in per cent.
         plan: the same for the plan.
     """
-    x = _span([point[0] for point in points], -_LOSS_SHOWN, plan[0])
+    low, high = _span([-point[0] for point in points], -_LOSS_SHOWN, -plan[0])
+    x = (-high, -low)
     visible = [point[1] for point in points if x[0] <= point[0] <= x[1]]
     return Window(x, _span(visible or [0.0], -_COST_SHOWN, plan[1]))
 
 
-def _span(values: Sequence[float], floor: float, plan: float) -> tuple[float, float]:
-    best = sorted(values, reverse=True)
+def _span(gains: Sequence[float], floor: float, plan: float) -> tuple[float, float]:
+    best = sorted(gains, reverse=True)
     wanted = max(best[-1], min(floor, best[:_LEAST_INSIDE][-1]))
     lowest, highest = min(0.0, plan, wanted), max(0.0, plan, best[0])
     reach = max(highest - lowest, 1.0)
-    # Room for the labels below auto, and in the corner even if hardly anything is gained.
-    return min(lowest - 0.04 * reach, -0.1 * reach), max(highest + 0.12 * reach, 0.3 * reach)
+    # Room for the label beside auto, and in the corner even if hardly anything is gained.
+    return min(lowest - 0.04 * reach, -0.1 * reach), max(highest + 0.12 * reach, 0.2 * reach)
+
+
+def _to_edge(value: float, span: tuple[float, float]) -> tuple[float, int]:
+    """The nearest place within a span, in the middle of its cell if inside; and on which side the value is outside."""
+    low, high = span
+    if value < low:
+        return low, -1
+    if value > high:
+        return high, 1
+    cell = (high - low) / _EDGE_CELLS
+    return low + cell * (min(int((value - low) / cell), _EDGE_CELLS - 1) + 0.5), 0

@@ -1,125 +1,207 @@
-"""Energy saved against the slowdown allowed (paper, Fig. 6)."""
+"""Energy saved against the slowdown allowed (paper, Fig. 6), with the plan and what could be applied today."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from wastenot.analyses.plan_overview import Curve, PlanOverview
+from wastenot.analyses.plan_overview import PlanOverview
+from wastenot.analyses.staircase import Curve
 from wastenot.planning.objective import DEFAULT_CONFIDENCE
-from wastenot.reporting.figure import Figure, inline, series_color, tooltips
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, series_color, tooltips
 from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
-from wastenot.reporting.plan.plan_figure import plan_figure
+from wastenot.reporting.plan.labelled_points import LETTER_WIDTH, Frame, LabelledPoint, draw_labels, draw_points
+from wastenot.reporting.plan.plan_figure import SAVED, WIDE, plan_figure, saved, slowdown
+from wastenot.reporting.plan.today import applicable_today
 
-_WIDTH, _HEIGHT = 935, 340
+_COLORS = {"kernel": "#2f6fde", "pass": "#e08a00", "iteration": "#0f9b8e"}
 _DASHES = {"global": [1, 0], "local": [5, 3]}
+_AXIS_ROOM = 68  # pixels that the y axis and its title take
+_STRAIGHT = 5e-5  # change of time that is shown as none
 
 
 def curve_figure(overview: PlanOverview) -> Figure:
-    """A line for each granularity and scope, a dotted rule at no slowdown, and the plan."""
+    """A staircase for each granularity and scope, the plan, what could be applied today, and the fastest plans."""
     goal = overview.plan.objective
-    how = "every point is an exact optimum of the numbers as measured. "
+    how = "every plan is an exact optimum of the numbers as measured. "
     if goal.corrected:
         sure = percent(goal.confidence or DEFAULT_CONFIDENCE, 0)
         how = f"every plan keeps its slowdown with {sure} confidence, and its saving is corrected for noise. "
-    note = (
-        f"Each line is the most energy that can be saved within the slowdown allowed; {how}"
-        "Global: kernels may compensate for each other's slowdown; local: each must keep the limit by itself. The dotted "
-        "line marks no slowdown."
-    )
-    if overview.plan.fastest.time_change < 0:
-        note += f" No clocks save more than {percent(-overview.plan.fastest.time_change)} of the time."
-    return plan_figure(
-        overview.plan,
-        "relaxed-waste",
-        "Energy saved against the slowdown allowed",
-        note,
-        _chart(overview) if overview.curves else None,
-    )
-
-
-def _chart(overview: PlanOverview) -> Any:
-    alt = load("altair")
     curves = [curve for curve in overview.curves if curve.points]
-    series = [_series(curve) for curve in curves]
-    fine = [curve.granularity == "kernel" for curve in curves]
-    base = alt.Chart(inline([row for curve in curves for row in _rows(curve)])).encode(
-        x=alt.X(
-            "allowed:Q",
-            title="slowdown allowed, %",
-            axis=alt.Axis(tickCount=12),
-            scale=alt.Scale(domain=_x_limits(overview), nice=False),
-        ),
-        y=alt.Y("saved:Q", title="energy saved, %", scale=alt.Scale(domain=_y_limits(overview), nice=True)),
+    note = (
+        "Each line is the most energy that can be saved within the slowdown allowed, with clocks for each kernel, each pass "
+        f"or the whole iteration; {how}"
     )
-    lines = base.mark_line().encode(
-        color=series_color(
-            "series:N",
-            {name: "#2f6fde" if kernel else "#7a8699" for name, kernel in zip(series, fine, strict=True)},
-            symbolStrokeWidth=2.5,
-            symbolSize=500,
-            columnPadding=24,
-        ),
-        strokeDash=alt.StrokeDash(
-            "series:N", sort=series, scale=alt.Scale(domain=series, range=[_DASHES[curve.scope] for curve in curves])
-        ),
-        strokeWidth=alt.StrokeWidth(
-            "series:N",
-            sort=series,
-            scale=alt.Scale(type="ordinal", domain=series, range=[2.5 if kernel else 1.2 for kernel in fine]),
-        ),
-    )
-    points = base.mark_point(opacity=0, size=120, filled=True).encode(
-        tooltip=tooltips(
-            {
-                "series:N": "plan",
-                "allowed_text:N": "slowdown allowed",
-                "taken_text:N": "time taken",
-                "saved_text:N": "energy saved",
-                "energy_text:N": "energy per iteration",
-            }
-        )
-    )
-    strict = alt.Chart(inline([{"x": 0.0}])).mark_rule(style="rule").encode(x="x:Q")
-    layers = alt.layer(strict, lines, points, *_plan_marks(overview))
-    return layers.properties(width=_WIDTH, height=_HEIGHT)
+    if any(curve.scope == "local" for curve in curves):
+        note += "Dashed (local): each part keeps the limit by itself; otherwise parts compensate for each other. "
+    note += "Lines are steps, since a plan also keeps every larger slowdown. "
+    if any(not curve.exact for curve in curves):
+        note += "Plans were computed at the dots; between two, at least the saving of the left one is possible. "
+    note += f"Diamonds: the plan at the slowdown it takes{_what_bars_are(overview)}. Circles: the fastest plans."
+    for reason in overview.why_no_curve:
+        note += f" No line for the {reason}."
+    chart, narrow = (_chart(overview, curves, narrow=each) if curves else None for each in (False, True))
+    return plan_figure(overview.plan, "relaxed-waste", "Energy saved against the slowdown allowed", note, chart, narrow)
 
 
-def _plan_marks(overview: PlanOverview) -> list[Any]:
+def _what_bars_are(overview: PlanOverview) -> str:
+    headline = overview.plan.headline
+    bars = ", bars its 95 % intervals" if headline.energy_change_interval is not None else ""
+    return f"; hollow as promised, filled as measured{bars}" if headline.source == "validation" else bars
+
+
+def _chart(overview: PlanOverview, curves: Sequence[Curve], *, narrow: bool) -> Any:
     alt = load("altair")
-    plan = overview.plan
-    bound = plan.objective.max_slowdown
-    headline = plan.headline
-    at = headline.time_change if bound is None else bound
-    last = max((curve.points[-1].max_slowdown for curve in overview.curves if curve.points), default=0.0)
-    to_the_left = at > 0.6 * last
-    row = {
-        "allowed": 100 * at,
-        "saved": -100 * headline.energy_change,
-        "text": f"this plan: {percent(-headline.energy_change)} saved",
-        "time": percent(headline.time_change, sign=True),
-        "energy": quantity(plan.baseline.energy_j * (1.0 + headline.energy_change), "J"),
-    }
-    mark = alt.Chart(inline([row])).encode(x="allowed:Q", y="saved:Q")
-    tooltip = tooltips({"text:N": "plan", "time:N": "time", "energy:N": "energy per iteration"})
-    label = {"align": "right" if to_the_left else "left", "dx": -12 if to_the_left else 12, "dy": 18, "fontWeight": "bold"}
-    return [
-        mark.mark_text(style="halo", **label).encode(text="text:N"),
-        mark.mark_text(style="label", **label).encode(text="text:N"),
-        mark.mark_point(style="plan").encode(tooltip=tooltip),
-    ]
+    marks = _marks(overview, narrow=narrow)
+    frame = _frame(curves, marks, narrow=narrow)
+    series = [_series(curve) for curve in curves]
+    x = alt.X(
+        "x:Q",
+        title="slowdown allowed, %",
+        axis=alt.Axis(tickCount=6 if narrow else 12),
+        scale=alt.Scale(domain=list(frame.x), nice=False),
+    )
+    y = alt.Y("y:Q", title=SAVED, scale=alt.Scale(domain=list(frame.y), nice=False))
+    color = series_color(
+        "series:N",
+        {_series(curve): _COLORS[curve.granularity] for curve in curves},
+        symbolType="stroke",
+        symbolStrokeWidth=2.5,
+        symbolSize=250 if narrow else 500,
+        columnPadding=14 if narrow else 24,
+        columns=3 if narrow else 0,
+    )
+    dashes = alt.Scale(domain=series, range=[_DASHES[curve.scope] for curve in curves])
+    widths = alt.Scale(type="ordinal", domain=series, range=[2.4 if curve.scope == "global" else 1.2 for curve in curves])
+    rows = [row for curve in curves for row in _rows(curve)]
+    base = alt.Chart(inline(rows)).encode(x=x, y=y, color=color)
+    lines = base.mark_line(interpolate="step-after").encode(
+        strokeDash=alt.StrokeDash("series:N", sort=None, scale=dashes),
+        strokeWidth=alt.StrokeWidth("series:N", sort=None, scale=widths),
+    )
+    tooltip = tooltips(
+        {
+            "series:N": "plan",
+            "allowed_text:N": "slowdown allowed",
+            "taken_text:N": "time taken",
+            "saved_text:N": "energy saved",
+            "energy_text:N": "energy per iteration",
+        }
+    )
+    targets = base.mark_point(opacity=0, size=120, filled=True).encode(tooltip=tooltip)
+    sampled = {_series(curve) for curve in curves if not curve.exact}
+    dots = alt.Chart(inline([row for row in rows if row["series"] in sampled])).mark_circle(size=15, opacity=1)
+    layers = [*_rules(overview, frame), lines, dots.encode(x=x, y=y, color=color), targets]
+    layers += draw_points(marks, x, y)
+    layers += draw_labels(marks, frame)
+    return alt.layer(*layers).properties(width=frame.width, height=frame.height)
+
+
+def _frame(curves: Sequence[Curve], marks: Sequence[LabelledPoint], *, narrow: bool) -> Frame:
+    """Axes that hold all curves, marks and intervals, with some room."""
+    points = [(slowdown(point.max_slowdown), saved(point.energy_change)) for curve in curves for point in curve.points]
+    points += [(mark.x, mark.y) for mark in marks]
+    xs = [x for x, _ in points] + [end for mark in marks for end in mark.x_interval or ()]
+    ys = [y for _, y in points] + [end for mark in marks for end in mark.y_interval or ()]
+    left, right, low, high = min(0.0, *xs), max(*xs, 1.0), min(0.0, *ys), max(1.0, *ys)
+    below = 0.08 * (high - low) if low < 0.0 else 0.0
+    width, height = (NARROW_WIDTH - _AXIS_ROOM, 300) if narrow else (WIDE, 340)
+    return Frame((left - 0.03 * (right - left), right), (low - below, high + 0.07 * (high - low)), width, height)
+
+
+def _rules(overview: PlanOverview, frame: Frame) -> list[Any]:
+    """No slowdown, and the limit of the plan where that is another."""
+    alt = load("altair")
+    limit = overview.plan.objective.max_slowdown
+    named = {0.0: "no slowdown"} | ({} if limit is None or not limit else {limit: f"limit {percent(limit)}"})
+    layers = []
+    for bound, text in named.items():
+        rule = alt.Chart(inline([{"x": slowdown(bound), "text": text}]))
+        layers.append(rule.mark_rule(style="rule").encode(x="x:Q"))
+        at_left = frame.pixel(slowdown(bound), 0.0)[0] > frame.width - LETTER_WIDTH * len(text)
+        place = {"align": "right" if at_left else "left", "dx": -4 if at_left else 4, "baseline": "bottom"}
+        # Above the axis, each on its own height: nothing is drawn over them there.
+        height = frame.height - 4 - (0 if bound == 0.0 else 13)
+        layers.append(rule.mark_text(style="small-label", **place).encode(x="x:Q", y=alt.value(height), text="text:N"))
+    return layers
+
+
+def _marks(overview: PlanOverview, *, narrow: bool) -> list[LabelledPoint]:
+    plan, headline = overview.plan, overview.plan.headline
+    today = applicable_today(plan).finest
+    own = today is not None and today.granularity == plan.granularity
+    marks = [_fastest_mark(curve, overview) for curve in overview.curves if curve.scope == "global"]
+    furthest = min((mark.x for mark in marks), default=0.0)
+    # The finest granularity comes first, and nothing is faster: one label says it for all.
+    marks = [replace(mark, label="" if index or mark.x > furthest else mark.label) for index, mark in enumerate(marks)]
+    if today is not None and not own and today.energy_change is not None and today.time_change is not None:
+        energy_change = today.energy_change + (today.late_energy_change or 0.0)
+        time_change = today.time_change + (today.late_time_change or 0.0)
+        if today.setting is None or not today.setting.setting.is_auto:
+            by = "" if narrow else f", by {today.granularity}"
+            text = f"applicable today{by}: {percent(-energy_change)} saved"
+            marks.append(_mark("applicable", overview, time_change, energy_change, text, "applicable today"))
+    expected = plan.expected
+    if headline.source == "validation" and expected is not None:
+        marks.append(
+            _mark(
+                "promise", overview, expected.time_change, expected.energy_change, "", "this plan, as promised",
+                expected.time_change_interval, expected.energy_change_interval,
+            )
+        )  # fmt: skip
+    word = {"validation": "measured", "promise": "expected", "measurements": "as measured"}[headline.source]
+    text = f"this plan{', applicable today' if own and not narrow else ''}: {percent(-headline.energy_change)} saved"
+    marks.append(
+        _mark(
+            "plan", overview, headline.time_change, headline.energy_change, text, f"this plan, {word}",
+            headline.time_change_interval, headline.energy_change_interval,
+        )
+    )  # fmt: skip
+    return marks
+
+
+def _fastest_mark(curve: Curve, overview: PlanOverview) -> LabelledPoint:
+    fastest = curve.fastest
+    faster = fastest.time_change < -_STRAIGHT
+    text = f"fastest: {percent(-fastest.time_change)} less time" if faster else "no plan is faster than the default clocks"
+    about = f"fastest plan by {curve.granularity}"
+    return _mark("dot", overview, fastest.time_change, fastest.energy_change, text, about)
+
+
+def _mark(
+    style: str,
+    overview: PlanOverview,
+    time_change: float,
+    energy_change: float,
+    label: str,
+    about: str,
+    time_interval: tuple[float, float] | None = None,
+    energy_interval: tuple[float, float] | None = None,
+) -> LabelledPoint:
+    return LabelledPoint(
+        style,
+        slowdown(time_change),
+        saved(energy_change),
+        label,
+        about,
+        quantity(overview.plan.baseline.energy_j * (1.0 + energy_change), "J"),
+        None if time_interval is None else (slowdown(time_interval[0]), slowdown(time_interval[1])),
+        None if energy_interval is None else (saved(energy_interval[1]), saved(energy_interval[0])),
+    )
 
 
 def _series(curve: Curve) -> str:
-    return f"{curve.granularity}, {curve.scope}"
+    return curve.granularity if curve.scope == "global" else f"{curve.granularity}, local"
 
 
 def _rows(curve: Curve) -> list[dict[str, object]]:
     return [
         {
             "series": _series(curve),
-            "allowed": 100 * point.max_slowdown,
-            "saved": -100 * point.energy_change,
+            "x": round(slowdown(point.max_slowdown), 6),
+            "y": round(saved(point.energy_change), 6),
             "allowed_text": percent(point.max_slowdown, sign=True),
             "taken_text": percent(point.time_change, sign=True),
             "saved_text": percent(-point.energy_change),
@@ -127,16 +209,3 @@ def _rows(curve: Curve) -> list[dict[str, object]]:
         }
         for point in curve.points
     ]
-
-
-def _x_limits(overview: PlanOverview) -> list[float]:
-    """Limits of the x axis in per cent: those of the curves, with room for the plan's mark at no slowdown."""
-    allowed = [100 * point.max_slowdown for curve in overview.curves for point in curve.points] or [0.0, 1.0]
-    return [min(allowed) - 0.02 * max(allowed), max(allowed)]
-
-
-def _y_limits(overview: PlanOverview) -> list[float]:
-    """Limits of the y axis in per cent: from 0, or lower if a speed-up or the plan costs energy, to the most saved."""
-    saved = [-100 * point.energy_change for curve in overview.curves for point in curve.points]
-    saved.append(-100 * overview.plan.headline.energy_change)
-    return [min(0.0, *saved), max(1.0, *saved)]

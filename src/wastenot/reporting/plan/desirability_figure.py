@@ -8,17 +8,17 @@ from typing import Any
 
 from wastenot.analyses.plan_overview import PlanOverview
 from wastenot.planning.comparison import ComparisonRow
-from wastenot.reporting.figure import Figure, inline
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline
 from wastenot.reporting.formatting import change
 from wastenot.reporting.optional_imports import load
-from wastenot.reporting.plan.plan_figure import plan_figure
+from wastenot.reporting.plan.plan_figure import SAVED, SLOWDOWN, plan_figure, saved, slowdown
 from wastenot.reporting.plan.tables import describe_objective
 
 Desirability = Callable[[float, float], float | None]
 
 _CELLS = 48  # of a map, each way
 _OVERLAP = 1.15  # of a cell into the next, which hides the seams between them
-_SIZE = 384
+_SIZE, _NARROW_SIZE = 384, NARROW_WIDTH - 70
 _LABEL_DISTANCE = 0.06  # of the reach: labels of plans closer than this would overlap
 _LEAST_REACH, _MOST_REACH = 0.05, 0.60
 
@@ -37,13 +37,15 @@ def desirability_figure(overview: PlanOverview) -> Figure:
     """Two heat maps, each with a line of least energy for each slowdown and the objectives' plans."""
     note = (
         "Colour is how each objective scores a change. EDP trades time for energy at a fixed rate, so it accepts slower "
-        "plans; waste counts only energy saved at no loss of time and rejects everything else (blank). The line is the "
-        "least energy this workload can reach within each slowdown, with clocks chosen for each kernel."
+        "plans; waste counts only energy saved at no loss of time and rejects everything else (blank). The line is the most "
+        "energy that clocks chosen for each kernel can save at each slowdown; the diamond is this plan."
     )
-    return plan_figure(overview.plan, "desirability", "What EDP optimises and what waste optimises", note, _chart(overview))
+    title = "What EDP optimises and what waste optimises"
+    chart, narrow = (_chart(overview, narrow=each) for each in (False, True))
+    return plan_figure(overview.plan, "desirability", title, note, chart, narrow)
 
 
-def _chart(overview: PlanOverview) -> Any:
+def _chart(overview: PlanOverview, *, narrow: bool) -> Any:
     alt = load("altair")
     rows = _plans(overview)
     headline = overview.plan.headline
@@ -53,10 +55,13 @@ def _chart(overview: PlanOverview) -> Any:
     ]
     reach = (_reach([time for time, _ in changes]), _reach([energy for _, energy in changes]))
     maps = [
-        _map(overview, rows, "EDP", _cells(edp_desirability, reach, columns=_CELLS), reach, legend=False),
-        _map(overview, rows, "Waste, strict", _cells(waste_desirability, reach, columns=2), reach, legend=True),
+        _map(overview, rows, "EDP", _cells(edp_desirability, reach, columns=_CELLS), reach, legend=False, narrow=narrow),
+        _map(
+            overview, rows, "Waste, strict", _cells(waste_desirability, reach, columns=2), reach, legend=True, narrow=narrow
+        ),
     ]
-    return alt.hconcat(*maps, spacing=34).resolve_scale(color="independent")
+    side_by_side = alt.vconcat(*maps, spacing=20) if narrow else alt.hconcat(*maps, spacing=34)
+    return side_by_side.resolve_scale(color="independent")
 
 
 def _plans(overview: PlanOverview) -> list[ComparisonRow]:
@@ -84,13 +89,16 @@ def _map(
     reach: tuple[float, float],
     *,
     legend: bool,
+    narrow: bool,
 ) -> Any:
     alt = load("altair")
     most = 100 * edp_desirability(-reach[0], -reach[1])
     scale = alt.Scale(domain=[-most, 0, most], range="diverging", interpolate="rgb", clamp=True)
-    key = alt.Legend(gradientLength=_SIZE - 80, gradientThickness=12, format=".0f") if legend else None
-    x = alt.X("x:Q", title="time saved, % (negative: slower)", scale=_scale(reach[0]))
-    y = alt.Y("y:Q", title="energy saved, %", scale=_scale(reach[1]))
+    size = _NARROW_SIZE if narrow else _SIZE
+    place = {"orient": "bottom" if narrow else "right", "gradientLength": size - 80}
+    key = alt.Legend(gradientThickness=12, format=".0f", **place) if legend else None
+    x = alt.X("x:Q", title=SLOWDOWN, scale=_scale(reach[0]))
+    y = alt.Y("y:Q", title=SAVED, scale=_scale(reach[1]))
     field = (
         alt.Chart(inline(cells))
         .mark_rect()
@@ -98,7 +106,7 @@ def _map(
     )
     labels = _rejected_labels(reach) if legend else []
     return alt.layer(field, *labels, *_axes(), *_overlay(overview, rows, reach, x, y)).properties(
-        width=_SIZE, height=_SIZE, title=alt.TitleParams(title, anchor="start", fontSize=13, offset=8)
+        width=size, height=size, title=alt.TitleParams(title, anchor="start", fontSize=13, offset=8)
     )
 
 
@@ -109,17 +117,18 @@ def _scale(reach: float) -> Any:
 def _cells(desirability: Desirability, reach: tuple[float, float], *, columns: int) -> list[dict[str, object]]:
     """The score of each cell, evaluated at its centre; rejected cells are left out."""
     width, height = 2 * reach[0] / columns, 2 * reach[1] / _CELLS
+    over = _OVERLAP if columns == _CELLS else 1.0  # two columns meet where what is rejected begins
     cells: list[dict[str, object]] = []
     for column in range(columns):
         for line in range(_CELLS):
-            gain, saved = -reach[0] + column * width, -reach[1] + line * height
-            score = desirability(-(gain + width / 2), -(saved + height / 2))
+            slower, kept = -reach[0] + column * width, -reach[1] + line * height
+            score = desirability(slower + width / 2, -(kept + height / 2))
             if score is not None:
                 edges = {
-                    "x": gain,
-                    "x2": min(gain + _OVERLAP * width, reach[0]),
-                    "y": saved,
-                    "y2": min(saved + _OVERLAP * height, reach[1]),
+                    "x": slower,
+                    "x2": min(slower + over * width, reach[0]),
+                    "y": kept,
+                    "y2": min(kept + _OVERLAP * height, reach[1]),
                     "score": score,
                 }
                 cells.append({name: round(100 * value, 4) for name, value in edges.items()})
@@ -130,8 +139,8 @@ def _rejected_labels(reach: tuple[float, float]) -> list[Any]:
     """Labels of the regions that strict waste rejects, which have no colour."""
     alt = load("altair")
     rows = [
-        {"x": -50 * reach[0], "y": -50 * reach[1], "text": "rejected: loses time"},
-        {"x": 50 * reach[0], "y": -50 * reach[1], "text": "rejected: adds energy"},
+        {"x": 50 * reach[0], "y": -50 * reach[1], "text": "rejected: loses time"},
+        {"x": -50 * reach[0], "y": -50 * reach[1], "text": "rejected: adds energy"},
     ]
     return [alt.Chart(inline(rows)).mark_text(style="small-label").encode(x="x:Q", y="y:Q", text="text:N")]
 
@@ -147,7 +156,7 @@ def _overlay(overview: PlanOverview, rows: list[ComparisonRow], reach: tuple[flo
     alt = load("altair")
     curve = next((curve.points for curve in overview.curves if curve.granularity == "kernel"), ())
     line = alt.Chart(inline([_at(point.time_change, point.energy_change) for point in curve])).mark_line(
-        style="curve", clip=True
+        style="curve", clip=True, interpolate="step-after"
     )
     dots = alt.Chart(inline(_dots(rows, reach)))
     plan = overview.plan.headline
@@ -157,7 +166,7 @@ def _overlay(overview: PlanOverview, rows: list[ComparisonRow], reach: tuple[flo
         line.encode(x=x, y=y, order="x:Q"),
         dots.mark_point(style="dot", clip=True).encode(x=x, y=y, tooltip=tooltip),
         diamond.mark_point(style="plan", clip=True).encode(x=x, y=y, tooltip=tooltip),
-        dots.mark_text(style="label", align="right", dx=-8, dy=13, clip=True).encode(x=x, y=y, text="who:N"),
+        dots.mark_text(style="label", align="left", dx=8, dy=13, clip=True).encode(x=x, y=y, text="who:N"),
     ]
 
 
@@ -181,4 +190,5 @@ def _dots(rows: list[ComparisonRow], reach: tuple[float, float]) -> list[dict[st
 
 
 def _at(time_change: float, energy_change: float) -> dict[str, object]:
-    return {"x": -100 * time_change, "y": -100 * energy_change, "time": change(time_change), "energy": change(energy_change)}
+    texts = {"time": change(time_change), "energy": change(energy_change)}
+    return {"x": slowdown(time_change), "y": saved(energy_change), **texts}

@@ -1,4 +1,4 @@
-"""Every setting as time saved against energy saved, for passes and for kernels (paper, Figs. 3 and 4)."""
+"""Every setting as slowdown against energy saved, for passes and for kernels (paper, Figs. 3 and 4)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastenot.analyses.plan_overview import PlanOverview, SettingMap, SettingPoint
-from wastenot.reporting.figure import Figure, inline, tooltips
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, tooltips
 from wastenot.reporting.formatting import change, fraction_of_whole, percent, shortened
 from wastenot.reporting.optional_imports import load
-from wastenot.reporting.plan.clipping import Point, Window, window_around
-from wastenot.reporting.plan.plan_figure import plan_figure
+from wastenot.reporting.plan.clipping import Gathered, Point, Window, window_around
+from wastenot.reporting.plan.plan_figure import REACH, SAVED, SLOWDOWN, WIDE, plan_figure, saved, slowdown
 from wastenot.setting import format_mhz
 
 MOST_COARSE_MAPS = 4
 _LEAST_FRACTION = 0.005  # of the energy: a pass below it is not worth a map
-_WIDTH_FOR_LABEL = 300  # of a map in pixels, below which its corner cannot hold a label
+_WIDTH_FOR_LABEL = 250  # of a map in pixels, below which its corner cannot hold a label
+_NARROW = (NARROW_WIDTH - 74, 180)
+_LABELS_WIDTH = 36  # of the y axis in narrow maps, so that they are below each other
+_VAST = 1e3  # per cent, from which an axis has labels such as 2k
+_MOST_NAMED = 4  # settings of an arrow that its tooltip names
 
 
 def coarse_figure(overview: PlanOverview) -> Figure:
@@ -28,17 +32,18 @@ def coarse_figure(overview: PlanOverview) -> Figure:
         why = overview.why_no_coarse_maps
         return plan_figure(overview.plan, "settings-coarse", title, f"There is nothing to draw: {why}.", None)
     note = (
-        f"One point for each setting at which all kernels {'of a pass' if by_pass else ''} were measured; a line joins "
-        "the core clocks of one memory clock. Settings in the shaded corner save energy at no loss of time. The diamond "
-        f"is the plan ({overview.plan.granularity} granularity)."
-    ).replace("kernels  were", "kernels were")
-    if by_pass and len(overview.coarse_maps) > len(maps):
-        omitted = [each.name for each in overview.coarse_maps[len(maps) :]]
-        names = ", ".join(omitted[:6]) + (", …" if len(omitted) > 6 else "")
-        note += f" Smaller passes are not shown: {names}."
-    size = {1: (935, 400), 3: (262, 240)}.get(len(maps), (420, 290))
-    columns = 3 if len(maps) == 3 else 2
-    return plan_figure(overview.plan, "settings-coarse", title, note, _maps_chart(maps, columns=columns, size=size))
+        f"One point for each setting at which all kernels{' of a pass' if by_pass else ''} were measured. The diamond is "
+        f"the plan ({overview.plan.granularity} granularity), by the numbers as measured. {_how_to_read(maps)}"
+    )
+    rest = overview.coarse_maps[len(maps) :]
+    if by_pass and rest:
+        names = ", ".join(each.name for each in rest[:6]) + (", …" if len(rest) > 6 else "")
+        together = fraction_of_whole(math.fsum(each.energy_fraction for each in rest))
+        note += f" Smaller passes are not shown: {names} ({together} of the energy together)."
+    size = {1: (WIDE, 400), 3: (262, 240)}.get(len(maps), (420, 290))
+    wide = _maps_chart(maps, columns=3 if len(maps) == 3 else 2, size=size)
+    narrow = _maps_chart(maps, columns=1, size=_NARROW)
+    return plan_figure(overview.plan, "settings-coarse", title, note, wide, narrow)
 
 
 def kernel_figure(overview: PlanOverview) -> Figure:
@@ -51,14 +56,39 @@ def kernel_figure(overview: PlanOverview) -> Figure:
     fraction = sum(each.energy_fraction for each in maps)
     note = (
         f"The {len(maps)} kernels where the plan saves the most joules ({percent(fraction, 0)} of the iteration's energy), "
-        "each with its own axes. Settings in the shaded corner save energy at no loss of time. "
-        "The diamond is the setting that the plan gives the kernel; a global plan may slow one kernel down and "
-        "compensate with another."
+        "each with its own axes. The diamond is the setting that the plan gives the kernel; a global plan may slow one "
+        f"kernel down and compensate with another. {_how_to_read(maps)}{_others(overview)}"
         if len(maps) > 1
-        else "The diamond is the setting that the plan gives the kernel."
+        else f"The diamond is the setting that the plan gives the kernel. {_how_to_read(maps)}"
     )
-    size = (935, 400) if len(maps) == 1 else (262, 195)
-    return plan_figure(overview.plan, "settings-kernel", title, note, _maps_chart(maps, columns=3, size=size))
+    size = (WIDE, 400) if len(maps) == 1 else (262, 195)
+    wide, narrow = _maps_chart(maps, columns=3, size=size), _maps_chart(maps, columns=1, size=_NARROW)
+    return plan_figure(overview.plan, "settings-kernel", title, note, wide, narrow)
+
+
+def _others(overview: PlanOverview) -> str:
+    others = len(overview.kernels) - len(overview.kernel_maps)
+    return f" The other {others} kernels are in the table." if others > 0 else ""
+
+
+def _how_to_read(maps: Sequence[SettingMap]) -> str:
+    points = [point for each in maps for point in each.points]
+    text = "Settings in the shaded corner save energy at no loss of time. "
+    if any(_reach(point) is not None for point in points):
+        text += "Bars: 95 % intervals of the measurement. "
+    if any(point.smooth_time_change is not None for point in points):
+        text += "Lines: the core clocks of one memory clock, corrected for noise and temperature. "
+    else:
+        text += "Pale lines join the core clocks of one memory clock, noise included. "
+    if any(len(window.gather(places)) for window, places in map(_placed, maps)):
+        text += "Arrows at the edge point to settings outside the map; point at one to see which and how far."
+    return text.strip()
+
+
+def _placed(each: SettingMap) -> tuple[Window, list[Point]]:
+    """The window of a map, and where its points are."""
+    places = [(slowdown(point.time_change), saved(point.energy_change)) for point in each.points]
+    return window_around(places, (slowdown(each.plan_time_change), saved(each.plan_energy_change))), places
 
 
 def _maps_chart(maps: Sequence[SettingMap], *, columns: int, size: tuple[int, int]) -> Any:
@@ -73,68 +103,130 @@ def _maps_chart(maps: Sequence[SettingMap], *, columns: int, size: tuple[int, in
 
 def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> Any:
     alt = load("altair")
-    plan = (-100 * each.plan_time_change, -100 * each.plan_energy_change)
-    window = window_around([_coordinates(point) for point in each.points], plan)
-    x = alt.X("gain:Q", title="time saved, % (negative: slower)", scale=_scale(window.x))
-    y = alt.Y("saved:Q", title="energy saved, %", scale=_scale(window.y), axis=alt.Axis(labelBound=True))
+    window, places = _placed(each)
+    x = alt.X("slower:Q", title=SLOWDOWN, scale=_scale(window.x), axis=alt.Axis(labelOverlap=True))
+    vast = {"format": "~s"} if max(map(abs, window.y)) >= _VAST else {}
+    aligned = {"minExtent": _LABELS_WIDTH, "maxExtent": _LABELS_WIDTH} if size == _NARROW else {}
+    y = alt.Y("saved:Q", title=SAVED, scale=_scale(window.y), axis=alt.Axis(labelBound=True, **vast, **aligned))
     colour = alt.Color(
         "memory:N",
         title="memory clock, MHz",
         scale=alt.Scale(domain=memory),
-        legend=alt.Legend(orient="top", symbolType="circle", symbolSize=90, symbolStrokeWidth=0, symbolOpacity=1),
+        legend=alt.Legend(
+            orient="top",
+            symbolType="circle",
+            symbolSize=90,
+            symbolStrokeWidth=0,
+            symbolOpacity=1,
+            columns=4 if size == _NARROW else 0,
+        ),
     )
-    rows = [_row(point) for point in each.points if window.holds(_coordinates(point))]
-    lines = alt.Chart(inline(_line_rows(each.points, window))).encode(x=x, y=y, color=colour, detail="piece:N")
-    base = alt.Chart(inline(rows)).encode(x=x, y=y, color=colour)
-    line = lines.mark_line(strokeWidth=1.4, opacity=0.75).encode(order="order:Q")
-    dots = base.mark_point(filled=True, size=38, opacity=1).encode(
+    corrected = all(point.smooth_time_change is not None for point in each.points)
+    lines = alt.Chart(inline(_line_rows(each.points, window, corrected=corrected)))
+    line = lines.mark_line(strokeWidth=1.6 if corrected else 1.0, opacity=0.8 if corrected else 0.35).encode(
+        x=x, y=y, color=colour, detail="piece:N", order="order:Q"
+    )
+    inside = [(point, place) for point, place in zip(each.points, places, strict=True) if window.holds(place)]
+    rows = [_row(point, place, window) for point, place in inside]
+    base = alt.Chart(inline(rows)).encode(color=colour)
+    dots = base.mark_point(filled=True, size=30, opacity=1).encode(
+        x=x,
+        y=y,
         tooltip=[
-            alt.Tooltip("core_text:N", title="core"),
-            alt.Tooltip("memory_text:N", title="memory"),
+            alt.Tooltip("clocks:N", title="core / memory"),
             *([alt.Tooltip("limit:N", title="power limit")] if any(row["limit"] for row in rows) else []),
             alt.Tooltip("time_text:N", title="time"),
             alt.Tooltip("energy_text:N", title="energy"),
-        ]
+        ],
     )
-    diamond = alt.Chart(
-        inline(
-            [
-                {
-                    "gain": plan[0],
-                    "saved": plan[1],
-                    "who": "the plan",
-                    "time_text": change(each.plan_time_change),
-                    "energy_text": change(each.plan_energy_change),
-                }
-            ]
-        )
-    ).mark_point(style="plan")
-    diamond = diamond.encode(x=x, y=y, tooltip=tooltips({"who:N": " ", "time_text:N": "time", "energy_text:N": "energy"}))
+    bars = []
+    if any("left" in row for row in rows):
+        measured = alt.Chart(inline([row for row in rows if "left" in row])).encode(color=colour)
+        style = {"strokeWidth": 1.1, "strokeDash": [1, 0], "opacity": 0.7}
+        bars = [
+            measured.mark_rule(**style).encode(x=alt.X("left:Q", title=SLOWDOWN), x2="right:Q", y=y),
+            measured.mark_rule(**style).encode(x=x, y=alt.Y("low:Q", title=SAVED), y2="high:Q"),
+        ]
+    diamond = {
+        "slower": slowdown(each.plan_time_change),
+        "saved": saved(each.plan_energy_change),
+        "who": "the plan",
+        "time_text": change(each.plan_time_change),
+        "energy_text": change(each.plan_energy_change),
+    }
+    plan = alt.Chart(inline([diamond])).mark_point(style="plan")
+    plan = plan.encode(x=x, y=y, tooltip=tooltips({"who:N": " ", "time_text:N": "time", "energy_text:N": "energy"}))
+    outside = window.gather(places)
     name = shortened(each.name, max(12, size[0] // 8))
-    subtitle = f"{fraction_of_whole(each.energy_fraction)} of the energy"
-    if len(rows) < len(each.points):
-        subtitle += f" · {len(each.points) - len(rows)} of {len(each.points)} settings outside the map"
+    about = [f"{fraction_of_whole(each.energy_fraction)} of energy", *_outside_text(outside, each.points)]
+    subtitle = about if size == _NARROW else " · ".join(about)
     title = alt.TitleParams(name, subtitle=subtitle, anchor="start", fontSize=13, subtitleFontSize=11, offset=8)
-    layers = alt.layer(*_corner(window, size), line, dots, diamond)
-    return layers.properties(width=size[0], height=size[1], title=title)
+    layers = [*_corner(window, size), line, *bars, dots, plan, *_arrows(outside, each.points, x, y)]
+    return alt.layer(*layers).properties(width=size[0], height=size[1], title=title)
+
+
+def _outside_text(outside: Sequence[Gathered], points: Sequence[SettingPoint]) -> list[str]:
+    """How many settings are outside of the map, and how far they go."""
+    members = [points[index] for each in outside for index in each.members]
+    if not members:
+        return []
+    furthest = max(point.time_change for point in members)
+    how_far = f", up to {percent(furthest, 0, sign=True)} time" if furthest > 0.0 else ""
+    return [f"{len(members)} of {len(points)} outside{how_far}"]
+
+
+def _arrows(outside: Sequence[Gathered], points: Sequence[SettingPoint], x: Any, y: Any) -> list[Any]:
+    """An arrow at the edge for settings outside of the map; its tooltip names them."""
+    if not outside:
+        return []
+    alt = load("altair")
+    rows = [
+        {
+            "slower": each.at[0],
+            "saved": each.at[1],
+            "angle": each.angle,
+            "count": len(each.members),
+            "what": _settings_of(each, points),
+            "time_text": _range_of([points[index].time_change for index in each.members]),
+            "energy_text": _range_of([points[index].energy_change for index in each.members]),
+        }
+        for each in outside
+    ]
+    tooltip = tooltips({"what:N": "outside the map", "time_text:N": "time", "energy_text:N": "energy"})
+    arrows = alt.Chart(inline(rows)).mark_point(style="edge", shape="triangle-up")
+    size = alt.Size("count:Q", legend=None, scale=alt.Scale(domain=[1, 30], range=[45, 150], clamp=True))
+    angle = alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]))
+    return [arrows.encode(x=x, y=y, size=size, angle=angle, tooltip=tooltip)]
+
+
+def _settings_of(each: Gathered, points: Sequence[SettingPoint]) -> str:
+    named = [_clocks(points[index]) for index in each.members[:_MOST_NAMED]]
+    more = len(each.members) - len(named)
+    return "; ".join(named) + (f"; {more} more" if more else "")
+
+
+def _range_of(changes: Sequence[float]) -> str:
+    low, high = change(min(changes), 1), change(max(changes), 1)
+    return low if low == high else f"{low} to {high}"
 
 
 def _corner(window: Window, size: tuple[int, int]) -> list[Any]:
     """The shaded region of settings that waste nothing, the axes through auto, and their labels."""
     alt = load("altair")
-    right, top = window.x[1], window.y[1]
-    zero = alt.Chart(inline([{"x": 0.0, "y": 0.0, "x2": right, "y2": top, "text": "auto"}]))
+    left, top = window.x[0], window.y[1]
+    zero = alt.Chart(inline([{"x": 0.0, "y": 0.0, "x2": left, "y2": top, "text": "auto"}]))
     region = zero.mark_rect(style="good-region").encode(x="x:Q", x2="x2:Q", y="y:Q", y2="y2:Q")
     marks = [
         region,
         zero.mark_rule(style="rule").encode(x="x:Q"),
         zero.mark_rule(style="rule").encode(y="y:Q"),
-        zero.mark_text(style="small-label", align="left", dx=5, dy=10).encode(x="x:Q", y="y:Q", text="text:N"),
+        zero.mark_text(style="small-label", align="right", dx=-5, dy=10).encode(x="x:Q", y="y:Q", text="text:N"),
     ]
-    if size[0] < _WIDTH_FOR_LABEL:
+    corner_width = size[0] * -left / (window.x[1] - left)
+    if corner_width < _WIDTH_FOR_LABEL / 2:
         return marks
-    label = alt.Chart(inline([{"x": right, "y": top, "text": "saves energy,\nloses no time"}]))
-    corner = label.mark_text(style="good-label", align="right", baseline="top", dx=-6, dy=6, lineBreak="\n")
+    label = alt.Chart(inline([{"x": left, "y": top, "text": "saves energy,\nloses no time"}]))
+    corner = label.mark_text(style="good-label", align="left", baseline="top", dx=6, dy=6, lineBreak="\n")
     return [*marks, corner.encode(x="x:Q", y="y:Q", text="text:N")]
 
 
@@ -142,11 +234,7 @@ def _scale(span: tuple[float, float]) -> Any:
     return load("altair").Scale(domain=list(span), nice=False, zero=False)
 
 
-def _coordinates(point: SettingPoint) -> Point:
-    return -100 * point.time_change, -100 * point.energy_change
-
-
-def _line_rows(points: Sequence[SettingPoint], window: Window) -> list[dict[str, object]]:
+def _line_rows(points: Sequence[SettingPoint], window: Window, *, corrected: bool) -> list[dict[str, object]]:
     """Lines through the core clocks of each memory clock and power limit; auto comes after the highest."""
     lines: dict[tuple[float | None, float | None], list[SettingPoint]] = {}
     for point in points:
@@ -155,27 +243,52 @@ def _line_rows(points: Sequence[SettingPoint], window: Window) -> list[dict[str,
     pieces = 0
     for (memory_mhz, _), members in lines.items():
         members.sort(key=lambda point: point.setting.core_mhz or math.inf)
-        for piece in window.clip([_coordinates(point) for point in members]):
+        for piece in window.clip([_on_line(point, corrected=corrected) for point in members]):
             pieces += 1
             rows += [
-                {"gain": gain, "saved": saved, "memory": format_mhz(memory_mhz), "piece": pieces, "order": order}
-                for order, (gain, saved) in enumerate(piece)
+                {"slower": slower, "saved": kept, "memory": format_mhz(memory_mhz), "piece": pieces, "order": order}
+                for order, (slower, kept) in enumerate(piece)
             ]
     return rows
 
 
-def _row(point: SettingPoint) -> dict[str, object]:
+def _on_line(point: SettingPoint, *, corrected: bool) -> Point:
+    time_change, energy_change = point.time_change, point.energy_change
+    if corrected and point.smooth_time_change is not None and point.smooth_energy_change is not None:
+        time_change, energy_change = point.smooth_time_change, point.smooth_energy_change
+    return slowdown(time_change), saved(energy_change)
+
+
+def _reach(point: SettingPoint) -> Point | None:
+    """Half the 95 % intervals of a point, in per cent; ``None`` where nothing says how noisy it is."""
+    if point.time_error is None or point.energy_error is None:
+        return None
+    return 100 * REACH * point.time_error, 100 * REACH * point.energy_error
+
+
+def _row(point: SettingPoint, place: Point, window: Window) -> dict[str, object]:
+    setting, reach = point.setting, _reach(point)
+    row: dict[str, object] = {
+        "slower": place[0],
+        "saved": place[1],
+        "memory": format_mhz(setting.memory_mhz),
+        "limit": "" if setting.power_limit_w is None else f"{setting.power_limit_w:g} W",
+        "clocks": _clocks(point),
+        "time_text": change(point.time_change),
+        "energy_text": change(point.energy_change),
+    }
+    if reach is not None:
+        (left, right), (low, high) = window.clip_bar(place, reach)
+        row |= {"left": left, "right": right, "low": low, "high": high}
+        row["time_text"] = f"{row['time_text']} ± {reach[0]:.2f}"
+        row["energy_text"] = f"{row['energy_text']} ± {reach[1]:.2f}"
+    return row
+
+
+def _clocks(point: SettingPoint) -> str:
+    """Core and memory clock, in this order everywhere."""
     setting = point.setting
     core = format_mhz(setting.core_mhz)
     if point.highest_core_mhz != setting.core_mhz:
         core += f" to {format_mhz(point.highest_core_mhz)}"
-    return {
-        "gain": -100 * point.time_change,
-        "saved": -100 * point.energy_change,
-        "memory": format_mhz(setting.memory_mhz),
-        "limit": "" if setting.power_limit_w is None else f"{setting.power_limit_w:g} W",
-        "core_text": f"{core} MHz" if setting.core_mhz is not None else core,
-        "memory_text": f"{format_mhz(setting.memory_mhz)} MHz" if setting.memory_mhz is not None else "auto",
-        "time_text": change(point.time_change),
-        "energy_text": change(point.energy_change),
-    }
+    return f"{core} / {format_mhz(setting.memory_mhz)}"

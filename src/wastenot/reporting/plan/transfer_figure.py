@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from wastenot.reporting.figure import Figure, inline, specification_of
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, specification_of
 from wastenot.reporting.formatting import percent
 from wastenot.reporting.optional_imports import load
+from wastenot.reporting.plan.plan_figure import SAVED, SLOWDOWN, saved, slowdown
 from wastenot.tuning.transfer import Transfer
 
-_WIDTH, _HEIGHT = 420, 300
+_WIDTH, _NARROW, _STEP = 420, NARROW_WIDTH - 80, 34
+_COLORS = {SLOWDOWN: "#e08a00", SAVED: "#2f6fde"}
 
 
 def transfer_figure(transfer: Transfer, name: str, title: str, labels: tuple[str, ...], axis: str) -> Figure:
-    """Time saved and energy saved, side by side.
+    """Slowdown and energy saved, side by side, with a row for each label.
 
     Args:
         transfer: the measurements.
@@ -25,37 +27,39 @@ def transfer_figure(transfer: Transfer, name: str, title: str, labels: tuple[str
     rows = [
         {
             "label": label,
-            "gain": 100 * -change.mean,
-            "low": 100 * -change.greatest_pair,
-            "high": 100 * -change.least_pair,
+            "value": drawn(change.mean),
+            "low": min(ends),
+            "high": max(ends),
             "what": what,
-            "text": f"{percent(-change.mean, 3, sign=True)}, all pairs {percent(-change.greatest_pair, 2, sign=True)} to "
-            f"{percent(-change.least_pair, 2, sign=True)}",
+            "text": f"{percent(drawn(change.mean) / 100, 3, sign=True)}, all pairs {percent(min(ends) / 100, sign=True)} to "
+            f"{percent(max(ends) / 100, sign=True)}",
         }
         for label, row in zip(labels, transfer.rows, strict=True)
-        for what, change in (("time saved", row.time_change), ("energy saved", row.energy_change))
+        for what, drawn, change in ((SLOWDOWN, slowdown, row.time_change), (SAVED, saved, row.energy_change))
+        for ends in [(drawn(change.least_pair), drawn(change.greatest_pair))]
     ]
     note = (
         f"The clocks planned for {transfer.planned}, measured {transfer.repeats} times, interleaved with auto. "
         "Points: means; bars: range over all pairs of a run of the plan and a run at auto."
     )
     subtitle = f"{transfer.planned} on {transfer.device} · {transfer.origin} numbers"
-    return Figure(name, title, subtitle, note, specification_of(_chart(rows, labels, axis)))
+    wide, narrow = (specification_of(_chart(rows, labels, axis, narrow=each)) for each in (False, True))
+    return Figure(name, title, subtitle, note, wide, narrow)
 
 
-def _chart(rows: list[dict[str, object]], labels: tuple[str, ...], axis: str) -> Any:
+def _chart(rows: list[dict[str, object]], labels: tuple[str, ...], axis: str, *, narrow: bool) -> Any:
     alt = load("altair")
     charts = []
-    for what, color in (("time saved", "#e08a00"), ("energy saved", "#2f6fde")):
-        base = alt.Chart(inline([row for row in rows if row["what"] == what])).encode(
-            x=alt.X("label:O", title=axis, sort=list(labels), axis=alt.Axis(labelAngle=0))
-        )
+    for what, color in _COLORS.items():
+        y = alt.Y("label:O", title=axis, sort=list(labels))
+        base = alt.Chart(inline([row for row in rows if row["what"] == what])).encode(y=y)
         scale = alt.Scale(zero=False, padding=24, nice=True)
         bars = base.mark_rule(strokeWidth=2, color=color, strokeDash=[1, 0]).encode(
-            y=alt.Y("low:Q", title=f"{what}, %", scale=scale), y2="high:Q"
+            x=alt.X("low:Q", title=what, scale=scale), x2="high:Q"
         )
         points = base.mark_point(filled=True, size=110, color=color).encode(
-            y=alt.Y("gain:Q", title=f"{what}, %", scale=scale), tooltip=[alt.Tooltip("text:N", title=what)]
+            x=alt.X("value:Q", title=what, scale=scale), tooltip=[alt.Tooltip("text:N", title=what)]
         )
-        charts.append((bars + points).properties(width=_WIDTH, height=_HEIGHT))
-    return alt.hconcat(*charts).resolve_scale(y="independent")
+        charts.append((bars + points).properties(width=_NARROW if narrow else _WIDTH, height=alt.Step(_STEP)))
+    together = alt.vconcat(*charts) if narrow else alt.hconcat(*charts)
+    return together.resolve_scale(x="independent")

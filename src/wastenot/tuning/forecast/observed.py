@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastenot.arrays import FloatArray
-from wastenot.devices.simulated.preset import Preset, find_preset, preset_names
+from wastenot.devices.simulated.basis import preset_names
+from wastenot.devices.simulated.preset import Preset, find_preset
 from wastenot.errors import BadInputError, StudyError
 from wastenot.natural.curves import NaturalCurves
 from wastenot.natural.storage import curves_of

@@ -1,0 +1,331 @@
+"""What the figures of a plan's report show: directions, steps, intervals, and that nothing is left out silently."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.reporting.conftest import make_sweep
+from wastenot.analyses.plan_overview import make_overview
+from wastenot.planning.planner import Planner, plan
+from wastenot.reporting.figure import NARROW_WIDTH, vega_lite_version
+from wastenot.reporting.formatting import change
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.plan.kernels_figure import MOST_BARS
+from wastenot.reporting.plan.page import report_figures
+from wastenot.reporting.plan.plan_figure import REACH, SAVED, SLOWDOWN
+from wastenot.reporting.plan.transfer_figure import transfer_figure
+from wastenot.reporting.theme import LIGHT
+from wastenot.study.sweep import Kernel, Sweep
+from wastenot.tuning.interleaved import Interval
+from wastenot.tuning.transfer import Transfer, TransferRow
+
+SPEED = re.compile(r"time saved|speed-?up|faster", re.I)
+
+
+_DRAWN = {}
+
+
+def figures_of(overview):
+    """The figures of a report by name, drawn once."""
+    if id(overview) not in _DRAWN:
+        _DRAWN[id(overview)] = overview, {figure.name: figure for figure in report_figures(overview)}
+    return _DRAWN[id(overview)][1]
+
+
+def parts(specification):
+    """Every object of a specification, without its data."""
+    stack = [{key: value for key, value in specification.items() if key != "datasets"}]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, dict):
+            yield part
+            stack += part.values()
+        elif isinstance(part, list):
+            stack += part
+
+
+def titles(specification, channel):
+    return {
+        part[channel]["title"]
+        for part in parts(specification)
+        if isinstance(part.get(channel), dict) and part[channel].get("title") is not None
+    }
+
+
+def rows_with(specification, field):
+    """The rows of all data sets that have a field."""
+    return [row for rows in specification["datasets"].values() for row in rows if field in row]
+
+
+def noisy_sweep(origin="simulated", errors=True):
+    """Six kernels in two passes on a grid of clocks, each energy and time with a standard error of its own."""
+    kernels = [Kernel(f"kernel {index}", 1 + index, ("forward", "backward")[index // 3]) for index in range(6)]
+    random = np.random.default_rng(3)
+    core = np.array([np.nan, *np.tile([900.0, 1200.0, 1500.0, 1800.0], 2)])
+    memory = np.array([np.nan, *np.repeat([5001.0, 9501.0], 4)])
+    rows = len(core)
+    clock = np.where(np.isnan(core), 1800.0, core) / 1800.0
+    slow = np.where(memory == 5001.0, 1.02, 1.0)
+    time = np.concatenate([(1e-3 * (1 + index)) * (0.4 + 0.6 / clock) * slow for index in range(6)])
+    energy = np.concatenate([0.2 * (1 + index) * (0.5 + 0.5 * clock**2) * (0.4 + 0.6 / clock) / slow for index in range(6)])
+    scatter = 1.0 + 0.002 * random.standard_normal((2, len(time)))
+    absent = np.full(len(time), np.nan)
+    return Sweep(
+        tuple(kernels),
+        np.repeat(np.arange(6), rows),
+        np.tile(core, 6),
+        np.tile(memory, 6),
+        absent,
+        time * scatter[0],
+        energy * scatter[1],
+        0.002 * time if errors else absent,
+        0.002 * energy if errors else absent,
+        absent,
+        absent,
+        absent,
+        absent,
+        workload="noisy",
+        device="a device",
+        origin=origin,
+    )
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    sweep = noisy_sweep()
+    return make_overview(sweep, plan(sweep, max_slowdown=0.02))
+
+
+# ---- directions ------------------------------------------------------------------------------------------------------
+
+
+def test_slowdown_is_to_the_right_and_energy_saved_upward(demo, noisy, cases):
+    for overview in (demo, noisy, cases["pass plan"]()):
+        for figure in figures_of(overview).values():
+            for specification in (figure.specification, figure.narrow):
+                across, up = titles(specification, "x"), titles(specification, "y")
+                assert not any(SPEED.search(title) for title in across | up)
+                assert not any(part.get("sort") == "descending" or part.get("reverse") for part in parts(specification))
+                if figure.name != "kernels":
+                    assert up == {SAVED}
+                    assert across == {"slowdown allowed, %" if figure.name == "relaxed-waste" else SLOWDOWN}
+
+
+def test_a_slower_setting_is_drawn_on_the_right_and_a_saving_one_above(demo):
+    each = demo.coarse_maps[0]
+    drawn = {row["time_text"]: row for row in rows_with(figures_of(demo)["settings-coarse"].specification, "clocks")}
+    for point in each.points:
+        row = drawn.get(change(point.time_change))
+        if row is not None and "slower" in row:
+            assert row["slower"] == pytest.approx(100 * point.time_change, abs=0.006)
+
+
+def test_the_plan_of_the_edp_map_is_where_it_is_slower(noisy):
+    headline = noisy.plan.headline
+    (row,) = [row for row in rows_with(figures_of(noisy)["desirability"].specification, "who") if row["who"] == "this plan"]
+    assert (row["x"], row["y"]) == pytest.approx((100 * headline.time_change, -100 * headline.energy_change))
+    cells = rows_with(figures_of(noisy)["desirability"].specification, "score")
+    assert max(cells, key=lambda cell: cell["score"])["x"] < 0 < max(cells, key=lambda cell: cell["score"])["y"]
+
+
+# ---- the curve -------------------------------------------------------------------------------------------------------
+
+
+def test_curves_are_drawn_as_steps_and_never_fall(demo, noisy, cases):
+    for overview in (demo, noisy, cases["pass plan"]()):
+        figure = figures_of(overview)["relaxed-waste"]
+        for specification in (figure.specification, figure.narrow):
+            marks = [part["mark"] for part in parts(specification) if isinstance(part.get("mark"), dict)]
+            lines = [mark for mark in marks if mark["type"] == "line"]
+            assert lines and all(line["interpolate"] == "step-after" for line in lines)
+        for curve in overview.curves:
+            energies = [point.energy_j for point in curve.points[:-1]]
+            assert all(later < earlier for earlier, later in pairwise(energies))
+
+
+def test_every_granularity_has_a_curve(demo, cases):
+    assert [(curve.granularity, curve.scope) for curve in demo.curves] == [
+        ("kernel", "global"), ("kernel", "local"), ("pass", "global"), ("pass", "local"), ("iteration", "global"),
+    ]  # fmt: skip
+    alone = cases["one setting"]()
+    assert [(curve.granularity, curve.scope) for curve in alone.curves] == [("kernel", "global")]
+
+
+def test_an_exact_curve_has_its_steps_where_plans_become_possible(demo_sweep, demo):
+    curve = next(curve for curve in demo.curves if curve.granularity == "iteration")
+    assert curve.exact
+    units = Planner(demo_sweep, "iteration").units
+    time, energy = units[0].time_s / units[0].time_s[0] - 1, units[0].energy_j / units[0].energy_j[0] - 1
+    for bound in np.linspace(-0.02, 0.2, 45):
+        possible = energy[time <= bound]
+        steps = [point for point in curve.points if point.max_slowdown <= bound]
+        if not len(possible):
+            assert not steps
+        elif steps and abs(time - bound).min() > 0.001:  # away from a step, whose place is known to within 0.05 %
+            assert steps[-1].energy_change == pytest.approx(possible.min(), abs=1e-9)
+
+
+def test_the_fastest_plan_is_in_view_and_labelled(demo, noisy):
+    for overview in (demo, noisy):
+        fine = overview.curves[0].fastest
+        assert all(curve.fastest.time_change >= fine.time_change for curve in overview.curves)
+        if overview.plan.granularity == "kernel":
+            assert fine.time_change == pytest.approx(overview.plan.fastest.time_change)
+        figure = figures_of(overview)["relaxed-waste"]
+        for specification in (figure.specification, figure.narrow):
+            rows = [row for row in rows_with(specification, "about") if row["about"].startswith("fastest plan")]
+            assert {row["about"].rpartition(" ")[2] for row in rows} == {"kernel", "pass", "iteration"}
+            (domain,) = {
+                tuple(part["x"]["scale"]["domain"]) for part in parts(specification) if "scale" in part.get("x", {})
+            }
+            assert all(domain[0] < row["x"] < domain[1] for row in rows)
+            texts = [row["text"] for row in rows_with(specification, "text")]
+            assert any(text.startswith(("fastest: ", "no plan is faster")) for text in texts)
+
+
+def test_no_figure_says_what_no_clocks_can_do(cases, demo_sweep):
+    overview = make_overview(demo_sweep, plan(demo_sweep, granularity="iteration", as_measured=True))
+    assert not any("No clocks save" in figure.note for figure in figures_of(overview).values())
+    assert overview.curves[0].fastest.time_change < overview.plan.fastest.time_change
+
+
+def test_what_can_be_applied_today_is_marked(demo_sweep):
+    overview = make_overview(demo_sweep, plan(demo_sweep, max_slowdown=0.05, as_measured=True))
+    row = overview.plan.applicable.finest
+    assert row is not None and row.granularity != "kernel" and row.energy_change < 0.0
+    rows = rows_with(figures_of(overview)["relaxed-waste"].specification, "about")
+    (mark,) = [each for each in rows if each["about"] == "applicable today"]
+    assert mark["y"] == pytest.approx(-100 * (row.energy_change + (row.late_energy_change or 0.0)))
+    own = make_overview(demo_sweep, plan(demo_sweep, granularity="iteration", as_measured=True))
+    texts = [each["text"] for each in rows_with(figures_of(own)["relaxed-waste"].specification, "text")]
+    assert any(text.startswith("this plan, applicable today: ") for text in texts)
+
+
+# ---- intervals -------------------------------------------------------------------------------------------------------
+
+
+def test_intervals_are_drawn_where_the_data_has_errors(noisy):
+    point = noisy.kernel_maps[0].points[0]
+    assert point.time_error is not None and point.smooth_time_change is not None
+    maps = figures_of(noisy)["settings-kernel"]
+    bars = rows_with(maps.specification, "left")
+    assert bars and all(bar["left"] <= bar["slower"] <= bar["right"] and bar["low"] < bar["high"] for bar in bars)
+    widest = max(100 * REACH * each.energy_error for one in noisy.kernel_maps for each in one.points)
+    assert max(bar["high"] - bar["low"] for bar in bars) <= 2 * widest + 1e-9
+    assert "95 % intervals" in maps.note and "corrected for noise" in maps.note
+    headline = noisy.plan.headline
+    across = [row for row in rows_with(figures_of(noisy)["relaxed-waste"].specification, "x2") if "y" in row]
+    assert [row["x2"] for row in across] == [pytest.approx(100 * headline.time_change_interval[1])]
+    moved = [row for row in rows_with(figures_of(noisy)["kernels"].specification, "saved_from") if row["clocks"] != "auto"]
+    assert moved and all(row["saved_from"] < row["saved"] < row["saved_to"] for row in moved)
+
+
+def test_no_intervals_are_drawn_where_it_has_none():
+    sweep = noisy_sweep(errors=False)
+    overview = make_overview(sweep, plan(sweep, max_slowdown=0.02, as_measured=True))
+    figures = figures_of(overview)
+    for name in ("settings-kernel", "settings-coarse"):
+        assert not rows_with(figures[name].specification, "left")
+        assert "95 %" not in figures[name].note and "noise included" in figures[name].note
+    assert not rows_with(figures["relaxed-waste"].specification, "x2")
+    assert all(row["saved_from"] == row["saved_to"] for row in rows_with(figures["kernels"].specification, "saved_from"))
+    assert "interval" not in figures["kernels"].note
+
+
+def test_the_error_of_a_setting_is_that_of_a_ratio_to_auto():
+    sweep = noisy_sweep()
+    overview = make_overview(sweep, plan(sweep, max_slowdown=0.02))
+    costs = Planner(sweep).costs
+    for each in overview.kernel_maps:
+        index = int(each.name.rpartition(" ")[2])
+        base, row = int(costs.start[index]), int(costs.start[index]) + 1
+        ratio = costs.time_s[row] / costs.time_s[base]
+        expected = ratio * np.hypot(costs.time_se_s[row] / costs.time_s[row], costs.time_se_s[base] / costs.time_s[base])
+        assert each.points[0].time_error == pytest.approx(expected)
+
+
+# ---- nothing is left out ---------------------------------------------------------------------------------------------
+
+
+def test_all_settings_are_drawn_or_marked_at_the_edge(demo, noisy, cases):
+    for overview in (demo, noisy, cases["extreme"]()):
+        figures = figures_of(overview)
+        for name, maps in (("settings-coarse", overview.coarse_maps[:4]), ("settings-kernel", overview.kernel_maps)):
+            shown = [each for each in maps if name != "settings-coarse" or each.energy_fraction >= 0.005]
+            for specification in (figures[name].specification, figures[name].narrow):
+                # Altair writes equal data once: of maps with the same points one remains.
+                drawn = {json.dumps(row) for row in rows_with(specification, "clocks")}
+                beyond = sum(row["count"] for row in rows_with(specification, "count"))
+                assert len(drawn) + beyond == sum(len(each.points) for each in shown)
+                stated = sum(
+                    int(count)
+                    for count in re.findall(r"([\d,]+) of [\d,]+ outside", json.dumps(specification, ensure_ascii=False))
+                )
+                assert stated == beyond
+
+
+def test_bars_are_by_joules_saved_and_hold_all_of_them(cases, demo, noisy):
+    for overview in (cases["many"](), demo, noisy, cases["extreme"]()):
+        figure = figures_of(overview)["kernels"]
+        rows = max((rows for rows in figure.specification["datasets"].values() if "saved" in rows[0]), key=len)
+        others = [row for row in rows if re.fullmatch(r"\d+ other kernels", row["kernel"])]
+        own = [row["saved"] for row in rows if row not in others]
+        assert own == sorted(own, reverse=True) and len(own) <= MOST_BARS + 1
+        assert others == [] or others == rows[-1:]
+        assert len(own) + sum(int(row["kernel"].split()[0]) for row in others) == len(overview.kernels)
+        plan = overview.plan
+        assert sum(row["saved"] for row in rows) == pytest.approx(plan.baseline.energy_j - plan.predicted.energy_j)
+        assert sum(row["added"] for row in rows) == pytest.approx(100 * plan.predicted.time_change, abs=1e-9)
+        assert bool(others) == ("other" in figure.note)
+
+
+def test_clocks_are_core_before_memory(noisy):
+    rows = [
+        row for name in ("settings-kernel", "kernels") for row in rows_with(figures_of(noisy)[name].specification, "clocks")
+    ]
+    clocks = {row["clocks"] for row in rows if "/" in row["clocks"]}
+    assert clocks and all(re.fullmatch(r"(900|1200|1500|1800) / (5001|9501)", each) for each in clocks)
+
+
+def test_smaller_passes_are_named_with_their_energy():
+    kernels = [Kernel(f"k{index}", 1, f"pass {index}") for index in range(7)]
+    overview = make_overview(make_sweep(kernels, 9))
+    note = figures_of(overview)["settings-coarse"].note
+    left_out = overview.coarse_maps[4:]
+    assert left_out and all(each.name in note for each in left_out) and "of the energy together" in note
+
+
+# ---- narrow pages ----------------------------------------------------------------------------------------------------
+
+
+@cache
+def width_of(specification):
+    svg = load("vl_convert").vegalite_to_svg(json.loads(specification), vl_version=vega_lite_version(), config=LIGHT)
+    return float(re.search(r'<svg[^>]* width="([\d.]+)"', svg)[1])
+
+
+@pytest.mark.parametrize("case", ["demo", "noisy", "nasty names", "extreme", "pass plan", "many"])
+def test_narrow_figures_fit_a_phone(case, request, cases):
+    overview = request.getfixturevalue(case) if case in ("demo", "noisy") else cases[case]()
+    for figure in figures_of(overview).values():
+        assert figure.narrow is not None
+        assert width_of(json.dumps(figure.narrow)) <= NARROW_WIDTH, figure.name
+
+
+def test_transfers_have_slowdown_to_the_right():
+    def interval(mean):
+        return Interval(mean=mean, low=mean - 0.002, high=mean + 0.002, least_pair=mean - 0.004, greatest_pair=mean + 0.005)
+
+    rows = tuple(TransferRow(name, interval(0.01), interval(-0.08), 1.0, 100.0) for name in ("8", "40"))
+    figure = transfer_figure(Transfer("gpt3-xl", "a device", "simulated", 5, rows), "x", "X", ("8", "40"), "batch size")
+    for specification in (figure.specification, figure.narrow):
+        assert titles(specification, "x") == {SLOWDOWN, SAVED}
+        drawn = {row["what"]: (row["low"], row["value"], row["high"]) for row in rows_with(specification, "value")}
+        assert drawn == {SLOWDOWN: pytest.approx((0.6, 1.0, 1.5)), SAVED: pytest.approx((7.5, 8.0, 8.4))}
+    assert width_of(json.dumps(figure.narrow)) <= NARROW_WIDTH

@@ -1,0 +1,19 @@
+"""The tutorials do what they say: every command is run, in order, and prints what the page shows."""
+
+from __future__ import annotations
+
+import pytest
+from docs.make_tutorials import PAGES, blocks_not_marked, differences, run_page
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_print_what_the_page_shows(page, tmp_path):
+    assert blocks_not_marked(page) == 0
+    ran = 0
+    for command, code, printed in run_page(page, tmp_path):
+        ran += 1
+        assert code == command.exit_code, "\n".join([f"$ {command.typed}", *printed])
+        assert differences(command, printed) == [], f"{page.name}: renew it: python -m docs.make_tutorials {page}"
+    assert ran > 0
