@@ -120,7 +120,7 @@ def test_an_interrupted_sweep_says_what_is_kept_and_resumes(wastenot, monkeypatc
     ran = wastenot(*command)
     assert ran.code == 130
     assert ran.err.splitlines()[-2:] == [
-        "i.db: what was measured is kept; run the same command again to resume", "interrupted"
+        f"i.db: what was measured is kept; resume: wastenot {' '.join(command)}", "interrupted"
     ]  # fmt: skip
     monkeypatch.undo()
     assert "20 measured before" in wastenot(*command).err
