@@ -155,7 +155,7 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep):
     late = "yes; late switches add 0.00 % time, 0.00 % energy"
     assert [plain(row.texts[-1]) for row in applicable_table(quick).rows][:2] == [late, late]
     story = story_of(quick, None)
-    assert story.today.value == "the whole plan" and "clocks for each kernel, switched 846 times" in story.today.text
+    assert story.today.value == "the whole plan" and "in 846 switches an iteration" in story.today.text
     assert story.rest.value == "nothing more"
 
 
@@ -181,7 +181,7 @@ def test_a_plan_that_cannot_be_applied_at_any_granularity_says_so():
     made = plan(sweep, Objective("waste", 0.9999 * fastest, as_measured=True))
     assert made.applicable.finest is None
     story = story_of(made, None)
-    assert story.today.value == "nothing yet" and "there is none with one setting" in story.today.text
+    assert story.today.value == "nothing yet" and "no such plan with one setting" in story.today.text
     assert story.rest.value == "all of it"
     assert "least slowdown possible" in applicable_table(made).rows[-1].note
 

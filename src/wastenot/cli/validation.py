@@ -81,10 +81,20 @@ def validate(
 
 
 def validation_text(plan: Plan) -> RenderableType:
-    """What was promised and what was measured, side by side, and whether the slowdown limit was kept."""
-    from wastenot.cli.tables import Group, Text, headline, plain_table
+    """The story of a plan that was measured again, and the measurement beside what was promised."""
+    from wastenot.cli.planning import story_text
+    from wastenot.cli.tables import Group, Paragraph, headline
+    from wastenot.reporting.plan.story import story_of
+
+    assert plan.validation is not None
+    head = headline(str(plan.measured), plan.validation.device, plan.origin, "")
+    return Group(Paragraph(head), story_text(story_of(plan, None)), measured_beside_promised(plan))
+
+
+def measured_beside_promised(plan: Plan) -> RenderableType:
+    """What was promised and what was measured, side by side."""
+    from wastenot.cli.tables import Group, Text, plain_table
     from wastenot.reporting.formatting import change
-    from wastenot.reporting.plan.verdict import limit_verdict
 
     validation, expected = plan.validation, plan.expected
     assert validation is not None
@@ -107,10 +117,8 @@ def validation_text(plan: Plan) -> RenderableType:
         *(f"{change(each.interval[0])} to {change(each.interval[1])}" for each in measured),
     )
     table.add_row(f"all {validation.pairs} pairs", *(f"{change(each.least)} to {change(each.most)}" for each in measured))
-    what = f"the plan, measured {validation.repeats} times, interleaved with auto"
-    verdict = limit_verdict(plan)
-    end: list[str | Text] = [] if verdict is None else ["", Text(f"The slowdown limit: {verdict}.", style="bold")]
-    return Group(headline(str(plan.measured), validation.device, plan.origin, what), "", table, *end)
+    what = f"Measured {validation.repeats} times, interleaved with the default clocks (auto)"
+    return Group(Text(what, style="bold"), table)
 
 
 def transfer(

@@ -136,11 +136,11 @@ def run(
 def _show(plan: Plan, comparison: Comparison, price: Price) -> None:
     from wastenot.cli.output import console
     from wastenot.cli.planning import comparison_text, plan_text
-    from wastenot.cli.validation import validation_text
+    from wastenot.cli.validation import measured_beside_promised
 
     console().print(plan_text(plan, price))
     if plan.validation is not None:
-        console().print(validation_text(plan))
+        console().print(measured_beside_promised(plan))
     console().print(comparison_text(comparison))
 
 
@@ -148,7 +148,7 @@ def last_lines(plan: Plan, folder: Path, device: str) -> RenderableType:
     """What was promised, whether it was kept, and what to do next."""
     from wastenot.cli.tables import Group, Text
     from wastenot.reporting.formatting import change, percent
-    from wastenot.reporting.plan.today import applicable_today
+    from wastenot.reporting.plan.today import today_panel
     from wastenot.reporting.plan.verdict import limit_verdict
 
     expected, headline = plan.expected, plan.headline
@@ -164,12 +164,12 @@ def last_lines(plan: Plan, folder: Path, device: str) -> RenderableType:
         verdict = (limit_verdict(plan) or "").partition(":")[0]
         measured = f"{percent(-headline.energy_change)} saved, time {change(headline.time_change)}"
         lines.append(f"Measured: {measured}: the limit is {verdict}")
-    finest = applicable_today(plan).finest
+    commands = today_panel(plan).commands
     if headline.verdict == "missed":
         again = f"wastenot refine --study {folder / 'study.db'} --device {device}"
         lines.append(f"Next: measure the best settings again and plan anew: {again}")
-    elif finest is not None and finest.setting is not None and finest.commands:
-        lines.append(f"Next: set what can be set today: {'; '.join(finest.commands)}")
+    elif commands:
+        lines.append(f"Next: set what can be set today: {'; '.join(commands)}")
     else:
         lines.append(f"Next: see where the energy goes, in {folder / 'report.html'}")
     return Group("", *(Text(line, style="bold") for line in lines))

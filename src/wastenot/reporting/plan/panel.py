@@ -39,6 +39,13 @@ class Panel:
     lines: tuple[Line, ...] = ()
     note: str | None = None
 
+    @property
+    def sentence(self) -> str:
+        """Value and text as one sentence."""
+        if not self.text:
+            return self.value
+        return f"{self.value}{',' if self.text.startswith(('since ', 'which ')) else ''} {self.text}"
+
 
 @dataclass(frozen=True, slots=True)
 class Story:

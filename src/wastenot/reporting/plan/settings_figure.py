@@ -17,7 +17,7 @@ from wastenot.setting import format_mhz
 MOST_COARSE_MAPS = 4
 _LEAST_FRACTION = 0.005  # of the energy: a pass below it is not worth a map
 _WIDTH_FOR_LABEL = 250  # of a map in pixels, below which its corner cannot hold a label
-_NARROW = (NARROW_WIDTH - 74, 180)
+_NARROW = (NARROW_WIDTH - 82, 180)
 _LABELS_WIDTH = 36  # of the y axis in narrow maps, so that they are below each other
 _VAST = 1e3  # per cent, from which an axis has labels such as 2k
 _MOST_NAMED = 4  # settings of an arrow that its tooltip names

@@ -36,7 +36,7 @@ def units_in_words(plan: Plan) -> str:
 
 def _plan_panel(plan: Plan, price: Price | None) -> Panel:
     baseline, saved_j = plan.baseline, saved_joules(plan)
-    title = f"This plan: {units_in_words(plan)}"
+    title = f"This plan: {'the default clocks' if is_default(plan) else units_in_words(plan)}"
     at_default = f"the default clocks take {quantity(baseline.energy_j, 'J')} and {quantity(baseline.time_s, 's')}"
     if is_default(plan):
         return Panel(title, quantity(baseline.energy_j, "J"), f"an iteration, in {quantity(baseline.time_s, 's')}.")
@@ -65,6 +65,10 @@ def _certainty(plan: Plan) -> list[Line]:
             planned = plan.predicted
             text = f"energy {change(planned.energy_change)}, time {change(planned.time_change)}, as measured in the sweep"
             lines.append(Line("Planned", text))
+        if headline.verdict == "missed":
+            lines.append(Line("Next", "wastenot refine measures the best settings again, to plan anew"))
+        elif headline.verdict == "undecided":
+            lines.append(Line("Next", "wastenot validate with more --repeats can tell"))
         return lines
     if headline.source == "promise":
         intervals = _intervals(headline.energy_change_interval, headline.time_change_interval)

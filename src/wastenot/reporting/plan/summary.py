@@ -118,6 +118,8 @@ def _waste(plan: Plan) -> tuple[Card, ...]:
     """What the default clocks waste, unless the plan saves exactly that."""
     if abs(plan.waste.share + plan.headline.energy_change) < _SAME:
         return ()
+    if plan.waste.joules == 0.0:
+        return (Card("Waste at the default clocks", "none", "no other setting saves energy at no loss of time"),)
     sure = "; a plan that must be sure of its slowdown saves less" if plan.objective.confidence is not None else ""
     return (
         Card(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wastenot.planning.applicable import Applicable, ApplicableRow, alone
+from wastenot.planning.applicable import LATE_TOLERANCE, Applicable, ApplicableRow, alone
 from wastenot.planning.plan import Plan
 from wastenot.planning.switching import SwitchTime, undo_commands
 from wastenot.reporting.formatting import SPACE, change, percent, quantity
@@ -28,16 +28,20 @@ def today_panel(plan: Plan) -> Panel:
     found = applicable_today(plan)
     row = found.finest
     if row is None:
-        return Panel(_TODAY, "nothing yet", _why_nothing(plan, found))
+        return Panel(_TODAY, "nothing yet", _why_nothing(plan))
     if row.setting is not None and row.setting.setting.is_auto:
         better = "since no single setting for the whole iteration does better than the default clocks."
         return Panel(_TODAY, "nothing to set", better)
     own = row is found.rows[0]
     main, other = _gain(plan, *_changes(plan, row, own))
+    if not own and not _shows(plan, row):
+        return Panel(
+            _TODAY, "next to nothing", f"which is less than a run can show: {main} {other}, with {_way(plan, row)}."
+        )
     return Panel(
         _TODAY,
         "the whole plan" if own else main,
-        f"as {_own_way(row, main, other)}." if own else f"{other}, with {_way(plan, row)}.",
+        f"{_own_way(row)}." if own else f"{other}, with {_way(plan, row)}.",
         commands=row.commands,
         undo=undo_commands(row.commands),
         note=_before_setting(plan, row),
@@ -66,8 +70,8 @@ def rest_panel(plan: Plan) -> Panel:
             first, more = ("all of it" if held == (0.0, 0.0) else more), ""
         needs = "; ".join(filter(None, (more, _needs(row, found))))
         lines.append(Line(GRANULARITY_WORDS[row.granularity].capitalize(), needs))
-    lines.append(Line("Today's switches", f"take {describe_switch_time(found.switching)}"))
-    return Panel(_REST, first, "if clocks switched fast enough; the plan counts switches as free.", lines=tuple(lines))
+    lines.append(Line("A switch today", _short_switch_time(found.switching)))
+    return Panel(_REST, first, "if clocks switched faster; the plan counts switches as free.", lines=tuple(lines))
 
 
 def applicable_today(plan: Plan) -> Applicable:
@@ -77,8 +81,7 @@ def applicable_today(plan: Plan) -> Applicable:
 
 def describe_switch_time(switching: SwitchTime) -> str:
     """How long switches take, and where that comes from."""
-    memory = "" if switching.memory_s == switching.core_s else f", {_duration(switching.memory_s)} for memory clocks"
-    times = f"{_duration(switching.core_s)}{memory}"
+    times = _switch_times(switching)
     match switching.basis:
         case "given":
             return f"{times}, as given"
@@ -87,10 +90,23 @@ def describe_switch_time(switching: SwitchTime) -> str:
     return f"{times}, assumed until you measure it and pass --switch-time: {switching.source}"
 
 
+def _short_switch_time(switching: SwitchTime) -> str:
+    """How long switches take, and how sure that is."""
+    known = {"given": "as given", "stated": "as stated by the simulated GPU", "assumed": "assumed (--switch-time: yours)"}
+    return f"{_switch_times(switching)}, {known[switching.basis]}"
+
+
+def _switch_times(switching: SwitchTime) -> str:
+    memory = "" if switching.memory_s == switching.core_s else f", {_duration(switching.memory_s)} for memory clocks"
+    return f"{_duration(switching.core_s)}{memory}"
+
+
 def setting_words(setting: Setting) -> str:
     """A setting as all tables have it: core / memory clock, then the power limit."""
-    clocks = f"core {format_mhz(setting.core_mhz)} / memory {format_mhz(setting.memory_mhz)}"
-    clocks += "" if setting.core_mhz is None and setting.memory_mhz is None else f"{SPACE}MHz"
+    core, memory = format_mhz(setting.core_mhz), format_mhz(setting.memory_mhz)
+    clocks = f"core {core} / memory {memory}{SPACE}MHz"
+    if setting.memory_mhz is None:
+        clocks = f"core {core}{'' if setting.core_mhz is None else f'{SPACE}MHz'} / memory auto"
     return clocks if setting.power_limit_w is None else f"{clocks}, at most {setting.power_limit_w:g}{SPACE}W"
 
 
@@ -124,7 +140,7 @@ def _needs(row: ApplicableRow, found: Applicable) -> str:
     """What a row needs of switches."""
     count = "" if row.switches_per_iteration is None else f"{row.switches_per_iteration:,} switches an iteration, "
     if row.late_time_change is not None:
-        return f"{count}fast enough, but late ones add {change(row.late_time_change)} time: too slow for the limit"
+        return f"{count}late ones add {change(row.late_time_change)} time, more than the limit allows"
     assert row.shortest_dwell_s is not None
     return f"{count}each within {quantity(row.shortest_dwell_s / found.stay_per_switch, 's', 2)}"
 
@@ -141,13 +157,20 @@ def _way(plan: Plan, row: ApplicableRow) -> str:
     )
 
 
-def _own_way(row: ApplicableRow, main: str, other: str) -> str:
+def _own_way(row: ApplicableRow) -> str:
     """How the plan itself is applied."""
-    how = GRANULARITY_WORDS[row.granularity]
     if row.setting is not None:
-        return f"{GRANULARITY_WORDS['iteration']}: {setting_words(row.setting.setting)}"
-    switched = f"{how}, switched {row.switches_per_iteration or 0:,} times an iteration, which the plan's file lists"
-    return switched if row.late_time_change is None else f"{switched}; with late switches {main} {other}"
+        return f"with one setting: {setting_words(row.setting.setting)}"
+    switched = f"in {row.switches_per_iteration or 0:,} switches an iteration, which the plan's file lists"
+    if row.late_time_change is None:
+        return switched
+    return f"{switched}; late ones add {change(row.late_time_change)} time and {change(row.late_energy_change)} energy"
+
+
+def _shows(plan: Plan, row: ApplicableRow) -> bool:
+    """Whether what a row gains is more than the error of a run."""
+    energy_change, time_change = _changes(plan, row, own=False)
+    return -(time_change if plan.objective.kind == "time" else energy_change) >= LATE_TOLERANCE
 
 
 def _before_setting(plan: Plan, row: ApplicableRow) -> str | None:
@@ -166,12 +189,10 @@ def _before_setting(plan: Plan, row: ApplicableRow) -> str | None:
     return " ".join(parts)
 
 
-def _why_nothing(plan: Plan, found: Applicable) -> str:
+def _why_nothing(plan: Plan) -> str:
     if plan.applicable is None:
         return "since the device switches too slowly for this plan; plan by pass or iteration."
-    reason = next((row.reason for row in reversed(found.rows) if row.reason is not None), None)
-    because = "" if reason is None else f" ({reason})"
-    return f"since the device switches too slowly for this plan, and there is none with one setting{because}."
+    return "since the device switches too slowly for this plan, and there is no such plan with one setting."
 
 
 def _finer(plan: Plan) -> str:

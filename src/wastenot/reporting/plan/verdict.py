@@ -107,13 +107,13 @@ def _of_validation(plan: Plan) -> tuple[Tone, str]:
     headline, limit = plan.headline, plan.objective.max_slowdown
     measured = f"measured{_FROM[_origin(plan)]}"
     if limit is None:
-        return "neutral", f"{measured}; no limit was set on the slowdown"
+        return "neutral", f"{measured}; no slowdown limit was set"
     allowed = f"({limit_words(limit)})"
     if headline.verdict == "kept":
-        return "kept", f"{measured}, the limit is kept {allowed}"
+        return "kept", f"{measured}, the limit {allowed} is kept"
     if headline.verdict == "missed":
-        return "missed", f"{measured}, the limit is missed by {percent(headline.missed_by or 0.0)} of the time {allowed}"
-    return "undecided", f"{measured}, too close to the limit to tell {allowed}"
+        return "missed", f"{measured}, the limit {allowed} is missed by {percent(headline.missed_by or 0.0)} of the time"
+    return "undecided", f"{measured}, too close to the limit {allowed} to tell"
 
 
 def _of_promise(plan: Plan) -> tuple[Tone, str]:
@@ -123,7 +123,7 @@ def _of_promise(plan: Plan) -> tuple[Tone, str]:
     if limit is None or confidence is None:
         return (
             "promised",
-            f"corrected for noise{source}; no limit was set on the slowdown, not measured again yet",
+            f"corrected for noise{source}; not measured again yet, and no slowdown limit was set",
         )
     sure = f"{limit_words(limit)} is promised with {short_percent(confidence)} confidence"
     return "promised", f"{sure}{source}; not measured again yet"
