@@ -37,6 +37,9 @@ def test_validate_refine_and_transfer(swept):
     assert checked.code == 0, checked.err
     assert "interleaved with auto" in checked.out and "simulated" in checked.out
     assert json.loads((swept.folder / "checked.json").read_text())["validation"]["repeats"] == 2
+    page = swept("report", "--study", "s.db", "--plan", "checked.json", "--out", "checked.html", "--json")
+    assert page.code == 0, page.err
+    assert json.loads(page.out)["plan"]["validation"]["repeats"] == 2 and (swept.folder / "checked.html").is_file()
     assert swept("diff", "plan.json", "checked.json").code == 0
     refined = json.loads(swept("refine", "--study", "s.db", "--device", "sim:toy.toml", "--repeats", "1", "--json").out)
     assert refined["measured"] > 0 and refined["before"] and refined["after"]

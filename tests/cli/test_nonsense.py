@@ -48,6 +48,8 @@ from tests.cli.conftest import SWEEP
         (["export", "sweep.csv", "--study", "my.db", "--workload", "none"], "none"),
         (["diff", "sweep.csv", "sweep.csv"], "sweep.csv"),
         (["report", "--study", "my.db", "--out", "no/such/page.html"], "no/such"),
+        (["report", "--study", "my.db", "--out", "page.html", "--plan", "plan.json", "--max-slowdown", "2%"], "--plan"),
+        (["report", "--study", "my.db", "--out", "page.html", "--plan", "none.json"], "none.json"),
         (["show", "--study", "sweep.csv"], "sweep.csv"),
         (["conquer"], "conquer"),
         (["plan", "--stuudy", "my.db"], "--stuudy"),

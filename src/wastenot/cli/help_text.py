@@ -54,7 +54,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "refine": ("wastenot refine --study my.db --device sim:rtx-3080-ti",),
     "transfer": ("wastenot transfer --plan plan.json --device sim:rtx-3080-ti --batch 40,20,10",),
     "diff": ("wastenot diff plan.json checked.json",),
-    "report": ("wastenot report --study my.db --out report.html --figures figures",),
+    "report": (
+        "wastenot report --study my.db --out report.html --figures figures",
+        "wastenot report --study my.db --plan checked.json --out checked.html",
+    ),
     "show": ("wastenot show --study my.db",),
     "profiles": ("wastenot profiles gemm.parquet softmax.parquet --report together.html",),
     "export": ("wastenot export sweep.csv --study my.db", "wastenot export - --study my.db | head"),

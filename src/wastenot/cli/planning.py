@@ -163,6 +163,12 @@ def report(
     out: Annotated[Path, typer.Option("--out", metavar="FILE.html", help="The page to write.")],
     goal: PlanOptions,
     price_options: PriceOptions,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            "--plan", metavar="PLAN.json", help="Show this plan, such as one that validate wrote; by default makes one."
+        ),
+    ] = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -172,9 +178,14 @@ def report(
     """
     from wastenot.api import report as write_report
     from wastenot.cli.output import print_json, say, typed_command
+    from wastenot.planning.plan import read_plan
 
     price = price_options.price()
-    made = goal.plan(source.read(goal.granularity))
+    if plan is None:
+        made = goal.plan(source.read(goal.granularity))
+    else:
+        _refuse_a_goal_beside_a_plan(source, goal)
+        made = read_plan(plan)
     command = typed_command(source.study)
     page, *files = write_report(source.study, out, plan=made, figures=figures, price=price, command=command)
     say(f"{page}: report written")
@@ -182,6 +193,18 @@ def report(
         say(f"{figures}: {len(files)} figure files written")
     if as_json:
         print_json("report", {"page": str(page), "figures": list(map(str, files)), "plan": made.document()})
+
+
+def _refuse_a_goal_beside_a_plan(source: SweepOptions, goal: PlanOptions) -> None:
+    """A plan that is made already knows what it is of and for."""
+    from dataclasses import replace
+
+    from wastenot.errors import BadInputError
+
+    if goal != PlanOptions() or source != replace(source, workload=None, energies=None):
+        raise BadInputError(
+            "--plan: the plan in the file has its workload, objective and limit already; leave out what asks for another"
+        )
 
 
 def plan_text(plan: Plan, price: Price) -> RenderableType:

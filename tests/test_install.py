@@ -1,0 +1,84 @@
+"""The package as users install it: a wheel and a source archive, each in a clean environment."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from wastenot.install import install_line, installer
+
+ROOT = Path(__file__).parents[1]
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+
+
+def run(*command, folder, path=None):
+    """Run a command as in a fresh shell; returns its exit code and all it printed."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    if path is not None:
+        environment["PATH"] = f"{path}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, encoding="utf-8"
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """What a clone has that a package is made of, apart from this checkout, where nothing is to be built."""
+    folder = tmp_path_factory.mktemp("clone")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    return folder
+
+
+@pytest.mark.slow
+def test_a_wheel_in_a_clean_environment_works_and_says_how_to_install_the_rest(clone, tmp_path):
+    code, said = run(*PIP, "wheel", "--no-deps", "--wheel-dir", str(tmp_path / "wheels"), str(clone), folder=tmp_path)
+    assert code == 0, said
+    assert run(sys.executable, "-m", "venv", str(tmp_path / "venv"), folder=tmp_path)[0] == 0
+    programs = tmp_path / "venv" / "bin"
+
+    def shell(line):
+        return run("sh", "-c", line, folder=tmp_path, path=programs)
+
+    constraints = ROOT / "constraints.txt"
+    code, said = shell(f"pip install --quiet --constraint {constraints} --find-links wheels wastenot")
+    assert code == 0, said
+    assert "\nNext: " in shell("wastenot doctor")[1]
+    shutil.copy(ROOT / "tests" / "reporting" / "synthetic-sweep.csv", tmp_path / "sweep.csv")
+    assert shell("wastenot import sweep.csv --study s.db --origin synthetic --workload synthetic-sweep")[0] == 0
+    code, said = shell("wastenot plan --study s.db --max-slowdown 2%")
+    assert code == 0 and said.startswith("synthetic-sweep on unknown") and "\N{NO-BREAK SPACE}%" in said, said
+    code, said = shell("wastenot report --study s.db --out r.html")
+    assert code == 2 and said.count("\n") == 1 and said.endswith(": pip install 'wastenot[report]'\n"), said
+    line = (
+        said[said.index("pip install") :].strip().replace("pip install", f"pip install --quiet --constraint {constraints}")
+    )
+    code, said = shell(line)  # the line as it was given, though no index has wastenot
+    assert code == 0, said
+    code, said = shell("wastenot report --study s.db --out r.html")
+    assert code == 0 and (tmp_path / "r.html").stat().st_size > 100_000, said
+
+
+def test_the_line_that_installs_an_extra_is_for_this_environment(monkeypatch):
+    assert install_line("report", "nvidia").endswith(" 'wastenot[report,nvidia]'")
+    monkeypatch.setattr("shutil.which", lambda name: str(Path(sys.executable).parent / name))
+    assert installer() == "pip install"
+    monkeypatch.setattr("shutil.which", lambda name: "/usr/bin/pip")  # that of another environment
+    assert installer() == f"{sys.executable} -m pip install"
+    monkeypatch.setattr("wastenot.install.find_spec", lambda name: None)
+    assert installer() == f"uv pip install --python {sys.executable}"
+
+
+def test_a_source_tree_that_is_not_installed_is_installed_from_its_folder(monkeypatch):
+    from importlib.metadata import PackageNotFoundError
+
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("wastenot.install.distribution", missing)
+    assert install_line("report").endswith(f" '{ROOT}[report]'")
