@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from wastenot.devices.open import is_virtual
 from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError
 from wastenot.progress import Progress, Silent
@@ -192,7 +193,8 @@ def run_points(
     outcome.found = len(points) - len(todo)
     baselines: dict[int, Measurement] = {}
     warm = False
-    keeper = _Keeper(recorder, _HELD_S if keep_alone is None else 0.0)  # what goes with kernels alone goes at once
+    together = is_virtual(device) and keep_alone is None  # real measurements, and what goes with kernels alone, go at once
+    keeper = _Keeper(recorder, _HELD_S if together else 0.0)
     try:
         for setting, block in groupby(todo, key=lambda point: point.setting):
             here = list(block)
