@@ -110,6 +110,17 @@ class Verbs(TyperGroup):
         """As those of a verb."""
         return _unread(super().get_params(ctx), ctx)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The verb; a workload in its place is told from a verb misspelt."""
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            from wastenot.workloads.models import MODELS
+
+            name = args[0]
+            if name in MODELS or name.endswith((".json", ".db")):
+                verb = "show --study" if name.endswith(".db") else "run" if name in MODELS else "workload"
+                ctx.fail(f"'{name}' is not a command; did you mean 'wastenot {verb} {name}'?")
+        return super().resolve_command(ctx, args)
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write where to begin, the verbs in groups, and the few options last."""
         with formatter.section("Where to begin"):

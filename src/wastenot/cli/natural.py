@@ -9,6 +9,7 @@ import typer
 
 from wastenot.cli import completing
 from wastenot.cli.options import DryRunOption, FiguresOption, JsonOption, SeedOption, ShapeOptions, parse_budget
+from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -163,7 +164,8 @@ def natural_text(overview: NaturalOverview) -> RenderableType:
     from wastenot.reporting.formatting import quantity
     from wastenot.reporting.natural.summary import forecast_table, kernels_table, plans_table
 
-    what = f"{len(overview.kernels)} kernels at natural clocks in {quantity(overview.seconds, 's', 3)}, no clock was set"
+    kernels, took = counted(len(overview.kernels), "kernel"), quantity(overview.seconds, "s", 3)
+    what = f"{kernels} at natural clocks in {took}, no clock was set"
     parts: list[RenderableType] = [headline(overview.workload, overview.device, overview.origin, what)]
     tables = [kernels_table(overview), plans_table(overview)]
     predicted = forecast_table(overview)

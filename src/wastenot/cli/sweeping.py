@@ -26,6 +26,7 @@ from wastenot.cli.options import (
     parse_clocks,
 )
 from wastenot.sweeping.defaults import CORE_STEP_MHZ, WARM_UP_S, WINDOW_S
+from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from wastenot.sweeping.sweep import SweepOutcome
@@ -189,15 +190,30 @@ def outcome_values(outcome: SweepOutcome) -> dict[str, Any]:
 
 def outcome_lines(outcome: SweepOutcome, workload: WorkloadKey, study: str) -> list[str]:
     """The outcome of a sweep, as lines of text."""
-    lines = [f"{study}: workload '{workload}': {outcome.measured:,} points measured, {outcome.found:,} measured before"]
-    lines += [f"{count:,} points could not be measured: {reason}" for reason, count in outcome.skipped.items()]
+    lines = [
+        f"{study}: workload '{workload}': {counted(outcome.measured, 'point')} measured, {outcome.found:,} measured before"
+    ]
+    lines += [f"{counted(count, 'point')} could not be measured: {reason}" for reason, count in outcome.skipped.items()]
     if outcome.drifted:
-        names = list(dict.fromkeys(outcome.drifted))
-        lines.append(f"the device drifted: at auto {len(names)} kernels changed during the sweep, for example '{names[0]}'")
+        lines.append(_drift_line(outcome))
     if outcome.out_of_time:
         lines.append("the budget is used up; run the same command again to resume")
     lines += outcome.notes
     return lines
+
+
+def _drift_line(outcome: SweepOutcome) -> str:
+    """How many baselines changed on the way, and by how much, in one line."""
+    from wastenot.reporting.formatting import change
+
+    parts = []
+    for what in ("time", "energy"):
+        changes = {drift.kernel: drift.change for drift in outcome.drifted if drift.what == what}
+        if changes:
+            least, most = min(changes.values()), max(changes.values())
+            by = change(least, 1) if len(changes) == 1 else f"{change(least, 1)} to {change(most, 1)}"
+            parts.append(f"{what} of {counted(len(changes), 'kernel')} by {by}")
+    return f"the device drifted: at auto, {' and '.join(parts)} since the first round"
 
 
 def refine(

@@ -19,6 +19,7 @@ from wastenot.cli.options import (
     WorkloadOption,
     parse_counts,
 )
+from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -116,8 +117,9 @@ def measured_beside_promised(plan: Plan) -> RenderableType:
         f"{validation.level:.0%} interval",
         *(f"{change(each.interval[0])} to {change(each.interval[1])}" for each in measured),
     )
-    table.add_row(f"all {validation.pairs} pairs", *(f"{change(each.least)} to {change(each.most)}" for each in measured))
-    what = f"Measured {validation.repeats} times, interleaved with the default clocks (auto)"
+    pairs = counted(validation.pairs, "pair")
+    table.add_row(f"all {pairs}", *(f"{change(each.least)} to {change(each.most)}" for each in measured))
+    what = f"Measured {counted(validation.repeats, 'time')}, interleaved with the default clocks (auto)"
     return Group(Text(what, style="bold"), table)
 
 
@@ -170,7 +172,7 @@ def transfer(
         labels = tuple(map(str, batches or degrees))
         figure = transfer_figure(measured_transfer, name, title, labels, axis)
         written = export_figures([figure], measured_transfer.origin, figures)
-        say(f"{figures}: {len(written)} figure files written")
+        say(f"{figures}: {counted(len(written), 'figure file')} written")
     if as_json:
         print_json("transfer", as_values(measured_transfer))
     else:
@@ -197,6 +199,6 @@ def _transfer_text(transfer: Transfer) -> RenderableType:
         )
     head = (
         f"the clocks planned for {transfer.planned}, on {transfer.device} ({transfer.origin} numbers), "
-        f"measured {transfer.repeats} times, interleaved with auto"
+        f"measured {counted(transfer.repeats, 'time')}, interleaved with auto"
     )
     return Group(head, "", table)

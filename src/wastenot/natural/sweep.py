@@ -40,6 +40,7 @@ from wastenot.sweeping.estimate import Estimate, Span, finished_estimate
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import SweepOutcome, recording
 from wastenot.tasks import WorkloadTasks
+from wastenot.wording import counted
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.primitives import primitive
 
@@ -211,7 +212,7 @@ def keep_curves(
             notes.setdefault(note, []).append(curve.kernel)
     progress = progress or Silent()
     for note, kernels in notes.items():
-        others = "" if len(kernels) == 1 else f" and {len(kernels) - 1} other kernels"
+        others = "" if len(kernels) == 1 else f" and {counted(len(kernels) - 1, 'other kernel')}"
         progress.say(f"'{kernels[0]}'{others}: {note}")
 
 
@@ -337,5 +338,7 @@ def kernel_of(task: Task) -> KernelSpec:
         CannotRunError: the task is of several kernels, which have no clock of their own.
     """
     if len(task.steps) != 1:
-        raise CannotRunError(f"{task.name}: is {len(task.steps)} kernels; natural clocks are those of single kernels")
+        raise CannotRunError(
+            f"{task.name}: is {counted(len(task.steps), 'kernel')}; natural clocks are those of single kernels"
+        )
     return task.steps[0][0]
