@@ -204,7 +204,7 @@ def _card(card: _Card, progress: Progress) -> CardResult:
     plan = validate(again, plan, kernels, repeats=REPEATS, progress=_Part(progress, f"{name}, validation"))
     plan.write(folder / "plan.json")
     overview = make_overview(sweep, plan)
-    write_report(overview, folder / "report.html", command=f"wastenot reproduce --seed {seed}")
+    write_report(overview, folder / "report.html", command=f"wastenot reproduce --seed {card.seed}")
     write_figures(overview, folder / "figures")
     by_pass = Planner(study.read(passes.name, granularity="pass")).plan(_STRICT)
     return CardResult(name, plan, overview.comparison, by_pass)
