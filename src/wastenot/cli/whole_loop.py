@@ -60,12 +60,15 @@ def run(
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.sweeping import outcome_lines
     from wastenot.cli.validation import measured_beside_promised
+    from wastenot.errors import BadInputError
     from wastenot.planning.comparison import compare_with
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import Planner, plan as make_plan
     from wastenot.study.store import open_study, sweep_of
     from wastenot.tasks import find_tasks
 
+    if repeats < 0 or repeats == 1:  # tried before the sweep, which takes long
+        raise BadInputError(f"--repeats {repeats}: must be at least 2 to estimate the error, or 0 for no validation")
     price = price_options.price()
     goal = Objective("waste", max_slowdown, confidence=confidence, as_measured=as_measured)
     tasks = find_tasks(workload, device, shape_options.shape())
