@@ -57,6 +57,7 @@ def validate(
 ) -> None:
     """Measure a plan, interleaved with the default clocks (auto)."""
     from wastenot.api import validate as validate_plan
+    from wastenot.cli.announce import announce
     from wastenot.cli.output import console, print_json, say
     from wastenot.cli.progress import shown_progress
     from wastenot.devices.open import device_of_study
@@ -68,7 +69,9 @@ def validate(
     name = device or device_of_study(study, sweep.device)
     target = clock_control.open_device(name, seed=seed, workload=sweep.key)
     with shown_progress("validation") as progress:
-        validated = validate_plan(made, source, target, workload=workload, repeats=repeats, progress=progress)
+        validated = validate_plan(
+            made, source, target, workload=workload, repeats=repeats, announce=announce, progress=progress
+        )
     if out is not None:
         validated.write(out)
         say(f"{out}: plan and validation written")
@@ -144,6 +147,7 @@ def transfer(
     Measurements are interleaved with the default clocks (auto).
     """
     from wastenot.api import transfer as measure_transfer
+    from wastenot.cli.announce import announce
     from wastenot.cli.output import as_values, console, print_json, say
     from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
@@ -158,7 +162,7 @@ def transfer(
     with shown_progress("transfer") as progress:
         measured_transfer = measure_transfer(
             made, target, batch=batches, tensor_parallel=degrees, sequence_parallel=sequence_parallel, repeats=repeats,
-            progress=progress,
+            announce=lambda parts: announce(*parts), progress=progress,
         )  # fmt: skip
     if figures is not None:
         from wastenot.reporting.figure import export_figures

@@ -84,11 +84,7 @@ def natural_sweep(
         StudyError: the study cannot be written; what was measured before is kept.
         DeviceError: the device does not measure; what was measured before is kept.
     """
-    if workload.granularity != "kernel":
-        raise BadInputError("`granularity`: natural clocks are those of single kernels; use kernel")
-    if not 0.0 < seconds_each < math.inf:
-        raise BadInputError(f"`seconds_each` {seconds_each:g}: must be a number of seconds above 0, such as 18")
-    workload = replace(workload, state="natural")
+    workload = _at_natural_clocks(workload, seconds_each)
     progress = progress or Silent()
     timelines = device.timelines()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
@@ -149,10 +145,10 @@ def estimate_natural(
         budget_s: device time for all of them.
 
     Raises:
-        BadInputError: the study is of another device.
+        BadInputError: kernels are measured together; the study is of another device.
         StudyError: it cannot be read.
     """
-    workload = replace(workload, state="natural")
+    workload = _at_natural_clocks(workload, seconds_each)
     twins = twins_of(workload.tasks)
     seen = seen_of(study, workload) if study.settings_done(workload.key, device.identity.label) else {}
     left_s = [
@@ -166,6 +162,15 @@ def estimate_natural(
     return finished_estimate(
         device, workload, "natural", 0, len(left_s), len(left_s) - len(begun), span, PointOptions(), budget_s
     )
+
+
+def _at_natural_clocks(workload: WorkloadTasks, seconds_each: float) -> WorkloadTasks:
+    """A workload to be measured at natural clocks, if it can be."""
+    if workload.granularity != "kernel":
+        raise BadInputError("`granularity`: natural clocks are those of single kernels; use kernel")
+    if not 0.0 < seconds_each < math.inf:
+        raise BadInputError(f"`seconds_each` {seconds_each:g}: must be a number of seconds above 0, such as 18")
+    return replace(workload, state="natural")
 
 
 def keep_curves(
