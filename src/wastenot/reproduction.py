@@ -136,7 +136,7 @@ def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:
     )
     plan.write(folder / "plan.json")
     overview = make_overview(sweep, plan)
-    write_report(overview, folder / "report.html")
+    write_report(overview, folder / "report.html", command=f"wastenot reproduce --seed {seed}")
     write_figures(overview, folder / "figures")
     by_pass = Planner(study.read(passes.name, granularity="pass")).plan(_STRICT)
     return CardResult(name, plan, overview.comparison, by_pass)
