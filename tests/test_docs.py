@@ -42,7 +42,7 @@ def test_paths_in_the_architecture_are_there():
 def _typed(page: Path) -> Iterator[list[str]]:
     """The arguments of every ``wastenot`` command in the code of a page, in blocks and within sentences."""
     text = page.read_text()
-    blocks = re.findall(r"^(?:```\w*\n.*?^```|(?:    .*\n)+)", text, re.M | re.S)
+    blocks = re.findall(r"^(?:```\w*\n.*?^```|(?:    [^\n]*\n)+)", text, re.M | re.S)
     typed = [line for block in blocks for line in re.findall(r"^(?:    )?(?:\$ )?(?:sudo )?wastenot (.+)", block, re.M)]
     typed += re.findall(r"(?<!\S)\(?`wastenot ([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
     for line in typed:
