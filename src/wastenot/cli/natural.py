@@ -59,7 +59,7 @@ def natural(
     Times and powers at clocks that the GPU goes through by itself, plans of caps, a forecast, and a page that shows them.
     Needs no rights. Resumes; without --device it shows a study that was measured elsewhere.
     """
-    from wastenot.cli.output import as_values, console, print_json, say
+    from wastenot.cli.output import as_values, console, print_json, say, typed_command
     from wastenot.errors import BadInputError, MissingExtraError
     from wastenot.study.store import open_study
     from wastenot.tuning.natural_overview import natural_overview
@@ -77,7 +77,7 @@ def natural(
     try:
         from wastenot.reporting.natural.page import write_natural_figures, write_natural_page
 
-        write_natural_page(overview, page)
+        write_natural_page(overview, page, command=typed_command(study))
         written = [str(page), *(map(str, write_natural_figures(overview, figures)) if figures is not None else ())]
     except MissingExtraError as error:
         say(f"no page: {error}; or copy {study} to where that is installed: wastenot natural --study {Path(study).name}")

@@ -6,7 +6,7 @@ from wastenot.planning.applicable import LATE_TOLERANCE, Applicable, ApplicableR
 from wastenot.planning.plan import Plan
 from wastenot.planning.switching import SwitchTime, undo_commands
 from wastenot.reporting.formatting import SPACE, change, percent, quantity
-from wastenot.reporting.plan.panel import Line, Panel
+from wastenot.reporting.panel import Line, Panel
 from wastenot.reporting.plan.verdict import energy_words, is_default, pace, short_percent
 from wastenot.setting import Setting, format_mhz
 from wastenot.workloads.identity import GRANULARITIES, Granularity
