@@ -17,8 +17,10 @@ A block that is run stands under a comment, invisible to readers:
     <!-- run: exit 2 -->        the command must fail
     <!-- not run: needs CUDA -->
 
-A line ``[…]`` leaves out what comes between as many lines before and behind it as there are. A test runs the same
-(``tests/test_tutorials.py``): words must be those printed, and numbers equal within 2 %.
+    <!-- run: cut after "Applicable today" -->             ``[…]`` stands for what follows the first line with these words
+    <!-- run: cut after "Next:", resume at "Kernel" -->    ... up to the first line with those
+
+A test runs the same (``tests/test_tutorials.py``): words must be those printed, and numbers equal within 2 %.
 """
 
 from __future__ import annotations
@@ -62,6 +64,8 @@ class Command:
         user: by an ordinary user rather than root.
         numbers_vary: whether only words are compared.
         exit_code: with which it must end.
+        cut_after: words of the last line shown; ``None`` where all are.
+        resume_at: words of the line from which lines are shown again.
     """
 
     typed: str
@@ -71,16 +75,16 @@ class Command:
     user: bool = False
     numbers_vary: bool = False
     exit_code: int = 0
+    cut_after: str | None = None
+    resume_at: str | None = None
 
     def cut(self, printed: list[str]) -> list[str]:
-        """What was printed, shortened where the page shortens it."""
-        if CUT not in self.shown:
+        """What was printed, shortened where the page shortens it; as it is where the words do not occur."""
+        last = _line_with(self.cut_after, printed, 0)
+        if last is None:
             return printed
-        before = self.shown.index(CUT)
-        behind = len(self.shown) - before - 1
-        if len(printed) <= before + behind:
-            return printed
-        return [*printed[:before], CUT, *printed[len(printed) - behind :]]
+        again = _line_with(self.resume_at, printed, last + 1)
+        return [*printed[: last + 1], CUT, *([] if again is None else printed[again:])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +199,24 @@ def _commands(option: str, body: str) -> list[Command]:
                 user="as an ordinary user" in option,
                 numbers_vary="numbers vary" in option,
                 exit_code=0 if code is None else int(code[1]),
+                cut_after=_quoted("cut after", option),
+                resume_at=_quoted("resume at", option),
             )
         )
     return commands
+
+
+def _quoted(what: str, option: str) -> str | None:
+    """The words in quotation marks after an option."""
+    found = re.search(rf'{what} "([^"]*)"', option)
+    return None if found is None else found[1]
+
+
+def _line_with(words: str | None, lines: list[str], first: int) -> int | None:
+    """The place of the first line with words."""
+    if words is None:
+        return None
+    return next((place for place in range(first, len(lines)) if words in lines[place]), None)
 
 
 def _continued(part: str) -> list[str]:

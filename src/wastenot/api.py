@@ -140,6 +140,8 @@ def sweep(
     from wastenot.sweeping.sweep import SweepOutcome
 
     tasks = _tasks(workload, device, granularity, state, shape)
+    if search == "model" and clocks != "grid":
+        raise BadInputError(f"`search` model, `clocks` {clocks}: a search is among the settings of a grid; use one of them")
     if core_mhz is not None and core_step_mhz is not None:
         raise BadInputError("`core_step_mhz`, `core_mhz`: use only one of them")
     target = _device(device, tasks, allow_clock_control=allow_clock_control, seed=seed)
@@ -241,6 +243,7 @@ def validate(
     options: PointOptions | None = None,
     allow_clock_control: bool = False,
     seed: int = 1,
+    announce: Announce | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Measure a plan, interleaved with the default clocks.
@@ -259,6 +262,7 @@ def validate(
         options: warm-up, window and precision of each point.
         allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
         seed: of a simulated device's noise; not the one of the sweep, for an honest test.
+        announce: receives how many measurements there are and how long they take, before they begin.
         progress: receives each measurement.
 
     Returns:
@@ -279,7 +283,7 @@ def validate(
     target = _device(
         device or device_of_study(str(source), held.device), tasks, allow_clock_control=allow_clock_control, seed=seed
     )
-    return measure_plan(target, made, tasks, repeats=repeats, options=options, progress=progress)
+    return measure_plan(target, made, tasks, repeats=repeats, options=options, announce=announce, progress=progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +318,7 @@ def refine(
     allow_clock_control: bool = False,
     seed: int = 0,
     command: str | None = None,
+    announce: Announce | None = None,
     progress: Progress | None = None,
 ) -> Refinement:
     """Measure the best settings of every kernel again, which removes selection bias, and make a new plan.
@@ -339,6 +344,7 @@ def refine(
         allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
         seed: of a simulated device's noise.
         command: that does the same, for the study to name to whoever finds it unfinished.
+        announce: receives how many measurements there are and how long they take, before they begin.
         progress: receives each point.
 
     Raises:
@@ -370,7 +376,7 @@ def refine(
             candidates[row.kernel] = tuple(dict.fromkeys((*candidates[row.kernel], *near)))
     outcome = refining.refine(
         target, tasks, kept, candidates,
-        repeats=repeats, options=options, progress=progress, budget_s=budget_s, command=command,
+        repeats=repeats, options=options, progress=progress, budget_s=budget_s, command=command, announce=announce,
     )  # fmt: skip
     after = make_plan(kept.read(held.workload, held.state, held.granularity), max_slowdown=max_slowdown)
     return Refinement(outcome, before, after)
@@ -387,6 +393,7 @@ def transfer(
     options: PointOptions | None = None,
     allow_clock_control: bool = False,
     seed: int = 0,
+    announce: Callable[[Sequence[Estimate]], None] | None = None,
     progress: Progress | None = None,
 ) -> Transfer:
     """Measure a plan's clocks at other batch sizes or tensor-parallel degrees, interleaved with the default clocks.
@@ -405,6 +412,7 @@ def transfer(
         options: warm-up, window and precision of each point.
         allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
         seed: of a simulated device's noise.
+        announce: receives how many measurements there are and how long they take, before they begin.
         progress: receives each measurement.
 
     Raises:
@@ -430,7 +438,7 @@ def transfer(
     workloads = (build_workload(made.run.model, shape) for shape in shapes)
     targets = [tasks_of(each, made.measured_granularity, made.state) for each in workloads]
     target = _device(device, targets[0], allow_clock_control=allow_clock_control, seed=seed)
-    return measure_transfer(target, made, targets, repeats=repeats, options=options, progress=progress)
+    return measure_transfer(target, made, targets, repeats=repeats, options=options, announce=announce, progress=progress)
 
 
 def report(

@@ -80,6 +80,25 @@ def check_writable(path: str | os.PathLike[str]) -> None:
         raise BadInputError(f"{target}: cannot be written: {os.strerror(errno.EACCES)}")
 
 
+def check_writable_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse a folder that files cannot be written to, before long work is done for them.
+
+    Args:
+        path: of the folder; it is made later if it is missing, and not touched now.
+
+    Raises:
+        BadInputError: it is a file, or neither it nor the nearest folder above it may be written.
+    """
+    target = Path(path)
+    if target.exists() and not target.is_dir():
+        raise BadInputError(f"{target}: is a file; give a folder")
+    there = next(folder for folder in (target, *target.absolute().parents) if folder.exists())
+    if not there.is_dir():
+        raise BadInputError(f"{target}: cannot be made: {there} is not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise BadInputError(f"{target}: cannot be written: {os.strerror(errno.EACCES)}")
+
+
 def _umask() -> int:
     current = os.umask(0)
     os.umask(current)

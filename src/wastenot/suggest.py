@@ -8,10 +8,21 @@ from difflib import get_close_matches
 _MOST_LISTED = 20
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is nearest to one that was typed, whatever its case, hyphens and underscores; if any is near."""
+    plain = {_plain(known_name): known_name for known_name in known}
+    near = get_close_matches(_plain(name), plain, n=1)
+    return plain[near[0]] if near else None
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The end of an error message: the nearest known name, if any is near, and the known names."""
     names = list(known)
-    by_lower = {known_name.lower(): known_name for known_name in names}
-    near = [by_lower[match] for match in get_close_matches(name.lower(), by_lower, n=1)]
+    near = nearest(name, names)
     more = ", ..." if len(names) > _MOST_LISTED else ""
-    return (f"did you mean '{near[0]}'? " if near else "") + f"There are: {', '.join(names[:_MOST_LISTED])}{more}"
+    listed = f"here are: {', '.join(names[:_MOST_LISTED])}{more}"
+    return f"t{listed}" if near is None else f"did you mean '{near}'? T{listed}"
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from wastenot.capturing.workload_file import read_workload
 from wastenot.devices.protocol import Task
+from wastenot.errors import BadInputError
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.workloads.build import build_workload
@@ -104,6 +105,37 @@ def find_tasks(
         return replace(tasks_in_study(study, sweep), state=state)
     built = read_workload(name) if name.endswith(".json") else build_workload(name, shape)
     return tasks_of(built, granularity, state)
+
+
+def find_workload(name: str, shape: Shape | None = None, of_study: str | None = None) -> Workload:
+    """The kernels that a name stands for, and what they compute.
+
+    Args:
+        name: of a model such as ``gpt3-xl``, of the file of a captured workload (``mine.json``), or of a study.
+        shape: how a model is run; files and studies say it themselves.
+        of_study: which workload, where a study has several.
+
+    Raises:
+        BadInputError: there is no such workload, or ``shape`` or ``of_study`` is given for what has none.
+        StudyError: the study cannot be read.
+    """
+    if not name.endswith(".json") and not Path(name).exists():
+        if of_study is not None:
+            raise BadInputError(f"`workload` {of_study}: names a workload of a study; {name} is a model: leave it out")
+        return build_workload(name, shape)
+    if shape is not None and replace(shape, dtype=Shape().dtype) != Shape():
+        raise BadInputError(f"{name}: says by itself how it is run; leave out what changes the shape of a model")
+    if name.endswith(".json"):
+        return read_workload(name)
+    study = open_study(name)
+    sweep = study.read(of_study, granularity="kernel", finer=True)
+    found = tasks_in_study(study, sweep)
+    specs = [
+        replace(task.steps[0][0], name=kernel.name, count=kernel.count, pass_name=kernel.pass_name or "", block=kernel.block)
+        for kernel, task in zip(found.kernels, found.tasks, strict=True)
+    ]
+    described = f"of {name}, measured on {sweep.device}"
+    return Workload(found.name, tuple(specs), described, found.run, found.captured_on)
 
 
 def tasks_in_study(study: Study, sweep: Sweep) -> WorkloadTasks:

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from wastenot.cli.sweeping import outcome_lines
+from wastenot.sweeping.sweep import Drift, SweepOutcome
+from wastenot.workloads.identity import WorkloadKey
+
 TOY = Path(__file__).parents[1] / "toy.toml"
 SWEEP = ["sweep", "gpt3-small", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "600", "--memory", "9501",
          "--warm-up", "0.5", "--window", "0.5"]  # fmt: skip
@@ -35,7 +39,7 @@ def test_sweep_tells_what_it_did_and_goes_on(toy):
 def test_validate_refine_and_transfer(swept):
     checked = swept("validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json")
     assert checked.code == 0, checked.err
-    assert "interleaved with auto" in checked.out and "simulated" in checked.out
+    assert "interleaved with" in checked.out and "simulated" in checked.out
     assert json.loads((swept.folder / "checked.json").read_text())["validation"]["repeats"] == 2
     page = swept("report", "--study", "s.db", "--plan", "checked.json", "--out", "checked.html", "--json")
     assert page.code == 0, page.err
@@ -113,7 +117,7 @@ def test_an_interrupted_sweep_says_what_is_kept_and_resumes(wastenot, monkeypatc
     measure, made = states.measure_point, []
 
     def interrupted(*arguments):
-        if len(made) == 20:
+        if len(made) == 24:  # of these, 4 on a copy of the device, to know how long the sweep takes
             raise KeyboardInterrupt
         made.append(arguments)
         return measure(*arguments)
@@ -123,7 +127,18 @@ def test_an_interrupted_sweep_says_what_is_kept_and_resumes(wastenot, monkeypatc
     ran = wastenot(*command)
     assert ran.code == 130
     assert ran.err.splitlines()[-2:] == [
-        "i.db: what was measured is kept; run the same command again to resume", "interrupted"
+        f"i.db: what was measured is kept; resume: wastenot {' '.join(command)}", "interrupted"
     ]  # fmt: skip
     monkeypatch.undo()
     assert "20 measured before" in wastenot(*command).err
+
+
+def test_drift_is_one_line_whatever_the_number_of_kernels():
+    several = [Drift(f"kernel_{index}", "time", 0.02 + 0.001 * index) for index in range(14)]
+    outcome = SweepOutcome(measured=20, drifted=[*several, Drift("kernel_0", "energy", -0.03)])
+    first, *others = outcome_lines(outcome, WorkloadKey("tiny"), "my.db")
+    assert "20 points measured" in first
+    assert [line.replace("\u00a0", " ") for line in others] == [
+        "the device drifted: at auto, time of 14 kernels by +2.0 % to +3.3 % "
+        "and energy of 1 kernel by −3.0 % since the first round"
+    ]

@@ -147,9 +147,9 @@ def test_in_a_terminal_lines_stay_at_the_bottom_and_go():
     assert "J ±" in shown[shown.rindex("\x1b[r") :]
 
 
-@pytest.mark.parametrize("arguments", [("--quiet",), ()])
-def test_nothing_live_where_it_is_not_wanted_or_has_no_room(arguments):
-    shown, code = in_terminal("monitor", *arguments, "--interval", "0.3", *ON, *python(SLOWLY), rows=24 if arguments else 4)
+@pytest.mark.parametrize(("arguments", "rows"), [(["--quiet"], 24), (["--interval", "0.3"], 4)])
+def test_nothing_live_where_it_is_not_wanted_or_has_no_room(arguments, rows):
+    shown, code = in_terminal("monitor", *arguments, *ON, *python(SLOWLY), rows=rows)
     assert code == 0 and "J in" not in shown and "J ±" in shown
 
 

@@ -120,7 +120,7 @@ def test_a_kill_loses_at_most_the_run_in_flight(tmp_path):
         (["natural", *SMALL, "--device", "sim:h200", "--time-limit", "x"], "write a time such as 90s"),
         ([*NATURAL, "--seconds-each", "0"], "above 0"),
         ([*NATURAL, "--granularity", "pass"], "--granularity: natural clocks are those of single kernels"),
-        ([*NATURAL, "--in-context"], "--clocks natural: kernels run at clocks that nobody chooses"),
+        ([*NATURAL, "--in-context"], "--in-context: has no effect with --clocks natural"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line_and_changes_nothing(tmp_path, monkeypatch, capsys, arguments, says):

@@ -30,7 +30,7 @@ from tests.cli.conftest import SWEEP
         (["plan", "--study", "my.db", "--max-slowdown=-0.9"], "least slowdown possible"),
         (["plan", "--study", "my.db", "--objective", "speed"], "speed"),
         (["plan", "--study", "my.db", "--objective", "energy", "--max-slowdown", "0"], "use waste"),
-        (["plan", "--study", "my.db", "--edp-exponent", "2"], "objective edp only"),
+        (["plan", "--study", "my.db", "--edp-exponent", "2"], "without --objective edp"),
         (["plan", "--study", "my.db", "--objective", "edp", "--edp-exponent", "-2"], "at least 0"),
         (["plan", "--study", "my.db", "--confidence", "1"], "below 1"),
         (["plan", "--study", "my.db", "--objective", "energy", "--confidence", "0.9"], "no slowdown to keep"),

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+import wastenot as wn
 from tests.cli.test_verbs import assert_as_agreed
+from wastenot.workloads.build import build_workload
 
 JSON_VERBS = {
     "workloads": ("workloads",),
@@ -68,3 +70,41 @@ def test_models_for_people(wastenot):
 )
 def test_nonsense_is_refused_in_one_line(wastenot, arguments, says):
     assert says in wastenot.refuse(*arguments)
+
+
+def test_a_workload_file_and_a_study_are_shown_as_models_are(wastenot, study):
+    wn.write_workload(build_workload("gpt3-small", batch=8), wastenot.folder / "mine.json")
+    of_file = json.loads(wastenot("workload", "mine.json", "--device", "h200", "--json").out)
+    of_model = json.loads(wastenot("workload", "gpt3-small", "--batch", "8", "--device", "h200", "--json").out)
+    assert of_file == of_model and of_file["device"]["device"] == "h200"
+    assert "gpt3-small-batch8" in wastenot("workload", "mine.json").out
+    text = study("workload", "my.db").out
+    assert "tiny" in text and "49 calls of 3 kernels" in text and "FLOPs and bytes of 3 kernels are not known" in text
+
+
+def test_what_a_file_says_by_itself_cannot_be_changed(wastenot):
+    wn.write_workload(build_workload("gpt3-small"), wastenot.folder / "mine.json")
+    assert "leave out" in wastenot.refuse("workload", "mine.json", "--batch", "3")
+    assert "is a model" in wastenot.refuse("workload", "gpt3-small", "--workload", "x")
+    assert "none.json" in wastenot.refuse("workload", "none.json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["sweep", "gemm", "--device", "sim:h200", "--study", "s.db"], "wastenot profile gemm:4096"),
+        (["sweep", "allreduce", "--device", "sim:h200", "--study", "s.db"], "wastenot profile all-reduce:512MB"),
+        (["sweep", "gelu", "--device", "sim:h200", "--study", "s.db"], "wastenot profile gpt3-xl:gelu"),
+        (["run", "gpt3-xl:softmax"], "wastenot profile gpt3-xl:softmax"),
+        (["run", "gpt3xl"], "did you mean 'gpt3-xl'"),
+        (["profile", "allreduce", "--device", "sim:h200"], "did you mean 'all-reduce:512MB'"),
+        (["profile", "allreduce:1MB", "--device", "sim:h200"], "did you mean 'all-reduce:1MB'"),
+        (["profile", "softmax", "--device", "sim:h200"], "did you mean 'gpt3-xl:softmax'"),
+        (["swep"], "Did you mean 'sweep'"),
+        (["gpt3-xl"], "did you mean 'wastenot run gpt3-xl'"),
+        (["my.db"], "did you mean 'wastenot show --study my.db'"),
+    ],
+)
+def test_a_name_in_the_wrong_place_is_pointed_to_the_right_one(wastenot, arguments, says):
+    assert says in wastenot.refuse(*arguments)
+    assert not (wastenot.folder / "s.db").exists()

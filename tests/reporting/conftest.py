@@ -34,6 +34,24 @@ _HOOK = """<script>(() => {
   }
 })();</script>"""
 
+# Opens a page in a frame of a given width, and hands on what the page says of itself.
+_FRAME = """<!DOCTYPE html><iframe src="{address}" style="border:0;width:{width}px;height:900px"></iframe>
+<script>addEventListener("message", (event) => {{ document.documentElement.dataset.errors = event.data; }});</script>"""
+
+# Runs in the page once the figures are drawn: unfolds all, and finds what is wider than the page or than its own box.
+_MEASURE = """<script>addEventListener("load", () => setTimeout(() => {
+  document.querySelectorAll("main details:not(.chart *)").forEach((each) => { each.open = true; });
+  const page = document.documentElement, found = [];
+  const name = (each) => each.tagName + (each.className ? "." + each.className : "") + (each.id ? "#" + each.id : "");
+  for (const each of document.querySelectorAll("body *:not(svg *, script, style, .chart details *)")) {
+    const box = each.getBoundingClientRect(), scrolls = getComputedStyle(each).overflowX !== "visible";
+    if (box.width && box.right > innerWidth + 1) found.push(name(each) + " ends at " + Math.round(box.right));
+    if (scrolls && each.scrollWidth > each.clientWidth + 1) found.push(name(each) + " scrolls " + each.scrollWidth);
+  }
+  if (page.scrollWidth > innerWidth) found.push("the page scrolls " + page.scrollWidth);
+  parent.postMessage(innerWidth + " px wide: " + (found.join("; ") || "all fits"), "*");
+}, 4000));</script>"""
+
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -159,13 +177,7 @@ class _Reader(HTMLParser):
 @pytest.fixture
 def browse(tmp_path: Path) -> Callable[..., Opened]:
     """Open a page in a headless browser; with ``picture`` a screenshot is left in ``tmp_path``."""
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("no chromium to open the page with")
-
-    def run(page: Path, *what: str) -> str:
-        command = [browser, *_FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *what, page.as_uri()]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+    run = _runner(tmp_path)
 
     def open_page(page: Path, *, picture: bool = False, width: int = 1280) -> Opened:
         hooked = tmp_path / "hooked.html"
@@ -177,3 +189,34 @@ def browse(tmp_path: Path) -> Callable[..., Opened]:
         return reader.opened
 
     return open_page
+
+
+@pytest.fixture
+def too_wide(tmp_path: Path) -> Callable[[Path, int], str]:
+    """What of a page does not fit into so many pixels, unfolded: ``420 px wide: all fits`` where everything does.
+
+    The page is opened in a frame, since no browser makes a window narrower than about 500 pixels.
+    """
+    run = _runner(tmp_path)
+
+    def measure(page: Path, width: int) -> str:
+        inner, outer = tmp_path / "inner.html", tmp_path / "outer.html"
+        inner.write_text(page.read_text(encoding="utf-8").replace("<head>", "<head>" + _MEASURE, 1), encoding="utf-8")
+        outer.write_text(_FRAME.format(address=inner.as_uri(), width=width), encoding="utf-8")
+        reader = _Reader()
+        reader.feed(run(outer, "--dump-dom"))
+        return reader.opened.errors
+
+    return measure
+
+
+def _runner(tmp_path: Path) -> Callable[..., str]:
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no chromium to open the page with")
+
+    def run(page: Path, *what: str) -> str:
+        command = [browser, *_FLAGS, f"--user-data-dir={tmp_path / 'profile'}", *what, page.as_uri()]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+
+    return run

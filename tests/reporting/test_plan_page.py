@@ -71,6 +71,24 @@ def test_the_measured_sweep_opens_without_an_error(shared_data, tmp_path, browse
     assert "25.24\xa0%" in " ".join(opened.text)
 
 
+@pytest.mark.parametrize("case", [None, pytest.param("nasty names", marks=pytest.mark.slow)])
+def test_nothing_is_cut_or_scrolls_sideways_on_a_narrow_screen(case, demo, cases, tmp_path, too_wide):
+    path = tmp_path / "page.html"
+    data = demo if case is None else cases[case]()
+    call = f"wastenot report --study {'x' * 200}.db --out report.html"
+    write_report(data, path, price=Price(0.3, "EUR"), made_at=NOON, command=call, made_from=[("Study", "y" * 200)])
+    assert too_wide(path, 420) == "420 px wide: all fits"
+
+
+@pytest.mark.slow
+def test_the_check_itself_notices_what_is_too_wide(demo, tmp_path, too_wide):
+    path = tmp_path / "wide.html"
+    write_report(demo, path)
+    page = path.read_text(encoding="utf-8")
+    path.write_text(page.replace("(max-width: 640px)", "(max-width: 64px)"), encoding="utf-8")
+    assert re.search(r"scrolls|ends at", too_wide(path, 420))
+
+
 def test_the_check_itself_notices_a_broken_figure(demo, tmp_path, browse):
     path = tmp_path / "broken.html"
     write_report(demo, path)

@@ -66,10 +66,11 @@ def test_opening_to_create_makes_nothing_yet(path):
 
 def test_a_missing_folder_and_a_folder_are_said(tmp_path):
     with pytest.raises(StudyError, match=r"there is no folder .*/none; make it first"):
-        open_study(tmp_path / "none" / "s.db", create=True).add(small_sweep(), source="x")
-    assert all("is a folder, not a study" in message for message in refusals(tmp_path))
+        open_study(tmp_path / "none" / "s.db", create=True)
+    with pytest.raises(StudyError, match="is a folder, not a study"):
+        open_study(tmp_path, create=True)
     with pytest.raises(StudyError, match="cannot be made: Not a directory"):
-        open_study("/dev/null/s.db", create=True).add(small_sweep(), source="x")
+        open_study("/dev/null/s.db", create=True)
 
 
 def test_what_is_not_sqlite_is_said_and_kept(path):

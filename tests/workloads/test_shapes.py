@@ -26,7 +26,7 @@ from wastenot.workloads.shape import (
     [
         ("gpt3-xk", {}, ["'gpt3-xk'", "did you mean 'gpt3-xl'", "llama-70b"]),
         ("GPT3-XL", {}, ["did you mean 'gpt3-xl'"]),
-        ("bert", {}, ["There are: gpt3-small"]),
+        ("bert", {}, ["here are: gpt3-small"]),
         ("gpt3-xl", {"batch": 0}, ["batch 0", "from 1", "nearest is 1"]),
         ("gpt3-xl", {"batch": -3}, ["batch -3"]),
         ("gpt3-xl", {"batch": 1.5}, ["batch 1.5", "whole number"]),
@@ -177,8 +177,8 @@ def test_what_a_gpu_cannot_compute_is_computed_wider():
     ("device", "dtype", "says"),
     [
         ("sim:rtx-3080-tj", "bf16", "did you mean 'rtx-3080-ti'"),
-        ("nvidia:0", "bf16", "There are: rtx-3080-ti"),
-        ("", "bf16", "There are"),
+        ("nvidia:0", "bf16", "there are: rtx-3080-ti"),
+        ("", "bf16", "there are"),
         ("h200", "bf61", "did you mean 'bf16'"),
     ],
 )

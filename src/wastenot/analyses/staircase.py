@@ -7,7 +7,7 @@ as the passes, so many plans are computed that every step wider than ``STEP`` is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from wastenot.errors import BadInputError
@@ -24,6 +24,7 @@ _FEW_UNITS = 8  # up to which a plan takes milliseconds
 _COARSE = tuple(step / 100 for step in range(21))
 # Where each plan is kept with a confidence it takes longer: dense where most readers look.
 _CORRECTED = (0.0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.10, 0.12, 0.15, 0.20)
+_MORE = 4  # further plans where the curve is steepest
 _SPEED_UPS = (0.8, 0.4)  # of the largest speed-up, at which plans are computed
 
 
@@ -68,11 +69,20 @@ def energy_curves(planner: Planner, plan: Plan, *, as_measured: bool) -> tuple[t
             missing.append(str(error))
     reach = max(plan.headline.time_change, plan.objective.max_slowdown or 0.0) * 1.1
     stretch = max(1.0, reach / CURVE_BOUNDS[-1])
-    return tuple(
+    curves = [
         _curve(each, scope, stretch, plan.objective.max_slowdown, as_measured=as_measured)
         for each in planners
         for scope in _scopes(each)
-    ), tuple(missing)
+    ]
+    return tuple(_with_coarser(curve, curves[index + 1 :]) for index, curve in enumerate(curves)), tuple(missing)
+
+
+def _with_coarser(curve: Curve, coarser: Sequence[Curve]) -> Curve:
+    """A curve with the plans of coarser granularities, which are plans of its own too, where they save more."""
+    if curve.scope == "local":
+        return curve
+    points = [point for each in (curve, *coarser) if each.scope == "global" for point in each.points]
+    return replace(curve, points=_steps(sorted(points, key=lambda point: point.max_slowdown)))
 
 
 def _coarser(planner: Planner) -> tuple[Granularity, ...]:
@@ -101,7 +111,18 @@ def _curve(planner: Planner, scope: Scope, stretch: float, bound: float | None, 
     points = solve(sorted(bounds))
     if exact:
         points = _refined(points, solve, min(fastest.time_change, 0.0))
+    elif not as_measured and scope == "global":
+        points = _denser(points, solve)
     return Curve(planner.granularity, scope, _steps(points), exact, fastest)
+
+
+def _denser(points: list[CurvePoint], solve: Callable[[Iterable[float]], list[CurvePoint]]) -> list[CurvePoint]:
+    """A few more points, each in the middle of the highest step."""
+    points = list(points)
+    for _ in range(_MORE if len(points) > 1 else 0):
+        index = max(range(1, len(points)), key=lambda each: points[each - 1].energy_j - points[each].energy_j)
+        points[index:index] = solve([0.5 * (points[index - 1].max_slowdown + points[index].max_slowdown)])
+    return points
 
 
 def _refined(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from wastenot.capturing.on_cpu import differences_from_cuda
 from wastenot.errors import BadInputError, MissingExtraError
 from wastenot.install import install_line
+from wastenot.wording import counted
 from wastenot.workloads.kernel import KernelSpec, Workload
 
 
@@ -45,7 +46,7 @@ class Captured:
         if not self._kernels:
             raise BadInputError(f"'{self.name}': no PyTorch operation ran while it was captured; run the step in the block")
         total = sum(kernel.count for kernel in self._kernels)
-        description = f"captured: {total:,} operations, {len(self._kernels):,} different ones"
+        description = f"captured: {counted(total, 'operation')}, {len(self._kernels):,} different ones"
         return Workload(self.name, self._kernels, description, captured_on=self.device)
 
 

@@ -15,31 +15,33 @@ _SHORTER = {
     "--relative-error 0.01, or --budget 2h, to resume later",
     "search": "a smaller --share, --relative-error 0.01, or --budget 2h, to resume later",
     "auto": "shorter --warm-up and --window, --relative-error 0.01, or --budget 30m, to resume later",
-    "natural": "--time-limit (--budget of sweep), to resume later",
+    "natural": "--budget 5m, to resume later; a smaller --seconds-each",
     "again": "fewer --repeats",
 }
 
 
-def announce(*parts: Estimate, shorter: str | None = None) -> None:
+def announce(*parts: Estimate, shorter: str | None = None, then_s: float = 0.0) -> None:
     """Say on stderr what is going to be measured and how long that takes.
 
     Args:
         parts: of the work, in order.
         shorter: what would make it shorter; by default the options of the verb that measures so.
+        then_s: how long planning and a report take afterwards.
     """
     from wastenot.cli.output import say
 
-    for line in announcement(parts, shorter):
+    for line in announcement(parts, shorter, then_s):
         say(line)
 
 
-def show_dry_run(*parts: Estimate, as_json: bool, shorter: str | None = None, **values: object) -> None:
+def show_dry_run(*parts: Estimate, as_json: bool, shorter: str | None = None, then_s: float = 0.0, **values: object) -> None:
     """Print what would be measured, as the result of a dry run.
 
     Args:
         parts: of the work, in order.
         as_json: as one document.
         shorter: what would make it shorter.
+        then_s: how long planning and a report take afterwards.
         values: of the document besides.
     """
     from wastenot.cli.output import print_json
@@ -47,11 +49,11 @@ def show_dry_run(*parts: Estimate, as_json: bool, shorter: str | None = None, **
     if as_json:
         print_json("estimate", values | {"parts": [estimate_document(part) for part in parts]})
         return
-    for line in (*announcement(parts, shorter), "  nothing was measured or written (--dry-run)"):
+    for line in (*announcement(parts, shorter, then_s), "  nothing was measured or written (--dry-run)"):
         print(line)
 
 
-def announcement(parts: Sequence[Estimate], shorter: str | None = None) -> list[str]:
+def announcement(parts: Sequence[Estimate], shorter: str | None = None, then_s: float = 0.0) -> list[str]:
     """What is going to be measured and how long that takes, as lines of text."""
     lines = []
     for part in parts:
@@ -62,11 +64,12 @@ def announcement(parts: Sequence[Estimate], shorter: str | None = None) -> list[
         lines += [f"  {_with_flags(note)}" for note in part.notes]
     left = [part for part in parts if part.todo]
     waits = [part.wait_s for part in left]
-    wait_s = sum(wait for wait in waits if wait is not None)
+    wait_s = sum(wait for wait in waits if wait is not None) + then_s
+    more = ", with planning and the report" if then_s else ""
     if any(part.virtual for part in left) and None not in waits:
-        lines.append(f"  a simulated device's time is virtual: here it takes {_about(wait_s)}")
+        lines.append(f"  a simulated device's time is virtual: here it takes {_about(wait_s)}{more}")
     elif len(left) > 1:
-        lines.append(f"  together {_about(wait_s)}")
+        lines.append(f"  together {_about(wait_s)}{more}")
     if wait_s > _LONG_S:
         lines.append(f"  shorter: {shorter or _SHORTER[left[0].kind]}")
     return lines
@@ -102,6 +105,8 @@ def _what(part: Estimate) -> str:
         case "natural":
             same = f" ({part.points:,} different)" if part.points != part.kernels else ""
             return f"{kernels}{same} at natural clocks, none set"
+        case "again" if part.settings > 1:
+            return f"{kernels} at the best of {part.settings:,} settings and at the default clocks: {part.points:,} points"
         case _:
             times = part.points // max(2 * part.kernels, 1)
             return f"{kernels} at the planned and at the default clocks, {times:,} times each = {part.points:,} points"

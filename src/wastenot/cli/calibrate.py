@@ -9,6 +9,7 @@ import typer
 
 from wastenot.cli import completing, quantities
 from wastenot.cli.options import JsonOption, StudyOption, WorkloadOption, check_watts
+from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -65,7 +66,8 @@ def calibrate(
     console().print(_table(calibrated.report))
     for warning in calibrated.report.warnings:
         say(f"warning: {warning}")
-    say(f"{out}: {calibrated.report.kernels} kernels from {calibrated.report.points:,} points; use it as --device sim:{out}")
+    fitted = f"{counted(calibrated.report.kernels, 'kernel')} from {counted(calibrated.report.points, 'point')}"
+    say(f"{out}: {fitted}; use it as --device sim:{out}")
 
 
 def _table(report: CalibrationReport) -> Table:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wastenot.cli.options import JsonOption
+from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -119,9 +120,9 @@ def _text(captured: Captured, covered: Coverage | None) -> RenderableType:
     workload = captured.workload
     left = sum(times for ops in captured.left_out.values() for times in ops.values())
     lines = [
-        f"{workload.calls:,} calls of {len(workload.kernels):,} kernels: {workload.flops / 1e9:,.4g} GFLOP, "
-        f"{workload.bytes_moved / 1e6:,.4g} MB",
-        f"{captured.seen:,} operations seen, {left:,} left out:",
+        f"{counted(workload.calls, 'call')} of {counted(len(workload.kernels), 'kernel')}: "
+        f"{workload.flops / 1e9:,.4g} GFLOP, {workload.bytes_moved / 1e6:,.4g} MB",
+        f"{counted(captured.seen, 'operation')} seen, {left:,} left out:",
         *(f"  {sum(ops.values()):,} {reason}" for reason, ops in captured.left_out.items()),
         *(f"note: {note}" for note in captured.notes),
         *([] if covered is None else ["", *_coverage_lines(covered)]),

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from wastenot.planning.plan import Plan
 
 _WORKLOAD, _DEVICE = "gpt3-xl", "sim:rtx-3080-ti"
-_CORE_STEP_MHZ = 210.0
 _REPEATS = 10
 
 
@@ -27,7 +26,7 @@ def demo(
     """
     from wastenot import api
     from wastenot.cli.output import say, typed_command
-    from wastenot.cli.progress import shown_progress
+    from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.cli.whole_loop import create_folder
     from wastenot.devices.open import open_device
     from wastenot.errors import MissingExtraError
@@ -48,8 +47,9 @@ def demo(
     study = open_study(out / "study.db", create=True)
     typer.echo("Training GPT-3 XL on a simulated RTX 3080 Ti: no GPU is used, and every number is simulated.")
     typer.echo(f"Sweep     time and energy of {len(tasks.tasks)} kernels at 50 pairs of core and memory clocks")
-    with shown_progress("sweep", resumable=study) as progress:
-        api.sweep(tasks, target, study, core_step_mhz=_CORE_STEP_MHZ, command=typed_command(str(study)), progress=progress)
+    command = typed_command(str(study))
+    with kept_if_interrupted(resume_with(command, study)), shown_progress("sweep") as progress:
+        api.sweep(tasks, target, study, command=command, progress=progress)
     typer.echo("Plan      clocks for each kernel that use the least energy and are no slower than the default clocks")
     planner = Planner(study.read(tasks.name))
     plan = make_plan(planner, Objective("waste", 0.0))
@@ -58,7 +58,7 @@ def demo(
         plan = api.validate(plan, study, target, repeats=_REPEATS, progress=progress)
     plan.write(out / "plan.json")
     if with_page:
-        api.report(study, page, plan=plan, planner=planner, command=typed_command(str(study)))
+        api.report(study, page, plan=plan, planner=planner, command=command)
     typer.echo("\n" + "\n".join(_ending(plan)))
     if with_page:
         opened = not no_open and _open(page)

@@ -6,6 +6,15 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from wastenot.cli.before_work import check_before_work
+from wastenot.cli.output import say
+
+NOTHING_KEPT = (
+    "validate", "transfer", "sensor", "profile", "profiles", "calibrate", "forecast", "capture", "plan", "frontier",
+    "compare", "report",
+)  # fmt: skip
+"""Verbs that work for a while and write only in the end."""
+
 BEGIN = {
     "wastenot demo": "A first look, with a page to read; needs no GPU.",
     "wastenot doctor": "What this machine can measure, and the next command.",
@@ -76,6 +85,17 @@ class Verb(TyperCommand):
         """Its parameters; while a shell completes, they leave values as they are typed."""
         return _unread(super().get_params(ctx), ctx)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run it, unless its options have no effect together or its outputs cannot be written."""
+        metavars = {parameter.name: parameter.metavar for parameter in self.params}
+        check_before_work(self.name or "", ctx.params, lambda name: _typed(ctx, name), metavars)
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            if error.args or self.name in NOTHING_KEPT:
+                say(str(error) or "nothing was kept; to do it again, run the same command")
+            raise
+
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the examples."""
         with formatter.section("Examples"):
@@ -89,6 +109,17 @@ class Verbs(TyperGroup):
     def get_params(self, ctx: Any) -> Any:
         """As those of a verb."""
         return _unread(super().get_params(ctx), ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The verb; a workload in its place is told from a verb misspelt."""
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            from wastenot.workloads.models import MODELS
+
+            name = args[0]
+            if name in MODELS or name.endswith((".json", ".db")):
+                verb = "show --study" if name.endswith(".db") else "run" if name in MODELS else "workload"
+                ctx.fail(f"'{name}' is not a command; did you mean 'wastenot {verb} {name}'?")
+        return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write where to begin, the verbs in groups, and the few options last."""
@@ -108,6 +139,11 @@ class Verbs(TyperGroup):
         """Say where more stands."""
         formatter.write_paragraph()
         formatter.write_text("'wastenot VERB --help' shows the options of a verb, and examples.")
+
+
+def _typed(ctx: Any, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
 
 
 def _unread(parameters: Any, ctx: Any) -> Any:

@@ -74,16 +74,9 @@ def monitor(
         raise BadInputError(f"--interval {interval}: must be at least 0.1 s")
     names = None if device == "all" else [name.strip() for name in device.split(",")]
     meter = measure(names, name=shortened(" ".join(shlex.join(command).split()), _LONGEST_NAME))
-    try:
-        # UTF-8 in any locale; line by line, so that the file can be followed.
-        rows = nullcontext() if csv is None else csv.open("w", encoding="utf-8", buffering=1)
-    except OSError as error:
-        raise BadInputError(f"--csv {csv}: cannot be written: {error.strerror}") from error
-    with rows as table:
-        if table is not None:
-            print(",".join(CSV_COLUMNS), file=table)
-        with _program(command, to_stderr=as_json) as child, meter as window:
-            _watch(child, window, interval, table, shown=not quiet)
+    # The file only once the program runs: one of a run before is not lost to a command that cannot be run.
+    with _program(command, to_stderr=as_json) as child, _rows(csv) as table, meter as window:
+        _watch(child, window, interval, table, shown=not quiet)
     result = window.result()
     code = child.returncode if child.returncode >= 0 else 128 - child.returncode
     if as_json:
@@ -93,6 +86,18 @@ def monitor(
     else:
         say(_summary(result, price))
     raise typer.Exit(code)
+
+
+@contextmanager
+def _rows(csv: Path | None) -> Iterator[IO[str] | None]:
+    """The file of readings, with its heading; ``None`` where none is wanted."""
+    if csv is None:
+        yield None
+        return
+    # UTF-8 in any locale; line by line, so that the file can be followed.
+    with csv.open("w", encoding="utf-8", buffering=1) as table:
+        print(",".join(CSV_COLUMNS), file=table)
+        yield table
 
 
 @contextmanager

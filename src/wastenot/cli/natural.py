@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wastenot.cli import completing
-from wastenot.cli.options import FiguresOption, JsonOption, SeedOption, ShapeOptions, parse_budget
+from wastenot.cli.options import DryRunOption, FiguresOption, JsonOption, SeedOption, ShapeOptions, parse_budget
+from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from wastenot.devices.protocol import Device
+    from wastenot.study.store import Study
+    from wastenot.sweeping.sweep import SweepOutcome
+    from wastenot.tasks import WorkloadTasks
     from wastenot.tuning.natural_overview import NaturalOverview
 
 WORKLOAD = "gpt3-xl"
+_SHORTER = "--time-limit 5m; the same command resumes, with a longer one"
 
 
 def natural(
@@ -52,6 +58,7 @@ def natural(
     *,
     shape_options: ShapeOptions,
     seed: SeedOption = 0,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure what clocks would do without setting one.
@@ -59,19 +66,55 @@ def natural(
     Times and powers at clocks that the GPU goes through by itself, plans of caps, a forecast, and a page that shows them.
     Needs no rights. Resumes; without --device it shows a study that was measured elsewhere.
     """
-    from wastenot.cli.output import as_values, console, print_json, say, typed_command
-    from wastenot.errors import BadInputError, MissingExtraError
+    from wastenot.cli.announce import show_dry_run
+    from wastenot.cli.before_work import check_output
+    from wastenot.cli.output import typed_command
+    from wastenot.cli.progress import kept_if_interrupted, resume_with
+    from wastenot.devices.open import open_device
+    from wastenot.errors import BadInputError
     from wastenot.study.store import open_study
-    from wastenot.tuning.natural_overview import natural_overview
+    from wastenot.tasks import find_tasks
+    from wastenot.tuning.forecast.forecast import check_draws
 
     if device is None and study is None:
         raise BadInputError("--device: name the GPU to measure, such as nvidia:0; or show a study: --study FILE")
+    check_draws(draws)
     name = workload
+    keeps = "nothing was kept"
     if device is not None:
         limit_s = parse_budget(time_limit, "--time-limit")
-        study, name = _measure(workload or WORKLOAD, device, study, limit_s, shape_options, seed)
+        tasks = find_tasks(workload or WORKLOAD, device, shape_options.shape())
+        study, name = study or f"natural-{tasks.name}.db", tasks.name
+        keeps = resume_with(typed_command(study), study)
     assert study is not None
-    overview = natural_overview(open_study(study), name, draws=draws, seed=seed)
+    with kept_if_interrupted(keeps):
+        if device is not None:
+            check_output(out or Path(f"natural-{tasks.name}.html"))
+            outcome = _measure(tasks, open_device(device, seed=seed), study, limit_s, dry_run=dry_run)
+            if dry_run:
+                assert outcome.estimate is not None
+                show_dry_run(outcome.estimate, as_json=as_json, shorter=_SHORTER, study=study)
+                return
+        _show(open_study(study), study, name, out, figures, draws, seed, as_json=as_json)
+
+
+def _show(
+    source: Study,
+    study: str,
+    name: str | None,
+    out: Path | None,
+    figures: Path | None,
+    draws: int,
+    seed: int,
+    *,
+    as_json: bool,
+) -> None:
+    """What a study says: tables or a document, and a page."""
+    from wastenot.cli.output import as_values, console, print_json, say, typed_command
+    from wastenot.errors import MissingExtraError
+    from wastenot.tuning.natural_overview import natural_overview
+
+    overview = natural_overview(source, name, draws=draws, seed=seed)
     page = out or Path(f"natural-{overview.workload}.html")
     written = []
     try:
@@ -90,32 +133,29 @@ def natural(
     say(f"{study}: timelines, curves and rows; " + (f"page: {page}" if written else "no page was written"))
 
 
-def _measure(
-    workload: str, device: str, study: str | None, limit_s: float, shape_options: ShapeOptions, seed: int
-) -> tuple[str, str]:
-    """Measure, or resume; returns the study and the workload's name in it."""
+def _measure(tasks: WorkloadTasks, device: Device, study: str, limit_s: float, *, dry_run: bool) -> SweepOutcome:
+    """Measure, or resume."""
+    from functools import partial
+
     from wastenot.api import sweep
+    from wastenot.cli.announce import announce
     from wastenot.cli.output import say, typed_command
     from wastenot.cli.progress import shown_progress
     from wastenot.cli.sweeping import outcome_lines
-    from wastenot.devices.open import open_device
-    from wastenot.tasks import find_tasks
     from wastenot.workloads.captured_on import capture_note
 
-    tasks = find_tasks(workload, device, shape_options.shape())
-    where = study or f"natural-{tasks.name}.db"
     captured = capture_note(tasks.captured_on)
     if captured is not None:
-        say(f"{workload}: {captured}")
-    target = open_device(device, seed=seed)
-    with shown_progress(f"natural clocks of {tasks.name}", resumable=where) as progress:
+        say(f"{tasks.name}: {captured}")
+    with shown_progress(f"natural clocks of {tasks.name}") as progress:
         outcome = sweep(
-            tasks, target, where, clocks="natural", budget_s=limit_s,
-            command=typed_command(where), progress=progress,
+            tasks, device, study, clocks="natural", budget_s=limit_s,
+            command=typed_command(study), announce=partial(announce, shorter=_SHORTER), dry_run=dry_run, progress=progress,
         )  # fmt: skip
-    for line in outcome_lines(outcome, tasks.key, where):
-        say(line)
-    return where, tasks.name
+    if not dry_run:
+        for line in outcome_lines(outcome, tasks.key, study):
+            say(line)
+    return outcome
 
 
 def natural_text(overview: NaturalOverview) -> RenderableType:
@@ -124,7 +164,8 @@ def natural_text(overview: NaturalOverview) -> RenderableType:
     from wastenot.reporting.formatting import quantity
     from wastenot.reporting.natural.summary import forecast_table, kernels_table, plans_table
 
-    what = f"{len(overview.kernels)} kernels at natural clocks in {quantity(overview.seconds, 's', 3)}, no clock was set"
+    kernels, took = counted(len(overview.kernels), "kernel"), quantity(overview.seconds, "s", 3)
+    what = f"{kernels} at natural clocks in {took}, no clock was set"
     parts: list[RenderableType] = [headline(overview.workload, overview.device, overview.origin, what)]
     tables = [kernels_table(overview), plans_table(overview)]
     predicted = forecast_table(overview)

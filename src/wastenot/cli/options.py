@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -255,6 +255,10 @@ class ShapeOptions:
             cast(Attention, self.attention),
             cast(Optimizer, self.optimizer),
         )
+
+
+SHAPE_OPTIONS = tuple(field.name for field in fields(ShapeOptions))
+"""Names of the options that say how a model is run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import typer
 
 from wastenot.cli import completing, quantities
 from wastenot.cli.options import DtypeOption, JsonOption, StudyOption, WorkloadOption, check_watts
+from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -172,7 +173,7 @@ def _order_text(sweep: Sweep, carry_over: CarryOver | None, loops: tuple[LoopOrd
     share = f"{carry_over.share:.1%} ± {carry_over.share_error:.1%}"
     fitted = (
         f"After a heavier kernel, a lighter one draws {share} of the difference in addition, decaying over "
-        f"{quantity(carry_over.lasts_s, 's', 2)} (fitted to {carry_over.loops} loops)"
+        f"{quantity(carry_over.lasts_s, 's', 2)} (fitted to {counted(carry_over.loops, 'loop')})"
     )
     if not carry_over.known:
         return Group("", Text(f"{fitted}: within the noise, so the order makes no difference here."))

@@ -20,6 +20,7 @@ from wastenot.cli.options import (
     ToleranceOption,
     parse_bounds,
 )
+from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -190,7 +191,7 @@ def report(
     page, *files = write_report(source.study, out, plan=made, figures=figures, price=price, command=command)
     say(f"{page}: report written")
     if figures is not None:
-        say(f"{figures}: {len(files)} figure files written")
+        say(f"{figures}: {counted(len(files), 'figure file')} written")
     if as_json:
         print_json("report", {"page": str(page), "figures": list(map(str, files)), "plan": made.document()})
 
@@ -347,7 +348,7 @@ def _difference_text(difference: PlanDifference, first: str, second: str) -> Ren
             "–" if row.energy_j is None else signed(row.energy_j, "J"),
         )
     total = (
-        f"{difference.same} kernels equal, {len(difference.kernels)} different; per iteration the second plan takes "
-        f"{signed(difference.time_s, 's')} and {signed(difference.energy_j, 'J')} relative to the first"
+        f"{counted(difference.same, 'kernel')} equal, {len(difference.kernels)} different; per iteration the second plan "
+        f"takes {signed(difference.time_s, 's')} and {signed(difference.energy_j, 'J')} relative to the first"
     )
     return Group(table, "", total) if difference.kernels else Group("the plans are equal: " + total)

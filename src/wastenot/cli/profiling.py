@@ -12,6 +12,7 @@ import typer
 
 from wastenot.cli import completing, quantities
 from wastenot.cli.options import DeviceOption, FiguresOption, JsonOption, SeedOption, ShapeOptions, parse_budget
+from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -196,7 +197,7 @@ def _write_pages(
     if figures is not None:
         from wastenot.reporting.profile.page import write_profile_figures
 
-        say(f"{figures}: {len(write_profile_figures(profiles, figures, relative=relative))} figure files written")
+        say(f"{figures}: {counted(len(write_profile_figures(profiles, figures, relative=relative)), 'figure file')} written")
 
 
 def _profile_text(profile: Profile) -> RenderableType:
@@ -230,4 +231,4 @@ def _headline_of(profiles: Sequence[Profile]) -> Text:
 
     devices = ", ".join(dict.fromkeys(profile.device for profile in profiles))
     origins = " and ".join(dict.fromkeys(profile.origin for profile in profiles))
-    return headline(f"{len(profiles)} power profiles", devices, origins, "mean power of an execution")
+    return headline(f"{counted(len(profiles), 'power profile')}", devices, origins, "mean power of an execution")

@@ -16,6 +16,7 @@ from wastenot.cli.options import (
     StudyOption,
     WorkloadOption,
 )
+from wastenot.wording import counted
 from wastenot.workloads.identity import WorkloadKey
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ def import_(
         )
     else:
         say(
-            f"{study}: workload '{sweep.key}': {len(sweep):,} {sweep.origin} rows of {len(sweep.kernels)} kernels "
-            f"on {sweep.device}"
+            f"{study}: workload '{sweep.key}': {counted(len(sweep), f'{sweep.origin} row')} of "
+            f"{counted(len(sweep.kernels), 'kernel')} on {sweep.device}"
         )
 
 
@@ -114,7 +115,7 @@ def _summary_text(study: str, summary: StudySummary) -> RenderableType:
             f"{workload.auto_energy_j:.6g}",
         )
     imports = [
-        f"  {when.imported_at:%Y-%m-%d %H:%M} UTC  {when.rows:,} rows from {escape(when.source)} "
+        f"  {when.imported_at:%Y-%m-%d %H:%M} UTC  {counted(when.rows, 'row')} from {escape(when.source)} "
         f"into '{escape(workload.name)}'"
         for workload in summary.workloads
         for when in workload.imports
@@ -144,7 +145,7 @@ def _sweep_line(workload: WorkloadSummary, sweep: SweepSummary) -> str:
     key = WorkloadKey(workload.name, workload.state, workload.granularity)
     what = {
         "grid": f"grid of {sweep.settings:,} settings and auto",
-        "search": f"search among {sweep.settings:,} settings",
+        "search": f"search among {counted(sweep.settings, 'setting')}",
         "auto": "default clocks only",
         "refine": "a plan's finalists again",
         "natural": "natural clocks, none set",
@@ -186,4 +187,4 @@ def export(
             "export", {"file": str(file), "workload": sweep.workload, "rows": len(sweep), "kernels": len(sweep.kernels)}
         )
     elif str(file) != STANDARD:
-        say(f"{file}: {len(sweep):,} rows of workload '{sweep.key}'")
+        say(f"{file}: {counted(len(sweep), 'row')} of workload '{sweep.key}'")

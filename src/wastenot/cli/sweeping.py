@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -26,6 +26,7 @@ from wastenot.cli.options import (
     parse_clocks,
 )
 from wastenot.sweeping.defaults import CORE_STEP_MHZ, WARM_UP_S, WINDOW_S
+from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from wastenot.sweeping.sweep import SweepOutcome
@@ -141,8 +142,8 @@ def sweep(
     """
     from wastenot.api import sweep as measure
     from wastenot.cli.announce import announce, show_dry_run
-    from wastenot.cli.output import as_values, print_json, say, typed_command
-    from wastenot.cli.progress import shown_progress
+    from wastenot.cli.output import print_json, say, typed_command
+    from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.errors import BadInputError
     from wastenot.sweeping.point import PointOptions
     from wastenot.tasks import find_tasks
@@ -157,19 +158,19 @@ def sweep(
     captured = capture_note(tasks.captured_on)
     if captured is not None:
         say(f"{workload}: {captured}")
-    with shown_progress(f"sweep of {tasks.key}", resumable=study) as progress:
+    command = typed_command(study)
+    with kept_if_interrupted(resume_with(command, study)), shown_progress(f"sweep of {tasks.key}") as progress:
         outcome = measure(
             tasks, target, study, clocks=clocks, core_step_mhz=core_step, core_mhz=parse_clocks("--core", core),
             memory_mhz=parse_clocks("--memory", memory), rounds=rounds, search=search, share=share,
             max_slowdown=max_slowdown, options=PointOptions(warm_up, window, relative_error),
             budget_s=None if budget is None else parse_budget(budget), seconds_each=seconds_each,
-            command=typed_command(study), announce=announce, dry_run=dry_run, progress=progress,
+            command=command, announce=announce, dry_run=dry_run, progress=progress,
         )  # fmt: skip
     if outcome.estimate is not None:
         show_dry_run(outcome.estimate, as_json=as_json, study=str(study))
     elif as_json:
-        values = as_values(outcome)
-        del values["estimate"]
+        values = outcome_values(outcome)
         print_json("sweep", {"study": str(study), "workload": tasks.name, "state": tasks.state,
                     "granularity": tasks.granularity, "device": target.identity.label,
                     "origin": target.identity.origin} | values)  # fmt: skip
@@ -178,17 +179,41 @@ def sweep(
             say(line)
 
 
+def outcome_values(outcome: SweepOutcome) -> dict[str, Any]:
+    """The outcome of a sweep that was made, as JSON values."""
+    from wastenot.cli.output import as_values
+
+    values: dict[str, Any] = as_values(outcome)
+    del values["estimate"]
+    return values
+
+
 def outcome_lines(outcome: SweepOutcome, workload: WorkloadKey, study: str) -> list[str]:
     """The outcome of a sweep, as lines of text."""
-    lines = [f"{study}: workload '{workload}': {outcome.measured:,} points measured, {outcome.found:,} measured before"]
-    lines += [f"{count:,} points could not be measured: {reason}" for reason, count in outcome.skipped.items()]
+    lines = [
+        f"{study}: workload '{workload}': {counted(outcome.measured, 'point')} measured, {outcome.found:,} measured before"
+    ]
+    lines += [f"{counted(count, 'point')} could not be measured: {reason}" for reason, count in outcome.skipped.items()]
     if outcome.drifted:
-        names = list(dict.fromkeys(outcome.drifted))
-        lines.append(f"the device drifted: at auto {len(names)} kernels changed during the sweep, for example '{names[0]}'")
+        lines.append(_drift_line(outcome))
     if outcome.out_of_time:
         lines.append("the budget is used up; run the same command again to resume")
     lines += outcome.notes
     return lines
+
+
+def _drift_line(outcome: SweepOutcome) -> str:
+    """How many baselines changed on the way, and by how much, in one line."""
+    from wastenot.reporting.formatting import change
+
+    parts = []
+    for what in ("time", "energy"):
+        changes = {drift.kernel: drift.change for drift in outcome.drifted if drift.what == what}
+        if changes:
+            least, most = min(changes.values()), max(changes.values())
+            by = change(least, 1) if len(changes) == 1 else f"{change(least, 1)} to {change(most, 1)}"
+            parts.append(f"{what} of {counted(len(changes), 'kernel')} by {by}")
+    return f"the device drifted: at auto, {' and '.join(parts)} since the first round"
 
 
 def refine(
@@ -226,24 +251,27 @@ def refine(
     Also clocks around them, if asked; then makes a new plan.
     """
     from wastenot.api import refine as measure_again
-    from wastenot.cli.output import as_values, print_json, say, typed_command
-    from wastenot.cli.progress import shown_progress
+    from wastenot.cli.announce import announce
+    from wastenot.cli.output import print_json, say, typed_command
+    from wastenot.cli.progress import kept_if_interrupted, shown_progress
     from wastenot.study.store import open_study
 
     source = open_study(study)
     key = source.read(workload, energies, granularity).key
     target = clock_control.open_device(device, seed=seed, workload=key)
-    with shown_progress(f"refining {key}") as progress:
+    kept = f"{into or study}: what was measured is kept, as repeats; the same command measures all of them once more"
+    with kept_if_interrupted(kept), shown_progress(f"refining {key}") as progress:
         refined = measure_again(
             source, target, workload=key.name, state=key.state, granularity=key.granularity, into=into,
             max_slowdown=max_slowdown, finalists=finalists, around_mhz=around, repeats=repeats,
             budget_s=None if budget is None else parse_budget(budget), command=typed_command(into or study),
-            progress=progress,
+            announce=announce, progress=progress,
         )  # fmt: skip
     outcome, before, after = refined.outcome, refined.before, refined.after
     if as_json:
         print_json(
-            "refine", as_values(outcome) | {"before": before.document()["headline"], "after": after.document()["headline"]}
+            "refine",
+            outcome_values(outcome) | {"before": before.document()["headline"], "after": after.document()["headline"]},
         )
         return
     for line in outcome_lines(outcome, key, str(into or study)):

@@ -19,6 +19,7 @@ from wastenot.cli.options import (
     WorkloadOption,
     parse_counts,
 )
+from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -56,6 +57,7 @@ def validate(
 ) -> None:
     """Measure a plan, interleaved with the default clocks (auto)."""
     from wastenot.api import validate as validate_plan
+    from wastenot.cli.announce import announce
     from wastenot.cli.output import console, print_json, say
     from wastenot.cli.progress import shown_progress
     from wastenot.devices.open import device_of_study
@@ -67,7 +69,9 @@ def validate(
     name = device or device_of_study(study, sweep.device)
     target = clock_control.open_device(name, seed=seed, workload=sweep.key)
     with shown_progress("validation") as progress:
-        validated = validate_plan(made, source, target, workload=workload, repeats=repeats, progress=progress)
+        validated = validate_plan(
+            made, source, target, workload=workload, repeats=repeats, announce=announce, progress=progress
+        )
     if out is not None:
         validated.write(out)
         say(f"{out}: plan and validation written")
@@ -113,8 +117,9 @@ def measured_beside_promised(plan: Plan) -> RenderableType:
         f"{validation.level:.0%} interval",
         *(f"{change(each.interval[0])} to {change(each.interval[1])}" for each in measured),
     )
-    table.add_row(f"all {validation.pairs} pairs", *(f"{change(each.least)} to {change(each.most)}" for each in measured))
-    what = f"Measured {validation.repeats} times, interleaved with the default clocks (auto)"
+    pairs = counted(validation.pairs, "pair")
+    table.add_row(f"all {pairs}", *(f"{change(each.least)} to {change(each.most)}" for each in measured))
+    what = f"Measured {counted(validation.repeats, 'time')}, interleaved with the default clocks (auto)"
     return Group(Text(what, style="bold"), table)
 
 
@@ -142,6 +147,7 @@ def transfer(
     Measurements are interleaved with the default clocks (auto).
     """
     from wastenot.api import transfer as measure_transfer
+    from wastenot.cli.announce import announce
     from wastenot.cli.output import as_values, console, print_json, say
     from wastenot.cli.progress import shown_progress
     from wastenot.errors import BadInputError
@@ -156,7 +162,7 @@ def transfer(
     with shown_progress("transfer") as progress:
         measured_transfer = measure_transfer(
             made, target, batch=batches, tensor_parallel=degrees, sequence_parallel=sequence_parallel, repeats=repeats,
-            progress=progress,
+            announce=lambda parts: announce(*parts), progress=progress,
         )  # fmt: skip
     if figures is not None:
         from wastenot.reporting.figure import export_figures
@@ -166,7 +172,7 @@ def transfer(
         labels = tuple(map(str, batches or degrees))
         figure = transfer_figure(measured_transfer, name, title, labels, axis)
         written = export_figures([figure], measured_transfer.origin, figures)
-        say(f"{figures}: {len(written)} figure files written")
+        say(f"{figures}: {counted(len(written), 'figure file')} written")
     if as_json:
         print_json("transfer", as_values(measured_transfer))
     else:
@@ -193,6 +199,6 @@ def _transfer_text(transfer: Transfer) -> RenderableType:
         )
     head = (
         f"the clocks planned for {transfer.planned}, on {transfer.device} ({transfer.origin} numbers), "
-        f"measured {transfer.repeats} times, interleaved with auto"
+        f"measured {counted(transfer.repeats, 'time')}, interleaved with auto"
     )
     return Group(head, "", table)

@@ -13,17 +13,26 @@ from wastenot.cli.options import (
     ClockControlOptions,
     ConfidenceOption,
     DeviceOption,
+    DryRunOption,
     JsonOption,
     MaxSlowdownOption,
     PriceOptions,
     SeedOption,
     ShapeOptions,
 )
+from wastenot.sweeping.defaults import CORE_STEP_MHZ
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from wastenot.planning.comparison import Comparison
     from wastenot.planning.plan import Plan
+    from wastenot.reporting.price import Price
+    from wastenot.sweeping.estimate import Estimate
+
+
+_SHORTER = "a larger --core-step, fewer --repeats, or sweep with --search model or --budget, then plan, validate and report"
+_THEN_S = 12.0  # planning, and writing the report and its figures
 
 
 def run(
@@ -35,9 +44,14 @@ def run(
     confidence: ConfidenceOption = None,
     as_measured: AsMeasuredOption = False,
     core_step: Annotated[
-        float,
-        typer.Option("--core-step", metavar="MHZ", parser=quantities.megahertz, help="Step between core clocks."),
-    ] = 210.0,
+        float | None,
+        typer.Option(
+            "--core-step",
+            metavar="MHZ",
+            parser=quantities.megahertz,
+            help=f"Step between core clocks, from the highest down; {CORE_STEP_MHZ:g} by default, 1 for every clock.",
+        ),
+    ] = None,
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of the validation; 0 skips it.")] = 10,
     out: Annotated[
         Path | None,
@@ -48,61 +62,86 @@ def run(
     price_options: PriceOptions,
     clock_control: ClockControlOptions,
     seed: SeedOption = 0,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Sweep, plan, compare, validate and report in one go.
 
-    Resumes an interrupted sweep.
+    Says first how long it takes. Resumes an interrupted sweep.
     """
     from wastenot import api
+    from wastenot.cli.announce import announce, show_dry_run
+    from wastenot.cli.before_work import check_output
     from wastenot.cli.output import as_values, console, print_json, say, typed_command
-    from wastenot.cli.planning import comparison_text, plan_text
-    from wastenot.cli.progress import shown_progress
-    from wastenot.cli.sweeping import outcome_lines
-    from wastenot.cli.validation import measured_beside_promised
+    from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
+    from wastenot.cli.sweeping import outcome_lines, outcome_values
     from wastenot.planning.comparison import compare_with
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import Planner, plan as make_plan
+    from wastenot.reporting.optional_imports import check_report
     from wastenot.study.store import open_study, sweep_of
     from wastenot.tasks import find_tasks
+    from wastenot.tuning.interleaved import estimate_interleaved
 
     price = price_options.price()
     goal = Objective("waste", max_slowdown, confidence=confidence, as_measured=as_measured)
     tasks = find_tasks(workload, device, shape_options.shape())
+    folder = out or Path(f"wastenot-{tasks.name}")
+    check_output(folder, folder=True)
+    check_report()
     target = clock_control.open_device(device, seed=seed, workload=tasks.key)
-    folder = create_folder(out or Path(f"wastenot-{tasks.name}"))
-    study = open_study(folder / "study.db", create=True)
-    with shown_progress("sweep", resumable=study) as progress:
-        outcome = api.sweep(
-            tasks, target, study, core_step_mhz=core_step, command=typed_command(str(study)), progress=progress
-        )
-    for line in outcome_lines(outcome, tasks.key, str(folder / "study.db")):
-        say(line)
-    planner = Planner(sweep_of(study, tasks.name, None, "kernel"))
-    plan = make_plan(planner, goal)
-    if repeats:
-        with shown_progress("validation") as progress:
-            plan = api.validate(plan, study, target, repeats=repeats, progress=progress)
-    plan.write(folder / "plan.json")
-    comparison = compare_with(planner, as_measured=as_measured)
-    if not as_json:
-        console().print(plan_text(plan, price))
+    again = [estimate_interleaved(target, tasks, repeats=repeats)] if repeats else []
+    study = open_study(folder / "study.db", create=True, look=False)
+    command = typed_command(str(study))
+
+    def begin(sweep: Estimate) -> None:
+        announce(sweep, *again, shorter=_SHORTER, then_s=_THEN_S)
+        create_folder(folder)  # only now: what cannot be swept leaves none behind
+
+    with kept_if_interrupted(resume_with(command, study)):
+        with shown_progress("sweep") as progress:
+            outcome = api.sweep(
+                tasks, target, study, core_step_mhz=core_step, command=command, announce=begin, dry_run=dry_run,
+                progress=progress,
+            )  # fmt: skip
+        if outcome.estimate is not None:
+            show_dry_run(outcome.estimate, *again, as_json=as_json, shorter=_SHORTER, then_s=_THEN_S, folder=str(folder))
+            return
+        for line in outcome_lines(outcome, tasks.key, str(study)):
+            say(line)
+        planner = Planner(sweep_of(study, tasks.name, None, "kernel"))
+        plan = make_plan(planner, goal)
         if repeats:
-            console().print(measured_beside_promised(plan))
-        console().print(comparison_text(comparison))
-    files = api.report(
-        study, folder / "report.html", plan=plan, figures=folder / "figures", price=price, planner=planner,
-        command=typed_command(str(study)),
-    )  # fmt: skip
+            with shown_progress("validation") as progress:
+                plan = api.validate(plan, study, target, repeats=repeats, progress=progress)
+        plan.write(folder / "plan.json")
+        comparison = compare_with(planner, as_measured=as_measured)
+        if not as_json:
+            _show(plan, comparison, price)
+        files = api.report(
+            study, folder / "report.html", plan=plan, figures=folder / "figures", price=price, planner=planner,
+            command=command,
+        )  # fmt: skip
     say(f"{folder}: study.db, plan.json, report.html and figures/ written")
     if as_json:
         written = [folder / "study.db", folder / "plan.json", *files]
         print_json("run", {
-            "files": list(map(str, written)), "sweep": as_values(outcome), "plan": plan.document(),
+            "files": list(map(str, written)), "sweep": outcome_values(outcome), "plan": plan.document(),
             "comparison": as_values(comparison),
         })  # fmt: skip
     else:
         console().print(last_lines(plan, folder, device))
+
+
+def _show(plan: Plan, comparison: Comparison, price: Price) -> None:
+    from wastenot.cli.output import console
+    from wastenot.cli.planning import comparison_text, plan_text
+    from wastenot.cli.validation import measured_beside_promised
+
+    console().print(plan_text(plan, price))
+    if plan.validation is not None:
+        console().print(measured_beside_promised(plan))
+    console().print(comparison_text(comparison))
 
 
 def last_lines(plan: Plan, folder: Path, device: str) -> RenderableType:

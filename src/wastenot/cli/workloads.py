@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wastenot.cli import completing
-from wastenot.cli.options import JsonOption, ShapeOptions
+from wastenot.cli.options import JsonOption, ShapeOptions, WorkloadOption
+from wastenot.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from wastenot.workloads.bound import Roofline
     from wastenot.workloads.kernel import KernelSpec, Workload
     from wastenot.workloads.models import Model
-    from wastenot.workloads.shape import Shape
 
 
 def workloads(as_json: JsonOption = False) -> None:
@@ -37,10 +37,11 @@ def workload(
         typer.Argument(
             metavar="NAME",
             autocompletion=completing.workloads,
-            help="A model such as gpt3-xl; 'wastenot workloads' lists them.",
+            help="A model such as gpt3-xl ('wastenot workloads' lists them), a captured workload (.json), or a study.",
         ),
     ],
     shape_options: ShapeOptions,
+    in_study: WorkloadOption = None,
     device: Annotated[
         str | None,
         typer.Option(
@@ -52,33 +53,35 @@ def workload(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the kernels of a model.
+    """Show the kernels of a model, of a captured workload or of a study.
 
     Shapes, FLOPs, bytes, and whether computing or memory bounds them on a GPU.
     """
     from wastenot.cli.output import console, print_json
+    from wastenot.tasks import find_workload
     from wastenot.workloads.bound import find_roofline
-    from wastenot.workloads.build import build_workload
-    from wastenot.workloads.models import find_model
 
     shape = shape_options.shape()
-    built, model = build_workload(name, shape), find_model(name)
-    roofline = None if device is None else find_roofline(device, shape.dtype)
+    built = find_workload(name, shape, in_study)
+    roofline = None if device is None else find_roofline(device, built.run.shape.dtype if built.run else shape.dtype)
     if as_json:
-        print_json("kernels", _document(built, model, shape, roofline))
+        print_json("kernels", _document(built, roofline))
     else:
-        console().print(_workload_text(built, model, roofline))
+        console().print(_workload_text(built, roofline))
 
 
-def _document(built: Workload, model: Model, shape: Shape, roofline: Roofline | None) -> dict[str, Any]:
+def _document(built: Workload, roofline: Roofline | None) -> dict[str, Any]:
     from wastenot.cli.output import as_values
+    from wastenot.workloads.models import find_model
 
+    run = built.run
     return {
         "workload": built.name,
         "description": built.description,
-        "model": model.name,
-        "parameters": model.parameters,
-        "shape": as_values(shape),
+        "model": None if run is None else run.model,
+        "parameters": None if run is None else find_model(run.model).parameters,
+        "shape": None if run is None else as_values(run.shape),
+        "captured_on": built.captured_on,
         "flops": built.flops,
         "bytes": built.bytes_moved,
         "calls": built.calls,
@@ -93,7 +96,10 @@ def _kernel_values(kernel: KernelSpec, roofline: Roofline | None) -> dict[str, A
     values: dict[str, Any] = as_values(kernel)
     values["pass"] = values.pop("pass_name")
     del values["call"], values["element_bytes"]  # not a captured kernel, and the data type is part of the shape
-    return values | {"flops_per_byte": kernel.intensity, "bound": None if roofline is None else roofline.bound(kernel)}
+    return values | {
+        "flops_per_byte": kernel.intensity if kernel.bytes_moved else None,
+        "bound": None if roofline is None or not kernel.bytes_moved else roofline.bound(kernel),
+    }
 
 
 def _models_text(models: tuple[Model, ...]) -> RenderableType:
@@ -107,8 +113,9 @@ def _models_text(models: tuple[Model, ...]) -> RenderableType:
     return table
 
 
-def _workload_text(built: Workload, model: Model, roofline: Roofline | None) -> RenderableType:
+def _workload_text(built: Workload, roofline: Roofline | None) -> RenderableType:
     from wastenot.cli.tables import Group, Text, plain_table
+    from wastenot.workloads.models import find_model
 
     table = plain_table(("kernel", "", "shape"), ("GFLOP", "MB", "FLOP/B", "count"))
     if roofline is not None:
@@ -116,21 +123,26 @@ def _workload_text(built: Workload, model: Model, roofline: Roofline | None) -> 
     for pass_name, kernels in groupby(built.kernels, key=lambda kernel: kernel.pass_name):
         table.add_row(Text(pass_name.replace("_", " "), style="bold"))
         for kernel in kernels:
-            bound = () if roofline is None else (roofline.bound(kernel),)
+            known = kernel.bytes_moved > 0.0
             table.add_row(
-                f"  {kernel.name}",
-                kernel.label,
+                Text(f"  {kernel.name}"),
+                Text(kernel.label),
                 shape_text(kernel),
-                f"{kernel.flops / 1e9:,.3f}",
-                f"{kernel.bytes_moved / 1e6:,.3f}",
-                f"{kernel.intensity:,.1f}",
+                f"{kernel.flops / 1e9:,.3f}" if known else "–",
+                f"{kernel.bytes_moved / 1e6:,.3f}" if known else "–",
+                f"{kernel.intensity:,.1f}" if known else "–",
                 f"{kernel.count:,}",
-                *bound,
+                *(() if roofline is None else (roofline.bound(kernel) if known else "–",)),
             )
     totals = (
-        f"{built.calls:,} calls of {len(built.kernels)} kernels: {built.flops / 1e12:,.3f} TFLOP, "
-        f"{built.bytes_moved / 1e9:,.3f} GB; the model has {_parameters(model)} parameters"
+        f"{counted(built.calls, 'call')} of {counted(len(built.kernels), 'kernel')}: {built.flops / 1e12:,.3f} TFLOP, "
+        f"{built.bytes_moved / 1e9:,.3f} GB"
     )
+    if built.run is not None:
+        totals += f"; the model has {_parameters(find_model(built.run.model))} parameters"
+    unknown = sum(not kernel.bytes_moved for kernel in built.kernels)
+    if unknown:
+        totals += f"; FLOPs and bytes of {counted(unknown, 'kernel')} are not known"
     bounds = () if roofline is None else (Text(_roofline_text(roofline)),)
     return Group(Text(built.name, style="bold"), Text(built.description), "", table, "", Text(totals), *bounds)
 

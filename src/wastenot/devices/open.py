@@ -112,3 +112,10 @@ def simulated_device(preset: Preset, name: str, *, seed: int = 0, wall_time: boo
     )
     identity = Identity(name, preset.model, f"{preset.name}/{seed}", SIMULATOR_VERSION, "simulated")
     return SimulatedDevice(identity, engine, SimulatedSensors(engine, preset.sensors), preset.thermal.reference_c)
+
+
+def is_virtual(device: Device) -> bool:
+    """Whether the time of a device is virtual: it passes as fast as it can be computed."""
+    from wastenot.devices.simulated.device import SimulatedDevice
+
+    return isinstance(device, SimulatedDevice) and not device.engine.on_wall_time

@@ -40,6 +40,7 @@ from wastenot.sweeping.estimate import Estimate, Span, finished_estimate
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import SweepOutcome, recording
 from wastenot.tasks import WorkloadTasks
+from wastenot.wording import counted
 from wastenot.workloads.kernel import KernelSpec
 from wastenot.workloads.primitives import primitive
 
@@ -83,11 +84,7 @@ def natural_sweep(
         StudyError: the study cannot be written; what was measured before is kept.
         DeviceError: the device does not measure; what was measured before is kept.
     """
-    if workload.granularity != "kernel":
-        raise BadInputError("`granularity`: natural clocks are those of single kernels; use kernel")
-    if not 0.0 < seconds_each < math.inf:
-        raise BadInputError(f"`seconds_each` {seconds_each:g}: must be a number of seconds above 0, such as 18")
-    workload = replace(workload, state="natural")
+    workload = _at_natural_clocks(workload, seconds_each)
     progress = progress or Silent()
     timelines = device.timelines()
     ends_s = math.inf if budget_s is None else device.time.now_s() + budget_s
@@ -148,10 +145,10 @@ def estimate_natural(
         budget_s: device time for all of them.
 
     Raises:
-        BadInputError: the study is of another device.
+        BadInputError: kernels are measured together; the study is of another device.
         StudyError: it cannot be read.
     """
-    workload = replace(workload, state="natural")
+    workload = _at_natural_clocks(workload, seconds_each)
     twins = twins_of(workload.tasks)
     seen = seen_of(study, workload) if study.settings_done(workload.key, device.identity.label) else {}
     left_s = [
@@ -165,6 +162,15 @@ def estimate_natural(
     return finished_estimate(
         device, workload, "natural", 0, len(left_s), len(left_s) - len(begun), span, PointOptions(), budget_s
     )
+
+
+def _at_natural_clocks(workload: WorkloadTasks, seconds_each: float) -> WorkloadTasks:
+    """A workload to be measured at natural clocks, if it can be."""
+    if workload.granularity != "kernel":
+        raise BadInputError("`granularity`: natural clocks are those of single kernels; use kernel")
+    if not 0.0 < seconds_each < math.inf:
+        raise BadInputError(f"`seconds_each` {seconds_each:g}: must be a number of seconds above 0, such as 18")
+    return replace(workload, state="natural")
 
 
 def keep_curves(
@@ -206,7 +212,7 @@ def keep_curves(
             notes.setdefault(note, []).append(curve.kernel)
     progress = progress or Silent()
     for note, kernels in notes.items():
-        others = "" if len(kernels) == 1 else f" and {len(kernels) - 1} other kernels"
+        others = "" if len(kernels) == 1 else f" and {counted(len(kernels) - 1, 'other kernel')}"
         progress.say(f"'{kernels[0]}'{others}: {note}")
 
 
@@ -332,5 +338,7 @@ def kernel_of(task: Task) -> KernelSpec:
         CannotRunError: the task is of several kernels, which have no clock of their own.
     """
     if len(task.steps) != 1:
-        raise CannotRunError(f"{task.name}: is {len(task.steps)} kernels; natural clocks are those of single kernels")
+        raise CannotRunError(
+            f"{task.name}: is {counted(len(task.steps), 'kernel')}; natural clocks are those of single kernels"
+        )
     return task.steps[0][0]

@@ -18,6 +18,7 @@ from wastenot.frontiers.algebra import Frontier, choice, sequence
 from wastenot.frontiers.exact import exact_sum
 from wastenot.frontiers.nodes import KernelSetting, Tied, Ways
 from wastenot.planning.costs import Costs
+from wastenot.wording import counted
 from wastenot.workloads.identity import GRANULARITIES, Granularity
 
 
@@ -205,7 +206,7 @@ def _nothing_shared(name: str, costs: Costs, kernels: IndexArray, levels: list[_
     needed = min((float(level.nearest_mhz.max(axis=1).min()) for level in levels), default=np.inf)
     fix = f"`clock_tolerance_mhz` {needed:g} is enough, or " if np.isfinite(needed) else ""
     return (
-        f"{name}: no setting besides auto is common to its {len(kernels)} kernels within {tolerance_mhz:g} MHz; "
+        f"{name}: no setting besides auto is common to its {counted(len(kernels), 'kernel')} within {tolerance_mhz:g} MHz; "
         f"the nearest to it, {clocks}, is missing for {len(missing)}: {listed}; {fix}measure what is missing"
     )
 

@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Iterable
 
 from wastenot.errors import BadInputError
-from wastenot.suggest import suggestion
+from wastenot.suggest import nearest, suggestion
 from wastenot.tasks import find_tasks
 from wastenot.workloads.kernel import KernelSpec
-from wastenot.workloads.primitives import PRIMITIVES, is_primitive, primitive
+from wastenot.workloads.primitives import PRIMITIVES, example_of, is_primitive, primitive
 from wastenot.workloads.shape import Shape
+from wastenot.workloads.unknown import kernel_named
 
 Function = Callable[[], object]
 Subject = str | KernelSpec | Function
@@ -80,12 +81,17 @@ class Subjects:
         workload, name = _split(text)
         if not name:
             forms = f"{', '.join(f'{kind}:SIZE' for kind in PRIMITIVES)} or WORKLOAD:KERNEL"
-            near = suggestion(workload, PRIMITIVES)
-            raise BadInputError(f"kernel '{text}': write {forms}, such as gemm:8192 or gpt3-xl:softmax; {near}")
+            operation, kernel = nearest(workload, PRIMITIVES), kernel_named(workload)
+            example = example_of(operation) if operation is not None else kernel
+            meant = "w" if example is None else f"did you mean '{example}'? W"
+            raise BadInputError(f"kernel '{text}': {meant}rite {forms}, such as gemm:8192 or gpt3-xl:softmax")
         try:
             units = find_tasks(workload, self._device, self._shape)
         except BadInputError as error:
-            raise BadInputError(f"kernel '{text}': {error}; single kernels: {suggestion(workload, PRIMITIVES)}") from error
+            operation = nearest(workload, PRIMITIVES)
+            if operation is None:
+                raise
+            raise BadInputError(f"kernel '{text}': did you mean '{operation}:{name}'?") from error
         kernels = {task.name: task.steps[0][0] for task in units.tasks}
         if name in kernels:
             return kernels[name], 1

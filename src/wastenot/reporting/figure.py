@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,17 +45,47 @@ class Figure:
 
 
 def specification_of(chart: Any | None) -> dict[str, Any] | None:
-    """The specification of an Altair chart without Altair's own colours: ours come from the theme."""
+    """The specification of an Altair chart with its data, and without Altair's own colours: ours come from the theme."""
     if chart is None:
         return None
-    specification: dict[str, Any] = chart.to_dict()
+    specification: dict[str, Any] = chart.to_dict(validate=False)
     specification.pop("config", None)
+    specification["datasets"] = _taken_out(specification)
     return specification
 
 
 def inline(rows: Sequence[Mapping[str, object]]) -> Any:
-    """Rows as the data of a chart; no table library is needed for this."""
-    return load("altair").InlineData(values=[dict(row) for row in rows])
+    """Rows as the data of a chart that goes through :func:`specification_of`.
+
+    Altair copies and checks the data of a chart each time that the chart is refined or put into another one. To spare
+    that, the rows travel as text, as the name of the data.
+    """
+    text = json.dumps([dict(row) for row in rows], ensure_ascii=False, separators=(",", ":"), default=_plain)
+    return load("altair").NamedData(name=text)
+
+
+def _plain(number: Any) -> object:
+    """A NumPy number as Python's."""
+    return number.item()
+
+
+def _taken_out(specification: dict[str, Any]) -> dict[str, Any]:
+    """The data of all parts, by the short names that the parts are given instead; equal data once."""
+    datasets: dict[str, Any] = {}
+    parts: list[Any] = [specification]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, list):
+            parts += part
+        elif isinstance(part, dict):
+            parts += part.values()
+            data = part.get("data")
+            if isinstance(data, dict) and str(data.get("name", "")).startswith("["):
+                name = f"data-{hashlib.sha256(data['name'].encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+                if name not in datasets:
+                    datasets[name] = json.loads(data["name"])
+                part["data"] = {"name": name}
+    return datasets
 
 
 def series_color(field: str, colors: Mapping[str, str], **legend: object) -> Any:

@@ -197,7 +197,9 @@ class Database:
             return
         if path.exists():
             self.check_there()
-        elif not path.parent.is_dir():
+        elif path.parent.exists() and not path.parent.is_dir():
+            raise StudyError(f"{path}: cannot be made: {os.strerror(errno.ENOTDIR)}")
+        elif not path.parent.exists():
             raise StudyError(f"{path}: there is no folder {path.parent}; make it first")
         elif not os.access(path.parent, os.W_OK):
             raise StudyError(f"{path}: cannot be made: {os.strerror(errno.EACCES)}")

@@ -30,12 +30,15 @@ from wastenot.study.sweep_log import begin_sweep, recorded_sweeps
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
 
 
-def open_study(where: str | os.PathLike[str], *, create: bool = False, busy_timeout_s: float = 5.0) -> Study:
+def open_study(
+    where: str | os.PathLike[str], *, create: bool = False, look: bool = True, busy_timeout_s: float = 5.0
+) -> Study:
     """Open a study.
 
     Args:
         where: a file name, or any SQLAlchemy URL such as ``postgresql://user@host/database``.
         create: let the first :meth:`Study.add` make a file that is missing; nothing is made before.
+        look: refuse at once what could not be read or made; otherwise the first use does.
         busy_timeout_s: how long to wait for another program that is writing to it.
 
     Raises:
@@ -43,10 +46,8 @@ def open_study(where: str | os.PathLike[str], *, create: bool = False, busy_time
             driver is missing.
     """
     database = connect(parse_address(where), timeout_s=busy_timeout_s, create=create)
-    if create:
-        database.check_makeable()
-    else:
-        database.check_there()
+    if look:
+        (database.check_makeable if create else database.check_there)()
     return Study(database)
 
 

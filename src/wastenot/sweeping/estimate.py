@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
+from wastenot.devices.open import is_virtual
 from wastenot.devices.protocol import Device
 from wastenot.errors import WastenotError
 from wastenot.origin import Origin
@@ -244,13 +245,6 @@ def heated_point_s(workload: WorkloadTasks, options: PointOptions) -> Span:
     """Device time of one point with its part of the time to heat the device before it."""
     heat_s = HEATING * (options.warm_up_s + options.window_s)
     return point_s(workload, options).plus(Span.of(heat_s))
-
-
-def is_virtual(device: Device) -> bool:
-    """Whether the time of a device is virtual: it passes as fast as it can be computed."""
-    from wastenot.devices.simulated.device import SimulatedDevice
-
-    return isinstance(device, SimulatedDevice) and not device.engine.on_wall_time
 
 
 @dataclass(frozen=True, slots=True)

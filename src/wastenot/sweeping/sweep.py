@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from wastenot.devices.open import is_virtual
 from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError
 from wastenot.progress import Progress, Silent
@@ -48,6 +49,21 @@ class SweepPoint:
     repeat: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """A baseline that differs from the first one of its kernel by more than noise explains.
+
+    Attributes:
+        kernel: its name.
+        what: ``time`` or ``energy``.
+        change: since the first round, as a fraction.
+    """
+
+    kernel: str
+    what: Literal["time", "energy"]
+    change: float
+
+
 @dataclass(slots=True)
 class SweepOutcome:
     """Outcome of a sweep.
@@ -56,7 +72,7 @@ class SweepOutcome:
         measured: points measured now.
         found: points that were there before.
         skipped: why points could not be measured: reason and how many.
-        drifted: kernels whose baseline changed on the way.
+        drifted: baselines that changed on the way, in the order measured.
         out_of_time: whether the time allowed ended it.
         notes: what else a person should know of it, a line each.
         estimate: what there was to measure and how long that takes, where it was a dry run.
@@ -65,7 +81,7 @@ class SweepOutcome:
     measured: int = 0
     found: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
-    drifted: list[str] = field(default_factory=list)
+    drifted: list[Drift] = field(default_factory=list)
     out_of_time: bool = False
     notes: list[str] = field(default_factory=list)
     estimate: Estimate | None = None
@@ -177,7 +193,8 @@ def run_points(
     outcome.found = len(points) - len(todo)
     baselines: dict[int, Measurement] = {}
     warm = False
-    keeper = _Keeper(recorder, _HELD_S if keep_alone is None else 0.0)  # what goes with kernels alone goes at once
+    together = is_virtual(device) and keep_alone is None  # real measurements, and what goes with kernels alone, go at once
+    keeper = _Keeper(recorder, _HELD_S if together else 0.0)
     try:
         for setting, block in groupby(todo, key=lambda point: point.setting):
             here = list(block)
@@ -337,12 +354,16 @@ def recording(device: Device, workload: WorkloadTasks, study: Study, intent: Int
 def _watch(
     baselines: dict[int, Measurement], kernel: int, found: Measurement, outcome: SweepOutcome, progress: Progress
 ) -> None:
-    """Compare a baseline with the first one of its kernel."""
+    """Compare a baseline with the first one of its kernel; the first that differs is announced, the outcome has them all."""
     first = baselines.setdefault(kernel, found)
-    for what, was, now, error in (
+    compared: tuple[tuple[Literal["time", "energy"], float, float, float], ...] = (
         ("time", first.time_s, found.time_s, first.time_se_s + found.time_se_s),
         ("energy", first.energy_j, found.energy_j, first.energy_se_j + found.energy_se_j),
-    ):
+    )
+    for what, was, now, error in compared:
         if abs(now - was) > max(_DRIFT * was, _DRIFT_ERRORS * error):
-            outcome.drifted.append(found.kernel)
-            progress.say(f"drift: {what} of '{found.kernel}' at auto changed by {now / was - 1:+.1%} since the first round")
+            if not outcome.drifted:
+                progress.say(
+                    f"drift: {what} of '{found.kernel}' at auto changed by {now / was - 1:+.1%} since the first round"
+                )
+            outcome.drifted.append(Drift(found.kernel, what, now / was - 1.0))

@@ -89,8 +89,7 @@ def compare_with_auto(
         BadInputError: fewer than 2 repeats.
         DeviceError: the device does not measure.
     """
-    if repeats < 2:
-        raise BadInputError(f"`repeats` {repeats}: must be at least 2 to estimate the error")
+    check_repeats(repeats)
     progress, options = progress or Silent(), options or PointOptions()
     totals = np.zeros((4, repeats))
     check_state(device, units)
@@ -112,6 +111,16 @@ def compare_with_auto(
     return InterleavedRuns(*totals)
 
 
+def check_repeats(repeats: int) -> None:
+    """Refuse so few repeats that nothing could be said about their error.
+
+    Raises:
+        BadInputError: fewer than 2.
+    """
+    if repeats < 2:
+        raise BadInputError(f"`repeats` {repeats}: must be at least 2 to estimate the error")
+
+
 def estimate_interleaved(
     device: Device, units: WorkloadTasks, *, repeats: int, options: PointOptions | None = None
 ) -> Estimate:
@@ -122,7 +131,11 @@ def estimate_interleaved(
         units: what to measure, and in which state.
         repeats: how often.
         options: how to measure.
+
+    Raises:
+        BadInputError: fewer than 2 repeats.
     """
+    check_repeats(repeats)
     options = options or PointOptions()
     points = 2 * repeats * len(units.tasks)
     span = Span.of(COLD_S + WARM_S * (repeats - 1))

@@ -20,6 +20,7 @@ from wastenot.setting import AUTO, Setting
 from wastenot.study.coverage import Intent
 from wastenot.study.store import Study
 from wastenot.study.sweep import Sweep
+from wastenot.sweeping.estimate import Announce, finished_estimate, points_s
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import SweepOutcome, SweepPoint, recording, run_points
 from wastenot.tasks import WorkloadTasks
@@ -36,6 +37,7 @@ def refine(
     progress: Progress | None = None,
     budget_s: float | None = None,
     command: str | None = None,
+    announce: Announce | None = None,
 ) -> SweepOutcome:
     """Measure candidates and auto several times more, interleaved, so that drift affects all of them equally.
 
@@ -49,6 +51,7 @@ def refine(
         progress: is shown each point.
         budget_s: device time after which no further point is started.
         command: that resumes this, for the study to remember.
+        announce: receives how many points there are and how long they take, before they are measured.
 
     Raises:
         BadInputError: no repeats, measurements at natural clocks, or a kernel without a name among the candidates.
@@ -78,6 +81,10 @@ def refine(
     with recording(device, units, study, intent) as recorder:
         before = {pair: recorder.done[units.tasks[pair[0]].name, pair[1]] for pair in pairs}
         points = [SweepPoint(*pair, before[pair] + repeat) for repeat in range(repeats) for pair in pairs]
+        if announce is not None:
+            span = points_s(units, points, options, device=device)
+            number = len(points)
+            announce(finished_estimate(device, units, "again", len(settings), number, 0, span, options, budget_s))
         progress.begin(len(points))
         outcome = run_points(device, units, recorder, points, options=options, progress=progress, ends_s=ends_s)
         if not outcome.out_of_time:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wastenot.devices.protocol import Device
@@ -10,9 +10,10 @@ from wastenot.errors import BadInputError
 from wastenot.origin import Origin
 from wastenot.planning.plan import Plan
 from wastenot.progress import Progress, Silent
+from wastenot.sweeping.estimate import Estimate
 from wastenot.sweeping.point import PointOptions
 from wastenot.tasks import WorkloadTasks
-from wastenot.tuning.interleaved import Interval, compare_with_auto
+from wastenot.tuning.interleaved import Interval, check_repeats, compare_with_auto, estimate_interleaved
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ def transfer(
     *,
     repeats: int = 10,
     options: PointOptions | None = None,
+    announce: Callable[[Sequence[Estimate]], None] | None = None,
     progress: Progress | None = None,
 ) -> Transfer:
     """Measure a plan's clocks, interleaved with auto, on other workloads that are made of the same kernels.
@@ -68,6 +70,7 @@ def transfer(
         targets: workloads to measure.
         repeats: of each, at least 2.
         options: how to measure.
+        announce: receives for each target how many measurements there are and how long they take, before they begin.
         progress: is shown each measurement.
 
     Raises:
@@ -82,6 +85,9 @@ def transfer(
                 f"the plan (workload '{plan.workload}') has no clocks for kernel '{unknown[0]}' of '{units.name}'; "
                 "plan a workload of the same model and options"
             )
+    check_repeats(repeats)
+    if announce is not None:
+        announce([estimate_interleaved(device, units, repeats=repeats, options=options) for units in targets])
     progress = progress or Silent()
     progress.begin(sum(2 * repeats * len(units.kernels) for units in targets))
     rows = []

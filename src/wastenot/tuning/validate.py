@@ -7,9 +7,10 @@ from wastenot.errors import BadInputError
 from wastenot.planning.plan import Measured, Plan, Validation
 from wastenot.progress import Progress, Silent
 from wastenot.study.catalog import UNKNOWN_DEVICE
+from wastenot.sweeping.estimate import Announce
 from wastenot.sweeping.point import PointOptions
 from wastenot.tasks import WorkloadTasks
-from wastenot.tuning.interleaved import LEVEL, Interval, compare_with_auto
+from wastenot.tuning.interleaved import LEVEL, Interval, check_repeats, compare_with_auto, estimate_interleaved
 
 
 def validate(
@@ -19,6 +20,7 @@ def validate(
     *,
     repeats: int = 10,
     options: PointOptions | None = None,
+    announce: Announce | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """Measure every kernel at the plan's setting and at auto, interleaved, several times.
@@ -29,6 +31,7 @@ def validate(
         units: what its kernels run.
         repeats: of each, at least 2.
         options: how to measure.
+        announce: receives how many measurements there are and how long they take, before they begin.
         progress: is shown each measurement.
 
     Returns:
@@ -47,8 +50,11 @@ def validate(
     names = [kernel.name for kernel in units.kernels]
     if names != [row.kernel for row in plan.assignments]:
         raise BadInputError(f"the plan (workload '{plan.workload}') has other kernels than '{units.name}'")
+    check_repeats(repeats)
+    if announce is not None:
+        announce(estimate_interleaved(device, units, repeats=repeats, options=options))
     progress = progress or Silent()
-    progress.begin(2 * max(repeats, 0) * len(names))
+    progress.begin(2 * repeats * len(names))
     settings = {row.kernel: row.setting for row in plan.assignments}
     runs = compare_with_auto(device, units, settings, repeats=repeats, options=options, progress=progress)
     validation = Validation(

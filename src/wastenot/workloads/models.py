@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from wastenot.errors import BadInputError
-from wastenot.suggest import suggestion
-
 Family = Literal["gpt3", "llama"]
 
 
@@ -121,8 +118,10 @@ def find_model(name: str) -> Model:
     """The model of a name.
 
     Raises:
-        BadInputError: there is none; says which there are, and the nearest.
+        BadInputError: there is none; says what was probably meant, and which there are.
     """
     if name not in MODELS:
-        raise BadInputError(f"workload '{name}': there is no such model; {suggestion(name, MODELS)}")
+        from wastenot.workloads.unknown import unknown_workload
+
+        raise unknown_workload(name)
     return MODELS[name]

@@ -23,6 +23,11 @@ _SIZED = re.compile(r"(\d+)(?:x(\d+))?")
 _BYTES = re.compile(r"(\d+)(B|KB|MB|GB)(?:x(\d+))?", re.IGNORECASE)
 
 
+def example_of(kind: str) -> str:
+    """A name of this kind, with a size."""
+    return f"{kind}:512MB" if kind in COLLECTIVES else f"{kind}:4096"
+
+
 def is_primitive(text: str) -> bool:
     """Whether a name is meant for one of these, be it right or not."""
     return text.partition(":")[0] in PRIMITIVES

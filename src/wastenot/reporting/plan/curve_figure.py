@@ -9,12 +9,22 @@ from typing import Any
 from wastenot.analyses.plan_overview import PlanOverview
 from wastenot.analyses.staircase import Curve
 from wastenot.planning.objective import DEFAULT_CONFIDENCE
+from wastenot.planning.plan import Plan
 from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, series_color, tooltips
 from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
-from wastenot.reporting.plan.labelled_points import LETTER_WIDTH, Frame, LabelledPoint, draw_labels, draw_points
+from wastenot.reporting.plan.labelled_points import (
+    LETTER_WIDTH,
+    RULE_LABEL_HEIGHT,
+    Frame,
+    LabelledPoint,
+    draw_labels,
+    draw_points,
+)
 from wastenot.reporting.plan.plan_figure import SAVED, WIDE, plan_figure, saved, slowdown
 from wastenot.reporting.plan.today import applicable_today
+from wastenot.reporting.plan.verdict import is_default
+from wastenot.workloads.identity import Granularity
 
 _COLORS = {"kernel": "#2f6fde", "pass": "#e08a00", "iteration": "#0f9b8e"}
 _DASHES = {"global": [1, 0], "local": [5, 3]}
@@ -30,10 +40,7 @@ def curve_figure(overview: PlanOverview) -> Figure:
         sure = percent(goal.confidence or DEFAULT_CONFIDENCE, 0)
         how = f"every plan keeps its slowdown with {sure} confidence, and its saving is corrected for noise. "
     curves = [curve for curve in overview.curves if curve.points]
-    note = (
-        "Each line is the most energy that can be saved within the slowdown allowed, with clocks for each kernel, each pass "
-        f"or the whole iteration; {how}"
-    )
+    note = f"Each line is the most energy that can be saved within the slowdown allowed{_clocks_for(overview)}; {how}"
     if any(curve.scope == "local" for curve in curves):
         note += "Dashed (local): each part keeps the limit by itself; otherwise parts compensate for each other. "
     note += "Lines are steps, since a plan also keeps every larger slowdown. "
@@ -46,6 +53,12 @@ def curve_figure(overview: PlanOverview) -> Figure:
     return plan_figure(overview.plan, "relaxed-waste", "Energy saved against the slowdown allowed", note, chart, narrow)
 
 
+def _clocks_for(overview: PlanOverview) -> str:
+    words = {"kernel": "each kernel", "pass": "each pass", "iteration": "the whole iteration"}
+    found = list(dict.fromkeys(words[_granularity(curve, overview.plan)] for curve in overview.curves))
+    return f", with clocks for {' or '.join([', '.join(found[:-1]), found[-1]] if found[1:] else found)}" if found else ""
+
+
 def _what_bars_are(overview: PlanOverview) -> str:
     headline = overview.plan.headline
     bars = ", bars its 95 % intervals" if headline.energy_change_interval is not None else ""
@@ -56,7 +69,7 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve], *, narrow: bool) -> 
     alt = load("altair")
     marks = _marks(overview, narrow=narrow)
     frame = _frame(curves, marks, narrow=narrow)
-    series = [_series(curve) for curve in curves]
+    series = [_series(curve, overview.plan) for curve in curves]
     x = alt.X(
         "x:Q",
         title="slowdown allowed, %",
@@ -66,7 +79,7 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve], *, narrow: bool) -> 
     y = alt.Y("y:Q", title=SAVED, scale=alt.Scale(domain=list(frame.y), nice=False))
     color = series_color(
         "series:N",
-        {_series(curve): _COLORS[curve.granularity] for curve in curves},
+        {_series(curve, overview.plan): _COLORS[_granularity(curve, overview.plan)] for curve in curves},
         symbolType="stroke",
         symbolStrokeWidth=2.5,
         symbolSize=250 if narrow else 500,
@@ -75,11 +88,11 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve], *, narrow: bool) -> 
     )
     dashes = alt.Scale(domain=series, range=[_DASHES[curve.scope] for curve in curves])
     widths = alt.Scale(type="ordinal", domain=series, range=[2.4 if curve.scope == "global" else 1.2 for curve in curves])
-    rows = [row for curve in curves for row in _rows(curve)]
+    rows = [row for curve in curves for row in _rows(curve, overview.plan)]
     base = alt.Chart(inline(rows)).encode(x=x, y=y, color=color)
     lines = base.mark_line(interpolate="step-after").encode(
-        strokeDash=alt.StrokeDash("series:N", sort=None, scale=dashes),
-        strokeWidth=alt.StrokeWidth("series:N", sort=None, scale=widths),
+        strokeDash=alt.StrokeDash("series:N", sort=series, scale=dashes),
+        strokeWidth=alt.StrokeWidth("series:N", sort=series, scale=widths),
     )
     tooltip = tooltips(
         {
@@ -91,7 +104,7 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve], *, narrow: bool) -> 
         }
     )
     targets = base.mark_point(opacity=0, size=120, filled=True).encode(tooltip=tooltip)
-    sampled = {_series(curve) for curve in curves if not curve.exact}
+    sampled = {_series(curve, overview.plan) for curve in curves if not curve.exact}
     dots = alt.Chart(inline([row for row in rows if row["series"] in sampled])).mark_circle(size=15, opacity=1)
     layers = [*_rules(overview, frame), lines, dots.encode(x=x, y=y, color=color), targets]
     layers += draw_points(marks, x, y)
@@ -108,7 +121,8 @@ def _frame(curves: Sequence[Curve], marks: Sequence[LabelledPoint], *, narrow: b
     left, right, low, high = min(0.0, *xs), max(*xs, 1.0), min(0.0, *ys), max(1.0, *ys)
     below = 0.08 * (high - low) if low < 0.0 else 0.0
     width, height = (NARROW_WIDTH - _AXIS_ROOM, 300) if narrow else (WIDE, 340)
-    return Frame((left - 0.03 * (right - left), right), (low - below, high + 0.07 * (high - low)), width, height)
+    above = (2 * RULE_LABEL_HEIGHT + 10) / height * (high - low)
+    return Frame((left - 0.03 * (right - left), right), (low - below, high + above), width, height)
 
 
 def _rules(overview: PlanOverview, frame: Frame) -> list[Any]:
@@ -121,9 +135,8 @@ def _rules(overview: PlanOverview, frame: Frame) -> list[Any]:
         rule = alt.Chart(inline([{"x": slowdown(bound), "text": text}]))
         layers.append(rule.mark_rule(style="rule").encode(x="x:Q"))
         at_left = frame.pixel(slowdown(bound), 0.0)[0] > frame.width - LETTER_WIDTH * len(text)
-        place = {"align": "right" if at_left else "left", "dx": -4 if at_left else 4, "baseline": "bottom"}
-        # Above the axis, each on its own height: nothing is drawn over them there.
-        height = frame.height - 4 - (0 if bound == 0.0 else 13)
+        place = {"align": "right" if at_left else "left", "dx": -4 if at_left else 4, "baseline": "top"}
+        height = 4 + (0 if bound == 0.0 else RULE_LABEL_HEIGHT)  # the room above all curves
         layers.append(rule.mark_text(style="small-label", **place).encode(x="x:Q", y=alt.value(height), text="text:N"))
     return layers
 
@@ -153,6 +166,8 @@ def _marks(overview: PlanOverview, *, narrow: bool) -> list[LabelledPoint]:
         )  # fmt: skip
     word = {"validation": "measured", "promise": "expected", "measurements": "as measured"}[headline.source]
     text = f"this plan{', applicable today' if own and not narrow else ''}: {percent(-headline.energy_change)} saved"
+    if is_default(plan):
+        text = "this plan: the default clocks"
     marks.append(
         _mark(
             "plan", overview, headline.time_change, headline.energy_change, text, f"this plan, {word}",
@@ -166,7 +181,7 @@ def _fastest_mark(curve: Curve, overview: PlanOverview) -> LabelledPoint:
     fastest = curve.fastest
     faster = fastest.time_change < -_STRAIGHT
     text = f"fastest: {percent(-fastest.time_change)} less time" if faster else "no plan is faster than the default clocks"
-    about = f"fastest plan by {curve.granularity}"
+    about = f"fastest plan by {_granularity(curve, overview.plan)}"
     return _mark("dot", overview, fastest.time_change, fastest.energy_change, text, about)
 
 
@@ -192,14 +207,19 @@ def _mark(
     )
 
 
-def _series(curve: Curve) -> str:
-    return curve.granularity if curve.scope == "global" else f"{curve.granularity}, local"
+def _granularity(curve: Curve, plan: Plan) -> Granularity:
+    """What gets clocks of its own; what was measured as one is one unit, whatever it is called."""
+    return plan.measured_granularity if curve.granularity == "kernel" else curve.granularity
 
 
-def _rows(curve: Curve) -> list[dict[str, object]]:
+def _series(curve: Curve, plan: Plan) -> str:
+    return _granularity(curve, plan) if curve.scope == "global" else f"{_granularity(curve, plan)}, local"
+
+
+def _rows(curve: Curve, plan: Plan) -> list[dict[str, object]]:
     return [
         {
-            "series": _series(curve),
+            "series": _series(curve, plan),
             "x": round(slowdown(point.max_slowdown), 6),
             "y": round(saved(point.energy_change), 6),
             "allowed_text": percent(point.max_slowdown, sign=True),

@@ -55,10 +55,8 @@ def _chart(overview: PlanOverview, *, narrow: bool) -> Any:
     ]
     reach = (_reach([time for time, _ in changes]), _reach([energy for _, energy in changes]))
     maps = [
-        _map(overview, rows, "EDP", _cells(edp_desirability, reach, columns=_CELLS), reach, legend=False, narrow=narrow),
-        _map(
-            overview, rows, "Waste, strict", _cells(waste_desirability, reach, columns=2), reach, legend=True, narrow=narrow
-        ),
+        _map(overview, rows, "EDP", edp_desirability, _CELLS, reach, legend=False, narrow=narrow),
+        _map(overview, rows, "Waste, strict", waste_desirability, 2, reach, legend=True, narrow=narrow),
     ]
     side_by_side = alt.vconcat(*maps, spacing=20) if narrow else alt.hconcat(*maps, spacing=34)
     return side_by_side.resolve_scale(color="independent")
@@ -85,7 +83,8 @@ def _map(
     overview: PlanOverview,
     rows: list[ComparisonRow],
     title: str,
-    cells: list[dict[str, object]],
+    desirability: Desirability,
+    columns: int,
     reach: tuple[float, float],
     *,
     legend: bool,
@@ -100,7 +99,7 @@ def _map(
     x = alt.X("x:Q", title=SLOWDOWN, scale=_scale(reach[0]))
     y = alt.Y("y:Q", title=SAVED, scale=_scale(reach[1]))
     field = (
-        alt.Chart(inline(cells))
+        _opposite_corners(alt.Chart(inline(_cells(desirability, reach, columns=columns))), reach, columns)
         .mark_rect()
         .encode(x=x, x2="x2:Q", y=y, y2="y2:Q", color=alt.Color("score:Q", title="desirability, %", scale=scale, legend=key))
     )
@@ -115,24 +114,25 @@ def _scale(reach: float) -> Any:
 
 
 def _cells(desirability: Desirability, reach: tuple[float, float], *, columns: int) -> list[dict[str, object]]:
-    """The score of each cell, evaluated at its centre; rejected cells are left out."""
+    """The lower left corner of each cell, and the score at its centre; rejected cells are left out."""
     width, height = 2 * reach[0] / columns, 2 * reach[1] / _CELLS
-    over = _OVERLAP if columns == _CELLS else 1.0  # two columns meet where what is rejected begins
     cells: list[dict[str, object]] = []
     for column in range(columns):
         for line in range(_CELLS):
             slower, kept = -reach[0] + column * width, -reach[1] + line * height
             score = desirability(slower + width / 2, -(kept + height / 2))
             if score is not None:
-                edges = {
-                    "x": slower,
-                    "x2": min(slower + over * width, reach[0]),
-                    "y": kept,
-                    "y2": min(kept + _OVERLAP * height, reach[1]),
-                    "score": score,
-                }
-                cells.append({name: round(100 * value, 4) for name, value in edges.items()})
+                cells.append({"x": round(100 * slower, 3), "y": round(100 * kept, 3), "score": round(100 * score, 2)})
     return cells
+
+
+def _opposite_corners(chart: Any, reach: tuple[float, float], columns: int) -> Any:
+    """Where each cell ends: a little over the next, and not over the edge of the map."""
+    over = _OVERLAP if columns == _CELLS else 1.0  # two columns meet where what is rejected begins
+    width, height = 200 * reach[0] / columns * over, 200 * reach[1] / _CELLS * _OVERLAP
+    return chart.transform_calculate(
+        x2=f"min(datum.x + {width:.4f}, {100 * reach[0]:.4f})", y2=f"min(datum.y + {height:.4f}, {100 * reach[1]:.4f})"
+    )
 
 
 def _rejected_labels(reach: tuple[float, float]) -> list[Any]:

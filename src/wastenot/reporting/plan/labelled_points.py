@@ -13,6 +13,9 @@ from wastenot.reporting.optional_imports import load
 LETTER_WIDTH = 6.4
 """Pixels that a letter of a label takes, on average."""
 
+RULE_LABEL_HEIGHT = 13
+"""Pixels of a line of the labels of rules, of which two stand at the top of the panel."""
+
 _LABEL_HEIGHT = 16
 
 
@@ -95,7 +98,7 @@ def _free_place(mark: LabelledPoint, frame: Frame, placed: Sequence[tuple[float,
     left = max(2.0, min(left, frame.width - length))
     for lines in (1, -1, 2, -2, 3, -3, 4, -4):
         height = y + _LABEL_HEIGHT * lines
-        inside = _LABEL_HEIGHT < height < frame.height - 2 * _LABEL_HEIGHT  # the names of rules stand below
+        inside = 2 * RULE_LABEL_HEIGHT + 10 < height < frame.height - 2
         if inside and not any(
             left < other_right and other_left < left + length and abs(height - other_height) < _LABEL_HEIGHT
             for other_left, other_right, other_height in placed

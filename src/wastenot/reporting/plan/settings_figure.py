@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from wastenot.analyses.plan_overview import PlanOverview, SettingMap, SettingPoint
@@ -18,6 +20,8 @@ MOST_COARSE_MAPS = 4
 _LEAST_FRACTION = 0.005  # of the energy: a pass below it is not worth a map
 _WIDTH_FOR_LABEL = 250  # of a map in pixels, below which its corner cannot hold a label
 _NARROW = (NARROW_WIDTH - 82, 180)
+_BETWEEN = " · "  # parts of a subtitle, which take a line each in narrow maps
+_LEGEND_COLUMNS = 4  # in narrow maps
 _LABELS_WIDTH = 36  # of the y axis in narrow maps, so that they are below each other
 _VAST = 1e3  # per cent, from which an axis has labels such as 2k
 _MOST_NAMED = 4  # settings of an arrow that its tooltip names
@@ -41,9 +45,8 @@ def coarse_figure(overview: PlanOverview) -> Figure:
         together = fraction_of_whole(math.fsum(each.energy_fraction for each in rest))
         note += f" Smaller passes are not shown: {names} ({together} of the energy together)."
     size = {1: (WIDE, 400), 3: (262, 240)}.get(len(maps), (420, 290))
-    wide = _maps_chart(maps, columns=3 if len(maps) == 3 else 2, size=size)
-    narrow = _maps_chart(maps, columns=1, size=_NARROW)
-    return plan_figure(overview.plan, "settings-coarse", title, note, wide, narrow)
+    chart = _maps_chart(maps, columns=3 if len(maps) == 3 else 2, size=size)
+    return _with_narrow(plan_figure(overview.plan, "settings-coarse", title, note, chart))
 
 
 def kernel_figure(overview: PlanOverview) -> Figure:
@@ -62,8 +65,25 @@ def kernel_figure(overview: PlanOverview) -> Figure:
         else f"The diamond is the setting that the plan gives the kernel. {_how_to_read(maps)}"
     )
     size = (WIDE, 400) if len(maps) == 1 else (262, 195)
-    wide, narrow = _maps_chart(maps, columns=3, size=size), _maps_chart(maps, columns=1, size=_NARROW)
-    return plan_figure(overview.plan, "settings-kernel", title, note, wide, narrow)
+    return _with_narrow(plan_figure(overview.plan, "settings-kernel", title, note, _maps_chart(maps, columns=3, size=size)))
+
+
+def _with_narrow(figure: Figure) -> Figure:
+    """The figure with its maps below each other for narrow pages: the same specification with other sizes."""
+    narrow: dict[str, Any] = json.loads(json.dumps({**(figure.specification or {}), "datasets": {}}))
+    narrow["datasets"] = (figure.specification or {})["datasets"]
+    if "concat" in narrow:
+        narrow["columns"] = 1
+    for each in narrow.get("concat", [narrow]):
+        each["width"], each["height"] = _NARROW
+        each["title"]["subtitle"] = each["title"]["subtitle"].split(_BETWEEN)
+        each["layer"] = [layer for layer in each["layer"] if layer["mark"].get("style") != "good-label"]
+        for layer in each["layer"]:
+            if "axis" in layer["encoding"].get("y", {}):
+                layer["encoding"]["y"]["axis"] |= {"minExtent": _LABELS_WIDTH, "maxExtent": _LABELS_WIDTH}
+            if layer["encoding"].get("color", {}).get("legend"):
+                layer["encoding"]["color"]["legend"]["columns"] = _LEGEND_COLUMNS
+    return replace(figure, narrow=narrow)
 
 
 def _others(overview: PlanOverview) -> str:
@@ -106,8 +126,7 @@ def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> An
     window, places = _placed(each)
     x = alt.X("slower:Q", title=SLOWDOWN, scale=_scale(window.x), axis=alt.Axis(labelOverlap=True))
     vast = {"format": "~s"} if max(map(abs, window.y)) >= _VAST else {}
-    aligned = {"minExtent": _LABELS_WIDTH, "maxExtent": _LABELS_WIDTH} if size == _NARROW else {}
-    y = alt.Y("saved:Q", title=SAVED, scale=_scale(window.y), axis=alt.Axis(labelBound=True, **vast, **aligned))
+    y = alt.Y("saved:Q", title=SAVED, scale=_scale(window.y), axis=alt.Axis(labelBound=True, **vast))
     colour = alt.Color(
         "memory:N",
         title="memory clock, MHz",
@@ -117,8 +136,8 @@ def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> An
             symbolType="circle",
             symbolSize=90,
             symbolStrokeWidth=0,
+            symbolDash=[1, 0],
             symbolOpacity=1,
-            columns=4 if size == _NARROW else 0,
         ),
     )
     corrected = all(point.smooth_time_change is not None for point in each.points)
@@ -158,8 +177,7 @@ def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> An
     plan = plan.encode(x=x, y=y, tooltip=tooltips({"who:N": " ", "time_text:N": "time", "energy_text:N": "energy"}))
     outside = window.gather(places)
     name = shortened(each.name, max(12, size[0] // 8))
-    about = [f"{fraction_of_whole(each.energy_fraction)} of energy", *_outside_text(outside, each.points)]
-    subtitle = about if size == _NARROW else " · ".join(about)
+    subtitle = _BETWEEN.join([f"{fraction_of_whole(each.energy_fraction)} of energy", *_outside_text(outside, each.points)])
     title = alt.TitleParams(name, subtitle=subtitle, anchor="start", fontSize=13, subtitleFontSize=11, offset=8)
     layers = [*_corner(window, size), line, *bars, dots, plan, *_arrows(outside, each.points, x, y)]
     return alt.layer(*layers).properties(width=size[0], height=size[1], title=title)
@@ -194,7 +212,7 @@ def _arrows(outside: Sequence[Gathered], points: Sequence[SettingPoint], x: Any,
     ]
     tooltip = tooltips({"what:N": "outside the map", "time_text:N": "time", "energy_text:N": "energy"})
     arrows = alt.Chart(inline(rows)).mark_point(style="edge", shape="triangle-up")
-    size = alt.Size("count:Q", legend=None, scale=alt.Scale(domain=[1, 30], range=[45, 150], clamp=True))
+    size = alt.Size("count:Q", legend=None, scale=alt.Scale(domain=[1, 30], range=[60, 170], clamp=True))
     angle = alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]))
     return [arrows.encode(x=x, y=y, size=size, angle=angle, tooltip=tooltip)]
 
@@ -246,7 +264,13 @@ def _line_rows(points: Sequence[SettingPoint], window: Window, *, corrected: boo
         for piece in window.clip([_on_line(point, corrected=corrected) for point in members]):
             pieces += 1
             rows += [
-                {"slower": slower, "saved": kept, "memory": format_mhz(memory_mhz), "piece": pieces, "order": order}
+                {
+                    "slower": round(slower, 4),
+                    "saved": round(kept, 4),
+                    "memory": format_mhz(memory_mhz),
+                    "piece": pieces,
+                    "order": order,
+                }
                 for order, (slower, kept) in enumerate(piece)
             ]
     return rows
@@ -269,8 +293,8 @@ def _reach(point: SettingPoint) -> Point | None:
 def _row(point: SettingPoint, place: Point, window: Window) -> dict[str, object]:
     setting, reach = point.setting, _reach(point)
     row: dict[str, object] = {
-        "slower": place[0],
-        "saved": place[1],
+        "slower": round(place[0], 4),
+        "saved": round(place[1], 4),
         "memory": format_mhz(setting.memory_mhz),
         "limit": "" if setting.power_limit_w is None else f"{setting.power_limit_w:g} W",
         "clocks": _clocks(point),
@@ -279,7 +303,7 @@ def _row(point: SettingPoint, place: Point, window: Window) -> dict[str, object]
     }
     if reach is not None:
         (left, right), (low, high) = window.clip_bar(place, reach)
-        row |= {"left": left, "right": right, "low": low, "high": high}
+        row |= {"left": round(left, 4), "right": round(right, 4), "low": round(low, 4), "high": round(high, 4)}
         row["time_text"] = f"{row['time_text']} ± {reach[0]:.2f}"
         row["energy_text"] = f"{row['energy_text']} ± {reach[1]:.2f}"
     return row

@@ -200,6 +200,16 @@ NARROWED_BY = {
 """For each group of unknowns, the measurement that would determine them."""
 
 
+def check_draws(draws: int) -> None:
+    """Refuse so few draws that they say nothing about an interval.
+
+    Raises:
+        BadInputError: there are too few.
+    """
+    if draws < _LEAST_DRAWS:
+        raise BadInputError(f"`draws` {draws}: must be at least {_LEAST_DRAWS}")
+
+
 def forecast(
     study: str | os.PathLike[str] | Study,
     workload: str | None = None,
@@ -238,8 +248,7 @@ def forecast(
     """
     if not (math.isfinite(max_slowdown) and max_slowdown >= 0.0):
         raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be a number of at least 0, such as 0.02 for 2 %")
-    if draws < _LEAST_DRAWS:
-        raise BadInputError(f"`draws` {draws}: must be at least {_LEAST_DRAWS}")
+    check_draws(draws)
     if knowledge not in KNOWLEDGES:
         raise BadInputError(f"`knowledge` {knowledge}: choose one of {', '.join(KNOWLEDGES)}")
     held = study if isinstance(study, Study) else open_study(study)

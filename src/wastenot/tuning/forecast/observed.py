@@ -20,6 +20,7 @@ from wastenot.study.store import Study
 from wastenot.study.sweep import Kernel, Sweep
 from wastenot.tasks import WorkloadTasks, tasks_in_study
 from wastenot.tuning.forecast.prior import GpuBounds
+from wastenot.wording import counted
 from wastenot.workloads.bound import GPUS, find_roofline
 from wastenot.workloads.identity import EnergyState, ModelRun
 from wastenot.workloads.kernel import DTYPE_BYTES, KernelSpec
@@ -154,7 +155,9 @@ def observe(
             notes.append(f"kernels are held at {observed_limit:.0f} W, not at {gpu.name}'s {limit:.0f} W: taken as limit")
             limit = observed_limit
     if np.isnan(core).any():
-        notes.append(f"core clocks in effect are not recorded for {int(np.isnan(core).sum())} kernels: they are drawn too")
+        notes.append(
+            f"core clocks in effect are not recorded for {counted(int(np.isnan(core).sum()), 'kernel')}: they are drawn too"
+        )
     states = np.asarray(gpu.clocks.memory_mhz)
     nearest = states[np.abs(np.where(np.isnan(memory), states[-1], memory)[:, None] - states).argmin(axis=1)]
     operations, arithmetic, traffic = _utilisation(tasks_in_study(study, sweep), gpu, time, core)

@@ -1,0 +1,192 @@
+"""What is refused before a verb begins: options that have no effect together, and outputs that could not be written.
+
+:data:`RULES` says of each verb which options have an effect only beside which others. Only options that were typed count: a
+default is nobody's mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wastenot.cli.options import SHAPE_OPTIONS
+
+Values = Mapping[str, Any]
+"""The parameters of a verb by name, as parsed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Options that have no effect in some circumstances.
+
+    Attributes:
+        options: names of parameters.
+        useless: whether they have no effect beside the other values; if so, in words: ``without --search model``.
+        instead: what to do; by default to leave the option out.
+    """
+
+    options: tuple[str, ...]
+    useless: Callable[[Values], str | None]
+    instead: str | None = None
+
+
+def needs(options: str, other: str, *values: object, instead: str | None = None) -> Rule:
+    """Options, separated by blanks, that have an effect only where another has one of some values, or is given at all."""
+
+    def useless(found: Values) -> str | None:
+        there = found.get(other)
+        if (there in values) if values else there not in (None, False):
+            return None
+        flag = _flag(other)
+        return f"without {' or '.join(f'{flag} {value}' for value in values)}" if values else f"without {flag}"
+
+    return Rule(tuple(options.split()), useless, instead)
+
+
+def not_with(options: str, other: str, *values: object, instead: str | None = None) -> Rule:
+    """Options, separated by blanks, that have no effect where another has one of some values, or is given at all."""
+
+    def useless(found: Values) -> str | None:
+        there = found.get(other)
+        if there not in values if values else there in (None, False):
+            return None
+        return f"with {_flag(other)}" + (f" {there}" if values else "")
+
+    return Rule(tuple(options.split()), useless, instead)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _real_or_replayed(found: Values) -> str | None:
+    device = str(found.get("device") or "")
+    kind = device.partition(":")[0]
+    return f"on {device}: only a simulated GPU has a seed" if kind in ("nvidia", "recorded") else None
+
+
+def _not_real(found: Values) -> str | None:
+    device = str(found.get("device") or "")
+    return f"on {device}, whose clocks are nobody else's" if device.partition(":")[0] in ("sim", "recorded") else None
+
+
+def _fixed_shape(found: Values) -> str | None:
+    device, workload = str(found.get("device") or ""), str(found.get("workload") or found.get("name") or "")
+    if device.startswith("recorded:"):
+        return f"on {device}: its kernels have the shapes that they were recorded with"
+    if workload.endswith(".json") or Path(workload).is_file():
+        return f"with {workload}: its kernels have shapes of their own"
+    return None
+
+
+def _primitive(found: Values) -> str | None:
+    from wastenot.workloads.primitives import is_primitive
+
+    kernels = (str(found.get("kernel")), *(found.get("after") or ()), *(found.get("alternate") or ()))
+    return f"with {kernels[0]}, whose name says its shape" if all(map(is_primitive, kernels)) else None
+
+
+def _quiet_without_file(found: Values) -> str | None:
+    return "with --quiet and without --csv: nothing is shown or written" if found["quiet"] and found["csv"] is None else None
+
+
+_SEED = Rule(("seed",), _real_or_replayed)
+_SHAPE = Rule(SHAPE_OPTIONS, _fixed_shape)
+_RESTORE = (needs("restore_clocks", "allow_clock_control"), Rule(("restore_clocks",), _not_real))
+_MEASURING = (_SEED, *_RESTORE)
+_PLANNING = (needs("edp_exponent", "objective", "edp"), not_with("confidence", "as_measured"))
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "sweep": (
+        needs("search core_step core memory", "clocks", "grid"),
+        needs("share max_slowdown", "search", "model"),
+        not_with("core_step", "core"),
+        needs("rounds", "clocks", "auto"),
+        needs("seconds_each", "clocks", "natural"),
+        not_with("warm_up window relative_error in_context at", "clocks", "natural"),
+        not_with("relative_error", "at", "sse"),
+        _SHAPE,
+        *_MEASURING,
+    ),
+    "run": (not_with("confidence", "as_measured"), _SHAPE, *_MEASURING),
+    "natural": (needs(" ".join(("time_limit", "dry_run", *SHAPE_OPTIONS)), "device"), _SHAPE),
+    "refine": _MEASURING,
+    "validate": _MEASURING,
+    "transfer": (needs("sequence_parallel", "tensor_parallel"), *_MEASURING),
+    "sensor": (_SEED,),
+    "profile": (_SEED, Rule(SHAPE_OPTIONS, _primitive)),
+    "monitor": (Rule(("interval",), _quiet_without_file),),
+    "plan": _PLANNING,
+    "report": _PLANNING,
+    "frontier": (needs("clock_tolerance", "granularity", "pass", "iteration"),),
+    "workload": (_SHAPE,),
+}
+"""By verb, the options that may have no effect."""
+
+_OUTPUTS = ("out", "report", "csv", "figures")
+_MAY_LACK_PAGES = ("natural",)  # verbs that do the rest without the extra that pages need, and say so
+
+
+def check_before_work(verb: str, values: Values, typed: Callable[[str], bool], metavars: Mapping[str, str | None]) -> None:
+    """Refuse options that have no effect together, and outputs that cannot be written; changes nothing on disk.
+
+    Args:
+        verb: its name.
+        values: of its parameters.
+        typed: whether a parameter was typed, rather than left at its default.
+        metavars: of its parameters; they say which outputs are folders or pages.
+
+    Raises:
+        BadInputError: an option would have no effect, or an output cannot be written.
+        MissingExtraError: an output needs software that is not installed.
+    """
+    check_rules(RULES.get(verb, ()), values, typed)
+    pages = False
+    for name in _OUTPUTS:
+        target = values.get(name)
+        if target is not None:
+            metavar = metavars.get(name) or ""
+            check_output(Path(target), name, folder=metavar == "DIR")
+            pages |= name == "figures" or metavar.endswith(".html")
+    if pages and verb not in _MAY_LACK_PAGES:
+        from wastenot.reporting.optional_imports import check_report
+
+        check_report()
+
+
+def check_rules(rules: tuple[Rule, ...], values: Values, typed: Callable[[str], bool]) -> None:
+    """Refuse the first option that was typed and has no effect.
+
+    Raises:
+        BadInputError: says which, beside what, and what to do.
+    """
+    from wastenot.errors import BadInputError
+
+    for rule in rules:
+        for option in rule.options:
+            if typed(option):
+                why = rule.useless(values)
+                if why is not None:
+                    raise BadInputError(f"{_flag(option)}: has no effect {why}; {rule.instead or 'leave it out'}")
+
+
+def check_output(target: Path, option: str = "out", *, folder: bool = False) -> None:
+    """Refuse an output that could not be written, without touching it.
+
+    Args:
+        target: a file, or a folder that is made if it is missing.
+        option: that names it.
+        folder: whether it is a folder.
+
+    Raises:
+        BadInputError: says why.
+    """
+    from wastenot.errors import BadInputError
+    from wastenot.files import check_writable, check_writable_folder
+
+    try:
+        (check_writable_folder if folder else check_writable)(target)
+    except (BadInputError, OSError) as error:
+        raise BadInputError(f"{_flag(option)} {error}") from error

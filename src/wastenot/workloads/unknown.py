@@ -1,0 +1,53 @@
+"""What to say of a name that is no workload: what its user probably meant, and the command for that."""
+
+from __future__ import annotations
+
+from wastenot.errors import BadInputError
+from wastenot.suggest import nearest, suggestion
+from wastenot.workloads.models import MODELS
+from wastenot.workloads.primitives import PRIMITIVES, example_of
+
+_KERNELS_OF = ("gpt3-xl", "llama-8b")  # one model of each family: the others have kernels of the same names
+
+
+def unknown_workload(name: str) -> BadInputError:
+    """The error about a workload that does not exist.
+
+    Args:
+        name: as it was typed: an operation, a kernel of a model, a file, or the name of a model misspelt.
+    """
+    head, _, tail = name.partition(":")
+    if name.endswith((".json", ".db")):
+        return BadInputError(f"workload '{name}': there is no such file; check the name")
+    if head in MODELS and tail:
+        return BadInputError(
+            f"workload '{name}': is a kernel of {head}; sweep all of {head}, or look into this one alone: "
+            f"wastenot profile {name} --device DEVICE"
+        )
+    operation = nearest(head, PRIMITIVES)
+    if operation is not None:
+        what = f"{operation}:{tail}" if tail else example_of(operation)
+        return BadInputError(
+            f"workload '{name}': {operation} is a single operation, not a model; look into it alone: "
+            f"wastenot profile {what} --device DEVICE"
+        )
+    kernel = kernel_named(name)
+    if kernel is not None:
+        return BadInputError(
+            f"workload '{name}': there is no such workload; did you mean the kernel {kernel}? Look into it alone: "
+            f"wastenot profile {kernel} --device DEVICE"
+        )
+    return BadInputError(
+        f"workload '{name}': there is no such model, file or study; {suggestion(name, MODELS)}; your own: wastenot capture"
+    )
+
+
+def kernel_named(name: str) -> str | None:
+    """``MODEL:KERNEL`` for the name of a kernel, or one near to it, in one of the models; ``None`` if there is none."""
+    from wastenot.workloads.build import build_workload
+
+    for model in _KERNELS_OF:
+        found = nearest(name, [kernel.name for kernel in build_workload(model).kernels])
+        if found is not None:
+            return f"{model}:{found}"
+    return None

@@ -1,0 +1,53 @@
+"""Counts have the right number, and no two words run together where a text is written in parts."""
+
+import io
+import re
+import tokenize
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from wastenot.suggest import nearest, suggestion
+from wastenot.wording import counted
+
+SRC = Path(__file__).parents[1] / "src" / "wastenot"
+# Where a text is over, or the next part begins with its own space.
+_GOES_ON = {("forecast.py", "only the default clocks (auto)")}
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "plural", "text"),
+    [(1, "kernel", None, "1 kernel"), (0, "kernel", None, "0 kernels"), (2, "pass", "passes", "2 passes"),
+     (1234, "measured row", None, "1,234 measured rows"), (1, "pass", "passes", "1 pass")],
+)  # fmt: skip
+def test_counts(number, noun, plural, text):
+    assert counted(number, noun, plural) == text
+
+
+def run_together(source):
+    """Adjacent string literals whose parts meet without a space between two words."""
+    tokens = [
+        token
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type not in (tokenize.NL, tokenize.COMMENT)
+    ]
+    for one, other in pairwise(tokens):
+        if one.type == other.type == tokenize.STRING:
+            ends = re.sub(r"(\"\"\"|\"|')$", "", one.string)
+            begins = re.sub(r"^[rbfu]*(\"\"\"|\"|')", "", other.string, flags=re.IGNORECASE)
+            if re.search(r"[\w}).,;:]$", ends) and re.search(r"^[\w{(]", begins):
+                yield one.start[0], ends
+
+
+def test_no_words_run_together():
+    assert list(run_together('x = ("the memory clock" "not now")')) == [(1, '"the memory clock')]
+    found = {(path.name, text) for path in SRC.rglob("*.py") for _, text in run_together(path.read_text())}
+    assert [text for name, text in found if not any(name == f and text.endswith(end) for f, end in _GOES_ON)] == []
+
+
+def test_the_nearest_name_counts_whatever_its_hyphens():
+    assert nearest("All_Reduce", ("gemm", "all-reduce")) == "all-reduce"
+    assert nearest("xyz", ("gemm", "all-reduce")) is None
+    assert suggestion("gemmm", ("gemm", "gelu")) == "did you mean 'gemm'? There are: gemm, gelu"
+    assert suggestion("xyz", ("gemm", "gemv")) == "there are: gemm, gemv"
