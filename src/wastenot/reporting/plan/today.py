@@ -92,7 +92,11 @@ def describe_switch_time(switching: SwitchTime) -> str:
 
 def _short_switch_time(switching: SwitchTime) -> str:
     """How long switches take, and how sure that is."""
-    known = {"given": "as given", "stated": "as stated by the simulated GPU", "assumed": "assumed (--switch-time: yours)"}
+    known = {
+        "given": "as given",
+        "stated": "as stated by the simulated GPU",
+        "assumed": "assumed; give yours with --switch-time",
+    }
     return f"{_switch_times(switching)}, {known[switching.basis]}"
 
 
