@@ -6,12 +6,13 @@ transferring and reporting.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from wastenot.analyses.plan_overview import make_overview
 from wastenot.devices.open import open_device
+from wastenot.devices.protocol import Device
 from wastenot.files import write_text
 from wastenot.planning.comparison import Comparison
 from wastenot.planning.objective import Objective
@@ -24,10 +25,13 @@ from wastenot.reporting.plan.page import write_figures, write_report
 from wastenot.reporting.plan.tables import comparison_table, kernel_table_by_pass
 from wastenot.reporting.plan.transfer_figure import transfer_figure
 from wastenot.reporting.table import Table
-from wastenot.study.store import open_study
+from wastenot.setting import Setting
+from wastenot.study.store import Study, open_study
+from wastenot.sweeping.estimate import Estimate, estimate_sweep
 from wastenot.sweeping.grid import Grid
-from wastenot.sweeping.sweep import measure_sweep
-from wastenot.tasks import tasks_of
+from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
+from wastenot.tasks import WorkloadTasks, tasks_of
+from wastenot.tuning.interleaved import estimate_interleaved
 from wastenot.tuning.transfer import Transfer, transfer
 from wastenot.tuning.validate import validate
 from wastenot.workloads.build import build_workload
@@ -40,8 +44,9 @@ REPEATS = 10  # of the validation (§6)
 TRANSFER_REPEATS = 5
 _STRICT = Objective("waste", 0.0)
 
-Watch = Callable[[str], Progress]
-"""Gives the progress display of one part of the work, by its name."""
+_CARDS = ("rtx-3080-ti", "rtx-a4000")
+WRITING_S = 20.0
+"""How long planning, reports and figures take beside the measuring, roughly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,31 +83,48 @@ class Reproduction:
     summary: str
 
 
-def reproduce(folder: Path, watch: Watch, seed: int = 0) -> Reproduction:
+def estimate_reproduction(folder: Path, seed: int = 0) -> tuple[Estimate, ...]:
+    """The parts of :func:`reproduce`, in order: how many measurements each makes, and how long they take.
+
+    Args:
+        folder: folder to write to; sweeps that it holds are not made again. It need not exist.
+        seed: seed of the simulated noise.
+    """
+    parts = []
+    for name in _CARDS:
+        card = _Card(folder / name, f"sim:{name}", seed)
+        device, study, settings = card.open()
+        for units in (card.kernels, card.passes):
+            done = study.settings_done(units.key, device.identity.label)
+            parts.append(estimate_sweep(device, units, settings, done, rounds=BASELINE_ROUNDS))
+        parts.append(estimate_interleaved(device, card.kernels, repeats=REPEATS))
+    device = open_device(f"sim:{_CARDS[0]}", seed=seed + 1)
+    elsewhere = (*_at_batches(), *_at_degrees())
+    return (*parts, *(estimate_interleaved(device, units, repeats=TRANSFER_REPEATS) for units in elsewhere))
+
+
+def reproduce(folder: Path, parts: Sequence[Estimate], progress: Progress, seed: int = 0) -> Reproduction:
     """Measure, plan, validate and transfer on both of the paper's cards; write reports, figures and a summary.
 
     Resumes sweeps that an earlier, interrupted call left in the folder.
 
     Args:
         folder: folder to write to, created if missing.
-        watch: gives the progress display of each part, by name.
+        parts: of the work, by :func:`estimate_reproduction`.
+        progress: informed of every measurement of all parts together.
         seed: seed of the simulated noise.
 
     Returns:
         The results; their summary is also written to ``reproduction.md``.
     """
-    cards = [_card(folder / name, f"sim:{name}", watch, seed) for name in ("rtx-3080-ti", "rtx-a4000")]
+    progress.begin(sum(part.points for part in parts), sum(part.found for part in parts))
+    cards = [_card(_Card(folder / name, f"sim:{name}", seed), progress) for name in _CARDS]
     main = cards[0]
     device = open_device(main.device, seed=seed + 1)
-    batches = transfer(
-        device, main.plan, [tasks_of(build_workload(MODEL, batch=batch)) for batch in BATCHES],
-        repeats=TRANSFER_REPEATS, progress=watch("batch sizes"),
-    )  # fmt: skip
+    batches = transfer(device, main.plan, _at_batches(), repeats=TRANSFER_REPEATS, progress=_Part(progress, "batch sizes"))
     parallel = transfer(
-        device, main.plan,
-        [tasks_of(build_workload(MODEL, tensor_parallel=d, sequence_parallel=d > 1)) for d in DEGREES],
-        repeats=TRANSFER_REPEATS, progress=watch("tensor parallelism"),
-    )  # fmt: skip
+        device, main.plan, _at_degrees(), repeats=TRANSFER_REPEATS, progress=_Part(progress, "tensor parallelism")
+    )
     export_figures(
         [
             transfer_figure(batches, "fig7-batch", "The plan at other batch sizes", tuple(map(str, BATCHES)), "batch size"),
@@ -119,24 +141,70 @@ def reproduce(folder: Path, watch: Watch, seed: int = 0) -> Reproduction:
     return Reproduction(tuple(cards), batches, parallel, summary)
 
 
-def _card(folder: Path, name: str, watch: Watch, seed: int) -> CardResult:
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Progress of one part of the work, shown as that of the whole."""
+
+    whole: Progress
+    name: str
+
+    def begin(self, steps: int, done: int = 0) -> None:
+        """Nothing: the whole has begun, and counts what was done before."""
+
+    def step(self, what: str) -> None:
+        """One more step of the whole is done."""
+        self.whole.step(f"{self.name}: {what}")
+
+    def say(self, message: str) -> None:
+        """Something a person should know."""
+        self.whole.say(message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """What is measured on one card, and where it is kept."""
+
+    folder: Path
+    name: str
+    seed: int
+
+    @property
+    def kernels(self) -> WorkloadTasks:
+        return tasks_of(build_workload(MODEL))
+
+    @property
+    def passes(self) -> WorkloadTasks:
+        return tasks_of(build_workload(MODEL), "pass")
+
+    def open(self) -> tuple[Device, Study, tuple[Setting, ...]]:
+        device = open_device(self.name, seed=self.seed)
+        study = open_study(self.folder / "study.db", create=True, look=False)
+        return device, study, Grid(CORE_STEP_MHZ).settings(device.clocks.supported_clocks())
+
+
+def _at_batches() -> list[WorkloadTasks]:
+    return [tasks_of(build_workload(MODEL, batch=batch)) for batch in BATCHES]
+
+
+def _at_degrees() -> list[WorkloadTasks]:
+    return [tasks_of(build_workload(MODEL, tensor_parallel=d, sequence_parallel=d > 1)) for d in DEGREES]
+
+
+def _card(card: _Card, progress: Progress) -> CardResult:
+    folder, name = card.folder, card.name
     folder.mkdir(parents=True, exist_ok=True)
-    device = open_device(name, seed=seed)
-    study = open_study(folder / "study.db", create=True)
-    settings = Grid(CORE_STEP_MHZ).settings(device.clocks.supported_clocks())
-    workload = build_workload(MODEL)
-    kernels, passes = tasks_of(workload), tasks_of(workload, "pass")
+    device, study, settings = card.open()
+    kernels, passes = card.kernels, card.passes
     for units, what in ((kernels, "kernels"), (passes, "passes")):
-        measure_sweep(device, units, study, settings, progress=watch(f"{name}, {what}"))
+        measure_sweep(device, units, study, settings, progress=_Part(progress, f"{name}, {what}"))
     sweep = study.read(kernels.name, granularity="kernel")
     plan = Planner(sweep).plan(_STRICT)
     # On a fresh device, so that validation gives the same numbers even if the sweep was interrupted and resumed.
-    plan = validate(
-        open_device(name, seed=seed + 100), plan, kernels, repeats=REPEATS, progress=watch(f"{name}, validation")
-    )
+    again = open_device(name, seed=card.seed + 100)
+    plan = validate(again, plan, kernels, repeats=REPEATS, progress=_Part(progress, f"{name}, validation"))
     plan.write(folder / "plan.json")
     overview = make_overview(sweep, plan)
-    write_report(overview, folder / "report.html")
+    write_report(overview, folder / "report.html", command=f"wastenot reproduce --seed {card.seed}")
     write_figures(overview, folder / "figures")
     by_pass = Planner(study.read(passes.name, granularity="pass")).plan(_STRICT)
     return CardResult(name, plan, overview.comparison, by_pass)

@@ -39,9 +39,12 @@ def test_sweep_tells_what_it_did_and_goes_on(toy):
 def test_validate_refine_and_transfer(swept):
     checked = swept("validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json")
     assert checked.code == 0, checked.err
-    assert "interleaved with" in checked.out and "simulated" in checked.out
+    assert "interleaved with the default clocks" in checked.out and "simulated" in checked.out
     assert json.loads((swept.folder / "checked.json").read_text())["validation"]["repeats"] == 2
     page = swept("report", "--study", "s.db", "--plan", "checked.json", "--out", "checked.html", "--json")
+    foot = (swept.folder / "checked.html").read_text(encoding="utf-8").partition("<footer>")[2]
+    assert "<code>wastenot report --study s.db --plan checked.json --out checked.html --json</code>" in foot
+    assert json.loads((swept.folder / "checked.json").read_text())["digest"] in foot and "s.db, swept 20" in foot
     assert page.code == 0, page.err
     assert json.loads(page.out)["plan"]["validation"]["repeats"] == 2 and (swept.folder / "checked.html").is_file()
     assert swept("diff", "plan.json", "checked.json").code == 0

@@ -39,7 +39,7 @@ def test_the_program_has_its_streams_and_its_exit_code(wastenot):
     assert ran.code == 3
     assert ran.out == "out\n"
     assert ran.err.startswith("err\n")
-    for part in ("J ±", "kWh", "USD at 0.15 USD", "NVIDIA H200", "mean power", "(simulated)", "throttled"):
+    for part in ("J ±", "Wh", "USD at 0.15 USD", "NVIDIA H200", "mean power", "(simulated)", "throttled"):
         assert part in ran.err, part
 
 

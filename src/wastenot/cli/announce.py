@@ -34,6 +34,25 @@ def announce(*parts: Estimate, shorter: str | None = None, then_s: float = 0.0) 
         say(line)
 
 
+def announce_whole(title: str, parts: Sequence[Estimate], then_s: float) -> None:
+    """Say on stderr how long work of many parts takes, in one line.
+
+    Args:
+        title: of the work.
+        parts: of it.
+        then_s: how long planning and reports take.
+    """
+    from wastenot.cli.output import say
+    from wastenot.reporting.formatting import duration
+
+    todo = sum(part.todo for part in parts)
+    before = sum(part.found for part in parts)
+    done = f", {before:,} more were made before" if before else ""
+    took_s = sum(part.wait_s or 0.0 for part in parts) + then_s
+    device_s = sum(part.device_s for part in parts)
+    say(f"{title}: {todo:,} measurements{done}; {duration(device_s)} of virtual time, here {_about(took_s)}")
+
+
 def show_dry_run(*parts: Estimate, as_json: bool, shorter: str | None = None, then_s: float = 0.0, **values: object) -> None:
     """Print what would be measured, as the result of a dry run.
 
@@ -115,7 +134,8 @@ def _what(part: Estimate) -> str:
 def _how_long(part: Estimate) -> str:
     from wastenot.reporting.formatting import duration
 
-    each = f", each with {part.warm_up_s:g} s of warm-up and up to {part.window_s:g} s of measuring"
+    up_to = "up to " if part.least_device_s < part.most_device_s else ""
+    each = f", each with {part.warm_up_s:g} s of warm-up and {up_to}{part.window_s:g} s of measuring"
     if part.kind == "natural":
         each = ""
     if part.most_device_s <= part.device_s and part.least_device_s <= 0.0:

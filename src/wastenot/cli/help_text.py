@@ -116,6 +116,8 @@ class Verbs(TyperGroup):
             from wastenot.workloads.models import MODELS
 
             name = args[0]
+            if name == "help":
+                ctx.fail("write 'wastenot --help', or 'wastenot VERB --help'")
             if name in MODELS or name.endswith((".json", ".db")):
                 verb = "show --study" if name.endswith(".db") else "run" if name in MODELS else "workload"
                 ctx.fail(f"'{name}' is not a command; did you mean 'wastenot {verb} {name}'?")

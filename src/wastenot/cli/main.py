@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable
 from typing import Annotated
@@ -31,14 +30,13 @@ from wastenot.cli import (
 from wastenot.cli.completing import complete, name_the_shell
 from wastenot.cli.help_text import Verb, Verbs
 from wastenot.cli.option_groups import expand_groups
+from wastenot.cli.usage import usage_text
 from wastenot.errors import CannotRunError, ClocksRefusedError, DeviceError, WastenotError
 
 DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 _FLAG_OF: dict[str, str] = {"state": "--energies"}
 """Flags whose names differ from the arguments of the library that they set."""
-
-_ABOUT_A_VALUE = re.compile(r"^Invalid value for '([^']+)': ")
 
 # Typer brings its own copy of Click and exports only this one, the most specific of its errors.
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -139,7 +137,7 @@ def run(arguments: list[str] | None = None) -> int:
         command = getattr(getattr(error, "ctx", None), "command_path", "wastenot")
         hint = f" (see '{command} --help')" if isinstance(error, _UsageError) else ""
         message = getattr(error, "format_message", error.__str__)()
-        return _say(_ABOUT_A_VALUE.sub(r"\1: ", message) + hint)
+        return _say(usage_text(message, arguments or ()) + hint)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except OSError as error:

@@ -244,12 +244,12 @@ def _energy(of: WindowResult | GpuWindow) -> str:
 
 
 def _cost_text(result: WindowResult, price: Price) -> str:
-    from wastenot.reporting.price import JOULES_PER_KWH
+    from wastenot.reporting.price import energy_text
 
     if result.energy_j is None:
         return ""
-    kwh, cost = result.energy_j / JOULES_PER_KWH, price.cost(result.energy_j)
-    return f" = {kwh:.3g} kWh = {cost:.2g} {price.currency} at {price.per_kwh:g} {price.currency} per kWh"
+    used, cost = energy_text(result.energy_j), price.cost_text(result.energy_j)
+    return f" = {used} = {cost} at {price.per_kwh:g} {price.currency} per kWh"
 
 
 def monitor_document(result: WindowResult, command: list[str], code: int, price: Price) -> dict[str, Any]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wastenot.planning.comparison import Comparison, WholeFrontier
     from wastenot.planning.difference import PlanDifference
     from wastenot.planning.plan import Plan
-    from wastenot.reporting.plan.panel import Panel, Story, Tone
+    from wastenot.reporting.panel import Panel, Story, Tone
     from wastenot.reporting.price import Price
     from wastenot.setting import Setting
     from wastenot.study.coverage import Coverage
@@ -159,6 +159,9 @@ def diff(
         console().print(Group("", rich_table(context_table(change))))
 
 
+_NO_PAGES = (".pdf", ".png", ".svg", ".json", ".md", ".csv", ".db")
+
+
 def report(
     source: SweepOptions,
     out: Annotated[Path, typer.Option("--out", metavar="FILE.html", help="The page to write.")],
@@ -179,8 +182,13 @@ def report(
     """
     from wastenot.api import report as write_report
     from wastenot.cli.output import print_json, say, typed_command
+    from wastenot.errors import BadInputError
     from wastenot.planning.plan import read_plan
 
+    if out.suffix.lower() in _NO_PAGES:
+        raise BadInputError(
+            f"--out {out}: the page is HTML: name it .html; for SVG, PDF and PNG of each figure: --figures DIR"
+        )
     price = price_options.price()
     if plan is None:
         made = goal.plan(source.read(goal.granularity))

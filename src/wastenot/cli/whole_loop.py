@@ -140,8 +140,8 @@ def _show(plan: Plan, comparison: Comparison, price: Price) -> None:
 
     console().print(plan_text(plan, price))
     if plan.validation is not None:
-        console().print(measured_beside_promised(plan))
-    console().print(comparison_text(comparison))
+        console().print("", measured_beside_promised(plan), sep="\n")
+    console().print("", comparison_text(comparison), sep="\n")
 
 
 def last_lines(plan: Plan, folder: Path, device: str) -> RenderableType:
@@ -193,27 +193,30 @@ def create_folder(folder: Path) -> Path:
 def reproduce(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")] = Path("wastenot-reproduction"),
     seed: SeedOption = 0,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Reproduce the kernel-level DVFS paper on simulated GPUs.
 
-    Writes its tables and figures beside the published numbers.
+    Writes its tables and figures beside the published numbers. Says first how long it takes. Resumes its sweeps where it was
+    interrupted.
     """
-    from contextlib import ExitStack
+    from wastenot.cli.announce import announce_whole, show_dry_run
+    from wastenot.cli.output import as_values, print_json, say, typed_command
+    from wastenot.cli.progress import kept_if_interrupted, shown_progress
+    from wastenot.reporting.optional_imports import check_report
+    from wastenot.reproduction import WRITING_S, estimate_reproduction, reproduce as make_all
 
-    from wastenot.cli.output import as_values, print_json, say
-    from wastenot.cli.progress import shown_progress
-    from wastenot.progress import Progress
-    from wastenot.reproduction import reproduce as make_all
-
+    check_report()
+    parts = estimate_reproduction(out, seed)
+    if dry_run:
+        show_dry_run(*parts, as_json=as_json, then_s=WRITING_S, folder=str(out))
+        return
+    announce_whole("the paper on simulated GPUs", parts, WRITING_S)
     folder = create_folder(out)
-    with ExitStack() as parts:
-
-        def watch(part: str) -> Progress:
-            parts.close()  # the previous part is done
-            return parts.enter_context(shown_progress(part))
-
-        made = make_all(folder, watch, seed)
+    kept = f"{folder}: sweeps are kept, other measurements are not; resume: {typed_command(str(folder))}"
+    with kept_if_interrupted(kept), shown_progress("reproduction") as progress:
+        made = make_all(folder, parts, progress, seed)
     if as_json:
         cards = [
             {"device": card.device, "plan": card.plan.document(), "by_pass": card.by_pass.document(),

@@ -69,6 +69,10 @@ def open_device(
     forms = "sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX"
     if kind in _KINDS:
         raise BadInputError(f"device '{name}': the part after the colon is missing; write {forms}")
+    from wastenot.devices.simulated.basis import preset_names
+
+    if name in preset_names():
+        raise BadInputError(f"device '{name}': did you mean the simulated one, 'sim:{name}'? A real GPU is nvidia:INDEX")
     raise BadInputError(f"device '{name}': there is no kind '{kind}'; {suggestion(kind, _KINDS)}; write {forms}")
 
 

@@ -221,8 +221,8 @@ def choose_workload(
         name = names[0]
     if name not in names:
         nearest = get_close_matches(name, names, n=1)
-        suggestion = f"did you mean {quoted(nearest[0])}? " if nearest else ""
-        raise BadInputError(f"{study}: `workload`: there is no {quoted(name)}; {suggestion}It holds {listed}")
+        meant = f"did you mean {quoted(nearest[0])}? It holds" if nearest else "it holds"
+        raise BadInputError(f"{study}: `workload`: there is no {quoted(name)}; {meant} {listed}")
     held = [one for one in stored if one.key.name == name]
     states = {one.key.state for one in held}
     wanted = state or ("ssp" if "ssp" in states else held[0].key.state)

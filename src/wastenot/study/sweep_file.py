@@ -25,6 +25,7 @@ from wastenot.workloads.identity import EnergyState, Granularity
 STANDARD = "-"
 """Stands for standard input or output in the place of a file's name."""
 
+_NO_SWEEPS = (".xlsx", ".xls", ".ods", ".json", ".db", ".html")
 _PARQUET_BEGINS = b"PAR1"
 
 
@@ -99,6 +100,8 @@ def write_sweep(sweep: Sweep, path: str | os.PathLike[str]) -> None:
             before is untouched.
         MissingExtraError: it is to be a Parquet file and Polars is not installed.
     """
+    if Path(path).suffix.lower() in _NO_SWEEPS:
+        raise BadInputError(f"{path}: a sweep is written as CSV or Parquet; name the file .csv or .parquet")
     check_sweep(sweep)
     sweep = in_order_of_execution(sweep)
     if _is_parquet(path):

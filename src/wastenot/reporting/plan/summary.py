@@ -120,7 +120,9 @@ def _waste(plan: Plan) -> tuple[Card, ...]:
         return ()
     if plan.waste.joules == 0.0:
         return (Card("Waste at the default clocks", "none", "no other setting saves energy at no loss of time"),)
-    sure = "; a plan that must be sure of its slowdown saves less" if plan.objective.confidence is not None else ""
+    goal = plan.objective
+    strict = goal.confidence is not None and goal.max_slowdown == 0.0
+    sure = "; a plan that must be sure of no slowdown saves less" if strict else ""
     return (
         Card(
             "Waste at the default clocks",

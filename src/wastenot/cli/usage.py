@@ -1,0 +1,37 @@
+"""What is wrong with a command line, in our words instead of those of the libraries that read it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from wastenot.suggest import suggestion
+
+_ABOUT = re.compile(r"^Invalid value for '([^']+)': (?:Value error, )?", re.DOTALL)
+_CHOICE = re.compile(r"'([^']*)' is not one of ((?:'[^']*'(?:, )?)+)\.?$")
+_NUMBERS = {
+    "Input should be a valid integer": "must be a whole number",
+    "Input should be a valid number": "must be a number",
+}
+
+
+def usage_text(message: str, arguments: Sequence[str]) -> str:
+    """A message about a command line.
+
+    Args:
+        message: of Typer, Click or pydantic.
+        arguments: that were typed.
+    """
+    about = _ABOUT.match(message)
+    said = message[about.end() :] if about else message
+    for theirs, ours in _NUMBERS.items():
+        if said.startswith(theirs):
+            said = ours
+    choice = _CHOICE.fullmatch(said)
+    if choice:
+        known = choice[2].replace("'", "").split(", ")
+        said = f"there is no '{choice[1]}'; {suggestion(choice[1], known)}"
+    if said.startswith("Missing option '--study'"):
+        files = [argument for argument in arguments[1:] if argument.endswith(".db")]
+        said = f"Missing option '--study': write --study {files[0]}" if files else said
+    return f"{about[1]}: {said}" if about else said

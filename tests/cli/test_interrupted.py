@@ -1,0 +1,69 @@
+"""Ctrl-C in long work, in a real process: what is kept and how to resume is said, and the exit code is 130."""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+TOY = Path(__file__).parents[1] / "toy.toml"
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
+
+
+def interrupted(folder, *arguments, when="to measure"):
+    """Start the program, interrupt it once it has said ``when``, and return its exit code and what it said."""
+    command = [sys.executable, "-m", "wastenot", *arguments]
+    with subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          text=True) as process:  # fmt: skip
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if when in line:
+                break
+        time.sleep(1.0)
+        process.send_signal(signal.SIGINT)
+        said += process.stderr.readlines()
+    assert "Traceback" not in "".join(said)
+    return process.returncode, "".join(said).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept", "when"),
+    [
+        (["sweep", "gpt3-xl", "--device", "sim:h200", "--core-step", "30", "--study", "s.db"], "s.db", "to measure"),
+        (["natural", "--device", "sim:h200", "--study", "n.db"], "n.db", "to measure"),
+        (["run", "gpt3-xl", "--core-step", "60", "--out", "all"], "all/study.db", "to measure"),
+    ],
+)
+def test_what_was_measured_is_kept_and_the_command_to_resume_is_said(tmp_path, arguments, kept, when):
+    code, said = interrupted(tmp_path, *arguments, when=when)
+    command = f"wastenot {shlex.join(arguments)}"
+    assert code == 130, said
+    assert said[-2:] == [f"{kept}: what was measured is kept; resume: {command}", "interrupted"]
+    assert (tmp_path / kept).exists()
+
+
+@pytest.mark.slow
+def test_a_reproduction_says_what_is_kept(tmp_path):
+    code, said = interrupted(tmp_path, "reproduce", "--out", "all", when="measurements")
+    assert (code, said[-1]) == (130, "interrupted")
+    assert said[-2] == "all: sweeps are kept, other measurements are not; resume: wastenot reproduce --out all"
+
+
+@pytest.mark.slow
+def test_a_validation_says_that_nothing_is_kept(tmp_path):
+    shutil.copy(TOY, tmp_path / "toy.toml")
+    sweep = ["sweep", "gpt3-small", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "900", "--memory", "9501",
+             "--warm-up", "0.5", "--window", "0.5"]  # fmt: skip
+    for arguments in (sweep, ["plan", "--study", "s.db", "--out", "p.json"]):
+        subprocess.run([sys.executable, "-m", "wastenot", *arguments], cwd=tmp_path, env=ENVIRONMENT, check=True,
+                       capture_output=True)  # fmt: skip
+    validate = ["validate", "--study", "s.db", "--plan", "p.json", "--repeats", "400", "--out", "checked.json"]
+    code, said = interrupted(tmp_path, *validate)
+    assert (code, said[-2:]) == (130, ["nothing was kept; to do it again, run the same command", "interrupted"])
+    assert not (tmp_path / "checked.json").exists()
