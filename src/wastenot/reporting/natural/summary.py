@@ -9,6 +9,7 @@ from wastenot.reporting.natural.curve_figures import LOSS_NAMES
 from wastenot.reporting.table import Column, Row, Table
 from wastenot.tuning.forecast.forecast import Quantiles
 from wastenot.tuning.natural_overview import BOUNDS, CapPlan, KernelAtNaturalClocks, NaturalOverview
+from wastenot.wording import counted
 
 
 def cards(overview: NaturalOverview) -> tuple[Card, ...]:
@@ -38,7 +39,7 @@ def cards(overview: NaturalOverview) -> tuple[Card, ...]:
              f"of the iteration, at a lower clock; {percent(shares['all'], 0)} is in kernels that lose nearly all")
     )  # fmt: skip
     took = quantity(overview.seconds, "s", 3)
-    found.append(Card("Device time", took, f"for {len(overview.kernels)} kernels; nothing was set on the GPU"))
+    found.append(Card("Device time", took, f"for {counted(len(overview.kernels), 'kernel')}; nothing was set on the GPU"))
     return tuple(found)
 
 
