@@ -34,10 +34,14 @@ SCHEMAS = dict(re.findall(r"^\| `(\w+)` \| `(wastenot\.\w+/\d+)` \|", _DOCUMENTS
 """The schema of each verb's document, as it is documented."""
 
 
-def check_document(verb: str, text: str) -> None:
+ESTIMATE = "wastenot.estimate/1"
+"""The schema of what a dry run returns, whichever verb it is of."""
+
+
+def check_document(verb: str, text: str, *, dry_run: bool = False) -> None:
     """One JSON object and nothing else, whose first key names the schema that is documented."""
     document = json.loads(text)
-    assert next(iter(document.items())) == ("schema", SCHEMAS[verb])
+    assert next(iter(document.items())) == ("schema", ESTIMATE if dry_run else SCHEMAS[verb])
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Program:
             code = run(list(arguments))
         ran = Ran(code, out.getvalue(), err.getvalue())
         if "--json" in arguments and code == 0:
-            check_document(arguments[0], ran.out)
+            check_document(arguments[0], ran.out, dry_run="--dry-run" in arguments)
         return ran
 
     def process(self, *arguments: str, stdin: str | None = None, **environment: str) -> Ran:

@@ -6,7 +6,7 @@ from wastenot.planning.applicable import LATE_TOLERANCE, Applicable, ApplicableR
 from wastenot.planning.plan import Plan
 from wastenot.planning.switching import SwitchTime, undo_commands
 from wastenot.reporting.formatting import SPACE, change, percent, quantity
-from wastenot.reporting.plan.panel import Line, Panel
+from wastenot.reporting.panel import Line, Panel
 from wastenot.reporting.plan.verdict import energy_words, is_default, pace, short_percent
 from wastenot.setting import Setting, format_mhz
 from wastenot.wording import counted
@@ -93,7 +93,11 @@ def describe_switch_time(switching: SwitchTime) -> str:
 
 def _short_switch_time(switching: SwitchTime) -> str:
     """How long switches take, and how sure that is."""
-    known = {"given": "as given", "stated": "as stated by the simulated GPU", "assumed": "assumed (--switch-time: yours)"}
+    known = {
+        "given": "as given",
+        "stated": "as stated by the simulated GPU",
+        "assumed": "assumed; give yours with --switch-time",
+    }
     return f"{_switch_times(switching)}, {known[switching.basis]}"
 
 
