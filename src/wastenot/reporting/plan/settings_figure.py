@@ -33,6 +33,8 @@ def coarse_figure(overview: PlanOverview) -> Figure:
     maps = [each for each in overview.coarse_maps if each.energy_fraction >= _LEAST_FRACTION][:MOST_COARSE_MAPS]
     by_pass = overview.comparison.coarse == "pass"
     title = f"Every setting of {'each pass' if by_pass else 'the whole iteration'}"
+    if len(overview.kernels) == 1:
+        title = "Every setting of the kernel"
     if not maps:
         why = overview.why_no_coarse_maps
         return plan_figure(overview.plan, "settings-coarse", title, f"There is nothing to draw: {why}.", None)
@@ -57,6 +59,9 @@ def kernel_figure(overview: PlanOverview) -> Figure:
     if not maps:
         why = "only the default clocks were measured; sweep more clocks to see what they do"
         return plan_figure(overview.plan, "settings-kernel", title, f"There is nothing to draw: {why}.", None)
+    if len(overview.kernels) == 1 and overview.coarse_maps:
+        only = "There is nothing more to draw: this workload is one kernel, whose settings are above."
+        return plan_figure(overview.plan, "settings-kernel", title, only, None)
     fraction = sum(each.energy_fraction for each in maps)
     note = (
         f"The {len(maps)} kernels where the plan saves the most joules ({percent(fraction, 0)} of the iteration's energy), "
