@@ -15,6 +15,7 @@ from wastenot.reporting.optional_imports import load
 from wastenot.reporting.plan.clipping import Gathered, Point, Window, window_around
 from wastenot.reporting.plan.plan_figure import REACH, SAVED, SLOWDOWN, WIDE, plan_figure, saved, slowdown
 from wastenot.setting import format_mhz
+from wastenot.wording import counted
 
 MOST_COARSE_MAPS = 4
 _LEAST_FRACTION = 0.005  # of the energy: a pass below it is not worth a map
@@ -93,7 +94,7 @@ def _with_narrow(figure: Figure) -> Figure:
 
 def _others(overview: PlanOverview) -> str:
     others = len(overview.kernels) - len(overview.kernel_maps)
-    return f" The other {others} kernels are in the table." if others > 0 else ""
+    return f" The table also has the other {counted(others, 'kernel')}." if others > 0 else ""
 
 
 def _how_to_read(maps: Sequence[SettingMap]) -> str:
