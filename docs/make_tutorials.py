@@ -258,7 +258,6 @@ class _Machine:
         self._script(self._faked, "wastenot", f'exec "{sys.executable}" -m tests.stand_in.program "$@"')
         self._script(self._faked, "nvidia-smi", f'exec "{sys.executable}" -m tests.stand_in.nvidia_smi "$@"')
         self._script(self._faked, "python", f'exec "{sys.executable}" -m tests.stand_in.cuda_program')
-        self._script(self._faked, "sudo", 'exec "$@"')
         self._servers: dict[tuple[str, bool], dict[str, str]] = {}
 
     @staticmethod

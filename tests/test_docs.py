@@ -1,11 +1,15 @@
 """The documentation names what there is."""
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
+import typer
 from docs.make_architecture import PICTURE, ROOMS, draw
 
 import wastenot as wn
+from wastenot.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "wastenot"
@@ -33,3 +37,32 @@ def test_paths_in_the_architecture_are_there():
     named = re.findall(r"`((?:\w+/)+\w*(?:\.py)?)`", (ROOT / "docs" / "architecture.md").read_text())
     future = {"devices/amd/"}
     assert [path for path in set(named) - future if not ((SRC / path).exists() or (ROOT / path).exists())] == []
+
+
+def _typed(page: Path) -> Iterator[list[str]]:
+    """The arguments of every ``wastenot`` command in the code of a page, in blocks and within sentences."""
+    text = page.read_text()
+    blocks = re.findall(r"^(?:```\w*\n.*?^```|(?:    [^\n]*\n)+)", text, re.M | re.S)
+    typed = [line for block in blocks for line in re.findall(r"^(?:    )?(?:\$ )?(?:sudo )?wastenot (.+)", block, re.M)]
+    typed += re.findall(r"(?<!\S)\(?`wastenot ([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+    for line in typed:
+        words = shlex.split(line, comments=True)
+        program = "--" in words
+        end = min((words.index(stop) for stop in ("|", ">", "&&", "--") if stop in words), default=len(words))
+        if not {"...", "…", "VERB", "--help"} & set(words):
+            yield words[:end] + ["--", "program"] * program
+
+
+def test_commands_that_the_documents_show_have_these_options():
+    shown = {page: list(_typed(page)) for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]}
+    assert len(shown[ROOT / "README.md"]) > 5
+    verbs = typer.main.get_command(app)
+    for page, commands in shown.items():
+        for verb, *arguments in (words for words in commands if not words[0].startswith("-")):
+            command = verbs.get_command(None, verb)
+            assert command is not None, f"{page.name}: {verb}"
+            try:
+                command.make_context(verb, arguments)
+            except Exception as error:
+                if type(error).__name__ != "MissingParameter":  # a sentence need not name all
+                    raise AssertionError(f"{page.name}: wastenot {verb} {arguments}: {error}") from error

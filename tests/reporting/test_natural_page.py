@@ -13,7 +13,8 @@ import pytest
 from tests.support.natural_studies import natural_study
 from wastenot.devices.timeline import Timeline
 from wastenot.reporting.natural.page import natural_figures, render_natural_page, write_natural_figures
-from wastenot.reporting.natural.summary import cards, forecast_table, kernels_table, plans_table
+from wastenot.reporting.natural.story import story_of
+from wastenot.reporting.natural.summary import forecast_table, kernels_table, plans_table
 from wastenot.tuning.natural_overview import Wake, natural_overview, wakes_in
 
 
@@ -46,7 +47,7 @@ def values(specification):
 
 def test_the_figures_in_order(overview):
     assert [figure.name for figure in natural_figures(overview)] == [
-        "natural-wake", "natural-curves", "natural-losses", "natural-joules",
+        "natural-joules", "natural-losses", "natural-curves", "natural-wake",
     ]  # fmt: skip
     for figure in natural_figures(overview):
         assert figure.specification is not None and "simulated at natural clocks, none was set" in figure.subtitle
@@ -83,7 +84,8 @@ def test_joules_add_up_to_the_iteration(overview, page):
 def test_the_page_says_what_is_measured_planned_and_forecast(page, overview):
     text = " ".join(re.sub(r"<script.*?</script>|<style.*?</style>|<[^>]+>", " ", page, flags=re.S).split())
     for words in (
-        "simulated", "no clock was set", "Forecast of the energy change, if clocks could be set", "expected",
+        "simulated", "no clock was set", "Forecast of the energy change, if clocks could be set",
+        "Expected from measurements",
         "What this cannot tell", "Memory clocks: the GPU does not change them by itself", "gpt3-xl on sim:h200",
     ):  # fmt: skip
         assert words in text
@@ -92,10 +94,35 @@ def test_the_page_says_what_is_measured_planned_and_forecast(page, overview):
         assert kernel.kernel in text
 
 
-def test_cards_and_tables_agree_with_the_plans(overview):
-    found = {card.label: card.value for card in cards(overview)}
+def test_the_headline_is_the_plan_of_one_cap_and_no_number_stands_twice(overview):
+    effect, verdict, (one, own, basis) = story_of(overview)
+    cap = next(p for p in overview.plans if p.granularity == "iteration" and p.max_slowdown == 0.02)
     two = next(p for p in overview.plans if p.granularity == "kernel" and p.max_slowdown == 0.02)
-    assert found["Caps by kernel, 2\N{NO-BREAK SPACE}% slower"].startswith("\N{MINUS SIGN}")
+    assert "none was set" in verdict and cap.energy_change < 0.0
+    assert effect.startswith(f"One cap of {cap.cap_mhz:.0f}") and f"{-100 * cap.energy_change:.2f}" in effect
+    assert one.commands == (f"nvidia-smi -lgc 0,{cap.cap_mhz:.0f}",) and one.undo == ("nvidia-smi -rgc",)
+    assert own.value.startswith(f"{-100 * two.energy_change:.2f}") and "as free" in own.note
+    assert basis.value not in (one.value, own.value) and "no clock was set" in basis.text
+
+
+def test_without_a_cap_that_helps_nothing_is_promised(overview):
+    idle = tuple(replace(p, energy_change=0.0, time_change=0.0, cap_mhz=None) for p in overview.plans)
+    effect, _, (one, own, _) = story_of(replace(overview, plans=idle))
+    assert effect.startswith("No cap") and (one.value, one.commands) == ("none helps", ()) and own.value == "saves no more"
+
+
+def test_every_figure_has_a_form_for_narrow_pages(overview):
+    for figure in natural_figures(overview):
+        assert figure.narrow is not None and "hconcat" not in figure.narrow
+
+
+def test_the_command_that_made_the_page_stands_in_its_foot(overview):
+    made = render_natural_page(overview, command="wastenot natural --study s.db", made_at=datetime(2026, 1, 2, tzinfo=UTC))
+    assert "wastenot natural --study s.db" in made.partition("<footer>")[2].partition("</footer>")[0]
+
+
+def test_tables_agree_with_the_plans(overview):
+    two = next(p for p in overview.plans if p.granularity == "kernel" and p.max_slowdown == 0.02)
     assert plans_table(overview).rows[1].values[2] == two.energy_change
     assert [row.values[0] for row in kernels_table(overview).rows] == [each.kernel for each in overview.kernels]
     table = forecast_table(overview)

@@ -1,5 +1,6 @@
 """Figures and pages of power profiles: what they draw, what they leave out, and that a browser shows them."""
 
+import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -7,10 +8,12 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from wastenot.devices.instrument import TOTAL
 from wastenot.errors import BadInputError
 from wastenot.profiling.profile import profile
 from wastenot.reporting.profile.description import profiles_table, state_table
 from wastenot.reporting.profile.page import draw_profiles, render_profile_page, write_profile_figures, write_profile_page
+from wastenot.reporting.profile.story import story_of
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
@@ -145,3 +148,25 @@ def test_a_page_says_what_is_incomplete_and_the_badge_where_numbers_come_from(al
     measured = replace(alone, origin="measured")
     assert '<div class="badge measured"' in render_profile_page([measured], made_at=NOON)
     assert '<div class="badge simulated"' in render_profile_page([measured, alone], made_at=NOON)
+
+
+def test_figures_have_a_form_for_narrow_pages_with_one_panel_in_a_row(alone, after):
+    for figure in (*draw_profiles([alone]), *draw_profiles([alone, after])):
+        assert (figure.narrow is None) == (figure.specification is None)
+        assert "hconcat" not in json.dumps(figure.narrow)
+
+
+def test_the_headline_is_steady_power_and_says_whether_the_counter_agrees(alone, after):
+    _, effect, verdict, panels = story_of([alone])
+    assert f"{alone.states[-1].channels[TOTAL].mean_w:.1f}" in effect and effect.endswith("at steady power")
+    assert verdict.startswith("the energy counter agrees to") == (alone.counter is not None)
+    values = [panel.value for panel in panels]
+    assert len(set(values)) == len(values) and panels[-1].value == f"{alone.runs:,} runs"
+    tone, effect, verdict, _ = story_of([replace(alone, complete=False)])
+    assert tone == "undecided" and verdict.startswith("incomplete")
+    assert story_of([alone, after])[1].startswith("From ")
+
+
+def test_the_command_that_made_a_page_stands_in_its_foot(alone):
+    page = render_profile_page([alone], command="wastenot profile gemm:1024", made_at=datetime(2026, 1, 2, tzinfo=UTC))
+    assert "wastenot profile gemm:1024" in page.partition("<footer>")[2].partition("</footer>")[0]

@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from wastenot.planning.plan import Plan
+    from wastenot.progress import Progress
 
 _WORKLOAD, _DEVICE = "gpt3-xl", "sim:rtx-3080-ti"
 _REPEATS = 10
@@ -20,7 +21,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")] = Path("wastenot-demo"),
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
 ) -> None:
-    """Show what wastenot does, on a simulated GPU: needs nothing, and opens a page.
+    """Show what wastenot does on a simulated GPU, and open a page.
 
     Sweeps GPT-3 XL training, plans its clocks, checks the plan, and writes a page. Every number is simulated.
     """
@@ -49,7 +50,7 @@ def demo(
     typer.echo(f"Sweep     time and energy of {len(tasks.tasks)} kernels at 50 pairs of core and memory clocks")
     command = typed_command(str(study))
     with kept_if_interrupted(resume_with(command, study)), shown_progress("sweep") as progress:
-        api.sweep(tasks, target, study, command=command, progress=progress)
+        api.sweep(tasks, target, study, command=command, progress=_WithoutRemarks(progress))
     typer.echo("Plan      clocks for each kernel that use the least energy and are no slower than the default clocks")
     planner = Planner(study.read(tasks.name))
     plan = make_plan(planner, Objective("waste", 0.0))
@@ -64,6 +65,16 @@ def demo(
         opened = not no_open and _open(page)
         typer.echo(f"Page      {page.resolve().as_uri()}{' (opened in your browser)' if opened else ''}")
     _say_next(out)
+
+
+class _WithoutRemarks:
+    """Progress that leaves out what is said on the way, such as how noisy a kernel is: not for a first look."""
+
+    def __init__(self, shown: Progress) -> None:
+        self.begin, self.step = shown.begin, shown.step
+
+    def say(self, message: str) -> None:
+        """Say nothing."""
 
 
 def _ending(plan: Plan) -> list[str]:

@@ -110,7 +110,7 @@ def _show(
     as_json: bool,
 ) -> None:
     """What a study says: tables or a document, and a page."""
-    from wastenot.cli.output import as_values, console, print_json, say
+    from wastenot.cli.output import as_values, console, print_json, say, typed_command
     from wastenot.errors import MissingExtraError
     from wastenot.tuning.natural_overview import natural_overview
 
@@ -120,7 +120,7 @@ def _show(
     try:
         from wastenot.reporting.natural.page import write_natural_figures, write_natural_page
 
-        write_natural_page(overview, page)
+        write_natural_page(overview, page, command=typed_command(study))
         written = [str(page), *(map(str, write_natural_figures(overview, figures)) if figures is not None else ())]
     except MissingExtraError as error:
         say(f"no page: {error}; or copy {study} to where that is installed: wastenot natural --study {Path(study).name}")

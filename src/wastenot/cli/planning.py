@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wastenot.planning.comparison import Comparison, WholeFrontier
     from wastenot.planning.difference import PlanDifference
     from wastenot.planning.plan import Plan
-    from wastenot.reporting.plan.panel import Panel, Story, Tone
+    from wastenot.reporting.panel import Panel, Story, Tone
     from wastenot.reporting.price import Price
     from wastenot.setting import Setting
     from wastenot.study.coverage import Coverage

@@ -128,7 +128,7 @@ def profile(
         console().print(_profile_text(profiled))
     if out is not None:
         say(f"{out}: profile written" + ("" if profiled.complete else ", marked incomplete"))
-    _write_pages([profiled], report, figures)
+    _write_pages([profiled], report, figures, command)
     profiled.raise_if_stopped()
 
 
@@ -181,16 +181,18 @@ def profiles(
         )
     else:
         console().print(_headline_of(loaded), "", rich_table(profiles_table(loaded, relative=relative)), sep="\n")
-    _write_pages(loaded, report, figures, relative=relative)
+    _write_pages(loaded, report, figures, shlex.join(["wastenot", *sys.argv[1:]]), relative=relative)
 
 
-def _write_pages(profiles: Sequence[Profile], report: Path | None, figures: Path | None, *, relative: bool = False) -> None:
+def _write_pages(
+    profiles: Sequence[Profile], report: Path | None, figures: Path | None, command: str, *, relative: bool = False
+) -> None:
     from wastenot.cli.output import say
 
     if report is not None:
         from wastenot.reporting.profile.page import write_profile_page
 
-        write_profile_page(profiles, report, relative=relative)
+        write_profile_page(profiles, report, relative=relative, command=command)
         say(f"{report}: report written")
     if figures is not None:
         from wastenot.reporting.profile.page import write_profile_figures

@@ -140,8 +140,8 @@ def _show(plan: Plan, comparison: Comparison, price: Price) -> None:
 
     console().print(plan_text(plan, price))
     if plan.validation is not None:
-        console().print(measured_beside_promised(plan))
-    console().print(comparison_text(comparison))
+        console().print("", measured_beside_promised(plan), sep="\n")
+    console().print("", comparison_text(comparison), sep="\n")
 
 
 def last_lines(plan: Plan, folder: Path, device: str) -> RenderableType:

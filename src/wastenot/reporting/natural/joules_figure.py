@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from wastenot.reporting.figure import Figure, inline, name_axis, series_color, specification_of, tooltips
+from collections.abc import Sequence
+from typing import Any
+
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, name_axis, series_color, specification_of, tooltips
 from wastenot.reporting.formatting import change, fraction_of_whole, percent, quantity, shortened
 from wastenot.reporting.natural.curve_figures import subtitle
 from wastenot.reporting.optional_imports import load
 from wastenot.setting import format_mhz
 from wastenot.tuning.natural_overview import NaturalOverview
+from wastenot.wording import counted
 
 _MOST_BARS = 40
 _NAME_WIDTH, _WIDTH, _STEP = 250, 560, 19
+_NARROW_STEP = 42  # with a name above each bar
 _KEPT, _SAVED = "used with the plan", "saved by it"
 _COLORS = {_KEPT: "#2f6fde", _SAVED: "#0f9b8e"}
 
 
 def joules_figure(overview: NaturalOverview) -> Figure:
     """A bar for each kernel: the energy of all its calls in an iteration, and what the plan of caps saves of it."""
-    alt = load("altair")
     plan = overview.plan
     lines = []
     for row in plan.assignments:
@@ -27,35 +31,54 @@ def joules_figure(overview: NaturalOverview) -> Figure:
     rest = lines[_MOST_BARS:]
     if rest:
         before, used = sum(line[1] for line in rest), sum(line[2] for line in rest)
-        lines = [*lines[:_MOST_BARS], (f"{len(rest)} other kernels", before, used, None, used / before - 1.0, 0.0)]
+        lines = [*lines[:_MOST_BARS], (counted(len(rest), "other kernel"), before, used, None, used / before - 1.0, 0.0)]
     whole = sum(line[1] for line in lines)
     values: list[dict[str, object]] = []
     for index, (name, before, used, mhz, energy, time) in enumerate(lines):
         tip = {
             "index": index,
             "kernel": name,
+            "name": shortened(name, 24),
             "cap": "none" if mhz is None else f"{format_mhz(mhz)} MHz",
             "tip": f"{quantity(before, 'J')} → {quantity(used, 'J')} ({change(energy, 1)}), time {change(time, 1)}",
         }
         text = f"{fraction_of_whole(before / whole)}" + ("" if mhz is None else f", cap {mhz:.0f} MHz: {change(energy, 1)}")
+        tip["short"] = text.replace("cap ", "")
         values.append({**tip, "part": _KEPT, "order": 0, "joules": min(used, before), "end": before, "text": text})
         values.append({**tip, "part": _SAVED, "order": 1, "joules": max(0.0, before - used), "end": before, "text": ""})
-    y = alt.Y("index:O", title=None, axis=name_axis([shortened(line[0], 36) for line in lines], _NAME_WIDTH))
-    scale = alt.Scale(domain=[0.0, 1.55 * lines[0][1]], nice=False)
-    chart = alt.Chart(inline(values))
-    bars = chart.mark_bar(height=12).encode(
-        x=alt.X("joules:Q", title="energy of one iteration, J", scale=scale, stack="zero"),
-        y=y,
-        color=series_color("part:N", _COLORS),
-        order="order:Q",
-        tooltip=tooltips({"kernel:N": "kernel", "cap:N": "cap", "tip:N": "energy"}),
-    )
-    text = chart.mark_text(style="small-label", align="left", dx=5).encode(x=alt.X("end:Q", scale=scale), y=y, text="text:N")
     allowed = plan.objective.max_slowdown or 0.0
     note = (
         "All calls of each kernel in one iteration at the default clocks, kernel by kernel, and what caps within the clocks "
         f"seen would save at {percent(allowed, 0)} slowdown: a plan, no clock was set. Beside each bar: its share of the "
         "energy, its cap, and what that changes."
     )
-    layered = alt.layer(bars, text).properties(width=_WIDTH, height=alt.Step(_STEP))
-    return Figure("natural-joules", "Where the joules go", subtitle(overview), note, specification_of(layered))
+    names = [shortened(line[0], 36) for line in lines]
+    wide, narrow = (specification_of(_chart(values, names, lines[0][1], narrow=each)) for each in (False, True))
+    return Figure("natural-joules", "Where the joules go", subtitle(overview), note, wide, narrow)
+
+
+def _chart(values: Sequence[dict[str, object]], names: Sequence[str], largest_j: float, *, narrow: bool) -> Any:
+    """A bar for each kernel; names and text beside the bars, or above each where there is no room."""
+    alt = load("altair")
+    y = alt.Y("index:O", title=None, axis=None if narrow else name_axis(names, _NAME_WIDTH))
+    scale = alt.Scale(domain=[0.0, (1.05 if narrow else 1.55) * largest_j], nice=False)
+    chart = alt.Chart(inline(values))
+    below = 9 if narrow else 0
+    bars = chart.mark_bar(height=12, yOffset=below).encode(
+        x=alt.X("joules:Q", title="energy of one iteration, J", scale=scale, stack="zero", axis=alt.Axis(tickCount=6)),
+        y=y,
+        color=series_color("part:N", _COLORS),
+        order="order:Q",
+        tooltip=tooltips({"kernel:N": "kernel", "cap:N": "cap", "tip:N": "energy"}),
+    )
+    if not narrow:
+        text = chart.mark_text(style="small-label", align="left", dx=5)
+        text = text.encode(x=alt.X("end:Q", scale=scale), y=y, text="text:N")
+        return alt.layer(bars, text).properties(width=_WIDTH, height=alt.Step(_STEP))
+    width = NARROW_WIDTH - 24
+    first = chart.transform_filter("datum.order == 0")
+    name = first.mark_text(style="label", align="left", dy=below - 18).encode(x=alt.value(0), y=y, text="name:N")
+    text = first.mark_text(style="small-label", align="right", dy=below - 18)
+    return alt.layer(bars, name, text.encode(x=alt.value(width), y=y, text="short:N")).properties(
+        width=width, height=alt.Step(_NARROW_STEP)
+    )

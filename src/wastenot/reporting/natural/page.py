@@ -12,7 +12,8 @@ from wastenot.reporting.formatting import quantity
 from wastenot.reporting.html_page import render
 from wastenot.reporting.natural.curve_figures import curves_figure, loss_figure, subtitle
 from wastenot.reporting.natural.joules_figure import joules_figure
-from wastenot.reporting.natural.summary import cards, forecast_table, kernels_table, plans_table
+from wastenot.reporting.natural.story import story_of
+from wastenot.reporting.natural.summary import forecast_table, kernels_table, plans_table
 from wastenot.reporting.natural.wake_figure import wake_figure
 from wastenot.reporting.table import Table
 from wastenot.tuning.natural_overview import NaturalOverview
@@ -24,39 +25,42 @@ def natural_figures(overview: NaturalOverview) -> tuple[Figure, ...]:
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    return wake_figure(overview), curves_figure(overview), loss_figure(overview), joules_figure(overview)
+    return joules_figure(overview), loss_figure(overview), curves_figure(overview), wake_figure(overview)
 
 
-def write_natural_page(overview: NaturalOverview, path: str | os.PathLike[str], *, made_at: datetime | None = None) -> None:
+def write_natural_page(
+    overview: NaturalOverview, path: str | os.PathLike[str], *, command: str | None = None, made_at: datetime | None = None
+) -> None:
     """Write the page.
 
     Args:
         overview: what to show.
         path: the HTML file to create or replace.
+        command: that makes the page again, shown in its foot; ``None`` where it is not known.
         made_at: date shown on the page; now by default.
 
     Raises:
         BadInputError: the file cannot be written.
         MissingExtraError: the ``report`` extra is not installed.
     """
-    write_text(path, render_natural_page(overview, made_at=made_at or datetime.now(UTC)))
+    write_text(path, render_natural_page(overview, command=command, made_at=made_at or datetime.now(UTC)))
 
 
-def render_natural_page(overview: NaturalOverview, *, made_at: datetime) -> str:
+def render_natural_page(overview: NaturalOverview, *, command: str | None = None, made_at: datetime) -> str:
     """The page as text; see :func:`write_natural_page`."""
     tables: list[tuple[str, Table]] = [("plans", plans_table(overview))]
     predicted = forecast_table(overview)
     if predicted is not None:
         tables.append(("forecast", predicted))
     tables.append(("kernels", kernels_table(overview)))
-    facts = [
+    made_from = [
         ("Device", overview.device),
         ("Iteration at the default clocks", f"{quantity(overview.auto_time_s, 's', 4)}, "
          f"{quantity(overview.auto_energy_j, 'J', 4)}, kernel by kernel"),
-        ("Numbers", f"{overview.origin}, at clocks that the GPU went through by itself; plans and forecasts are marked"),
     ]  # fmt: skip
     if overview.temperature_c is not None:
-        facts.append(("Temperature", f"{overview.temperature_c:.0f} °C on average"))
+        made_from.append(("Temperature", f"{overview.temperature_c:.0f} °C on average"))
+    effect, verdict, panels = story_of(overview)
     return render(
         "natural.html.j2",
         overview.origin,
@@ -64,9 +68,12 @@ def render_natural_page(overview: NaturalOverview, *, made_at: datetime) -> str:
         tables,
         made_at,
         device=overview.device,
-        title=overview.workload,
-        facts=facts,
-        cards=cards(overview),
+        command=command,
+        made_from=made_from,
+        title=(overview.workload, f"on {overview.device}, at the clocks it takes by itself"),
+        effect=effect,
+        verdict=verdict,
+        panels=panels,
         notes=list(overview.notes),
         cannot_tell=overview.cannot_tell,
         about=subtitle(overview),

@@ -1,45 +1,12 @@
-"""What natural clocks say, in headline numbers, tables and notes; for a terminal and for the page."""
+"""What natural clocks say, in tables; for a terminal and for the page."""
 
 from __future__ import annotations
 
 from wastenot.planning.headline import Interval
-from wastenot.reporting.formatting import change, percent, quantity
-from wastenot.reporting.html_page import Card
-from wastenot.reporting.natural.curve_figures import LOSS_NAMES
+from wastenot.reporting.formatting import change, percent
 from wastenot.reporting.table import Column, Row, Table
 from wastenot.tuning.forecast.forecast import Quantiles
 from wastenot.tuning.natural_overview import BOUNDS, CapPlan, KernelAtNaturalClocks, NaturalOverview
-
-
-def cards(overview: NaturalOverview) -> tuple[Card, ...]:
-    """Headline numbers: what caps would save, what kernels lose, what it took."""
-    by_kernel = [plan for plan in overview.plans if plan.granularity == "kernel" and plan.max_slowdown > 0.0]
-    found = [
-        Card(
-            f"Caps by kernel, {percent(plan.max_slowdown, 0)} slower",
-            change(plan.energy_change, 1),
-            f"energy{_within(plan.energy_change_interval)}; expected, no clock was set",
-            main=True,
-        )
-        for plan in by_kernel
-    ]
-    one = [plan for plan in overview.plans if plan.granularity == "iteration" and plan.max_slowdown > 0.0]
-    found += [
-        Card(
-            f"One cap for all, {percent(plan.max_slowdown, 0)} slower",
-            change(plan.energy_change, 1),
-            "energy; no cap helps" if plan.cap_mhz is None else f"energy, at a cap of {plan.cap_mhz:.0f} MHz; expected",
-        )
-        for plan in one
-    ]
-    shares = {loss: sum(each.energy_share for each in overview.kernels if each.loses == loss) for loss in LOSS_NAMES}
-    found.append(
-        Card("Energy in kernels that lose next to nothing", percent(shares["nothing"], 0),
-             f"of the iteration, at a lower clock; {percent(shares['all'], 0)} is in kernels that lose nearly all")
-    )  # fmt: skip
-    took = quantity(overview.seconds, "s", 3)
-    found.append(Card("Device time", took, f"for {len(overview.kernels)} kernels; nothing was set on the GPU"))
-    return tuple(found)
 
 
 def forecast_table(overview: NaturalOverview) -> Table | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from wastenot.reporting.figure import Figure, inline, series_color, specification_of, tooltips
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, series_color, specification_of, tooltips
 from wastenot.reporting.natural.curve_figures import colors_of, subtitle
 from wastenot.reporting.optional_imports import load
 from wastenot.tuning.natural_overview import NaturalOverview, Wake
@@ -12,7 +14,7 @@ from wastenot.tuning.natural_overview import NaturalOverview, Wake
 _BIN_S, _LONGEST_S = 0.004, 0.2
 _MOST_KERNELS = 6
 _MOST_POINTS = 1500
-_WIDTH, _HEIGHT = 900, 280
+_WIDTH, _HEIGHT, _AXIS_ROOM = 900, 280, 50
 
 
 def wake_figure(overview: NaturalOverview) -> Figure:
@@ -21,8 +23,20 @@ def wake_figure(overview: NaturalOverview) -> Figure:
     wakes = [each for each in overview.wakes if len(each.since_s) and np.ptp(each.core_mhz) > 0.0][:_MOST_KERNELS]
     if not wakes:
         return Figure(stem, title, subtitle(overview), "No kernel was run in the wake of products.", None)
+    note = (
+        "Products bring the power regulator down; it lets the clock rise again only some time after they have ended. What "
+        "runs meanwhile is measured at every clock in between. Points: groups of calls, clocks by counting cycles. Lines: "
+        "medians."
+    )
+    wide, narrow = (specification_of(_chart(wakes, narrow=each)) for each in (False, True))
+    return Figure(stem, title, subtitle(overview), note, wide, narrow)
+
+
+def _chart(wakes: list[Wake], *, narrow: bool) -> Any:
+    """Every group of calls as a point, and the medians as a line for each kernel."""
     alt = load("altair")
-    color = series_color("kernel:N", colors_of([wake.kernel for wake in wakes]), columns=_MOST_KERNELS)
+    colors = colors_of([wake.kernel for wake in wakes])
+    color = series_color("kernel:N", colors, columns=1 if narrow else _MOST_KERNELS)
     x = alt.X("ms:Q", title="since the products ended, ms", scale=alt.Scale(domain=[0, 1e3 * _LONGEST_S]))
     y = alt.Y("ghz:Q", title="SM clock, GHz", scale=alt.Scale(zero=False))
     points = alt.Chart(inline(_points(wakes))).mark_circle(size=14, opacity=0.45, clip=True).encode(x=x, y=y, color=color)
@@ -31,13 +45,7 @@ def wake_figure(overview: NaturalOverview) -> Figure:
         .mark_line(strokeWidth=2.2, clip=True)
         .encode(x=x, y=y, color=color, tooltip=tooltips({"kernel:N": "kernel", "ms:Q": "ms", "ghz:Q": "GHz"}))
     )
-    note = (
-        "Products bring the power regulator down; it lets the clock rise again only some time after they have ended. What "
-        "runs meanwhile is measured at every clock in between. Points: groups of calls, clocks by counting cycles. Lines: "
-        "medians."
-    )
-    chart = alt.layer(points, lines).properties(width=_WIDTH, height=_HEIGHT)
-    return Figure(stem, title, subtitle(overview), note, specification_of(chart))
+    return alt.layer(points, lines).properties(width=NARROW_WIDTH - _AXIS_ROOM if narrow else _WIDTH, height=_HEIGHT)
 
 
 def _points(wakes: list[Wake]) -> list[dict[str, object]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wastenot.planning.headline import Interval
 from wastenot.planning.plan import Plan
 from wastenot.reporting.formatting import SPACE, change, percent, quantity
-from wastenot.reporting.plan.panel import Line, Panel, Story
+from wastenot.reporting.panel import Line, Panel, Story
 from wastenot.reporting.plan.today import GRANULARITY_WORDS, rest_panel, today_panel
 from wastenot.reporting.plan.verdict import is_default, limit_words, verdict_of
 from wastenot.reporting.price import SECONDS_PER_YEAR, Price, energy_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from wastenot.origin import Origin
 from wastenot.planning.plan import Plan
 from wastenot.reporting.formatting import SPACE, change, percent
-from wastenot.reporting.plan.panel import Tone
+from wastenot.reporting.panel import Tone
 
 _FROM: dict[Origin, str] = {
     "measured": "",

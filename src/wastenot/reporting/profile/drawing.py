@@ -9,11 +9,12 @@ import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.profiling.result import Profile
-from wastenot.reporting.figure import Figure, specification_of
+from wastenot.reporting.figure import NARROW_WIDTH, Figure, specification_of
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.profile.description import channel_names, subtitle
 
 WIDTH = 935
+NARROW = NARROW_WIDTH - 56  # of a panel beside its axis
 BLUE, RED, FAINT = "#2f6fde", "#d6483b", "#7a8699"
 FIT_COLOR = "#e08a00"
 # Total power is blue everywhere; components take the other categories of the theme, in the order of the device's channels.
@@ -40,9 +41,11 @@ def color_of(name: str, names: tuple[str, ...]) -> str:
     return _COLORS[names.index(name) % len(_COLORS)]
 
 
-def profile_figure(profile: Profile, name: str, title: str, note: str, chart: Any | None) -> Figure:
+def profile_figure(
+    profile: Profile, name: str, title: str, note: str, chart: Any | None, narrow: Any | None = None
+) -> Figure:
     """A figure of one profile; the subtitle says what was profiled and where the numbers come from."""
-    return Figure(name, title, subtitle(profile), note, specification_of(chart))
+    return Figure(name, title, subtitle(profile), note, specification_of(chart), specification_of(narrow))
 
 
 def span_of(profile: Profile) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from wastenot.profiling.result import Profile, State, UnitPower
 from wastenot.reporting.figure import Figure, inline, series_color, tooltips
 from wastenot.reporting.formatting import quantity
 from wastenot.reporting.profile.description import channel_names, subject, timed_channels, unit_word
-from wastenot.reporting.profile.drawing import BLUE, FAINT, FIT_COLOR, TimeUnit, altair, color_of, profile_figure
+from wastenot.reporting.profile.drawing import BLUE, FAINT, FIT_COLOR, NARROW, TimeUnit, altair, color_of, profile_figure
 
 _WIDTH, _TOTAL_HEIGHT, _PARTS_HEIGHT = 435, 260, 210
 _TREND_POINTS = 60
@@ -39,10 +39,10 @@ def inside_figure(profile: Profile) -> Figure:
         note += "Dashed: a polynomial of degree 4 through the dots alone, as in the FinGraV paper. "
     if any(not state.channels[TOTAL].resolved for state in drawn):
         note += "If the sensor does not resolve the shape, only the mean is drawn, with the error of power at any time. "
-    chart = _chart(profile, drawn) if drawn else None
+    chart, narrow = (_chart(profile, drawn, narrow=each) if drawn else None for each in (False, True))
     if chart is None:
         note = "The sensor averages over too long to resolve an execution; see the levels."
-    return profile_figure(profile, "profile-inside", f"Power inside an {unit_word(profile)}", note.strip(), chart)
+    return profile_figure(profile, "profile-inside", f"Power inside an {unit_word(profile)}", note.strip(), chart, narrow)
 
 
 def _shown_states(profile: Profile) -> list[State]:
@@ -53,16 +53,21 @@ def _shown_states(profile: Profile) -> list[State]:
     return list(shown.values())
 
 
-def _chart(profile: Profile, states: list[State]) -> Any:
+def _chart(profile: Profile, states: list[State], *, narrow: bool) -> Any:
     alt = altair()
     parts = [name for name in timed_channels(profile) if name != TOTAL]
     columns = []
-    width = _WIDTH if len(states) > 1 else 2 * _WIDTH + 40
+    width = NARROW if narrow else _WIDTH if len(states) > 1 else 2 * _WIDTH + 40
     for column, state in enumerate(states):
-        panels = [_panel(profile, state, [TOTAL], _TOTAL_HEIGHT, width, first=column == 0, title=_title(profile, state))]
+        panels = [
+            _panel(profile, state, [TOTAL], _TOTAL_HEIGHT, width, first=column == 0 or narrow, title=_title(profile, state))
+        ]
         if any(name in state.channels for name in parts):
-            panels.append(_panel(profile, state, parts, _PARTS_HEIGHT, width, first=column == 0, title=None))
+            panels.append(_panel(profile, state, parts, _PARTS_HEIGHT, width, first=column == 0 or narrow, title=None))
         columns.append(panels)
+    if narrow:
+        below = alt.vconcat(*(panel for panels in columns for panel in panels), spacing=14)
+        return below.resolve_scale(color="independent", y="independent", x="independent")
     rows = [
         alt.hconcat(*(each[row] for each in columns), spacing=24).resolve_scale(y="shared", x="independent", color="shared")
         for row in range(len(columns[0]))
@@ -104,7 +109,7 @@ def _panel(
     layers = []
     for name in names:
         if name in state.channels:
-            layers += _layers(profile, state, name, unit, x, y, y_title, kinds)
+            layers += _layers(profile, state, name, unit, x, y, y_title, kinds, width)
     chart = alt.layer(*layers).properties(width=width, height=height)
     return chart if title is None else chart.properties(title=title)
 
@@ -114,13 +119,29 @@ def _averaged(profile: Profile, state: State) -> bool:
 
 
 def _layers(
-    profile: Profile, state: State, name: str, unit: TimeUnit, x: Any, y: Any, y_title: str, kinds: dict[str, str]
+    profile: Profile,
+    state: State,
+    name: str,
+    unit: TimeUnit,
+    x: Any,
+    y: Any,
+    y_title: str,
+    kinds: dict[str, str],
+    width: int,
 ) -> list[Any]:
     alt = altair()
     inside: UnitPower = state.channels[name]
     at = unit.factor * state.time_s
 
-    color = series_color("kind:N", kinds, columnPadding=22, symbolSize=60, symbolOpacity=1, labelLimit=400)
+    color = series_color(
+        "kind:N",
+        kinds,
+        columns=1 if width == NARROW else 0,
+        columnPadding=22,
+        symbolSize=60,
+        symbolOpacity=1,
+        labelLimit=400,
+    )
 
     def kind(what: str) -> str:
         return what if name == TOTAL else name

@@ -14,6 +14,7 @@ from wastenot.reporting.profile.description import channel_names, timed_channels
 from wastenot.reporting.profile.drawing import (
     BLUE,
     FAINT,
+    NARROW,
     RED,
     TimeUnit,
     altair,
@@ -34,19 +35,20 @@ def method_figure(profile: Profile) -> Figure:
     total = profile.channels[0].channel
     averaged = total.span_s > float(profile.unit_time_s[-1])
     note = (
-        "Left: readings with host and GPU clocks synchronised, and where they would lie if the first reading under load "
-        "were taken as the start of each run. Middle: readings of golden runs, and of all other runs. Right: a polynomial "
+        "First: readings with host and GPU clocks synchronised, and where they would lie if the first reading under load "
+        "were taken as the start of each run. Second: readings of golden runs, and of all other runs. Third: a polynomial "
         f"of degree 4 through the readings of golden runs over the run, from all runs and from the first {FEW_RUNS}."
     )
-    chart = None
+    chart = narrow = None
     if TOTAL not in timed_channels(profile) or averaged:
         note = "The sensor averages over more than an execution, so there is nothing to compare."
     else:
-        chart = _chart(profile)
-    return profile_figure(profile, "profile-method", "What synchronising, binning and more runs contribute", note, chart)
+        chart, narrow = (_chart(profile, narrow=each) for each in (False, True))
+    title = "What synchronising, binning and more runs contribute"
+    return profile_figure(profile, "profile-method", title, note, chart, narrow)
 
 
-def _chart(profile: Profile) -> Any:
+def _chart(profile: Profile, *, narrow: bool) -> Any:
     alt = altair()
     span_s = span_of(profile)
     unit = TimeUnit.of(span_s[1])
@@ -56,7 +58,7 @@ def _chart(profile: Profile) -> Any:
     golden, golden_unsynced = synced[logged.golden[synced] == 1], unsynced[logged.golden[unsynced] == 1]
     others = synced[logged.golden[synced] == 0]
     low, high = _power_limits(logged.power_w[np.concatenate([synced, unsynced])])
-    panel = _Panel(unit, span_s, (low, high))
+    panel = _Panel(unit, span_s, (low, high), NARROW if narrow else _WIDTH)
     sync = [
         panel.dots(logged.unsynchronised_s[golden_unsynced], logged.power_w[golden_unsynced], "not synchronised"),
         panel.dots(logged.moment_s[golden], logged.power_w[golden], "synchronised"),
@@ -68,9 +70,9 @@ def _chart(profile: Profile) -> Any:
     kinds = {"synchronised": (BLUE, 0.6), "not synchronised": (RED, 0.4)}
     first = panel.drawn(sync, kinds, "Synchronised clocks")
     second = panel.drawn(bins, {"golden runs": (BLUE, 0.6), "other runs": (BLUE, 0.2)}, "Runs in one bin")
-    return alt.hconcat(first, second, _few(profile, panel, golden), spacing=16).resolve_scale(
-        color="independent", opacity="independent"
-    )
+    panels = (first, second, _few(profile, panel, golden))
+    together = alt.vconcat(*panels, spacing=14) if narrow else alt.hconcat(*panels, spacing=16)
+    return together.resolve_scale(color="independent", opacity="independent")
 
 
 def _few(profile: Profile, panel: _Panel, golden: IndexArray) -> Any:
@@ -99,8 +101,8 @@ def _power_limits(power_w: FloatArray) -> tuple[float, float]:
 class _Panel:
     """Panels of one figure, which share axes."""
 
-    def __init__(self, unit: TimeUnit, span_s: tuple[float, float], power_w: tuple[float, float]) -> None:
-        self._unit, self._span_s, self._power_w = unit, span_s, power_w
+    def __init__(self, unit: TimeUnit, span_s: tuple[float, float], power_w: tuple[float, float], width: int) -> None:
+        self._unit, self._span_s, self._power_w, self._width = unit, span_s, power_w, width
 
     def _axes(self) -> tuple[Any, Any]:
         alt = altair()
@@ -140,7 +142,7 @@ class _Panel:
         )
         opacity = series_opacity("kind:O", {kind: opacity for kind, (_, opacity) in kinds.items()})
         return alt.layer(*(layer.encode(color=color, opacity=opacity) for layer in layers)).properties(
-            width=_WIDTH,
+            width=self._width,
             height=_HEIGHT,
             title=alt.TitleParams(title, anchor="start", frame="group", fontSize=12.5, offset=2),
         )

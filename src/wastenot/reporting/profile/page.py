@@ -7,36 +7,34 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from wastenot.devices.instrument import TOTAL
 from wastenot.errors import BadInputError
 from wastenot.files import write_text
 from wastenot.origin import Origin
 from wastenot.profiling.result import Profile
 from wastenot.reporting.figure import Figure, export_figures
-from wastenot.reporting.formatting import change, quantity
-from wastenot.reporting.html_page import Card, render
+from wastenot.reporting.html_page import render
 from wastenot.reporting.profile.comparison_figures import components_figure, contexts_figure, shapes_figure
 from wastenot.reporting.profile.description import (
-    describe_sensors,
-    difference,
-    energy_text,
-    facts,
     profiles_table,
     shortfall,
     state_table,
     subject,
     subtitle,
-    unit_word,
-    watts,
 )
 from wastenot.reporting.profile.inside_figure import inside_figure
 from wastenot.reporting.profile.method_figure import method_figure
 from wastenot.reporting.profile.run_figure import run_figure
+from wastenot.reporting.profile.story import story_of
 from wastenot.reporting.table import Table
 
 
 def write_profile_page(
-    profiles: Sequence[Profile], path: str | os.PathLike[str], *, relative: bool = False, made_at: datetime | None = None
+    profiles: Sequence[Profile],
+    path: str | os.PathLike[str],
+    *,
+    relative: bool = False,
+    command: str | None = None,
+    made_at: datetime | None = None,
 ) -> None:
     """Write the page.
 
@@ -44,67 +42,50 @@ def write_profile_page(
         profiles: one, shown in full, or several, shown side by side.
         path: the HTML file to create or replace.
         relative: show the power of several as a fraction of the largest, instead of watts.
+        command: that makes the page again, shown in its foot; ``None`` where it is not known.
         made_at: date shown on the page; now by default.
 
     Raises:
         BadInputError: there is no profile, or the file cannot be written.
         MissingExtraError: the ``report`` extra is not installed.
     """
-    write_text(path, render_profile_page(profiles, relative=relative, made_at=made_at or datetime.now(UTC)))
+    page = render_profile_page(profiles, relative=relative, command=command, made_at=made_at or datetime.now(UTC))
+    write_text(path, page)
 
 
-def render_profile_page(profiles: Sequence[Profile], *, relative: bool = False, made_at: datetime) -> str:
+def render_profile_page(
+    profiles: Sequence[Profile], *, relative: bool = False, command: str | None = None, made_at: datetime
+) -> str:
     """The page as text; see :func:`write_profile_page`."""
     figures = draw_profiles(profiles, relative=relative)
     tables: list[tuple[str, Table]]
     if len(profiles) == 1:
         profile = profiles[0]
-        about = [("Device", f"{profile.device}: {profile.model}"), ("Driver", profile.driver)]
-        about += [(name.capitalize(), text) for name, text in facts(profile)]
-        about += [("Sensor", text) for text in describe_sensors(profile)]
-        title, where, cards, tables = (
-            subject(profile),
-            subtitle(profile),
-            _cards(profile),
-            [("states", state_table(profile))],
-        )
+        made_from = [("Device", f"{profile.device}: {profile.model}"), ("Driver", profile.driver)]
+        title, where = (subject(profile), f"on {profile.device}"), subtitle(profile)
+        tables = [("states", state_table(profile))]
     else:
-        title = f"{len(profiles)} power profiles"
+        title = f"{len(profiles)} power profiles", "side by side"
         where = " · ".join(dict.fromkeys(f"{profile.device}, {profile.origin} numbers" for profile in profiles))
-        about = [("Devices", ", ".join(dict.fromkeys(profile.device for profile in profiles)))]
-        cards, tables = [], [("profiles", profiles_table(profiles, relative=relative))]
+        made_from = [("Devices", ", ".join(dict.fromkeys(profile.device for profile in profiles)))]
+        tables = [("profiles", profiles_table(profiles, relative=relative))]
+    tone, effect, verdict, panels = story_of(profiles)
     return render(
         "profile.html.j2",
         _origin_of(profiles),
         figures,
         tables,
         made_at,
+        command=command,
+        made_from=made_from,
         title=title,
-        facts=about,
-        cards=cards,
+        tone=tone,
+        effect=effect,
+        verdict=verdict,
+        panels=panels,
         notes=_notes(profiles),
         about=where,
     )
-
-
-def _cards(profile: Profile) -> list[Card]:
-    """Headline numbers: power of each state, and the difference between them."""
-    cards = []
-    shown = {state.unit: state for state in profile.states}
-    for state in shown.values():
-        inside = state.channels.get(TOTAL)
-        if inside is None:
-            continue
-        names = " = ".join(other.name for other in profile.states if other.unit == state.unit)
-        detail = f"{unit_word(profile)} {state.unit}, {quantity(state.time_s, 's')}, {energy_text(state)}"
-        cards.append(Card(f"Power, {names}", watts(inside.mean_w, inside.mean_error_w), detail, main=True))
-    moved = difference(profile)
-    if moved is not None and len(shown) > 1:
-        cards.append(Card("From SSE to SSP", change(moved, 1), "change in power, at nearly the same execution time"))
-    if profile.counter is not None:
-        against = f"profile against the energy counter, over {quantity(profile.counter.seconds, 's', 3)}"
-        cards.append(Card("Agreement", change(profile.counter.difference), against))
-    return cards
 
 
 def _notes(profiles: Sequence[Profile]) -> list[str]:

@@ -17,6 +17,7 @@ from wastenot.reporting.profile.drawing import (
     BLUE,
     FIT_COLOR,
     MOST_POINTS,
+    NARROW,
     WIDTH,
     TimeUnit,
     altair,
@@ -33,7 +34,7 @@ _TOTAL_TITLE, _PARTS_TITLE = "total power, W", "power of components, W"
 _MOST_BOUNDS = 70  # executions, above which their bounds are not drawn
 _MOST_OF_PART = 800  # readings of a component that are drawn
 _LABEL_ROOM = 0.16  # of the range of power, for labels above it
-_NARROW = 130  # pixels that a label needs
+_LABEL_WIDTH = 130  # pixels that a label needs
 
 
 def run_figure(profile: Profile) -> Figure:
@@ -64,30 +65,30 @@ def run_figure(profile: Profile) -> Figure:
     levels = [name for name in channel_names(profile) if name not in names]
     if levels:
         note += f"Not drawn over time: {', '.join(levels)}, averaged over too long. "
-    chart = _chart(profile, span_s, shown) if TOTAL in names else None
+    chart, narrow = (_chart(profile, span_s, shown, narrow=each) if TOTAL in names else None for each in (False, True))
     if chart is None:
         note = "The sensor of total power averages over too long to draw its readings over time; see the levels."
-    return profile_figure(profile, "profile-run", "Power over a run", note.strip(), chart)
+    return profile_figure(profile, "profile-run", "Power over a run", note.strip(), chart, narrow)
 
 
-def _chart(profile: Profile, span_s: tuple[float, float], shown: dict[str, tuple[Any, int]]) -> Any:
+def _chart(profile: Profile, span_s: tuple[float, float], shown: dict[str, tuple[Any, int]], *, narrow: bool) -> Any:
     alt = altair()
     unit = TimeUnit.of(span_s[1])
     x = alt.X(
         "t:Q",
-        title=f"time since the start of the first execution, {unit.name}",
+        title=f"time {'in the run' if narrow else 'since the start of the first execution'}, {unit.name}",
         scale=alt.Scale(domain=[unit.factor * end for end in span_s], nice=False),
-        axis=alt.Axis(tickCount=10),
+        axis=alt.Axis(tickCount=5 if narrow else 10),
     )
-    total = _total_panel(profile, unit, x, shown[TOTAL][0])
+    total = _total_panel(profile, unit, x, shown[TOTAL][0], narrow=narrow)
     parts = [name for name in shown if name != TOTAL]
     if not parts:
         return total
-    below = _parts_panel(profile, unit, x, {name: shown[name][0] for name in parts})
+    below = _parts_panel(profile, unit, x, {name: shown[name][0] for name in parts}, narrow=narrow)
     return alt.vconcat(total, below, spacing=22).resolve_scale(color="independent", opacity="independent")
 
 
-def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
+def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any, *, narrow: bool) -> Any:
     alt = altair()
     logged = profile.logged
     power = logged.power_w[rows]
@@ -111,15 +112,18 @@ def _total_panel(profile: Profile, unit: TimeUnit, x: Any, rows: Any) -> Any:
         .encode(
             x=x,
             y=y,
-            color=series_color("kind:O", colors, columnPadding=22, symbolSize=60, labelLimit=400),
+            color=series_color(
+                "kind:O", colors, columns=1 if narrow else 0, columnPadding=22, symbolSize=60, labelLimit=400
+            ),
             opacity=series_opacity("kind:O", opacities),
             tooltip=tooltips({"p:Q": "W", "t:Q": unit.name, "run:Q": "run", "kind:N": " "}),
         )
     )
+    width = NARROW if narrow else WIDTH
     fitted = _steps(profile, TOTAL, unit, x, y, _TOTAL_TITLE, FIT_COLOR)
     fitted += _inside_lines(profile, unit, x, y)
-    return alt.layer(*_execution_bounds(profile, unit), dots, *fitted, *_state_labels(profile, unit)).properties(
-        width=WIDTH, height=_TOTAL_HEIGHT
+    return alt.layer(*_execution_bounds(profile, unit), dots, *fitted, *_state_labels(profile, unit, width)).properties(
+        width=width, height=_TOTAL_HEIGHT
     )
 
 
@@ -134,7 +138,7 @@ def _total_power_limits(profile: Profile, power_w: FloatArray) -> list[float]:
     return [max(float(every.min()) - 0.06 * reach, 0.0), float(every.max()) + _LABEL_ROOM * reach]
 
 
-def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]) -> Any:
+def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any], *, narrow: bool) -> Any:
     alt = altair()
     logged, names = profile.logged, channel_names(profile)
     y = alt.Y("p:Q", title=_PARTS_TITLE, scale=alt.Scale(zero=True))
@@ -159,7 +163,8 @@ def _parts_panel(profile: Profile, unit: TimeUnit, x: Any, shown: dict[str, Any]
         )
     )
     fitted = [layer for name in shown for layer in _steps(profile, name, unit, x, y, _PARTS_TITLE, None)]
-    return alt.layer(*_execution_bounds(profile, unit), points, *fitted).properties(width=WIDTH, height=_PARTS_HEIGHT)
+    layered = alt.layer(*_execution_bounds(profile, unit), points, *fitted)
+    return layered.properties(width=NARROW if narrow else WIDTH, height=_PARTS_HEIGHT)
 
 
 def _execution_bounds(profile: Profile, unit: TimeUnit) -> list[Any]:
@@ -179,11 +184,11 @@ def _execution_bounds(profile: Profile, unit: TimeUnit) -> list[Any]:
     return layers
 
 
-def _state_labels(profile: Profile, unit: TimeUnit) -> list[Any]:
+def _state_labels(profile: Profile, unit: TimeUnit, width: int) -> list[Any]:
     """Labels at the top: warm-up, SSE, SSP; on two lines if they are close."""
     alt = altair()
     span = span_of(profile)
-    pixels = WIDTH / (span[1] - span[0])
+    pixels = width / (span[1] - span[0])
     word = unit_word(profile).partition(" of ")[0]
 
     def label_of(state: State) -> str:
@@ -195,7 +200,7 @@ def _state_labels(profile: Profile, unit: TimeUnit) -> list[Any]:
         labels.append((0.5 * float(profile.unit_begin_s[0]), profile.before, "center"))
     elif states[0].unit > 1:
         warm_s = float(profile.unit_begin_s[states[0].unit - 1])
-        narrow = pixels * warm_s < _NARROW / 2
+        narrow = pixels * warm_s < _LABEL_WIDTH / 2
         labels.append((warm_s, "warm-up ", "right") if narrow else (0.5 * warm_s, "warm-up", "center"))
     if len(states) > 1 and len({state.unit for state in states}) == 1:
         name = " = ".join(state.name for state in states)
@@ -205,8 +210,8 @@ def _state_labels(profile: Profile, unit: TimeUnit) -> list[Any]:
     layers: list[Any] = []
     last_s = -math.inf
     for moment_s, text, align in labels:
-        flush = align == "left" and pixels * (span[1] - moment_s) < _NARROW
-        close = align == "left" and pixels * (moment_s - last_s) < _NARROW + (_NARROW if flush else 0)
+        flush = align == "left" and pixels * (span[1] - moment_s) < _LABEL_WIDTH
+        close = align == "left" and pixels * (moment_s - last_s) < _LABEL_WIDTH + (_LABEL_WIDTH if flush else 0)
         # If there is no room to the right, the label ends where the execution does.
         at_s, side = (float(profile.unit_begin_s[-1] + profile.unit_time_s[-1]), "right") if flush else (moment_s, align)
         row = alt.Chart(inline([{"t": unit.factor * at_s, "text": text}]))

@@ -1,4 +1,4 @@
-"""What stands at the head of a plan's report and of its printed text, in words; pages and terminals only lay it out."""
+"""What stands at the head of a page and of a plan's printed text, in words; pages and terminals only lay it out."""
 
 from __future__ import annotations
 
