@@ -165,12 +165,11 @@ def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> An
     )
     bars = []
     if any("left" in row for row in rows):
-        unnamed = alt.Color("memory:N", scale=alt.Scale(domain=memory), legend=None)  # or dashes get into the legend
-        measured = alt.Chart(inline([row for row in rows if "left" in row])).encode(color=unnamed)
-        style = {"strokeWidth": 1.1, "strokeDash": [1, 0], "opacity": 0.7}
+        measured = alt.Chart(inline([row for row in rows if "left" in row])).encode(color=colour)
+        style = {"size": 1.2, "opacity": 0.7}  # thin bars: rules are dashed, which the legend would show
         bars = [
-            measured.mark_rule(**style).encode(x=alt.X("left:Q", title=SLOWDOWN), x2="right:Q", y=y),
-            measured.mark_rule(**style).encode(x=x, y=alt.Y("low:Q", title=SAVED), y2="high:Q"),
+            measured.mark_bar(orient="horizontal", **style).encode(x=alt.X("left:Q", title=SLOWDOWN), x2="right:Q", y=y),
+            measured.mark_bar(orient="vertical", **style).encode(x=x, y=alt.Y("low:Q", title=SAVED), y2="high:Q"),
         ]
     diamond = {
         "slower": slowdown(each.plan_time_change),
@@ -255,7 +254,7 @@ def _corner(window: Window, size: tuple[int, int]) -> list[Any]:
 
 
 def _scale(span: tuple[float, float]) -> Any:
-    return load("altair").Scale(domain=list(span), nice=False, zero=False)
+    return load("altair").Scale(domain=list(span), nice=False, zero=False, padding=0)
 
 
 def _line_rows(points: Sequence[SettingPoint], window: Window, *, corrected: bool) -> list[dict[str, object]]:
