@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
+def counted(number: int, noun: str) -> str:
     """A number and what it counts: ``1 kernel``, ``46 kernels``, ``2 passes``.
 
     Args:
         number: of things; thousands are separated.
-        noun: one of them, perhaps after an adjective.
-        plural: several; by default with an s.
+        noun: one of them, perhaps after an adjective; several have an s more, or an es after a hiss.
     """
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+    ending = "" if number == 1 else "es" if noun.endswith(("s", "x", "ch", "sh")) else "s"
+    return f"{number:,} {noun}{ending}"

@@ -38,6 +38,8 @@ def test_every_verb_stands_in_one_group(wastenot):
     shown = wastenot("--help").out
     assert all(f"\n  {verb} " in shown for verb in COMMANDS)
     assert all(f"\n{title}:\n" in shown for title in VERBS)
+    at_80 = wastenot("--help", COLUMNS="80").out
+    assert [line for line in at_80.splitlines() if line.startswith("  ") and line.endswith("...")] == []
 
 
 @pytest.mark.parametrize("verb", COMMANDS)

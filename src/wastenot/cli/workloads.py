@@ -53,7 +53,7 @@ def workload(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the kernels of a model, of a captured workload or of a study.
+    """Show the kernels of a model, captured workload or study.
 
     Shapes, FLOPs, bytes, and whether computing or memory bounds them on a GPU.
     """

@@ -11,6 +11,7 @@ from wastenot.reporting.natural.curve_figures import subtitle
 from wastenot.reporting.optional_imports import load
 from wastenot.setting import format_mhz
 from wastenot.tuning.natural_overview import NaturalOverview
+from wastenot.wording import counted
 
 _MOST_BARS = 40
 _NAME_WIDTH, _WIDTH, _STEP = 250, 560, 19
@@ -30,7 +31,7 @@ def joules_figure(overview: NaturalOverview) -> Figure:
     rest = lines[_MOST_BARS:]
     if rest:
         before, used = sum(line[1] for line in rest), sum(line[2] for line in rest)
-        lines = [*lines[:_MOST_BARS], (f"{len(rest)} other kernels", before, used, None, used / before - 1.0, 0.0)]
+        lines = [*lines[:_MOST_BARS], (counted(len(rest), "other kernel"), before, used, None, used / before - 1.0, 0.0)]
     whole = sum(line[1] for line in lines)
     values: list[dict[str, object]] = []
     for index, (name, before, used, mhz, energy, time) in enumerate(lines):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wastenot.study.coverage import Coverage
+from wastenot.wording import counted
 
 
 def among(coverage: Coverage | None) -> str:
@@ -15,9 +16,9 @@ def among(coverage: Coverage | None) -> str:
         return "the points measured"
     some = f"the {coverage.measured:,}"
     by_kind = {
-        "given": f"{some} points given",
+        "given": f"the {counted(coverage.measured, 'point')} given",
         "auto": "the default clocks alone",
-        "refine": f"{some} points measured, a plan's finalists",
+        "refine": f"the {counted(coverage.measured, 'point')} measured, a plan's finalists",
         "natural": "caps within the clocks that each kernel was seen at",
     }
     if coverage.kind in by_kind:

@@ -107,8 +107,8 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve], *, narrow: bool) -> 
     sampled = {_series(curve, overview.plan) for curve in curves if not curve.exact}
     dots = alt.Chart(inline([row for row in rows if row["series"] in sampled])).mark_circle(size=15, opacity=1)
     layers = [*_rules(overview, frame), lines, dots.encode(x=x, y=y, color=color), targets]
-    layers += draw_points(marks, x, y)
     layers += draw_labels(marks, frame)
+    layers += draw_points(marks, x, y)
     return alt.layer(*layers).properties(width=frame.width, height=frame.height)
 
 

@@ -14,6 +14,7 @@ from wastenot.reporting.optional_imports import load
 from wastenot.reporting.plan.plan_figure import REACH, plan_figure
 from wastenot.reporting.theme import CATEGORIES
 from wastenot.setting import format_mhz
+from wastenot.wording import counted
 
 MOST_BARS, _LEAST_BARS = 20, 8
 _ENOUGH = 0.95  # of all joules saved or added, beyond which kernels are added together
@@ -87,7 +88,7 @@ def _bars(kernels: Sequence[KernelTotal]) -> list[_Bar]:
     rest = tuple(by_size[shown:])
     if rest:
         passes = {kernel.pass_name or _NO_PASS for kernel in rest}
-        bars.append(_Bar(f"{len(rest)} other kernels", passes.pop() if len(passes) == 1 else _SEVERAL, "", rest))
+        bars.append(_Bar(counted(len(rest), "other kernel"), passes.pop() if len(passes) == 1 else _SEVERAL, "", rest))
     return bars
 
 

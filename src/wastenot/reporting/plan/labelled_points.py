@@ -17,6 +17,7 @@ RULE_LABEL_HEIGHT = 13
 """Pixels of a line of the labels of rules, of which two stand at the top of the panel."""
 
 _LABEL_HEIGHT = 16
+_POINT_REACH = 8  # pixels to each side of a point
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ def _written(interval: tuple[float, float] | None, *, signed: bool) -> str:
 def draw_labels(marks: Sequence[LabelledPoint], frame: Frame) -> list[Any]:
     """The labels beside their points, those of later points first to choose their place."""
     alt = load("altair")
-    placed: list[tuple[float, float, float]] = []
+    points = [frame.pixel(mark.x, mark.y) for mark in marks]
+    placed = [(x - _POINT_REACH, x + _POINT_REACH, y) for x, y in points]  # labels keep off all points
     layers = []
     for mark in reversed([mark for mark in marks if mark.label]):
         left, height = _free_place(mark, frame, placed)

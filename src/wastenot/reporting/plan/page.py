@@ -21,6 +21,7 @@ from wastenot.reporting.plan.summary import plan_numbers, warnings
 from wastenot.reporting.plan.tables import applicable_table, comparison_table, context_table, kernel_table
 from wastenot.reporting.price import Price
 from wastenot.reporting.table import Fold, Table
+from wastenot.wording import counted
 
 MOST_TABLE_ROWS = 200
 
@@ -84,7 +85,7 @@ def render_page(
 
 def _folded(table: Table) -> Table:
     """A table that is shown when asked for."""
-    return replace(table, fold=Fold(0, f"Show {len(table.rows)} rows"))
+    return replace(table, fold=Fold(0, f"Show {counted(len(table.rows), 'row')}"))
 
 
 def report_figures(overview: PlanOverview) -> tuple[Figure, ...]:

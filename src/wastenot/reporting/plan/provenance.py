@@ -10,6 +10,7 @@ from wastenot.planning.plan import Plan
 from wastenot.study.database import parse_address
 from wastenot.study.store import Study
 from wastenot.study.sweep import Sweep
+from wastenot.wording import counted
 
 
 def report_call(source: object, out: object, **arguments: Any) -> str:
@@ -28,7 +29,7 @@ def provenance(study: Study | None, sweep: Sweep) -> tuple[tuple[str, str], ...]
     if held is not None:
         made += [f"swept {each.started_at:%Y-%m-%d %H:%M} UTC" for each in held.sweeps[-1:]]
         made = made or [f"{each.source}, imported {each.imported_at:%Y-%m-%d %H:%M} UTC" for each in held.imports[-1:]]
-    return (("Study", ", ".join((str(study), *made))), ("Measurements", f"{sweep.key}: {len(sweep):,} rows"))
+    return (("Study", ", ".join((str(study), *made))), ("Measurements", f"{sweep.key}: {counted(len(sweep), 'row')}"))
 
 
 def _written(name: str, value: object) -> str:

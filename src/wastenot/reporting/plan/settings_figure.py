@@ -15,6 +15,7 @@ from wastenot.reporting.optional_imports import load
 from wastenot.reporting.plan.clipping import Gathered, Point, Window, window_around
 from wastenot.reporting.plan.plan_figure import REACH, SAVED, SLOWDOWN, WIDE, plan_figure, saved, slowdown
 from wastenot.setting import format_mhz
+from wastenot.wording import counted
 
 MOST_COARSE_MAPS = 4
 _LEAST_FRACTION = 0.005  # of the energy: a pass below it is not worth a map
@@ -32,6 +33,8 @@ def coarse_figure(overview: PlanOverview) -> Figure:
     maps = [each for each in overview.coarse_maps if each.energy_fraction >= _LEAST_FRACTION][:MOST_COARSE_MAPS]
     by_pass = overview.comparison.coarse == "pass"
     title = f"Every setting of {'each pass' if by_pass else 'the whole iteration'}"
+    if len(overview.kernels) == 1:
+        title = "Every setting of the kernel"
     if not maps:
         why = overview.why_no_coarse_maps
         return plan_figure(overview.plan, "settings-coarse", title, f"There is nothing to draw: {why}.", None)
@@ -56,6 +59,9 @@ def kernel_figure(overview: PlanOverview) -> Figure:
     if not maps:
         why = "only the default clocks were measured; sweep more clocks to see what they do"
         return plan_figure(overview.plan, "settings-kernel", title, f"There is nothing to draw: {why}.", None)
+    if len(overview.kernels) == 1 and overview.coarse_maps:
+        only = "There is nothing more to draw: this workload is one kernel, whose settings are above."
+        return plan_figure(overview.plan, "settings-kernel", title, only, None)
     fraction = sum(each.energy_fraction for each in maps)
     note = (
         f"The {len(maps)} kernels where the plan saves the most joules ({percent(fraction, 0)} of the iteration's energy), "
@@ -88,7 +94,7 @@ def _with_narrow(figure: Figure) -> Figure:
 
 def _others(overview: PlanOverview) -> str:
     others = len(overview.kernels) - len(overview.kernel_maps)
-    return f" The other {others} kernels are in the table." if others > 0 else ""
+    return f" The table also has the other {counted(others, 'kernel')}." if others > 0 else ""
 
 
 def _how_to_read(maps: Sequence[SettingMap]) -> str:

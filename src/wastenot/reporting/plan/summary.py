@@ -10,6 +10,7 @@ from wastenot.reporting.plan.story import saved_joules
 from wastenot.reporting.plan.verdict import is_default
 from wastenot.reporting.price import SECONDS_PER_YEAR, Price, energy_text
 from wastenot.study.plausible import implausible_power
+from wastenot.wording import counted
 from wastenot.workloads.captured_on import capture_note
 
 ITERATIONS = 1_000  # that energy and cost are stated for
@@ -30,7 +31,7 @@ def plan_numbers(plan: Plan, price: Price | None) -> tuple[Card, ...]:
         plan: to summarise.
         price: of electricity; without it no cost is stated.
     """
-    kernels = f"{len(plan.assignments):,} kernel{'' if len(plan.assignments) == 1 else 's'}"
+    kernels = counted(len(plan.assignments), "kernel")
     return (
         Card("Objective", describe_goal(plan.objective), f"clocks by {plan.granularity}, {plan.scope} scope; {kernels}"),
         *_money(plan, price),

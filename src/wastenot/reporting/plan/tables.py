@@ -14,6 +14,7 @@ from wastenot.reporting.formatting import change, fraction_of_whole, percent, qu
 from wastenot.reporting.plan.today import describe_switch_time, setting_words
 from wastenot.reporting.table import Column, Fold, Row, Table, Value
 from wastenot.setting import format_mhz
+from wastenot.wording import counted
 
 _STATE_NAMES = {"ssp": "alone, steady", "sse": "alone, first", "context": "in context", "natural": "natural clocks"}
 
@@ -59,8 +60,9 @@ def kernel_table(plan: Plan, most_rows: int | None = None, *, brief: bool = Fals
     kept, note = rows[:most_rows], None
     if len(kept) < len(rows):
         left_j = math.fsum(map(_base_j, rows[len(kept) :]))
+        others = counted(len(rows) - len(kept), "more kernel")
         note = (
-            f"{len(rows) - len(kept)} more kernels, which use {fraction_of_whole(left_j / plan.baseline.energy_j)} of the "
+            f"{others}, which use {fraction_of_whole(left_j / plan.baseline.energy_j)} of the "
             "energy, are left out here; the plan file has them all."
         )
     return Table("What the plan does to each kernel", columns, tuple(map(shown, kept)), note, _fold_kernels(kept))
@@ -157,7 +159,7 @@ def _fold_kernels(rows: Sequence[Assignment]) -> Fold | None:
     if len(rows) - shown < _WORTH_FOLDING:
         return None
     left = math.fsum(map(_saved_j, rows[shown:]))
-    return Fold(shown, f"{len(rows) - shown} more kernels, which save {quantity(left, 'J', 3)} together")
+    return Fold(shown, f"{counted(len(rows) - shown, 'more kernel')}, which save {quantity(left, 'J', 3)} together")
 
 
 def _applicable_row(plan: Plan, row: ApplicableRow) -> Row:

@@ -9,6 +9,7 @@ from wastenot.reporting.formatting import SPACE, change, percent, quantity
 from wastenot.reporting.panel import Line, Panel
 from wastenot.reporting.plan.verdict import energy_words, is_default, pace, short_percent
 from wastenot.setting import Setting, format_mhz
+from wastenot.wording import counted
 from wastenot.workloads.identity import GRANULARITIES, Granularity
 
 GRANULARITY_WORDS: dict[Granularity, str] = {
@@ -142,7 +143,7 @@ def _more(plan: Plan, shown: tuple[float, float], held: tuple[float, float]) -> 
 
 def _needs(row: ApplicableRow, found: Applicable) -> str:
     """What a row needs of switches."""
-    count = "" if row.switches_per_iteration is None else f"{row.switches_per_iteration:,} switches an iteration, "
+    count = "" if row.switches_per_iteration is None else f"{counted(row.switches_per_iteration, 'switch')} an iteration, "
     if row.late_time_change is not None:
         return f"{count}late ones add {change(row.late_time_change)} time, more than the limit allows"
     assert row.shortest_dwell_s is not None
@@ -165,7 +166,7 @@ def _own_way(row: ApplicableRow) -> str:
     """How the plan itself is applied."""
     if row.setting is not None:
         return f"with one setting: {setting_words(row.setting.setting)}"
-    switched = f"in {row.switches_per_iteration or 0:,} switches an iteration, which the plan's file lists"
+    switched = f"in {counted(row.switches_per_iteration or 0, 'switch')} an iteration, which the plan's file lists"
     if row.late_time_change is None:
         return switched
     return f"{switched}; late ones add {change(row.late_time_change)} time and {change(row.late_energy_change)} energy"

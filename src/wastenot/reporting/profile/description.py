@@ -9,6 +9,7 @@ from wastenot.devices.instrument import TOTAL
 from wastenot.profiling.result import Profile, State, UnitPower
 from wastenot.reporting.formatting import SPACE, change, number, percent, quantity
 from wastenot.reporting.table import Column, Row, Table, Value
+from wastenot.wording import counted
 
 ABSENT = "–"
 
@@ -58,7 +59,7 @@ def _describe_runs(profile: Profile) -> str:
     which = f"golden (execution times within {percent(profile.margin, 0)})"
     if profile.bin_rank:
         which = f"in outlier bin {profile.bin_rank} ({percent(profile.margin, 0)} wide)"
-    return f"{profile.runs:,} runs, {profile.golden_runs:,} {which}"
+    return f"{counted(profile.runs, 'run')}, {profile.golden_runs:,} {which}"
 
 
 def channel_names(profile: Profile) -> tuple[str, ...]:
