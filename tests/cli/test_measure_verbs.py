@@ -120,7 +120,7 @@ def test_an_interrupted_sweep_says_what_is_kept_and_resumes(wastenot, monkeypatc
     measure, made = states.measure_point, []
 
     def interrupted(*arguments):
-        if len(made) == 24:  # of these, 4 on a copy of the device, to know how long the sweep takes
+        if len(made) == 25:  # of these, 5 on a copy of the device, to know how long the sweep takes
             raise KeyboardInterrupt
         made.append(arguments)
         return measure(*arguments)
