@@ -142,7 +142,6 @@ def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> An
             symbolType="circle",
             symbolSize=90,
             symbolStrokeWidth=0,
-            symbolDash=[1, 0],
             symbolOpacity=1,
         ),
     )
@@ -166,7 +165,8 @@ def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> An
     )
     bars = []
     if any("left" in row for row in rows):
-        measured = alt.Chart(inline([row for row in rows if "left" in row])).encode(color=colour)
+        unnamed = alt.Color("memory:N", scale=alt.Scale(domain=memory), legend=None)  # or dashes get into the legend
+        measured = alt.Chart(inline([row for row in rows if "left" in row])).encode(color=unnamed)
         style = {"strokeWidth": 1.1, "strokeDash": [1, 0], "opacity": 0.7}
         bars = [
             measured.mark_rule(**style).encode(x=alt.X("left:Q", title=SLOWDOWN), x2="right:Q", y=y),
