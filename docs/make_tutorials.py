@@ -47,7 +47,9 @@ COLUMNS = 100
 
 _BLOCK = re.compile(r"<!-- (run|file|not run)(?:: ([^\n]*?))? -->\n```(\w*)\n(.*?)```\n", re.DOTALL)
 _CONSOLE = re.compile(r"^```console$", re.MULTILINE)
-_TIME_OF_DAY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?( UTC)?")
+_OF_THE_RUN = re.compile(
+    r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?( UTC)?|(?<=here it takes ).*"
+)  # when, and how fast the machine is
 _PROGRESS = re.compile(r": [\d,]+ of [\d,]+, .* left\b")  # where no terminal shows a bar
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?")
 
@@ -228,12 +230,12 @@ def _continued(part: str) -> list[str]:
 
 def _words(line: str) -> str:
     """A line without its numbers and without how much room they take."""
-    return re.sub(r"[\s─-]+", " ", _NUMBER.sub("#", _TIME_OF_DAY.sub("DATE", line))).strip()
+    return re.sub(r"[\s─-]+", " ", _NUMBER.sub("#", _OF_THE_RUN.sub("TIME", line))).strip()
 
 
 def _near(shown: str, printed: str) -> bool:
     """Whether numbers in two lines of the same words are near each other: other machines round otherwise."""
-    pairs = zip(*(_NUMBER.findall(_TIME_OF_DAY.sub("DATE", line)) for line in (shown, printed)), strict=True)
+    pairs = zip(*(_NUMBER.findall(_OF_THE_RUN.sub("TIME", line)) for line in (shown, printed)), strict=True)
     return all(abs(_value(one) - _value(other)) <= 0.02 * abs(_value(one)) + 2 * _last_digit(one) for one, other in pairs)
 
 

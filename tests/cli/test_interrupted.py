@@ -15,8 +15,8 @@ TOY = Path(__file__).parents[1] / "toy.toml"
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
 
 
-def interrupted(folder, *arguments, when="to measure"):
-    """Start the program, interrupt it once it has said ``when``, and return its exit code and what it said."""
+def interrupted(folder, *arguments, when="to measure", there=None):
+    """Start the program, interrupt it once it has said ``when`` and a file is there; its exit code and what it said."""
     command = [sys.executable, "-m", "wastenot", *arguments]
     with subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                           text=True) as process:  # fmt: skip
@@ -25,6 +25,9 @@ def interrupted(folder, *arguments, when="to measure"):
             said.append(line)
             if when in line:
                 break
+        ends = time.monotonic() + 60.0
+        while there is not None and not (folder / there).exists() and time.monotonic() < ends:
+            time.sleep(0.05)
         time.sleep(1.0)
         process.send_signal(signal.SIGINT)
         said += process.stderr.readlines()
@@ -41,7 +44,7 @@ def interrupted(folder, *arguments, when="to measure"):
     ],
 )
 def test_what_was_measured_is_kept_and_the_command_to_resume_is_said(tmp_path, arguments, kept, when):
-    code, said = interrupted(tmp_path, *arguments, when=when)
+    code, said = interrupted(tmp_path, *arguments, when=when, there=kept)
     command = f"wastenot {shlex.join(arguments)}"
     assert code == 130, said
     assert said[-2:] == [f"{kept}: what was measured is kept; resume: {command}", "interrupted"]

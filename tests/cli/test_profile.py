@@ -104,7 +104,7 @@ def test_interrupted_keeps_what_was_collected(wastenot, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["gemmm:4096", "--device", "sim:mi300x"], "did you mean 'gemm'"),
+        (["gemmm:4096", "--device", "sim:mi300x"], "did you mean 'gemm:4096'"),
         (["gemm:0", "--device", "sim:mi300x"], "1 to 65536"),
         (["gemm:4096x4", "--device", "sim:mi300x"], "leave the x4"),
         (["gpt3-xl:softmaxx", "--device", "sim:mi300x"], "did you mean 'softmax'"),
