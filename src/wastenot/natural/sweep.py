@@ -95,11 +95,12 @@ def natural_sweep(
             for run in runs:
                 clocks.add(run)
         progress.begin(len(workload.tasks))
-        twins = twins_of(workload.tasks)
+        twins, fresh = twins_of(workload.tasks), set[str]()
         prepare_s = _PREPARE_S
         for number, task in enumerate(workload.tasks):
             if twins[task.name] != task.name:  # measured under the name of its twin
-                outcome.found += 1
+                outcome.measured += twins[task.name] in fresh
+                outcome.found += twins[task.name] not in fresh
                 progress.step(task.name)
                 continue
             runs = seen.setdefault(task.name, [])
@@ -114,6 +115,7 @@ def natural_sweep(
                 progress.say(f"'{task.name}' cannot be measured: {error}")
                 complete = True
             if len(runs) > before:  # known at once, whatever happens to the others
+                fresh.add(task.name)
                 keep_curves(store, device, {task.name: runs}, twins, together=False)
                 spent_s = device.time.now_s() - began_s - math.fsum(run.seconds for run in runs[before:])
                 prepare_s += (max(spent_s, 0.0) - prepare_s) / min(number + 2, _PREPARES)
@@ -151,17 +153,19 @@ def estimate_natural(
     workload = _at_natural_clocks(workload, seconds_each)
     twins = twins_of(workload.tasks)
     seen = seen_of(study, workload) if study.settings_done(workload.key, device.identity.label) else {}
-    left_s = [
-        max(seconds_each - math.fsum(run.seconds for run in seen.get(name, ())), 0.0)
-        for name, measured in twins.items()
-        if name == measured
-    ]
+    left_s = [_left_s(seen.get(name, ()), seconds_each) for name, measured in twins.items() if name == measured]
     begun = [seconds for seconds in left_s if seconds > _LEAST_EACH_S]
     prepare_s = _PREPARE_S * len(begun)
     span = Span(prepare_s + _USUAL_SHARE * math.fsum(begun), prepare_s, prepare_s + math.fsum(begun))
     return finished_estimate(
         device, workload, "natural", 0, len(left_s), len(left_s) - len(begun), span, PointOptions(), budget_s
     )
+
+
+def _left_s(runs: Sequence[Recorded], seconds: float) -> float:
+    """How much longer a kernel may be measured; 0 where nothing is missing any more."""
+    left_s = max(seconds - math.fsum(run.seconds for run in runs), 0.0)
+    return 0.0 if runs and not next_programme(runs, runs[-1].call_s, left_s) else left_s
 
 
 def _at_natural_clocks(workload: WorkloadTasks, seconds_each: float) -> WorkloadTasks:
