@@ -59,7 +59,7 @@ def test_run_does_everything(toy, monkeypatch):
     command = ("run", "gpt3-small", "--device", "sim:toy.toml", "--core-step", "900", "--repeats", "2", "--out", "all")
     ran = toy(*command)
     assert ran.code == 0, ran.err
-    assert "Promised: " in ran.out and "Measured: " in ran.out and "Next: " in ran.out
+    assert "\nPromised  " in ran.out and "\nVerdict   " in ran.out and "\nPage      file:" in ran.out
     assert {path.name for path in (toy.folder / "all").iterdir()} == {"study.db", "plan.json", "report.html", "figures"}
     assert "SIMULATED" in (toy.folder / "all" / "report.html").read_text(encoding="utf-8").upper()
     # Drawing takes longest, and test_verbs.py shows that report lists what it draws.

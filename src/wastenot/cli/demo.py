@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from wastenot.planning.plan import Plan
     from wastenot.progress import Progress
 
 _WORKLOAD, _DEVICE = "gpt3-xl", "sim:rtx-3080-ti"
@@ -26,6 +25,7 @@ def demo(
     Sweeps GPT-3 XL training, plans its clocks, checks the plan, and writes a page. Every number is simulated.
     """
     from wastenot import api
+    from wastenot.cli.ending import ending
     from wastenot.cli.output import say, typed_command
     from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.cli.whole_loop import create_folder
@@ -60,7 +60,7 @@ def demo(
     plan.write(out / "plan.json")
     if with_page:
         api.report(study, page, plan=plan, planner=planner, command=command)
-    typer.echo("\n" + "\n".join(_ending(plan)))
+    typer.echo("\n" + "\n".join(ending(plan)))
     if with_page:
         opened = not no_open and _open(page)
         typer.echo(f"Page      {page.resolve().as_uri()}{' (opened in your browser)' if opened else ''}")
@@ -75,26 +75,6 @@ class _WithoutRemarks:
 
     def say(self, message: str) -> None:
         """Say nothing."""
-
-
-def _ending(plan: Plan) -> list[str]:
-    """The verdict, and what could be set today."""
-    from wastenot.reporting.formatting import change, percent
-    from wastenot.reporting.plan.today import applicable_today
-    from wastenot.reporting.plan.verdict import limit_verdict
-
-    headline, expected = plan.headline, plan.expected
-    assert expected is not None
-    low, high = expected.energy_change_interval
-    verdict = (limit_verdict(plan) or "").partition(":")[0]
-    lines = [
-        f"Promised  {percent(-expected.energy_change)} energy saved ({percent(-high)} to {percent(-low)}), no slower",
-        f"Verdict   {verdict}: {percent(-headline.energy_change)} saved, time {change(headline.time_change)} (simulated)",
-    ]
-    finest = applicable_today(plan).finest
-    if finest is not None and finest.commands and finest.energy_change is not None:
-        lines.append(f"Today     {percent(-finest.energy_change)}, with one setting: {'; '.join(finest.commands)}")
-    return lines
 
 
 def _say_next(out: Path) -> None:

@@ -23,7 +23,6 @@ from wastenot.cli.options import (
 from wastenot.sweeping.defaults import CORE_STEP_MHZ
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
 
     from wastenot.planning.comparison import Comparison
     from wastenot.planning.plan import Plan
@@ -72,7 +71,8 @@ def run(
     from wastenot import api
     from wastenot.cli.announce import announce, show_dry_run
     from wastenot.cli.before_work import check_output
-    from wastenot.cli.output import as_values, console, print_json, say, typed_command
+    from wastenot.cli.ending import ending
+    from wastenot.cli.output import as_values, print_json, say, typed_command
     from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.cli.sweeping import outcome_lines, outcome_values
     from wastenot.planning.comparison import compare_with
@@ -130,7 +130,7 @@ def run(
             "comparison": as_values(comparison),
         })  # fmt: skip
     else:
-        console().print(last_lines(plan, folder, device))
+        typer.echo("\n" + "\n".join([*ending(plan), _next(plan, folder, device)]))
 
 
 def _show(plan: Plan, comparison: Comparison, price: Price) -> None:
@@ -144,35 +144,11 @@ def _show(plan: Plan, comparison: Comparison, price: Price) -> None:
     console().print("", comparison_text(comparison), sep="\n")
 
 
-def last_lines(plan: Plan, folder: Path, device: str) -> RenderableType:
-    """What was promised, whether it was kept, and what to do next."""
-    from wastenot.cli.tables import Group, Text
-    from wastenot.reporting.formatting import change, percent
-    from wastenot.reporting.plan.today import today_panel
-    from wastenot.reporting.plan.verdict import limit_verdict
-
-    expected, headline = plan.expected, plan.headline
-    lines = []
-    if expected is not None:
-        low, high = expected.energy_change_interval
-        allowed = plan.objective.max_slowdown
-        limit = f", no more than {percent(allowed)} slower" if allowed else ", no slower than the default clocks"
-        lines.append(
-            f"Promised: {percent(-expected.energy_change)} energy saved ({percent(-high)} to {percent(-low)}){limit}"
-        )
-    if headline.source == "validation":
-        verdict = (limit_verdict(plan) or "").partition(":")[0]
-        measured = f"{percent(-headline.energy_change)} saved, time {change(headline.time_change)}"
-        lines.append(f"Measured: {measured}: the limit is {verdict}")
-    commands = today_panel(plan).commands
-    if headline.verdict == "missed":
+def _next(plan: Plan, folder: Path, device: str) -> str:
+    if plan.headline.verdict == "missed":
         again = f"wastenot refine --study {folder / 'study.db'} --device {device}"
-        lines.append(f"Next: measure the best settings again and plan anew: {again}")
-    elif commands:
-        lines.append(f"Next: set what can be set today: {'; '.join(commands)}")
-    else:
-        lines.append(f"Next: see where the energy goes, in {folder / 'report.html'}")
-    return Group("", *(Text(line, style="bold") for line in lines))
+        return f"Next      measure the best settings again and plan anew: {again}"
+    return f"Page      {(folder / 'report.html').resolve().as_uri()}"
 
 
 def create_folder(folder: Path) -> Path:
