@@ -96,9 +96,9 @@ def report_figures(overview: PlanOverview) -> tuple[Figure, ...]:
     """
     return (
         curve_figure(overview),
+        kernels_figure(overview),
         coarse_figure(overview),
         kernel_figure(overview),
-        kernels_figure(overview),
         desirability_figure(overview),
     )
 
