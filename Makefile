@@ -2,12 +2,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+REPORT_READY := $(VENV)/.ready-report
 READY := $(VENV)/.ready
 
 .PHONY: demo test test-all check docs bench format clean
 
-demo: $(READY)
-	$(BIN)/wastenot demo --out demo/out
+demo: $(REPORT_READY)
+	$(BIN)/wastenot demo
+	@echo "wastenot is in $(VENV); in this shell first: . $(BIN)/activate"
 
 test: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
@@ -33,13 +36,18 @@ format: $(READY)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info[:2] < (3, 14) else \
+$(REPORT_READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info[:2] < (3, 14) else \
 	  f"wastenot needs Python 3.11 to 3.13, this is {sys.version.split()[0]}; name another: make PYTHON=python3.12")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-	  --editable '.[report,postgresql,nvidia,torch,dev,docs]'
+	@echo "Installing wastenot into $(VENV), 0.6 GB ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) '.[report]'
+	@touch $(REPORT_READY)
+
+$(READY): $(REPORT_READY)
+	@echo "Installing what tests and documentation need, 1.3 GB with PyTorch ..."
+	@$(INSTALL) '.[report,postgresql,nvidia,torch,dev,docs]'
 	@touch $(READY)
 
 clean:
-	rm -rf $(VENV) demo/out site
+	rm -rf $(VENV) wastenot-demo site
