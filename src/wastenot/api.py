@@ -120,7 +120,7 @@ def sweep(
         options: warm-up, window and precision of each point.
         budget_s: device time after which no further point is started.
         seconds_each: device time that a kernel may take with ``clocks="natural"``.
-        allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
+        allow_clock_control: allow the clocks of a real GPU to be changed; afterwards they are reset.
         seed: of a simulated device's noise.
         command: that does the same, for the study to name to whoever finds the sweep unfinished.
         announce: receives what there is to measure and how long that takes, before it begins.
@@ -135,6 +135,7 @@ def sweep(
         StudyError: the study cannot be written, or another process is measuring the workload; what was measured before is
             kept.
     """
+    from wastenot.devices.open import claimed
     from wastenot.study.store import open_study
     from wastenot.sweeping.grid import check_measures
     from wastenot.sweeping.sweep import SweepOutcome
@@ -191,9 +192,10 @@ def sweep(
     if dry_run:
         expected = estimate()
         return SweepOutcome(found=expected.found, estimate=expected)
-    if announce is not None:
-        announce(estimate())
-    return measure()
+    with claimed(target):
+        if announce is not None:
+            announce(estimate())
+        return measure()
 
 
 def _tasks(
@@ -260,7 +262,7 @@ def validate(
         workload: its name in the study; by default the plan's.
         repeats: measurements of the plan and of the default clocks, at least 2.
         options: warm-up, window and precision of each point.
-        allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
+        allow_clock_control: allow the clocks of a real GPU to be changed; afterwards they are reset.
         seed: of a simulated device's noise; not the one of the sweep, for an honest test.
         announce: receives how many measurements there are and how long they take, before they begin.
         progress: receives each measurement.
@@ -273,7 +275,7 @@ def validate(
         DeviceError: the device does not measure.
         StudyError: the study cannot be read.
     """
-    from wastenot.devices.open import device_of_study
+    from wastenot.devices.open import claimed, device_of_study
     from wastenot.tasks import tasks_in_study
     from wastenot.tuning.validate import validate as measure_plan
 
@@ -283,7 +285,8 @@ def validate(
     target = _device(
         device or device_of_study(str(source), held.device), tasks, allow_clock_control=allow_clock_control, seed=seed
     )
-    return measure_plan(target, made, tasks, repeats=repeats, options=options, announce=announce, progress=progress)
+    with claimed(target):
+        return measure_plan(target, made, tasks, repeats=repeats, options=options, announce=announce, progress=progress)
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +344,7 @@ def refine(
         repeats: measurements of each.
         options: warm-up, window and precision of each point.
         budget_s: device time after which no further point is started.
-        allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
+        allow_clock_control: allow the clocks of a real GPU to be changed; afterwards they are reset.
         seed: of a simulated device's noise.
         command: that does the same, for the study to name to whoever finds it unfinished.
         announce: receives how many measurements there are and how long they take, before they begin.
@@ -353,6 +356,7 @@ def refine(
         DeviceError: the device does not measure.
         StudyError: a study cannot be read or written; what was measured before is kept.
     """
+    from wastenot.devices.open import claimed
     from wastenot.planning.planner import plan as make_plan
     from wastenot.study.store import open_study
     from wastenot.tasks import tasks_in_study
@@ -374,10 +378,11 @@ def refine(
         for row in before.assignments:
             near = refining.around(row.setting, clocks, around_mhz)
             candidates[row.kernel] = tuple(dict.fromkeys((*candidates[row.kernel], *near)))
-    outcome = refining.refine(
-        target, tasks, kept, candidates,
-        repeats=repeats, options=options, progress=progress, budget_s=budget_s, command=command, announce=announce,
-    )  # fmt: skip
+    with claimed(target):
+        outcome = refining.refine(
+            target, tasks, kept, candidates,
+            repeats=repeats, options=options, progress=progress, budget_s=budget_s, command=command, announce=announce,
+        )  # fmt: skip
     after = make_plan(kept.read(held.workload, held.state, held.granularity), max_slowdown=max_slowdown)
     return Refinement(outcome, before, after)
 
@@ -410,7 +415,7 @@ def transfer(
         sequence_parallel: use sequence parallelism at degrees above 1.
         repeats: measurements of each, at least 2.
         options: warm-up, window and precision of each point.
-        allow_clock_control: allow the clocks of a real GPU to be changed; they are restored afterwards.
+        allow_clock_control: allow the clocks of a real GPU to be changed; afterwards they are reset.
         seed: of a simulated device's noise.
         announce: receives how many measurements there are and how long they take, before they begin.
         progress: receives each measurement.
@@ -419,6 +424,7 @@ def transfer(
         BadInputError: neither or both of batch sizes and degrees, or the plan is not of a model's workload.
         DeviceError: the device does not measure.
     """
+    from wastenot.devices.open import claimed
     from wastenot.tasks import tasks_of
     from wastenot.tuning.transfer import transfer as measure_transfer
     from wastenot.workloads.build import build_workload
@@ -438,7 +444,10 @@ def transfer(
     workloads = (build_workload(made.run.model, shape) for shape in shapes)
     targets = [tasks_of(each, made.measured_granularity, made.state) for each in workloads]
     target = _device(device, targets[0], allow_clock_control=allow_clock_control, seed=seed)
-    return measure_transfer(target, made, targets, repeats=repeats, options=options, announce=announce, progress=progress)
+    with claimed(target):
+        return measure_transfer(
+            target, made, targets, repeats=repeats, options=options, announce=announce, progress=progress
+        )
 
 
 def report(

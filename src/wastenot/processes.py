@@ -49,3 +49,7 @@ def is_running(process: int, started: str) -> bool:
     except PermissionError:
         return True
     return True
+
+
+class Terminated(SystemExit):
+    """A signal asked the process to terminate."""

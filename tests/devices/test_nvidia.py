@@ -11,6 +11,7 @@ import pytest
 from tests.stand_in import kill_runs
 from tests.stand_in.fixtures import start_stand_in
 from wastenot.cli.main import run as run_command
+from wastenot.cli.options import ClockControlOptions
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.nvidia.nvml import GpuLostError, Nvml, NvmlError, ReadOnlyError
@@ -360,8 +361,40 @@ def test_reset_restores_clocks_and_doctor_reports_them_before(stand_in, wastenot
     assert "were left changed by process" in " ".join(wastenot("doctor", "--seconds", "0.1").stdout.split())
     assert locks(stand_in) != CLEAN
     done = wastenot("reset")
-    assert done.returncode == 0 and "restored" in done.stderr and locks(stand_in) == CLEAN
-    assert "no clocks were left changed" in wastenot("reset").stderr
+    assert done.returncode == 0 and "its clocks are reset" in done.stderr and locks(stand_in) == CLEAN
+    assert "nothing to reset" in wastenot("reset").stderr
+
+
+def test_a_claim_keeps_others_out_at_the_default_clocks_too(stand_in, device):
+    said = []
+    device.clocks.on_change, device.clocks.on_interrupt = lambda: said.append("changed"), lambda: said.append("reset")
+    with pytest.raises(KeyboardInterrupt), device.clocks.claimed():
+        other = controlled(stand_in)
+        with pytest.raises(DeviceError, match="controls the clocks"):
+            other.clocks.request(Setting(1200.0))
+        assert said == [] and locks(stand_in) == CLEAN
+        for clock in (1200.0, 1305.0):
+            device.clocks.request(Setting(clock))
+        device.clocks.release()
+        assert locks(stand_in) == CLEAN and journal.journals() and said == ["changed"]
+        raise KeyboardInterrupt
+    assert said == ["changed", "reset"] and not journal.journals()
+
+
+@pytest.mark.parametrize("named", [None, "0-1500"])
+def test_what_becomes_of_the_clocks_is_said_once_they_are_changed(stand_in, named, capsys):
+    opened = ClockControlOptions(allow_clock_control=True, restore_clocks=named).open_device(
+        "nvidia:0", seed=0, workload=None
+    )
+    assert capsys.readouterr().err == ""
+    opened.clocks.request(Setting(1200.0))
+    said = capsys.readouterr().err
+    opened.clocks.release()
+    if named is None:
+        assert "reset to the driver's defaults" in said and "--restore-clocks 0-1500" in said and locks(stand_in) == CLEAN
+    else:
+        assert "are locked to 0-1500 MHz\n" in said and "power" not in said
+        assert locks(stand_in)[0] == (0, 1500)
 
 
 def test_a_sweep_of_settings_is_refused_at_once_without_permission(wastenot, tmp_path):

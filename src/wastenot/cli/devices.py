@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wastenot.cli import completing
-from wastenot.cli.options import DeviceOption, JsonOption, SeedOption, parse_budget
+from wastenot.cli.options import DeviceOption, JsonOption, SeedOption, parse_budget, say_left_changed
 
 if TYPE_CHECKING:
     from wastenot.sensors.identity import SensorIdentity
@@ -47,6 +47,7 @@ def sensor(
     from wastenot.workloads.primitives import primitive
 
     load, _ = primitive(kernel)
+    say_left_changed(device)
     seconds = parse_budget(budget)
     instrument = open_device(device, seed=seed).instrument()
     with shown_progress("identifying sensors") as progress:
@@ -95,13 +96,13 @@ def _watts(power_w: float | None) -> str:
 
 
 def reset(as_json: JsonOption = False) -> None:
-    """Restore clocks that a killed run of wastenot left changed.
+    """Reset clocks that a killed run of wastenot left changed.
 
-    Journals record which GPUs those are and what their clocks were.
+    They return to the driver's defaults, or to what --restore-clocks named.
     """
     from wastenot.cli.output import print_json, say
     from wastenot.devices.nvidia.clocks import recover
-    from wastenot.devices.nvidia.journal import journals, state_folder
+    from wastenot.devices.nvidia.journal import journals
     from wastenot.devices.nvidia.nvml import Nvml, forbidden
     from wastenot.errors import DeviceError
 
@@ -109,15 +110,15 @@ def reset(as_json: JsonOption = False) -> None:
     left = [journal for journal in there if not journal.owner_alive]
     reason = forbidden()
     if left and reason is not None:
-        raise DeviceError(f"the clocks of {len(left)} GPUs were left changed and cannot be restored: {reason}")
+        raise DeviceError(f"the clocks of {len(left)} GPUs were left changed and cannot be reset: {reason}")
     done = recover(Nvml(allow_changes=True)) if left else ()
     held = [journal for journal in there if journal.owner_alive]
     if as_json:
         print_json("reset", {"restored": [journal.uuid for journal in done], "held": [journal.uuid for journal in held]})
         return
     for journal in done:
-        say(f"{journal.uuid}: process {journal.owner} is dead; its clocks and power limit are restored")
+        say(f"{journal.uuid}: process {journal.owner} is dead; its clocks are {journal.restore.outcome}")
     for journal in held:
-        say(f"{journal.uuid}: process {journal.owner} is running and controls its clocks; it restores them itself")
+        say(f"{journal.uuid}: process {journal.owner} is running and controls its clocks; it resets them itself")
     if not there:
-        say(f"no clocks were left changed (no journal in {state_folder()})")
+        say("no run of wastenot left clocks changed: there is nothing to reset")

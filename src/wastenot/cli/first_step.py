@@ -116,7 +116,8 @@ def _with_gpu(machine: Machine, here: str, gpu: Examined) -> FirstStep:
             f"{here}: clocks may be read but not set, since {rights.forbidden}; measure without setting any.", natural
         )
     return FirstStep(
-        f"{here}: its clocks may be set, as far as can be known without trying (root). They are restored afterwards.",
+        f"{here}: its clocks may be set, as far as can be known without trying (root). Afterwards they are reset "
+        "to the driver's defaults.",
         f"wastenot sweep {on} --study {_WORKLOAD}.db --allow-clock-control --dry-run",
     )
 

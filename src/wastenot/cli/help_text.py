@@ -8,6 +8,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from wastenot.cli.before_work import check_before_work
 from wastenot.cli.output import say
+from wastenot.processes import Terminated
 
 NOTHING_KEPT = (
     "validate", "transfer", "sensor", "profile", "profiles", "calibrate", "forecast", "capture", "plan", "frontier",
@@ -94,6 +95,10 @@ class Verb(TyperCommand):
         except KeyboardInterrupt as error:
             if error.args or self.name in NOTHING_KEPT:
                 say(str(error) or "nothing was kept; to do it again, run the same command")
+            raise
+        except Terminated:
+            if self.name in NOTHING_KEPT:
+                say("nothing was kept; to do it again, run the same command")
             raise
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:

@@ -32,6 +32,7 @@ from wastenot.cli.help_text import Verb, Verbs
 from wastenot.cli.option_groups import expand_groups
 from wastenot.cli.usage import usage_text
 from wastenot.errors import CannotRunError, ClocksRefusedError, DeviceError, WastenotError
+from wastenot.processes import Terminated
 
 DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -142,6 +143,9 @@ def run(arguments: list[str] | None = None) -> int:
         code = INTERRUPTED
     except OSError as error:
         return _say(f"{error.filename or 'output'}: {error.strerror or error}")
+    except Terminated:
+        print("terminated", file=sys.stderr)
+        raise
     if code == INTERRUPTED:  # Typer turns Ctrl-C into this code without a word
         print("interrupted", file=sys.stderr)
     return int(code or DONE)

@@ -269,7 +269,8 @@ class ClockControlOptions:
         bool,
         typer.Option(
             "--allow-clock-control",
-            help="Allow changing the clocks of a real GPU; they are restored afterwards. WASTENOT_READ_ONLY=1 forbids it.",
+            help="Allow changing the clocks of a real GPU; afterwards they are reset to the driver's defaults. "
+            "WASTENOT_READ_ONLY=1 forbids it.",
         ),
     ] = False
     restore_clocks: Annotated[
@@ -277,12 +278,13 @@ class ClockControlOptions:
         typer.Option(
             "--restore-clocks",
             metavar="MIN-MAX[,MIN-MAX]",
-            help="Core (and memory) clocks that a real GPU is locked to afterwards; without it its clocks are reset.",
+            help="Core (and memory) clocks that a real GPU is locked to afterwards, instead of the driver's defaults: after "
+            "nvidia-smi -lgc 0,1500, 0-1500.",
         ),
     ] = None
 
     def open_device(self, name: str, *, seed: int, workload: WorkloadKey | None) -> Device:
-        """Open the device of a verb; before changing a real GPU's clocks, say what they are restored to.
+        """Open the device of a verb; once a real GPU's clocks are changed, say what becomes of them.
 
         Args:
             name: of the device.
@@ -297,6 +299,7 @@ class ClockControlOptions:
         from wastenot.devices.open import open_device
 
         ranges = parse_restore(self.restore_clocks)
+        say_left_changed(name)
         recorded = workload if name.startswith("recorded:") else None
         device = open_device(
             name,
@@ -307,11 +310,30 @@ class ClockControlOptions:
             restore=ranges,
         )
         if self.allow_clock_control and name.startswith("nvidia:"):
-            restored = "reset, and clocks locked before are lost (to keep them, name them: --restore-clocks)"
-            if ranges is not None:
-                restored = f"locked to {self.restore_clocks} MHz again"
-            say(f"{name}: {device.identity.label}: afterwards the clocks are {restored}, and the power limit is restored")
+            from wastenot.devices.nvidia.clocks import NvidiaClocks
+
+            assert isinstance(device.clocks, NvidiaClocks)
+            restored = "reset to the driver's defaults" if ranges is None else f"locked to {self.restore_clocks} MHz"
+            hint = "" if ranges is not None else f"\n{_LOCK_HINT}"
+            device.clocks.on_change = lambda: say(f"{name}: afterwards the clocks are {restored}{hint}")
+            device.clocks.on_interrupt = lambda: say(f"{name}: the clocks are {restored}")
         return device
+
+
+_LOCK_HINT = "  locks set before cannot be read: to keep that of nvidia-smi -lgc 0,1500, pass --restore-clocks 0-1500"
+
+
+def say_left_changed(name: str) -> None:
+    """Say that opening a real GPU resets clocks that a killed process left changed, where there are any."""
+    if not name.startswith("nvidia:"):
+        return
+    from wastenot.cli.output import say
+    from wastenot.devices.nvidia.journal import stale
+    from wastenot.devices.nvidia.nvml import forbidden
+
+    if forbidden() is None:
+        for left in stale():
+            say(f"{left.uuid}: process {left.owner} died while it controlled the clocks: {left.restore.outcome} first")
 
 
 def parse_restore(text: str | None) -> Restore | None:
@@ -331,7 +353,7 @@ def parse_restore(text: str | None) -> Restore | None:
             bounds = (float(low), float(high))
         except ValueError:
             bounds = (0.0, 0.0)
-        if not 0.0 < bounds[0] <= bounds[1] < float("inf"):
+        if not (0.0 <= bounds[0] <= bounds[1] < float("inf") and bounds[1] > 0.0):
             raise BadInputError(
                 f"--restore-clocks {text}: write a range of core clocks in MHz such as 345-1980, and one of memory clocks "
                 "after a comma"

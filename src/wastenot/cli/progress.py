@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from wastenot.processes import Terminated
 from wastenot.progress import Progress
 
 if TYPE_CHECKING:
@@ -44,11 +45,14 @@ def shown_progress(title: str) -> Iterator[Progress]:
 
 @contextmanager
 def kept_if_interrupted(message: str) -> Iterator[None]:
-    """Let Ctrl-C inside the context say what is kept and how to resume; otherwise it says that nothing is kept."""
+    """Let Ctrl-C, or a signal to terminate, say what is kept and how to resume; otherwise it says that nothing is kept."""
     try:
         yield
     except KeyboardInterrupt as error:
         raise KeyboardInterrupt(*(error.args or (message,))) from None
+    except Terminated:
+        print(message, file=sys.stderr)
+        raise
 
 
 def resume_with(command: str, where: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from wastenot.errors import BadInputError
@@ -74,6 +75,20 @@ def open_device(
     if name in preset_names():
         raise BadInputError(f"device '{name}': did you mean the simulated one, 'sim:{name}'? A real GPU is nvidia:INDEX")
     raise BadInputError(f"device '{name}': there is no kind '{kind}'; {suggestion(kind, _KINDS)}; write {forms}")
+
+
+def claimed(device: Device) -> AbstractContextManager[None]:
+    """Keeps other processes from setting a real GPU's clocks inside the context, where this one may set them.
+
+    Raises:
+        DeviceError: another process holds them.
+    """
+    if device.identity.name.startswith("nvidia:"):
+        from wastenot.devices.nvidia.clocks import NvidiaClocks
+
+        if isinstance(device.clocks, NvidiaClocks):
+            return device.clocks.claimed()
+    return nullcontext()
 
 
 def device_of_study(study: str, label: str) -> str:

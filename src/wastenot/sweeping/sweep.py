@@ -284,6 +284,8 @@ def measure_sweep(
             keep_alone = _keeping_alone(alone, recorder)
         done = sum(recorder.done[workload.tasks[point.kernel].name, point.setting] > point.repeat for point in points)
         progress.begin(len(points), done)
+        if done < len(points) and not is_virtual(device):
+            progress.say("warming up at the default clocks, until the temperature no longer rises")
         outcome = run_points(
             device, workload, recorder, points,
             options=options or PointOptions(), progress=progress, ends_s=ends_s, keep_alone=keep_alone,

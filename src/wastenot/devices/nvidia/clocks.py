@@ -10,7 +10,8 @@ import atexit
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -18,6 +19,7 @@ from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.journal import Journal, Restore
 from wastenot.devices.nvidia.nvml import NoPermissionError, NotSupportedError, Nvml, NvmlError
 from wastenot.errors import ClocksRefusedError
+from wastenot.processes import Terminated
 from wastenot.setting import AUTO, Setting
 
 _BLACKWELL = 10  # NVML's number of the architecture
@@ -31,6 +33,10 @@ class NvidiaClocks:
         handle: NVML's handle of the GPU.
         uuid: the GPU's UUID.
         restore: ranges of locked clocks to restore; by default locks are reset.
+
+    Attributes:
+        on_change: called once a setting has been changed for the first time.
+        on_interrupt: called when a claim was interrupted and what it changed is undone.
     """
 
     def __init__(self, nvml: Nvml, handle: Any, uuid: str, restore: Restore | None = None) -> None:
@@ -39,6 +45,9 @@ class NvidiaClocks:
         self._supported: dict[float, tuple[float, ...]] | None = None
         self._held: _Lease | None = None
         self._memory_locks = True  # until the driver says otherwise
+        self._claimed = self._changed = False
+        self.on_change: Callable[[], None] = _nothing
+        self.on_interrupt: Callable[[], None] = _nothing
 
     def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
         """By memory clock, the core clocks that may be requested with it, both ascending."""
@@ -76,21 +85,55 @@ class NvidiaClocks:
         reason = self._nvml.refusal()
         if reason is not None:
             raise ClocksRefusedError(f"{self._uuid}: clocks cannot be changed: {reason}")
-        if self._held is None:
-            limit = self._nvml.try_call("nvmlDeviceGetPowerManagementLimit", self._handle)
-            restore = Restore(self._restore.core_mhz, self._restore.memory_mhz, None if limit is None else 1e-3 * limit)
-            self._held = _Lease(self._uuid, restore, self._undo)
+        self._acquire()
         try:
             self._apply(setting)
         except BaseException:
             self.release()
             raise
+        if not self._changed:
+            self._changed = True
+            self.on_change()
 
     def release(self) -> None:
-        """Undo what was changed, if anything was."""
-        if self._held is not None:
+        """Undo what was changed, if anything was; the lease ends too, unless it is claimed."""
+        if self._held is not None and self._claimed:
+            self._held.undo()
+        elif self._held is not None:
             self._held.end()
             self._held = None  # where undoing failed it is tried again, at the latest when the program ends
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Hold the lease inside the context, at the default clocks too, so that no other process sets clocks meanwhile.
+
+        Raises:
+            DeviceError: another process holds it, or the driver failed.
+        """
+        if self._claimed or self._nvml.refusal() is not None:
+            yield
+            return
+        self._acquire()
+        self._claimed = True
+        try:
+            yield
+        except (KeyboardInterrupt, Terminated):
+            self._end_claim()
+            if self._changed:
+                self.on_interrupt()
+            raise
+        finally:
+            self._end_claim()
+
+    def _end_claim(self) -> None:
+        self._claimed = False
+        self.release()
+
+    def _acquire(self) -> None:
+        if self._held is None:
+            limit = self._nvml.try_call("nvmlDeviceGetPowerManagementLimit", self._handle)
+            restore = Restore(self._restore.core_mhz, self._restore.memory_mhz, None if limit is None else 1e-3 * limit)
+            self._held = _Lease(self._uuid, restore, self._undo)
 
     def _undo(self, restore: Restore, touched: set[str]) -> None:
         restore_clocks(self._nvml, self._handle, restore, touched)
@@ -223,10 +266,6 @@ def recover(nvml: Nvml) -> tuple[Journal, ...]:
     return tuple(restored)
 
 
-class _Terminated(SystemExit):
-    """A signal asked the process to terminate."""
-
-
 class _Lease:
     """The exclusive right to change one GPU's clocks, from writing the journal until everything is undone.
 
@@ -246,11 +285,17 @@ class _Lease:
                 if signal.getsignal(number) is signal.SIG_DFL:
                     self._before[number] = signal.signal(number, _terminate)
 
+    def undo(self) -> None:
+        """Undo the changes and keep the lease. A forked child does nothing: the lease is its parent's."""
+        if os.getpid() == self._process:
+            self._undo(self.restore, self.touched)
+            self.touched.clear()
+
     def end(self) -> None:
-        """Undo the changes, then remove the journal. A forked child does neither: the lease is its parent's."""
+        """Undo the changes, then remove the journal; a forked child does neither."""
         if os.getpid() != self._process:
             return
-        self._undo(self.restore, self.touched)
+        self.undo()
         journal.end(self._path)
         atexit.unregister(self.end)
         if threading.current_thread() is threading.main_thread():
@@ -259,4 +304,8 @@ class _Lease:
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
-    raise _Terminated(128 + number)
+    raise Terminated(128 + number)
+
+
+def _nothing() -> None:
+    pass

@@ -38,6 +38,12 @@ class Restore:
     memory_mhz: tuple[float, float] | None = None
     power_limit_w: float | None = None
 
+    @property
+    def outcome(self) -> str:
+        """What becomes of the clocks, in words."""
+        named = [f"{bounds[0]:g}-{bounds[1]:g}" for bounds in (self.core_mhz, self.memory_mhz) if bounds is not None]
+        return f"locked to {','.join(named)} MHz" if named else "reset to the driver's defaults"
+
 
 @dataclass(frozen=True, slots=True)
 class Journal:
