@@ -143,5 +143,5 @@ def test_drift_is_one_line_whatever_the_number_of_kernels():
     assert "20 points measured" in first
     assert [line.replace("\u00a0", " ") for line in others] == [
         "the device drifted: at auto, time of 14 kernels by +2.0 % to +3.3 % "
-        "and energy of 1 kernel by −3.0 % since the first round"
+        "and energy of 1 kernel by −3.0 % since the first round; repeat the sweep when the GPU is quiet"
     ]

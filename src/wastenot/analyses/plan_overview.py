@@ -164,9 +164,15 @@ def _kernel_totals(planner: Planner, plan: Plan) -> tuple[KernelTotal, ...]:
     costs = planner.costs
     same_names = [kernel.name for kernel in costs.kernels] == [row.kernel for row in plan.assignments]
     if not same_names or not math.isclose(plan.baseline.energy_j, planner.baseline_energy_j, rel_tol=_SAME):
+        sweep = planner.sweep
+        if (plan.workload, plan.device) == (sweep.workload, sweep.device):
+            raise BadInputError(
+                f"the plan was not made from this sweep but from another of the same workload ('{plan.workload}', "
+                f"'{plan.device}'), whose measurements differ; make a new one with 'wastenot plan'"
+            )
         raise BadInputError(
             f"the plan (workload '{plan.workload}', device '{plan.device}') was not made from this sweep "
-            f"(workload '{planner.sweep.workload}', device '{planner.sweep.device}'); make a new one with 'wastenot plan'"
+            f"(workload '{sweep.workload}', device '{sweep.device}'); make a new one with 'wastenot plan'"
         )
     base, rows = planner.baseline_rows, _rows_of(planner, plan)
     time_error, energy_error = (

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wastenot.cli import completing
-from wastenot.cli.options import DryRunOption, FiguresOption, JsonOption, SeedOption, ShapeOptions, parse_budget
+from wastenot.cli.options import (
+    DryRunOption,
+    FiguresOption,
+    JsonOption,
+    SeedOption,
+    ShapeOptions,
+    parse_budget,
+    say_left_changed,
+)
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
@@ -90,6 +98,7 @@ def natural(
     with kept_if_interrupted(keeps):
         if device is not None:
             check_output(out or Path(f"natural-{tasks.name}.html"))
+            say_left_changed(device)
             outcome = _measure(tasks, open_device(device, seed=seed), study, limit_s, dry_run=dry_run)
             if dry_run:
                 assert outcome.estimate is not None

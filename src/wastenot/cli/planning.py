@@ -154,7 +154,10 @@ def diff(
             document["states"] = as_values(change) | names | {"energy_j": change.energy_j}
         print_json("diff", document)
         return
-    console().print(_difference_text(between, str(first), str(second)))
+    console().print(_difference_text(between, plans[0], str(first), str(second)))
+    line = _validated_text(plans[0], plans[1], first, second)
+    if line is not None:
+        console().print(line)
     if change is not None:
         console().print(Group("", rich_table(context_table(change))))
 
@@ -335,10 +338,18 @@ def _frontier_text(frontier: WholeFrontier) -> RenderableType:
     )
 
 
-def _difference_text(difference: PlanDifference, first: str, second: str) -> RenderableType:
-    """What the second plan does differently from the first."""
+def _validated_text(a: Plan, b: Plan, first: Path, second: Path) -> str | None:
+    """Which of two plans was measured again."""
+    validated = [str(path) for plan, path in ((a, first), (b, second)) if plan.validation is not None]
+    if not validated:
+        return None
+    return "both were validated" if len(validated) == 2 else f"{validated[0]} was validated, the other was not"
+
+
+def _difference_text(difference: PlanDifference, made: Plan, first: str, second: str) -> RenderableType:
+    """What the second plan does differently from the first, which was ``made`` before."""
     from wastenot.cli.tables import Group, Paragraph, Text, plain_table
-    from wastenot.reporting.formatting import quantity
+    from wastenot.reporting.formatting import change, quantity
     from wastenot.setting import format_mhz
 
     def signed(value: float, unit: str) -> str:
@@ -362,7 +373,8 @@ def _difference_text(difference: PlanDifference, first: str, second: str) -> Ren
         )
     total = (
         f"{counted(difference.same, 'kernel')} equal, {len(difference.kernels)} different; per iteration the second plan "
-        f"takes {signed(difference.time_s, 's')} and {signed(difference.energy_j, 'J')} relative to the first"
+        f"takes {signed(difference.time_s, 's')} ({change(difference.time_s / made.predicted.time_s)}) and "
+        f"{signed(difference.energy_j, 'J')} ({change(difference.energy_j / made.predicted.energy_j)}) relative to the first"
     )
     if not difference.kernels:
         return Group(Paragraph(Text("the plans are equal: " + total)))

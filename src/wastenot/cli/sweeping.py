@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from wastenot.sweeping.sweep import SweepOutcome
     from wastenot.workloads.identity import WorkloadKey
 
+_LARGE_DRIFT = 0.03  # change of a baseline from which on a sweep is worth repeating
 Search = Literal["grid", "model"]
 Clocks = Literal["grid", "auto", "natural"]
 
@@ -237,7 +238,9 @@ def _drift_line(outcome: SweepOutcome) -> str:
             least, most = min(changes.values()), max(changes.values())
             by = change(least, 1) if len(changes) == 1 else f"{change(least, 1)} to {change(most, 1)}"
             parts.append(f"{what} of {counted(len(changes), 'kernel')} by {by}")
-    return f"the device drifted: at auto, {' and '.join(parts)} since the first round"
+    large = max(abs(drift.change) for drift in outcome.drifted) > _LARGE_DRIFT
+    then = "repeat the sweep when the GPU is quiet" if large else "the errors contain it; plans correct for temperature"
+    return f"the device drifted: at auto, {' and '.join(parts)} since the first round; {then}"
 
 
 def refine(
@@ -272,7 +275,8 @@ def refine(
 ) -> None:
     """Measure the best settings of every kernel again.
 
-    Also clocks around them, if asked; then makes a new plan.
+    Also clocks around them, if asked. The measurements are kept in the study, and wastenot plan --study FILE --out
+    PLAN.json makes a plan of them.
     """
     from wastenot.api import refine as measure_again
     from wastenot.cli.announce import announce
@@ -305,3 +309,5 @@ def refine(
         f"energy {before.headline.energy_change:+.2%} before, {after.headline.energy_change:+.2%} now; "
         f"{changed} of {len(before.assignments)} kernels have new clocks"
     )
+    limit = f" --max-slowdown {max_slowdown:.6g}" if max_slowdown else ""
+    say(f"to keep the new plan: wastenot plan --study {into or study}{limit} --out plan.json")

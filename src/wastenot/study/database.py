@@ -184,7 +184,10 @@ class Database:
         if path.is_dir():
             raise StudyError(f"{path}: is a folder, not a study; name a file")
         if not path.exists():
-            raise StudyError(f"{path}: there is no study; make one: wastenot import SWEEP.csv --study {path}")
+            raise StudyError(
+                f"{path}: there is no study; make one: wastenot sweep WORKLOAD --device D --study {path}, or from a file: "
+                f"wastenot import SWEEP.csv --study {path}"
+            )
 
     def check_makeable(self) -> None:
         """Refuse a file that could not be made, without making it.

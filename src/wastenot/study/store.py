@@ -317,7 +317,10 @@ class Study:
     def _header(self, connection: Connection) -> StudyHeader:
         header = catalog.read_header(connection, str(self))
         if header is None:
-            raise StudyError(f"{self}: holds nothing yet; fill it: wastenot import SWEEP.csv --study {self}")
+            raise StudyError(
+                f"{self}: holds nothing yet; fill it: wastenot sweep WORKLOAD --device D --study {self}, or from a file: "
+                f"wastenot import SWEEP.csv --study {self}"
+            )
         return header
 
     def _stored(self, connection: Connection) -> tuple[StoredWorkload, ...]:

@@ -225,7 +225,7 @@ def run_points(
                 keeper.keep(found)
                 outcome.measured += 1
                 if setting.is_auto:
-                    _watch(baselines, point.kernel, found, outcome, progress)
+                    _watch(baselines, point.kernel, found, outcome)
                 progress.step(f"{task.name} at {setting}")
     finally:
         try:
@@ -353,10 +353,8 @@ def recording(device: Device, workload: WorkloadTasks, study: Study, intent: Int
     )
 
 
-def _watch(
-    baselines: dict[int, Measurement], kernel: int, found: Measurement, outcome: SweepOutcome, progress: Progress
-) -> None:
-    """Compare a baseline with the first one of its kernel; the first that differs is announced, the outcome has them all."""
+def _watch(baselines: dict[int, Measurement], kernel: int, found: Measurement, outcome: SweepOutcome) -> None:
+    """Compare a baseline with the first one of its kernel; the outcome gets those that differ."""
     first = baselines.setdefault(kernel, found)
     compared: tuple[tuple[Literal["time", "energy"], float, float, float], ...] = (
         ("time", first.time_s, found.time_s, first.time_se_s + found.time_se_s),
@@ -364,8 +362,4 @@ def _watch(
     )
     for what, was, now, error in compared:
         if abs(now - was) > max(_DRIFT * was, _DRIFT_ERRORS * error):
-            if not outcome.drifted:
-                progress.say(
-                    f"drift: {what} of '{found.kernel}' at auto changed by {now / was - 1:+.1%} since the first round"
-                )
             outcome.drifted.append(Drift(found.kernel, what, now / was - 1.0))
