@@ -23,7 +23,6 @@ from wastenot.cli.options import (
 from wastenot.sweeping.defaults import CORE_STEP_MHZ
 
 if TYPE_CHECKING:
-
     from wastenot.planning.comparison import Comparison
     from wastenot.planning.plan import Plan
     from wastenot.reporting.price import Price

@@ -22,8 +22,7 @@ from wastenot.reporting.plan.labelled_points import (
     draw_points,
 )
 from wastenot.reporting.plan.plan_figure import SAVED, WIDE, plan_figure, saved, slowdown
-from wastenot.reporting.plan.today import applicable_today
-from wastenot.reporting.plan.verdict import is_default
+from wastenot.reporting.plan.verdict import applicable_today, is_default
 from wastenot.workloads.identity import Granularity
 
 _COLORS = {"kernel": "#2f6fde", "pass": "#e08a00", "iteration": "#0f9b8e"}
