@@ -132,7 +132,7 @@ def test_clocks_may_be_set(first_lines, seen_by_torch, monkeypatch):
     monkeypatch.setattr(machine, "rights_here", lambda: ROOT)
     verdict, command = first_lines()
     assert "may be set" in verdict and "without trying" in verdict
-    assert command == "wastenot sweep gpt3-xl --device nvidia:0 --study gpt3-xl.db --allow-clock-control"
+    assert command == "wastenot sweep gpt3-xl --device nvidia:0 --study gpt3-xl.db --allow-clock-control --dry-run"
 
 
 def test_slices_are_left_out(first_lines, seen_by_torch, stand_in):  # noqa: F811

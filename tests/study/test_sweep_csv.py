@@ -272,3 +272,15 @@ def test_measured_files_come_back_byte_for_byte(shared_data, tmp_path, name):
     sweep = read_sweep(shared_data / name)
     write_sweep(sweep, tmp_path / "copy.csv")
     assert (tmp_path / "copy.csv").read_bytes() == (shared_data / name).read_bytes()
+
+
+def test_all_that_is_missing_is_said_at_once(tmp_path):
+    (tmp_path / "a.csv").write_text("kernel,core_mhz,time_s,energy_j\ngemm,1410,0.01,2\n")
+    with pytest.raises(BadInputError, match=r"count, memory_mhz: these columns are missing .*1 if unsure"):
+        read_sweep(tmp_path / "a.csv")
+
+
+def test_the_row_of_the_baseline_is_shown_in_the_order_of_the_file(tmp_path):
+    (tmp_path / "a.csv").write_text("kernel,core_mhz,time_s,energy_j,memory_mhz,count\ngemm,1410,0.01,2,,10\n")
+    with pytest.raises(BadInputError, match=r"add it, as gemm,,TIME,ENERGY,,10$"):
+        read_sweep(tmp_path / "a.csv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -63,31 +64,33 @@ def show_dry_run(*parts: Estimate, as_json: bool, shorter: str | None = None, th
         then_s: how long planning and a report take afterwards.
         values: of the document besides.
     """
-    from wastenot.cli.output import print_json
+    from wastenot.cli.output import print_json, wrapped
 
     if as_json:
         print_json("estimate", values | {"parts": [estimate_document(part) for part in parts]})
         return
     for line in (*announcement(parts, shorter, then_s), "  nothing was measured or written (--dry-run)"):
-        print(line)
+        print(wrapped(line, sys.stdout))
 
 
 def announcement(parts: Sequence[Estimate], shorter: str | None = None, then_s: float = 0.0) -> list[str]:
     """What is going to be measured and how long that takes, as lines of text."""
-    lines = []
-    for part in parts:
-        done = f"; {part.found:,} of them measured before" if part.found else ""
-        lines.append(f"{part.workload} on {part.device}: {_what(part)}{done}")
-        if part.todo:
-            lines.append(f"  {_how_long(part)}")
-        lines += [f"  {_with_flags(note)}" for note in part.notes]
     left = [part for part in parts if part.todo]
     waits = [part.wait_s for part in left]
     wait_s = sum(wait for wait in waits if wait is not None) + then_s
     more = ", with planning and the report" if then_s else ""
-    if any(part.virtual for part in left) and None not in waits:
-        lines.append(f"  a simulated device's time is virtual: here it takes {_about(wait_s)}{more}")
-    elif len(left) > 1:
+    virtual = any(part.virtual for part in left) and None not in waits
+    lines = []
+    for part in parts:
+        done = f"; {part.found:,} of them measured before" if part.found else ""
+        lines.append(f"{part.workload} on {part.device}: {_what(part)}{done}")
+        if virtual and part is left[0]:  # how long a person waits comes before how long a GPU would take
+            together = "together " if len(left) > 1 else ""
+            lines.append(f"  {together}here it takes {_about(wait_s)}{more}: a simulated device's time is virtual")
+        if part.todo:
+            lines.append(f"  {_how_long(part)}")
+        lines += [f"  {_with_flags(note)}" for note in part.notes]
+    if not virtual and len(left) > 1:
         lines.append(f"  together {_about(wait_s)}{more}")
     if wait_s > _LONG_S:
         lines.append(f"  shorter: {shorter or _SHORTER[left[0].kind]}")
@@ -113,9 +116,9 @@ def _what(part: Estimate) -> str:
     kernels = f"{part.kernels:,} {units if part.kernels != 1 else units.removesuffix('es' if units == 'passes' else 's')}"
     match part.kind:
         case "grid":
-            most = part.kernels * part.settings
-            more = f", with those at the default clocks and repeats {part.points:,}"
-            return f"{kernels} × {part.settings:,} settings = {most:,} points{more}"
+            most = part.kernels * (part.settings + 1)
+            repeated = f"; {part.points:,} measurements with repeats" if part.points > most else ""
+            return f"{kernels} × {part.settings + 1:,} settings, auto among them = {most:,} points{repeated}"
         case "auto":
             times = part.points // max(part.kernels, 1)
             return f"{kernels} at the default clocks{f', {times} times' if times > 1 else ''}: {part.points:,} points"
@@ -135,7 +138,10 @@ def _how_long(part: Estimate) -> str:
     from wastenot.reporting.formatting import duration
 
     up_to = "up to " if part.least_device_s < part.most_device_s else ""
-    each = f", each with {part.warm_up_s:g} s of warm-up and {up_to}{part.window_s:g} s of measuring"
+    each = (
+        f", each with {part.warm_up_s:g} s of warm-up and {up_to}{part.window_s:g} s of measuring; "
+        "heating the GPU and waiting are included"
+    )
     if part.kind == "natural":
         each = ""
     if part.most_device_s <= part.device_s and part.least_device_s <= 0.0:
@@ -145,9 +151,10 @@ def _how_long(part: Estimate) -> str:
         time = f"{about}between {duration(part.least_device_s)} and {duration(part.most_device_s)}"
     else:
         time = f"about {duration(part.device_s)}"
+    device_time = "virtual device time" if part.virtual else "device time"
     budget_s = part.budget_s
     budget = "" if budget_s is None or budget_s >= part.device_s else f"; it ends after {duration(budget_s)}, as asked"
-    return f"{part.todo:,} to measure: {time} of device time{each}{budget}"
+    return f"{part.todo:,} to measure: {time} of {device_time}{each}{budget}"
 
 
 def _with_flags(note: str) -> str:

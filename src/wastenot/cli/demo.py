@@ -27,7 +27,7 @@ def demo(
     from wastenot import api
     from wastenot.cli.ending import ending
     from wastenot.cli.output import say, typed_command
-    from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
+    from wastenot.cli.progress import kept_if_interrupted, shown_progress
     from wastenot.cli.whole_loop import create_folder
     from wastenot.devices.open import open_device
     from wastenot.errors import MissingExtraError
@@ -38,34 +38,46 @@ def demo(
     from wastenot.study.store import open_study
     from wastenot.tasks import find_tasks
 
-    page = create_folder(out) / "report.html"
-    try:
-        check_report()
-        with_page = True
-    except MissingExtraError as error:
-        say(f"no page: {error}")
-        with_page = False
-    tasks, target = find_tasks(_WORKLOAD, _DEVICE), open_device(_DEVICE)
-    study = open_study(out / "study.db", create=True)
-    typer.echo("Training GPT-3 XL on a simulated RTX 3080 Ti: no GPU is used, and every number is simulated.")
-    typer.echo(f"Sweep     time and energy of {len(tasks.tasks)} kernels at 50 pairs of core and memory clocks")
-    command = typed_command(str(study))
-    with kept_if_interrupted(resume_with(command, study)), shown_progress("sweep") as progress:
-        api.sweep(tasks, target, study, command=command, progress=_WithoutRemarks(progress))
-    typer.echo("Plan      clocks for each kernel that use the least energy and are no slower than the default clocks")
-    planner = Planner(study.read(tasks.name))
-    plan = make_plan(planner, Objective("waste", 0.0))
-    typer.echo(f"Validate  the plan measured {_REPEATS} times, interleaved with the default clocks")
-    with shown_progress("validation") as progress:
-        plan = api.validate(plan, study, target, repeats=_REPEATS, progress=progress)
-    plan.write(out / "plan.json")
-    if with_page:
-        api.report(study, page, plan=plan, planner=planner, price=DEFAULT_PRICE, command=command)
-    typer.echo("\n" + "\n".join(ending(plan)))
+    study_file = out / "study.db"
+    command = typed_command(str(study_file))
+    kept = f"{study_file}: the sweep is kept as far as it came; resume: {command}"
+    with kept_if_interrupted(kept):
+        page = create_folder(out) / "report.html"
+        try:
+            check_report()
+            with_page = True
+        except MissingExtraError as error:
+            say(f"no page: {error}")
+            with_page = False
+        tasks, target = find_tasks(_WORKLOAD, _DEVICE), open_device(_DEVICE)
+        study = open_study(study_file, create=True)
+        _tell("Training GPT-3 XL on a simulated RTX 3080 Ti: no GPU is used, and every number is simulated.")
+        _tell(f"Sweep     time and energy of {len(tasks.tasks)} kernels at 50 pairs of core and memory clocks")
+        with shown_progress("sweep") as progress:
+            api.sweep(tasks, target, study, command=command, progress=_WithoutRemarks(progress))
+        _tell("Plan      clocks for each kernel that use the least energy and are no slower than the default clocks")
+        planner = Planner(study.read(tasks.name))
+        plan = make_plan(planner, Objective("waste", 0.0))
+        _tell(f"Validate  the plan measured {_REPEATS} times, interleaved with the default clocks")
+        with shown_progress("validation") as progress:
+            plan = api.validate(plan, study, target, repeats=_REPEATS, progress=progress)
+        plan.write(out / "plan.json")
+        if with_page:
+            api.report(study, page, plan=plan, planner=planner, price=DEFAULT_PRICE, command=command)
+    _tell("")
+    for line in ending(plan):
+        _tell(line)
     if with_page:
         opened = not no_open and _open(page)
-        typer.echo(f"Page      {page.resolve().as_uri()}{' (opened in your browser)' if opened else ''}")
+        _tell(f"Page      {page.resolve().as_uri()}{' (opened in your browser)' if opened else ''}")
     _say_next(out)
+
+
+def _tell(line: str) -> None:
+    """Print a line; in a terminal what does not fit stands below the text after its first word."""
+    from wastenot.cli.output import wrapped
+
+    typer.echo(wrapped(line, sys.stdout, hanging=10 if line[8:10] == "  " else 0))
 
 
 class _WithoutRemarks:
@@ -85,7 +97,9 @@ def _say_next(out: Path) -> None:
 
     step = first_step(look()[0])
     command = step.command if step.command != DEMO else f"wastenot plan --study {out / 'study.db'} --max-slowdown 2%"
-    typer.echo(f"\n{step.verdict}\nNext: {command}")
+    _tell("")
+    _tell(step.verdict)
+    typer.echo(f"Next: {command}")
 
 
 def _open(page: Path) -> bool:

@@ -117,7 +117,7 @@ def _with_gpu(machine: Machine, here: str, gpu: Examined) -> FirstStep:
         )
     return FirstStep(
         f"{here}: its clocks may be set, as far as can be known without trying (root). They are restored afterwards.",
-        f"wastenot sweep {on} --study {_WORKLOAD}.db --allow-clock-control",
+        f"wastenot sweep {on} --study {_WORKLOAD}.db --allow-clock-control --dry-run",
     )
 
 

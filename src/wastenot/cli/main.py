@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Annotated
@@ -163,5 +164,7 @@ def flag_of(argument: str) -> str:
 
 
 def _say(message: str, code: int = BAD_INPUT) -> int:
-    print("error:", " ".join(message.split()), file=sys.stderr)
+    from wastenot.cli.output import say
+
+    say(" ".join(["error:", *re.split(r"[ \t\r\n]+", message.strip())]))  # no-break spaces stay
     return code

@@ -125,9 +125,15 @@ class SweepOptions:
 
     def read(self, granularity: Granularity = "kernel") -> Sweep:
         """The sweep that a plan by ``granularity`` is made of: measured by it, else finer."""
+        from wastenot.cli.output import say
+        from wastenot.study.plausible import implausible_rows
         from wastenot.study.store import open_study
 
-        return open_study(self.study).read(self.workload, self.energies, granularity, finer=True)
+        sweep = open_study(self.study).read(self.workload, self.energies, granularity, finer=True)
+        doubt = implausible_rows(sweep)
+        if doubt is not None and doubt.rows < len(sweep):  # of every row the result itself says so
+            say(f"warning: {self.study}: {doubt.text}")
+        return sweep
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,26 +5,79 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
+import re
 import shlex
 import sys
+import textwrap
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
+_PIPE_COLUMNS = 120
+_LEAST_COLUMNS = 40
+_COMMAND = re.compile(r"(?<=: )wastenot [a-z]+ .*$")
+_BLANKS = re.compile(r"(?: |\x1b\[[0-9;]*m)+(?=\n)")
+
+
 def console() -> Console:
-    """A console on stdout; 120 columns wide unless the output is a terminal."""
+    """A console on stdout, as wide as COLUMNS or the terminal, or else 120 columns; no line ends in blanks."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else 120)
+    stream: Any = _WithoutBlanks(sys.stdout)
+    return Console(file=stream, highlight=False, soft_wrap=False, width=columns(sys.stdout) or _PIPE_COLUMNS)
+
+
+def columns(stream: TextIO) -> int | None:
+    """How wide a stream is: COLUMNS, or else the width of its terminal; ``None`` where it is no terminal either."""
+    asked = os.environ.get("COLUMNS", "")
+    if asked.isdecimal() and int(asked) > 0:
+        return max(int(asked), _LEAST_COLUMNS)
+    try:
+        return max(os.get_terminal_size(stream.fileno()).columns, _LEAST_COLUMNS) if stream.isatty() else None
+    except (OSError, ValueError):
+        return None
 
 
 def say(message: str) -> None:
-    """Print a message for the user on stderr."""
-    print(message, file=sys.stderr)
+    """Print a message for the user on stderr: wrapped at words in a terminal, one line elsewhere."""
+    print(wrapped(message, sys.stderr), file=sys.stderr)
+
+
+def wrapped(message: str, stream: TextIO, hanging: int = 2) -> str:
+    """A message as a stream shows it: wrapped at words in a terminal, where a command at its end stays in one piece.
+
+    Args:
+        message: a line; what it is indented by, the lines after it are too.
+        stream: to show it on.
+        hanging: blanks before the lines after the first, besides.
+    """
+    width = columns(stream) if stream.isatty() else None
+    if width is None or len(message) <= width:
+        return message
+    indent = message[: len(message) - len(message.lstrip(" "))] + " " * hanging
+    command = _COMMAND.search(message)
+    text = message if command is None else message[: command.start()].rstrip()
+    lines = textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines if command is None else [*lines, indent + command[0]])
+
+
+class _WithoutBlanks:
+    """A stream that leaves out blanks at the ends of lines, which tables are padded with."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(_BLANKS.sub(lambda end: end[0].replace(" ", ""), text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def typed_command(study: str) -> str:

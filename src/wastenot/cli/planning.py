@@ -342,16 +342,21 @@ def _frontier_text(frontier: WholeFrontier) -> RenderableType:
 
 def _difference_text(difference: PlanDifference, first: str, second: str) -> RenderableType:
     """What the second plan does differently from the first."""
-    from wastenot.cli.tables import Group, Text, plain_table
+    from wastenot.cli.tables import Group, Paragraph, Text, plain_table
     from wastenot.reporting.formatting import quantity
+    from wastenot.setting import format_mhz
 
     def signed(value: float, unit: str) -> str:
         return ("+" if value > 0 else "") + quantity(value, unit)
 
     def text(setting: Setting | None) -> Text:
-        return Text("absent" if setting is None else str(setting))
+        if setting is None or setting.is_auto:
+            return Text("absent" if setting is None else "auto")
+        limit = "" if setting.power_limit_w is None else f", {setting.power_limit_w:g} W"
+        return Text(f"{format_mhz(setting.core_mhz)} / {format_mhz(setting.memory_mhz)}{limit}")
 
-    table = plain_table(("kernel", first, second), ("time", "energy"))
+    names = (Path(first).name, Path(second).name)
+    table = plain_table(("kernel", *(names if names[0] != names[1] else (first, second))), ("time", "energy"))
     for row in difference.kernels:
         table.add_row(
             Text(row.kernel),
@@ -364,4 +369,7 @@ def _difference_text(difference: PlanDifference, first: str, second: str) -> Ren
         f"{counted(difference.same, 'kernel')} equal, {len(difference.kernels)} different; per iteration the second plan "
         f"takes {signed(difference.time_s, 's')} and {signed(difference.energy_j, 'J')} relative to the first"
     )
-    return Group(table, "", total) if difference.kernels else Group("the plans are equal: " + total)
+    if not difference.kernels:
+        return Group(Paragraph(Text("the plans are equal: " + total)))
+    title = Text("Clocks: core / memory, MHz", style="bold")
+    return Group(title, table, "", Paragraph(Text(total)))

@@ -1,6 +1,6 @@
 """Progress of long work on stderr: a bar in a terminal, otherwise a line every 15 seconds.
 
-What a narrow terminal cuts first is the description of the step, then the time that has passed, then the bar, then the
+What a narrow terminal leaves out first is the description of the step, then the time that has passed, then the bar, then the
 title; the count and the time left are always there.
 """
 
@@ -138,7 +138,8 @@ def bar_line(width: int, title: str, done: int, steps: int, elapsed_s: float, le
         shown.append(passed, "not bold bright_black")
         room -= len(passed)
         if room > _LEAST_BAR:
-            shown.append(" " + _cut(what, room - 1), "not bold")
+            step = next((text for text in (what, what.partition(" at ")[0]) if len(text) <= room - 2), "")
+            shown.append(f"  {step}" if step else "", "not bold")
     return shown
 
 
@@ -164,7 +165,7 @@ class _Lines:
             return
         self._last_line_s = time.monotonic()
         if done:
-            print(f"{self._title}: resuming, {done} of {steps} done before", file=sys.stderr)
+            print(f"{self._title}: resuming, {done:,} of {steps:,} measurements done before", file=sys.stderr)
 
     def step(self, what: str) -> None:
         count = self._count
@@ -172,7 +173,8 @@ class _Lines:
         now = time.monotonic()
         if now - self._last_line_s >= _LINE_EVERY_S:
             self._last_line_s = now
-            print(f"{self._title}: {count.done} of {count.steps}, {count.left_s or 0.0:.0f} s left; {what}", file=sys.stderr)
+            left = f"{_clock(count.left_s or 0.0)} left"
+            print(f"{self._title}: {count.done:,} of {count.steps:,}, {left}; {what}", file=sys.stderr)
 
     def say(self, message: str) -> None:
         print(message, file=sys.stderr)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wastenot.study.summary import StudySummary, SweepSummary, WorkloadSummary
+    from wastenot.study.sweep import Sweep
 
 
 def import_(
@@ -54,7 +55,7 @@ def import_(
         say("reading a sweep from the terminal; end it with Ctrl-D")
     sweep = import_sweep(file, study, device=device_name, workload=workload, state=energies, granularity=granularity,
                          origin=origin, append=append)  # fmt: skip
-    doubt = implausible_rows(sweep)
+    doubt, note = implausible_rows(sweep), _regularity_note(sweep)
     if doubt is not None:
         say(f"warning: {'stdin' if str(file) == STANDARD else file}: {doubt.text}")
     if as_json:
@@ -77,6 +78,36 @@ def import_(
             f"{study}: workload '{sweep.key}': {counted(len(sweep), f'{sweep.origin} row')} of "
             f"{counted(len(sweep.kernels), 'kernel')} on {sweep.device}"
         )
+        if note is not None:
+            say(f"note: {note}")
+
+
+def _regularity_note(sweep: Sweep) -> str | None:
+    """What of a sweep may be a slip: rows that repeat others, and kernels without a setting that others have."""
+    import numpy as np
+
+    from wastenot.study.sweep import SETTING
+
+    rows = np.column_stack([np.nan_to_num(getattr(sweep, name), nan=-1.0) for name in SETTING])
+    settings, first, at = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    there = np.zeros((len(sweep.kernels), len(settings)), dtype=np.bool_)
+    there[sweep.kernel_index, at.reshape(-1)] = True
+    repeats = len(sweep) - int(there.sum())
+    lacking = np.flatnonzero(~there.all(axis=1))
+    said = []
+    if repeats:
+        said.append(
+            f"{counted(repeats, 'row')} {'repeats' if repeats == 1 else 'repeat'} a kernel at the same clocks: they count "
+            "as repeats"
+        )
+    if len(lacking):
+        kernel = int(lacking[0])
+        absent = sweep.setting(int(first[np.flatnonzero(~there[kernel])[0]]))
+        said.append(
+            f"{counted(len(lacking), 'kernel')} without a row at some of the {len(settings):,} settings of the others, such "
+            f"as '{sweep.kernels[kernel].name}' at {absent}"
+        )
+    return "; ".join(said) or None
 
 
 def show(study: StudyOption, as_json: JsonOption = False) -> None:
@@ -100,6 +131,7 @@ def _summary_text(study: str, summary: StudySummary) -> RenderableType:
     table = plain_table(
         ("workload", "energies", "by", "origin", "passes"),
         ("kernels", "settings", "rows", "auto time (s)", "auto energy (J)"),
+        less_important=("passes", "rows", "kernels"),
     )
     for workload in summary.workloads:
         table.add_row(
@@ -144,7 +176,7 @@ def _sweep_line(workload: WorkloadSummary, sweep: SweepSummary) -> str:
     """What one sweep set out to do, how far it came, and how to resume it."""
     key = WorkloadKey(workload.name, workload.state, workload.granularity)
     what = {
-        "grid": f"grid of {sweep.settings:,} settings and auto",
+        "grid": f"grid of {sweep.settings + 1:,} settings with auto",
         "search": f"search among {counted(sweep.settings, 'setting')}",
         "auto": "default clocks only",
         "refine": "a plan's finalists again",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -46,7 +50,12 @@ def sweep(
         ),
     ],
     device: DeviceOption,
-    study: StudyOption,
+    study: Annotated[
+        str | None,
+        typer.Option(
+            "--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL. Only --dry-run may do without."
+        ),
+    ] = None,
     clocks: Annotated[
         Clocks,
         typer.Option(
@@ -149,6 +158,8 @@ def sweep(
     from wastenot.tasks import find_tasks
     from wastenot.workloads.captured_on import capture_note
 
+    if study is None and not dry_run:
+        raise BadInputError("--study is missing: name a file to keep the measurements in, such as --study my.db")
     check_seconds("--warm-up", warm_up)
     check_seconds("--window", window, positive=True)
     if in_context and at == "sse":
@@ -158,25 +169,38 @@ def sweep(
     captured = capture_note(tasks.captured_on)
     if captured is not None:
         say(f"{workload}: {captured}")
-    command = typed_command(study)
-    with kept_if_interrupted(resume_with(command, study)), shown_progress(f"sweep of {tasks.key}") as progress:
+    with (
+        _named_or_absent(study) as kept_in,
+        kept_if_interrupted(resume_with(command := typed_command(kept_in), kept_in)),
+        shown_progress(f"sweep of {tasks.key}") as progress,
+    ):
         outcome = measure(
-            tasks, target, study, clocks=clocks, core_step_mhz=core_step, core_mhz=parse_clocks("--core", core),
+            tasks, target, kept_in, clocks=clocks, core_step_mhz=core_step, core_mhz=parse_clocks("--core", core),
             memory_mhz=parse_clocks("--memory", memory), rounds=rounds, search=search, share=share,
             max_slowdown=max_slowdown, options=PointOptions(warm_up, window, relative_error),
             budget_s=None if budget is None else parse_budget(budget), seconds_each=seconds_each,
             command=command, announce=announce, dry_run=dry_run, progress=progress,
         )  # fmt: skip
     if outcome.estimate is not None:
-        show_dry_run(outcome.estimate, as_json=as_json, study=str(study))
+        show_dry_run(outcome.estimate, as_json=as_json, study=study)
     elif as_json:
         values = outcome_values(outcome)
         print_json("sweep", {"study": str(study), "workload": tasks.name, "state": tasks.state,
                     "granularity": tasks.granularity, "device": target.identity.label,
                     "origin": target.identity.origin} | values)  # fmt: skip
     else:
-        for line in outcome_lines(outcome, tasks.key, str(study)):
+        for line in outcome_lines(outcome, tasks.key, kept_in):
             say(line)
+
+
+@contextmanager
+def _named_or_absent(study: str | None) -> Iterator[str]:
+    """The study, or inside the context one that is not there, for a dry run that was given none."""
+    if study is not None:
+        yield study
+        return
+    with TemporaryDirectory() as folder:
+        yield str(Path(folder) / "study.db")
 
 
 def outcome_values(outcome: SweepOutcome) -> dict[str, Any]:

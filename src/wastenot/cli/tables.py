@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from wastenot.cli.fitted_table import FittedTable, folded
 from wastenot.devices.simulated.basis import basis_of
 from wastenot.reporting.table import Table
 
@@ -25,15 +26,18 @@ def headline(workload: str, device: str, origin: str, what: str) -> Text:
     return Text.assemble((workload, "bold"), f" on {device}{': ' if what else ''}{what} (numbers: {numbers})")
 
 
-def plain_table(texts: tuple[str, ...], numbers: tuple[str, ...], title: str | None = None) -> RichTable:
+def plain_table(
+    texts: tuple[str, ...], numbers: tuple[str, ...], title: str | None = None, less_important: tuple[str, ...] = ()
+) -> FittedTable:
     """An empty table without borders.
 
     Args:
         texts: headings of its first columns, aligned left.
         numbers: headings of the others, aligned right.
         title: above it.
+        less_important: headings of columns that a narrow terminal does not show, the least important first.
     """
-    table = RichTable(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    table = FittedTable(less_important, title)
     for heading in texts:
         table.add_column(Text(heading))
     for heading in numbers:
@@ -48,11 +52,8 @@ class Paragraph:
     text: Text
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        plain, position = self.text.plain, 0
-        for line in textwrap.wrap(plain, options.max_width, break_on_hyphens=False):
-            start = plain.index(line, position)
-            position = start + len(line)
-            yield self.text[start:position]
+        if self.text.plain.strip():
+            yield folded(self.text, options.max_width)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         words = textwrap.wrap(self.text.plain, 1, break_long_words=False, break_on_hyphens=False)
@@ -61,9 +62,9 @@ class Paragraph:
 
 def rich_table(table: Table) -> RenderableType:
     """A table of a report; rows that are folded away are only counted."""
-    shown = RichTable(box=None, pad_edge=False, header_style="bold")
+    shown = FittedTable()
     for column in table.columns:
-        shown.add_column(column.title, justify="right" if column.numeric else "left", overflow="fold")
+        shown.add_column(Text(column.title), justify="right" if column.numeric else "left")
     for group, rows in groupby(table.rows, key=lambda row: row.group):
         if group is not None:
             shown.add_row(Text(group, style="bold cyan"))

@@ -119,8 +119,9 @@ def measured_beside_promised(plan: Plan) -> RenderableType:
         f"{validation.level:.0%} interval",
         *(f"{change(each.interval[0])} to {change(each.interval[1])}" for each in measured),
     )
-    pairs = counted(validation.pairs, "pair")
-    table.add_row(f"range of all {pairs}", *(f"{change(each.least)} to {change(each.most)}" for each in measured))
+    runs = validation.repeats
+    pairs = f"{runs} × {runs} pairs of runs" if validation.pairs == runs**2 else counted(validation.pairs, "pair")
+    table.add_row(f"all {pairs}", *(f"{change(each.least)} to {change(each.most)}" for each in measured))
     origin = origin_of_validation(plan)
     simulated = "" if origin == "measured" else f" ({origin})"
     what = f"Measured {counted(validation.repeats, 'time')}{simulated}, interleaved with the default clocks (auto)"

@@ -105,7 +105,7 @@ def _kernel_values(kernel: KernelSpec, roofline: Roofline | None) -> dict[str, A
 def _models_text(models: tuple[Model, ...]) -> RenderableType:
     from wastenot.cli.tables import plain_table
 
-    numbers = ("layers", "width", "heads", "key-value heads", "feed-forward", "vocabulary", "parameters")
+    numbers = ("layers", "width", "heads", "key-value heads", "feed forward", "vocabulary", "parameters")
     table = plain_table(("workload",), numbers)
     for model in models:
         sizes = (model.layers, model.width, model.heads, model.groups, model.hidden, model.vocabulary)
@@ -117,9 +117,9 @@ def _workload_text(built: Workload, roofline: Roofline | None) -> RenderableType
     from wastenot.cli.tables import Group, Text, plain_table
     from wastenot.workloads.models import find_model
 
-    table = plain_table(("kernel", "", "shape"), ("GFLOP", "MB", "FLOP/B", "count"))
+    table = plain_table(("kernel", "", "shape"), ("GFLOP", "MB", "FLOP/B", "count"), less_important=("", "MB"))
     if roofline is not None:
-        table.add_column("bound")
+        table.add_column(Text("bound"))
     for pass_name, kernels in groupby(built.kernels, key=lambda kernel: kernel.pass_name):
         table.add_row(Text(pass_name.replace("_", " "), style="bold"))
         for kernel in kernels:

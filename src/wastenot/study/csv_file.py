@@ -72,6 +72,7 @@ def parse_csv(content: bytes, name: str) -> Table:
         numbers={field: np.concatenate(arrays) for field, arrays in parts.items()},
         labels=labels,
         locate=lambda row: f"{name}:{_line_of(content, row)}",
+        columns=tuple(header),
         faults=faults,
     )
 

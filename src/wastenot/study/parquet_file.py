@@ -55,6 +55,7 @@ def parse_parquet(content: bytes, name: str) -> Table:
         numbers=numbers,
         labels=labels,
         locate=lambda row: f"{name}: row {row + 1}",
+        columns=tuple(frame.columns),
         faults=faults,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -30,6 +31,15 @@ from wastenot.workloads.models import find_model
 from wastenot.workloads.shape import Shape
 
 REQUIRED = ("kernel", "count", "core_mhz", "memory_mhz", "time_s", "energy_j")
+_PLAIN = re.compile(r"[^\x00-\x1f\x7f,\"]{0,60}")
+_MEANINGS = {
+    "kernel": "its name",
+    "count": "how often the kernel runs in one iteration; 1 if unsure",
+    "core_mhz": "requested core clock; empty is auto, the default",
+    "memory_mhz": "requested memory clock; empty is auto, the default",
+    "time_s": "seconds of one call",
+    "energy_j": "joules of one call",
+}
 OPTIONAL = (
     "power_limit_w",
     "pass",
@@ -66,8 +76,10 @@ def check_header(names: list[str], where: str) -> None:
             raise BadInputError(f"{where}: {quoted(name)}: {_unknown(name)}")
     missing = [name for name in REQUIRED if name not in names]
     if missing:
+        are = "this column is" if len(missing) == 1 else "these columns are"
         raise BadInputError(
-            f"{where}: {missing[0]}: this column is missing; a sweep needs the columns {', '.join(REQUIRED)}"
+            f"{where}: {', '.join(missing)}: {are} missing ({'; '.join(f'{name}: {_MEANINGS[name]}' for name in missing)}); "
+            f"a sweep needs the columns {', '.join(REQUIRED)}"
         )
 
 
@@ -113,6 +125,7 @@ class Table:
         numbers: number columns by name, ``count`` among them, NaN where a field is empty; shape (rows,) each.
         labels: the other columns of text, where the file has them.
         locate: gives file and line of a row, for a message.
+        columns: in the order of the file.
         faults: found while the file was read.
     """
 
@@ -120,6 +133,7 @@ class Table:
     numbers: dict[str, FloatArray]
     labels: dict[str, Labels]
     locate: Callable[[int], str]
+    columns: tuple[str, ...]
     faults: list[Fault] = field(default_factory=list)
 
 
@@ -146,10 +160,15 @@ def assemble(table: Table, *, workload: str, device: str, origin: Origin) -> Swe
         else:
             faults += _label_faults(name, labels, kernel_index, first_row)
     if not faults:
-        for kernel in without_baseline(numbers, kernel_index, len(table.kernel.texts))[:1]:
-            name = quoted(table.kernel.texts[kernel])
-            problem = f"{name} has no row with all settings empty; add its run at auto, the baseline"
-            faults.append(Fault(int(first_row[kernel]), "kernel", problem))
+        lacking = without_baseline(numbers, kernel_index, len(table.kernel.texts))
+        for kernel in lacking[:1]:
+            name, row = quoted(table.kernel.texts[kernel]), int(first_row[kernel])
+            others = "" if len(lacking) == 1 else f" (so for {len(lacking):,} kernels)"
+            problem = (
+                f"{name} has no row with all settings empty, its run at the default clocks, which all else is compared "
+                f"with; add it, as {_baseline_row(table, row)}{others}"
+            )
+            faults.append(Fault(row, "kernel", problem))
     if faults:
         fault = min(faults, key=lambda fault: fault.row)
         raise BadInputError(f"{table.locate(fault.row)}: {fault.field}: {fault.what}")
@@ -170,6 +189,15 @@ def assemble(table: Table, *, workload: str, device: str, origin: Origin) -> Swe
         **numbers,  # type: ignore[arg-type]  # arrays all, by name
     )
     return replace(sweep, **_identity(table))
+
+
+def _baseline_row(table: Table, row: int) -> str:
+    """The row that a kernel lacks, with words for the numbers that only its owner knows; ``row`` is one that it has."""
+    fields = {"kernel": table.kernel.texts[table.kernel.codes[row]], "count": f"{table.numbers['count'][row]:.0f}"}
+    fields |= {name: labels.texts[labels.codes[row]] for name, labels in table.labels.items()}
+    fields |= {"time_s": "TIME", "energy_j": "ENERGY"}
+    plain = {name: text if _PLAIN.fullmatch(text) else name.upper() for name, text in fields.items()}
+    return ",".join(plain.get(name, "") for name in table.columns)
 
 
 def _identity_faults(name: str, labels: Labels) -> Iterable[Fault]:
