@@ -44,11 +44,13 @@ class InfeasibleError(WastenotError):
 
     Attributes:
         least_slowdown: the smallest slowdown that any plan reaches, where that is known.
+        reason: the text without what was asked for, for a reader who knows that.
     """
 
-    def __init__(self, message: str, *, least_slowdown: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, least_slowdown: float | None = None, asked: str = "") -> None:
+        super().__init__(f"{asked}: {message}" if asked else message)
         self.least_slowdown = least_slowdown
+        self.reason = message
 
 
 class MissingExtraError(WastenotError):

@@ -88,8 +88,8 @@ def test_one_setting_comes_with_its_commands(rng):
     row = made.applicable.rows[-1]
     alone = plan(sweep, Objective("energy"), granularity="iteration")
     assert row.setting.setting == alone.assignments[0].setting
-    assert row.commands[0] == f"nvidia-smi -lgc 0,{row.setting.core_mhz:.0f}"
-    assert row.commands[1].startswith("nvidia-smi -lmc ")
+    assert row.commands[0] == f"nvidia-smi -i 0 -lgc 0,{row.setting.core_mhz:.0f}"
+    assert row.commands[1].startswith("nvidia-smi -i 0 -lmc ")
     at_default = dataclasses.replace(sweep, effective_memory_mhz=np.full(len(sweep), row.setting.memory_mhz))
     assert plan(at_default, Objective("energy")).applicable.rows[-1].commands == row.commands[:1]
 
@@ -99,7 +99,12 @@ def test_a_granularity_without_a_plan_says_why(rng):
     fastest = Objective("waste", made.predicted.time_change * 0.999)
     rows = plan(random_sweep(np.random.default_rng(2026), kernels=6, settings=5, passes=2), fastest).applicable.rows
     assert rows[0].reason is None
-    assert rows[2].energy_change is None and "least slowdown possible" in rows[2].reason and not rows[2].fits
+    assert (
+        rows[2].energy_change is None
+        and "faster is possible" in rows[2].reason
+        and "max_slowdown" not in rows[2].reason
+        and not rows[2].fits
+    )
     apart = make_sweep([("a", None, None, 1, 9), ("a", 900, 9501, 1, 5), ("b", None, None, 1, 9), ("b", 930, 9501, 1, 5)])
     row = plan(apart).applicable.rows[-1]
     assert row.granularity == "iteration" and "no setting besides auto is common" in row.reason

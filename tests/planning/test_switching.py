@@ -5,7 +5,7 @@ import pytest
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.errors import BadInputError
-from wastenot.planning.switching import commands, switch_time
+from wastenot.planning.switching import commands, switch_time, undo_commands
 from wastenot.setting import AUTO, Setting
 
 
@@ -48,10 +48,16 @@ def test_what_was_measured_counts():
 @pytest.mark.parametrize(
     ("device", "setting", "expected"),
     [
-        ("RTX 3080 Ti", Setting(1410.0, 9501.0), ("nvidia-smi -lgc 0,1410", "nvidia-smi -lmc 9501,9501")),
-        ("sim:rtx-3080-ti", Setting(1410.0, None, 250.0), ("nvidia-smi -lgc 0,1410", "nvidia-smi -pl 250")),
-        ("sim:h200", Setting(None, 2201.0), ("nvidia-smi -lmcd 2201",)),
-        ("sim:mi300x", Setting(1500.0), ("amd-smi set --perf-determinism 1500",)),
+        ("RTX 3080 Ti", Setting(1410.0, 9501.0), ("nvidia-smi -i 0 -lgc 0,1410", "nvidia-smi -i 0 -lmc 9501,9501")),
+        ("sim:rtx-3080-ti", Setting(1410.0, None, 250.0), ("nvidia-smi -i 0 -lgc 0,1410", "nvidia-smi -i 0 -pl 250")),
+        ("sim:h200", Setting(None, 2201.0), ("nvidia-smi -i 0 -lmcd 2201",)),
+        ("sim:mi300x", Setting(1500.0), ("amd-smi set --gpu 0 --perf-determinism 1500",)),
+        # The card that was measured, wherever it stands in the machine.
+        (
+            "NVIDIA H200 GPU-5e1c5a76-a100-2222-3333-444455556666",
+            Setting(1500.0),
+            ("nvidia-smi -i GPU-5e1c5a76-a100-2222-3333-444455556666 -lgc 0,1500",),
+        ),
         ("sim:mi300x", Setting(1500.0, 900.0), ()),  # nothing sets its memory clock
         ("sim:my-gpu.toml", Setting(1410.0), ()),
         ("Test GPU", Setting(1410.0), ()),
@@ -63,5 +69,14 @@ def test_commands_are_the_vendors(device, setting, expected):
 
 
 def test_a_memory_clock_in_effect_by_default_is_not_set():
-    assert commands("sim:h200", Setting(1500.0, 3201.0), 3201.0) == ("nvidia-smi -lgc 0,1500",)
-    assert commands("sim:mi300x", Setting(1500.0, 1300.0), 1300.0) == ("amd-smi set --perf-determinism 1500",)
+    assert commands("sim:h200", Setting(1500.0, 3201.0), 3201.0) == ("nvidia-smi -i 0 -lgc 0,1500",)
+    assert commands("sim:mi300x", Setting(1500.0, 1300.0), 1300.0) == ("amd-smi set --gpu 0 --perf-determinism 1500",)
+
+
+def test_each_command_is_undone_on_the_card_that_it_set():
+    assert undo_commands(("nvidia-smi -i 0 -lgc 0,1410", "nvidia-smi -i 0 -pl 250")) == (
+        "nvidia-smi -i 0 -rgc",
+        "nvidia-smi -i 0 -pl DEFAULT",
+    )
+    assert undo_commands(("amd-smi set --gpu 0 --power-cap 500",)) == ("amd-smi reset --gpu 0 --power-cap",)
+    assert undo_commands(("nvidia-smi -lmcd 2201",)) == ("nvidia-smi -rmcd",)  # as older plan files have it

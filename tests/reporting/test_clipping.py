@@ -76,3 +76,11 @@ def test_pieces_are_inside_and_keep_every_inner_point(line):
     for place in line:
         if SQUARE.holds(place):
             assert any(place == pytest.approx(other, abs=1e-6) for other in flat)
+
+
+def test_kinds_at_the_same_place_of_the_edge_get_arrows_of_their_own():
+    points = [(200.0, 0.5), (300.0, 0.5), (250.0, 0.5), (200.0, -90.0), (300.0, -90.0)]
+    arrows = SQUARE.gather(points, ["slow", "fast", "slow", "slow", "fast"])
+    assert sorted(arrow.members for arrow in arrows) == [(0, 2), (1,), (3,), (4,)]
+    assert {arrow.kind for arrow in arrows} == {"slow", "fast"}
+    assert len({arrow.at for arrow in arrows}) == 4 and all(SQUARE.holds(arrow.at) for arrow in arrows)

@@ -100,7 +100,7 @@ def test_the_headline_is_the_plan_of_one_cap_and_no_number_stands_twice(overview
     two = next(p for p in overview.plans if p.granularity == "kernel" and p.max_slowdown == 0.02)
     assert "none was set" in verdict and cap.energy_change < 0.0
     assert effect.startswith(f"One cap of {cap.cap_mhz:.0f}") and f"{-100 * cap.energy_change:.2f}" in effect
-    assert one.commands == (f"nvidia-smi -lgc 0,{cap.cap_mhz:.0f}",) and one.undo == ("nvidia-smi -rgc",)
+    assert one.commands == (f"nvidia-smi -i 0 -lgc 0,{cap.cap_mhz:.0f}",) and one.undo == ("nvidia-smi -i 0 -rgc",)
     assert own.value.startswith(f"{-100 * two.energy_change:.2f}") and "as free" in own.note
     assert basis.value not in (one.value, own.value) and "no clock was set" in basis.text
 

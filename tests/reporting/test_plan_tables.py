@@ -149,7 +149,9 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep):
     assert "assumed until you measure it and pass --switch-time" in table.note
     today = story_of(made, None).today
     assert today.value == f"{percent(-made.applicable.rows[-1].energy_change)} saved" and words in plain(today.text)
-    assert today.commands == ()  # of a textbook GPU no vendor is known
+    assert all(command.startswith("nvidia-smi -i 0 ") for command in today.commands)
+    assert "does not tell the vendor" in today.note  # of a textbook GPU none is known
+    assert kernel_table(made).note is None or "to be expected of that" in kernel_table(made).note
 
     quick = plan(demo_sweep, Objective("waste", 0.02), switch_time_s=1e-9)
     late = "yes; late switches add 0.00 % time, 0.00 % energy"
@@ -164,13 +166,13 @@ def test_a_memory_clock_that_waits_for_the_driver_is_said_to():
 
     sweep = dataclasses.replace(make_sweep([Kernel("one", 2), Kernel("two", 3)], 9), device="NVIDIA H200")
     made = plan(sweep, Objective("energy"))
-    assert made.applicable.rows[-1].commands[1].startswith("nvidia-smi -lmcd ")
+    assert made.applicable.rows[-1].commands[1].startswith("nvidia-smi -i 0 -lmcd ")
     today = story_of(made, None).today
     assert "takes effect when the driver is loaded again" in today.note
-    assert today.undo == ("nvidia-smi -rgc", "nvidia-smi -rmcd")
+    assert today.undo == ("nvidia-smi -i 0 -rgc", "nvidia-smi -i 0 -rmcd")
     other = story_of(plan(dataclasses.replace(sweep, device="RTX 3080 Ti"), Objective("energy")), None).today
     assert "loaded again" not in other.note
-    assert other.undo == ("nvidia-smi -rgc", "nvidia-smi -rmc")
+    assert other.undo == ("nvidia-smi -i 0 -rgc", "nvidia-smi -i 0 -rmc")
 
 
 def test_a_plan_that_cannot_be_applied_at_any_granularity_says_so():
@@ -183,7 +185,7 @@ def test_a_plan_that_cannot_be_applied_at_any_granularity_says_so():
     story = story_of(made, None)
     assert story.today.value == "nothing yet" and "no such plan with one setting" in story.today.text
     assert story.rest.value == "all of it"
-    assert "least slowdown possible" in applicable_table(made).rows[-1].note
+    assert "by the numbers as measured, " in applicable_table(made).rows[-1].note
 
 
 def test_a_plan_that_never_switches_is_not_warned_about(cases):

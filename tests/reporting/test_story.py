@@ -80,7 +80,8 @@ HOPELESS = make_sweep([(f"k{k}", clock, None, 1.0 + (clock is not None), 1.0 + (
 # What makes each kind of plan, the tone of its verdict, and words that its sentence must have.
 KINDS = {
     "kept": (NOISY, lambda s: validated(plan(s, max_slowdown=0.02), -0.101, 0.017), "kept",
-             "Saves 10.10 % of the energy, 1.70 % slower: measured, the limit (at most 2 % slower) is kept"),
+             "Saves 10.10 % of the energy, 1.70 % slower: measured, with free switching (not possible today), "
+             "the limit (at most 2 % slower) is kept"),
     "kept in simulation": (SIMULATED, lambda s: validated(plan(s, max_slowdown=0.02), -0.101, 0.017), "kept",
                            "measured on a simulated GPU"),
     "missed": (NOISY, lambda s: validated(plan(s, max_slowdown=0.01), -0.05, 0.014), "missed",
@@ -183,8 +184,8 @@ def test_what_can_be_set_names_its_commands_and_what_undoes_them():
     made = plan(NOISY, max_slowdown=0.08)
     today = story_of(made, PRICE).today
     whole = made.applicable.rows[-1]
-    assert today.commands == whole.commands and today.commands[0].startswith("nvidia-smi -lgc 0,")
-    assert today.undo == ("nvidia-smi -rgc",)
+    assert today.commands == whole.commands and today.commands[0].startswith("nvidia-smi -i 0 -lgc 0,")
+    assert today.undo == ("nvidia-smi -i 0 -rgc",)
     assert "Needs root" in today.note and "simulated" not in today.note
     assert "sweep the real card" in story_of(plan(SIMULATED, max_slowdown=0.08), PRICE).today.note
 

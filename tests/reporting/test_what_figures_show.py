@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.reporting.conftest import make_sweep
-from wastenot.analyses.plan_overview import make_overview
+from wastenot.analyses.plan_overview import Levelling, make_overview
 from wastenot.planning.planner import Planner, plan
 from wastenot.reporting.figure import NARROW_WIDTH, vega_lite_version
 from wastenot.reporting.formatting import change
@@ -186,7 +187,7 @@ def test_the_fastest_plan_is_in_view_and_labelled(demo, noisy):
             }
             assert all(domain[0] < row["x"] < domain[1] for row in rows)
             texts = [row["text"] for row in rows_with(specification, "text")]
-            assert any(text.startswith(("fastest: ", "no plan is faster")) for text in texts)
+            assert any(text.startswith(("fastest: ", "fastest expected: ", "no plan is faster")) for text in texts)
 
 
 def test_no_figure_says_what_no_clocks_can_do(cases, demo_sweep):
@@ -224,6 +225,15 @@ def test_intervals_are_drawn_where_the_data_has_errors(noisy):
     assert [row["x2"] for row in across] == [pytest.approx(100 * headline.time_change_interval[1])]
     moved = [row for row in rows_with(figures_of(noisy)["kernels"].specification, "saved_from") if row["clocks"] != "auto"]
     assert moved and all(row["saved_from"] < row["saved"] < row["saved_to"] for row in moved)
+
+
+def test_maps_say_why_lines_lie_below_points_that_were_measured_cold(noisy):
+    assert noisy.levelling is None
+    warm = replace(noisy, levelling=Levelling(74.4, 33.0))
+    for name in ("settings-coarse", "settings-kernel"):
+        assert "°C" not in figures_of(noisy)[name].note
+        assert "corrected for noise and to 74 °C, the temperature at auto" in figures_of(warm)[name].note
+        assert "(down to 33 °C)" in figures_of(warm)[name].note
 
 
 def test_no_intervals_are_drawn_where_it_has_none():

@@ -13,6 +13,7 @@ from wastenot.analyses.staircase import Curve, energy_curves
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import BadInputError
 from wastenot.planning.comparison import Comparison, compare_with
+from wastenot.planning.noise.temperature import baseline_temperature_c
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan
 from wastenot.planning.planner import Planner
@@ -91,6 +92,19 @@ class KernelTotal:
 
 
 @dataclass(frozen=True, slots=True)
+class Levelling:
+    """At which temperatures the settings were measured, where they were corrected to one.
+
+    Attributes:
+        auto_c: of the baselines, to which all settings are corrected.
+        coldest_c: at which any setting was measured.
+    """
+
+    auto_c: float
+    coldest_c: float
+
+
+@dataclass(frozen=True, slots=True)
 class PlanOverview:
     """Everything that a report of a plan shows.
 
@@ -103,6 +117,7 @@ class PlanOverview:
         kernel_maps: every setting of the kernels with the largest saving.
         kernels: every kernel, in order of execution.
         context: what energies in context change, if they were measured.
+        levelling: at which temperatures the settings were measured; ``None`` where nothing was corrected for that.
     """
 
     plan: Plan
@@ -114,6 +129,7 @@ class PlanOverview:
     kernels: tuple[KernelTotal, ...]
     context: ContextChange | None = None
     why_no_curve: tuple[str, ...] = ()
+    levelling: Levelling | None = None
 
 
 def make_overview(
@@ -157,7 +173,16 @@ def make_overview(
         kernels=kernels,
         context=context,
         why_no_curve=why_no_curve,
+        levelling=None if corrected is None else _levelling(corrected),
     )
+
+
+def _levelling(planner: Planner) -> Levelling | None:
+    auto_c = baseline_temperature_c(planner.sweep)
+    model = planner.cost_model
+    if auto_c is None or model is None or not (model.time_errors.any() or model.power_errors.any()):
+        return None
+    return Levelling(auto_c, float(np.nanmin(planner.sweep.temperature_c)))
 
 
 def _kernel_totals(planner: Planner, plan: Plan) -> tuple[KernelTotal, ...]:

@@ -34,6 +34,7 @@ def demo(
     from wastenot.planning.objective import Objective
     from wastenot.planning.planner import Planner, plan as make_plan
     from wastenot.reporting.optional_imports import check_report
+    from wastenot.reporting.price import DEFAULT_PRICE
     from wastenot.study.store import open_study
     from wastenot.tasks import find_tasks
 
@@ -62,7 +63,7 @@ def demo(
             plan = api.validate(plan, study, target, repeats=_REPEATS, progress=progress)
         plan.write(out / "plan.json")
         if with_page:
-            api.report(study, page, plan=plan, planner=planner, command=command)
+            api.report(study, page, plan=plan, planner=planner, price=DEFAULT_PRICE, command=command)
     _tell("")
     for line in ending(plan):
         _tell(line)

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
 def ending(plan: Plan) -> list[str]:
     """The promise, the verdict where the plan was measured again, and what could be set today."""
     from wastenot.reporting.formatting import change, percent
-    from wastenot.reporting.plan.today import applicable_today
-    from wastenot.reporting.plan.verdict import limit_verdict, limit_words
+    from wastenot.reporting.plan.verdict import applicable_today, limit_verdict, limit_words
 
     headline, expected, lines = plan.headline, plan.expected, []
     if expected is not None:

@@ -12,6 +12,7 @@ from wastenot.cli import completing, quantities
 from wastenot.errors import BadInputError
 from wastenot.origin import Origin
 from wastenot.planning.objective import Objective, ObjectiveKind, Scope
+from wastenot.reporting.price import DEFAULT_PRICE
 from wastenot.workloads.identity import EnergyState, Granularity, WorkloadKey
 from wastenot.workloads.kernel import DTYPE_BYTES
 from wastenot.workloads.shape import Attention, Optimizer, Phase, Shape, default_batch
@@ -189,8 +190,10 @@ class PriceOptions:
 
     price_per_kwh: Annotated[
         float, typer.Option("--price-per-kwh", metavar="P", help="Price of a kilowatt-hour of electricity.")
-    ] = 0.15
-    currency: Annotated[str, typer.Option("--currency", metavar="C", help="Currency of that price.")] = "USD"
+    ] = DEFAULT_PRICE.per_kwh
+    currency: Annotated[str, typer.Option("--currency", metavar="C", help="Currency of that price.")] = (
+        DEFAULT_PRICE.currency
+    )
 
     def price(self) -> Price:
         """The price."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from wastenot.planning.difference import PlanDifference
     from wastenot.planning.plan import Plan
     from wastenot.reporting.panel import Panel, Story, Tone
+    from wastenot.reporting.plan.story import Files
     from wastenot.reporting.price import Price
     from wastenot.setting import Setting
     from wastenot.study.coverage import Coverage
@@ -52,6 +53,7 @@ def plan(
     lower bound on the energy of any plan that does.
     """
     from wastenot.cli.output import console, print_json, say
+    from wastenot.reporting.plan.story import Files
 
     price = price_options.price()
     made = goal.plan(source.read(goal.granularity))
@@ -61,7 +63,7 @@ def plan(
     if as_json:
         print_json("plan", made.document())
     else:
-        console().print(plan_text(made, price))
+        console().print(plan_text(made, price, Files(source.study, out)))
 
 
 def frontier(
@@ -219,7 +221,7 @@ def _refuse_a_goal_beside_a_plan(source: SweepOptions, goal: PlanOptions) -> Non
         )
 
 
-def plan_text(plan: Plan, price: Price) -> RenderableType:
+def plan_text(plan: Plan, price: Price, files: Files | None = None) -> RenderableType:
     """The plan's story as its page tells it: the verdict, what to set today, what the rest needs; then the details."""
     from wastenot.cli.tables import Group, Paragraph, Text, headline, rich_table
     from wastenot.reporting.plan.story import story_of
@@ -235,7 +237,7 @@ def plan_text(plan: Plan, price: Price) -> RenderableType:
     tables = [kernel_table(plan, brief=True), *([] if applicable is None else [applicable])]
     return Group(
         Paragraph(head),
-        story_text(story_of(plan, price)),
+        story_text(story_of(plan, price, files)),
         *notes,
         *([""] if notes else []),
         Text("The plan in numbers", style="bold"),
@@ -321,7 +323,10 @@ def _frontier_text(frontier: WholeFrontier) -> RenderableType:
             percent(point.gap, 4) if point.gap else "0",
         )
     impossible = ", ".join(percent(bound) for bound in frontier.impossible_bounds)
-    tail = [f"no plan keeps {impossible}; the least slowdown possible is {change(frontier.least_slowdown, 4)}"]
+    tail = [
+        f"no plan keeps {impossible}: by the numbers as measured, at most {percent(-frontier.least_slowdown)} faster "
+        "is possible"
+    ]
     return Group(
         headline(frontier.workload, frontier.device, frontier.origin, f"frontier by {frontier.granularity}, as measured"),
         "",

@@ -86,16 +86,18 @@ def validation_text(plan: Plan) -> RenderableType:
     from wastenot.cli.planning import story_text
     from wastenot.cli.tables import Group, Paragraph, headline
     from wastenot.reporting.plan.story import story_of
+    from wastenot.reporting.price import DEFAULT_PRICE
 
     assert plan.validation is not None
     head = headline(str(plan.measured), plan.validation.device, plan.origin, "")
-    return Group(Paragraph(head), story_text(story_of(plan, None)), measured_beside_promised(plan))
+    return Group(Paragraph(head), story_text(story_of(plan, DEFAULT_PRICE)), measured_beside_promised(plan))
 
 
 def measured_beside_promised(plan: Plan) -> RenderableType:
     """What was promised and what was measured, side by side."""
     from wastenot.cli.tables import Group, Text, plain_table
     from wastenot.reporting.formatting import change
+    from wastenot.reporting.plan.verdict import origin_of_validation
 
     validation, expected = plan.validation, plan.expected
     assert validation is not None
@@ -120,7 +122,9 @@ def measured_beside_promised(plan: Plan) -> RenderableType:
     runs = validation.repeats
     pairs = f"{runs} × {runs} pairs of runs" if validation.pairs == runs**2 else counted(validation.pairs, "pair")
     table.add_row(f"all {pairs}", *(f"{change(each.least)} to {change(each.most)}" for each in measured))
-    what = f"Measured {counted(validation.repeats, 'time')}, interleaved with the default clocks (auto)"
+    origin = origin_of_validation(plan)
+    simulated = "" if origin == "measured" else f" ({origin})"
+    what = f"Measured {counted(validation.repeats, 'time')}{simulated}, interleaved with the default clocks (auto)"
     return Group(Text(what, style="bold"), table)
 
 

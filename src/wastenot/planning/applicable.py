@@ -123,7 +123,9 @@ def find_applicable(
             break
         try:
             rows.append(_row(coarser(granularity), switching, memory_mhz, costs))
-        except (BadInputError, InfeasibleError) as error:
+        except InfeasibleError as error:
+            rows.append(_no_plan(granularity, error.reason))
+        except BadInputError as error:
             rows.append(_no_plan(granularity, str(error)))
     return Applicable(switching=switching, stay_per_switch=STAY_PER_SWITCH, rows=tuple(rows))
 

@@ -14,7 +14,7 @@ from wastenot.errors import InfeasibleError
 from wastenot.frontiers.algebra import Frontier, Point
 from wastenot.frontiers.exact import exact_sum
 from wastenot.planning.costs import Costs
-from wastenot.planning.objective import Objective, Scope
+from wastenot.planning.objective import Objective, Scope, asked_for
 from wastenot.planning.units import PlanUnit, iteration_frontier, make_units
 from wastenot.workloads.identity import Granularity
 
@@ -190,10 +190,11 @@ def _best(frontier: Frontier, objective: Objective, budget: Fraction | None, gap
 
 
 def _too_fast(objective: Objective, least_slowdown: float, unit: str) -> InfeasibleError:
-    # Rounded up, so that the bound as written can be met.
-    shown = np.ceil(least_slowdown * 1e6) / 1e6
+    # Rounded towards slower, so that the bound as written can be met.
+    speed_up = np.floor(-least_slowdown * 1e4) / 1e2
+    possible = f"at most {speed_up:.2f} % faster is" if speed_up > 0.0 else "no speed-up of even 0.01 % is"
     return InfeasibleError(
-        f"`max_slowdown` {objective.max_slowdown:g}: no plan is that fast; the least slowdown possible{unit} is "
-        f"{shown:.6f} ({shown:+.4%})",
+        f"by the numbers as measured, {possible} possible{unit}",
         least_slowdown=least_slowdown,
+        asked=asked_for(objective.max_slowdown),
     )

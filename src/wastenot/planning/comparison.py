@@ -99,7 +99,7 @@ def _row(planner: Planner, scope: Scope, objective: Objective) -> ComparisonRow:
     try:
         chosen = planner.choose(objective, scope)
     except InfeasibleError as error:
-        return ComparisonRow(planner.granularity, scope, objective, None, None, str(error))
+        return ComparisonRow(planner.granularity, scope, objective, None, None, error.reason)
     stated = planner.stated(chosen, objective)
     return ComparisonRow(planner.granularity, scope, objective, stated.time_change, stated.energy_change)
 

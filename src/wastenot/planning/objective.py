@@ -79,3 +79,8 @@ class Objective:
                 return f"least energy × time{power}{slowdown}"
             case _:
                 return f"least {self.kind}"
+
+
+def asked_for(max_slowdown: float | None) -> str:
+    """A slowdown limit as it was asked for, to begin an error's text with."""
+    return "`max_slowdown`" if max_slowdown is None else f"`max_slowdown` {100.0 * max_slowdown:.6g}%"

@@ -350,7 +350,8 @@ class Planner:
         if objective.kind == "waste" and objective.max_slowdown >= 0.0:
             # Luck is judged for a whole plan: with it, no setting may be worth leaving the default clocks for.
             expected = self.expected(self.rows(options), objective)
-            if expected is not None and expected.energy_change > 0.0:
+            late = objective.max_slowdown == 0.0
+            if expected is not None and (expected.energy_change > 0.0 or (late and expected.time_change > 0.0)):
                 return Optimum(auto, min(bound, self.believed.baseline_energy_j), budget_s)
         return Optimum(options, bound, budget_s)
 

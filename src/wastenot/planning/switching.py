@@ -47,12 +47,12 @@ _HOPPER = frozenset({"h100", "h200", "h800", "gh200"})
 # What undoes each flag of a command that sets clocks. nvidia-smi has no flag that restores the power limit: "default" stands
 # for the watts that `nvidia-smi -q -d POWER` shows.
 _UNDO = {
-    "-lgc": "nvidia-smi -rgc",
-    "-lmc": "nvidia-smi -rmc",
-    "-lmcd": "nvidia-smi -rmcd",
-    "-pl": "nvidia-smi -pl DEFAULT",
-    "--perf-determinism": "amd-smi reset --perf-determinism",
-    "--power-cap": "amd-smi reset --power-cap",
+    "-lgc": "-rgc",
+    "-lmc": "-rmc",
+    "-lmcd": "-rmcd",
+    "-pl": "-pl DEFAULT",
+    "--perf-determinism": "--perf-determinism",
+    "--power-cap": "--power-cap",
 }
 
 
@@ -104,27 +104,39 @@ def commands(device: str, setting: Setting, memory_mhz: float | None = None) -> 
     A core clock is a ceiling: NVIDIA's range begins at 0, and AMD's performance determinism limits the highest clock
     (`AMD SMI documentation <https://rocm.docs.amd.com/projects/amdsmi/en/latest/conceptual/perf-determinism.html>`_).
 
+    Each names one GPU, for these tools set every GPU of the machine otherwise: the one whose unique ID is part of the name,
+    else the first, 0.
+
     Args:
         device: its name in studies and plans.
         setting: to set; what is auto in it needs no command.
         memory_mhz: memory clock in effect by default, which needs no command either.
     """
-    vendor = _vendor(device)
+    vendor = vendor_of(device)
     memory = None if setting.memory_mhz == memory_mhz else setting.memory_mhz
     if vendor == "nvidia":
         # Hopper takes a memory clock over when the driver is loaded again (nvidia-smi's help on -lmcd).
         lock = "-lmcd {0:.0f}" if _words(device) & _HOPPER else "-lmc {0:.0f},{0:.0f}"
         wanted = (("-lgc 0,{0:.0f}", setting.core_mhz), (lock, memory), ("-pl {0:.0f}", setting.power_limit_w))
-        return tuple(f"nvidia-smi {flag.format(value)}" for flag, value in wanted if value is not None)
+        unique = _UNIQUE_ID.search(device)
+        card = "0" if unique is None else unique[0]
+        return tuple(f"nvidia-smi -i {card} {flag.format(value)}" for flag, value in wanted if value is not None)
     if vendor == "amd" and memory is None:
         limits = (("--perf-determinism", setting.core_mhz), ("--power-cap", setting.power_limit_w))
-        return tuple(f"amd-smi set {flag} {value:.0f}" for flag, value in limits if value is not None)
+        return tuple(f"amd-smi set --gpu 0 {flag} {value:.0f}" for flag, value in limits if value is not None)
     return ()
 
 
 def undo_commands(setting_commands: Sequence[str]) -> tuple[str, ...]:
     """What to run, as root, to undo :func:`commands`: each part goes back to the driver's default."""
-    found = (undo for command in setting_commands for flag, undo in _UNDO.items() if flag in command.split())
+    found = []
+    for command in setting_commands:
+        tool, *words = command.split()
+        flag = next((word for word in words if word in _UNDO), None)
+        if flag is not None:
+            card = words[: words.index(flag)]
+            card = ["reset", *card[1:]] if tool == "amd-smi" else card
+            found.append(" ".join((tool, *card, _UNDO[flag])))
     return tuple(dict.fromkeys(found))
 
 
@@ -132,7 +144,8 @@ def _words(device: str) -> frozenset[str]:
     return frozenset(re.findall(r"[a-z0-9]+", _UNIQUE_ID.sub("", device).lower()))
 
 
-def _vendor(device: str) -> Literal["nvidia", "amd"] | None:
+def vendor_of(device: str) -> Literal["nvidia", "amd"] | None:
+    """Who made a device, where its name tells."""
     if device.endswith(".toml"):
         return None
     words = _words(device)

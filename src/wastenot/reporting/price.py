@@ -47,6 +47,10 @@ class Price:
         return f"{amount}{SPACE}{self.currency}"
 
 
+DEFAULT_PRICE = Price(0.15, "USD")
+"""Of electricity, where none is given."""
+
+
 def energy_text(energy_j: float) -> str:
     """An energy as electricity is sold: ``241 kWh``, or smaller units where that would be next to nothing."""
     kwh = energy_j / JOULES_PER_KWH

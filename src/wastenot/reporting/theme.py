@@ -11,7 +11,7 @@ CATEGORIES = ("#2f6fde", "#e08a00", "#0f9b8e", "#b04bb8", "#d6483b", "#7a8699", 
 
 
 def _config(
-    *, ground: str, ink: str, faint: str, line: str, bar: str, accent: str, good: str, scale: list[str]
+    *, ground: str, ink: str, faint: str, line: str, bar: str, accent: str, good: str, pale: float, scale: list[str]
 ) -> dict[str, Any]:
     return {
         "background": ground,
@@ -75,6 +75,9 @@ def _config(
             "good-region": {"color": good, "opacity": 0.13},
             "good-label": {"color": good, "fontSize": 11},
             "curve": {"color": ink, "strokeWidth": 1.8, "opacity": 0.75},
+            "corrected-line": {"strokeWidth": 1.6, "opacity": 0.8},
+            "pale-line": {"strokeWidth": 1.2, "opacity": pale},
+            "leader": {"color": faint, "strokeWidth": 1, "strokeDash": [1, 0], "opacity": 0.9},
         },
     }
 
@@ -87,6 +90,7 @@ LIGHT = _config(
     bar="#c9d3df",
     accent="#2f6fde",
     good="#15803d",
+    pale=0.4,
     scale=["#b4530a", "#e59a4c", "#f8e3c8", "#fbfbfa", "#c5e6de", "#53b3a1", "#0b7266"],
 )
 
@@ -98,5 +102,6 @@ DARK = _config(
     bar="#46556a",
     accent="#6ea2ff",
     good="#4ade80",
+    pale=0.75,
     scale=["#e58a3a", "#a8611f", "#5b3a1b", "#1d2631", "#164a46", "#1f8376", "#4fc9b5"],
 )

@@ -37,7 +37,7 @@ from wastenot.frontiers.knapsack import Cheapest, cheapest_within
 from wastenot.frontiers.nodes import Ways
 from wastenot.planning.noise.expectation import Excess, excess
 from wastenot.planning.noise.posteriors import Posteriors
-from wastenot.planning.objective import Objective, Scope
+from wastenot.planning.objective import Objective, Scope, asked_for
 from wastenot.planning.units import PlanUnit
 
 _MOST_INTERVALS = 24  # that are halved in one search
@@ -89,10 +89,11 @@ def choose_confidently(
             else:
                 parts.append(search.least_edp(objective.edp_exponent))
         except InfeasibleError as error:
-            unit = "" if whole else f" of '{part[0].name}' by itself"
+            unit = "" if whole else f" for '{part[0].name}' by itself"
             raise InfeasibleError(
-                f"`max_slowdown` {slowdown:g}: no plan{unit} was found that keeps it with confidence {confidence:g}; allow "
-                "more, measure more, or plan by the numbers as measured (`as_measured`)"
+                f"no plan{unit} was found that is sure to be that fast, with {100.0 * confidence:g} % confidence; ask for "
+                "less, measure more, or plan by the numbers as measured (`as_measured`)",
+                asked=asked_for(slowdown),
             ) from error
     return tuple(option for part in parts for option in part.options), math.fsum(part.lower_bound for part in parts)
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 _LOSS_SHOWN, _COST_SHOWN = 30.0, 20.0  # how far a window extends into slowdown and energy added, if points do
 _LEAST_INSIDE = 5  # points that a window holds at least, if there are that many
 _EDGE_CELLS = 12  # of an edge: points outside that fall into one are gathered
+_APART = 0.6  # of a cell: how far arrows of several kinds at one place are from each other
 
 Point = tuple[float, float]
 
@@ -24,11 +25,13 @@ class Gathered:
         at: where on the edge.
         angle: in degrees, clockwise from up.
         members: indices of the points.
+        kind: that they have in common.
     """
 
     at: Point
     angle: float
     members: tuple[int, ...]
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +45,33 @@ class Window:
         """Whether a point is inside."""
         return self.x[0] <= point[0] <= self.x[1] and self.y[0] <= point[1] <= self.y[1]
 
-    def gather(self, points: Sequence[Point]) -> list[Gathered]:
-        """The points outside, by where on the edge they are nearest to; those near each other together."""
-        cells: dict[tuple[float, float, float], list[int]] = {}
+    def gather(self, points: Sequence[Point], kinds: Sequence[str] | None = None) -> list[Gathered]:
+        """The points outside, by where on the edge they are nearest to; those of one kind near each other together.
+
+        Kinds at the same place are moved apart along the edge.
+        """
+        cells: dict[tuple[float, float, float], dict[str, list[int]]] = {}
         for index, point in enumerate(points):
             if not self.holds(point):
                 (x, side), (y, height) = (_to_edge(*each) for each in ((point[0], self.x), (point[1], self.y)))
                 angle = {(-1, 0): 270.0, (1, 0): 90.0, (0, 1): 0.0, (0, -1): 180.0, (1, 1): 45.0, (1, -1): 135.0}.get(
                     (side, height), 225.0 if height < 0 else 315.0
                 )
-                cells.setdefault((x, y, angle), []).append(index)
-        return [Gathered((x, y), angle, tuple(members)) for (x, y, angle), members in cells.items()]
+                kind = "" if kinds is None else kinds[index]
+                cells.setdefault((x, y, angle), {}).setdefault(kind, []).append(index)
+        return [
+            Gathered(self._beside((x, y), place), angle, tuple(members), kind)
+            for (x, y, angle), by_kind in cells.items()
+            for place, (kind, members) in enumerate(by_kind.items())
+        ]
+
+    def _beside(self, at: Point, place: int) -> Point:
+        """Where the next of several arrows at one place of the edge is, away from the nearer corner."""
+        axis = 1 if at[0] in self.x else 0
+        low, high = (self.x, self.y)[axis]
+        step = _APART * place * (high - low) / _EDGE_CELLS
+        moved = at[axis] + (step if at[axis] < 0.5 * (low + high) else -step)
+        return (moved, at[1]) if axis == 0 else (at[0], moved)
 
     def clip(self, line: Sequence[Point]) -> list[list[Point]]:
         """The pieces of a line that are inside, including the parts between two points."""

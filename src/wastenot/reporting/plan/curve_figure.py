@@ -22,8 +22,7 @@ from wastenot.reporting.plan.labelled_points import (
     draw_points,
 )
 from wastenot.reporting.plan.plan_figure import SAVED, WIDE, plan_figure, saved, slowdown
-from wastenot.reporting.plan.today import applicable_today
-from wastenot.reporting.plan.verdict import is_default
+from wastenot.reporting.plan.verdict import applicable_today, is_default
 from wastenot.workloads.identity import Granularity
 
 _COLORS = {"kernel": "#2f6fde", "pass": "#e08a00", "iteration": "#0f9b8e"}
@@ -46,7 +45,8 @@ def curve_figure(overview: PlanOverview) -> Figure:
     note += "Lines are steps, since a plan also keeps every larger slowdown. "
     if any(not curve.exact for curve in curves):
         note += "Plans were computed at the dots; between two, at least the saving of the left one is possible. "
-    note += f"Diamonds: the plan at the slowdown it takes{_what_bars_are(overview)}. Circles: the fastest plans."
+    note += f"Diamonds: the plan at the slowdown it takes{_what_bars_are(overview)}. Circles: the fastest plans, in the "
+    note += f"colours of the lines, {_kind_of_fastest(overview)}."
     for reason in overview.why_no_curve:
         note += f" No line for the {reason}."
     chart, narrow = (_chart(overview, curves, narrow=each) if curves else None for each in (False, True))
@@ -57,6 +57,14 @@ def _clocks_for(overview: PlanOverview) -> str:
     words = {"kernel": "each kernel", "pass": "each pass", "iteration": "the whole iteration"}
     found = list(dict.fromkeys(words[_granularity(curve, overview.plan)] for curve in overview.curves))
     return f", with clocks for {' or '.join([', '.join(found[:-1]), found[-1]] if found[1:] else found)}" if found else ""
+
+
+def _kind_of_fastest(overview: PlanOverview) -> str:
+    """By which numbers a plan is the fastest: the expected ones, not those that are promised."""
+    if not overview.plan.objective.corrected:
+        return "by the numbers as measured"
+    sure = percent(overview.plan.objective.confidence or DEFAULT_CONFIDENCE, 0)
+    return f"at the time to be expected; what can be promised with {sure} is slower, so lines begin to the right of them"
 
 
 def _what_bars_are(overview: PlanOverview) -> str:
@@ -107,9 +115,18 @@ def _chart(overview: PlanOverview, curves: Sequence[Curve], *, narrow: bool) -> 
     sampled = {_series(curve, overview.plan) for curve in curves if not curve.exact}
     dots = alt.Chart(inline([row for row in rows if row["series"] in sampled])).mark_circle(size=15, opacity=1)
     layers = [*_rules(overview, frame), lines, dots.encode(x=x, y=y, color=color), targets]
-    layers += draw_labels(marks, frame)
+    layers += draw_labels(marks, frame, [_steps(curve) for curve in curves])
     layers += draw_points(marks, x, y)
     return alt.layer(*layers).properties(width=frame.width, height=frame.height)
+
+
+def _steps(curve: Curve) -> list[tuple[float, float]]:
+    """The corners of a staircase, in per cent."""
+    corners: list[tuple[float, float]] = []
+    for point in curve.points:
+        x, y = slowdown(point.max_slowdown), saved(point.energy_change)
+        corners += [(x, corners[-1][1]), (x, y)] if corners else [(x, y)]
+    return corners
 
 
 def _frame(curves: Sequence[Curve], marks: Sequence[LabelledPoint], *, narrow: bool) -> Frame:
@@ -145,7 +162,7 @@ def _marks(overview: PlanOverview, *, narrow: bool) -> list[LabelledPoint]:
     plan, headline = overview.plan, overview.plan.headline
     today = applicable_today(plan).finest
     own = today is not None and today.granularity == plan.granularity
-    marks = [_fastest_mark(curve, overview) for curve in overview.curves if curve.scope == "global"]
+    marks = [_fastest_mark(curve, overview, narrow=narrow) for curve in overview.curves if curve.scope == "global"]
     furthest = min((mark.x for mark in marks), default=0.0)
     # The finest granularity comes first, and nothing is faster: one label says it for all.
     marks = [replace(mark, label="" if index or mark.x > furthest else mark.label) for index, mark in enumerate(marks)]
@@ -177,12 +194,16 @@ def _marks(overview: PlanOverview, *, narrow: bool) -> list[LabelledPoint]:
     return marks
 
 
-def _fastest_mark(curve: Curve, overview: PlanOverview) -> LabelledPoint:
+def _fastest_mark(curve: Curve, overview: PlanOverview, *, narrow: bool) -> LabelledPoint:
     fastest = curve.fastest
     faster = fastest.time_change < -_STRAIGHT
-    text = f"fastest: {percent(-fastest.time_change)} less time" if faster else "no plan is faster than the default clocks"
-    about = f"fastest plan by {_granularity(curve, overview.plan)}"
-    return _mark("dot", overview, fastest.time_change, fastest.energy_change, text, about)
+    expected = "fastest expected" if overview.plan.objective.corrected else "fastest"
+    text = "no plan is faster than the default clocks"
+    if faster:
+        text = f"{expected}: {percent(-fastest.time_change)}{'' if narrow else ' less time'}"
+    granularity = _granularity(curve, overview.plan)
+    mark = _mark("dot", overview, fastest.time_change, fastest.energy_change, text, f"fastest plan by {granularity}")
+    return replace(mark, color=_COLORS[granularity])
 
 
 def _mark(

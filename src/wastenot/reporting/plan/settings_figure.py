@@ -40,7 +40,7 @@ def coarse_figure(overview: PlanOverview) -> Figure:
         return plan_figure(overview.plan, "settings-coarse", title, f"There is nothing to draw: {why}.", None)
     note = (
         f"One point for each setting at which all kernels{' of a pass' if by_pass else ''} were measured. The diamond is "
-        f"the plan ({overview.plan.granularity} granularity), by the numbers as measured. {_how_to_read(maps)}"
+        f"the plan ({overview.plan.granularity} granularity), by the numbers as measured. {_how_to_read(overview, maps)}"
     )
     rest = overview.coarse_maps[len(maps) :]
     if by_pass and rest:
@@ -66,9 +66,9 @@ def kernel_figure(overview: PlanOverview) -> Figure:
     note = (
         f"The {len(maps)} kernels where the plan saves the most joules ({percent(fraction, 0)} of the iteration's energy), "
         "each with its own axes. The diamond is the setting that the plan gives the kernel; a global plan may slow one "
-        f"kernel down and compensate with another. {_how_to_read(maps)}{_others(overview)}"
+        f"kernel down and compensate with another. {_how_to_read(overview, maps)}{_others(overview)}"
         if len(maps) > 1
-        else f"The diamond is the setting that the plan gives the kernel. {_how_to_read(maps)}"
+        else f"The diamond is the setting that the plan gives the kernel. {_how_to_read(overview, maps)}"
     )
     size = (WIDE, 400) if len(maps) == 1 else (262, 195)
     return _with_narrow(plan_figure(overview.plan, "settings-kernel", title, note, _maps_chart(maps, columns=3, size=size)))
@@ -97,18 +97,30 @@ def _others(overview: PlanOverview) -> str:
     return f" The table also has the other {counted(others, 'kernel')}." if others > 0 else ""
 
 
-def _how_to_read(maps: Sequence[SettingMap]) -> str:
+def _how_to_read(overview: PlanOverview, maps: Sequence[SettingMap]) -> str:
     points = [point for each in maps for point in each.points]
     text = "Settings in the shaded corner save energy at no loss of time. "
     if any(_reach(point) is not None for point in points):
         text += "Bars: 95 % intervals of the measurement. "
     if any(point.smooth_time_change is not None for point in points):
-        text += "Lines: the core clocks of one memory clock, corrected for noise and temperature. "
+        text += f"Lines: the core clocks of one memory clock, corrected for noise{_warmth(overview)}. "
     else:
         text += "Pale lines join the core clocks of one memory clock, noise included. "
-    if any(len(window.gather(places)) for window, places in map(_placed, maps)):
+    if any(window.gather(places) for window, places in map(_placed, maps)):
         text += "Arrows at the edge point to settings outside the map; point at one to see which and how far."
     return text.strip()
+
+
+def _warmth(overview: PlanOverview) -> str:
+    """Why lines lie below points that were measured on a colder GPU."""
+    levelling = overview.levelling
+    if levelling is None:
+        return ""
+    auto, coldest = f"{levelling.auto_c:.0f} °C", f"{levelling.coldest_c:.0f} °C"
+    return (
+        f" and to {auto}, the temperature at auto. Low clocks were measured on a colder GPU (down to {coldest}), which "
+        "leaks less; other kernels keep it warm when the plan runs, so lines lie below those points, even outside their bars"
+    )
 
 
 def _placed(each: SettingMap) -> tuple[Window, list[Point]]:
@@ -147,7 +159,7 @@ def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> An
     )
     corrected = all(point.smooth_time_change is not None for point in each.points)
     lines = alt.Chart(inline(_line_rows(each.points, window, corrected=corrected)))
-    line = lines.mark_line(strokeWidth=1.6 if corrected else 1.0, opacity=0.8 if corrected else 0.35).encode(
+    line = lines.mark_line(style="corrected-line" if corrected else "pale-line").encode(
         x=x, y=y, color=colour, detail="piece:N", order="order:Q"
     )
     inside = [(point, place) for point, place in zip(each.points, places, strict=True) if window.holds(place)]
@@ -180,11 +192,11 @@ def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> An
     }
     plan = alt.Chart(inline([diamond])).mark_point(style="plan")
     plan = plan.encode(x=x, y=y, tooltip=tooltips({"who:N": " ", "time_text:N": "time", "energy_text:N": "energy"}))
-    outside = window.gather(places)
+    outside = window.gather(places, [format_mhz(point.setting.memory_mhz) for point in each.points])
     name = shortened(each.name, max(12, size[0] // 8))
     subtitle = _BETWEEN.join([f"{fraction_of_whole(each.energy_fraction)} of energy", *_outside_text(outside, each.points)])
     title = alt.TitleParams(name, subtitle=subtitle, anchor="start", fontSize=13, subtitleFontSize=11, offset=8)
-    layers = [*_corner(window, size), line, *bars, dots, plan, *_arrows(outside, each.points, x, y)]
+    layers = [*_corner(window, size), line, *bars, dots, plan, *_arrows(outside, each.points, x, y, colour)]
     return alt.layer(*layers).properties(width=size[0], height=size[1], title=title)
 
 
@@ -198,8 +210,8 @@ def _outside_text(outside: Sequence[Gathered], points: Sequence[SettingPoint]) -
     return [f"{len(members)} of {len(points)} outside{how_far}"]
 
 
-def _arrows(outside: Sequence[Gathered], points: Sequence[SettingPoint], x: Any, y: Any) -> list[Any]:
-    """An arrow at the edge for settings outside of the map; its tooltip names them."""
+def _arrows(outside: Sequence[Gathered], points: Sequence[SettingPoint], x: Any, y: Any, colour: Any) -> list[Any]:
+    """An arrow at the edge for settings of one memory clock outside of the map; its tooltip names them."""
     if not outside:
         return []
     alt = load("altair")
@@ -209,6 +221,7 @@ def _arrows(outside: Sequence[Gathered], points: Sequence[SettingPoint], x: Any,
             "saved": each.at[1],
             "angle": each.angle,
             "count": len(each.members),
+            "memory": each.kind,
             "what": _settings_of(each, points),
             "time_text": _range_of([points[index].time_change for index in each.members]),
             "energy_text": _range_of([points[index].energy_change for index in each.members]),
@@ -219,7 +232,7 @@ def _arrows(outside: Sequence[Gathered], points: Sequence[SettingPoint], x: Any,
     arrows = alt.Chart(inline(rows)).mark_point(style="edge", shape="triangle-up")
     size = alt.Size("count:Q", legend=None, scale=alt.Scale(domain=[1, 30], range=[60, 170], clamp=True))
     angle = alt.Angle("angle:Q", scale=alt.Scale(domain=[0, 360], range=[0, 360]))
-    return [arrows.encode(x=x, y=y, size=size, angle=angle, tooltip=tooltip)]
+    return [arrows.encode(x=x, y=y, color=colour, size=size, angle=angle, tooltip=tooltip)]
 
 
 def _settings_of(each: Gathered, points: Sequence[SettingPoint]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wastenot.planning.plan import Goal, Plan
-from wastenot.reporting.formatting import change, percent, quantity, shortened
+from wastenot.reporting.formatting import SPACE, change, percent, quantity, shortened
 from wastenot.reporting.html_page import Card
 from wastenot.reporting.plan.coverage_text import among, coverage_note
 from wastenot.reporting.plan.story import saved_joules
@@ -32,6 +32,7 @@ def plan_numbers(plan: Plan, price: Price | None) -> tuple[Card, ...]:
         price: of electricity; without it no cost is stated.
     """
     kernels = counted(len(plan.assignments), "kernel")
+    fastest = "to expect (corrected for noise; less can be promised) " if plan.objective.corrected else "as measured "
     return (
         Card("Objective", describe_goal(plan.objective), f"clocks by {plan.granularity}, {plan.scope} scope; {kernels}"),
         *_money(plan, price),
@@ -42,7 +43,7 @@ def plan_numbers(plan: Plan, price: Price | None) -> tuple[Card, ...]:
         Card(
             "Largest time saving",
             percent(max(0.0, -plan.fastest.time_change)),
-            f"{quantity(plan.fastest.time_s, 's', 5)} per iteration is the fastest possible with the clocks measured, "
+            f"{quantity(plan.fastest.time_s, 's', 5)} per iteration is the fastest {fastest}with the clocks measured, "
             "whatever the energy",
         ),
     )
@@ -120,15 +121,15 @@ def _waste(plan: Plan) -> tuple[Card, ...]:
     if abs(plan.waste.share + plan.headline.energy_change) < _SAME:
         return ()
     if plan.waste.joules == 0.0:
-        return (Card("Waste at the default clocks", "none", "no other setting saves energy at no loss of time"),)
-    goal = plan.objective
-    strict = goal.confidence is not None and goal.max_slowdown == 0.0
-    sure = "; a plan that must be sure of no slowdown saves less" if strict else ""
+        return (Card("Waste at the default clocks", "none", "no other setting saves energy at 0 % slowdown"),)
+    sure = (
+        "; needs the true times, and a plan that must be sure to be no slower saves less" if plan.objective.corrected else ""
+    )
     return (
         Card(
             "Waste at the default clocks",
             percent(plan.waste.share),
-            f"{quantity(plan.waste.joules, 'J')} per iteration could be saved at no loss of time "
+            f"{quantity(plan.waste.joules, 'J')} per iteration could be saved at 0{SPACE}% slowdown "
             f"({plan.granularity} granularity){sure}",
         ),
     )
@@ -140,9 +141,10 @@ def _potential(plan: Plan) -> tuple[Card, ...]:
         return ()
     return (
         Card(
-            "Best of the numbers as measured",
+            "Potential",
             percent(-plan.potential.energy_change),
-            f"at {change(plan.potential.time_change)} time, lucky numbers included: what not to expect (--as-measured)",
+            f"at {change(plan.potential.time_change)} time: the best of the numbers as measured, lucky ones included; not "
+            "to be expected (--as-measured)",
         ),
     )
 

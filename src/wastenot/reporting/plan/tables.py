@@ -57,14 +57,15 @@ def kernel_table(plan: Plan, most_rows: int | None = None, *, brief: bool = Fals
             (row.kernel, *named_values, *clock_values, *changes, saved_j, *share_value),
         )
 
-    kept, note = rows[:most_rows], None
+    kept, notes = rows[:most_rows], _sum_of_kernels(plan)
     if len(kept) < len(rows):
         left_j = math.fsum(map(_base_j, rows[len(kept) :]))
         others = counted(len(rows) - len(kept), "more kernel")
-        note = (
+        notes.append(
             f"{others}, which use {fraction_of_whole(left_j / plan.baseline.energy_j)} of the "
             "energy, are left out here; the plan file has them all."
         )
+    note = " ".join(notes) or None
     return Table("What the plan does to each kernel", columns, tuple(map(shown, kept)), note, _fold_kernels(kept))
 
 
@@ -149,6 +150,18 @@ def _saved_j(row: Assignment) -> float:
     return _base_j(row) - row.count * row.energy_j
 
 
+def _sum_of_kernels(plan: Plan) -> list[str]:
+    """What the kernels add up to, where that is not what the plan is known by."""
+    if plan.headline.source == "measurements":
+        return []
+    whole_j = math.fsum(map(_saved_j, plan.assignments))
+    stated = quantity(-plan.headline.energy_change * plan.baseline.energy_j, "J")
+    if quantity(whole_j, "J") == stated:
+        return []
+    so = "measured again, it is" if plan.headline.source == "validation" else "to be expected of that is"
+    return [f"By the sweep's numbers as they stand, all kernels together save {quantity(whole_j, 'J')}; {so} {stated}."]
+
+
 def _fold_kernels(rows: Sequence[Assignment]) -> Fold | None:
     """Folds away the kernels that together make up little of what is saved, where there are several of them."""
     sizes = [abs(_saved_j(row)) for row in rows]
@@ -159,7 +172,10 @@ def _fold_kernels(rows: Sequence[Assignment]) -> Fold | None:
     if len(rows) - shown < _WORTH_FOLDING:
         return None
     left = math.fsum(map(_saved_j, rows[shown:]))
-    return Fold(shown, f"{counted(len(rows) - shown, 'more kernel')}, which save {quantity(left, 'J', 3)} together")
+    does = "save" if left >= 0.0 else "use"
+    more = "" if left >= 0.0 else " more"
+    others = counted(len(rows) - shown, "more kernel")
+    return Fold(shown, f"{others}, which {does} {quantity(abs(left), 'J', 3)}{more} together")
 
 
 def _applicable_row(plan: Plan, row: ApplicableRow) -> Row:
@@ -187,7 +203,8 @@ def _applicable_row(plan: Plan, row: ApplicableRow) -> Row:
         verdict,
     )
     values = (energy_change, time_change, switches, stay_s, verdict)
-    return Row(None, (name, change(energy_change), change(time_change), *texts), (name, *values), row.reason)
+    reason = None if row.reason is None else f"{name}: {row.reason}"
+    return Row(None, (name, change(energy_change), change(time_change), *texts), (name, *values), reason)
 
 
 def _comparison_row(row: ComparisonRow) -> Row:

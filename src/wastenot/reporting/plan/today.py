@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from wastenot.planning.applicable import LATE_TOLERANCE, Applicable, ApplicableRow, alone
+from collections.abc import Sequence
+
+from wastenot.planning.applicable import LATE_TOLERANCE, Applicable, ApplicableRow
 from wastenot.planning.plan import Plan
-from wastenot.planning.switching import SwitchTime, undo_commands
+from wastenot.planning.switching import SwitchTime, commands, undo_commands, vendor_of
 from wastenot.reporting.formatting import SPACE, change, percent, quantity
 from wastenot.reporting.panel import Line, Panel
-from wastenot.reporting.plan.verdict import energy_words, is_default, pace, short_percent
+from wastenot.reporting.plan.verdict import applicable_today, energy_words, is_default, pace, short_percent
 from wastenot.setting import Setting, format_mhz
 from wastenot.wording import counted
 from wastenot.workloads.identity import GRANULARITIES, Granularity
@@ -39,13 +41,14 @@ def today_panel(plan: Plan) -> Panel:
         return Panel(
             _TODAY, "next to nothing", f"which is less than a run can show: {main} {other}, with {_way(plan, row)}."
         )
+    run = _commands(plan, row)
     return Panel(
         _TODAY,
         "the whole plan" if own else main,
         f"{_own_way(row)}." if own else f"{other}, with {_way(plan, row)}.",
-        commands=row.commands,
-        undo=undo_commands(row.commands),
-        note=_before_setting(plan, row),
+        commands=run,
+        undo=undo_commands(run),
+        note=_before_setting(plan, row, run),
     )
 
 
@@ -73,11 +76,6 @@ def rest_panel(plan: Plan) -> Panel:
         lines.append(Line(GRANULARITY_WORDS[row.granularity].capitalize(), needs))
     lines.append(Line("A switch today", _short_switch_time(found.switching)))
     return Panel(_REST, first, "if clocks switched faster; the plan counts switches as free.", lines=tuple(lines))
-
-
-def applicable_today(plan: Plan) -> Applicable:
-    """What of the plan could be set today; of a plan made without it only whether the plan itself could be."""
-    return plan.applicable or alone(plan)
 
 
 def describe_switch_time(switching: SwitchTime) -> str:
@@ -178,18 +176,31 @@ def _shows(plan: Plan, row: ApplicableRow) -> bool:
     return -(time_change if plan.objective.kind == "time" else energy_change) >= LATE_TOLERANCE
 
 
-def _before_setting(plan: Plan, row: ApplicableRow) -> str | None:
-    """What to know before running the commands."""
-    if not row.commands:
-        return None
+def _commands(plan: Plan, row: ApplicableRow) -> tuple[str, ...]:
+    """What to run; NVIDIA's commands where the device's name tells no vendor."""
+    if row.commands or row.setting is None or vendor_of(plan.device) is not None:
+        return row.commands
+    return commands("nvidia", row.setting.setting)
+
+
+def _before_setting(plan: Plan, row: ApplicableRow, run: Sequence[str]) -> str | None:
+    """What to know before running the commands, or why there are none."""
+    if not run:
+        return None if row.setting is None else "No command: amd-smi sets no memory clock."
     parts = []
+    if not row.commands:
+        parts.append(f"These commands are for an NVIDIA GPU: the name '{plan.device}' does not tell the vendor.")
     if plan.origin != "measured":
         parts.append(f"The numbers are {plan.origin}: sweep the real card before you set its clocks.")
-    every = "; without -i 0 or another number it sets every GPU" if row.commands[0].startswith("nvidia-smi") else ""
-    parts.append(f"Needs root{every}.")
-    if any("-lmcd" in command for command in row.commands):
+    option = next((each for each in ("-i 0", "--gpu 0") if f" {each} " in run[0]), None)
+    yours = "" if option is None else f"; {option} is the first GPU, put the number of yours"
+    parts.append(f"Needs root{yours}.")
+    ceiling = next((command.split("-lgc ")[1] for command in run if "-lgc 0," in command), None)
+    if ceiling is not None:
+        parts.append(f"-lgc {ceiling} is a ceiling of the core clock.")
+    if any("-lmcd" in command for command in run):
         parts.append("A deferred memory clock (-lmcd) takes effect when the driver is loaded again.")
-    if any("-pl" in command.split() for command in row.commands):
+    if any("-pl" in command.split() for command in run):
         parts.append("DEFAULT is the default power limit that nvidia-smi -q -d POWER shows.")
     return " ".join(parts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from wastenot.origin import Origin
+from wastenot.planning.applicable import Applicable, alone
 from wastenot.planning.plan import Plan
 from wastenot.reporting.formatting import SPACE, change, percent
 from wastenot.reporting.panel import Tone
@@ -26,13 +27,27 @@ def verdict_of(plan: Plan) -> tuple[Tone, str, str]:
         case "promise":
             tone, known = _of_promise(plan)
         case _:
-            tone, known = "as-measured", f"by the {_adjective(plan)}numbers as they stand, which promise nothing"
+            known = (
+                f"by the {_adjective(plan)}numbers{_of_part(plan)} as they stand, which promise nothing{_switching(plan)}"
+            )
+            tone = "as-measured"
     return tone, effect(plan), known
 
 
 def is_default(plan: Plan) -> bool:
     """Whether a plan leaves every kernel at the default clocks."""
     return all(row.setting.is_auto for row in plan.assignments)
+
+
+def applicable_today(plan: Plan) -> Applicable:
+    """What of the plan could be set today; of a plan made without it only whether the plan itself could be."""
+    return plan.applicable or alone(plan)
+
+
+def origin_of_validation(plan: Plan) -> Origin:
+    """Where the numbers of a validation come from: the device that it ran on tells."""
+    on_simulator = plan.validation is not None and plan.validation.device.startswith("sim:")
+    return "simulated" if on_simulator else plan.origin
 
 
 def effect(plan: Plan) -> str:
@@ -105,7 +120,7 @@ def energy_words(energy_change: float) -> str:
 def _of_validation(plan: Plan) -> tuple[Tone, str]:
     """Measured again: whether the limit was kept."""
     headline, limit = plan.headline, plan.objective.max_slowdown
-    measured = f"measured{_FROM[_origin(plan)]}"
+    measured = f"measured{_FROM[origin_of_validation(plan)]}{_switching(plan)}"
     if limit is None:
         return "neutral", f"{measured}; no slowdown limit was set"
     allowed = f"({limit_words(limit)})"
@@ -119,7 +134,9 @@ def _of_validation(plan: Plan) -> tuple[Tone, str]:
 def _of_promise(plan: Plan) -> tuple[Tone, str]:
     """Expected, corrected for noise: which slowdown is promised."""
     limit, confidence = plan.objective.max_slowdown, plan.objective.confidence
-    source = "" if plan.origin == "measured" else f", from {plan.origin} numbers"
+    part = _of_part(plan)
+    source = f", from {_adjective(plan)}numbers{part}" if part or plan.origin != "measured" else ""
+    source += _switching(plan)
     if limit is None or confidence is None:
         return (
             "promised",
@@ -127,6 +144,20 @@ def _of_promise(plan: Plan) -> tuple[Tone, str]:
         )
     sure = f"{limit_words(limit)} is promised with {short_percent(confidence)} confidence"
     return "promised", f"{sure}{source}; not measured again yet"
+
+
+def _switching(plan: Plan) -> str:
+    """That a plan cannot be had with switches as slow as the device's."""
+    return "" if applicable_today(plan).rows[0].fits else ", with free switching (not possible today)"
+
+
+def _of_part(plan: Plan) -> str:
+    """That only part of what was intended is measured."""
+    coverage = plan.coverage
+    if coverage is None or coverage.finished or coverage.of is None:
+        return ""
+    kind = "search" if coverage.kind == "search" else "sweep"
+    return f" of an incomplete {kind} ({coverage.measured:,} of {coverage.of:,})"
 
 
 def _why_default(plan: Plan) -> str:
@@ -143,9 +174,3 @@ def _why_default(plan: Plan) -> str:
 def _adjective(plan: Plan) -> str:
     """``simulated `` and so on before the word numbers; nothing where they are measured."""
     return "" if plan.origin == "measured" else f"{plan.origin} "
-
-
-def _origin(plan: Plan) -> Origin:
-    """Where the numbers of a validation come from: the device that it ran on tells."""
-    on_simulator = plan.validation is not None and plan.validation.device.startswith("sim:")
-    return "simulated" if on_simulator else plan.origin
