@@ -84,7 +84,7 @@ def test_a_workload_file_and_a_study_are_shown_as_models_are(wastenot, study):
 
 def test_what_a_file_says_by_itself_cannot_be_changed(wastenot):
     wn.write_workload(build_workload("gpt3-small"), wastenot.folder / "mine.json")
-    assert "leave out" in wastenot.refuse("workload", "mine.json", "--batch", "3")
+    assert "leave it out" in wastenot.refuse("workload", "mine.json", "--batch", "3")
     assert "is a model" in wastenot.refuse("workload", "gpt3-small", "--workload", "x")
     assert "none.json" in wastenot.refuse("workload", "none.json")
 
