@@ -101,6 +101,8 @@ def test_what_a_file_says_by_itself_cannot_be_changed(wastenot):
         (["profile", "allreduce:1MB", "--device", "sim:h200"], "did you mean 'all-reduce:1MB'"),
         (["profile", "softmax", "--device", "sim:h200"], "did you mean 'gpt3-xl:softmax'"),
         (["swep"], "Did you mean 'sweep'"),
+        (["plan", "--stdy", "a.db"], "did you mean --study?"),
+        (["plan", "--phase", "decode"], "No such option: --phase (see"),
         (["gpt3-xl"], "did you mean 'wastenot run gpt3-xl'"),
         (["my.db"], "did you mean 'wastenot show --study my.db'"),
     ],

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from wastenot.suggest import suggestion
+from wastenot.suggest import nearest, suggestion
 
 _ABOUT = re.compile(r"^Invalid value for '([^']+)': (?:Value error, )?", re.DOTALL)
 _CHOICE = re.compile(r"'([^']*)' is not one of ((?:'[^']*'(?:, )?)+)\.?$")
+_UNKNOWN = re.compile(r"No such option: (\S+) \(Possible options: ([^)]*)\)")
 _NUMBERS = {
     "Input should be a valid integer": "must be a whole number",
     "Input should be a valid number": "must be a number",
@@ -31,6 +32,10 @@ def usage_text(message: str, arguments: Sequence[str]) -> str:
     if choice:
         known = choice[2].replace("'", "").split(", ")
         said = f"there is no '{choice[1]}'; {suggestion(choice[1], known)}"
+    unknown = _UNKNOWN.fullmatch(said)
+    if unknown:
+        near = nearest(unknown[1], unknown[2].split(", "))
+        said = f"No such option: {unknown[1]}" + ("" if near is None else f"; did you mean {near}?")
     if said.startswith("Missing option '--study'"):
         files = [argument for argument in arguments[1:] if argument.endswith(".db")]
         said = f"Missing option '--study': write --study {files[0]}" if files else said
