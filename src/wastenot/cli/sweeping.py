@@ -309,5 +309,7 @@ def refine(
         f"energy {before.headline.energy_change:+.2%} before, {after.headline.energy_change:+.2%} now; "
         f"{changed} of {len(before.assignments)} kernels have new clocks"
     )
+    which = "" if workload is None else f" --workload {workload}"
+    which += "" if key.granularity == "kernel" else f" --granularity {key.granularity}"
     limit = f" --max-slowdown {max_slowdown:.6g}" if max_slowdown else ""
-    say(f"to keep the new plan: wastenot plan --study {into or study}{limit} --out plan.json")
+    say(f"to keep the new plan: wastenot plan --study {into or study}{which}{limit} --out plan.json")
