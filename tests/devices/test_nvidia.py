@@ -381,6 +381,30 @@ def test_a_claim_keeps_others_out_at_the_default_clocks_too(stand_in, device):
     assert said == ["changed", "reset"] and not journal.journals()
 
 
+def test_auto_within_a_claim_is_the_drivers_own_choice_whatever_was_locked_before(stand_in):
+    earlier = controlled(stand_in)
+    earlier.nvml.call("nvmlDeviceSetGpuLockedClocks", earlier.handle, 345, 1500)
+    device = controlled(stand_in, restore=journal.Restore((345.0, 1500.0)))
+    with device.clocks.claimed():
+        assert locks(stand_in)[0] == (345, 1500)
+        device.clocks.request(AUTO)
+        assert locks(stand_in) == CLEAN
+        device.clocks.request(Setting(1200.0))
+        device.clocks.request(AUTO)
+        assert locks(stand_in) == CLEAN
+        device.clocks.request(Setting(None, 2201.0))
+        assert locks(stand_in)[0] is None
+    assert locks(stand_in) == ((345, 1500), None, 700.0) and not journal.journals()
+
+
+def test_who_may_not_reset_clocks_can_still_measure_at_auto(stand_in, device):
+    for name in ("Gpu", "Memory"):
+        stand_in.control.fault(f"nvmlDeviceReset{name}LockedClocks", error="NO_PERMISSION")
+    with device.clocks.claimed():
+        device.clocks.request(AUTO)
+    assert locks(stand_in) == CLEAN and not journal.journals()
+
+
 @pytest.mark.parametrize("named", [None, "0-1500"])
 def test_what_becomes_of_the_clocks_is_said_once_they_are_changed(stand_in, named, capsys):
     opened = ClockControlOptions(allow_clock_control=True, restore_clocks=named).open_device(

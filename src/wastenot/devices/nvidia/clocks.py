@@ -46,6 +46,7 @@ class NvidiaClocks:
         self._held: _Lease | None = None
         self._memory_locks = True  # until the driver says otherwise
         self._claimed = self._changed = False
+        self._default = set[str]()  # what is known to be left to the driver
         self.on_change: Callable[[], None] = _nothing
         self.on_interrupt: Callable[[], None] = _nothing
 
@@ -91,14 +92,16 @@ class NvidiaClocks:
         except BaseException:
             self.release()
             raise
-        if not self._changed:
-            self._changed = True
-            self.on_change()
+        self._note_change()
 
     def release(self) -> None:
-        """Undo what was changed, if anything was; the lease ends too, unless it is claimed."""
+        """Undo what was changed, if anything was, and end the lease; while it is claimed, only reset to the default clocks.
+
+        What a claim measures at auto is the driver's own choice: locks set before, which cannot be read, are reset for it,
+        and those that are to be restored return when it ends.
+        """
         if self._held is not None and self._claimed:
-            self._held.undo()
+            self._to_default(self._held.touched | {"core", "memory"})
         elif self._held is not None:
             self._held.end()
             self._held = None  # where undoing failed it is tried again, at the latest when the program ends
@@ -129,8 +132,30 @@ class NvidiaClocks:
         self._claimed = False
         self.release()
 
+    def _note_change(self) -> None:
+        if not self._changed:
+            self._changed = True
+            self.on_change()
+
+    def _to_default(self, kinds: set[str]) -> None:
+        """Leave some kinds of a setting to the driver, if they are not yet; the lease knows that they were changed."""
+        assert self._held is not None
+        kinds = kinds - self._default
+        if not kinds:
+            return
+        before = set(self._held.touched)
+        self._held.touched |= kinds
+        try:
+            restore_clocks(self._nvml, self._handle, Restore(power_limit_w=self._held.restore.power_limit_w), kinds)
+        except NoPermissionError:
+            self._held.touched &= before  # nothing was changed, and what is to be set will say why
+            return
+        self._default |= kinds
+        self._note_change()
+
     def _acquire(self) -> None:
         if self._held is None:
+            self._default = set()
             limit = self._nvml.try_call("nvmlDeviceGetPowerManagementLimit", self._handle)
             restore = Restore(self._restore.core_mhz, self._restore.memory_mhz, None if limit is None else 1e-3 * limit)
             self._held = _Lease(self._uuid, restore, self._undo)
@@ -158,7 +183,7 @@ class NvidiaClocks:
 
     def _apply(self, setting: Setting) -> None:
         assert self._held is not None
-        touched, restore = self._held.touched, self._held.restore
+        touched = self._held.touched
         wanted: list[tuple[str, float | None, str]] = [
             ("memory", setting.memory_mhz, "nvmlDeviceSetMemoryLockedClocks"),
             ("core", setting.core_mhz, "nvmlDeviceSetGpuLockedClocks"),
@@ -166,10 +191,10 @@ class NvidiaClocks:
         ]
         for kind, value, function in wanted:
             if value is None:
-                if kind in touched:
-                    restore_clocks(self._nvml, self._handle, restore, {kind})
-                    touched.discard(kind)
+                if kind in touched or (self._claimed and kind != "power"):
+                    self._to_default({kind})
                 continue
+            self._default.discard(kind)
             arguments = self._arguments(kind, value)
             if arguments is None:
                 if kind in touched:

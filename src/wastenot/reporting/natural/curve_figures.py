@@ -35,7 +35,7 @@ def curves_figure(overview: NaturalOverview) -> Figure:
     """Time, power and energy of every kernel by clock, each against its own at the clock that it has by itself."""
     note = (
         "Each line is a kernel, over the clocks that it was seen at and no further; it crosses 100 % at the clock it has by "
-        "itself. Kernels that the power limit holds down are seen around their own clock alone."
+        "itself."
     )
     rows = [row for each in overview.kernels for row in _curve_rows(overview.curves[each.kernel], each)]
     wide, narrow = (specification_of(_curves_chart(rows, _colors_in(overview), narrow=each)) for each in (False, True))

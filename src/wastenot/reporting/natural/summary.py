@@ -26,8 +26,9 @@ def forecast_table(overview: NaturalOverview) -> Table | None:
         "Forecast of the energy change, if clocks could be set",
         (Column("What"), Column("Median", numeric=True), Column("80 %", numeric=True), Column("95 %", numeric=True)),
         tuple(rows),
-        f"Within the clocks seen, what is not known is the errors of the curves and {percent(natural.locked_power_sd, 1)} "
-        "(assumed) of power at a locked clock; below them a model speaks.",
+        "Planned anew for each of many possible GPUs, the plans of caps above once for all of them: the two differ by some "
+        "tenths of a point. Within the clocks seen, the errors of the curves count and "
+        f"{percent(natural.locked_power_sd, 1)} (assumed) of power at a locked clock; lower clocks rest on a model.",
     )
 
 
@@ -67,9 +68,10 @@ def kernels_table(overview: NaturalOverview) -> Table:
          Column("Own MHz", numeric=True), Column("Seen at MHz", numeric=True), Column("Loses", numeric=True),
          Column("Time", numeric=True), Column("Energy", numeric=True), Column("Cap MHz", numeric=True)),
         tuple(map(_kernel_row, overview.kernels)),
-        "Own: the clock of the kernel by itself, * where the power limit holds it down. Loses: how much of a lower clock "
-        "its time loses, with its 95 % error. Time and energy: of a call at the lowest clock seen, against the default "
-        f"clocks. Cap: in the plan at {percent(BOUNDS[1], 0)} slowdown.",
+        "Own: the clock of the kernel by itself, * where the power limit holds it down. Loses: 0 % where a lower clock "
+        "costs no time, 100 % where time grows as the clock falls, with its 95 % error. Time and energy: of a call at the "
+        "lowest clock seen, against the default clocks. Cap: in the plan at "
+        f"{percent(BOUNDS[1], 0)} slowdown; – where it has none.",
     )  # fmt: skip
 
 
