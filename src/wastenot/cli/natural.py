@@ -181,6 +181,6 @@ def natural_text(overview: NaturalOverview) -> RenderableType:
     if predicted is not None:
         tables.append(predicted)
     for table in tables:
-        parts += ["", Text(table.title, style="bold"), rich_table(table)]
+        parts += ["", Text(table.title, style="bold"), rich_table(table, ("Calls", "Seen at MHz", "Own MHz"))]
     parts += ["", Text("What this cannot tell", style="bold"), *(Text(f"- {line}") for line in overview.cannot_tell)]
     return Group(*parts, *(Text(note, style="yellow") for note in overview.notes))

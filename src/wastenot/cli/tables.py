@@ -60,9 +60,9 @@ class Paragraph:
         return Measurement(max(map(len, words), default=0), len(self.text.plain)).with_maximum(options.max_width)
 
 
-def rich_table(table: Table) -> RenderableType:
-    """A table of a report; rows that are folded away are only counted."""
-    shown = FittedTable()
+def rich_table(table: Table, less_important: tuple[str, ...] = ()) -> RenderableType:
+    """A table of a report; rows that are folded away are only counted, columns as in :func:`plain_table`."""
+    shown = FittedTable(less_important)
     for column in table.columns:
         shown.add_column(Text(column.title), justify="right" if column.numeric else "left")
     for group, rows in groupby(table.rows, key=lambda row: row.group):

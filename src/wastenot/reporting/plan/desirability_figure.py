@@ -35,10 +35,11 @@ def waste_desirability(time_change: float, energy_change: float) -> float | None
 
 def desirability_figure(overview: PlanOverview) -> Figure:
     """Two heat maps, each with a line of least energy for each slowdown and the objectives' plans."""
+    each = ", with clocks for each kernel" if len(overview.kernels) > 1 else ""
     note = (
         "Colour is how each objective scores a change. EDP trades time for energy at a fixed rate, so it can accept a "
         "slower plan; waste counts only energy saved at no loss of time and rejects everything else (blank). The line is "
-        "the most energy that clocks chosen for each kernel can save at each slowdown; the diamond is this plan."
+        f"the most energy that can be saved at each slowdown{each}; the diamond is this plan."
     )
     title = "What EDP optimises and what waste optimises"
     chart, narrow = (_chart(overview, narrow=each) for each in (False, True))

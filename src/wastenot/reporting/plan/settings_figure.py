@@ -119,7 +119,7 @@ def _warmth(overview: PlanOverview) -> str:
     auto, coldest = f"{levelling.auto_c:.0f} °C", f"{levelling.coldest_c:.0f} °C"
     return (
         f" and to {auto}, the temperature at auto. Low clocks were measured on a colder GPU (down to {coldest}), which "
-        "leaks less; other kernels keep it warm when the plan runs, so lines lie below those points, even outside their bars"
+        "leaks less, so lines lie below those points, even outside their bars"
     )
 
 

@@ -157,6 +157,8 @@ def _of_part(plan: Plan) -> str:
     if coverage is None or coverage.finished or coverage.of is None:
         return ""
     kind = "search" if coverage.kind == "search" else "sweep"
+    if coverage.measured == coverage.of:  # what is missing are repeats
+        return f" of an unfinished {kind}"
     return f" of an incomplete {kind} ({coverage.measured:,} of {coverage.of:,})"
 
 
