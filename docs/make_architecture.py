@@ -32,6 +32,7 @@ ROOMS: dict[str, tuple[int, int, str, str]] = {
     "natural": (1120, 295, "clocks nobody set", "measure"),
     "tuning": (900, 70, "search, validate, fit", "decide"),
     "reporting": (1120, 70, "tables, figures, pages", "show"),
+    "runtime": (1310, 172, "plans at work", "decide"),
     "api": (1310, 295, "verbs in Python", "show"),
     "cli": (1310, 392, "verbs as commands", "show"),
 }

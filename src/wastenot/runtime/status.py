@@ -1,0 +1,143 @@
+"""What is known of a plan at work: while it runs (status), and at the end (summary)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from wastenot.documents import Count, Finite, Name, NotNegative, Part
+from wastenot.origin import Origin
+
+STATUS_SCHEMA: Literal["wastenot.apply-status/1"] = "wastenot.apply-status/1"
+SUMMARY_SCHEMA: Literal["wastenot.apply/1"] = "wastenot.apply/1"
+
+
+class Estimate(Part):
+    """A number with its 95 % interval."""
+
+    value: Finite
+    low: Finite
+    high: Finite
+
+
+class GpuStatus(Part):
+    """One GPU. What it does not report is ``None``.
+
+    Attributes:
+        device: its name, such as ``nvidia:0``.
+        model: of the GPU.
+        unique_id: of the GPU.
+        target_core_mhz: requested core clock; ``None`` is auto.
+        target_memory_mhz: likewise.
+        target_power_limit_w: likewise.
+        core_mhz: in effect.
+        memory_mhz: in effect.
+        power_w: latest reading.
+        temperature_c: latest reading.
+        energy_j: used since the plan was put to work.
+    """
+
+    device: Name
+    model: str
+    unique_id: str
+    target_core_mhz: NotNegative | None
+    target_memory_mhz: NotNegative | None
+    target_power_limit_w: NotNegative | None
+    core_mhz: NotNegative | None
+    memory_mhz: NotNegative | None
+    power_w: NotNegative | None
+    temperature_c: Finite | None
+    energy_j: NotNegative | None
+
+
+class Event(Part):
+    """Something worth telling that happened: a step along the frontier, drift, a refusal."""
+
+    at_s: Finite
+    kind: Literal["started", "stepped", "drift", "refused", "restored", "stopped", "ended", "note"]
+    text: str
+
+
+class Proof(Part):
+    """What alternating with the default clocks showed so far; estimates are ``None`` until there is one.
+
+    Attributes:
+        time_change: of an iteration at the present rung against the default clocks.
+        energy_change: likewise, of energy.
+        saved_j: all that was saved so far, all GPUs together.
+        plan_iterations: iterations at the plan's clocks.
+        default_iterations: iterations at the default clocks, for comparison.
+        blocks: stretches of iterations compared.
+    """
+
+    time_change: Estimate | None
+    energy_change: Estimate | None
+    saved_j: Estimate | None
+    plan_iterations: Count
+    default_iterations: Count
+    blocks: Count
+
+
+class Status(Part):
+    """A plan at work now.
+
+    Attributes:
+        plan: path of the plan, or what was applied instead.
+        plan_digest: the plan's digest.
+        process: ID of the process that controls the clocks.
+        started_unix_s: when it began, by the calendar.
+        elapsed_s: since then.
+        dry_run: whether clocks are only pretended to be set.
+        max_slowdown: what is kept.
+        iteration: the latest begun; ``None`` before the first.
+        marker: name of the latest marker.
+        rung: the present one, 0 is the plan's own.
+        rungs: how many there are; the last is the default clocks.
+        at_default: whether the present block runs at the default clocks for comparison.
+        events: the latest, oldest first.
+    """
+
+    schema_: Literal["wastenot.apply-status/1"] = Field(default=STATUS_SCHEMA, alias="schema")
+    origin: Origin
+    plan: str
+    plan_digest: str
+    workload: str
+    process: Count
+    started_unix_s: NotNegative
+    elapsed_s: NotNegative
+    dry_run: bool
+    max_slowdown: NotNegative
+    iteration: Count | None
+    marker: str | None
+    rung: Count
+    rungs: Count
+    at_default: bool
+    predicted_time_change: Finite
+    predicted_energy_change: Finite
+    proof: Proof
+    gpus: Annotated[tuple[GpuStatus, ...], Field(strict=False)]
+    events: Annotated[tuple[Event, ...], Field(strict=False)]
+
+
+class Moment(Part):
+    """A point of the time line of the first GPU, for pictures."""
+
+    at_s: NotNegative
+    power_w: NotNegative | None
+    core_mhz: NotNegative | None
+    target_core_mhz: NotNegative | None
+    marker: str | None
+    at_default: bool
+    rung: Count
+    saved_j: Finite | None
+
+
+class Summary(Part):
+    """What became of it: the last status, why it ended, and a time line of at most some thousand points."""
+
+    schema_: Literal["wastenot.apply/1"] = Field(default=SUMMARY_SCHEMA, alias="schema")
+    status: Status
+    ended: Literal["job ended", "stopped", "refused", "failed"]
+    exit_code: int | None
+    time_line: Annotated[tuple[Moment, ...], Field(strict=False)]
