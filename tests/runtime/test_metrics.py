@@ -93,7 +93,7 @@ def test_names_that_need_escaping_survive():
     assert value(text, "wastenot_plan_info", plan='a "plan"\\of\nmine.json') == 1.0
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def state(tmp_path, monkeypatch):
     monkeypatch.setenv("WASTENOT_STATE", str(tmp_path / "state"))
     return tmp_path / "state"

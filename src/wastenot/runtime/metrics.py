@@ -154,7 +154,8 @@ METRICS: tuple[Metric, ...] = (
     Metric("wastenot_rungs", "gauge", "Number of rungs; the last is the default clocks",
            _whole(lambda status: status.rungs)),
     Metric("wastenot_gpu_lease_state", "gauge", "1 for the state that the GPU's lease and journal are in, else 0. free: "
-           "nobody sets its clocks; held: a living process does; stale: one died before it gave them back; unreadable: not known",
+           "nobody sets its clocks; held: a living process does; stale: one died before it gave them back; unreadable: "
+           "not known",
            _leases),
 )  # fmt: skip
 
