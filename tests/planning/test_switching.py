@@ -1,5 +1,7 @@
 """What is known of switching clocks by a device's name."""
 
+import json
+
 import pytest
 
 from wastenot.devices.simulated.basis import preset_names
@@ -114,3 +116,6 @@ def test_files_without_the_newer_fields_are_read():
     found = SwitchTime.model_validate_json(old)
     assert found.latency_s(AUTO, Setting(500.0)) == 0.03
     assert SwitchTime.model_validate_json(found.model_dump_json()) == found
+    assert json.loads(found.model_dump_json()) == json.loads(old)  # so that the digest of its plan stays right
+    stated = switch_time("sim:h200")
+    assert SwitchTime.model_validate_json(stated.model_dump_json()) == stated

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from wastenot.documents import Finite, NotNegative, Part, Positive
 from wastenot.errors import BadInputError
@@ -106,6 +106,16 @@ class SwitchTime(Part):
             if clocks != sorted(set(clocks)):
                 raise ValueError(f"{name}: must ascend by clock")
         return self
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what is at its default, so that a file from before these fields keeps its digest."""
+        defaults = {name: field.default for name, field in type(self).model_fields.items() if not field.is_required()}
+        return {
+            name: value
+            for name, value in write(self).items()
+            if name not in defaults or getattr(self, name) != defaults[name]
+        }
 
     def latency_s(self, before: Setting, after: Setting) -> float:
         """How long it takes from the request of a setting until it is in effect; 0 where it is the same.
