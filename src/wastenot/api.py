@@ -186,9 +186,8 @@ def sweep(
 
         check_state(target, tasks)
         at_auto = clocks == "auto"
-        settings: tuple[Setting, ...] = ()
-        if not at_auto:
-            settings = _settings(target, core_step_mhz, core_mhz, memory_mhz, power_limit_w, dry_run=dry_run)
+        given = core_step_mhz, core_mhz, memory_mhz, power_limit_w
+        settings = () if at_auto else _settings(target, *given, dry_run=dry_run)
         done = kept.settings_done(tasks.key, target.identity.label)
         rounds = rounds if at_auto else BASELINE_ROUNDS
         estimate = partial(estimate_sweep, target, tasks, settings, done, rounds=rounds, options=options, budget_s=budget_s)
