@@ -145,7 +145,7 @@ def _maps_chart(maps: Sequence[SettingMap], *, columns: int, size: tuple[int, in
 
 
 def _family(setting: Setting) -> str:
-    """What a colour and a line stand for: a memory clock, one power limit there, or all limits where core clocks are auto."""
+    """What a colour and a line stand for: a memory clock, a power limit there, or all limits with the core at auto."""
     memory = format_mhz(setting.memory_mhz)
     if setting.power_limit_w is None:
         return memory
