@@ -102,8 +102,14 @@ SwitchTimeOption = Annotated[
         "--switch-time",
         metavar="SECONDS",
         parser=quantities.seconds,
-        help="How long the device takes to switch clocks, such as 30ms, where you measured it; decides what can be applied "
-        "today.",
+        help="How long the device takes to switch clocks, such as 30ms; decides what can be applied today. Default: as "
+        "measured by 'wastenot latency', else stated or assumed.",
+    ),
+]
+LatencyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--latency", metavar="FILE", help="How long switches take, measured by 'wastenot latency'; default: the study's."
     ),
 ]
 OriginOption = Annotated[
@@ -177,6 +183,7 @@ class PlanOptions:
     ] = "global"
     clock_tolerance: ToleranceOption = 0.0
     switch_time: SwitchTimeOption = None
+    latency: LatencyOption = None
 
     def plan(self, sweep: Sweep) -> Plan:
         """The plan of a sweep."""
@@ -189,6 +196,7 @@ class PlanOptions:
             scope=self.scope,
             clock_tolerance_mhz=self.clock_tolerance,
             switch_time_s=self.switch_time,
+            latency=self.latency,
         )
 
 
