@@ -151,6 +151,29 @@ class SweepOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportSource:
+    """As :class:`SweepOptions`, where something else than a study may be shown."""
+
+    study: Annotated[
+        str | None, typer.Option("--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL.")
+    ] = None
+    workload: WorkloadOption = None
+    energies: EnergiesOption = None
+
+    def sweep(self) -> SweepOptions:
+        """The sweep of the study.
+
+        Raises:
+            BadInputError: no study is given.
+        """
+        from wastenot.errors import BadInputError
+
+        if self.study is None:
+            raise BadInputError("nothing to show: give a study (--study), or the summary of a run (--applied)")
+        return SweepOptions(self.study, self.workload, self.energies)
+
+
+@dataclass(frozen=True, slots=True)
 class PlanOptions:
     """What a plan is to achieve."""
 
