@@ -2,10 +2,10 @@
 
     PYTHONPATH=src:. WASTENOT_READ_ONLY=1 python -m benchmarks.h200.bench_apply_overhead --out apply.json    # 5 minutes
 
-Reads only. Steps of GPT-2 and of eight layers of a 7B Llama run in blocks with markers off, on, and on with each layer's; every
-round has a block of each in random order, and changes are means over rounds of what a block took against the round's block
-without. A marker's delay is from the moment by the GPU's clock, related to the host's by round trips, until the thread sees
-it. ``--device cpu --tiny`` tries the script without a GPU.
+Reads only. Steps of GPT-2 and of eight layers of a 7B Llama run in blocks with markers off, on, and on with each layer's;
+every round has a block of each in random order, and changes are means over rounds of what a block took against the round's
+block without. A marker's delay is from the moment by the GPU's clock, related to the host's by round trips, until the thread
+sees it. ``--device cpu --tiny`` tries the script without a GPU.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def overhead(job: Job, arms: list[str], rounds: int, steps: int, on_gpu: bool, r
             made[name].detach()
     off = np.array(times["off"])
     result: dict[str, Any] = {
-        "rounds": rounds, "steps_a_block": steps, "step_gpu_s": float(off[:, 0].mean()), "step_wall_s": float(off[:, 1].mean()),
+        "rounds": rounds, "steps_a_block": steps,
+        "step_gpu_s": float(off[:, 0].mean()), "step_wall_s": float(off[:, 1].mean()),
         "arms": {},
     }  # fmt: skip
     for name in arms:
@@ -157,6 +158,7 @@ class HostClock:
         return best.gpu_s, 0.5 * (best.before_s + best.after_s)
 
     def moments(self, events: list[Any]) -> np.ndarray:
+        """The GPU's."""
         return self._clock.moments(events)
 
 

@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
@@ -20,7 +21,7 @@ def wait_until(true, seconds=5.0):
 class Event:
     """An event of a GPU that a test drives."""
 
-    made = []
+    made: ClassVar[list] = []
 
     def __init__(self, blocking):
         self.blocking, self.happened = blocking, threading.Event()

@@ -7,9 +7,9 @@
     embedding_backward                   behind the first layer's
     optimizer                            its step begins
 
-Only hooks that PyTorch offers are used, and only the whole model, its layers and the optimizer have any: other modules run as
-before. Inside ``torch.compile`` hooks do nothing, since they would break the graph, so that layers are seen only outside of
-it. Recomputed layers (activation checkpointing) belong to the backward pass.
+Only hooks that PyTorch offers are used, and only the whole model, its layers and the optimizer have any: other modules run
+as before. Inside ``torch.compile`` hooks do nothing, since they would break the graph, so that layers are seen only outside
+of it. Recomputed layers (activation checkpointing) belong to the backward pass.
 
 Loaded into other people's programs, so it imports nothing but the standard library; PyTorch is handed in.
 """
@@ -52,8 +52,8 @@ class Hooks:
         record: see :meth:`wastenot.runtime.markers.Markers.record`.
         torch: PyTorch.
         layers: mark each layer's turn too.
-        by_layers: passes are bounded by the layers, as in the workloads that wastenot knows: ``loss`` is all between the last
-            layer's forward and backward. Otherwise ``backward`` begins where the loss's gradient does.
+        by_layers: passes are bounded by the layers, as in the workloads that wastenot knows: ``loss`` is all between the
+            last layer's forward and backward. Otherwise ``backward`` begins where the loss's gradient does.
         on_step: called after each step of an optimizer.
     """
 
@@ -132,8 +132,8 @@ class Hooks:
         for parameter in self._roots[0].parameters():
             dtype = str(parameter.dtype).removeprefix("torch.")
             sizes[dtype] = sizes.get(dtype, 0) + int(parameter.numel())
-        dtype = max(sizes, key=lambda name: sizes[name]) if sizes else None
-        return Seen(sum(sizes.values()), dtype, self._tokens or None, len(self._layers))
+        most = max(sizes, key=lambda name: sizes[name]) if sizes else None
+        return Seen(sum(sizes.values()), most, self._tokens or None, len(self._layers))
 
     # ---- the model -------------------------------------------------------------------------------------------
 
