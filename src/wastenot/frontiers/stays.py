@@ -172,7 +172,7 @@ class Stays:
         before = late.before[2][call] + price * late.before[1][call]
         with np.errstate(divide="ignore", invalid="ignore"):
             per_after = np.nan_to_num(1.0 / late.after[0][call])[None, :, :, None]
-            per_before = np.nan_to_num(1.0 / late.before[0][call])[None, :, None, :]
+            per_before = np.nan_to_num(1.0 / late.before[0][call])[None, :, :, None]
         late_cost = (after[..., :, None] - after[..., None, :]) * per_after
         late_cost += (before[..., None, :] - before[..., :, None]) * per_before
         through += late_cost * late.off_s

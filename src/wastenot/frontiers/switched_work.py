@@ -168,21 +168,26 @@ class SwitchedWork:
     def totals(self, setting: IndexArray) -> Totals:
         """What a schedule takes, with its switches, given the setting of each call."""
         call = np.arange(self.calls)
+        switching = self.switching(setting)
+        columns = self.time_s, self.weight_s, self.energy_j
+        return Totals(*(
+            float(column[call, setting].sum()) + float(added.sum()) for column, added in zip(columns, switching, strict=True)
+        ))  # fmt: skip
+
+    def switching(self, setting: IndexArray) -> Added:
+        """What the switch before each call adds; nothing where there is none."""
         before = np.roll(setting, 1)
         switched = np.flatnonzero(before != setting)
         pairs = before[switched], setting[switched]
-        stall_s = float(self.switch_s[pairs].sum())
-        time_s = float(self.time_s[call, setting].sum()) + stall_s
-        weight_s = float(self.weight_s[call, setting].sum()) + stall_s
-        energy_j = float(self.energy_j[call, setting].sum()) + float(self.switch_j[pairs].sum())
-        if self.lateness is not None and len(switched):
-            late = self.lateness.at(switched, *pairs)
-            return Totals(time_s + late.time_s.sum(), weight_s + late.weight_s.sum(), energy_j + late.energy_j.sum())
-        return Totals(time_s, weight_s, energy_j)
+        added = np.zeros((3, self.calls))
+        added[:, switched] = self.switch_s[pairs], self.switch_s[pairs], self.switch_j[pairs]
+        if self.lateness is not None:
+            added[:, switched] += self.lateness.at(switched, *pairs)
+        return Added(*added)
 
 
-class Off(NamedTuple):
-    """What switches that are not on time add, one entry each."""
+class Added(NamedTuple):
+    """What switches add, one entry each."""
 
     time_s: FloatArray
     weight_s: FloatArray
@@ -194,7 +199,7 @@ class Lateness:
     """What calls near a change take in a second at each setting, by which late and early switches are judged.
 
     A switch that is late by d leaves the calls after the change at the old setting for d; one that is early runs those
-    before it at the new one. Calls within the mean of d count, at their mean rate.
+    before it at the new one, for what would have taken d at the old. Calls within the mean of d count, at their mean rate.
 
     Attributes:
         off_s: mean of the time by which switches are late, and of that by which they are early: half of the mean deviation.
@@ -209,7 +214,8 @@ class Lateness:
     @classmethod
     def of(cls, work: SwitchedWork) -> Self:
         """The lateness of some work's switches."""
-        clock = np.concatenate([[0.0], np.cumsum(work.time_s.max(axis=1))])
+        shortest_s = np.where(work.time_s > 0.0, work.time_s, np.inf).min(axis=1)  # a window of it is never gone through
+        clock = np.concatenate([[0.0], np.cumsum(shortest_s)])
         whole = clock[-1]
         window = min(float(work.off_s.max()), 0.5 * whole)
         columns = (work.time_s, work.weight_s, work.energy_j)
@@ -226,16 +232,16 @@ class Lateness:
         before = tuple(at(begin, total) - at(begin - window, total) for total in sums)
         return cls(0.5 * work.off_s, (after[0], after[1], after[2]), (before[0], before[1], before[2]))
 
-    def at(self, call: IndexArray, before: IndexArray, after: IndexArray) -> Off:
+    def at(self, call: IndexArray, before: IndexArray, after: IndexArray) -> Added:
         """What changes before some calls add, from one setting to another."""
         off_s = self.off_s[before, after]
         time_after, time_before = self.after[0], self.before[0]
         with np.errstate(divide="ignore", invalid="ignore"):
             late = np.nan_to_num(off_s / time_after[call, before])  # fraction of the calls after that run as before
-            early = np.nan_to_num(off_s / time_before[call, after])
+            early = np.nan_to_num(off_s / time_before[call, before])  # of those before that run as after
         added = [
             late * (of_after[call, before] - of_after[call, after])
             + early * (of_before[call, after] - of_before[call, before])
             for of_after, of_before in zip(self.after, self.before, strict=True)
         ]
-        return Off(*added)
+        return Added(*added)

@@ -85,7 +85,8 @@ class Schedule(Part):
     Attributes:
         switching: how long the device takes.
         min_dwell_s: the least time between two requests.
-        max_slowdown: what a running job must keep; for objectives without one, the slowdown that was expected. Less than 0 is a speed-up.
+        max_slowdown: what a running job must keep; for objectives without one, the slowdown that was expected.
+            Less than 0 is a speed-up.
         markers: of an iteration, in order of execution.
         rungs: the schedule itself, then ever faster ones; the last is the default clocks.
         lower_bound_j: no schedule within the slowdown uses less energy in an iteration.

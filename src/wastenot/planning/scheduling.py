@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 RUNGS = 6  # between a schedule and the default clocks, at most
 GAP = 0.002
 _MOST_TIGHTENINGS = 5
+_IN_TIME = 1.645  # standard deviations: 95 % of requests are in effect before the next one
+_MEAN_DEVIATION = math.sqrt(2.0 / math.pi)  # of a normal distribution, in standard deviations
 _SHOWN = 1e-4  # fraction of the time between two rungs, at least
 
 
@@ -98,9 +101,7 @@ class _Scheduling:
 
     @cached_property
     def slow(self) -> NDArray[np.bool_]:
-        memory = np.array([-1.0 if each.memory_mhz is None else each.memory_mhz for each in self.settings])
-        if self.memory_mhz is not None:
-            memory[memory < 0.0] = self.memory_mhz
+        memory = np.array([-1.0 if each.memory_mhz is None else each.memory_mhz for each in self._in_effect])
         return np.asarray(memory[:, None] != memory)
 
     @cached_property
@@ -112,13 +113,32 @@ class _Scheduling:
             if not np.isfinite(time_s).any(axis=0).all():
                 raise InfeasibleError("no schedule is that fast everywhere")
         switching = self.switching
+        late = math.exp(_IN_TIME * switching.jitter)
+        stay_s = max(self.min_dwell_s, late * switching.core_s)
+        mean_w = float(energy_j[0] @ self.planner.costs.count) / float(time_s[0] @ self.planner.costs.count)
+        pause_s, latency_s = self._pairs(switching.pause_s), self._pairs(switching.latency_s)
         return SwitchedWork.of(
             self.line.of_pieces(time_s).T,
             self.line.of_pieces(energy_j).T,
-            stay_s=max(self.min_dwell_s, switching.core_s),
-            slow_stay_s=max(self.min_dwell_s, switching.core_s, switching.memory_s),
+            stay_s=stay_s,
+            slow_stay_s=max(stay_s, late * switching.memory_s),
             slow=self.slow,
+            switch_s=pause_s,
+            switch_j=switching.energy_j + mean_w * pause_s,
+            off_s=_MEAN_DEVIATION * switching.jitter * latency_s,
         )
+
+    def _pairs(self, of: Callable[[Setting, Setting], float]) -> FloatArray:
+        """A value of each change from one setting to another."""
+        return np.array([[of(before, after) for after in self._in_effect] for before in self._in_effect])
+
+    @cached_property
+    def _in_effect(self) -> list[Setting]:
+        """The settings with the memory clock that auto is known to be."""
+        return [
+            each if each.memory_mhz is not None or self.memory_mhz is None else replace(each, memory_mhz=self.memory_mhz)
+            for each in self.settings
+        ]
 
     @cached_property
     def scheduler(self) -> Scheduler:
@@ -242,6 +262,11 @@ class _Scheduling:
         ends = np.concatenate([[0.0], np.cumsum(time_s)])
         return tuple(MarkerTime(name=each.name, after_s=float(ends[each.call])) for each in self.line.markers)
 
+    def _early_s(self, before: int, after: int) -> float:
+        """How long before a change it is to be asked for, so that on average it is in effect on time."""
+        median_s = self.switching.latency_s(self._in_effect[before], self._in_effect[after])
+        return median_s * math.exp(0.5 * self.switching.jitter**2)
+
     def _rung(self, setting: IndexArray) -> Rung:
         work, stays = self.work, self.work.stays(setting)
         parts: list[Stay] = []
@@ -252,7 +277,9 @@ class _Scheduling:
                 parts.append(stay)
         parts.sort()
         piece = np.arange(work.calls)
-        times, energies = work.time_s[piece, setting], work.energy_j[piece, setting]
+        switching = work.switching(setting)
+        times = work.time_s[piece, setting] + switching.time_s
+        energies = work.energy_j[piece, setting] + switching.energy_j
         marker_of = self._marker_of()
         # time from the marker to the piece, at this rung's settings
         kernel_s = self._table(self.costs_by_row[0])[setting[self.line.piece], self.line.kernel]
@@ -265,7 +292,7 @@ class _Scheduling:
             marker = self.line.markers[int(marker_of[part.first])]
             early = 0.0
             if before != part.setting:
-                early = self.switching.memory_s if self.slow[before, part.setting] else self.switching.core_s
+                early = self._early_s(before, part.setting)
             here = slice(part.first, part.end)
             segments.append(
                 Segment(
