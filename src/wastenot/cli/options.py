@@ -56,6 +56,14 @@ DeviceOption = Annotated[
     ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the noise of a simulated GPU.")]
+PowerLimitsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--power-limit",
+        metavar="W,...",
+        help="Power limits to try, the clocks left to the driver; with --core, --core-step or --memory, every combination.",
+    ),
+]
 BudgetOption = Annotated[
     str | None, typer.Option("--budget", metavar="TIME", help="Device time to spend at most, such as 90s, 45m or 2h.")
 ]
@@ -94,8 +102,14 @@ SwitchTimeOption = Annotated[
         "--switch-time",
         metavar="SECONDS",
         parser=quantities.seconds,
-        help="How long the device takes to switch clocks, such as 30ms, where you measured it; decides what can be applied "
-        "today.",
+        help="How long the device takes to switch clocks, such as 30ms; decides what can be applied today. Default: as "
+        "measured by 'wastenot latency', else stated or assumed.",
+    ),
+]
+LatencyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--latency", metavar="FILE", help="How long switches take, measured by 'wastenot latency'; default: the study's."
     ),
 ]
 OriginOption = Annotated[
@@ -137,6 +151,29 @@ class SweepOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportSource:
+    """As :class:`SweepOptions`, where something else than a study may be shown."""
+
+    study: Annotated[
+        str | None, typer.Option("--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL.")
+    ] = None
+    workload: WorkloadOption = None
+    energies: EnergiesOption = None
+
+    def sweep(self) -> SweepOptions:
+        """The sweep of the study.
+
+        Raises:
+            BadInputError: no study is given.
+        """
+        from wastenot.errors import BadInputError
+
+        if self.study is None:
+            raise BadInputError("nothing to show: give a study (--study), or the summary of a run (--applied)")
+        return SweepOptions(self.study, self.workload, self.energies)
+
+
+@dataclass(frozen=True, slots=True)
 class PlanOptions:
     """What a plan is to achieve."""
 
@@ -169,6 +206,7 @@ class PlanOptions:
     ] = "global"
     clock_tolerance: ToleranceOption = 0.0
     switch_time: SwitchTimeOption = None
+    latency: LatencyOption = None
 
     def plan(self, sweep: Sweep) -> Plan:
         """The plan of a sweep."""
@@ -181,6 +219,7 @@ class PlanOptions:
             scope=self.scope,
             clock_tolerance_mhz=self.clock_tolerance,
             switch_time_s=self.switch_time,
+            latency=self.latency,
         )
 
 
@@ -406,6 +445,23 @@ def parse_clocks(flag: str, text: str | None) -> tuple[float, ...] | None:
     if not all(0.0 < clock < float("inf") for clock in clocks):
         raise BadInputError(f"{flag} {text}: write clocks in MHz separated by commas, such as 5001,9501")
     return clocks
+
+
+def parse_power_limits(text: str | None) -> tuple[float, ...] | None:
+    """Power limits in watts from a list such as ``250,300,350``.
+
+    Raises:
+        BadInputError: one of them is not a positive number.
+    """
+    if text is None:
+        return None
+    try:
+        limits = tuple(quantities.watts(item) for item in text.split(","))
+    except typer.BadParameter:
+        limits = (0.0,)
+    if not all(0.0 < limit < float("inf") for limit in limits):
+        raise BadInputError(f"--power-limit {text}: write power limits in watts separated by commas, such as 250,300,350")
+    return limits
 
 
 def parse_budget(text: str, flag: str = "--budget") -> float:
