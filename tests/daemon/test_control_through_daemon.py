@@ -39,7 +39,7 @@ def test_a_claim_keeps_others_out_and_auto_is_the_drivers_own_choice(stand_in, d
     clocks, other, said = controlled().clocks, controlled().clocks, []
     clocks.on_change, clocks.on_interrupt = lambda: said.append("changed"), lambda: said.append("reset")
     with pytest.raises(KeyboardInterrupt), clocks.claimed():
-        with pytest.raises(DeviceError, match="process .* through wastenotd.* controls the clocks"):
+        with pytest.raises(DeviceError, match=r"process .* through wastenotd.* controls the clocks"):
             other.request(Setting(1200.0))
         assert "controls its clocks" in other.refusal() and clocks.refusal() is None
         assert said == [] and locks(stand_in) == CLEAN

@@ -1,7 +1,7 @@
 """The leases that wastenotd has given: each is the right of one connection to set one GPU's clocks, within the policy.
 
 What sets clocks, journals them first and undoes them is :class:`NvidiaClocks`, as for commands that root runs. A lease
-ends when its client asks, hangs up, misses heartbeats, has had it for as long as the policy allows, or may no longer have it.
+ends when its client asks, hangs up, misses heartbeats, has had it as long as the policy allows, or may no longer have it.
 A GPU that cannot be restored at once is tried again each second, and nobody gets it before that.
 """
 
