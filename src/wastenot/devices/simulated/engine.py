@@ -15,6 +15,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -28,6 +29,22 @@ from wastenot.setting import AUTO, Setting
 _STEP_S = 0.5  # longest time over which temperature counts as constant
 _REMEMBERED_S = 4.0  # how far back sensors may look
 _LAUNCH_S = 0.02  # of a real run, over which clocks are counted
+
+
+class Course(Protocol):
+    """A program that runs on the device, one thing after another, and knows by itself how fast it comes along."""
+
+    def run(self, setting: Setting, temperature_c: float, seconds: float) -> tuple[float, OperatingPoint]:
+        """Run on at clocks that are in effect.
+
+        Args:
+            setting: in effect.
+            temperature_c: of the GPU.
+            seconds: at most.
+
+        Returns:
+            For how long it ran, which is less where something ended, and its mean operating point meanwhile.
+        """
 
 
 @dataclass(slots=True)
@@ -75,6 +92,7 @@ class Engine:
         self.requested = self.setting = AUTO  # the one in effect follows the one requested
         self._arrives_s: float | None = None
         self._running: _Running | None = None
+        self._course: Course | None = None
         self._point: OperatingPoint | None = None
         self._power_w = 0.0
         self._moments_s, self._energies_j = array("d", [0.0]), array("d", [0.0])
@@ -116,6 +134,12 @@ class Engine:
         time_factor = math.exp(self._noise.run_time * self._draw(*run, "time"))
         power_factor = math.exp(self._noise.run_power * self._draw(*run, "power"))
         self._running = _Running(task, time_factor, power_factor, [self.now_s], [0.0], [])
+        self._update()
+
+    def follow(self, course: Course | None) -> None:
+        """Run a program from now on instead of a task; ``None`` ends it."""
+        self.advance(0.0)
+        self._course = course
         self._update()
 
     def play(self, moment_s: FloatArray, energy_j: FloatArray) -> None:
@@ -190,6 +214,8 @@ class Engine:
 
     def _update(self) -> None:
         """Update power and speed to what is in effect now."""
+        if self._course is not None:
+            return  # it is asked as time passes
         if self._running is None:
             self._point = None
             self._power_w = self.physics.idle_power_w(self.setting, self.temperature_c)
@@ -199,7 +225,11 @@ class Engine:
             self._power_w = point.power_w * self._running.power_factor
 
     def _elapse(self, seconds: float) -> None:
-        """Advance time while nothing but temperature changes."""
+        """Advance time while nothing but temperature changes; a program may do so for less."""
+        if self._course is not None:
+            seconds, self._point = self._course.run(self.setting, self.temperature_c, seconds)
+            self._power_w = self._point.power_w
+            self.throttled_s += seconds * self._point.throttled
         self.now_s += seconds
         self._moments_s.append(self.now_s)
         self._energies_j.append(self._energies_j[-1] + self._power_w * seconds)
