@@ -46,7 +46,7 @@ $(REPORT_READY): pyproject.toml constraints.txt
 
 $(READY): $(REPORT_READY)
 	@echo "Installing what tests and documentation need, 1.3 GB with PyTorch ..."
-	@$(INSTALL) '.[report,postgresql,nvidia,torch,dev,docs]'
+	@$(INSTALL) '.[report,postgresql,nvidia,torch,serve,dev,docs]'
 	@touch $(READY)
 
 clean:

@@ -69,6 +69,7 @@ def sweep(
     core_step_mhz: float | None = None,
     core_mhz: Sequence[float] | None = None,
     memory_mhz: Sequence[float] | None = None,
+    power_limit_w: Sequence[float] | None = None,
     rounds: int = 1,
     search: Literal["grid", "model"] = "grid",
     share: float = 0.3,
@@ -109,6 +110,8 @@ def sweep(
             recording has. A step of 1 takes every clock of any device.
         core_mhz: core clocks of the grid, instead of a step.
         memory_mhz: memory clocks of the grid; all by default.
+        power_limit_w: power limits to sweep instead, with the clocks left to the driver; where core or memory clocks are
+            given too, every combination.
         rounds: how often to measure everything with ``clocks="auto"``.
         search: ``grid`` measures every point, ``model`` only those that can still change the plan.
         share: fraction of the grid that ``search="model"`` may measure; where that is little, the outcome's notes say what
@@ -143,6 +146,8 @@ def sweep(
     tasks = _tasks(workload, device, granularity, state, shape)
     if search == "model" and clocks != "grid":
         raise BadInputError(f"`search` model, `clocks` {clocks}: a search is among the settings of a grid; use one of them")
+    if search == "model" and power_limit_w is not None:
+        raise BadInputError("`search` model, `power_limit_w`: a search is among clocks; use the grid for power limits")
     if core_mhz is not None and core_step_mhz is not None:
         raise BadInputError("`core_step_mhz`, `core_mhz`: use only one of them")
     target = _device(device, tasks, allow_clock_control=allow_clock_control, seed=seed)
@@ -167,7 +172,7 @@ def sweep(
 
         if tasks.state != "ssp":
             raise BadInputError("`search` model: works only for kernels alone at steady power; use the grid")
-        settings = _settings(target, core_step_mhz, core_mhz, memory_mhz, dry_run=dry_run)
+        settings = _settings(target, core_step_mhz, core_mhz, memory_mhz, None, dry_run=dry_run)
         done = kept.settings_done(tasks.key, target.identity.label)
         estimate = partial(estimate_search, target, tasks, settings, done, share=share, options=options, budget_s=budget_s)
         measure = partial(
@@ -181,7 +186,8 @@ def sweep(
 
         check_state(target, tasks)
         at_auto = clocks == "auto"
-        settings = () if at_auto else _settings(target, core_step_mhz, core_mhz, memory_mhz, dry_run=dry_run)
+        given = core_step_mhz, core_mhz, memory_mhz, power_limit_w
+        settings = () if at_auto else _settings(target, *given, dry_run=dry_run)
         done = kept.settings_done(tasks.key, target.identity.label)
         rounds = rounds if at_auto else BASELINE_ROUNDS
         estimate = partial(estimate_sweep, target, tasks, settings, done, rounds=rounds, options=options, budget_s=budget_s)
@@ -222,16 +228,20 @@ def _settings(
     core_step_mhz: float | None,
     core_mhz: Sequence[float] | None,
     memory_mhz: Sequence[float] | None,
+    power_limit_w: Sequence[float] | None,
     *,
     dry_run: bool,
 ) -> tuple[Setting, ...]:
     """The settings of a grid that a device takes, as far as is known without setting one in a dry run."""
-    from wastenot.sweeping.grid import Grid, default_step_mhz, settable
+    from wastenot.sweeping.grid import Grid, default_step_mhz, recorded_limits, settable
 
-    if core_step_mhz is None and core_mhz is None:
+    nothing_given = core_step_mhz is None and core_mhz is None and memory_mhz is None and power_limit_w is None
+    if core_step_mhz is None and core_mhz is None and power_limit_w is None:
         core_step_mhz = default_step_mhz(device)
-    grid = Grid(core_step_mhz, _clocks(core_mhz), _clocks(memory_mhz))
-    settings = grid.settings(device.clocks.supported_clocks())
+    grid = Grid(core_step_mhz, _numbers(core_mhz), _numbers(memory_mhz), _numbers(power_limit_w))
+    settings = grid.settings(device.clocks.supported_clocks(), device.clocks.power_limits_w())
+    if nothing_given:
+        settings += recorded_limits(device)
     return settings if settings and dry_run else settable(device, settings)
 
 
@@ -535,5 +545,5 @@ def _study(study: PathLike | Study) -> Study:
     return open_study(study) if isinstance(study, str | os.PathLike) else study
 
 
-def _clocks(clocks_mhz: Sequence[float] | None) -> tuple[float, ...] | None:
+def _numbers(clocks_mhz: Sequence[float] | None) -> tuple[float, ...] | None:
     return None if clocks_mhz is None else tuple(map(float, clocks_mhz))

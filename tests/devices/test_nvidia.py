@@ -232,6 +232,15 @@ def test_memory_clocks_that_cannot_be_set_are_left_out_of_a_sweep(stand_in, devi
     assert locks(stand_in) == CLEAN
 
 
+def test_a_power_limit_is_a_setting_that_holds_and_comes_back(stand_in, device):
+    heavy = next(task for task in find_tasks("gpt3-xl", "sim:h200").tasks if "gemm" in task.name)
+    found = measure_point(device, heavy, Setting(power_limit_w=400.0), PointOptions(1.0, 1.0))
+    assert locks(stand_in) == (None, None, 400.0)
+    assert found.energy_j / found.time_s == pytest.approx(400.0, rel=0.03)
+    device.clocks.release()
+    assert locks(stand_in) == CLEAN
+
+
 def test_a_clock_that_never_arrives_is_flagged(stand_in, device):
     stand_in.control.clock_never_arrives()
     cool = find_tasks("gpt3-xl", "sim:h200").tasks[0]

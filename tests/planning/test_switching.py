@@ -1,11 +1,13 @@
 """What is known of switching clocks by a device's name."""
 
+import json
+
 import pytest
 
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.errors import BadInputError
-from wastenot.planning.switching import commands, switch_time, undo_commands
+from wastenot.planning.switching import SwitchTime, TargetTime, commands, switch_time, undo_commands
 from wastenot.setting import AUTO, Setting
 
 
@@ -80,3 +82,40 @@ def test_each_command_is_undone_on_the_card_that_it_set():
     )
     assert undo_commands(("amd-smi set --gpu 0 --power-cap 500",)) == ("amd-smi reset --gpu 0 --power-cap",)
     assert undo_commands(("nvidia-smi -lmcd 2201",)) == ("nvidia-smi -rmcd",)  # as older plan files have it
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_simulated_gpus_take_as_long_to_each_clock_as_their_presets_do(name):
+    preset, found = find_preset(name), switch_time(f"sim:{name}")
+    assert found.jitter == preset.switching.jitter
+    assert (found.stall_s, found.memory_stall_s) == (preset.switching.stall_s, preset.switching.memory_stall_s)
+    clocks = [None, *preset.clocks.core_mhz]
+    for before, after in ((Setting(1.0), Setting(clock)) for clock in clocks):
+        assert found.latency_s(before, after) == pytest.approx(preset.switching.latency_s(before, after))
+    assert found.latency_s(AUTO, AUTO) == 0.0
+    limit = Setting(power_limit_w=preset.power_limits_w[1])
+    assert found.latency_s(AUTO, limit) == pytest.approx(preset.switching.latency_s(AUTO, limit))
+
+
+def test_parts_change_side_by_side_and_targets_are_interpolated():
+    core = tuple(TargetTime(mhz=mhz, seconds=seconds) for mhz, seconds in ((500.0, 0.02), (1500.0, 0.01)))
+    found = SwitchTime(
+        core_s=0.02, memory_s=0.1, basis="measured", source="", core_by_target=core, power_limit_s=0.3, memory_stall_s=1e-3
+    )
+    for core_mhz, seconds in ((400.0, 0.02), (1000.0, 0.015), (1500.0, 0.01), (2000.0, 0.01), (None, 0.01)):
+        assert found.latency_s(Setting(100.0), Setting(core_mhz)) == pytest.approx(seconds)
+    assert found.latency_s(Setting(500.0), Setting(1500.0, 810.0)) == 0.1
+    assert found.latency_s(Setting(500.0), Setting(500.0, None, 250.0)) == 0.3
+    assert (found.pause_s(AUTO, Setting(500.0)), found.pause_s(AUTO, Setting(500.0, 810.0))) == (0.0, 1e-3)
+    with pytest.raises(ValueError, match="core_by_target: must ascend"):
+        SwitchTime(core_s=0.02, memory_s=0.1, basis="measured", source="", core_by_target=core[::-1])
+
+
+def test_files_without_the_newer_fields_are_read():
+    old = '{"core_s": 0.03, "memory_s": 0.1, "basis": "stated", "source": "the simulated GPU sim:rtx-3080-ti"}'
+    found = SwitchTime.model_validate_json(old)
+    assert found.latency_s(AUTO, Setting(500.0)) == 0.03
+    assert SwitchTime.model_validate_json(found.model_dump_json()) == found
+    assert json.loads(found.model_dump_json()) == json.loads(old)  # so that the digest of its plan stays right
+    stated = switch_time("sim:h200")
+    assert SwitchTime.model_validate_json(stated.model_dump_json()) == stated

@@ -13,15 +13,19 @@ class Arrival:
         model: of the latency otherwise.
 
     Attributes:
-        jitter: as the model's.
+        jitter, late_chance, late_factor: as the model's.
         never: whether clocks never arrive.
     """
 
     def __init__(self, model: Switching) -> None:
-        self.jitter = model.jitter
+        self.jitter, self.late_chance, self.late_factor = model.jitter, model.late_chance, model.late_factor
         self.never = False
         self._model = model
 
     def latency_s(self, before: Setting, after: Setting) -> float:
-        """Mean latency of a change."""
+        """Median latency of a change."""
         return float("inf") if self.never else self._model.latency_s(before, after)
+
+    def pause_s(self, before: Setting, after: Setting) -> float:
+        """How long kernels pause until a change takes effect."""
+        return self._model.pause_s(before, after)

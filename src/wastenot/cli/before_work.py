@@ -100,9 +100,10 @@ _PLANNING = (needs("edp_exponent", "objective", "edp"), not_with("confidence", "
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "sweep": (
-        needs("search core_step core memory", "clocks", "grid"),
+        needs("search core_step core memory power_limit", "clocks", "grid"),
         needs("share max_slowdown", "search", "model"),
         not_with("core_step", "core"),
+        not_with("power_limit", "search", "model"),
         needs("rounds", "clocks", "auto"),
         needs("seconds_each", "clocks", "natural"),
         not_with("warm_up window relative_error in_context at", "clocks", "natural"),

@@ -56,6 +56,14 @@ DeviceOption = Annotated[
     ),
 ]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the noise of a simulated GPU.")]
+PowerLimitsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--power-limit",
+        metavar="W,...",
+        help="Power limits to try, the clocks left to the driver; with --core, --core-step or --memory, every combination.",
+    ),
+]
 BudgetOption = Annotated[
     str | None, typer.Option("--budget", metavar="TIME", help="Device time to spend at most, such as 90s, 45m or 2h.")
 ]
@@ -403,6 +411,23 @@ def parse_clocks(flag: str, text: str | None) -> tuple[float, ...] | None:
     if not all(0.0 < clock < float("inf") for clock in clocks):
         raise BadInputError(f"{flag} {text}: write clocks in MHz separated by commas, such as 5001,9501")
     return clocks
+
+
+def parse_power_limits(text: str | None) -> tuple[float, ...] | None:
+    """Power limits in watts from a list such as ``250,300,350``.
+
+    Raises:
+        BadInputError: one of them is not a positive number.
+    """
+    if text is None:
+        return None
+    try:
+        limits = tuple(quantities.watts(item) for item in text.split(","))
+    except typer.BadParameter:
+        limits = (0.0,)
+    if not all(0.0 < limit < float("inf") for limit in limits):
+        raise BadInputError(f"--power-limit {text}: write power limits in watts separated by commas, such as 250,300,350")
+    return limits
 
 
 def parse_budget(text: str, flag: str = "--budget") -> float:

@@ -21,6 +21,7 @@ from wastenot.cli.options import (
     JsonOption,
     MaxSlowdownOption,
     MeasuredGranularityOption,
+    PowerLimitsOption,
     SeedOption,
     ShapeOptions,
     StudyOption,
@@ -28,6 +29,7 @@ from wastenot.cli.options import (
     check_seconds,
     parse_budget,
     parse_clocks,
+    parse_power_limits,
 )
 from wastenot.sweeping.defaults import CORE_STEP_MHZ, WARM_UP_S, WINDOW_S
 from wastenot.wording import counted
@@ -81,6 +83,7 @@ def sweep(
         str | None, typer.Option("--core", metavar="MHZ,...", help="Core clocks, instead of --core-step.")
     ] = None,
     memory: Annotated[str | None, typer.Option("--memory", metavar="MHZ,...", help="Memory clocks; all by default.")] = None,
+    power_limit: PowerLimitsOption = None,
     search: Annotated[
         Search, typer.Option("--search", help="grid: every point; model: only points that can still change the plan.")
     ] = "grid",
@@ -177,8 +180,8 @@ def sweep(
     ):
         outcome = measure(
             tasks, target, kept_in, clocks=clocks, core_step_mhz=core_step, core_mhz=parse_clocks("--core", core),
-            memory_mhz=parse_clocks("--memory", memory), rounds=rounds, search=search, share=share,
-            max_slowdown=max_slowdown, options=PointOptions(warm_up, window, relative_error),
+            memory_mhz=parse_clocks("--memory", memory), power_limit_w=parse_power_limits(power_limit), rounds=rounds,
+            search=search, share=share, max_slowdown=max_slowdown, options=PointOptions(warm_up, window, relative_error),
             budget_s=None if budget is None else parse_budget(budget), seconds_each=seconds_each,
             command=command, announce=announce, dry_run=dry_run, progress=progress,
         )  # fmt: skip

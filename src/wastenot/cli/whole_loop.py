@@ -16,9 +16,11 @@ from wastenot.cli.options import (
     DryRunOption,
     JsonOption,
     MaxSlowdownOption,
+    PowerLimitsOption,
     PriceOptions,
     SeedOption,
     ShapeOptions,
+    parse_power_limits,
 )
 from wastenot.sweeping.defaults import CORE_STEP_MHZ
 
@@ -50,6 +52,7 @@ def run(
             help=f"Step between core clocks, from the highest down; {CORE_STEP_MHZ:g} by default, 1 for every clock.",
         ),
     ] = None,
+    power_limit: PowerLimitsOption = None,
     repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measurements of the validation; 0 skips it.")] = 10,
     out: Annotated[
         Path | None,
@@ -100,8 +103,8 @@ def run(
     with kept_if_interrupted(resume_with(command, study)):
         with shown_progress("sweep") as progress:
             outcome = api.sweep(
-                tasks, target, study, core_step_mhz=core_step, command=command, announce=begin, dry_run=dry_run,
-                progress=progress,
+                tasks, target, study, core_step_mhz=core_step, power_limit_w=parse_power_limits(power_limit),
+                command=command, announce=begin, dry_run=dry_run, progress=progress,
             )  # fmt: skip
         if outcome.estimate is not None:
             show_dry_run(outcome.estimate, *again, as_json=as_json, shorter=_SHORTER, then_s=_THEN_S, folder=str(folder))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wastenot.devices.nvidia.journal import Restore
     from wastenot.devices.protocol import Device
     from wastenot.devices.simulated.device import SimulatedDevice
+    from wastenot.devices.simulated.hardware import Switching
     from wastenot.devices.simulated.preset import Preset
     from wastenot.workloads.identity import Granularity
 
@@ -113,8 +114,18 @@ def device_of_study(study: str, label: str) -> str:
     raise BadInputError(f"`device`: {study} {taken}; name the device to measure, such as `device` nvidia:0")
 
 
-def simulated_device(preset: Preset, name: str, *, seed: int = 0, wall_time: bool = False) -> SimulatedDevice:
-    """The simulated GPU of a preset."""
+def simulated_device(
+    preset: Preset, name: str, *, seed: int = 0, wall_time: bool = False, switching: Switching | None = None
+) -> SimulatedDevice:
+    """The simulated GPU of a preset.
+
+    Args:
+        preset: what it is like.
+        name: the user's name for it.
+        seed: of its noise and sensors.
+        wall_time: run in real time.
+        switching: how late its clocks take effect, if not as the preset states, such as ``Switching.of(0.015, 0.3)``.
+    """
     from wastenot.devices.protocol import Identity
     from wastenot.devices.simulated.device import SimulatedDevice
     from wastenot.devices.simulated.engine import Engine
@@ -124,7 +135,7 @@ def simulated_device(preset: Preset, name: str, *, seed: int = 0, wall_time: boo
     engine = Engine(
         ModelPhysics(preset),
         preset.thermal,
-        preset.switching,
+        preset.switching if switching is None else switching,
         preset.noise,
         seed,
         time.monotonic if wall_time else None,

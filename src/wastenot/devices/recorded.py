@@ -50,6 +50,12 @@ class RecordedPhysics:
         limits = [setting.power_limit_w for setting in self._settings if setting.power_limit_w is not None]
         return (min(limits), max(limits)) if limits else None
 
+    def limited_settings(self) -> tuple[Setting, ...]:
+        """Settings with a power limit that were measured, in an order that changes each part rarely."""
+        found = [setting for setting in self._settings if setting.power_limit_w is not None]
+        found.sort(key=lambda each: (each.power_limit_w or 0.0, each.memory_mhz or 0.0, each.core_mhz or 0.0), reverse=True)
+        return tuple(found)
+
     def check(self, setting: Setting) -> None:
         """Refuse a setting at which no kernel was measured."""
         if setting not in self._settings:

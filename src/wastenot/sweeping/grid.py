@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from wastenot.devices.protocol import Device
+from wastenot.devices.recorded import RecordedPhysics
+from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.errors import BadInputError, ClocksRefusedError
-from wastenot.setting import Setting
+from wastenot.setting import AUTO, Setting
 from wastenot.sweeping.defaults import CORE_STEP_MHZ
 
 
@@ -21,23 +23,43 @@ class Grid:
         core_step_mhz: between core clocks, counted down from the highest; ``None`` for every one the device has.
         core_mhz: core clocks instead of a step.
         memory_mhz: memory clocks; ``None`` for every one the device has.
+        power_limit_w: power limits; each with the default clocks, or with each pair of clocks where any of the above is
+            given. ``None`` leaves the limit to the driver.
     """
 
     core_step_mhz: float | None = None
     core_mhz: tuple[float, ...] | None = None
     memory_mhz: tuple[float, ...] | None = None
+    power_limit_w: tuple[float, ...] | None = None
 
-    def settings(self, states: Mapping[float, Sequence[float]]) -> tuple[Setting, ...]:
-        """The settings of a device, in an order that changes each clock as rarely and as little as can be.
+    def settings(
+        self, states: Mapping[float, Sequence[float]], limits_w: tuple[float, float] | None = None
+    ) -> tuple[Setting, ...]:
+        """The settings of a device, in an order that changes each part as rarely and as little as can be.
 
-        Memory clocks from high to low; under each the core clocks, alternately down and up.
+        Power limits from high to low; under each the memory clocks likewise; under each the core clocks, alternately down
+        and up.
 
         Args:
             states: core clocks that go with each memory clock.
+            limits_w: lowest and highest power limit of the device; ``None`` where it cannot be set.
 
         Raises:
-            BadInputError: a clock that the device does not have, or a step that is not positive.
+            BadInputError: a clock or limit that the device does not have, or a step that is not positive.
         """
+        if self.power_limit_w is None:
+            return self._clocks(states)
+        for limit in self.power_limit_w:
+            if limits_w is None:
+                raise BadInputError("`power_limit_w`: this device reports no power limits to choose from; leave it out")
+            if not limits_w[0] <= limit <= limits_w[1]:
+                raise BadInputError(f"`power_limit_w` {limit:g}: the device takes {limits_w[0]:g} to {limits_w[1]:g} W")
+        limits = sorted(set(self.power_limit_w), reverse=True)
+        alone = self.core_step_mhz is None and self.core_mhz is None and self.memory_mhz is None
+        clocks = (AUTO,) if alone else self._clocks(states)
+        return tuple(replace(each, power_limit_w=limit) for limit in limits for each in clocks)
+
+    def _clocks(self, states: Mapping[float, Sequence[float]]) -> tuple[Setting, ...]:
         if self.core_step_mhz is not None and not self.core_step_mhz > 0:
             raise BadInputError(f"`core_step_mhz` {self.core_step_mhz:g}: must be a number of MHz above 0")
         memories = sorted(states) if self.memory_mhz is None else list(dict.fromkeys(self.memory_mhz))
@@ -68,6 +90,12 @@ class Grid:
 def default_step_mhz(device: Device) -> float | None:
     """The step of a grid unless told otherwise; ``None`` for a recording, which is swept at every clock that it has."""
     return None if device.identity.name.startswith("recorded:") else CORE_STEP_MHZ
+
+
+def recorded_limits(device: Device) -> tuple[Setting, ...]:
+    """The settings with a power limit that a recording has; empty for other devices."""
+    physics = device.engine.physics if isinstance(device, SimulatedDevice) else None
+    return physics.limited_settings() if isinstance(physics, RecordedPhysics) else ()
 
 
 def _listed(clocks: Sequence[float]) -> str:

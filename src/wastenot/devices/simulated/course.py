@@ -117,13 +117,13 @@ class Course:
         *,
         spread: Spread = STEADY,
         changes: Sequence[Change] = (),
-        seed: int = 0,
+        seed: tuple[int, ...] = (0,),
     ) -> None:
         self._physics, self._tasks = physics, tuple(tasks)
         self._order = np.asarray(order, dtype=np.intp)
         self._places = [*places, len(self._order)]
         self._spread, self._changes = spread, tuple(changes)
-        self._rng = np.random.default_rng([seed, 83])
+        self._rng = np.random.default_rng([*seed, 83])
         self._tables: dict[tuple[Setting, int, float, float], _Table] = {}
         self._wander = [float(self._rng.standard_normal()), float(self._rng.standard_normal())]
         self._place, self._call, self._part = 0, 0, 0.0  # the next marker; the call that runs, and how much of it has run
@@ -166,6 +166,10 @@ class Course:
         if part == 0.0 and call == len(self._order):
             self._end()
         return took_s, point
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass in which nothing comes along."""
+        self._ran_s += seconds
 
     def next_marker_in_s(self, setting: Setting, temperature_c: float) -> float:
         """Time until the next marker, if nothing changes."""

@@ -6,6 +6,10 @@ time advances from event to event, however far apart they are.
     request(setting) ─┬─ latency ─┬─ in effect
     power  ───────────┘           └──────────────
     energy ___________/‾‾‾‾‾‾‾‾‾‾‾‾  piecewise linear: `energy_at` interpolates it at any recent moment
+
+Several requests may be in flight. Core clock, memory clock and power limit change independently of each other; each is
+changed in the order of requests: a request takes effect after its own latency, but not before earlier ones for the same part
+have. None is cancelled by a later one. Where a change of clock makes kernels pause, they do so until it takes effect.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -29,6 +33,7 @@ from wastenot.setting import AUTO, Setting
 _STEP_S = 0.5  # longest time over which temperature counts as constant
 _REMEMBERED_S = 4.0  # how far back sensors may look
 _LAUNCH_S = 0.02  # of a real run, over which clocks are counted
+_PARTS = ("core_mhz", "memory_mhz", "power_limit_w")
 
 
 class Course(Protocol):
@@ -46,6 +51,9 @@ class Course(Protocol):
             For how long it ran, which is less where something ended, and its mean operating point meanwhile.
         """
 
+    def pause(self, seconds: float) -> None:
+        """Let time pass in which no kernel comes along, as clocks change."""
+
 
 @dataclass(slots=True)
 class _Running:
@@ -57,6 +65,21 @@ class _Running:
     moments_s: list[float]
     progress: list[float]
     core_mhz: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Parts of a setting that were requested and are not in effect yet.
+
+    Attributes:
+        parts: the new values by attribute.
+        arrives_s: when they take effect.
+        pauses_s: from when on kernels pause.
+    """
+
+    parts: dict[str, float | None]
+    arrives_s: float
+    pauses_s: float
 
 
 class Engine:
@@ -90,7 +113,8 @@ class Engine:
         self.temperature_c = thermal.ambient_c
         self.throttled_s = 0.0
         self.requested = self.setting = AUTO  # the one in effect follows the one requested
-        self._arrives_s: float | None = None
+        self._in_flight: list[_Change] = []  # in the order in which they take effect
+        self._pauses = False
         self._running: _Running | None = None
         self._course: Course | None = None
         self._point: OperatingPoint | None = None
@@ -106,11 +130,10 @@ class Engine:
         target = self.now_s + seconds if self._wall_s is None else self._wall_s() - self._began_s
         while self.now_s < target:
             end = min(target, self.now_s + _STEP_S)
-            if self._arrives_s is not None and self.now_s < self._arrives_s < end:
-                end = self._arrives_s
+            for change in self._in_flight:
+                end = next((moment for moment in (change.pauses_s, change.arrives_s) if self.now_s < moment < end), end)
             self._elapse(end - self.now_s)
-            if self._arrives_s is not None and self.now_s >= self._arrives_s:
-                self.setting, self._arrives_s = self.requested, None
+            self._arrive()
             self._update()
 
     def request(self, setting: Setting) -> None:
@@ -119,12 +142,21 @@ class Engine:
         self.advance(0.0)
         if setting == self.requested:
             return
-        latency = self._switching.latency_s(self.requested, setting)
-        self.requested = setting
-        self._arrives_s = self.now_s + latency * math.exp(self._switching.jitter * self._draw("switch", setting))
-        if latency == 0.0:
-            self.setting, self._arrives_s = setting, None
-            self._update()
+        before, self.requested = self.requested, setting
+        latency_s = self._switching.latency_s(before, setting)
+        latency_s *= math.exp(self._switching.jitter * self._draw("switch", setting))
+        if self._switching.late_chance and self._generator("late", setting).random() < self._switching.late_chance:
+            latency_s *= self._switching.late_factor
+        if math.isinf(latency_s):  # it never takes effect, and keeps nothing else from doing so
+            return
+        parts = {name: getattr(setting, name) for name in _PARTS if getattr(setting, name) != getattr(before, name)}
+        earlier_s = [change.arrives_s for change in self._in_flight if change.parts.keys() & parts.keys()]
+        arrives_s = max(self.now_s + latency_s, *earlier_s, self.now_s)
+        pauses_s = max(arrives_s - self._switching.pause_s(before, setting), self.now_s)
+        self._in_flight.append(_Change(parts, arrives_s, pauses_s))
+        self._in_flight.sort(key=lambda change: change.arrives_s)
+        self._arrive()
+        self._update()
 
     def start(self, task: Task) -> None:
         """Start running a task back to back."""
@@ -212,21 +244,29 @@ class Engine:
 
     # ---- inside ----------------------------------------------------------------------------------------------
 
+    def _arrive(self) -> None:
+        """Put into effect what has arrived by now."""
+        while self._in_flight and self._in_flight[0].arrives_s <= self.now_s:
+            self.setting = replace(self.setting, **self._in_flight.pop(0).parts)
+
     def _update(self) -> None:
         """Update power and speed to what is in effect now."""
-        if self._course is not None:
+        self._pauses = any(change.pauses_s <= self.now_s for change in self._in_flight)
+        if self._course is not None and not self._pauses:
             return  # it is asked as time passes
-        if self._running is None:
-            self._point = None
+        self._point = None
+        if self._running is not None:
+            self._point = self.physics.operating_point(self._running.task, self.setting, self.temperature_c)
+        if self._point is None or self._running is None or self._pauses:
             self._power_w = self.physics.idle_power_w(self.setting, self.temperature_c)
         else:
-            point = self.physics.operating_point(self._running.task, self.setting, self.temperature_c)
-            self._point = point
-            self._power_w = point.power_w * self._running.power_factor
+            self._power_w = self._point.power_w * self._running.power_factor
 
     def _elapse(self, seconds: float) -> None:
         """Advance time while nothing but temperature changes; a program may do so for less."""
-        if self._course is not None:
+        if self._course is not None and self._pauses:
+            self._course.pause(seconds)
+        elif self._course is not None:
             seconds, self._point = self._course.run(self.setting, self.temperature_c, seconds)
             self._power_w = self._point.power_w
             self.throttled_s += seconds * self._point.throttled
@@ -236,7 +276,8 @@ class Engine:
         if self._point is not None and self._running is not None:
             run = self._running
             run.moments_s.append(self.now_s)
-            run.progress.append(run.progress[-1] + seconds / (self._point.time_s * run.time_factor))
+            calls = 0.0 if self._pauses else seconds / (self._point.time_s * run.time_factor)
+            run.progress.append(run.progress[-1] + calls)
             run.core_mhz.append(self._point.core_mhz)
             if self._point.throttled:
                 self.throttled_s += seconds
@@ -255,11 +296,14 @@ class Engine:
 
         So a repeated measurement differs, while one that another process resumes does not.
         """
+        return float(self._generator(*subject).standard_normal())
+
+    def _generator(self, *subject: object) -> np.random.Generator:
         key = "/".join(map(str, subject))
         draws = self._runs.get(key, 0)
         self._runs[key] = draws + 1
         entropy = np.frombuffer(f"{self.seed}/{key}/{draws}".encode(), dtype=np.uint8)
-        return float(np.random.default_rng(entropy).standard_normal())
+        return np.random.default_rng(entropy)
 
 
 def _counted_mhz(run: _Running, begin_s: float, end_s: float) -> tuple[float | None, float | None]:

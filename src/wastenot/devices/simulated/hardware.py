@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -51,22 +51,51 @@ class Switching(Part):
 
     Attributes:
         core_s: (core clock, latency) pairs by ascending clock, interpolated in between; auto counts as the highest.
-        memory_s: latency of a change of memory clock.
+        memory_s: latency of a change of memory clock, where that of the core clock is not longer.
         jitter: standard deviation of the logarithm of the latency.
+        power_limit_s: latency of a change of power limit alone; ``None`` where it is as of a change of core clock.
+        stall_s: for so long kernels pause until a change of core clock takes effect.
+        memory_stall_s: the same of a change of memory clock.
+        late_chance: fraction of requests that take much longer than others.
+        late_factor: how much longer those take.
     """
 
     core_s: tuple[tuple[Positive, NotNegative], ...] = ()
     memory_s: NotNegative = 0.0
     jitter: NotNegative = 0.0
+    power_limit_s: NotNegative | None = None
+    stall_s: NotNegative = 0.0
+    memory_stall_s: NotNegative = 0.0
+    late_chance: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    late_factor: Positive = 5.0
+
+    @classmethod
+    def of(cls, seconds: float, jitter: float = 0.0, stall_s: float = 0.0) -> Self:
+        """One latency for every change.
+
+        Args:
+            seconds: its median.
+            jitter: standard deviation of its logarithm.
+            stall_s: for so long kernels pause at each change of a clock.
+        """
+        return cls(core_s=((1.0, seconds),), memory_s=seconds, jitter=jitter, stall_s=stall_s, memory_stall_s=stall_s)
 
     def latency_s(self, before: Setting, after: Setting) -> float:
-        """Mean latency of a change."""
+        """Median latency of a change."""
+        if self.power_limit_s is not None and (before.core_mhz, before.memory_mhz) == (after.core_mhz, after.memory_mhz):
+            return self.power_limit_s
         memory = self.memory_s if before.memory_mhz != after.memory_mhz else 0.0
         if not self.core_s:
             return memory
         clocks, latencies = zip(*self.core_s, strict=True)
         target = clocks[-1] if after.core_mhz is None else after.core_mhz
         return max(memory, float(np.interp(target, clocks, latencies)))
+
+    def pause_s(self, before: Setting, after: Setting) -> float:
+        """How long kernels pause until a change takes effect."""
+        core = self.stall_s if before.core_mhz != after.core_mhz else 0.0
+        memory = self.memory_stall_s if before.memory_mhz != after.memory_mhz else 0.0
+        return max(core, memory)
 
 
 class Noise(Part):

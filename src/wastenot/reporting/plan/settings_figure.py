@@ -14,7 +14,7 @@ from wastenot.reporting.formatting import change, fraction_of_whole, percent, sh
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.plan.clipping import Gathered, Point, Window, window_around
 from wastenot.reporting.plan.plan_figure import REACH, SAVED, SLOWDOWN, WIDE, plan_figure, saved, slowdown
-from wastenot.setting import format_mhz
+from wastenot.setting import Setting, format_mhz
 from wastenot.wording import counted
 
 MOST_COARSE_MAPS = 4
@@ -23,6 +23,7 @@ _WIDTH_FOR_LABEL = 250  # of a map in pixels, below which its corner cannot hold
 _NARROW = (NARROW_WIDTH - 82, 180)
 _BETWEEN = " · "  # parts of a subtitle, which take a line each in narrow maps
 _LEGEND_COLUMNS = 4  # in narrow maps
+_TITLE_WIDTH = 260  # of the legend
 _LABELS_WIDTH = 36  # of the y axis in narrow maps, so that they are below each other
 _VAST = 1e3  # per cent, from which an axis has labels such as 2k
 _MOST_NAMED = 4  # settings of an arrow that its tooltip names
@@ -102,10 +103,13 @@ def _how_to_read(overview: PlanOverview, maps: Sequence[SettingMap]) -> str:
     text = "Settings in the shaded corner save energy at no loss of time. "
     if any(_reach(point) is not None for point in points):
         text += "Bars: 95 % intervals of the measurement. "
+    joined = "the core clocks of one memory clock"
+    if any(point.setting.power_limit_w is not None for point in points):
+        joined = "the power limits of one memory clock, or its core clocks under one limit"
     if any(point.smooth_time_change is not None for point in points):
-        text += f"Lines: the core clocks of one memory clock, corrected for noise{_warmth(overview)}. "
+        text += f"Lines: {joined}, corrected for noise{_warmth(overview)}. "
     else:
-        text += "Pale lines join the core clocks of one memory clock, noise included. "
+        text += f"Pale lines join {joined}, noise included. "
     if any(window.gather(places) for window, places in map(_placed, maps)):
         text += "Arrows at the edge point to settings outside the map; point at one to see which and how far."
     return text.strip()
@@ -131,15 +135,24 @@ def _placed(each: SettingMap) -> tuple[Window, list[Point]]:
 
 def _maps_chart(maps: Sequence[SettingMap], *, columns: int, size: tuple[int, int]) -> Any:
     alt = load("altair")
-    clocks = {point.setting.memory_mhz for each in maps for point in each.points}
-    memory = [format_mhz(mhz) for mhz in sorted(clocks, key=lambda mhz: -(mhz or 0.0))]
-    charts = [_map_chart(each, memory, size) for each in maps]
+    settings = {point.setting for each in maps for point in each.points}
+    ordered = sorted(settings, key=lambda each: (-(each.memory_mhz or 0.0), -(each.power_limit_w or math.inf)))
+    families = list(dict.fromkeys(_family(setting) for setting in ordered))
+    charts = [_map_chart(each, families, size) for each in maps]
     if len(charts) == 1:
         return charts[0]
     return alt.concat(*charts, columns=columns, spacing=26)
 
 
-def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> Any:
+def _family(setting: Setting) -> str:
+    """What a colour and a line stand for: a memory clock, a power limit there, or all limits with the core at auto."""
+    memory = format_mhz(setting.memory_mhz)
+    if setting.power_limit_w is None:
+        return memory
+    return f"{memory}, power limits" if setting.core_mhz is None else f"{memory}, {setting.power_limit_w:g} W"
+
+
+def _map_chart(each: SettingMap, families: list[str], size: tuple[int, int]) -> Any:
     alt = load("altair")
     window, places = _placed(each)
     x = alt.X("slower:Q", title=SLOWDOWN, scale=_scale(window.x), axis=alt.Axis(labelOverlap=True))
@@ -147,14 +160,15 @@ def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> An
     y = alt.Y("saved:Q", title=SAVED, scale=_scale(window.y), axis=alt.Axis(labelBound=True, **vast))
     colour = alt.Color(
         "memory:N",
-        title="memory clock, MHz",
-        scale=alt.Scale(domain=memory),
+        title="memory clock, MHz" + (", and power limit" if any("," in family for family in families) else ""),
+        scale=alt.Scale(domain=families),
         legend=alt.Legend(
             orient="top",
             symbolType="circle",
             symbolSize=90,
             symbolStrokeWidth=0,
             symbolOpacity=1,
+            titleLimit=_TITLE_WIDTH,
         ),
     )
     corrected = all(point.smooth_time_change is not None for point in each.points)
@@ -192,7 +206,7 @@ def _map_chart(each: SettingMap, memory: list[str], size: tuple[int, int]) -> An
     }
     plan = alt.Chart(inline([diamond])).mark_point(style="plan")
     plan = plan.encode(x=x, y=y, tooltip=tooltips({"who:N": " ", "time_text:N": "time", "energy_text:N": "energy"}))
-    outside = window.gather(places, [format_mhz(point.setting.memory_mhz) for point in each.points])
+    outside = window.gather(places, [_family(point.setting) for point in each.points])
     name = shortened(each.name, max(12, size[0] // 8))
     subtitle = _BETWEEN.join([f"{fraction_of_whole(each.energy_fraction)} of energy", *_outside_text(outside, each.points)])
     title = alt.TitleParams(name, subtitle=subtitle, anchor="start", fontSize=13, subtitleFontSize=11, offset=8)
@@ -211,7 +225,7 @@ def _outside_text(outside: Sequence[Gathered], points: Sequence[SettingPoint]) -
 
 
 def _arrows(outside: Sequence[Gathered], points: Sequence[SettingPoint], x: Any, y: Any, colour: Any) -> list[Any]:
-    """An arrow at the edge for settings of one memory clock outside of the map; its tooltip names them."""
+    """An arrow at the edge for settings of one colour outside of the map; its tooltip names them."""
     if not outside:
         return []
     alt = load("altair")
@@ -236,7 +250,7 @@ def _arrows(outside: Sequence[Gathered], points: Sequence[SettingPoint], x: Any,
 
 
 def _settings_of(each: Gathered, points: Sequence[SettingPoint]) -> str:
-    named = [_clocks(points[index]) for index in each.members[:_MOST_NAMED]]
+    named = [_clocks(points[index]) + _limit(points[index].setting, ", ") for index in each.members[:_MOST_NAMED]]
     more = len(each.members) - len(named)
     return "; ".join(named) + (f"; {more} more" if more else "")
 
@@ -271,21 +285,21 @@ def _scale(span: tuple[float, float]) -> Any:
 
 
 def _line_rows(points: Sequence[SettingPoint], window: Window, *, corrected: bool) -> list[dict[str, object]]:
-    """Lines through the core clocks of each memory clock and power limit; auto comes after the highest."""
-    lines: dict[tuple[float | None, float | None], list[SettingPoint]] = {}
+    """Lines through the settings of each family, by core clock or else power limit; auto comes after the highest."""
+    lines: dict[str, list[SettingPoint]] = {}
     for point in points:
-        lines.setdefault((point.setting.memory_mhz, point.setting.power_limit_w), []).append(point)
+        lines.setdefault(_family(point.setting), []).append(point)
     rows: list[dict[str, object]] = []
     pieces = 0
-    for (memory_mhz, _), members in lines.items():
-        members.sort(key=lambda point: point.setting.core_mhz or math.inf)
+    for family, members in lines.items():
+        members.sort(key=lambda point: (point.setting.core_mhz or math.inf, point.setting.power_limit_w or math.inf))
         for piece in window.clip([_on_line(point, corrected=corrected) for point in members]):
             pieces += 1
             rows += [
                 {
                     "slower": round(slower, 4),
                     "saved": round(kept, 4),
-                    "memory": format_mhz(memory_mhz),
+                    "memory": family,
                     "piece": pieces,
                     "order": order,
                 }
@@ -313,8 +327,8 @@ def _row(point: SettingPoint, place: Point, window: Window) -> dict[str, object]
     row: dict[str, object] = {
         "slower": round(place[0], 4),
         "saved": round(place[1], 4),
-        "memory": format_mhz(setting.memory_mhz),
-        "limit": "" if setting.power_limit_w is None else f"{setting.power_limit_w:g} W",
+        "memory": _family(setting),
+        "limit": _limit(setting),
         "clocks": _clocks(point),
         "time_text": change(point.time_change),
         "energy_text": change(point.energy_change),
@@ -325,6 +339,10 @@ def _row(point: SettingPoint, place: Point, window: Window) -> dict[str, object]
         row["time_text"] = f"{row['time_text']} ± {reach[0]:.2f}"
         row["energy_text"] = f"{row['energy_text']} ± {reach[1]:.2f}"
     return row
+
+
+def _limit(setting: Setting, before: str = "") -> str:
+    return "" if setting.power_limit_w is None else f"{before}{setting.power_limit_w:g} W"
 
 
 def _clocks(point: SettingPoint) -> str:

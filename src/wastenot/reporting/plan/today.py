@@ -84,6 +84,8 @@ def describe_switch_time(switching: SwitchTime) -> str:
     match switching.basis:
         case "given":
             return f"{times}, as given"
+        case "measured":
+            return f"{times}, as measured: {switching.source}"
         case "stated":
             return f"{times}, as stated by {switching.source}"
     return f"{times}, assumed until you measure it and pass --switch-time: {switching.source}"
@@ -93,6 +95,7 @@ def _short_switch_time(switching: SwitchTime) -> str:
     """How long switches take, and how sure that is."""
     known = {
         "given": "as given",
+        "measured": "as measured",
         "stated": "as stated by the simulated GPU",
         "assumed": "assumed; give yours with --switch-time",
     }
