@@ -2,9 +2,9 @@
 
     plan  ┊settle┊ head ┊      middle      ┊ tail ┊   default  ┊settle┊ block ┊   plan ┊settle┊ head ┊ …
 
-Blocks at the default clocks follow each other soon at first, so that something is known within minutes, and later rarely. How
-long the middle is, is drawn at random, so that nothing that returns at intervals always meets the same side. Iterations right
-after a change settle: the clocks arrive late, and counters remember.
+Blocks at the default clocks follow each other soon at first, so that something is known within minutes, and later rarely.
+How long the middle is, is drawn at random, so that nothing that returns at intervals always meets the same side. Iterations
+right after a change settle: the clocks arrive late, and counters remember.
 """
 
 from __future__ import annotations

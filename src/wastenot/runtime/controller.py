@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from wastenot.devices.protocol import Device
@@ -277,7 +278,7 @@ class Controller:
         if (why := self._other_workload(self._usual_s)) is not None:
             self._refuse(why, now_s)
             return
-        for earlier_s, later_s in zip(latest, latest[1:], strict=False):
+        for earlier_s, later_s in pairwise(latest):
             self._guard.noise.learn(earlier_s, later_s)
         self._guard.reference(latest)
         self._drifted_from_s = self._usual_s

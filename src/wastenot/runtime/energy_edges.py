@@ -7,8 +7,8 @@ The counter is read after a moment only, until it has moved twice:
     ──────────────────────┘
                     moment t1          t2              energy at the moment = E1 − p·(t1 − moment)
 
-Moments are begins of iterations, so that what p is off by is nearly the same at both ends of a window. A GPU without a counter
-has its power readings added up instead, all the time.
+Moments are begins of iterations, so that what p is off by is nearly the same at both ends of a window. A GPU without a
+counter has its power readings added up instead, all the time.
 """
 
 from __future__ import annotations

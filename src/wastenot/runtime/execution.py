@@ -4,7 +4,8 @@
     requests         ^ early_s before `forward` is expected
     in effect        ·······════════════════════════
 
-Every marker that comes anchors what is expected of the next ones anew. Where one does not come, nothing is requested beyond it.
+Every marker that comes anchors what is expected of the next ones anew. Where one does not come, nothing is requested beyond
+it.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Execution:
         """Make the request that is due; returns whether there was one."""
         if now_s < self.due_s or self._next is None:
             return False
-        index, iteration = self._next
+        index, _ = self._next
         steps = self._rungs[self.rung]
         self._advance()
         self._request(steps[index].setting, now_s)
@@ -122,7 +123,7 @@ class Execution:
             return
         assert self._next is not None and self._anchor is not None
         due_s = self._wanted_s(self._next)
-        place, iteration, reached_s = self._anchor
+        place, _, reached_s = self._anchor
         # A step whose successor is due already was overtaken, as after a pause.
         while True:
             here = self._next

@@ -9,6 +9,7 @@ Markers that a job never sends do no harm: the gaps around them are scaled toget
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from wastenot.planning.schedule import Rung, Schedule
 
@@ -91,5 +92,5 @@ def expected_at(schedule: Schedule, rung: Rung) -> Expected:
         span_s = default_s[after] - default_s[before]
         fraction = (default_s[index] - default_s[before]) / span_s if span_s > 0.0 else 0.0
         at_s_of.append(known[before] + fraction * (known[after] - known[before]))
-    gaps_s = [max(b - a, 0.0) for a, b in zip(at_s_of, at_s_of[1:], strict=False)]
+    gaps_s = [max(b - a, 0.0) for a, b in pairwise(at_s_of)]
     return Expected(gaps_s)

@@ -2,8 +2,8 @@
 
 Two tests watch. The fast one compares the latest iterations with those at the default clocks, after each of them, and only
 raises an alarm: a block at the default clocks follows at once, which tells whether the plan's clocks are to blame or the job
-itself runs slower now. The slow one looks at all pairs so far, and sees small excesses. Both have bounds that hold for looking
-again and again.
+itself runs slower now. The slow one looks at all pairs so far, and sees small excesses. Both have bounds that hold for
+looking again and again.
 """
 
 from __future__ import annotations

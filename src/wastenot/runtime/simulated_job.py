@@ -16,10 +16,14 @@ from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.course import Change, Course, Spread
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.errors import BadInputError
+from wastenot.planning.plan import Plan
 from wastenot.planning.schedule import Schedule
-from wastenot.runtime.controller import Controller
+from wastenot.runtime.controller import Controller, Subject
 from wastenot.runtime.marker import ITERATION, Marker
 from wastenot.runtime.status import Summary
+from wastenot.study.sweep import Kernel
+from wastenot.tasks import tasks_by_name, tasks_of
+from wastenot.workloads.build import build_workload
 from wastenot.workloads.order import Ordered, loops
 
 SEEN_S = 2e-4
@@ -176,3 +180,69 @@ def _simulated(device: object) -> SimulatedDevice:
     if not isinstance(device, SimulatedDevice) or device.engine.on_wall_time:
         raise BadInputError("`device`: a simulated job runs on simulated GPUs in virtual time, such as sim:rtx-3080-ti")
     return device
+
+
+def programme_of_plan(plan: Plan) -> Programme:
+    """What a plan was made for, as a simulated GPU runs it: the model's kernels, or those that it knows by name."""
+    run = plan.run
+    kernels = tuple(Kernel(row.kernel, row.count, row.pass_name, row.block) for row in plan.assignments)
+    named = tasks_by_name(plan.measured, kernels)
+    if run is None:
+        return programme_of(named.kernels, named.tasks)
+    modelled = tasks_of(build_workload(run.model, run.shape), plan.measured_granularity, plan.state)
+    known = dict(zip(modelled.kernels, modelled.tasks, strict=True))
+    tasks = [known.get(kernel, task) for kernel, task in zip(kernels, named.tasks, strict=True)]
+    return programme_of(kernels, tasks)
+
+
+def run_simulated(
+    plan: Plan,
+    device: SimulatedDevice | Sequence[SimulatedDevice],
+    iterations: int,
+    *,
+    seed: int = 0,
+    path: str = "",
+    dry_run: bool = False,
+    spread: Spread | None = None,
+    changes: Sequence[Change] = (),
+    real_time: bool = False,
+    watch: Callable[[Controller], bool] | None = None,
+    watch_every_s: float = 1.0,
+) -> Summary:
+    """Run the workload of a plan on simulated GPUs, under the plan.
+
+    Args:
+        plan: with a schedule.
+        device: or several, which run alike.
+        iterations: how many.
+        seed: of how iterations differ, and of the order of comparisons.
+        path: of the plan, as it is to be named.
+        dry_run: change no clocks.
+        spread: how iterations differ; by default as those of a quiet job do.
+        changes: what is different from some iteration on.
+        real_time: hold virtual time back to the pace of the wall clock.
+        watch: is called now and then by virtual time, such as to show the status; ends the job by returning ``True``.
+        watch_every_s: how often.
+
+    Raises:
+        BadInputError: the plan has no schedule, or a GPU is not a simulated one in virtual time.
+        CannotRunError: the GPU does not know the workload's kernels.
+    """
+    gpus = [_simulated(device)] if isinstance(device, SimulatedDevice) else [_simulated(each) for each in device]
+    schedule: Schedule | None = getattr(plan, "schedule", None)
+    if schedule is None:
+        raise BadInputError(f"{path or 'the plan'}: has no schedule to carry out; make the plan anew with 'wastenot plan'")
+    subject = Subject(path or plan.workload, plan.digest, plan.workload, "simulated")
+    controller = Controller(schedule, gpus, subject, now_s=gpus[0].engine.now_s, seed=seed, dry_run=dry_run)
+    summary, _ = run_job(
+        controller,
+        programme_of_plan(plan),
+        iterations,
+        seed=seed,
+        spread=spread,
+        changes=changes,
+        real_time=real_time,
+        watch=watch,
+        watch_every_s=watch_every_s,
+    )
+    return summary

@@ -1,8 +1,8 @@
-"""A training job on a simulated GPU: its kernels in order, iteration after iteration, at whatever clocks are in effect.
+r"""A training job on a simulated GPU: its kernels in order, iteration after iteration, at whatever clocks are in effect.
 
     iteration   ▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮│▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮│
     markers     iteration, forward      loss backward          iteration, forward
-    clock       ‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾\\____________________/‾‾‾‾    changes wherever a request takes effect
+    clock       ‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾\____________________/‾‾‾‾    changes wherever a request takes effect
 
 Each kernel takes its own time and power at the clocks in effect; where clocks change within a call, what is left of it takes
 the rest of its time at the new ones.
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from wastenot.arrays import FloatArray
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.physics import OperatingPoint, Physics
 from wastenot.setting import AUTO, Setting
@@ -31,8 +32,8 @@ class Change:
 
     Attributes:
         from_iteration: the first one that differs.
-        slower: extra time relative to that at the default clocks, for a kernel whose core clock is lowered by all of it; less
-            in proportion for others. See :meth:`Course.slower_by`.
+        slower: extra time relative to that at the default clocks, for a kernel whose core clock is lowered to 0; less in
+            proportion for others. See :meth:`Course.slower_by`.
         locked: extra time relative to that at the default clocks, wherever a clock or a limit is set.
         work: ratio of its work, as with another batch size.
     """
@@ -76,7 +77,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """An iteration that ended: what it took, and what the same would have taken at the default clocks and this temperature."""
+    """An iteration that ended: what it took, and would have taken at the default clocks and the same temperature."""
 
     time_s: float
     energy_j: float
@@ -181,11 +182,10 @@ class Course:
             return 0.0
         return (until_s[here] - _at(until_s, self._call, self._part)) * self._slower
 
-    def exact(self, setting: Setting, temperature_c: float) -> tuple[float, float]:
-        """Time and energy of an iteration at one setting all along, without what differs from one to the next."""
-        table = self._table(setting, temperature_c)
-        change = self._change()
-        return table.until_s[-1] * change.work, table.until_j[-1] * change.work
+    def until(self, setting: Setting, temperature_c: float) -> tuple[list[float], list[float]]:
+        """Time and energy until each call of an iteration at one setting, without what differs from one to the next."""
+        table = self._tabulate(setting, temperature_c, self._now.slower, self._now.locked)
+        return table.until_s, table.until_j
 
     def slower_by(self, setting: Setting, slowdown: float, temperature_c: float) -> float:
         """The value of :attr:`Change.slower` with which an iteration at a setting takes longer by a fraction."""
@@ -232,7 +232,9 @@ class Course:
         self._began_s += took_s
         table = self._table(setting, temperature_c)
         core_mhz = table.until_mhz[-1] / table.until_s[-1]
-        return took_s, OperatingPoint(1.0, self._physics.idle_power_w(setting, temperature_c), core_mhz, table.memory_mhz, False)
+        return took_s, OperatingPoint(
+            1.0, self._physics.idle_power_w(setting, temperature_c), core_mhz, table.memory_mhz, False
+        )
 
     def _table(self, setting: Setting, temperature_c: float) -> _Table:
         key = (setting, round(temperature_c / _BIN_C), self._now.slower, self._now.locked)
@@ -250,9 +252,13 @@ class Course:
         if not setting.is_auto:
             time_s = time_s * (1.0 + locked)
         energy_j = time_s * np.array([point.power_w for point in points])
-        columns = (np.concatenate([[0.0], np.cumsum(each[self._order])]) for each in (time_s, energy_j, time_s * core_mhz))
         throttled = any(point.throttled for point in points)
-        return _Table(*(column.tolist() for column in columns), points[0].memory_mhz, throttled)
+        until_s, until_j, until_mhz = (self._until(each) for each in (time_s, energy_j, time_s * core_mhz))
+        return _Table(until_s, until_j, until_mhz, points[0].memory_mhz, throttled)
+
+    def _until(self, each: FloatArray) -> list[float]:
+        """Sums over the calls before each call of an iteration, of what each kernel has."""
+        return [0.0, *np.cumsum(each[self._order]).tolist()]
 
 
 def _columns(table: _Table) -> tuple[list[float], list[float], list[float]]:
