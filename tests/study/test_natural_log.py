@@ -13,6 +13,7 @@ from wastenot.study.coverage import Intent
 from wastenot.study.natural_log import keep_curve, keep_timeline
 from wastenot.study.packing import Packed, pack, unpack
 from wastenot.study.recorder import Measurement
+from wastenot.study.schema import SCHEMA_VERSION
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import export_sweep, read_sweep
@@ -130,5 +131,5 @@ def test_a_study_from_before_gains_the_tables_when_it_is_written(study):
     connection.close()
     assert study.read("old").time_s.tolist() == [1e-3] and study.summary().schema_version == 3
     fill(study)
-    assert study.summary().schema_version == 4
+    assert study.summary().schema_version == SCHEMA_VERSION
     assert study.read("toy", "natural").curve_errors and study.read("old").time_s.tolist() == [1e-3]

@@ -102,8 +102,14 @@ SwitchTimeOption = Annotated[
         "--switch-time",
         metavar="SECONDS",
         parser=quantities.seconds,
-        help="How long the device takes to switch clocks, such as 30ms, where you measured it; decides what can be applied "
-        "today.",
+        help="How long the device takes to switch clocks, such as 30ms; decides what can be applied today. Default: as "
+        "measured by 'wastenot latency', else stated or assumed.",
+    ),
+]
+LatencyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--latency", metavar="FILE", help="How long switches take, measured by 'wastenot latency'; default: the study's."
     ),
 ]
 OriginOption = Annotated[
@@ -145,6 +151,29 @@ class SweepOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportSource:
+    """As :class:`SweepOptions`, where something else than a study may be shown."""
+
+    study: Annotated[
+        str | None, typer.Option("--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL.")
+    ] = None
+    workload: WorkloadOption = None
+    energies: EnergiesOption = None
+
+    def sweep(self) -> SweepOptions:
+        """The sweep of the study.
+
+        Raises:
+            BadInputError: no study is given.
+        """
+        from wastenot.errors import BadInputError
+
+        if self.study is None:
+            raise BadInputError("nothing to show: give a study (--study), or the summary of a run (--applied)")
+        return SweepOptions(self.study, self.workload, self.energies)
+
+
+@dataclass(frozen=True, slots=True)
 class PlanOptions:
     """What a plan is to achieve."""
 
@@ -177,6 +206,7 @@ class PlanOptions:
     ] = "global"
     clock_tolerance: ToleranceOption = 0.0
     switch_time: SwitchTimeOption = None
+    latency: LatencyOption = None
 
     def plan(self, sweep: Sweep) -> Plan:
         """The plan of a sweep."""
@@ -189,6 +219,7 @@ class PlanOptions:
             scope=self.scope,
             clock_tolerance_mhz=self.clock_tolerance,
             switch_time_s=self.switch_time,
+            latency=self.latency,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -15,6 +16,7 @@ from wastenot.planning.applicable import find_applicable
 from wastenot.planning.choices import Choices, Optimum, price_of_time
 from wastenot.planning.costs import Costs, combine_repeats
 from wastenot.planning.dwell import count_switches
+from wastenot.planning.latency import Latency, switching_of
 from wastenot.planning.natural import as_caps
 from wastenot.planning.noise.confidence import choose_confidently
 from wastenot.planning.noise.curves import model_of_curves
@@ -37,7 +39,6 @@ from wastenot.planning.plan import (
     Total,
     Waste,
 )
-from wastenot.planning.switching import switch_time
 from wastenot.study.coverage import Coverage
 from wastenot.study.store import Source, sweep_of
 from wastenot.study.sweep import Sweep
@@ -60,6 +61,7 @@ def plan(
     scope: Scope = "global",
     clock_tolerance_mhz: float = 0.0,
     switch_time_s: float | None = None,
+    latency: Latency | str | os.PathLike[str] | None = None,
 ) -> Plan:
     """The best plan for a workload, and what of it could be applied today.
 
@@ -87,7 +89,8 @@ def plan(
         scope: ``global``, only the whole iteration must keep the slowdown, so that units compensate for each other;
             ``local``, each unit must keep it by itself.
         clock_tolerance_mhz: how far a kernel's core clock may be from that of its unit, where a unit has several.
-        switch_time_s: that the device takes to switch clocks, where you measured it; it decides what can be applied.
+        switch_time_s: that the device takes to switch clocks, where you know it; it decides what can be applied.
+        latency: measured by ``wastenot latency``, where that is not in the study already.
 
     Raises:
         InfeasibleError: no plan keeps the slowdown; says the least possible.
@@ -105,7 +108,7 @@ def plan(
     else:
         sweep = sweep_of(source, workload, state, granularity)
         planner = Planner(sweep, granularity, clock_tolerance_mhz)
-    switching = switch_time(sweep.device, switch_time_s)
+    switching = switching_of(sweep, switch_time_s, latency)
     made = planner.plan(objective, scope)
     applicable = find_applicable(
         made,

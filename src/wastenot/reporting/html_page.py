@@ -19,7 +19,15 @@ from wastenot.reporting.theme import DARK, LIGHT
 from wastenot.reporting.vega_bundle import vega_bundle
 from wastenot.version import own_version
 
-_TEMPLATES = ("page.html.j2", "cards.html.j2", "hero.html.j2", "plan.html.j2", "profile.html.j2", "natural.html.j2")
+_TEMPLATES = (
+    "page.html.j2",
+    "cards.html.j2",
+    "hero.html.j2",
+    "plan.html.j2",
+    "profile.html.j2",
+    "natural.html.j2",
+    "applied.html.j2",
+)
 _STYLES = ("page.css", "hero.css", "tables.css")
 _LONG_TABLE = 60  # rows above which a table scrolls in its own frame
 

@@ -154,6 +154,19 @@ def prepare(connection: Connection, label: str, device: str) -> str:
     return header.device
 
 
+def keep_latency(connection: Connection, document: str) -> None:
+    """Store how long the device takes to switch clocks, as it was measured."""
+    connection.execute(insert(schema.latencies).values(recorded_at=utc_now(), document=document))
+
+
+def latest_latency(connection: Connection) -> str | None:
+    """How long the device takes to switch clocks, as it was measured last."""
+    table = schema.latencies
+    if not inspect(connection).has_table(table.name):
+        return None
+    return connection.scalar(select(table.c.document).order_by(table.c.id.desc()).limit(1))
+
+
 @dataclass(frozen=True, slots=True)
 class StoredWorkload:
     """A workload in the store: its id there, what identifies it, and its model and shape, where known."""

@@ -19,10 +19,10 @@ from sqlalchemy import (
 
 from wastenot.study.sweep import NUMBERS
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 OLDEST_READ = 2
-"""Before 3, studies did not record sweeps, nor who was measuring, and before 4 nothing at natural clocks; they are read as
-they are, and writing adds the tables."""
+"""Before 3, studies did not record sweeps, nor who was measuring, before 4 nothing at natural clocks, and before 5 no
+switching latency; they are read as they are, and writing adds the tables."""
 
 # Names begin with ours, because on a database server a study may share its schema with other programs' tables.
 metadata = MetaData()
@@ -193,4 +193,14 @@ natural_curves = Table(
     metadata,
     Column("kernel_id", ForeignKey(kernels.c.id), primary_key=True, autoincrement=False),
     Column("content", LargeBinary, nullable=False),
+)
+
+# How long the device takes to switch clocks, each time it was measured: a document wastenot.latency/1, of which the latest
+# counts.
+latencies = Table(
+    "wastenot_latencies",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("recorded_at", String(32), nullable=False),
+    Column("document", Text, nullable=False),
 )

@@ -245,6 +245,7 @@ class Study:
                     recorded=recorded_sweeps(connection, stored.id),
                     curve_errors=curve_errors(connection, stored.id) if stored.key.state == "natural" else {},
                     unreached=unreached,
+                    latency=catalog.latest_latency(connection),
                     **numbers,
                 )
                 check_sweep(sweep)
@@ -298,6 +299,31 @@ class Study:
                 return read_curves(connection, chosen.id)
             except ValueError as error:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
+
+    def keep_latency(self, document: str, device: str) -> None:
+        """Store how long the device takes to switch clocks; what was stored before stays, and no longer counts.
+
+        Args:
+            document: ``wastenot.latency/1``.
+            device: that it was measured on.
+
+        Raises:
+            BadInputError: the study is of another device.
+            StudyError: the study cannot be written.
+        """
+        with self._database.writing() as connection:
+            catalog.prepare(connection, str(self), device)
+            catalog.keep_latency(connection, document)
+
+    def latency(self) -> str | None:
+        """The document ``wastenot.latency/1`` that was stored last; ``None`` where there is none.
+
+        Raises:
+            StudyError: the study cannot be read.
+        """
+        with self._database.reading() as connection:
+            catalog.read_header(connection, str(self))
+            return catalog.latest_latency(connection)
 
     def captured(
         self, workload: str | None = None, state: EnergyState | None = None, granularity: Granularity | None = None

@@ -126,6 +126,7 @@ class Sweep:
         recorded: the sweeps that measured it, as far as the study remembers them.
         curve_errors: at natural clocks, errors that the rows of each kernel have in common, by its name.
         unreached: names of kernels of the workload that were not measured yet and are not among ``kernels``.
+        latency: the document ``wastenot.latency/1`` of the device, where its study has one.
     """
 
     kernels: tuple[Kernel, ...]
@@ -151,6 +152,7 @@ class Sweep:
     recorded: tuple[RecordedSweep, ...] = field(kw_only=True, default=())
     curve_errors: Mapping[str, CurveErrors] = field(kw_only=True, default_factory=dict)
     unreached: tuple[str, ...] = field(kw_only=True, default=())
+    latency: str | None = field(kw_only=True, default=None)
 
     def __repr__(self) -> str:
         return f"Sweep({str(self.key)!r} on {self.device!r}, {self.origin}: {len(self.kernels)} kernels, {len(self):,} rows)"
