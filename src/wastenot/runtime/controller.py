@@ -19,12 +19,13 @@ import random
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 from wastenot.devices.protocol import Device
-from wastenot.errors import BadInputError
+from wastenot.errors import BadInputError, DeviceError
 from wastenot.origin import Origin
 from wastenot.planning.schedule import Schedule
 from wastenot.runtime.blocks import LEAST_ITERATIONS, Lengths, Stretch
@@ -190,7 +191,7 @@ class Controller:
         for edges in self._edges:
             if edges.due_s <= now_s and next_s > now_s + 1.5 * edges.read_s:
                 edges.act(now_s)
-        if now_s >= self._sensors_due_s:
+        if now_s >= self._sensors_due_s and next_s > now_s + 2.0 * max(edges.read_s for edges in self._edges):
             self._read_sensors(now_s)
         if now_s >= self._line.due_s:
             self._line.add(now_s, self._moment(now_s))
@@ -216,7 +217,7 @@ class Controller:
             at_default=self._at_default,
             predicted_time_change=rung.time_change,
             predicted_energy_change=rung.energy_change,
-            proof=self._ledger.proof(self._rung),
+            proof=self._ledger.proof(self._rung, self._running_j()),
             gpus=tuple(self._gpu_status(index) for index in range(len(self.gpus))),
             events=tuple(self._events),
         )
@@ -238,6 +239,9 @@ class Controller:
         self._now_s = max(self._now_s, self._now_s if now_s is None else now_s)
         if self._state != "over":
             refused = self._state == "refused"
+            for edges in self._edges:
+                with suppress(DeviceError):  # whatever happened to the GPU, the end is told
+                    edges.look()
             for execution in self._executions:
                 execution.release(self._now_s)
             self._tell("stopped" if ended == "stopped" else "ended", "the clocks are given back")
@@ -355,7 +359,7 @@ class Controller:
             return stretch
         if now_s is None:
             stretch.spoiled = True  # it ended amid an iteration
-            stretch.end = [Edge(self._now_s, math.nan) for _ in self._edges]
+            stretch.end = [Edge(self._now_s, edges.latest_j or math.nan) for edges in self._edges]
         else:
             stretch.end = self._edge(now_s)
         self._ledger.add(stretch)
@@ -364,6 +368,18 @@ class Controller:
     def _edge(self, now_s: float) -> list[Edge]:
         """Ask for the energy at a moment, of every GPU; those of two stretches that meet are one."""
         return [edges.add(now_s) for edges in self._edges]
+
+    def _running_j(self) -> float:
+        """Energy used so far in a stretch at the plan's clocks that runs."""
+        stretch = self._stretch
+        if stretch is None or stretch.default or not stretch.measured:
+            return 0.0
+        used_j = [
+            (edges.latest_j or math.nan) - (edge.energy_j or math.nan)
+            for edges, edge in zip(self._edges, stretch.begin, strict=True)
+        ]
+        total_j = math.fsum(used_j)
+        return total_j if total_j > 0.0 else 0.0
 
     def _settle(self) -> None:
         self._ledger.settle()
@@ -457,15 +473,14 @@ class Controller:
         self._sensors_due_s = now_s + _SENSORS_S
         for device, edges, latest in zip(self.gpus, self._edges, self._readings, strict=True):
             sensors = device.sensors
-            if self._state != "running":
-                edges.look()
+            edges.look()
             clocks = sensors.clocks()
             latest.power_w, latest.temperature_c = sensors.power_w(), sensors.temperature_c()
             latest.core_mhz, latest.memory_mhz = clocks.core_mhz, clocks.memory_mhz
         self._settle()
 
     def _moment(self, now_s: float) -> Moment:
-        saved = self._ledger.saved_j()
+        saved = self._ledger.saved_j(self._rung, self._running_j())
         sensors, target = self.gpus[0].sensors, self._executions[0].target
         return Moment(
             at_s=now_s - self._began_s,

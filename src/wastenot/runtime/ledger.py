@@ -62,27 +62,33 @@ class Ledger:
         """Energy at a rung against the default clocks."""
         return log_mean(self.of_rung[rung].energy) if rung in self.of_rung else None
 
-    def saved_j(self) -> Estimate | None:
-        """All that was saved, at those rungs of which there are pairs."""
+    def saved_j(self, present: int = 0, running_j: float = 0.0) -> Estimate | None:
+        """All that was saved, at those rungs of which there are pairs.
+
+        Args:
+            present: rung of a stretch that runs.
+            running_j: that it has used so far.
+        """
         value = variance = 0.0
         known = False
         for rung, of_rung in self.of_rung.items():
             ratio = self.energy(rung)
-            if ratio is None or of_rung.used_j <= 0.0:
+            used_j = of_rung.used_j + (running_j if rung == present else 0.0)
+            if ratio is None or used_j <= 0.0:
                 continue
             known = True
-            value += of_rung.used_j * math.expm1(-ratio.mean)
-            variance += (of_rung.used_j * math.exp(-ratio.mean) * ratio.half) ** 2
+            value += used_j * math.expm1(-ratio.mean)
+            variance += (used_j * math.exp(-ratio.mean) * ratio.half) ** 2
         half = math.sqrt(variance)
         return Estimate(value=value, low=value - half, high=value + half) if known else None
 
-    def proof(self, rung: int) -> Proof:
-        """What is known so far."""
+    def proof(self, rung: int, running_j: float = 0.0) -> Proof:
+        """What is known so far; arguments as of :meth:`saved_j`."""
         time, energy = self.time(rung), self.energy(rung)
         return Proof(
             time_change=None if time is None else time.change,
             energy_change=None if energy is None else energy.change,
-            saved_j=self.saved_j(),
+            saved_j=self.saved_j(rung, running_j),
             plan_iterations=self.plan_iterations,
             default_iterations=self.default_iterations,
             blocks=self.blocks,
