@@ -26,7 +26,7 @@ def estimates_figure(summary: Summary) -> Figure:
     bound = percent(summary.status.max_slowdown)
     note = (
         "Time and energy of an iteration at the rung of the moment against the default clocks, with the 95 % interval as a "
-        f"band. Red: the slowdown bound of {bound}. Dashed: what the plan predicts. Early intervals may reach beyond the figure."
+        f"band. Red: the slowdown bound of {bound}. Dotted: what the plan predicts. Early ones may reach beyond the figure."
     )
     wide, narrow = (specification_of(_chart(summary.status, known, narrow=each)) for each in (False, True))
     return Figure("applied-estimates", title, subtitle(summary), note, wide, narrow)
@@ -91,6 +91,8 @@ def _panel(
     lines = [band, line]
     for what, level in levels:
         rule = alt.Chart(inline([{"value": 100 * level, "what": what}]))
-        drawn: dict[str, Any] = {"style": "rule"} if what == "predicted" else {"color": "#d6483b", "strokeWidth": 1.6}
+        drawn: dict[str, Any] = (
+            {"style": "rule"} if what == "predicted" else {"color": "#d6483b", "strokeWidth": 1.6, "strokeDash": [1, 0]}
+        )
         lines.append(rule.mark_rule(**drawn).encode(y=y, tooltip=tooltips({"what:N": " ", "value:Q": "%"})))
     return alt.layer(*lines)
