@@ -1,0 +1,123 @@
+r"""When a change takes effect: the first moment after which iterations stay at the level of the target.
+
+    signal   ▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔▔\▁▁▁▁▁▁▁▁▁▁▁▁▁      core clock, or iterations per second
+             request ┘               └ arrival
+
+After Velička, Vysocký, Říha, "Methodology for GPU Frequency Switching Latency Measurement" (IPDPSW 2025, arXiv 2502.20075).
+A running median keeps steps where they are and takes single interrupted iterations out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.ndimage import median_filter
+
+from wastenot.arrays import FloatArray
+from wastenot.devices.tracer import Load, Trace
+
+WIDTHS = (5, 9, 17, 33, 65)
+"""Widths of the running median that are tried, in iterations."""
+
+_APART = 5.0  # standard deviations of the filtered signal that fit between a level and the middle of two
+_NEAR = 0.35  # distance from a level, as a fraction of that between two, that still counts as being at it
+_TAIL = 20  # iterations that must have stayed at the target
+_SHARE = 0.15  # of the iterations after a request that must have
+_STAYS = 0.95  # fraction of the iterations after an arrival that are at the target: the others were interrupted
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The signal at one value, steady.
+
+    Attributes:
+        mean: its median.
+        sd: standard deviation after filtering, by width of the running median.
+    """
+
+    mean: float
+    sd: Mapping[int, float]
+
+
+def signal(trace: Trace, load: Load) -> FloatArray:
+    """What shows the change: the core clock, or else how many iterations run in a second; shape (iterations,)."""
+    return trace.core_mhz if load == "core" else 1.0 / np.maximum(trace.seconds, 1e-9)
+
+
+def level_of(steady: FloatArray) -> Level:
+    """The level of a steady signal."""
+    spread = {width: _spread(median_filter(steady, width, mode="nearest")) for width in WIDTHS}
+    return Level(float(np.median(steady)), spread)
+
+
+def width_for(start: Level, target: Level) -> int | None:
+    """The narrowest running median that tells two levels apart; ``None`` where they overlap whatever is done."""
+    half = 0.5 * abs(start.mean - target.mean)
+    return next((width for width in WIDTHS if half > _APART * max(start.sd[width], target.sd[width])), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What became of a request.
+
+    Attributes:
+        seconds: from the request until it was in effect; ``None`` where that was not seen.
+        reason: why not: ``start`` was not in effect when it was requested, or the target was not ``reached`` in time.
+    """
+
+    seconds: float | None
+    reason: str = ""
+
+
+def arrival(
+    bounds_s: FloatArray, seen: FloatArray, asked_s: float, until_s: float, start: Level, target: Level, width: int
+) -> Arrival:
+    """When a request took effect.
+
+    Args:
+        bounds_s: of the iterations; shape (iterations + 1,).
+        seen: the signal of each iteration, through the running median.
+        asked_s: moment of the request.
+        until_s: moment up to which nothing else was requested.
+        start: level before.
+        target: level after.
+        width: of the running median.
+    """
+    apart = abs(target.mean - start.mean)
+    first = int(np.searchsorted(bounds_s, asked_s, side="right")) - 1
+    last = min(int(np.searchsorted(bounds_s, until_s, side="left")), len(seen))
+    before = seen[max(first - _TAIL, 0) : first]
+    if first < _TAIL or not _at(before, start.mean, apart):
+        return Arrival(None, "start")
+    after = seen[first:last]
+    tail = after[-max(_TAIL, round(_SHARE * len(after))) :]
+    if len(after) < 2 * _TAIL or not _at(tail, target.mean, apart):
+        return Arrival(None, "reached")
+    # The level drifts with temperature where a power limit sets it, so its own end is what it settles at.
+    settled = float(np.median(tail))
+    band = min(0.5 * apart, max(_APART * target.sd[width], 0.02 * apart))
+    inside = np.abs(after - settled) <= band
+    left = np.arange(len(inside), 0, -1)
+    stays = np.cumsum(inside[::-1])[::-1] >= _STAYS * left
+    ahead = np.convolve(inside, np.ones(_TAIL), mode="full")[_TAIL - 1 :] >= _STAYS * np.minimum(left, _TAIL)
+    there = np.flatnonzero(inside & stays & ahead)
+    if not len(there):
+        return Arrival(None, "reached")
+    return Arrival(max(float(bounds_s[first + int(there[0])] - asked_s), 0.0))
+
+
+def filtered(values: FloatArray, width: int) -> FloatArray:
+    """A signal through the running median."""
+    return np.asarray(median_filter(values, width, mode="nearest"))
+
+
+def _at(values: FloatArray, level: float, apart: float) -> bool:
+    return len(values) > 0 and abs(float(np.median(values)) - level) < _NEAR * apart
+
+
+def _spread(values: FloatArray) -> float:
+    """Standard deviation, without the few iterations that were interrupted."""
+    low, high = np.quantile(values, (0.005, 0.995))
+    return float(np.std(np.clip(values, low, high)))
