@@ -9,7 +9,8 @@ A running median keeps steps where they are and takes single interrupted iterati
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,7 @@ WIDTHS = (5, 9, 17, 33, 65)
 """Widths of the running median that are tried, in iterations."""
 
 _APART = 5.0  # standard deviations of the filtered signal that fit between a level and the middle of two
+_RUNS_APART = 3.0  # standard deviations between runs that fit there besides
 _NEAR = 0.35  # distance from a level, as a fraction of that between two, that still counts as being at it
 _TAIL = 20  # iterations that must have stayed at the target
 _SHARE = 0.15  # of the iterations after a request that must have
@@ -35,10 +37,12 @@ class Level:
     Attributes:
         mean: its median.
         sd: standard deviation after filtering, by width of the running median.
+        between: standard deviation of the mean between runs.
     """
 
     mean: float
     sd: Mapping[int, float]
+    between: float = 0.0
 
 
 def signal(trace: Trace, load: Load) -> FloatArray:
@@ -46,15 +50,26 @@ def signal(trace: Trace, load: Load) -> FloatArray:
     return trace.core_mhz if load == "core" else 1.0 / np.maximum(trace.seconds, 1e-9)
 
 
-def level_of(steady: FloatArray) -> Level:
-    """The level of a steady signal."""
-    spread = {width: _spread(median_filter(steady, width, mode="nearest")) for width in WIDTHS}
-    return Level(float(np.median(steady)), spread)
+def levels_of(runs: Mapping[float, Sequence[FloatArray]]) -> dict[float, Level]:
+    """The levels of steady signals.
+
+    Args:
+        runs: by value, the signal in each of several runs; between runs levels differ a little too.
+    """
+    means = {value: np.array([float(np.median(run)) for run in mine]) for value, mine in runs.items()}
+    relative = [mine / mine.mean() - 1.0 for mine in means.values()]
+    degrees = sum(len(mine) - 1 for mine in relative)
+    between = math.sqrt(sum(float(mine @ mine) for mine in relative) / degrees) if degrees else 0.0
+    levels = {}
+    for value, mine in runs.items():
+        spread = {width: float(np.mean([_spread(filtered(run, width)) for run in mine])) for width in WIDTHS}
+        levels[value] = Level(float(means[value].mean()), spread, between * float(means[value].mean()))
+    return levels
 
 
 def width_for(start: Level, target: Level) -> int | None:
     """The narrowest running median that tells two levels apart; ``None`` where they overlap whatever is done."""
-    half = 0.5 * abs(start.mean - target.mean)
+    half = 0.5 * abs(start.mean - target.mean) - _RUNS_APART * max(start.between, target.between)
     return next((width for width in WIDTHS if half > _APART * max(start.sd[width], target.sd[width])), None)
 
 
@@ -105,7 +120,14 @@ def arrival(
     there = np.flatnonzero(inside & stays & ahead)
     if not len(there):
         return Arrival(None, "reached")
-    return Arrival(max(float(bounds_s[first + int(there[0])] - asked_s), 0.0))
+    reached = first + int(there[0])
+    if there[0] == 0:
+        return Arrival(max(float(bounds_s[reached]) - asked_s, 0.0))
+    # The change lies somewhere in the iteration before; where kernels pause for it, in its last part.
+    lasted_s = bounds_s[first - _TAIL : last + 1][1:] - bounds_s[first - _TAIL : last]
+    usual_s = max(float(np.median(lasted_s[:_TAIL])), float(np.median(lasted_s[-_TAIL:])))
+    within_s = min(float(bounds_s[reached] - bounds_s[reached - 1]), usual_s)
+    return Arrival(max(float(bounds_s[reached]) - 0.5 * within_s - asked_s, 0.0))
 
 
 def filtered(values: FloatArray, width: int) -> FloatArray:

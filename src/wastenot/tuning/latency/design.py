@@ -18,7 +18,7 @@ KINDS: tuple[What, ...] = get_args(What)
 CORE_CLOCKS = 5
 """How many core clocks are switched between, unless they are named."""
 
-ERROR = 0.02
+ERROR = 0.015
 """Relative standard error at which a latency is known, unless another is asked for."""
 
 _LIMITS = 4
@@ -122,7 +122,7 @@ def estimate_s(planned: Design, expected: SwitchTime) -> float:
     for part in planned.parts:
         switches = len(part.values) * max((max(expected.jitter, _ASSUMED_JITTER) / planned.error) ** 2, 10.0)
         slowest_s = max(expected.latency_s(_elsewhere(part), part.setting(value)) for value in part.values)
-        total_s += switches * (2.5 * slowest_s + 5e-3) + len(part.values) * settling_s(slowest_s)
+        total_s += switches * (2.5 * slowest_s + 5e-3) + 3.0 * len(part.values) * (settling_s(slowest_s) + 0.2)
         total_s += 0.0 if part.what == "power_limit" else 250.0 * (2.5 * slowest_s + 5e-3)
     return min(total_s, planned.most_s)
 

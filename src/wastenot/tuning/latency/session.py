@@ -11,17 +11,20 @@ from itertools import permutations
 
 import numpy as np
 
+from wastenot.arrays import FloatArray
 from wastenot.devices.protocol import Device
 from wastenot.devices.tracer import Trace
 from wastenot.planning.latency import Indistinct, TargetLatency
 from wastenot.planning.switching import SwitchTime
 from wastenot.progress import Progress
 from wastenot.setting import Setting
-from wastenot.tuning.latency.arrivals import Level, arrival, filtered, level_of, signal, width_for
+from wastenot.tuning.latency.arrivals import Level, arrival, filtered, levels_of, signal, width_for
 from wastenot.tuning.latency.design import Part, settling_s
 from wastenot.tuning.latency.observations import Notebook, Observation, outliers, summarise
 
-WARM_UP_S = 1.0
+LEVEL_RUNS = 3
+"""Runs at each value from which its level is read."""
+
 _LEAD_S = 0.1  # of iterations before the first request of a trace
 _LEVEL_S = 0.1  # of iterations from which a level is read
 _BATCH_S = 2.0  # of a trace
@@ -70,16 +73,19 @@ class Session:
 
     def calibrate(self) -> None:
         """Learn how iterations look at each value, and which values look the same."""
-        for value in self.part.values:
-            self._device.clocks.request(self.part.setting(value))
-            self._device.time.sleep(settling_s(self._expected_s[value]))
-            steady = self._run((), _LEAD_S + _LEVEL_S)
-            seen = signal(steady, self._load)
-            after = int(np.searchsorted(steady.bounds_s, steady.bounds_s[0] + _LEAD_S))
-            self.levels[value] = level_of(seen[min(after, len(seen) // 2) :])
-            self.iteration_s = max(self.iteration_s, float(np.median(steady.seconds)))
-            self.clock_error_s = max(self.clock_error_s, steady.clock_error_s)
-            self._now = value
+        runs: dict[float, list[FloatArray]] = {value: [] for value in self.part.values}
+        for _ in range(LEVEL_RUNS):
+            for value in self.part.values:
+                self._device.clocks.request(self.part.setting(value))
+                self._device.time.sleep(settling_s(self._expected_s[value]))
+                steady = self._run((), _LEAD_S + _LEVEL_S)
+                seen = signal(steady, self._load)
+                after = int(np.searchsorted(steady.bounds_s, steady.bounds_s[0] + _LEAD_S))
+                runs[value].append(seen[min(after, len(seen) // 2) :])
+                self.iteration_s = max(self.iteration_s, float(np.median(steady.seconds)))
+                self.clock_error_s = max(self.clock_error_s, steady.clock_error_s)
+                self._now = value
+        self.levels = levels_of(runs)
         for start, target in permutations(self.part.values, 2):
             width = width_for(self.levels[start], self.levels[target])
             if width is None:
