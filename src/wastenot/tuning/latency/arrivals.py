@@ -26,7 +26,8 @@ _APART = 5.0  # standard deviations of the filtered signal that fit between a le
 _RUNS_APART = 3.0  # standard deviations between runs that fit there besides
 _NEAR = 0.35  # distance from a level, as a fraction of that between two, that still counts as being at it
 _TAIL = 20  # iterations that must have stayed at the target
-_SHARE = 0.15  # of the iterations after a request that must have
+_SHARE = 0.1  # of the time after a request for which they must have
+_HELD_UP = 1.5  # times as long as usual is an iteration in which kernels pause
 _STAYS = 0.95  # fraction of the iterations after an arrival that are at the target: the others were interrupted
 
 
@@ -107,7 +108,8 @@ def arrival(
     if first < _TAIL or not _at(before, start.mean, apart):
         return Arrival(None, "start")
     after = seen[first:last]
-    tail = after[-max(_TAIL, round(_SHARE * len(after))) :]
+    settled_from = int(np.searchsorted(bounds_s, until_s - _SHARE * (until_s - asked_s)))
+    tail = after[min(settled_from - first, len(after) - _TAIL) :]
     if len(after) < 2 * _TAIL or not _at(tail, target.mean, apart):
         return Arrival(None, "reached")
     # The level drifts with temperature where a power limit sets it, so its own end is what it settles at.
@@ -120,14 +122,27 @@ def arrival(
     there = np.flatnonzero(inside & stays & ahead)
     if not len(there):
         return Arrival(None, "reached")
-    reached = first + int(there[0])
-    if there[0] == 0:
-        return Arrival(max(float(bounds_s[reached]) - asked_s, 0.0))
-    # The change lies somewhere in the iteration before; where kernels pause for it, in its last part.
-    lasted_s = bounds_s[first - _TAIL : last + 1][1:] - bounds_s[first - _TAIL : last]
-    usual_s = max(float(np.median(lasted_s[:_TAIL])), float(np.median(lasted_s[-_TAIL:])))
-    within_s = min(float(bounds_s[reached] - bounds_s[reached - 1]), usual_s)
-    return Arrival(max(float(bounds_s[reached]) - 0.5 * within_s - asked_s, 0.0))
+    return Arrival(max(_moment_s(bounds_s, first, last, first + int(there[0])) - asked_s, 0.0))
+
+
+def _moment_s(bounds_s: FloatArray, first: int, last: int, reached: int) -> float:
+    """When the change happened that is seen from one iteration on.
+
+    Args:
+        bounds_s: of the iterations.
+        first: iteration of the request.
+        last: iteration after the last one looked at.
+        reached: the first one at the target.
+    """
+    usual_s = float(np.median(np.diff(bounds_s[first - _TAIL : first + 1])))
+    target_s = float(np.median(np.diff(bounds_s[last - _TAIL : last + 1])))
+    if bounds_s[reached + 1] - bounds_s[reached] > _HELD_UP * target_s:  # kernels pause until the change, in this one
+        return float(bounds_s[reached + 1]) - 0.5 * target_s
+    if reached == first:
+        return float(bounds_s[reached])
+    # It lies somewhere in the iteration before; where kernels pause for it, in its last part.
+    within_s = min(float(bounds_s[reached] - bounds_s[reached - 1]), max(usual_s, target_s))
+    return float(bounds_s[reached]) - 0.5 * within_s
 
 
 def filtered(values: FloatArray, width: int) -> FloatArray:

@@ -29,7 +29,9 @@ _SWITCHES = 20  # in a window
 _LEAST_SWITCHES = 6
 _WINDOW_S = 4.0  # longest window, where that is enough for the least number of switches
 _STEADY_S = 1.0
-_POLL_S = 2e-3  # of the energy counter
+_POLL_S = 0.5e-3  # of the energy counter
+_DITHER_S = 0.02  # random pauses, so that polls fall differently on the counter's steps each time
+_HELD_UP = 1.3  # times as long as those around it is an iteration that was
 _STEP_S = 0.5  # by when a counter has moved, if it does
 
 
@@ -64,7 +66,8 @@ def cost_of(
             break
         first, second = pair if repeat % 2 == 0 else pair[::-1]
         found.append(_once(session, device, first, second, stay_s, switches))
-        progress.step(f"{session.part.name}: cost of switches")
+        for _ in range(switches):
+            progress.step(f"{session.part.name}: what switches cost")
     if len(found) < 2:
         return None
     stalls_s = np.array([stall_s for stall_s, _ in found])
@@ -78,17 +81,6 @@ def cost_of(
         energy_j=float(np.mean(energies_j)) if by_energy else None,
         energy_error_j=_standard_error(energies_j) if by_energy else None,
     )
-
-
-def cost_s(stay_s: float, repeats: int = REPEATS) -> float:
-    """Device time that it takes, about.
-
-    Args:
-        stay_s: how long to wait after a request.
-        repeats: number of windows.
-    """
-    switches = max(min(_SWITCHES, 2 * math.floor(0.5 * _WINDOW_S / stay_s)), _LEAST_SWITCHES)
-    return repeats * (switches * stay_s + 4.0 * _STEADY_S + 4.0 * stay_s + settling_s(stay_s))
 
 
 def _nearest_pair(session: Session) -> tuple[float, float] | None:
@@ -108,6 +100,10 @@ def _once(
     part, clocks, time = session.part, device.clocks, device.time
     clocks.request(part.setting(first))
     time.sleep(settling_s(stay_s))
+
+    def dither_s() -> float:
+        return _DITHER_S * float(session.rng.random())
+
     seconds = switches * stay_s + 4.0 * _STEADY_S + 4.0 * stay_s + 8.0 * _STEP_S
     with device.tracer().start(part.what, seconds) as run:
         time.sleep(stay_s)
@@ -116,14 +112,14 @@ def _once(
             if stay:
                 clocks.request(part.setting(value))
                 time.sleep(stay)
-            marks += [_mark(device), _after(device, _STEADY_S)]
+            marks += [_after(device, dither_s()), _after(device, _STEADY_S + dither_s())]
         for switch in range(switches):
             clocks.request(part.setting(first if switch % 2 == 0 else second))
             time.sleep(stay_s)
-        marks += [_mark(device), _after(device, _STEADY_S)]
+        marks += [_after(device, dither_s()), _after(device, _STEADY_S + dither_s())]
         clocks.request(part.setting(first))
         time.sleep(stay_s)
-        marks += [_mark(device), _after(device, _STEADY_S)]
+        marks += [_after(device, dither_s()), _after(device, _STEADY_S + dither_s())]
     return _left_over(session, run.trace, marks, (first, second), switches)
 
 
@@ -132,8 +128,14 @@ def _left_over(
 ) -> tuple[float, float | None]:
     first, second = (session.levels[value].mean for value in values)
     seen = filtered(signal(trace, session.part.what), session.widths[values])
-    at_first = np.abs(seen - first) < np.abs(seen - second)
-    done = np.concatenate([[0.0], np.cumsum(at_first)]), np.concatenate([[0.0], np.cumsum(~at_first)])
+    # By times, in whose middle iterations during a change are attributed without bias.
+    at_first = (np.abs(1.0 / seen - 1.0 / first) < np.abs(1.0 / seen - 1.0 / second)).astype(float)
+    # An iteration that is interrupted, or in which kernels pause, belongs to what is around it: half each during a change.
+    lasted_s = trace.seconds
+    held_up = np.flatnonzero(lasted_s > _HELD_UP * filtered(lasted_s, session.widths[values]))
+    held_up = held_up[(held_up >= 2) & (held_up < len(lasted_s) - 2)]
+    at_first[held_up] = 0.5 * (at_first[held_up - 2] + at_first[held_up + 2])
+    done = np.concatenate([[0.0], np.cumsum(at_first)]), np.concatenate([[0.0], np.cumsum(1.0 - at_first)])
 
     def iterations(which: int, begin: _Mark, end: _Mark) -> float:
         counts = np.interp([begin.moment_s, end.moment_s], trace.bounds_s, done[which])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -18,11 +19,12 @@ KINDS: tuple[What, ...] = get_args(What)
 CORE_CLOCKS = 5
 """How many core clocks are switched between, unless they are named."""
 
-ERROR = 0.015
+ERROR = 0.012
 """Relative standard error at which a latency is known, unless another is asked for."""
 
 _LIMITS = 4
 _ASSUMED_JITTER = 0.3  # until it is measured
+_WINDOW = 4.0  # time for a switch over the latency assumed
 _UNITS: dict[What, str] = {"core": "MHz", "memory": "MHz", "power_limit": "W"}
 _NAMES: dict[What, str] = {"core": "core clock", "memory": "memory clock", "power_limit": "power limit"}
 
@@ -82,7 +84,7 @@ def design(
     kinds: Sequence[What] | None = None,
     core_mhz: Sequence[float] = (),
     error: float = ERROR,
-    most_s: float = 600.0,
+    most_s: float = math.inf,
 ) -> Design:
     """What to measure on a device.
 
@@ -97,7 +99,7 @@ def design(
         BadInputError: there is nothing to switch, or a number makes no sense.
     """
     if not 0.0 < error < 1.0:
-        raise BadInputError(f"`error` {error:g}: must be between 0 and 1, such as 0.02")
+        raise BadInputError(f"`relative_error` {error:g}: must be between 0 and 1, such as 0.02")
     if not most_s > 0.0:
         raise BadInputError(f"`time_limit` {most_s:g}: must be above 0")
     if core_mhz and kinds is not None and "core" not in kinds:
@@ -122,9 +124,15 @@ def estimate_s(planned: Design, expected: SwitchTime) -> float:
     for part in planned.parts:
         switches = len(part.values) * max((max(expected.jitter, _ASSUMED_JITTER) / planned.error) ** 2, 10.0)
         slowest_s = max(expected.latency_s(_elsewhere(part), part.setting(value)) for value in part.values)
-        total_s += switches * (2.5 * slowest_s + 5e-3) + 3.0 * len(part.values) * (settling_s(slowest_s) + 0.2)
-        total_s += 0.0 if part.what == "power_limit" else 250.0 * (2.5 * slowest_s + 5e-3)
+        total_s += switches * (_WINDOW * slowest_s + 5e-3) + 3.0 * len(part.values) * (settling_s(slowest_s) + 0.2)
+        total_s += 0.0 if part.what == "power_limit" else 250.0 * (_WINDOW * slowest_s + 5e-3)
     return min(total_s, planned.most_s)
+
+
+def switches_expected(planned: Design, expected: SwitchTime) -> int:
+    """How many switches measuring takes, about."""
+    each = max((max(expected.jitter, _ASSUMED_JITTER) / planned.error) ** 2, 10.0)
+    return round(sum(len(part.values) * each for part in planned.parts))
 
 
 def settling_s(latency_s: float) -> float:
@@ -146,8 +154,10 @@ def _values(device: Device, what: What, core_mhz: Sequence[float]) -> tuple[tupl
                 if clock not in have:
                     nearest = min(have, key=lambda each: abs(each - clock), default=None)
                     raise BadInputError(f"`core` {clock:g}: the device has no such core clock; the nearest is {nearest:g}")
+            if len(set(core_mhz)) == 1:
+                raise BadInputError(f"`core` {core_mhz[0]:g}: a single one was named; name at least two to switch between")
             if core_mhz:
-                return tuple(sorted(set(core_mhz))), "a single one was named; name at least two"
+                return tuple(sorted(set(core_mhz))), ""
             places = np.unique(np.round(np.linspace(0, len(have) - 1, min(CORE_CLOCKS, len(have)))).astype(int))
             return tuple(have[place] for place in places.tolist()), "none can be set"
         case "memory":

@@ -18,7 +18,7 @@ from wastenot.planning.latency import Indistinct, Latency, SwitchCost, TargetLat
 from wastenot.planning.switching import SwitchTime, switch_time
 from wastenot.progress import Progress, Silent
 from wastenot.tuning.latency.costs import cost_of
-from wastenot.tuning.latency.design import Design, estimate_s
+from wastenot.tuning.latency.design import Design, estimate_s, switches_expected
 from wastenot.tuning.latency.observations import Notebook
 from wastenot.tuning.latency.session import Session
 
@@ -98,7 +98,7 @@ def measure_latency(
     notebook = Notebook(resume, _about(device, planned))
     rng = np.random.default_rng([seed, len(notebook.observations)])
     shown = progress or Silent()
-    shown.begin(0)
+    shown.begin(max(switches_expected(planned, expected), len(notebook.observations) + 1), len(notebook.observations))
     began_s = device.time.now_s() - notebook.spent_s
     targets: list[TargetLatency] = []
     pairs: list[TargetLatency] = []

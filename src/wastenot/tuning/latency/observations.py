@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -122,8 +123,9 @@ class Notebook:
         lines += [json.dumps(asdict(each)) for each in new]
         lines.append(json.dumps({"spent_s": spent_s}))
         try:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write("".join(f"{line}\n" for line in lines))
+            with self._path.open("a+b") as file:
+                _end_at_a_line(file)
+                file.write("".join(f"{line}\n" for line in lines).encode())
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -137,11 +139,11 @@ class Notebook:
     def _read(self, path: Path) -> None:
         remedy = "remove it to begin anew"
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            text = path.read_text(encoding="utf-8")
+            lines = text[: text.rfind("\n") + 1].splitlines()  # where it was killed, the last may be cut short
             if json.loads(lines[0]) != json.loads(json.dumps(self._about)):
                 raise BadInputError(f"{path}: holds an interrupted measurement of another device or other values; {remedy}")
-            whole = len(lines) if path.read_bytes().endswith(b"\n") else len(lines) - 1  # the last may be cut short
-            for line in lines[1:whole]:
+            for line in lines[1:]:
                 values = json.loads(line)
                 if "spent_s" in values:
                     self.spent_s += float(values["spent_s"])
@@ -151,3 +153,10 @@ class Notebook:
             raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
         except (ValueError, TypeError, IndexError, KeyError) as error:
             raise BadInputError(f"{path}: is no interrupted measurement of switching latency ({error}); {remedy}") from None
+
+
+def _end_at_a_line(file: BinaryIO) -> None:
+    """Take off the part of a line that a killed process left at the end."""
+    file.seek(0)
+    content = file.read()
+    file.truncate(content.rfind(b"\n") + 1)

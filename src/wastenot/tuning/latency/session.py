@@ -6,7 +6,7 @@ trace      ▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import permutations
 
 import numpy as np
@@ -50,9 +50,8 @@ class Session:
     def __init__(
         self, device: Device, part: Part, expected: SwitchTime, notebook: Notebook, rng: np.random.Generator
     ) -> None:
-        self._device, self.part, self._notebook, self._rng = device, part, notebook, rng
+        self._device, self.part, self._notebook, self.rng = device, part, notebook, rng
         self._load = part.what
-        self._windows_s: dict[float, float] = {}
         self._doubled = dict.fromkeys(part.values, 0)
         self._expected_s = {
             value: max(
@@ -65,11 +64,9 @@ class Session:
         self.indistinct: list[Indistinct] = []
         self.iteration_s = self.clock_error_s = 0.0
         self._now: float | None = None  # the value in effect
-
-    @property
-    def own(self) -> list[Observation]:
-        """Observations of this kind."""
-        return [each for each in self._notebook.observations if each.what == self.part.what]
+        self._to: dict[float, list[Observation]] = {value: [] for value in part.values}  # by target
+        self._counts: dict[tuple[float, float], int] = {}
+        self._note(each for each in notebook.observations if each.what == part.what)
 
     def calibrate(self) -> None:
         """Learn how iterations look at each value, and which values look the same."""
@@ -107,7 +104,9 @@ class Session:
             traced_s = self._device.time.now_s()
             found = self._batch(error)
             self._notebook.add(found, self._device.time.now_s() - traced_s)
-            progress.step(self._where_it_is())
+            self._note(found)
+            for _ in found:
+                progress.step(f"{self.part.name}: {sum(self._counts.values()):,} switches")
             if not self.widths:
                 break
 
@@ -117,21 +116,18 @@ class Session:
 
     def results(self) -> tuple[tuple[TargetLatency, ...], tuple[TargetLatency, ...]]:
         """Latencies by target, and by start and target."""
-        what, found = self.part.what, self.own
-        targets = [
-            summarise(what, None, value, [each for each in found if each.target == value], self.iteration_s)
-            for value in self.part.values
-        ]
+        what = self.part.what
+        targets = [summarise(what, None, value, mine, self.iteration_s) for value, mine in self._to.items()]
         pairs = [
             summarise(what, start, target, mine, self.iteration_s)
             for start, target in permutations(self.part.values, 2)
-            if (mine := [each for each in found if (each.start, each.target) == (start, target)])
+            if (mine := [each for each in self._to[target] if each.start == start])
         ]
         return tuple(each for each in targets if each is not None), tuple(each for each in pairs if each is not None)
 
     def window_s(self, target: float) -> float:
         """How long to wait for a target after a request."""
-        seconds = np.array([each.seconds for each in self.own if each.target == target and not each.late])
+        seconds = np.array([each.seconds for each in self._to[target] if not each.late])
         if len(seconds) < _LEAST_SWITCHES // 2:
             known_s = _FIRST_WINDOW * self._expected_s[target]
         else:
@@ -140,8 +136,13 @@ class Session:
 
     # ---- inside ----------------------------------------------------------------------------------------------
 
+    def _note(self, found: Iterable[Observation]) -> None:
+        for each in found:
+            self._to[each.target].append(each)
+            self._counts[each.start, each.target] = self._counts.get((each.start, each.target), 0) + 1
+
     def _known(self, target: float, error: float) -> bool:
-        mine = [each for each in self.own if each.target == target]
+        mine = self._to[target]
         found = summarise(self.part.what, None, target, mine, self.iteration_s)
         return (
             found is not None and len(mine) >= _LEAST_SWITCHES and found.error_s <= max(error * found.seconds, _ERROR_S)
@@ -155,7 +156,8 @@ class Session:
         planned = self._walk(error)
         if not planned:
             return []
-        windows = [self.window_s(target) for _, target in planned]
+        by_target = {target: self.window_s(target) for target in {target for _, target in planned}}
+        windows = [by_target[target] for _, target in planned]
         targets = [(self.part.setting(target), window) for (_, target), window in zip(planned, windows, strict=True)]
         asked: list[float] = []
         trace = self._run(targets, _LEAD_S, asked)
@@ -178,17 +180,15 @@ class Session:
     def _widen(self, found: Sequence[Observation]) -> None:
         """Wait longer for targets that were mostly not reached."""
         for target in {each.target for each in found}:
-            mine = [each.late for each in self.own if each.target == target]
+            mine = [each.late for each in self._to[target]]
             mine += [each.late for each in found if each.target == target]
             if sum(mine[-8:]) > 0.5 * len(mine[-8:]):
                 self._doubled[target] += 1
 
     def _walk(self, error: float) -> list[tuple[float, float]]:
         """Switches of the next trace: each from where the last ends, to what was timed least and is not known yet."""
-        counts = dict.fromkeys(self.widths, 0)
-        for each in self.own:
-            if (each.start, each.target) in counts:
-                counts[each.start, each.target] += 1
+        counts = {pair: self._counts.get(pair, 0) for pair in self.widths}
+        windows_s = {target: self.window_s(target) for target in self.part.values}
         known = {target: self._known(target, error) for target in self.part.values}
         here = self._now
         if here is None or not any(start == here for start, _ in counts):
@@ -199,13 +199,13 @@ class Session:
             leaving = [pair for pair in counts if pair[0] == here]
             if not leaving:
                 break
-            order = self._rng.permutation(len(leaving)).tolist()
+            order = self.rng.permutation(len(leaving)).tolist()
             pair = min((leaving[place] for place in order), key=lambda pair: (known[pair[1]], counts[pair]))
             if known[pair[1]] and planned and not all(known[target] for _, target in leaving):
                 break
             counts[pair] += 1
             planned.append(pair)
-            length_s += self.window_s(pair[1])
+            length_s += windows_s[pair[1]]
             here = pair[1]
         self._now = here
         return planned
@@ -213,7 +213,7 @@ class Session:
     def _settle_somewhere(self, pairs: Sequence[tuple[float, float]]) -> float | None:
         if not pairs:
             return None
-        value = pairs[int(self._rng.integers(len(pairs)))][0]
+        value = pairs[int(self.rng.integers(len(pairs)))][0]
         self._device.clocks.request(self.part.setting(value))
         self._device.time.sleep(settling_s(self._expected_s[value]))
         return value
@@ -229,7 +229,3 @@ class Session:
                 device.clocks.request(setting)
                 device.time.sleep(max(asked[-1] + window - device.time.now_s(), 0.0))
         return run.trace
-
-    def _where_it_is(self) -> str:
-        done = len(self.own)
-        return f"{self.part.name}: {done} switches"
