@@ -46,7 +46,7 @@ _OTHER_TIME = 1.6  # a workload whose iteration is longer or shorter by this fac
 _OTHER_SHARE = 0.15  # of an iteration, by which a pass may be longer or shorter
 _DRIFTED = 0.03  # change of an iteration's time at the default clocks that is worth telling
 _WARMER_C = 10.0
-_SENSORS_S = 1.0  # between readings for the status
+_SENSORS_S = 0.5  # between readings for the status
 _EVENTS = 100  # kept
 _LATE = 3.0  # a switch counts as arrived after so many times its usual time
 
@@ -124,7 +124,7 @@ class Controller:
         self._sensors_due_s = now_s
         self._lengths = Lengths(_LATE * max(schedule.switching.core_s, _memory_s(schedule)), default_share)
         self._guard = Guard(schedule.max_slowdown)
-        self._ledger = Ledger()
+        self._ledger = Ledger(schedule.switching.core_s)
         self._line = TimeLine(now_s)
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._default_rung = len(schedule.rungs) - 1
@@ -331,7 +331,7 @@ class Controller:
     # ---- stretches -------------------------------------------------------------------------------------------
 
     def _next_cycle(self, now_s: float) -> None:
-        pairs = len(self._ledger.of_rung[self._rung].time) if self._rung in self._ledger.of_rung else 0
+        pairs = len(self._ledger.time_pairs(self._rung))
         period_s = max((edges.period_s for edges in self._edges), default=0.0)
         cycle = self._lengths.cycle(self._rung, self._default_rung, pairs, self._usual_s, period_s, self._rng)
         self._coming = deque(cycle)
@@ -413,7 +413,7 @@ class Controller:
         if alarm is None:
             guard.reference(block.times_s)
             self._settle()
-            excess = guard.exceeds(self._ledger.of_rung[self._rung].time) if self._rung in self._ledger.of_rung else None
+            excess = guard.exceeds(self._ledger.time_pairs(self._rung))
             if excess is not None:
                 self._step(excess, now_s)
             return
@@ -477,6 +477,9 @@ class Controller:
             clocks = sensors.clocks()
             latest.power_w, latest.temperature_c = sensors.power_w(), sensors.temperature_c()
             latest.core_mhz, latest.memory_mhz = clocks.core_mhz, clocks.memory_mhz
+        read_c = [latest.temperature_c for latest in self._readings if latest.temperature_c is not None]
+        if self._stretch is not None and read_c:
+            self._stretch.temperatures_c.append(math.fsum(read_c) / len(read_c))
         self._settle()
 
     def _moment(self, now_s: float) -> Moment:
