@@ -39,6 +39,7 @@ class Stretch:
         temperatures_c: readings meanwhile.
         times_s: of its iterations so far.
         begin, end: energy there, by GPU.
+        so_far_j: its energy as far as it was known when it ended, for as long as that at its end is not.
         spoiled: whether something else happened meanwhile, such as a checkpoint.
     """
 
@@ -50,6 +51,7 @@ class Stretch:
     times_s: list[float] = field(default_factory=list)
     begin: list[Edge] = field(default_factory=list)
     end: list[Edge] = field(default_factory=list)
+    so_far_j: float = 0.0
     spoiled: bool = False
 
     @property

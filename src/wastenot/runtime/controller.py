@@ -29,6 +29,7 @@ from wastenot.errors import BadInputError, DeviceError
 from wastenot.origin import Origin
 from wastenot.planning.schedule import Schedule
 from wastenot.runtime.blocks import LEAST_ITERATIONS, Lengths, Stretch
+from wastenot.runtime.close_up import CloseUp
 from wastenot.runtime.energy_edges import Edge, EnergyEdges
 from wastenot.runtime.execution import Execution
 from wastenot.runtime.guard import Alarm, Guard, faster_rung
@@ -126,6 +127,7 @@ class Controller:
         self._guard = Guard(schedule.max_slowdown)
         self._ledger = Ledger(schedule.switching.core_s)
         self._line = TimeLine(now_s)
+        self._close_up = CloseUp()
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._default_rung = len(schedule.rungs) - 1
         self._rung = 0
@@ -168,6 +170,7 @@ class Controller:
             self._begin_iteration(marker.iteration, reached_s)
         elif self._state == "starting" and self._iteration_s is not None:
             self._passes.setdefault(place, []).append(reached_s - self._iteration_s)
+        self._close_up.marker(reached_s - self._began_s, marker.name, execution.target, at_default=self._at_default)
 
     def due_s(self) -> float | None:
         """The next moment at which :meth:`act` has something to do; ``None`` for none."""
@@ -186,7 +189,8 @@ class Controller:
         next_s = math.inf
         for execution in self._executions:
             while execution.act(now_s):
-                pass
+                if execution is self._executions[0]:
+                    self._close_up.request(now_s - self._began_s, execution.target, at_default=self._at_default)
             next_s = min(next_s, execution.due_s)
         for edges in self._edges:
             if edges.due_s <= now_s and next_s > now_s + 1.5 * edges.read_s:
@@ -248,7 +252,13 @@ class Controller:
             self._finish_stretch()
             self._state = "over"
             ended = "refused" if refused else ended
-        return Summary(status=self.status(), ended=ended, exit_code=exit_code, time_line=self._line.moments())
+        return Summary(
+            status=self.status(),
+            ended=ended,
+            exit_code=exit_code,
+            time_line=self._line.moments(),
+            close_up=self._close_up.instants(),
+        )
 
     # ---- iterations ------------------------------------------------------------------------------------------
 
@@ -354,9 +364,11 @@ class Controller:
                 execution.begin(arm, now_s)
 
     def _finish_stretch(self, now_s: float | None = None) -> Stretch | None:
-        stretch, self._stretch = self._stretch, None
+        stretch, so_far_j = self._stretch, self._running_j()
+        self._stretch = None
         if stretch is None or not stretch.times_s:
             return stretch
+        stretch.so_far_j = so_far_j
         if now_s is None:
             stretch.spoiled = True  # it ended amid an iteration
             stretch.end = [Edge(self._now_s, edges.latest_j or math.nan) for edges in self._edges]

@@ -130,7 +130,8 @@ class Ledger:
         known = False
         for rung, of_rung in self.of_rung.items():
             ratio = self.energy(rung)
-            used_j = of_rung.used_j + (running_j if rung == present else 0.0)
+            open_j = math.fsum(each.so_far_j for each in self._open if each.rung == rung and not each.default)
+            used_j = of_rung.used_j + open_j + (running_j if rung == present else 0.0)
             if ratio is None or used_j <= 0.0:
                 continue
             known = True
