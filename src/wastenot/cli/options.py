@@ -359,10 +359,13 @@ class ClockControlOptions:
         )
         if self.allow_clock_control and name.startswith("nvidia:"):
             from wastenot.devices.nvidia.clocks import NvidiaClocks
+            from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
 
-            assert isinstance(device.clocks, NvidiaClocks)
+            assert isinstance(device.clocks, NvidiaClocks | DaemonClocks)
             restored = "reset to the driver's defaults" if ranges is None else f"locked to {self.restore_clocks} MHz"
             hint = "" if ranges is not None else f"\n{_LOCK_HINT}"
+            if isinstance(device.clocks, DaemonClocks):
+                restored, hint = device.clocks.outcome(), ""
             device.clocks.on_change = lambda: say(f"{name}: afterwards the clocks are {restored}{hint}")
             device.clocks.on_interrupt = lambda: say(f"{name}: the clocks are {restored}")
         return device
