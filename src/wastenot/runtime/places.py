@@ -14,7 +14,7 @@ _LONGEST_PATH = 100  # of a Unix socket; Linux allows 107
 
 
 def runtime_folder() -> Path:
-    """The folder: ``WASTENOT_RUNTIME``, else wastenot's in the user's runtime directory, else one in the temporary folder."""
+    """The folder: ``WASTENOT_RUNTIME``, else wastenot's in the user's runtime directory or the temporary folder."""
     named = os.environ.get("WASTENOT_RUNTIME")
     if named:
         return Path(named)

@@ -1,7 +1,7 @@
 """A program's side of a session: hooks and markers of one process, and its line to whoever controls the clocks.
 
-Loaded into other people's programs, so it imports nothing but the standard library; PyTorch is handed in. Whatever fails here
-costs the program nothing but its plan.
+Loaded into other people's programs, so it imports nothing but the standard library; PyTorch is handed in. Whatever fails
+here costs the program nothing but its plan.
 """
 
 from __future__ import annotations

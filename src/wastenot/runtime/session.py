@@ -4,8 +4,8 @@
     others   ── status? ──▶ │ socket, thread │ ◀─ status ─────
                             └────────────────┘
 
-The thread sleeps until a marker comes or the controller wants to act. Whatever fails ends the plan, gives the clocks back, and
-leaves the program to run on.
+The thread sleeps until a marker comes or the controller wants to act. Whatever fails ends the plan, gives the clocks back,
+and leaves the program to run on.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ from wastenot.runtime.wire import SCHEMA, Line, Message
 
 Ended = Literal["job ended", "stopped", "refused", "failed"]
 
+PATIENCE_S = 120.0
+"""How long a program may take until its first iteration: it loads data, builds a model, compiles it."""
+
 _LONGEST_SLEEP_S = 0.5
 _FINE_S = 1e-3  # which the system's own wait rounds to
 _END_S = 10.0
@@ -57,6 +60,12 @@ class Driver(Protocol):
 
     def status(self) -> Status:
         """What is known now."""
+
+    def hold(self, now_s: float) -> None:
+        """Go by no iterations."""
+
+    def refuse(self, why: str, now_s: float) -> None:
+        """Go back to the default clocks for good."""
 
     def end(self, now_s: float | None = None, *, ended: Ended = "job ended", exit_code: int | None = None) -> Summary:
         """Give the clocks back."""
@@ -89,6 +98,7 @@ class Session:
         by_layers: whether passes are bounded by the layers; see :class:`wastenot.runtime.hooks.Hooks`.
         fits: says of a job why it is not the plan's workload; ``None`` where it may be.
         lease: hold the GPUs' leases, so that nobody else sets their clocks.
+        patience_s: how long to wait for the first iteration before none is expected.
 
     Attributes:
         path: of the socket.
@@ -105,9 +115,12 @@ class Session:
         by_layers: bool = True,
         fits: Callable[[Seen], str | None] | None = None,
         lease: bool = True,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.path, self.problem, self.ranks = path, None, 0
         self._driver, self._fits, self._lease = driver, fits, lease
+        self._patience_s: float | None = patience_s
+        self._began_s = time.monotonic()
         reset = [sys.executable, "-m", "wastenot", "reset"]
         self._welcome: Message = {"welcome": True, "layers": layers, "by_layers": by_layers, "reset": reset}
         self._lock = threading.Lock()
@@ -207,6 +220,14 @@ class Session:
         if fine:
             time.sleep(max(self._until_due_s(), 0.0) if self._until_due_s() < _FINE_S else 0.0)
 
+    def _hold(self) -> None:
+        """Once: no iteration has come for so long that none is expected. The lock is held."""
+        if self._patience_s is None or time.monotonic() - self._began_s < self._patience_s:
+            return
+        self._patience_s = None
+        if not any(client.iteration >= 0 for client in self._clients.values()):
+            self._try(lambda: self._driver.hold(self._now_s()))
+
     def _until_due_s(self) -> float:
         with self._lock:
             due_s = None if self._summary is not None else self._driver.due_s()
@@ -217,6 +238,9 @@ class Session:
 
     def _act(self) -> None:
         with self._lock:
+            if self._summary is not None:
+                return
+            self._hold()
             if self._summary is not None:
                 return
             due_s, now_s = self._driver.due_s(), self._now_s()
@@ -314,8 +338,8 @@ class Session:
         why = None if self._fits is None else self._fits(seen)
         if why is not None:
             with self._lock:
-                self.problem = self.problem or why
-                self._finish("refused", None)
+                if self._summary is None:
+                    self._try(lambda: self._driver.refuse(why, self._now_s()))
 
 
 def _is_friend(connected: socket.socket) -> bool:

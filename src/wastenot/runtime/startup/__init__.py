@@ -1,1 +1,1 @@
-"""A folder to stand first on PYTHONPATH of programs that ``wastenot apply`` starts: its ``sitecustomize`` instruments them."""
+"""To stand first on PYTHONPATH of programs that ``wastenot apply`` starts: its ``sitecustomize`` instruments them."""

@@ -1,7 +1,7 @@
 """Runs at the start of every Python that ``wastenot apply`` has started, and instruments it once it imports PyTorch.
 
-Python imports the first ``sitecustomize`` on its path, which is this one: it runs the next one too, as if it were not there. A
-program whose Python lacks wastenot, as in an environment of its own, is instrumented all the same.
+Python imports the first ``sitecustomize`` on its path, which is this one: it runs the next one too, as if it were not there.
+A program whose Python lacks wastenot, as in an environment of its own, is instrumented all the same.
 """
 
 from __future__ import annotations
