@@ -28,6 +28,20 @@ def status(**changed):
     return made.model_copy(update=changed)
 
 
+def _estimates(at_s, rung):
+    """What is known of time and energy at a moment: nothing at first, then ever more, anew for each comparison."""
+    pairs = int(at_s / 9.0)
+    if pairs < 2:
+        return {}
+    wobble = math.sin(1.7 * pairs) / pairs
+    time, energy = (0.024 if rung == 0 else 0.001) + 0.004 * wobble, (-0.09 if rung == 0 else -0.081) + 0.008 * wobble
+    half = 0.03 / pairs
+    return {
+        "time_change": Estimate(value=time, low=time - half, high=time + half),
+        "energy_change": Estimate(value=energy, low=energy - 2 * half, high=energy + 2 * half),
+    }
+
+
 def summary(*, seconds=180.0, points=900, stepped=True, **changed):
     """The summary of a run: blocks at the default clocks now and then, and one step towards speed."""
     noise = random.Random(7)
@@ -51,6 +65,7 @@ def summary(*, seconds=180.0, points=900, stepped=True, **changed):
             at_s=at_s, power_w=power * (1.09 if at_default else 1.0) + noise.gauss(0.0, 3.0),
             core_mhz=1710.0 if at_default else target, target_core_mhz=None if at_default else target, marker=name,
             at_default=at_default, rung=rung, saved_j=saved if at_s > 9.0 else None,
+            **_estimates(at_s, rung),
         ))  # fmt: skip
     events = [Event(at_s=0.0, kind="started", text="plan.json on sim:rtx-3080-ti")]
     if stepped:

@@ -519,6 +519,8 @@ class Controller:
             at_default=self._at_default,
             rung=self._rung,
             saved_j=None if saved is None else saved.value,
+            time_change=None if (slower := self._ledger.time(self._rung)) is None else slower.change,
+            energy_change=None if (more := self._ledger.energy(self._rung)) is None else more.change,
         )
 
     def _gpu_status(self, index: int) -> GpuStatus:

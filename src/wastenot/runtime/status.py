@@ -122,7 +122,7 @@ class Status(Part):
 
 
 class Moment(Part):
-    """A point of the time line of the first GPU, for pictures."""
+    """A point of the time line of the first GPU, for pictures; the changes are those of the proof at that moment."""
 
     at_s: NotNegative
     power_w: NotNegative | None
@@ -132,6 +132,8 @@ class Moment(Part):
     at_default: bool
     rung: Count
     saved_j: Finite | None
+    time_change: Estimate | None = None
+    energy_change: Estimate | None = None
 
 
 class Summary(Part):
