@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -109,12 +110,12 @@ def apply(
     shown: ShownOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a program at a plan's clocks, keep its slowdown, and prove what it saves.
+    """Run a program at a plan's clocks, and prove what is saved.
 
-    Training with PyTorch is followed iteration by iteration, in as many processes as there are GPUs (torchrun). Now and then a
-    few iterations run at the default clocks, in random order: that is what savings and slowdown are measured against, with
-    95 % intervals, while the program runs. Where the slowdown allowed is exceeded, faster clocks are set, at last the default
-    ones. The GPU is left as it was, however the program ends; its exit code is this command's.
+    Training with PyTorch is followed iteration by iteration, in as many processes as there are GPUs (torchrun). Now and then
+    a few iterations run at the default clocks, in random order: that is what savings and slowdown are measured against, with
+    95 % intervals, while the program runs. Where the slowdown allowed is exceeded, faster clocks are set, at last the
+    default ones. The GPU is left as it was, however the program ends; its exit code is this command's.
     """
     if status or stop:
         _others(stop=stop, as_json=as_json)
@@ -129,7 +130,7 @@ def apply(
     if command and not dry_run:
         _find(command[0])
     names = visible_names() if every else None if device is None else parse_devices(device)
-    application = prepare(plan, names, dry_run=dry_run, restore=parse_restore(restore_clocks), open_named=_opened(seed))
+    application = prepare(plan, names, dry_run=dry_run, restore=parse_restore(restore_clocks), seed=seed)
     simulated = all(gpu.identity.name.startswith("sim:") for gpu in application.gpus)
     _check(simulated, command, dry_run)
     for note in application.notes:
@@ -168,17 +169,6 @@ def _cannot_run(program: str, why: str, *, found: bool) -> None:
 
     say(f"error: {program}: cannot run this command: {why}; no clock was set")
     raise typer.Exit(NOT_EXECUTABLE if found else NOT_FOUND)
-
-
-def _opened(seed: int) -> Any:
-    """Opens devices of a job: simulated ones in virtual time."""
-
-    def open_named(name: str) -> Any:
-        from wastenot.devices.open import open_device
-
-        return open_device(name, seed=seed)
-
-    return open_named
 
 
 def _check(simulated: bool, command: Sequence[str] | None, dry_run: bool) -> None:
@@ -316,6 +306,7 @@ def _run_simulated(
     shown: ShownOptions,
     as_json: bool,
 ) -> Summary:
+    from wastenot.devices.simulated.device import SimulatedDevice
     from wastenot.runtime.simulated_job import run_simulated
     from wastenot.runtime.simulated_session import SimulatedSession
 
@@ -329,8 +320,9 @@ def _run_simulated(
             live.show(controller.status())
             return stopped
 
+        gpus = [gpu for gpu in application.gpus if isinstance(gpu, SimulatedDevice)]
         return run_simulated(
-            application.plan, application.gpus, iterations, seed=seed, path=application.path, dry_run=dry_run,
+            application.plan, gpus, iterations, seed=seed, path=application.path, dry_run=dry_run,
             real_time=real_time, watch=watch,
         )  # fmt: skip
 
@@ -355,10 +347,9 @@ def _tell_outcome(summary: Summary, shown: ShownOptions, as_json: bool) -> None:
             write_text(shown.out, json_text(document) + "\n")
             _say(f"{shown.out}: summary written")
         if shown.report is not None:
-            from wastenot.cli.output import typed_command
             from wastenot.reporting.applied.page import write_applied_page
 
-            write_applied_page(summary, shown.report, command=typed_command(""))
+            write_applied_page(summary, shown.report, command=shlex.join(["wastenot", *sys.argv[1:]]))
             _say(f"{shown.report}: page written")
     except WastenotError as error:  # the job's exit code stays
         _say(f"error: {error}")
@@ -417,5 +408,3 @@ def _gpu_lines(status: Status) -> Iterator[str]:
         yield f"{gpu.device} ({gpu.model}): " + ", ".join(part for part in known if part)
     at = "" if status.iteration is None else f"iteration {status.iteration:,}, {status.marker}; "
     yield f"{at}rung {status.rung} of {status.rungs - 1}{', comparing at the default clocks' if status.at_default else ''}"
-
-

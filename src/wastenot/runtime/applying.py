@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -82,7 +82,7 @@ def prepare(
     *,
     dry_run: bool = False,
     restore: Restore | None = None,
-    open_named: Callable[[str], Device] | None = None,
+    seed: int = 0,
 ) -> Application:
     """Read a plan and open the GPUs that it is for; changes nothing.
 
@@ -91,7 +91,7 @@ def prepare(
         devices: names of GPUs; by default the card that the plan was made on.
         dry_run: clocks will not be changed, so that nobody has to be allowed to.
         restore: ranges of locked clocks to restore afterwards.
-        open_named: opens a GPU by name; by default with clock control, unless it is a dry run.
+        seed: of a simulated GPU.
 
     Raises:
         BadInputError: the plan was edited, has no schedule, or is for another kind of card.
@@ -102,11 +102,7 @@ def prepare(
     made = plan if isinstance(plan, Plan) else read_plan(plan)
     schedule = schedule_of(made, path)
     names = devices or (device_of_study(path, made.device),)
-
-    def open_default(name: str) -> Device:
-        return open_device(name, allow_clock_control=not dry_run, restore=restore)
-
-    gpus = tuple(map(open_named or open_default, names))
+    gpus = tuple(open_device(name, seed=seed, allow_clock_control=not dry_run, restore=restore) for name in names)
     identities = [gpu.identity.unique_id for gpu in gpus]
     twice = next((one for one in identities if identities.count(one) > 1), None)
     if twice is not None:
@@ -145,14 +141,25 @@ def would_be_set(application: Application) -> Iterator[str]:
     for gpu in application.gpus:
         identity = gpu.identity
         yield f"{identity.name} ({identity.model}), in each iteration of {application.plan.workload}:"
+        before: tuple[str, ...] = commands(identity.label, rung.segments[-1].setting) if len(rung.segments) > 1 else ()
         for segment in rung.segments:
             yield f"  {_segment_text(segment)}"
-            for command in commands(identity.label, segment.setting):
+            wanted = commands(identity.label, segment.setting)
+            for command in wanted:
+                if command not in before:
+                    yield f"      {command}"
+            for command in undo_commands([line for line in before if _flag(line) not in map(_flag, wanted)]):
                 yield f"      {command}"
+            before = wanted
         undo = undo_commands([line for one in rung.segments for line in commands(identity.label, one.setting)])
         yield "  afterwards, and in blocks at the default clocks, for comparison"
         for command in undo:
             yield f"      {command}"
+
+
+def _flag(command: str) -> str:
+    """What a command sets."""
+    return next(word for word in command.split() if word.startswith("-") and word not in ("-i", "--gpu"))
 
 
 def _segment_text(segment: Segment) -> str:

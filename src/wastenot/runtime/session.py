@@ -117,7 +117,8 @@ class Session:
         lease: bool = True,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        self.path, self.problem, self.ranks = path, None, 0
+        self.path, self.ranks = path, 0
+        self.problem: str | None = None
         self._driver, self._fits, self._lease = driver, fits, lease
         self._patience_s: float | None = patience_s
         self._began_s = time.monotonic()
@@ -132,7 +133,6 @@ class Session:
         self._wake_read, self._wake_write = os.pipe()
         self._thread = threading.Thread(target=self._run, name="wastenot-session", daemon=True)
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.problem: str | None
 
     # ---- for whoever runs it ---------------------------------------------------------------------------------
 

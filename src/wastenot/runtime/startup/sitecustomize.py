@@ -75,5 +75,5 @@ def _run_the_next() -> None:
 
 
 if os.environ.get("WASTENOT_APPLY"):
-    sys.meta_path.insert(0, _OnceImported())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _OnceImported())
 _run_the_next()
