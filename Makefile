@@ -45,7 +45,7 @@ $(REPORT_READY): pyproject.toml constraints.txt
 	@touch $(REPORT_READY)
 
 $(READY): $(REPORT_READY)
-	@echo "Installing what tests and documentation need, 1.3 GB with PyTorch ..."
+	@echo "Installing what tests and documentation need, 1.5 GB with PyTorch ..."
 	@$(INSTALL) '.[report,postgresql,nvidia,torch,serve,dev,docs]'
 	@touch $(READY)
 

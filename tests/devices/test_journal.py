@@ -2,14 +2,18 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 
 import pytest
 
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.journal import Restore
 from wastenot.errors import DeviceError
+from wastenot.processes import boot_id, start_of
 
 UUID = "GPU-12345678-aaaa"
 BEGIN = "import sys; from wastenot.devices.nvidia.journal import *; begin(sys.argv[1], Restore((345.0, 1980.0)))"
@@ -34,7 +38,8 @@ def test_it_comes_back_as_it_was_written(folder):
     assert found.restore == Restore((345.0, 1500.0), None, 650.0)
     assert journal.stale() == ()
     journal.end(path)
-    assert journal.journals() == () and list(folder.iterdir()) == []
+    assert journal.journals() == () and [file.suffix for file in folder.iterdir()] == [".lock"]
+    journal.begin(UUID, Restore())  # which nobody has any more
 
 
 def test_a_second_lease_is_refused_and_says_whose_the_first_is():
@@ -51,8 +56,8 @@ def test_a_journal_whose_owner_is_dead_is_stale_and_claimed_once():
     assert claimed is not None and journal.claim(found) is None
     # While the claimer lives nobody else takes it; were it to die, the journal would still be there.
     (seen,) = journal.journals()
-    assert seen.owner == os.getpid() and seen.owner_alive and seen.restore == found.restore
-    journal.end(claimed)
+    assert seen.owner_alive and seen.restore == found.restore == claimed.restore
+    journal.end(claimed.path)
     assert journal.journals() == ()
 
 
@@ -61,20 +66,145 @@ def test_a_claimer_that_dies_leaves_it_stale():
     claim = "from wastenot.devices.nvidia import journal; journal.claim(journal.stale()[0])"
     subprocess.run([sys.executable, "-c", claim], check=True, env=os.environ)
     (seen,) = journal.stale()
-    assert seen.uuid == found.uuid and ".claimed-" in seen.path.name
+    assert seen.uuid == found.uuid
     assert journal.claim(seen) is not None
 
 
-def test_a_process_number_used_again_is_not_the_owner():
-    path = journal.begin(UUID, Restore())
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"started": "1"}))
-    assert not journal.journals()[0].owner_alive
+EARLIER = {
+    "schema": "wastenot.clocks/1",
+    "uuid": UUID,
+    "restore": {"core_mhz": [345.0, 1500.0], "memory_mhz": None, "power_limit_w": 650.0},
+}
 
 
-def test_another_boot_is_another_owner():
+def left_by_an_earlier_version(folder, name=f"{UUID}.json", **fields):
+    me = {"process": os.getpid(), "started": start_of(os.getpid()), "boot": boot_id()}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(json.dumps(EARLIER | me | fields))
+
+
+def test_a_journal_of_an_earlier_version_goes_by_its_process(folder):
+    left_by_an_earlier_version(folder)
+    assert journal.journals()[0].owner_alive and journal.stale() == ()
+    with pytest.raises(DeviceError, match=f"process {os.getpid()} .* controls"):
+        journal.begin(UUID, Restore())
+
+
+@pytest.mark.parametrize("fields", [{"started": "1"}, {"boot": "before"}, {"process": 2**22 + 1}])
+def test_a_process_number_used_again_or_of_another_boot_is_not_the_owner(folder, fields):
+    left_by_an_earlier_version(folder, **fields)
+    (found,) = journal.stale()
+    assert not found.owner_alive and found.restore == Restore((345.0, 1500.0), None, 650.0)
+    with pytest.raises(DeviceError, match="run wastenot reset"):
+        journal.begin(UUID, Restore())
+    claimed = journal.claim(found)
+    journal.end(claimed.path)
+    journal.begin(UUID, Restore())
+
+
+def test_what_an_earlier_version_was_restoring_is_found(folder):
+    left_by_an_earlier_version(folder, name=f"{UUID}.json.claimed-{2**22 + 1}-77")
+    (found,) = journal.stale()
+    assert journal.claim(found).uuid == UUID
+
+
+def test_root_writes_where_all_see_and_still_finds_what_it_once_wrote_at_home(monkeypatch, tmp_path):
+    monkeypatch.delenv("WASTENOT_STATE")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(journal, "MACHINE", tmp_path / "run")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    left_by_an_earlier_version(tmp_path / "home" / "wastenot", started="1")
+    path = journal.begin("GPU-another", Restore())
+    assert path.parent == tmp_path / "run" and path.stat().st_mode & 0o777 == 0o644
+    assert {found.uuid for found in journal.journals()} == {UUID, "GPU-another"}
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert journal.state_folder() == tmp_path / "home" / "wastenot"
+    assert len(journal.journals()) == 2 and journal.stale() == ()  # another's files
+
+
+def test_nobody_else_can_lock_a_lease(folder):
+    journal.begin(UUID, Restore())
+    (lock,) = folder.glob(".*.lock")
+    assert lock.stat().st_mode & 0o777 == 0o600
+
+
+HOLD = """
+import os, signal, sys
+from wastenot.devices.nvidia.journal import *
+begin(sys.argv[1], Restore())
+if sys.argv[2] == "fork" and os.fork() == 0:
+    print("ready", os.getpid(), flush=True)
+    signal.pause()
+elif sys.argv[2] == "exec":
+    os.execv(sys.executable, [sys.executable, "-c", sys.argv[3]])
+elif sys.argv[2] == "alone":
+    print("ready", os.getpid(), flush=True)
+signal.pause()
+"""
+THEN = "import os, signal; print('ready', os.getpid(), flush=True); signal.pause()"
+
+
+@contextmanager
+def holder(how, *before):
+    """A process that has begun a journal, and whatever it has started, until the context is left."""
+    process = subprocess.Popen(
+        [*before, sys.executable, "-c", HOLD, UUID, how, THEN], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    with process:
+        said = process.stdout.readline().split()
+        try:
+            yield process, int(said[1])
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_a_worker_that_outlives_its_parent_does_not_keep_the_lease():
+    with holder("fork") as (process, worker):
+        assert journal.journals()[0].owner_alive
+        process.kill()
+        process.wait()
+        os.kill(worker, 0)  # it lives
+        (found,) = journal.stale()
+        assert journal.claim(found) is not None
+
+
+def test_a_process_that_becomes_another_program_has_given_up_the_lease():
+    with holder("exec") as (process, same):
+        assert same == process.pid and len(journal.stale()) == 1
+
+
+def test_a_process_of_another_container_is_known_to_live_and_to_be_dead():
+    if subprocess.run(["unshare", "--pid", "--fork", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("another PID namespace takes root: mount namespaces are not allowed here")
+    with holder("alone", "unshare", "--pid", "--fork", "--kill-child") as (process, inside):
+        (found,) = journal.journals()
+        assert found.owner == inside < process.pid and found.owner_alive and journal.stale() == ()
+        with pytest.raises(DeviceError, match=f"process {inside} in another container .* controls"):
+            journal.begin(UUID, Restore())
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 10.0
+        while journal.journals()[0].owner_alive and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert len(journal.stale()) == 1
+
+
+def test_seen_from_another_container_too():
+    journal.begin(UUID, Restore())
+    look = "from wastenot.devices.nvidia import journal; print(journal.journals()[0].owner_alive, len(journal.stale()))"
+    command = [sys.executable, "-c", look]
+    if not subprocess.run(["unshare", "--pid", "--fork", "true"], check=False, capture_output=True).returncode:
+        command = ["unshare", "--pid", "--fork", *command]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "True 0\n"
+
+
+def test_looking_does_not_give_up_a_lease():
     path = journal.begin(UUID, Restore())
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"boot": "before"}))
-    assert not journal.journals()[0].owner_alive
+    for _ in range(3):
+        assert journal.journals()[0].owner_alive
+    look = "from wastenot.devices.nvidia import journal; print(len(journal.stale()))"
+    assert subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True).stdout == "0\n"
+    journal.end(path)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"uuid": 3}', "\x00"])

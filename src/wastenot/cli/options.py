@@ -151,6 +151,29 @@ class SweepOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportSource:
+    """As :class:`SweepOptions`, where something else than a study may be shown."""
+
+    study: Annotated[
+        str | None, typer.Option("--study", metavar="FILE|URL", help="The study: an SQLite file or a database URL.")
+    ] = None
+    workload: WorkloadOption = None
+    energies: EnergiesOption = None
+
+    def sweep(self) -> SweepOptions:
+        """The sweep of the study.
+
+        Raises:
+            BadInputError: no study is given.
+        """
+        from wastenot.errors import BadInputError
+
+        if self.study is None:
+            raise BadInputError("nothing to show: give a study (--study), or the summary of a run (--applied)")
+        return SweepOptions(self.study, self.workload, self.energies)
+
+
+@dataclass(frozen=True, slots=True)
 class PlanOptions:
     """What a plan is to achieve."""
 
@@ -336,10 +359,13 @@ class ClockControlOptions:
         )
         if self.allow_clock_control and name.startswith("nvidia:"):
             from wastenot.devices.nvidia.clocks import NvidiaClocks
+            from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
 
-            assert isinstance(device.clocks, NvidiaClocks)
+            assert isinstance(device.clocks, NvidiaClocks | DaemonClocks)
             restored = "reset to the driver's defaults" if ranges is None else f"locked to {self.restore_clocks} MHz"
             hint = "" if ranges is not None else f"\n{_LOCK_HINT}"
+            if isinstance(device.clocks, DaemonClocks):
+                restored, hint = device.clocks.outcome(), ""
             device.clocks.on_change = lambda: say(f"{name}: afterwards the clocks are {restored}{hint}")
             device.clocks.on_interrupt = lambda: say(f"{name}: the clocks are {restored}")
         return device

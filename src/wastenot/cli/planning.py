@@ -16,6 +16,7 @@ from wastenot.cli.options import (
     OutOption,
     PlanOptions,
     PriceOptions,
+    ReportSource,
     SweepOptions,
     ToleranceOption,
     parse_bounds,
@@ -168,7 +169,7 @@ _NO_PAGES = (".pdf", ".png", ".svg", ".json", ".md", ".csv", ".db")
 
 
 def report(
-    source: SweepOptions,
+    shown: ReportSource,
     out: Annotated[Path, typer.Option("--out", metavar="FILE.html", help="The page to write.")],
     goal: PlanOptions,
     price_options: PriceOptions,
@@ -178,10 +179,16 @@ def report(
             "--plan", metavar="PLAN.json", help="Show this plan, such as one that validate wrote; by default makes one."
         ),
     ] = None,
+    applied: Annotated[
+        Path | None,
+        typer.Option(
+            "--applied", metavar="RUN.json", help="Show a run under a plan, from what 'wastenot apply --out' wrote."
+        ),
+    ] = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a plan's report as a self-contained page.
+    """Write a plan, or a run under one, as a self-contained page.
 
     Headline numbers, figures and tables; it needs no network.
     """
@@ -194,7 +201,12 @@ def report(
         raise BadInputError(
             f"--out {out}: the page is HTML: name it .html; for SVG, PDF and PNG of each figure: --figures DIR"
         )
-    price = price_options.price()
+    if applied is not None:
+        if shown != ReportSource() or goal != PlanOptions() or plan is not None:
+            raise BadInputError("--applied: a run has its plan already; leave out --study, --plan and what asks for another")
+        _report_of_a_run(applied, out, figures, as_json=as_json)
+        return
+    price, source = price_options.price(), shown.sweep()
     if plan is None:
         made = goal.plan(source.read(goal.granularity))
     else:
@@ -207,6 +219,22 @@ def report(
         say(f"{figures}: {counted(len(files), 'figure file')} written")
     if as_json:
         print_json("report", {"page": str(page), "figures": list(map(str, files)), "plan": made.document()})
+
+
+def _report_of_a_run(applied: Path, out: Path, figures: Path | None, *, as_json: bool) -> None:
+    from wastenot.cli.output import print_json, say, typed_command
+    from wastenot.reporting.applied.page import write_applied_figures, write_applied_page
+    from wastenot.runtime.status import read_summary
+
+    summary = read_summary(applied)
+    write_applied_page(summary, out, command=typed_command(str(applied)))
+    say(f"{out}: report written")
+    files = [] if figures is None else write_applied_figures(summary, figures)
+    if figures is not None:
+        say(f"{figures}: {counted(len(files), 'figure file')} written")
+    if as_json:
+        run = summary.model_dump(mode="json", by_alias=True)
+        print_json("report", {"page": str(out), "figures": list(map(str, files)), "plan": None, "run": run})
 
 
 def _refuse_a_goal_beside_a_plan(source: SweepOptions, goal: PlanOptions) -> None:

@@ -86,8 +86,9 @@ def claimed(device: Device) -> AbstractContextManager[None]:
     """
     if device.identity.name.startswith("nvidia:"):
         from wastenot.devices.nvidia.clocks import NvidiaClocks
+        from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
 
-        if isinstance(device.clocks, NvidiaClocks):
+        if isinstance(device.clocks, NvidiaClocks | DaemonClocks):
             return device.clocks.claimed()
     return nullcontext()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from wastenot.documents import Count, Finite, Name, NotNegative, Part
+from wastenot.documents import Count, Finite, Name, NotNegative, Part, read_document
 from wastenot.origin import Origin
 
 STATUS_SCHEMA: Literal["wastenot.apply-status/1"] = "wastenot.apply-status/1"
@@ -141,3 +142,12 @@ class Summary(Part):
     ended: Literal["job ended", "stopped", "refused", "failed"]
     exit_code: int | None
     time_line: Annotated[tuple[Moment, ...], Field(strict=False)]
+
+
+def read_summary(path: str | os.PathLike[str]) -> Summary:
+    """Read the summary of a run.
+
+    Raises:
+        BadInputError: the file cannot be read, or is none; names file, line and field.
+    """
+    return read_document(path, Summary, "'wastenot apply --out' writes one").content

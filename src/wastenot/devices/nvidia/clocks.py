@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any
 
 from wastenot.devices.nvidia import journal
-from wastenot.devices.nvidia.journal import Journal, Restore
+from wastenot.devices.nvidia.journal import Holder, Journal, Restore
 from wastenot.devices.nvidia.nvml import NoPermissionError, NotSupportedError, Nvml, NvmlError
 from wastenot.errors import ClocksRefusedError
 from wastenot.processes import Terminated
@@ -33,15 +33,25 @@ class NvidiaClocks:
         handle: NVML's handle of the GPU.
         uuid: the GPU's UUID.
         restore: ranges of locked clocks to restore; by default locks are reset.
+        client: on whose behalf they are set, where that is not this process.
+        missing: what this process would need to set clocks, where it is known to lack that.
 
     Attributes:
         on_change: called once a setting has been changed for the first time.
         on_interrupt: called when a claim was interrupted and what it changed is undone.
     """
 
-    def __init__(self, nvml: Nvml, handle: Any, uuid: str, restore: Restore | None = None) -> None:
+    def __init__(
+        self,
+        nvml: Nvml,
+        handle: Any,
+        uuid: str,
+        restore: Restore | None = None,
+        client: Holder | None = None,
+        missing: str | None = None,
+    ) -> None:
         self._nvml, self._handle, self._uuid = nvml, handle, uuid
-        self._restore = restore or Restore()
+        self._restore, self._client, self._missing = restore or Restore(), client, missing
         self._supported: dict[float, tuple[float, ...]] | None = None
         self._held: _Lease | None = None
         self._memory_locks = True  # until the driver says otherwise
@@ -63,14 +73,19 @@ class NvidiaClocks:
 
     def power_limits_w(self) -> tuple[float, float] | None:
         """Lowest and highest power limit; ``None`` where it may not be set."""
-        if self._nvml.refusal() is not None:
-            return None
+        return None if self._nvml.refusal() is not None else self.power_limit_range_w()
+
+    def power_limit_range_w(self) -> tuple[float, float] | None:
+        """Lowest and highest power limit of the GPU, whoever may set it; ``None`` where it is not reported."""
         limits = self._nvml.try_call("nvmlDeviceGetPowerManagementLimitConstraints", self._handle)
         return None if limits is None else (1e-3 * limits[0], 1e-3 * limits[1])
 
     def refusal(self) -> str | None:
         """Why wastenot does not change clocks here; ``None`` where it would try."""
-        return self._nvml.refusal()
+        reason = self._nvml.refusal()
+        if reason is None and self._missing is not None:
+            reason = f"this process may not set clocks: {self._missing}"
+        return reason
 
     def request(self, setting: Setting) -> None:
         """Request a setting. The first one that is not auto acquires the lease on the GPU's clocks.
@@ -116,19 +131,41 @@ class NvidiaClocks:
         if self._claimed or self._nvml.refusal() is not None:
             yield
             return
-        self._acquire()
-        self._claimed = True
+        self.claim()
         try:
             yield
         except (KeyboardInterrupt, Terminated):
-            self._end_claim()
+            self.end_claim()
             if self._changed:
                 self.on_interrupt()
             raise
         finally:
-            self._end_claim()
+            self.end_claim()
 
-    def _end_claim(self) -> None:
+    @property
+    def holding(self) -> bool:
+        """Whether it has the lease: there may be something to undo."""
+        return self._held is not None
+
+    def hold(self) -> None:
+        """Acquire the lease and change nothing yet.
+
+        Raises:
+            DeviceError: another process holds it, or the driver failed.
+        """
+        self._acquire()
+
+    def claim(self) -> None:
+        """Begin to hold the lease at the default clocks too, until :meth:`end_claim`.
+
+        Raises:
+            DeviceError: another process holds it, or the driver failed.
+        """
+        self._acquire()
+        self._claimed = True
+
+    def end_claim(self) -> None:
+        """Undo what was changed and end the lease."""
         self._claimed = False
         self.release()
 
@@ -158,7 +195,7 @@ class NvidiaClocks:
             self._default = set()
             limit = self._nvml.try_call("nvmlDeviceGetPowerManagementLimit", self._handle)
             restore = Restore(self._restore.core_mhz, self._restore.memory_mhz, None if limit is None else 1e-3 * limit)
-            self._held = _Lease(self._uuid, restore, self._undo)
+            self._held = _Lease(self._uuid, restore, self._undo, self._client)
 
     def _undo(self, restore: Restore, touched: set[str]) -> None:
         restore_clocks(self._nvml, self._handle, restore, touched)
@@ -208,7 +245,10 @@ class NvidiaClocks:
                 touched &= before  # nothing was changed
                 if isinstance(error, NotSupportedError) and kind == "memory":
                     self._memory_locks = False
-                raise ClocksRefusedError(f"{self._uuid}: {kind}: {error}") from error
+                raise ClocksRefusedError(f"{self._uuid}: {kind}: {error}{self._hint(error)}") from error
+
+    def _hint(self, error: NvmlError) -> str:
+        return f"; {self._missing}" if self._missing is not None and isinstance(error, NoPermissionError) else ""
 
     def _arguments(self, kind: str, value: float) -> tuple[int, ...] | None:
         """The function's arguments; ``None`` for a lock that is better not set."""
@@ -274,20 +314,27 @@ def recover(nvml: Nvml) -> tuple[Journal, ...]:
         The journals of the GPUs that were restored.
 
     Raises:
-        NvmlError: a GPU could not be restored; its journal stays.
+        NvmlError: a GPU could not be restored, the others were; its journal stays.
     """
     restored = []
+    failed: NvmlError | None = None
     for left in journal.stale():
         claimed = journal.claim(left)
         if claimed is None:
             continue
         try:
-            handle = nvml.call("nvmlDeviceGetHandleByUUID", left.uuid)
-            restore_clocks(nvml, handle, left.restore, {"core", "memory", "power"})
-        except NvmlError as error:
-            raise type(error)(f"{left.uuid}: clocks were left changed by process {left.owner}: {error}") from error
-        journal.end(claimed)
-        restored.append(left)
+            handle = nvml.call("nvmlDeviceGetHandleByUUID", claimed.uuid)
+            restore_clocks(nvml, handle, claimed.restore, {"core", "memory", "power"})
+        except BaseException as error:
+            journal.disclaim(claimed.path)
+            if not isinstance(error, NvmlError):
+                raise
+            failed = failed or type(error)(f"{left.uuid}: clocks were left changed by {left.holder}: {error}")
+            continue
+        journal.end(claimed.path)
+        restored.append(claimed)
+    if failed is not None:
+        raise failed
     return tuple(restored)
 
 
@@ -298,11 +345,13 @@ class _Lease:
     interpreter catches whatever remains.
     """
 
-    def __init__(self, uuid: str, restore: Restore, undo: Callable[[Restore, set[str]], None]) -> None:
+    def __init__(
+        self, uuid: str, restore: Restore, undo: Callable[[Restore, set[str]], None], client: Holder | None = None
+    ) -> None:
         self.restore, self.touched = restore, set[str]()
         self._undo = undo
         self._process = os.getpid()
-        self._path = journal.begin(uuid, restore)
+        self._path = journal.begin(uuid, restore, client)
         self._before: dict[int, Any] = {}
         atexit.register(self.end)
         if threading.current_thread() is threading.main_thread():

@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from wastenot.devices.instrument import Instrument
-from wastenot.devices.nvidia.clocks import NvidiaClocks, recover
+from wastenot.devices.nvidia.clocks import recover
+from wastenot.devices.nvidia.control import clocks_of
 from wastenot.devices.nvidia.journal import Restore, stale
 from wastenot.devices.nvidia.nvml import NoSuchGpuError, Nvml, forbidden, text_of
 from wastenot.devices.nvidia.sensors import NvidiaSensors
@@ -68,7 +69,7 @@ class NvidiaDevice:
         self.identity = Identity(name, model, uuid, f"driver {driver}", "measured", unique_name=False)
         self.time: TimeSource = time_source or WallTime()
         self.sensors = NvidiaSensors(nvml, handle)
-        self.clocks = NvidiaClocks(nvml, handle, uuid, restore)
+        self.clocks = clocks_of(nvml, handle, uuid, restore)
         self._launcher = launcher or _torch_launcher
         self._bursts = bursts or _torch_bursts
         self._phases = phases or _torch_phases

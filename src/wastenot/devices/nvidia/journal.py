@@ -1,27 +1,34 @@
 """A journal of changed clocks, on disk before anything changes, so that a GPU can be restored however the process dies.
 
-A journal exists in the state folder, under the GPU's UUID, from before the first change until everything is undone. Its
-owner is identified by process ID, start time and boot ID. While the owner lives, the journal is a lease that others must
-wait for; once it is dead, the next command restores the GPU.
+A journal exists under the GPU's UUID from before the first change until everything is undone. Its owner holds a lock of the
+kernel beside it. While it does, the journal is a lease that others must wait for; once the owner is dead, the next command
+restores the GPU.
 
-    no file ──create──▶ leased ──release──▶ no file
-                          │ owner dies
-                          ▼
-                        stale ──claim──▶ NAME.claimed-PID ──restore──▶ no file
+    no file ──lock, write──▶ leased ──restore, remove, unlock──▶ no file
+                               │ owner dies: the kernel unlocks
+                               ▼
+                             stale ──lock──▶ claimed ──restore, remove, unlock──▶ no file
+
+Root's journals are the machine's: they stand in ``/run/wastenot``, where all users, and all containers that mount it, see
+them. Who is not root keeps them in the home folder.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pwd
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from wastenot.devices.nvidia import process_lock
 from wastenot.errors import DeviceError
-from wastenot.processes import boot_id, start_of
+from wastenot.processes import boot_id, process_space, start_of
 
-SCHEMA = "wastenot.clocks/1"
+SCHEMA = "wastenot.clocks/2"
+MACHINE = Path("/run/wastenot")
+"""Where journals are that all users see, and the daemon's socket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,108 +53,151 @@ class Restore:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """Who controls a GPU's clocks.
+
+    Attributes:
+        process: ID of the process, as it is known where the journal was written.
+        user: ID of its user.
+        through_daemon: whether wastenotd sets the clocks for it.
+        here: whether the process ID means the same process here.
+    """
+
+    process: int
+    user: int
+    through_daemon: bool = False
+    here: bool = True
+
+    def __str__(self) -> str:
+        try:
+            user = pwd.getpwuid(self.user).pw_name
+        except KeyError:
+            user = str(self.user)
+        where = "" if self.here else " in another container"
+        return f"process {self.process}{where} (user {user}{', through wastenotd' if self.through_daemon else ''})"
+
+
+@dataclass(frozen=True, slots=True)
 class Journal:
     """A journal on disk.
 
     Attributes:
         path: the file.
         uuid: UUID of the GPU.
-        owner: ID of the process that changed the clocks, or is restoring them.
-        owner_alive: whether that process still runs.
+        holder: who changed the clocks, or is restoring them.
+        owner_alive: whether the process that wrote the journal still runs.
         restore: what the GPU is to be restored to.
+        user: ID of the user whose file it is.
     """
 
     path: Path
     uuid: str
-    owner: int
+    holder: Holder
     owner_alive: bool
     restore: Restore
+    user: int
+
+    @property
+    def owner(self) -> int:
+        """ID of the process that changed the clocks."""
+        return self.holder.process
+
+    @property
+    def restorable(self) -> bool:
+        """Whether its owner is dead and this user may restore the GPU: the file is its own."""
+        return not self.owner_alive and self.user == os.geteuid()
 
 
 def state_folder() -> Path:
-    """The folder of journals: ``WASTENOT_STATE``, else wastenot's folder in the user's XDG state directory."""
+    """The folder of new journals: ``WASTENOT_STATE``; else the machine's for root, and for others the user's own."""
+    return folders()[0]
+
+
+def folders() -> tuple[Path, ...]:
+    """All folders that may hold journals, that of new ones first."""
     named = os.environ.get("WASTENOT_STATE")
     if named:
-        return Path(named)
+        return (Path(named),)
     base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "wastenot"
+    own = (Path(base) if base else Path.home() / ".local" / "state") / "wastenot"
+    return (MACHINE, own) if os.geteuid() == 0 else (own, MACHINE)
 
 
-def begin(uuid: str, restore: Restore) -> Path:
-    """Write the journal of a GPU; it is on disk when this returns.
+def begin(uuid: str, restore: Restore, client: Holder | None = None) -> Path:
+    """Write the journal of a GPU and take its lease; it is on disk when this returns.
 
     Args:
         uuid: UUID of the GPU.
         restore: what it is to be restored to.
+        client: on whose behalf the clocks are set, where that is not this process.
 
     Raises:
         DeviceError: there already is one, or it cannot be written; nothing may be changed then.
     """
     path = state_folder() / f"{uuid}.json"
-    me = {"process": os.getpid(), "started": start_of(os.getpid()), "boot": boot_id()}
-    text = json.dumps({"schema": SCHEMA, "uuid": uuid, "restore": asdict(restore)} | me)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    me = {"process": os.getpid(), "user": os.getuid(), "started": start_of(os.getpid())}
+    where = {"boot": boot_id(), "space": process_space()}
+    other = {} if client is None else {"client": {"process": client.process, "user": client.user}}
+    text = json.dumps({"schema": SCHEMA, "uuid": uuid, "restore": asdict(restore)} | me | where | other)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        try:
-            owner = _owner_of(uuid)
-            if owner is None:
-                with suppress(FileExistsError):
-                    os.link(temporary, path)  # fails where one exists, so only one process gets the lease
-                    _sync_folder(path.parent)
-                    return path
-                owner = _owner_of(uuid)
-        finally:
-            temporary.unlink()
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        taken = process_lock.take(_lock_of(path))
+        there = next((journal for journal in journals() if journal.uuid == uuid), None)
+        if taken and there is None:
+            try:
+                _write(path, text)
+            except BaseException:
+                process_lock.give_back(_lock_of(path))
+                raise
+            return path
+        if taken:
+            process_lock.give_back(_lock_of(path))
     except OSError as error:
         raise DeviceError(f"{path}: cannot be written ({error.strerror}); clocks are not changed without it") from error
-    holder = "another process" if owner is None else f"process {owner}"
+    if there is not None and not there.owner_alive:
+        raise DeviceError(f"{uuid}: its clocks were left changed by {there.holder}, which is dead: {_reset_by(there)}")
+    holder = "another process" if there is None else there.holder
     raise DeviceError(f"{uuid}: {holder} controls the clocks of this GPU; wait for it, or stop it")
 
 
-def _owner_of(uuid: str) -> int | None:
-    """ID of the process that controls a GPU's clocks or is restoring them."""
-    return next((journal.owner for journal in journals() if journal.uuid == uuid), None)
-
-
 def end(path: Path) -> None:
-    """Remove a journal once everything is undone."""
+    """Remove a journal once everything is undone, and give back its lease."""
     path.unlink(missing_ok=True)
+    process_lock.give_back(_lock_of(path))
 
 
 def journals() -> tuple[Journal, ...]:
-    """All journals, including those claimed by a process that is restoring the GPU.
+    """All journals, including those of processes that are restoring a GPU.
 
     Raises:
-        DeviceError: the folder or a journal cannot be read.
+        DeviceError: a folder or a journal cannot be read.
     """
-    try:
-        paths = sorted(path for path in state_folder().iterdir() if not path.name.startswith(".") and ".json" in path.name)
-    except FileNotFoundError:
-        return ()
-    except OSError as error:
-        raise DeviceError(f"{state_folder()}: journals of changed clocks cannot be read: {error.strerror}") from error
-    return tuple(journal for journal in map(read, paths) if journal is not None)
+    found = (read(path) for folder in folders() for path in _files(folder))
+    return tuple(journal for journal in found if journal is not None)
 
 
 def stale() -> tuple[Journal, ...]:
-    """Journals of dead processes, whose changes have to be undone."""
-    return tuple(journal for journal in journals() if not journal.owner_alive)
+    """Journals of dead processes, whose changes this user has to undo."""
+    return tuple(journal for journal in journals() if journal.restorable)
 
 
-def claim(journal: Journal) -> Path | None:
-    """Claim a stale journal so that only one process restores the GPU; ``None`` if another was faster."""
-    base = journal.path.name.split(".claimed-", maxsplit=1)[0]
-    own = journal.path.with_name(f"{base}.claimed-{os.getpid()}-{start_of(os.getpid())}")
-    try:
-        journal.path.rename(own)
-    except FileNotFoundError:
+def claim(journal: Journal) -> Journal | None:
+    """Claim a stale journal so that only one process restores the GPU, and read it again; ``None`` if another was faster."""
+    if not process_lock.take(_lock_of(journal.path)):
         return None
-    return own
+    try:
+        current = read(journal.path)
+    except BaseException:
+        disclaim(journal.path)
+        raise
+    if current is None:
+        disclaim(journal.path)
+    return current
+
+
+def disclaim(path: Path) -> None:
+    """Give up a claim; the journal stays."""
+    process_lock.give_back(_lock_of(path))
 
 
 def read(path: Path) -> Journal | None:
@@ -157,7 +207,7 @@ def read(path: Path) -> Journal | None:
         DeviceError: it cannot be read, or is not a journal.
     """
     try:
-        text = path.read_text()
+        text, user = path.read_text(), path.stat().st_uid
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -167,18 +217,69 @@ def read(path: Path) -> Journal | None:
         raw = document["restore"]
         core, memory = (_range(raw[key]) for key in ("core_mhz", "memory_mhz"))
         limit = None if raw["power_limit_w"] is None else float(raw["power_limit_w"])
-        owner, started, boot = int(document["process"]), str(document["started"]), str(document["boot"])
-        _, _, claimed = path.name.partition(".claimed-")
-        if claimed:
-            number, _, started = claimed.partition("-")
-            owner = int(number)
-        alive = boot == boot_id() and bool(started) and start_of(owner) == started
-        return Journal(path, str(document["uuid"]), owner, alive, Restore(core, memory, limit))
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+        uuid = str(document["uuid"])
+        return Journal(path, uuid, _holder(document), _alive(path, document), Restore(core, memory, limit), user)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise DeviceError(
             f"{path}: is not a journal of changed clocks ({type(error).__name__}: {error}); reset the GPU's clocks by hand "
             "(nvidia-smi -rgc; nvidia-smi -rmc) and remove the file"
         ) from error
+
+
+def _holder(document: dict[str, object]) -> Holder:
+    client = document.get("client")
+    which = document if client is None else client
+    assert isinstance(which, dict)
+    here = document.get("space", process_space()) == process_space()
+    return Holder(int(which["process"]), int(which.get("user", os.getuid())), client is not None, here)
+
+
+def _alive(path: Path, document: dict[str, object]) -> bool:
+    """Whether the owner of a journal lives: it holds the lock, unless an earlier version wrote the journal."""
+    process, started, boot = int(str(document["process"])), str(document["started"]), str(document["boot"])
+    if document.get("schema") == SCHEMA:
+        taken = process_lock.is_taken(_lock_of(path))
+        if taken is not None:
+            return taken
+        if document["space"] != process_space():
+            return boot == boot_id()  # not to be known from here
+    _, _, claimed = path.name.partition(".claimed-")  # by the earlier version, which renamed what it was restoring
+    if claimed:
+        number, _, started = claimed.partition("-")
+        process = int(number)
+    return boot == boot_id() and bool(started) and start_of(process) == started
+
+
+def _lock_of(path: Path) -> Path:
+    base = path.name.split(".json", maxsplit=1)[0]
+    return path.with_name(f".{base}.lock")
+
+
+def _files(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith(".") and ".json" in path.name)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise DeviceError(f"{folder}: journals of changed clocks cannot be read: {error.strerror}") from error
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w") as stream:
+            os.fchmod(stream.fileno(), 0o644)  # others may see who controls a GPU
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.rename(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def _reset_by(journal: Journal) -> str:
+    return "run wastenot reset" if journal.user == os.geteuid() else "ask an administrator to run wastenot reset as root"
 
 
 def _range(raw: list[float] | None) -> tuple[float, float] | None:

@@ -19,6 +19,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -33,6 +34,25 @@ _STEP_S = 0.5  # longest time over which temperature counts as constant
 _REMEMBERED_S = 4.0  # how far back sensors may look
 _LAUNCH_S = 0.02  # of a real run, over which clocks are counted
 _PARTS = ("core_mhz", "memory_mhz", "power_limit_w")
+
+
+class Course(Protocol):
+    """A program that runs on the device, one thing after another, and knows by itself how fast it comes along."""
+
+    def run(self, setting: Setting, temperature_c: float, seconds: float) -> tuple[float, OperatingPoint]:
+        """Run on at clocks that are in effect.
+
+        Args:
+            setting: in effect.
+            temperature_c: of the GPU.
+            seconds: at most.
+
+        Returns:
+            For how long it ran, which is less where something ended, and its mean operating point meanwhile.
+        """
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass in which no kernel comes along, as clocks change."""
 
 
 @dataclass(slots=True)
@@ -96,6 +116,7 @@ class Engine:
         self._in_flight: list[_Change] = []  # in the order in which they take effect
         self._pauses = False
         self._running: _Running | None = None
+        self._course: Course | None = None
         self._point: OperatingPoint | None = None
         self._power_w = 0.0
         self._moments_s, self._energies_j = array("d", [0.0]), array("d", [0.0])
@@ -145,6 +166,12 @@ class Engine:
         time_factor = math.exp(self._noise.run_time * self._draw(*run, "time"))
         power_factor = math.exp(self._noise.run_power * self._draw(*run, "power"))
         self._running = _Running(task, time_factor, power_factor, [self.now_s], [0.0], [])
+        self._update()
+
+    def follow(self, course: Course | None) -> None:
+        """Run a program from now on instead of a task; ``None`` ends it."""
+        self.advance(0.0)
+        self._course = course
         self._update()
 
     def play(self, moment_s: FloatArray, energy_j: FloatArray) -> None:
@@ -225,6 +252,8 @@ class Engine:
     def _update(self) -> None:
         """Update power and speed to what is in effect now."""
         self._pauses = any(change.pauses_s <= self.now_s for change in self._in_flight)
+        if self._course is not None and not self._pauses:
+            return  # it is asked as time passes
         self._point = None
         if self._running is not None:
             self._point = self.physics.operating_point(self._running.task, self.setting, self.temperature_c)
@@ -234,7 +263,13 @@ class Engine:
             self._power_w = self._point.power_w * self._running.power_factor
 
     def _elapse(self, seconds: float) -> None:
-        """Advance time while nothing but temperature changes."""
+        """Advance time while nothing but temperature changes; a program may do so for less."""
+        if self._course is not None and self._pauses:
+            self._course.pause(seconds)
+        elif self._course is not None:
+            seconds, self._point = self._course.run(self.setting, self.temperature_c, seconds)
+            self._power_w = self._point.power_w
+            self.throttled_s += seconds * self._point.throttled
         self.now_s += seconds
         self._moments_s.append(self.now_s)
         self._energies_j.append(self._energies_j[-1] + self._power_w * seconds)

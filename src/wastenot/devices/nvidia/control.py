@@ -1,0 +1,72 @@
+"""Who sets a GPU's clocks: this process where it has the rights, wastenotd where it listens, or nobody; and why."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from wastenot.devices.nvidia.clocks import NvidiaClocks
+from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
+from wastenot.devices.nvidia.daemon_protocol import SOCKET_VARIABLE, socket_path
+from wastenot.devices.nvidia.examine import Rights, rights_here
+from wastenot.devices.nvidia.journal import Restore
+from wastenot.devices.nvidia.nvml import Nvml
+from wastenot.errors import BadInputError
+
+Way = Literal["direct", "daemon", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The way to set clocks.
+
+    Attributes:
+        way: ``direct``: this process; ``daemon``: wastenotd; ``none``.
+        missing: what would be needed where there is none.
+    """
+
+    way: Way
+    missing: str | None = None
+
+
+def control_here(rights: Rights | None = None) -> Control:
+    """The way to set clocks here, as far as is known without trying.
+
+    ``WASTENOTD_SOCKET`` chooses the daemon, whatever the rights.
+
+    Args:
+        rights: of this process; by default asked for.
+    """
+    rights = rights or rights_here()
+    if os.environ.get(SOCKET_VARIABLE):
+        return Control("daemon")
+    if rights.likely:
+        return Control("direct")
+    if os.path.lexists(socket_path()):
+        return Control("daemon")
+    return Control("none", f"ask for {rights.to_ask_for}; or for wastenotd (no socket {socket_path()})")
+
+
+def clocks_of(nvml: Nvml, handle: Any, uuid: str, restore: Restore | None = None) -> NvidiaClocks | DaemonClocks:
+    """Clock control of a GPU.
+
+    Args:
+        nvml: access to NVML.
+        handle: NVML's handle of the GPU.
+        uuid: the GPU's UUID.
+        restore: ranges of locked clocks to restore.
+
+    Raises:
+        BadInputError: ranges are named, and a daemon sets the clocks.
+    """
+    if not nvml.allow_changes:
+        return NvidiaClocks(nvml, handle, uuid, restore)
+    control = control_here()
+    if control.way != "daemon":
+        return NvidiaClocks(nvml, handle, uuid, restore, missing=control.missing)
+    if restore is not None:
+        raise BadInputError(
+            "`restore_clocks`: wastenotd sets the clocks here, and restores what its policy says ([[restore]]); leave it out"
+        )
+    return DaemonClocks(nvml, handle, uuid)

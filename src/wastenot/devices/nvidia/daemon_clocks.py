@@ -1,0 +1,252 @@
+"""Clock control of an NVIDIA GPU through wastenotd, for users who may not set clocks themselves.
+
+The daemon has the lease, the journal and the last word; here is a connection and a thread whose heartbeats keep the lease.
+When the connection ends, however it does, the daemon restores the GPU.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from wastenot.devices.nvidia.clocks import NvidiaClocks
+from wastenot.devices.nvidia.daemon_connection import Connection, LeaseLostError, Welcome
+from wastenot.devices.nvidia.nvml import Nvml, forbidden
+from wastenot.errors import ClocksRefusedError, DeviceError, WastenotError
+from wastenot.processes import Terminated
+from wastenot.setting import AUTO, Setting
+
+_BEATS = 4  # in the time after which the daemon misses them
+
+
+class DaemonClocks:
+    """Clock control of one GPU.
+
+    Args:
+        nvml: access to NVML, for reading.
+        handle: NVML's handle of the GPU.
+        uuid: the GPU's UUID.
+
+    Attributes:
+        on_change: called once a setting has been changed for the first time.
+        on_interrupt: called when a claim was interrupted and what it changed is undone.
+    """
+
+    def __init__(self, nvml: Nvml, handle: Any, uuid: str) -> None:
+        self._readable = NvidiaClocks(nvml, handle, uuid)
+        self._uuid = uuid
+        self._session: _Session | None = None
+        self._bounds: dict[str, Any] | None = None
+        self._claimed = self._changed = False
+        self.on_change: Callable[[], None] = _nothing
+        self.on_interrupt: Callable[[], None] = _nothing
+
+    def supported_clocks(self) -> Mapping[float, tuple[float, ...]]:
+        """By memory clock, the core clocks that may be requested with it, both ascending, as far as the policy allows."""
+        supported, core, memory = self._readable.supported_clocks(), self._bound("core_mhz"), self._bound("memory_mhz")
+        states = {state: cores for state, cores in supported.items() if _within(state, memory) or state == max(supported)}
+        return {state: tuple(clock for clock in cores if _within(clock, core)) for state, cores in states.items()}
+
+    def power_limits_w(self) -> tuple[float, float] | None:
+        """Lowest and highest power limit that may be set; ``None`` where none may."""
+        limits, allowed = self._readable.power_limit_range_w(), self._bound("power_limit_w")
+        if limits is None or allowed is None:
+            return None
+        low, high = max(limits[0], allowed[0]), min(limits[1], allowed[1])
+        return (low, high) if low <= high else None
+
+    def outcome(self) -> str:
+        """What becomes of the clocks afterwards, in words."""
+        return f"{self._allowed().get('restore', 'restored')} by wastenotd"
+
+    def refusal(self) -> str | None:
+        """Why the daemon would not set clocks for this process; ``None`` where it would try."""
+        reason = forbidden()
+        if reason is not None:
+            return reason
+        try:
+            welcome = self._hello()
+        except WastenotError as error:
+            return str(error)
+        if self._uuid not in welcome.gpus:
+            return f"the policy of wastenotd does not let this user (ID {welcome.user}) set clocks of {self._uuid}"
+        held = welcome.leases.get(self._uuid)
+        if held is not None and self._session is None:
+            from wastenot.devices.nvidia.journal import Holder
+
+            holder = Holder(int(held.get("process", 0)), int(held.get("user", 0)), through_daemon=True)
+            return "its clocks could not be restored yet" if held.get("unrestored") else f"{holder} controls its clocks"
+        return None
+
+    def request(self, setting: Setting) -> None:
+        """Request a setting. The first one that is not auto acquires the lease on the GPU's clocks.
+
+        Raises:
+            ClocksRefusedError: the GPU does not support it, or the policy does not allow it.
+            DeviceError: another process holds the lease, the daemon has ended it, or the driver failed.
+        """
+        if setting == AUTO:
+            self.release()
+            return
+        reason = forbidden()
+        if reason is not None:
+            raise ClocksRefusedError(f"{self._uuid}: clocks cannot be changed: {reason}")
+        began = self._session is None
+        session = self._acquired()
+        try:
+            self._set(session, setting)
+        except BaseException:
+            if began and not self._claimed:
+                self._hang_up()
+            raise
+        self._note_change()
+
+    def release(self) -> None:
+        """Undo what was changed and end the lease; while it is claimed, only reset to the default clocks."""
+        session = self._session
+        if session is None:
+            return
+        if self._claimed:
+            self._set(session, AUTO)
+            return
+        try:
+            session.connection.ask("release", gpu=self._uuid)
+        finally:
+            self._hang_up()
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Hold the lease inside the context, at the default clocks too, so that nobody else sets clocks meanwhile.
+
+        Raises:
+            DeviceError: somebody else holds it, or the driver failed.
+        """
+        if self._claimed or forbidden() is not None:
+            yield
+            return
+        self._acquired().connection.ask("acquire", gpu=self._uuid, claim=True)
+        self._claimed = True
+        try:
+            yield
+        except (KeyboardInterrupt, Terminated):
+            self._end_claim()
+            if self._changed:
+                self.on_interrupt()
+            raise
+        finally:
+            self._end_claim()
+
+    def _end_claim(self) -> None:
+        self._claimed = False
+        self.release()
+
+    def _set(self, session: _Session, setting: Setting) -> None:
+        session.check()
+        try:
+            session.connection.ask(
+                "set", gpu=self._uuid, core_mhz=setting.core_mhz, memory_mhz=setting.memory_mhz,
+                power_limit_w=setting.power_limit_w,
+            )  # fmt: skip
+        except LeaseLostError:
+            self._hang_up()
+            raise
+
+    def _acquired(self) -> _Session:
+        if self._session is not None and not self._session.is_own:
+            self._session = None  # a forked child's parent has it
+        if self._session is None:
+            connection = Connection()
+            try:
+                connection.ask("acquire", gpu=self._uuid, claim=False)
+            except BaseException:
+                connection.close()
+                raise
+            self._session = _Session(connection)
+        return self._session
+
+    def _hang_up(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.end()
+
+    def _note_change(self) -> None:
+        if not self._changed:
+            self._changed = True
+            self.on_change()
+
+    def _hello(self) -> Welcome:
+        connection = Connection()
+        connection.close()
+        return connection.welcome
+
+    def _allowed(self) -> dict[str, Any]:
+        if self._bounds is None:
+            self._bounds = self._hello().gpus.get(self._uuid, {})
+        return self._bounds
+
+    def _bound(self, name: str) -> tuple[float, float] | None:
+        low, high = self._allowed().get(name) or (None, None)
+        return None if low is None else (float(low), float("inf") if high is None else float(high))
+
+
+class _Session:
+    """A lease that is kept by heartbeats until it ends."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._process = os.getpid()
+        self._over = threading.Event()
+        self._error: DeviceError | None = None
+        self._thread = threading.Thread(target=self._beat, name="wastenot-heartbeat", daemon=True)
+        self._thread.start()
+        atexit.register(self.end)
+        close = weakref.WeakMethod(connection.close)
+        os.register_at_fork(after_in_child=lambda: _call(close))  # a worker must not keep the connection open
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process made it."""
+        return os.getpid() == self._process
+
+    def check(self) -> None:
+        """Raises what a heartbeat met."""
+        if self._error is not None:
+            raise self._error
+
+    def end(self) -> None:
+        """Hang up; the daemon has restored the clocks when this returns."""
+        atexit.unregister(self.end)
+        self._over.set()
+        self.connection.close()
+        if self.is_own and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _beat(self) -> None:
+        period_s = self.connection.welcome.heartbeat_s / _BEATS
+        while not self._over.wait(period_s):
+            try:
+                self.connection.ask("beat")
+            except DeviceError as error:
+                if not self._over.is_set():
+                    self._error = error
+                return
+
+
+def _within(value: float, bounds: tuple[float, float] | None) -> bool:
+    return bounds is not None and bounds[0] <= value <= bounds[1]
+
+
+def _call(method: weakref.WeakMethod[Callable[[], None]]) -> None:
+    close = method()
+    if close is not None:
+        with suppress(OSError):
+            close()
+
+
+def _nothing() -> None:
+    pass

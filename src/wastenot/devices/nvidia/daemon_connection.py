@@ -1,0 +1,174 @@
+"""A connection to wastenotd."""
+
+from __future__ import annotations
+
+import grp
+import os
+import socket
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wastenot.devices.nvidia.daemon_protocol import (
+    LONGEST_REPLY,
+    VERSION,
+    MessageError,
+    decode,
+    encode,
+    socket_path,
+)  # fmt: skip
+from wastenot.errors import ClocksRefusedError, DeviceError
+
+_PATIENCE_S = 30.0  # for a reply; a driver may take seconds
+_GOODBYE_S = 10.0  # for the daemon to restore clocks and hang up
+
+
+class NoDaemonError(DeviceError):
+    """No wastenotd listens on this machine."""
+
+
+class LeaseLostError(DeviceError):
+    """The daemon has ended a lease and restored the clocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """What the daemon says to a client.
+
+    Attributes:
+        user: ID of the user that the daemon sees.
+        heartbeat_s: of silence, after which leases end.
+        gpus: by UUID, what the policy allows.
+        leases: by UUID, who has a lease.
+    """
+
+    user: int
+    heartbeat_s: float
+    gpus: dict[str, dict[str, Any]]
+    leases: dict[str, dict[str, Any]]
+
+
+class Connection:
+    """A connection, which threads may share; a forked child has none.
+
+    Raises:
+        NoDaemonError: nobody listens.
+        ClocksRefusedError: this user may not connect.
+        DeviceError: the daemon does not answer, or speaks another version.
+    """
+
+    def __init__(self) -> None:
+        self._path, self._turn = socket_path(), threading.Lock()
+        self._socket = _connect(self._path)
+        self._rest = b""
+        self._process = os.getpid()
+        self.welcome = _welcome(self.ask("hello"))
+
+    def ask(self, what: str, **fields: Any) -> dict[str, Any]:
+        """The daemon's answer to a request.
+
+        Raises:
+            LeaseLostError: the daemon has ended the lease.
+            ClocksRefusedError: the policy or the GPU does not allow it.
+            DeviceError: another process has the lease, the GPU failed, or the daemon has gone.
+        """
+        if os.getpid() != self._process:
+            raise DeviceError("a forked process cannot use the lease of clocks of its parent")
+        with self._turn:
+            try:
+                self._socket.sendall(encode({"ask": what} | fields))
+                reply = decode(self._line(), deepest=LONGEST_REPLY)
+            except (OSError, EOFError, MessageError) as error:
+                self._socket.close()
+                raise LeaseLostError(
+                    f"{self._path}: wastenotd has gone: {error}; it restores clocks when it starts again"
+                ) from error
+            except BaseException:
+                self._say_goodbye()
+                raise
+        return self._understood(reply)
+
+    def close(self) -> None:
+        """Hang up; clocks are restored when this returns. A forked child only closes its copy."""
+        if os.getpid() != self._process:
+            with suppress(OSError):
+                self._socket.close()
+            return
+        with self._turn:
+            self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        with suppress(OSError):
+            self._socket.settimeout(_GOODBYE_S)
+            self._socket.shutdown(socket.SHUT_WR)
+            while self._socket.recv(65536):
+                pass
+        self._socket.close()
+
+    def _line(self) -> bytes:
+        while b"\n" not in self._rest:
+            more = self._socket.recv(65536)
+            if not more:
+                raise EOFError("it hung up")
+            self._rest += more
+            if len(self._rest) > LONGEST_REPLY:
+                raise MessageError("its reply is too long")
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+    def _understood(self, reply: dict[str, Any]) -> dict[str, Any]:
+        ok = reply.get("ok")
+        if reply["wastenot"] != VERSION or reply.get("error") == "version":
+            raise DeviceError(
+                f"{self._path}: wastenotd speaks version {reply['wastenot']} of its protocol, this wastenot version "
+                f"{VERSION}: install the same wastenot on both sides"
+            )
+        if isinstance(ok, dict):
+            return ok
+        kind, text = reply.get("error"), str(reply.get("text", "wastenotd refuses"))
+        if kind == "lost":
+            raise LeaseLostError(text)
+        if kind in ("policy", "refused"):
+            raise ClocksRefusedError(text)
+        raise DeviceError(text)
+
+
+def _connect(path: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(_PATIENCE_S)
+        connection.connect(str(path))
+    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError) as error:
+        connection.close()
+        raise NoDaemonError(f"no wastenotd listens on {path}") from error
+    except PermissionError as error:
+        connection.close()
+        raise ClocksRefusedError(_not_in_group(path)) from error
+    except OSError as error:
+        connection.close()
+        raise DeviceError(f"{path}: wastenotd does not answer: {error}") from error
+    return connection
+
+
+def _not_in_group(path: Path) -> str:
+    try:
+        number = path.stat().st_gid
+    except OSError:
+        return f"{path}: wastenotd is here, but this user may not connect to it"
+    try:
+        group = grp.getgrgid(number).gr_name
+    except KeyError:
+        group = str(number)
+    return (
+        f"{path}: wastenotd is for members of the group '{group}', which this process is not in: ask an administrator for "
+        f"usermod -aG {group} YOU, then log in again"
+    )
+
+
+def _welcome(reply: dict[str, Any]) -> Welcome:
+    try:
+        return Welcome(int(reply["user"]), float(reply["heartbeat_s"]), dict(reply["gpus"]), dict(reply["leases"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DeviceError(f"wastenotd gave an answer that cannot be understood: {error}") from error

@@ -1,0 +1,69 @@
+"""What wastenotd and its clients say to each other: a line of JSON for each request, and one for each reply.
+
+    {"wastenot": 1, "ask": "acquire", "gpu": "GPU-...", "claim": true}      {"wastenot": 1, "ok": {...}}
+    {"wastenot": 1, "ask": "set", "gpu": "GPU-...", "core_mhz": 1410.0}     {"wastenot": 1, "error": "leased", "text": "..."}
+
+A client asks one thing after another: ``hello`` first, then ``status``, ``acquire``, ``set``, ``release`` and ``beat``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from wastenot.devices.nvidia.journal import MACHINE
+
+VERSION = 1
+SOCKET_VARIABLE = "WASTENOTD_SOCKET"
+SOCKET = MACHINE / "wastenotd.sock"
+LONGEST_LINE = 4096  # bytes of a request
+LONGEST_REPLY = 1 << 20  # bytes
+_DEEPEST = 4  # brackets in a request, whose fields are plain values
+
+
+class MessageError(ValueError):
+    """A line that is no message; the text says why."""
+
+
+def socket_path() -> Path:
+    """Where the daemon listens: ``WASTENOTD_SOCKET``, else in ``/run/wastenot``."""
+    return Path(os.environ.get(SOCKET_VARIABLE) or SOCKET)
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    """A message as a line."""
+    return json.dumps({"wastenot": VERSION} | message, allow_nan=False).encode() + b"\n"
+
+
+def decode(line: bytes, *, deepest: int = _DEEPEST) -> dict[str, Any]:
+    """The message of a line.
+
+    Args:
+        line: without the newline.
+        deepest: how many brackets it may open.
+
+    Raises:
+        MessageError: it is not a JSON object of this protocol, of whatever version.
+    """
+    if line.count(b"{") + line.count(b"[") > deepest:
+        raise MessageError("too many brackets")
+    try:
+        message = json.loads(line.decode(), object_pairs_hook=_unique, parse_constant=_finite)
+    except (ValueError, RecursionError) as error:
+        raise MessageError(str(error) or "no JSON") from error
+    if not isinstance(message, dict) or type(message.get("wastenot")) is not int:
+        raise MessageError('no object with a version ("wastenot")')
+    return message
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise MessageError("a field is given twice")
+    return found
+
+
+def _finite(name: str) -> float:
+    raise MessageError(f"{name} is no number")

@@ -1,0 +1,271 @@
+r"""A training job on a simulated GPU: its kernels in order, iteration after iteration, at whatever clocks are in effect.
+
+    iteration   ▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮│▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮▮│
+    markers     iteration, forward      loss backward          iteration, forward
+    clock       ‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾‾\____________________/‾‾‾‾    changes wherever a request takes effect
+
+Each kernel takes its own time and power at the clocks in effect; where clocks change within a call, what is left of it takes
+the rest of its time at the new ones.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.arrays import FloatArray
+from wastenot.devices.protocol import Task
+from wastenot.devices.simulated.physics import OperatingPoint, Physics
+from wastenot.setting import AUTO, Setting
+
+_BIN_C = 0.5  # temperatures that count as one
+_LEAST_S = 1e-9  # shorter times are not worth running, and could not be added to a moment
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How a job differs from what it was planned as, from one of its iterations on.
+
+    Attributes:
+        from_iteration: the first one that differs.
+        slower: extra time relative to that at the default clocks, for a kernel whose core clock is lowered to 0; less in
+            proportion for others. See :meth:`Course.slower_by`.
+        locked: extra time relative to that at the default clocks, wherever a clock or a limit is set.
+        work: ratio of its work, as with another batch size.
+    """
+
+    from_iteration: int = 0
+    slower: float = 0.0
+    locked: float = 0.0
+    work: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How iterations of a job differ from each other.
+
+    Attributes:
+        time: standard deviation of the logarithm of an iteration's time.
+        power: likewise, of its power.
+        memory: correlation of one iteration with the next.
+        pause_every: iterations after which the job does something else, such as to write a checkpoint; 0 for never.
+        pause_s: for how long.
+    """
+
+    time: float = 0.003
+    power: float = 0.003
+    memory: float = 0.3
+    pause_every: int = 0
+    pause_s: float = 0.0
+
+
+STEADY = Spread(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A marker that was reached: index of the place, iteration, and when by the job's own time."""
+
+    place: int
+    iteration: int
+    after_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """An iteration that ended: what it took, and would have taken at the default clocks and the same temperature."""
+
+    time_s: float
+    energy_j: float
+    auto_time_s: float
+    auto_energy_j: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Table:
+    """An iteration at one setting and temperature: what was used until each call, and how each kernel runs."""
+
+    until_s: list[float]
+    until_j: list[float]
+    until_mhz: list[float]
+    memory_mhz: float
+    throttled: bool
+
+
+class Course:
+    """Iterations of a job, run by the engine of a simulated device.
+
+    Args:
+        physics: of the device.
+        tasks: kernels.
+        order: indices of the tasks, in the order in which an iteration runs their calls.
+        places: indices into ``order`` at which there are markers, ascending, the first 0.
+        spread: how iterations differ.
+        changes: what is different from some iteration on.
+        seed: of what differs.
+    """
+
+    def __init__(
+        self,
+        physics: Physics,
+        tasks: Sequence[Task],
+        order: Sequence[int],
+        places: Sequence[int],
+        *,
+        spread: Spread = STEADY,
+        changes: Sequence[Change] = (),
+        seed: tuple[int, ...] = (0,),
+    ) -> None:
+        self._physics, self._tasks = physics, tuple(tasks)
+        self._order = np.asarray(order, dtype=np.intp)
+        self._places = [*places, len(self._order)]
+        self._spread, self._changes = spread, tuple(changes)
+        self._rng = np.random.default_rng([*seed, 83])
+        self._tables: dict[tuple[Setting, int, float, float], _Table] = {}
+        self._wander = [float(self._rng.standard_normal()), float(self._rng.standard_normal())]
+        self._place, self._call, self._part = 0, 0, 0.0  # the next marker; the call that runs, and how much of it has run
+        self._ran_s = 0.0
+        self._pause_s = 0.0
+        self.iteration = 0
+        self.reached: list[Reached] = []
+        self.ran: list[Ran] = []
+        self._began_s = self._used_j = 0.0
+        self._temperature_c = 0.0
+        self._begin(0)
+
+    def run(self, setting: Setting, temperature_c: float, seconds: float) -> tuple[float, OperatingPoint]:
+        """Run on, at most to the next marker."""
+        self._temperature_c = temperature_c
+        if self._pause_s > 0.0:
+            return self._idle(setting, temperature_c, seconds)
+        if self._part == 0.0 and self._place < len(self._places) and self._call == self._places[self._place]:
+            self._mark()
+        table = self._table(setting, temperature_c)
+        if seconds < _LEAST_S:
+            core_mhz = table.until_mhz[-1] / table.until_s[-1]
+            power_w = table.until_j[-1] / table.until_s[-1]
+            return seconds, OperatingPoint(seconds, power_w, core_mhz, table.memory_mhz, table.throttled)
+        begin_s, begin_j, begin_mhz = (_at(column, self._call, self._part) for column in _columns(table))
+        call = self._places[self._place]
+        end_s = begin_s + seconds / self._slower
+        part = 0.0
+        if end_s < table.until_s[call] - 1e-12:
+            call = min(bisect_right(table.until_s, end_s) - 1, call - 1)
+            part = (end_s - table.until_s[call]) / (table.until_s[call + 1] - table.until_s[call])
+        end_s, end_j, end_mhz = (_at(column, call, part) for column in _columns(table))
+        took_s = max(end_s - begin_s, 1e-12)
+        self._call, self._part = call, part
+        power_w, core_mhz = (end_j - begin_j) / took_s * self._hotter, (end_mhz - begin_mhz) / took_s
+        point = OperatingPoint(took_s, power_w, core_mhz, table.memory_mhz, table.throttled)
+        took_s *= self._slower
+        self._ran_s += took_s
+        self._used_j += took_s * power_w
+        if part == 0.0 and call == len(self._order):
+            self._end()
+        return took_s, point
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass in which nothing comes along."""
+        self._ran_s += seconds
+
+    def next_marker_in_s(self, setting: Setting, temperature_c: float) -> float:
+        """Time until the next marker, if nothing changes."""
+        if self._pause_s > 0.0:
+            return self._pause_s
+        until_s = self._table(setting, temperature_c).until_s
+        here = self._places[self._place]
+        if self._part == 0.0 and self._call == here and here < len(self._order):
+            return 0.0
+        return (until_s[here] - _at(until_s, self._call, self._part)) * self._slower
+
+    def until(self, setting: Setting, temperature_c: float) -> tuple[list[float], list[float]]:
+        """Time and energy until each call of an iteration at one setting, without what differs from one to the next."""
+        table = self._tabulate(setting, temperature_c, self._now.slower, self._now.locked)
+        return table.until_s, table.until_j
+
+    def slower_by(self, setting: Setting, slowdown: float, temperature_c: float) -> float:
+        """The value of :attr:`Change.slower` with which an iteration at a setting takes longer by a fraction."""
+        plain = self._tabulate(setting, temperature_c, 0.0, 0.0).until_s[-1]
+        return slowdown * plain / (self._tabulate(setting, temperature_c, 1.0, 0.0).until_s[-1] - plain)
+
+    # ---- inside ----------------------------------------------------------------------------------------------
+
+    def _change(self) -> Change:
+        return next((each for each in reversed(self._changes) if each.from_iteration <= self.iteration), Change())
+
+    def _end(self) -> None:
+        auto = self._table(AUTO, self._temperature_c)
+        auto_s = auto.until_s[-1] * self._slower
+        auto_j = auto.until_j[-1] * self._slower * self._hotter
+        self.ran.append(Ran(self._ran_s - self._began_s, self._used_j, auto_s, auto_j))
+        self._begin(self.iteration + 1)
+
+    def _begin(self, iteration: int) -> None:
+        spread = self._spread
+        self.iteration, self._place, self._call, self._part = iteration, 0, 0, 0.0
+        self._began_s, self._used_j = self._ran_s, 0.0
+        self._now = self._change()
+        kept, new = spread.memory, math.sqrt(1.0 - spread.memory**2)
+        for index in range(2):
+            self._wander[index] = kept * self._wander[index] + new * float(self._rng.standard_normal())
+        self._slower = self._now.work * math.exp(spread.time * self._wander[0])
+        self._hotter = math.exp(spread.power * self._wander[1])
+        if spread.pause_every and iteration and iteration % spread.pause_every == 0:
+            self._pause_s = spread.pause_s
+
+    def _mark(self) -> None:
+        self.reached.append(Reached(self._place, self.iteration, self._ran_s))
+        self._place += 1
+        while self._places[self._place] == self._call:
+            self.reached.append(Reached(self._place, self.iteration, self._ran_s))
+            self._place += 1
+
+    def _idle(self, setting: Setting, temperature_c: float, seconds: float) -> tuple[float, OperatingPoint]:
+        took_s = min(seconds, self._pause_s)
+        self._pause_s -= took_s
+        self._pause_s = 0.0 if self._pause_s < _LEAST_S else self._pause_s
+        self._ran_s += took_s
+        self._began_s += took_s
+        table = self._table(setting, temperature_c)
+        core_mhz = table.until_mhz[-1] / table.until_s[-1]
+        return took_s, OperatingPoint(
+            1.0, self._physics.idle_power_w(setting, temperature_c), core_mhz, table.memory_mhz, False
+        )
+
+    def _table(self, setting: Setting, temperature_c: float) -> _Table:
+        key = (setting, round(temperature_c / _BIN_C), self._now.slower, self._now.locked)
+        if key not in self._tables:
+            self._tables[key] = self._tabulate(setting, key[1] * _BIN_C, self._now.slower, self._now.locked)
+        return self._tables[key]
+
+    def _tabulate(self, setting: Setting, temperature_c: float, slower: float, locked: float) -> _Table:
+        points = [self._physics.operating_point(task, setting, temperature_c) for task in self._tasks]
+        time_s = np.array([point.time_s for point in points])
+        core_mhz = np.array([point.core_mhz for point in points])
+        if slower:
+            auto_mhz = [self._physics.operating_point(task, AUTO, temperature_c).core_mhz for task in self._tasks]
+            time_s = time_s * (1.0 + slower * np.maximum(1.0 - core_mhz / np.array(auto_mhz), 0.0))
+        if not setting.is_auto:
+            time_s = time_s * (1.0 + locked)
+        energy_j = time_s * np.array([point.power_w for point in points])
+        throttled = any(point.throttled for point in points)
+        until_s, until_j, until_mhz = (self._until(each) for each in (time_s, energy_j, time_s * core_mhz))
+        return _Table(until_s, until_j, until_mhz, points[0].memory_mhz, throttled)
+
+    def _until(self, each: FloatArray) -> list[float]:
+        """Sums over the calls before each call of an iteration, of what each kernel has."""
+        return [0.0, *np.cumsum(each[self._order]).tolist()]
+
+
+def _columns(table: _Table) -> tuple[list[float], list[float], list[float]]:
+    return table.until_s, table.until_j, table.until_mhz
+
+
+def _at(until: list[float], call: int, part: float) -> float:
+    """What was used until a point in a call."""
+    before = until[call]
+    return before if part == 0.0 else before + part * (until[call + 1] - before)

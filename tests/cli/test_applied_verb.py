@@ -1,0 +1,46 @@
+"""``report --applied``: the page of a run, made again from its summary."""
+
+import json
+
+import pytest
+
+from tests.support.applied import summary
+
+
+@pytest.fixture
+def folder(wastenot, tmp_path):
+    text = summary(points=50).model_dump_json(by_alias=True)
+    (wastenot.folder / "run.json").write_text(text)
+    return wastenot.folder
+
+
+def test_a_page_and_figures_of_a_run(wastenot, folder):
+    done = wastenot("report", "--applied", "run.json", "--out", "run.html", "--figures", "figures", "--json")
+    assert done.code == 0, done.err
+    printed = json.loads(done.out)
+    assert printed["schema"] == "wastenot.report/1" and printed["plan"] is None
+    assert printed["run"]["schema"] == "wastenot.apply/1"
+    page = (folder / "run.html").read_text()
+    assert "Saved 8.1" in page and "wastenot report --applied run.json --out run.html --figures figures" in page
+    assert len(printed["figures"]) == len(list((folder / "figures").iterdir())) == 6
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--applied", "run.json", "--study", "my.db"], "--applied: a run has its plan already"),
+        (["--applied", "run.json", "--max-slowdown", "2%"], "--applied: a run has its plan already"),
+        (["--applied", "missing.json"], "missing.json: cannot be read"),
+        (["--applied", "other.json"], "other.json:1: schema: is 'wastenot.plan/1'"),
+        (["--applied", "broken.json"], "broken.json:1: status.rung: "),
+        ([], "give a study (--study), or the summary of a run (--applied)"),
+    ],
+)
+def test_bad_input_is_one_line(wastenot, folder, more, said):
+    (folder / "other.json").write_text('{"schema": "wastenot.plan/1"}')
+    values = json.loads((folder / "run.json").read_text())
+    values["status"]["rung"] = -1
+    (folder / "broken.json").write_text(json.dumps(values))
+    done = wastenot("report", "--out", "run.html", *more)
+    assert done.code == 2 and said in done.err and done.err.count("\n") == 1, done.err
+    assert not (folder / "run.html").exists()

@@ -1,0 +1,36 @@
+"""The controller on jobs of simulated GPUs, in virtual time."""
+
+import pytest
+
+from support.scheduled_jobs import controller, gpu, programme, schedule
+from wastenot.devices.simulated.basis import preset_names
+from wastenot.runtime.simulated_job import run_job
+from wastenot.setting import AUTO
+
+PROGRAMME = programme()
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_a_plan_saves_what_it_is_expected_to_on_every_preset(preset):
+    device = gpu(preset)
+    plan = schedule(device, PROGRAMME)
+    driven = controller(device, plan)
+    summary, (job,) = run_job(driven, PROGRAMME, max(150, round(100.0 / plan.rungs[0].time_s)))
+    proof, rung = summary.status.proof, plan.rungs[0]
+    assert summary.ended == "job ended"
+    assert device.engine.requested == AUTO
+    assert proof.energy_change.value == pytest.approx(rung.energy_change, abs=0.01)
+    assert proof.time_change.value == pytest.approx(rung.time_change, abs=0.005)
+    assert proof.energy_change.low < proof.energy_change.value < proof.energy_change.high
+    saved_j = sum(ran.auto_energy_j - ran.energy_j for ran in job.ran)
+    assert proof.saved_j.value == pytest.approx(saved_j, rel=0.15)
+    assert not [event for event in summary.status.events if event.kind in ("stepped", "refused", "drift")]
+
+
+def test_a_dry_run_requests_nothing():
+    device = gpu("h200")
+    driven = controller(device, schedule(device, PROGRAMME), dry_run=True)
+    summary, (job,) = run_job(driven, PROGRAMME, 20)
+    assert all(ran.energy_j == pytest.approx(ran.auto_energy_j, rel=2e-3) for ran in job.ran)
+    assert summary.status.dry_run and summary.status.iteration == 19
+    assert summary.status.proof.blocks == 0

@@ -1,0 +1,144 @@
+"""Markers on the host, and on a stand-in for CUDA whose events happen when a test says so."""
+
+import os
+import threading
+import time
+from types import SimpleNamespace
+from typing import ClassVar
+
+import pytest
+
+from wastenot.runtime.markers import Markers
+
+
+def wait_until(true, seconds=5.0):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.001)
+
+
+class Event:
+    """An event of a GPU that a test drives."""
+
+    made: ClassVar[list] = []
+
+    def __init__(self, blocking):
+        self.blocking, self.happened = blocking, threading.Event()
+        Event.made.append(self)
+
+    def record(self):
+        self.happened.clear()
+
+    def synchronize(self):
+        self.happened.wait()
+
+    def query(self):
+        return self.happened.is_set()
+
+
+class Tensor:
+    def __init__(self, values, start=0):
+        self.values, self.start = values, start
+
+    def __getitem__(self, slot):
+        return Tensor(self.values, slot)
+
+    def add_(self, one):
+        graph.append(lambda: self.values.__setitem__(self.start, self.values[self.start] + one))
+
+    def copy_(self, other, non_blocking):
+        assert non_blocking
+        graph.append(lambda: self.values.__setitem__(self.start, other.values[other.start]))
+
+    def numpy(self):
+        return self.values
+
+
+graph = []
+
+
+@pytest.fixture
+def torch(monkeypatch):
+    Event.made = []
+    graph.clear()
+    cuda = SimpleNamespace(Event=Event, capturing=False, current_device=lambda: 0)
+    cuda.is_current_stream_capturing = lambda: cuda.capturing
+    return SimpleNamespace(cuda=cuda, int64=None, zeros=lambda size, **_: Tensor([0] * size))
+
+
+def test_a_program_without_a_gpu_reaches_its_markers_itself():
+    seen = []
+    markers = Markers(lambda name, at_s: seen.append((name, at_s)))
+    before_s = time.monotonic()
+    markers.record("iteration", "forward")
+    markers.record("backward")
+    markers.close()
+    assert [name for name, _ in seen] == ["iteration", "forward", "backward"]
+    assert before_s <= seen[0][1] <= seen[-1][1] <= time.monotonic()
+
+
+@pytest.mark.parametrize("waiting", ["block", "poll"])
+def test_markers_are_seen_when_the_gpu_gets_there_not_when_they_are_recorded(torch, waiting):
+    seen = []
+    markers = Markers(lambda name, at_s: seen.append(name), torch, waiting)
+    markers.record("iteration")
+    markers.record("backward")
+    time.sleep(0.02)
+    assert seen == []
+    first, second = Event.made
+    assert first.blocking == (waiting == "block")
+    first.happened.set()
+    wait_until(lambda: seen == ["iteration"])
+    markers.record("optimizer")  # an event that has happened is used again
+    assert len(Event.made) == 2
+    second.happened.set()
+    wait_until(lambda: seen == ["iteration", "backward"])
+    first.happened.set()
+    markers.close()
+    assert seen == ["iteration", "backward", "optimizer"]
+
+
+def test_markers_inside_a_graph_are_seen_in_each_replay(torch):
+    seen = []
+    markers = Markers(lambda name, at_s: seen.append(name), torch)
+    torch.cuda.capturing = True
+    for name in ("iteration", "backward", "optimizer"):
+        markers.record(name)
+    torch.cuda.capturing = False
+    assert not Event.made
+    for replay in range(1, 4):
+        for node in graph:
+            node()
+        wait_until(lambda replay=replay: len(seen) == 3 * replay)
+    assert seen == 3 * ["iteration", "backward", "optimizer"]
+    graph[0](), graph[1]()  # a replay that is half done
+    markers.record("iteration")  # and a step outside of it
+    wait_until(lambda: len(seen) == 10)
+    Event.made[0].happened.set()
+    markers.close()
+    assert seen[9:] == ["iteration", "iteration"]
+
+
+def test_a_receiver_that_fails_ends_the_markers_and_nothing_else():
+    def fails(name, at_s):
+        raise BrokenPipeError
+
+    markers = Markers(fails)
+    markers.record("iteration")
+    wait_until(lambda: not markers._thread.is_alive())
+    markers.record("iteration")
+    markers.close()
+
+
+def test_a_forked_child_records_nothing():
+    seen = []
+    markers = Markers(lambda name, at_s: seen.append(name))
+    child = os.fork()
+    if child == 0:
+        markers.record("iteration")
+        markers.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    markers.close()
+    assert seen == []

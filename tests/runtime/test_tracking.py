@@ -1,0 +1,121 @@
+"""What a plan saves in TensorBoard and W&B: real writers, read back."""
+
+import json
+
+import pytest
+
+from tests.support.applied import GPU, NO_PROOF, status
+from wastenot.errors import BadInputError
+from wastenot.runtime.tracking import scalars, tracker
+
+
+class Clock:
+    def __init__(self):
+        self.now_s = 0.0
+
+    def __call__(self):
+        return self.now_s
+
+
+class Writer:
+    def __init__(self):
+        self.seen = []
+
+    def add_scalar(self, name, value, step):
+        self.seen.append((name, value, step))
+
+    @property
+    def steps(self):
+        return list(dict.fromkeys(step for _, _, step in self.seen))
+
+
+def test_what_is_logged_is_the_status():
+    values = scalars(status(origin="measured"))
+    assert values["wastenot/saved_j"] == 4_200.0
+    assert (values["wastenot/time_change_low"], values["wastenot/time_change_high"]) == (-0.001, 0.003)
+    assert values["wastenot/power_w/sim:rtx-3080-ti"] == 289.5
+
+
+def test_what_is_not_known_is_left_out():
+    values = scalars(status(proof=NO_PROOF, gpus=(GPU.model_copy(update={"power_w": None, "target_core_mhz": None}),)))
+    assert not any("saved" in name or "power" in name or "target" in name for name in values)
+
+
+def test_what_is_not_measured_says_so():
+    assert all(name.startswith("wastenot (simulated)/") for name in scalars(status()))
+    assert all(name.startswith("wastenot/") for name in scalars(status(origin="measured")))
+
+
+def test_not_every_step_is_logged():
+    clock, writer, asked = Clock(), Writer(), []
+    log = tracker(lambda: asked.append(1) or status(), writer, every_s=10.0, now_s=clock)
+    for step in range(60):
+        log(step)
+        clock.now_s += 0.5
+    assert writer.steps == [0, 20, 40]
+    assert len(asked) == 3  # the status is only made where it is logged
+
+
+def test_several_writers_at_once():
+    one, other = Writer(), Writer()
+    tracker(status, one, other)(7)
+    assert one.seen == other.seen != []
+
+
+@pytest.mark.parametrize(("writers", "said"), [((), "none given"), ((object(),), "object is neither")])
+def test_a_writer_of_neither_kind_is_refused(writers, said):
+    with pytest.raises(BadInputError, match=said):
+        tracker(status, *writers)
+
+
+def test_tensorboard_reads_it_back(tmp_path):
+    pytest.importorskip("tensorboard", reason="no TensorBoard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(tmp_path)) as writer:
+        log = tracker(status, writer, every_s=0.0)
+        for step in (5, 6):
+            log(step)
+    events = EventAccumulator(str(tmp_path)).Reload()
+    read = events.Scalars("wastenot (simulated)/saved_j_low")
+    assert [(each.step, each.value) for each in read] == [(5, 3_900.0), (6, 3_900.0)]
+
+
+def test_wandb_keeps_it_beside_what_the_program_logs(tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb", reason="no W&B")
+    for name in ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "WANDB_DATA_DIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    run = wandb.init(mode="offline", project="wastenot", settings=wandb.Settings(silent=True, console="off"))
+    log = tracker(status, run, every_s=0.0)
+    for step in range(3):
+        run.log({"loss": 1.0 - 0.1 * step}, step=step)
+        log(step)
+    run.finish()
+    (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
+    rows = _history(file)
+    assert [row["_step"] for row in rows] == [0, 1, 2]
+    assert [row["loss"] for row in rows] == pytest.approx([1.0, 0.9, 0.8])
+    assert [row["wastenot (simulated)/saved_j"] for row in rows] == [4_200.0] * 3
+
+
+def _history(file):
+    """Rows that W&B wrote offline: records of protocol buffers in LevelDB's log format, after a header of 7 bytes."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    content, block = file.read_bytes(), 32_768
+    rows, parts, at = [], b"", 7
+    while at + 7 <= len(content):
+        if block - at % block < 7:  # too little room for a header: the block is padded
+            at += block - at % block
+            continue
+        length, kind = int.from_bytes(content[at + 4 : at + 6], "little"), content[at + 6]
+        parts = content[at + 7 : at + 7 + length] if kind in (1, 2) else parts + content[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            record = Record()
+            record.ParseFromString(parts)
+            if record.WhichOneof("record_type") == "history":
+                items = record.history.item
+                rows.append({each.key or "/".join(each.nested_key): json.loads(each.value_json) for each in items})
+    return rows
