@@ -1,7 +1,7 @@
 """Settings that a running job may be tried at: a ladder of core clocks, and one of power limits.
 
-Both, by default. On simulated cards neither is better everywhere: a core clock caps light kernels under which a power limit is
-never felt (RTX 3080 Ti, GPT-3 XL, no slower: −1.9 % energy against 0), a power limit takes from heavy kernels alone (H200,
+Both, by default. On simulated cards neither is better everywhere: a core clock caps light kernels, in which a power limit is
+never felt (RTX 3080 Ti, GPT-3 XL, no slower: −1.9 % energy against 0); a power limit takes from heavy kernels alone (H200,
 Llama 8B decoding, no slower: −6.0 % against −1.2 %). Which it is cannot be known before.
 """
 

@@ -4,19 +4,20 @@
     walked       ├──────┴──┴─────┴───────────┴─────┤           needs clearly more energy than one before; then halves the gap
     compared                              ▲     ▲  ▲          what is left is compared in rounds of random order
 
-Time grows from setting to setting of a ladder, so those below one that is too slow need no trial. Energy falls and then rises:
-that is used to end a walk, and by a parabola to look between settings that were tried, never to rule out one that was.
+Time grows from setting to setting of a ladder: those below one that is too slow need no trial, and how slow one is at most,
+slower ones tell as well. Energy falls and then rises:
+that is used to end a walk, and to look between settings that were tried, never to rule out one that was.
 
 Every trial is a stretch at a setting against the default clocks around it, as logarithms of ratios. Their scatter is pooled
-over all settings, beginning with what is usual. A setting is dropped once it is slower than allowed, or needs more energy than
-the best, beyond doubt; the search ends when nothing left could be better by more than a tolerance.
+over all settings, beginning with what is usual. A setting is dropped once it is slower than allowed, or needs more energy
+than the best, beyond doubt; the search ends when nothing left could be better by more than a tolerance.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from wastenot.runtime.candidates import Ladder
@@ -27,11 +28,13 @@ from wastenot.setting import Setting
 _USUAL = 0.003  # scatter of a trial's energy, before any was repeated, and how many trials that is worth
 _USUAL_TRIALS = 6
 _SURE = 2.4  # standard errors beyond which there is no doubt, of many trials
+_LIKELY = 1.0  # within which something is likely
 _FARTHEST = 0.12  # logarithm by which a walk goes down in one stride: more than that may be far too slow
 _RISEN = 3.0  # standard errors by which energy has to be higher for a walk to end
-_LOOKS_BETWEEN = 3  # settings of a ladder that are tried because of a parabola
+_LOOKS_BETWEEN = 4  # settings of a ladder that are tried because they may be better than the best beside them
 _DOUBTFUL = 4  # trials after which a faster setting is tried as well as one that may or may not be too slow
-_CLOSE = 0.5 * TOLERANCE  # half length of the interval of time at which a setting that may be too slow counts as such
+_AT_ONCE = 3  # settings of a round, those of least energy: what slower ones show speaks for faster ones too
+_CLOSE = 0.3 * TOLERANCE  # half length of the interval of time at which a setting that may be too slow counts as such
 _MOST_FAILURES = 3  # of trials of one setting, because of pauses in the job
 _NORMAL = 1.959964
 
@@ -92,7 +95,10 @@ class SettingSearch:
             if self.known:
                 return []
             self.rounds += 1
-            self._round = [each for each in self.left if self._worth(each)]
+            worth = sorted((each for each in self.left if self._worth(each)), key=lambda each: self.energy(each).mean)
+            self._round = worth[:_AT_ONCE]
+            if self.best is not None and self.best not in self._round:
+                self._round.append(self.best)
             self._rng.shuffle(self._round)
         group, self._round = self._round[:2], self._round[2:]
         return [each for each in group if not each.dropped] or (self.next_group() if self.left else [])
@@ -130,7 +136,11 @@ class SettingSearch:
         """A place between the last that keeps the slowdown and the first of which that stays in doubt."""
         sure = max((each.place for each in tried if self._keeps(each)), default=-1)
         beyond = [each for each in tried if each.place > sure]
-        if not beyond or len(beyond[0].time) < _DOUBTFUL or self._flat(tried, sure, beyond[0].place):
+        if (
+            not beyond
+            or not (beyond[0].dropped or len(beyond[0].time) >= _DOUBTFUL)
+            or self._flat(tried, sure, beyond[0].place)
+        ):
             return None
         place = (sure + beyond[0].place) // 2
         return place if place > sure else None
@@ -173,20 +183,19 @@ class SettingSearch:
         return abs(slope) * (bad - fine - 1) < 0.5 * self.tolerance
 
     def _between(self, index: int, fine: Sequence[Candidate]) -> int | None:
-        """A place between tried ones, where a parabola through the best and its neighbours has its least energy."""
+        """A place beside the best where there may be something clearly better, if energy is convex along the ladder."""
         if self._looks[index] >= _LOOKS_BETWEEN or len(fine) < 2:
             return None
-        best = min(fine, key=lambda one: self.energy(one).mean)
-        at = fine.index(best)
-        if at + 1 == len(fine):
-            return None
-        left = (fine[at - 1].place, self.energy(fine[at - 1]).mean) if at else (-1, 0.0)
-        middle, right = ((each.place, self.energy(each).mean) for each in fine[at : at + 2])
-        place, least = _vertex(left, middle, right)
-        if middle[1] - least < 0.5 * self.tolerance or place == middle[0] or not left[0] < place < right[0]:
-            return None
-        self._looks[index] += 1
-        return place
+        points = [(-1, 0.0), *((each.place, self.energy(each).mean) for each in fine)]
+        best = min(range(len(points)), key=lambda at: points[at][1])
+        for at in (best - 1, best):  # the gap before it, and the one after
+            if at < 1 or at + 2 >= len(points) or points[at + 1][0] - points[at][0] < 2:
+                continue
+            place, least = _lowest_between(*points[at - 1 : at + 3])
+            if points[best][1] - least > self.tolerance:
+                self._looks[index] += 1
+                return place
+        return None
 
     # ---- what trials showed ----------------------------------------------------------------------------------
 
@@ -218,12 +227,12 @@ class SettingSearch:
                 self._broken_off[candidate.ladder] = min(self._broken_off[candidate.ladder], candidate.place)
 
     def time(self, candidate: Candidate) -> LogMean:
-        """Time of an iteration at a setting against the default clocks, with its 95 % interval."""
-        return self._mean(candidate.time, self._time_variance(), len(self.candidates))
+        """Time of an iteration at a setting against the default clocks; its half length leaves no doubt."""
+        return self._mean(candidate.time, self._time_variance())
 
     def energy(self, candidate: Candidate) -> LogMean:
-        """Energy of an iteration at a setting against the default clocks, with its 95 % interval."""
-        return self._mean(candidate.energy, self._energy_variance(), len(self.candidates))
+        """Energy of an iteration at a setting against the default clocks; its half length leaves no doubt."""
+        return self._mean(candidate.energy, self._energy_variance())
 
     @property
     def left(self) -> list[Candidate]:
@@ -250,8 +259,13 @@ class SettingSearch:
 
     @property
     def winner(self) -> Candidate | None:
-        """The best, where it saves beyond doubt."""
-        best = self.best
+        """What to hold now: the best, where it saves beyond doubt.
+
+        Where no setting keeps the slowdown beyond doubt, which takes long if none is allowed, the best of those that likely
+        do: a guard watches it.
+        """
+        likely = [each for each in self.left if self._keeps(each, _LIKELY)]
+        best = self.best or min(likely, key=lambda each: self.energy(each).mean, default=None)
         if best is None:
             return None
         energy = self.energy(best)
@@ -268,12 +282,23 @@ class SettingSearch:
                 each.dropped = "more energy"
 
     def _too_slow(self, candidate: Candidate) -> bool:
-        time = self.time(candidate)
-        return time.mean - time.half > self.limit + TOLERANCE
+        """Whether a setting is slower than allowed beyond doubt, for which faster settings may speak as well."""
+        faster = [each for each in reversed(self._tried(candidate.ladder)) if each.place <= candidate.place]
+        return any(mean - self.sure * error > self.limit + TOLERANCE for mean, error in self._running_means(faster))
 
-    def _keeps(self, candidate: Candidate) -> bool:
-        time = self.time(candidate)
-        return time.mean + time.half <= self.limit + TOLERANCE
+    def _keeps(self, candidate: Candidate, errors: float = 2.0) -> bool:
+        """Whether a setting keeps the slowdown, for which slower settings may speak as well."""
+        slower = [each for each in self._tried(candidate.ladder) if each.place >= candidate.place]
+        sure = self.sure * errors / _SURE
+        return any(mean + sure * error <= self.limit + TOLERANCE for mean, error in self._running_means(slower))
+
+    def _running_means(self, settings: Sequence[Candidate]) -> Iterator[tuple[float, float]]:
+        """Mean time, with its standard error, of the first setting, of the first two, and so on."""
+        variance, total, count = self._time_variance(), 0.0, 0
+        for each in settings:
+            total += math.fsum(each.time)
+            count += len(each.time)
+            yield total / count, math.sqrt(variance / count)
 
     def _could_gain(self, candidate: Candidate, best: Candidate | None) -> float:
         """By how much a setting may need less energy than the best one, at most."""
@@ -283,13 +308,15 @@ class SettingSearch:
         other = self.energy(best)
         return other.mean - own.mean + math.hypot(own.half, other.half)
 
-    def _mean(self, values: Sequence[float], variance: float, tried: int) -> LogMean:
+    def _mean(self, values: Sequence[float], variance: float) -> LogMean:
         """The mean with a half length that leaves no doubt, for all that is looked at again and again."""
         count = len(values)
-        half = self._sure() * math.sqrt(variance / count)
+        half = self.sure * math.sqrt(variance / count)
         return LogMean(math.fsum(values) / count, half)
 
-    def _sure(self) -> float:
+    @property
+    def sure(self) -> float:
+        """Standard errors that leave no doubt, which is what half lengths are made of."""
         freedom = _USUAL_TRIALS + sum(len(each.energy) - 1 for each in self.candidates if each.energy)
         return _SURE * student_t(freedom) / _NORMAL
 
@@ -298,7 +325,9 @@ class SettingSearch:
 
     def _time_variance(self) -> float:
         noises = [noise for each in self.candidates for noise in each.time_noise]
-        return self._pooled([each.time for each in self.candidates], math.fsum(noises) / len(noises) if noises else _USUAL**2)
+        return self._pooled(
+            [each.time for each in self.candidates], math.fsum(noises) / len(noises) if noises else _USUAL**2
+        )
 
     @staticmethod
     def _pooled(trials: Sequence[Sequence[float]], usual: float) -> float:
@@ -312,12 +341,13 @@ class SettingSearch:
         return squares / freedom
 
 
-def _vertex(left: tuple[int, float], middle: tuple[int, float], right: tuple[int, float]) -> tuple[int, float]:
-    """The whole place of least value of a parabola through three points, and its value there."""
-    (x0, y0), (x1, y1), (x2, y2) = left, middle, right
-    first, second = (y1 - y0) / (x1 - x0), (y2 - y1) / (x2 - x1)
-    curve = (second - first) / (x2 - x0)
-    if curve <= 0.0:
-        return middle
-    place = round(0.5 * (x0 + x1) - 0.5 * first / curve)
-    return place, y0 + first * (place - x0) + curve * (place - x0) * (place - x1)
+def _lowest_between(*points: tuple[int, float]) -> tuple[int, float]:
+    """Where a convex function through four points is least at best between the middle two, and how little that may be.
+
+    It is above the line through the first two points, and above that through the last two.
+    """
+    (x0, y0), (x1, y1), (x2, y2), (x3, y3) = points
+    falling, rising = (y1 - y0) / (x1 - x0), (y3 - y2) / (x3 - x2)
+    meet = 0.5 * (x1 + x2) if rising <= falling else (y2 - y1 + falling * x1 - rising * x2) / (falling - rising)
+    place = min(max(round(meet), x1 + 1), x2 - 1)
+    return place, max(y1 + falling * (place - x1), y2 + rising * (place - x2))
