@@ -57,7 +57,7 @@ class Arm:
         if self.name == "callback":
             self._markers = CallbackMarkers(self._saw, torch)
         else:
-            self._markers = Markers(self._saw, self._torch, "poll" if self.name == "poll" else "block")
+            self._markers = Markers(self._saw, self._torch, "poll" if "poll" in self.name else "block")
         self._hooks = Hooks(self._markers.record, torch, layers="layers" in self.name)
         self._hooks.watch(self._job.model, optimizers=[self._job.optimizer])
 
@@ -174,7 +174,7 @@ def delays(job: Job, arm: str, steps: int) -> dict[str, Any]:
     if arm == "callback":
         markers: Any = CallbackMarkers(saw, torch)
     else:
-        markers = Markers(saw, torch, "poll" if arm == "poll" else "block")
+        markers = Markers(saw, torch, "poll" if "poll" in arm else "block")
 
     def record(*names: str) -> None:
         event = torch.cuda.Event(enable_timing=True)
@@ -318,12 +318,11 @@ def main() -> None:
             found = result["jobs"][name] = job.facts()
             if on_gpu:
                 found["clocks_before"] = clocks_now()
-            arms = ["off", "on"] if name.endswith("compiled") else ["off", "on", "layers"]
-            arms += ["poll"] if on_gpu and name == "gpt2" else []
+            arms = ["off", "on", "poll"] if name.endswith("compiled") else ["off", "on", "poll", "poll-layers"]
             run = (job, arms, asked.rounds, asked.steps, on_gpu, rng)
             section("overhead", lambda run=run: overhead(*run), found)
             if on_gpu:
-                for arm in ("on", "layers", "poll") if name == "gpt2" else ("on",):
+                for arm in arms[1:]:
                     section(f"delay_{arm}", lambda job=job, arm=arm: delays(job, arm, 60), found)
                 found["clocks_after"] = clocks_now()
             if on_gpu and name == "gpt2":

@@ -29,6 +29,7 @@ from wastenot.errors import BadInputError, DeviceError
 from wastenot.origin import Origin
 from wastenot.planning.schedule import Schedule
 from wastenot.runtime.blocks import LEAST_ITERATIONS, Lengths, Stretch
+from wastenot.runtime.close_up import CloseUp
 from wastenot.runtime.energy_edges import Edge, EnergyEdges
 from wastenot.runtime.execution import Execution
 from wastenot.runtime.guard import Alarm, Guard, faster_rung
@@ -46,7 +47,7 @@ _OTHER_TIME = 1.6  # a workload whose iteration is longer or shorter by this fac
 _OTHER_SHARE = 0.15  # of an iteration, by which a pass may be longer or shorter
 _DRIFTED = 0.03  # change of an iteration's time at the default clocks that is worth telling
 _WARMER_C = 10.0
-_SENSORS_S = 1.0  # between readings for the status
+_SENSORS_S = 0.5  # between readings for the status
 _EVENTS = 100  # kept
 _LATE = 3.0  # a switch counts as arrived after so many times its usual time
 
@@ -124,8 +125,9 @@ class Controller:
         self._sensors_due_s = now_s
         self._lengths = Lengths(_LATE * max(schedule.switching.core_s, _memory_s(schedule)), default_share)
         self._guard = Guard(schedule.max_slowdown)
-        self._ledger = Ledger()
+        self._ledger = Ledger(schedule.switching.core_s)
         self._line = TimeLine(now_s)
+        self._close_up = CloseUp()
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._default_rung = len(schedule.rungs) - 1
         self._rung = 0
@@ -168,6 +170,7 @@ class Controller:
             self._begin_iteration(marker.iteration, reached_s)
         elif self._state == "starting" and self._iteration_s is not None:
             self._passes.setdefault(place, []).append(reached_s - self._iteration_s)
+        self._close_up.marker(reached_s - self._began_s, marker.name, execution.target, at_default=self._at_default)
 
     def due_s(self) -> float | None:
         """The next moment at which :meth:`act` has something to do; ``None`` for none."""
@@ -186,7 +189,8 @@ class Controller:
         next_s = math.inf
         for execution in self._executions:
             while execution.act(now_s):
-                pass
+                if execution is self._executions[0]:
+                    self._close_up.request(now_s - self._began_s, execution.target, at_default=self._at_default)
             next_s = min(next_s, execution.due_s)
         for edges in self._edges:
             if edges.due_s <= now_s and next_s > now_s + 1.5 * edges.read_s:
@@ -248,7 +252,13 @@ class Controller:
             self._finish_stretch()
             self._state = "over"
             ended = "refused" if refused else ended
-        return Summary(status=self.status(), ended=ended, exit_code=exit_code, time_line=self._line.moments())
+        return Summary(
+            status=self.status(),
+            ended=ended,
+            exit_code=exit_code,
+            time_line=self._line.moments(),
+            close_up=self._close_up.instants(),
+        )
 
     # ---- iterations ------------------------------------------------------------------------------------------
 
@@ -331,7 +341,7 @@ class Controller:
     # ---- stretches -------------------------------------------------------------------------------------------
 
     def _next_cycle(self, now_s: float) -> None:
-        pairs = len(self._ledger.of_rung[self._rung].time) if self._rung in self._ledger.of_rung else 0
+        pairs = len(self._ledger.time_pairs(self._rung))
         period_s = max((edges.period_s for edges in self._edges), default=0.0)
         cycle = self._lengths.cycle(self._rung, self._default_rung, pairs, self._usual_s, period_s, self._rng)
         self._coming = deque(cycle)
@@ -354,9 +364,11 @@ class Controller:
                 execution.begin(arm, now_s)
 
     def _finish_stretch(self, now_s: float | None = None) -> Stretch | None:
-        stretch, self._stretch = self._stretch, None
+        stretch, so_far_j = self._stretch, self._running_j()
+        self._stretch = None
         if stretch is None or not stretch.times_s:
             return stretch
+        stretch.so_far_j = so_far_j
         if now_s is None:
             stretch.spoiled = True  # it ended amid an iteration
             stretch.end = [Edge(self._now_s, edges.latest_j or math.nan) for edges in self._edges]
@@ -413,7 +425,7 @@ class Controller:
         if alarm is None:
             guard.reference(block.times_s)
             self._settle()
-            excess = guard.exceeds(self._ledger.of_rung[self._rung].time) if self._rung in self._ledger.of_rung else None
+            excess = guard.exceeds(self._ledger.time_pairs(self._rung))
             if excess is not None:
                 self._step(excess, now_s)
             return
@@ -477,6 +489,9 @@ class Controller:
             clocks = sensors.clocks()
             latest.power_w, latest.temperature_c = sensors.power_w(), sensors.temperature_c()
             latest.core_mhz, latest.memory_mhz = clocks.core_mhz, clocks.memory_mhz
+        read_c = [latest.temperature_c for latest in self._readings if latest.temperature_c is not None]
+        if self._stretch is not None and read_c:
+            self._stretch.temperatures_c.append(math.fsum(read_c) / len(read_c))
         self._settle()
 
     def _moment(self, now_s: float) -> Moment:
@@ -491,6 +506,8 @@ class Controller:
             at_default=self._at_default,
             rung=self._rung,
             saved_j=None if saved is None else saved.value,
+            time_change=None if (slower := self._ledger.time(self._rung)) is None else slower.change,
+            energy_change=None if (more := self._ledger.energy(self._rung)) is None else more.change,
         )
 
     def _gpu_status(self, index: int) -> GpuStatus:

@@ -151,7 +151,7 @@ class Status(Part):
 
 
 class Moment(Part):
-    """A point of the time line of the first GPU, for pictures."""
+    """A point of the time line of the first GPU, for pictures; the changes are those of the proof at that moment."""
 
     at_s: NotNegative
     power_w: NotNegative | None
@@ -161,16 +161,30 @@ class Moment(Part):
     at_default: bool
     rung: Count
     saved_j: Finite | None
+    time_change: Estimate | None = None
+    energy_change: Estimate | None = None
+
+
+class Instant(Part):
+    """A pass or an iteration that began on the first GPU, or a request of clocks; with what is requested from then on."""
+
+    at_s: NotNegative
+    marker: str | None
+    at_default: bool
+    target_core_mhz: NotNegative | None
+    target_memory_mhz: NotNegative | None
+    target_power_limit_w: NotNegative | None
 
 
 class Summary(Part):
-    """What became of it: the last status, why it ended, and a time line of at most some thousand points."""
+    """What became of it: the last status, why it ended, a time line of at most some thousand points, its end close up."""
 
     schema_: Literal["wastenot.apply/1"] = Field(default=SUMMARY_SCHEMA, alias="schema")
     status: Status
     ended: Literal["job ended", "stopped", "refused", "failed"]
     exit_code: int | None
     time_line: Annotated[tuple[Moment, ...], Field(strict=False)]
+    close_up: Annotated[tuple[Instant, ...], Field(strict=False)] = ()
 
 
 def read_summary(path: str | os.PathLike[str]) -> Summary:
