@@ -208,6 +208,20 @@ class Tuner:
             tuning=tuning,
         )
 
+    def hold(self, now_s: float) -> None:
+        """Go by no iterations, as none are expected any more: nothing can be compared."""
+        if self.controller is not None:
+            self.controller.hold(now_s)  # type: ignore[attr-defined]
+        else:
+            self._give_up("no iterations were seen, so that nothing can be compared", now_s)
+
+    def refuse(self, why: str, now_s: float) -> None:
+        """Go back to the default clocks for good."""
+        if self.controller is not None:
+            self.controller.refuse(why, now_s)  # type: ignore[attr-defined]
+        else:
+            self._give_up(why, now_s)
+
     def end(
         self,
         now_s: float | None = None,
@@ -427,10 +441,8 @@ class Tuner:
         winner = self.search.winner
         self._group, self._stretch = [], None
         if winner is None:
-            self._state = "default"
-            self._tell(
-                "note", f"{why}: no setting saves beyond doubt at most {self.max_slowdown:.1%} slower; default clocks"
-            )
+            at_most = f"at most {self.max_slowdown:.1%} slower" if self.max_slowdown else "without being slower"
+            self._give_up(f"{why}: nothing saves beyond doubt {at_most}", now_s)
             return
         energy = self.search.energy(winner)
         self._tell("note", f"{why}: {winner.setting}, {math.expm1(energy.mean):+.1%} energy; tried {self._tried} settings")
@@ -452,6 +464,16 @@ class Tuner:
         """Mean time and energy of an iteration at the default clocks."""
         time_s, energy_j = (math.fsum(each) / len(each) for each in (self._default_time_s, self._default_energy_j))
         return time_s, energy_j
+
+    def _give_up(self, why: str, now_s: float) -> None:
+        """Stay at the default clocks."""
+        self._now_s = max(self._now_s, now_s)
+        self._state, self._stretch = "default", None
+        for gpu in self.gpus:
+            gpu.clocks.request(AUTO)
+        self._wanted = self._target = AUTO
+        self._requested = True
+        self._tell("note", f"{why}; the default clocks stay")
 
     def schedule_of(self, winner: Candidate) -> Schedule:
         """The setting that was found, and faster ones to step to, as a schedule."""
