@@ -68,8 +68,8 @@ class Arm:
             self._markers.close()
         self._hooks = self._markers = None
 
-    def _saw(self, name: str, at_s: float) -> None:
-        self.seen += 1
+    def _saw(self, names: tuple[str, ...], at_s: float) -> None:
+        self.seen += len(names)
 
 
 def interval(values: np.ndarray) -> dict[str, float]:
@@ -168,7 +168,7 @@ def delays(job: Job, arm: str, steps: int) -> dict[str, Any]:
     seen: list[float] = []
     timed: list[Any] = []
 
-    def saw(name: str, at_s: float) -> None:
+    def saw(names: tuple[str, ...], at_s: float) -> None:
         seen.append(at_s)
 
     if arm == "callback":
@@ -179,7 +179,7 @@ def delays(job: Job, arm: str, steps: int) -> dict[str, Any]:
     def record(*names: str) -> None:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
-        timed.extend([event] * len(names))
+        timed.append(event)
         markers.record(*names)
 
     hooks = Hooks(record, torch, layers="layers" in arm)
@@ -230,7 +230,7 @@ def in_a_graph(job: Job, steps: int) -> dict[str, Any]:
     ).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), capturable=True)
     rows = torch.randn(4096, 2048, device="cuda")
-    markers = Markers(lambda name, at_s: seen.append(name), torch)
+    markers = Markers(lambda names, at_s: seen.extend(names), torch)
     hooks = Hooks(markers.record, torch)
     hooks.watch(model, optimizers=[optimizer])
 
