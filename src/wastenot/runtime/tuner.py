@@ -211,14 +211,14 @@ class Tuner:
     def hold(self, now_s: float) -> None:
         """Go by no iterations, as none are expected any more: nothing can be compared."""
         if self.controller is not None:
-            self.controller.hold(now_s)  # type: ignore[attr-defined]
+            self.controller.hold(now_s)
         else:
             self._give_up("no iterations were seen, so that nothing can be compared", now_s)
 
     def refuse(self, why: str, now_s: float) -> None:
         """Go back to the default clocks for good."""
         if self.controller is not None:
-            self.controller.refuse(why, now_s)  # type: ignore[attr-defined]
+            self.controller.refuse(why, now_s)
         else:
             self._give_up(why, now_s)
 
