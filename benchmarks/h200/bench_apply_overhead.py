@@ -57,7 +57,7 @@ class Arm:
         if self.name == "callback":
             self._markers = CallbackMarkers(self._saw, torch)
         else:
-            self._markers = Markers(self._saw, self._torch, "poll" if self.name == "poll" else "block")
+            self._markers = Markers(self._saw, self._torch, "poll" if "poll" in self.name else "block")
         self._hooks = Hooks(self._markers.record, torch, layers="layers" in self.name)
         self._hooks.watch(self._job.model, optimizers=[self._job.optimizer])
 
@@ -68,8 +68,8 @@ class Arm:
             self._markers.close()
         self._hooks = self._markers = None
 
-    def _saw(self, name: str, at_s: float) -> None:
-        self.seen += 1
+    def _saw(self, names: tuple[str, ...], at_s: float) -> None:
+        self.seen += len(names)
 
 
 def interval(values: np.ndarray) -> dict[str, float]:
@@ -168,18 +168,18 @@ def delays(job: Job, arm: str, steps: int) -> dict[str, Any]:
     seen: list[float] = []
     timed: list[Any] = []
 
-    def saw(name: str, at_s: float) -> None:
+    def saw(names: tuple[str, ...], at_s: float) -> None:
         seen.append(at_s)
 
     if arm == "callback":
         markers: Any = CallbackMarkers(saw, torch)
     else:
-        markers = Markers(saw, torch, "poll" if arm == "poll" else "block")
+        markers = Markers(saw, torch, "poll" if "poll" in arm else "block")
 
     def record(*names: str) -> None:
         event = torch.cuda.Event(enable_timing=True)
         event.record()
-        timed.extend([event] * len(names))
+        timed.append(event)
         markers.record(*names)
 
     hooks = Hooks(record, torch, layers="layers" in arm)
@@ -230,7 +230,7 @@ def in_a_graph(job: Job, steps: int) -> dict[str, Any]:
     ).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), capturable=True)
     rows = torch.randn(4096, 2048, device="cuda")
-    markers = Markers(lambda name, at_s: seen.append(name), torch)
+    markers = Markers(lambda names, at_s: seen.extend(names), torch)
     hooks = Hooks(markers.record, torch)
     hooks.watch(model, optimizers=[optimizer])
 
@@ -318,12 +318,11 @@ def main() -> None:
             found = result["jobs"][name] = job.facts()
             if on_gpu:
                 found["clocks_before"] = clocks_now()
-            arms = ["off", "on"] if name.endswith("compiled") else ["off", "on", "layers"]
-            arms += ["poll"] if on_gpu and name == "gpt2" else []
+            arms = ["off", "on", "poll"] if name.endswith("compiled") else ["off", "on", "poll", "poll-layers"]
             run = (job, arms, asked.rounds, asked.steps, on_gpu, rng)
             section("overhead", lambda run=run: overhead(*run), found)
             if on_gpu:
-                for arm in ("on", "layers", "poll") if name == "gpt2" else ("on",):
+                for arm in arms[1:]:
                     section(f"delay_{arm}", lambda job=job, arm=arm: delays(job, arm, 60), found)
                 found["clocks_after"] = clocks_now()
             if on_gpu and name == "gpt2":

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.support.applied import GPU, NO_PROOF, PROOF, status, summary
+from tests.support.applied import GPU, NO_PROOF, PROOF, instants, status, summary
+from wastenot.reporting.applied.close_up_figure import last_iterations
 from wastenot.reporting.applied.page import applied_figures, render_applied_page, write_applied_figures
 from wastenot.reporting.applied.passes_figure import means_by_pass
 from wastenot.reporting.applied.story import plus_minus, story_of
@@ -103,6 +104,42 @@ def test_requested_clocks_are_lines_that_end_where_the_request_does():
         assert over == ({target} if target is not None else set()) or at_s == made.time_line[-1].at_s
 
 
+def test_estimates_are_those_of_their_moments():
+    made = summary()
+    figure = applied_figures(made)[1]
+    bands = [rows for rows in figure.specification["datasets"].values() if "low" in rows[0]]
+    time = next(rows for rows in bands if rows[0]["value"] > 0.0)
+    for moment in made.time_line:
+        row = [each for each in time if each["t"] <= moment.at_s + 1e-5 < each["end"]]
+        if moment.time_change is None:
+            assert row == []
+        elif row:
+            assert row[0]["value"] == pytest.approx(100 * moment.time_change.value, abs=1e-3)
+            assert row[0]["low"] == pytest.approx(100 * moment.time_change.low, abs=1e-3)
+    levels = [rows[0] for rows in figure.specification["datasets"].values() if "what" in rows[0]]
+    assert {(each["what"], each["value"]) for each in levels} == {("bound", 2.0), ("predicted", 0.0), ("predicted", -8.3)}
+
+
+def test_the_close_up_is_of_the_last_two_whole_iterations_at_the_plans_clocks():
+    window = last_iterations(tuple(instants(10.0, iterations=6, at_default=(4, 5))))
+    assert window.begins_s == pytest.approx(10.6) and window.ends_s == pytest.approx(11.2)
+    assert last_iterations(tuple(instants(10.0, iterations=2))) is None  # the second has no end
+    assert last_iterations(tuple(instants(10.0, iterations=6, at_default=(1, 3)))) is None
+
+
+def test_the_close_up_shows_passes_and_requests_where_they_were():
+    figure = applied_figures(summary())[2]
+    data = list(figure.specification["datasets"].values())
+    passes = next(rows for rows in data if "pass" in rows[0])
+    assert [(row["pass"], row["t"], row["end"]) for row in passes[:4]] == [
+        ("forward", 0.0, 90.0), ("loss", 90.0, 105.0), ("backward", 105.0, 270.0), ("optimizer", 270.0, 300.0),
+    ]  # fmt: skip
+    requests = next(rows for rows in data if "mhz" in rows[0])
+    assert [(row["mhz"], row["t"], row["end"]) for row in requests] == [
+        (1350.0, 0.0, 5.0), (1470.0, 5.0, 100.0), (1350.0, 100.0, 305.0), (1470.0, 305.0, 400.0), (1350.0, 400.0, 600.0),
+    ]  # fmt: skip
+
+
 def test_events_are_numbered_as_in_the_table():
     made = summary()
     table = events_table(made)
@@ -136,7 +173,7 @@ def test_each_figure_has_a_narrow_form():
 
 def test_a_run_without_a_time_line_says_why_there_is_no_figure():
     figures = applied_figures(of())
-    assert [figure.specification for figure in figures] == [None, None]
+    assert [figure.specification for figure in figures] == [None] * 4
     assert all(figure.note for figure in figures)
 
 
@@ -155,21 +192,23 @@ def test_names_cannot_break_the_page():
 
 def test_gpus_show_a_dash_for_what_is_not_known():
     bare = GPU.model_copy(update={"power_w": None, "energy_j": None, "temperature_c": None, "core_mhz": None})
-    assert gpus_table(of(gpus=(bare,))).rows[0].texts[2:] == (
-        "–", "–", "–", "core 1470 MHz, memory auto", "core –, memory 9501 MHz",
-    )  # fmt: skip
+    assert gpus_table(of(gpus=(bare,))).rows[0].texts[2:] == ("–", "–", "–", "core –, memory 9501 MHz")
 
 
 def test_figures_are_files_too(tmp_path):
     files = write_applied_figures(summary(points=60), tmp_path / "figures")
-    assert {path.name for path in files} == {
-        f"applied-{name}.{kind}" for name in ("time-line", "passes") for kind in ("svg", "pdf", "png")
-    }  # fmt: skip
+    names = ("time-line", "estimates", "close-up", "passes")
+    assert {path.name for path in files} == {f"applied-{name}.{kind}" for name in names for kind in ("svg", "pdf", "png")}
     assert "simulated" in (tmp_path / "figures" / "applied-passes.svg").read_text()
 
 
 def test_the_page_holds_its_data_and_fetches_nothing():
     text = render_applied_page(summary(), made_at=MADE)
     found = re.search(r'<script type="application/json" id="specifications">(.*?)</script>', text, re.S)
-    assert set(json.loads(found[1])["figures"]) == {"applied-time-line", "applied-passes"}
+    assert set(json.loads(found[1])["figures"]) == {
+        "applied-time-line",
+        "applied-estimates",
+        "applied-close-up",
+        "applied-passes",
+    }
     assert not re.search(r'(src|href)="http', text)

@@ -69,7 +69,7 @@ def torch(monkeypatch):
 
 def test_a_program_without_a_gpu_reaches_its_markers_itself():
     seen = []
-    markers = Markers(lambda name, at_s: seen.append((name, at_s)))
+    markers = Markers(lambda names, at_s: seen.extend((name, at_s) for name in names))
     before_s = time.monotonic()
     markers.record("iteration", "forward")
     markers.record("backward")
@@ -81,7 +81,7 @@ def test_a_program_without_a_gpu_reaches_its_markers_itself():
 @pytest.mark.parametrize("waiting", ["block", "poll"])
 def test_markers_are_seen_when_the_gpu_gets_there_not_when_they_are_recorded(torch, waiting):
     seen = []
-    markers = Markers(lambda name, at_s: seen.append(name), torch, waiting)
+    markers = Markers(lambda names, at_s: seen.extend(names), torch, waiting)
     markers.record("iteration")
     markers.record("backward")
     time.sleep(0.02)
@@ -101,7 +101,7 @@ def test_markers_are_seen_when_the_gpu_gets_there_not_when_they_are_recorded(tor
 
 def test_markers_inside_a_graph_are_seen_in_each_replay(torch):
     seen = []
-    markers = Markers(lambda name, at_s: seen.append(name), torch)
+    markers = Markers(lambda names, at_s: seen.extend(names), torch)
     torch.cuda.capturing = True
     for name in ("iteration", "backward", "optimizer"):
         markers.record(name)
@@ -121,7 +121,7 @@ def test_markers_inside_a_graph_are_seen_in_each_replay(torch):
 
 
 def test_a_receiver_that_fails_ends_the_markers_and_nothing_else():
-    def fails(name, at_s):
+    def fails(names, at_s):
         raise BrokenPipeError
 
     markers = Markers(fails)
@@ -133,7 +133,7 @@ def test_a_receiver_that_fails_ends_the_markers_and_nothing_else():
 
 def test_a_forked_child_records_nothing():
     seen = []
-    markers = Markers(lambda name, at_s: seen.append(name))
+    markers = Markers(lambda names, at_s: seen.extend(names))
     child = os.fork()
     if child == 0:
         markers.record("iteration")

@@ -1,7 +1,7 @@
 """What Prometheus reads: the values of a status, in base units, and no more than is known."""
 
-import os
 import subprocess
+import sys
 import urllib.request
 from shutil import which
 
@@ -103,22 +103,24 @@ def leases(text, gpu):
     return {each for each in LEASE_STATES if value(text, "wastenot_gpu_lease_state", gpu=gpu, state=each) == 1.0}
 
 
-def test_lease_and_journal_of_a_measured_gpu(state):
+def test_lease_and_journal_of_a_measured_gpu():
     real = status(origin="measured", gpus=(GPU.model_copy(update={"unique_id": "GPU-1"}),))
     assert leases(scraped(real), "GPU-1") == {"free"}
     path = journal.begin("GPU-1", journal.Restore())
     assert leases(scraped(real), "GPU-1") == {"held"}
-    path.write_text(path.read_text().replace(f'"process": {os.getpid()}', '"process": 999999999'))
+    journal.end(path)
+    assert leases(scraped(real), "GPU-1") == {"free"}
+    dies = "import os; from wastenot.devices.nvidia import journal as j; j.begin('GPU-1', j.Restore()); os._exit(1)"
+    subprocess.run([sys.executable, "-c", dies], check=False)
     assert leases(scraped(real), "GPU-1") == {"stale"}
     path.write_text("{")
     assert leases(scraped(real), "GPU-1") == {"unreadable"}
-    path.unlink()
-    assert leases(scraped(real), "GPU-1") == {"free"}
 
 
-def test_a_gpu_that_another_left_changed_shows_up(state):
-    journal.begin("GPU-2", journal.Restore())
+def test_a_gpu_that_another_set_shows_up():
+    path = journal.begin("GPU-2", journal.Restore())
     text = scraped(status())
+    journal.end(path)
     assert leases(text, "GPU-2") == {"held"}
     assert leases(text, GPU.unique_id) == set()  # a simulated one has no journal
 

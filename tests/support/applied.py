@@ -3,7 +3,7 @@
 import math
 import random
 
-from wastenot.runtime.status import Estimate, Event, GpuStatus, Moment, Proof, Status, Summary
+from wastenot.runtime.status import Estimate, Event, GpuStatus, Instant, Moment, Proof, Status, Summary
 
 GPU = GpuStatus(
     device="sim:rtx-3080-ti", model="GeForce RTX 3080 Ti (simulated)", unique_id="SIM-rtx-3080-ti-0", target_core_mhz=1470.0,
@@ -26,6 +26,20 @@ def status(**changed):
         gpus=(GPU,), events=(Event(at_s=0.0, kind="started", text="plan.json on sim:rtx-3080-ti"),),
     )  # fmt: skip
     return made.model_copy(update=changed)
+
+
+def _estimates(at_s, rung):
+    """What is known of time and energy at a moment: nothing at first, then ever more, anew for each comparison."""
+    pairs = int(at_s / 9.0)
+    if pairs < 2:
+        return {}
+    wobble = math.sin(1.7 * pairs) / pairs
+    time, energy = (0.024 if rung == 0 else 0.001) + 0.004 * wobble, (-0.09 if rung == 0 else -0.081) + 0.008 * wobble
+    half = 0.03 / pairs
+    return {
+        "time_change": Estimate(value=time, low=time - half, high=time + half),
+        "energy_change": Estimate(value=energy, low=energy - 2 * half, high=energy + 2 * half),
+    }
 
 
 def summary(*, seconds=180.0, points=900, stepped=True, **changed):
@@ -51,6 +65,7 @@ def summary(*, seconds=180.0, points=900, stepped=True, **changed):
             at_s=at_s, power_w=power * (1.09 if at_default else 1.0) + noise.gauss(0.0, 3.0),
             core_mhz=1710.0 if at_default else target, target_core_mhz=None if at_default else target, marker=name,
             at_default=at_default, rung=rung, saved_j=saved if at_s > 9.0 else None,
+            **_estimates(at_s, rung),
         ))  # fmt: skip
     events = [Event(at_s=0.0, kind="started", text="plan.json on sim:rtx-3080-ti")]
     if stepped:
@@ -58,4 +73,21 @@ def summary(*, seconds=180.0, points=900, stepped=True, **changed):
                             text="slowdown 2.6 % (2.2 to 3.0 %) is above 2 %: one rung towards speed"))  # fmt: skip
     events.append(Event(at_s=seconds, kind="ended", text="job ended; clocks given back"))
     last = status(elapsed_s=seconds, rung=1 if stepped else 0, events=tuple(events), **changed)
-    return Summary(status=last, ended="job ended", exit_code=0, time_line=tuple(moments))
+    return Summary(
+        status=last, ended="job ended", exit_code=0, time_line=tuple(moments), close_up=tuple(instants(seconds - 3.0))
+    )
+
+
+def instants(begins_s, iterations=4, at_default=()):
+    """Iterations of 0.3 s: two requests each, ahead of what they are for; those at the default clocks have none."""
+    for number in range(iterations):
+        start_s, default = begins_s + 0.3 * number, number in at_default
+        for after_s, marker, target in (
+            (0.0, "iteration", 1350.0), (0.0, "forward", 1350.0), (0.005, None, 1470.0), (0.09, "loss", 1470.0),
+            (0.10, None, 1350.0), (0.105, "backward", 1350.0), (0.27, "optimizer", 1350.0),
+        ):  # fmt: skip
+            if not (default and marker is None):
+                yield Instant(
+                    at_s=start_s + after_s, marker=marker, at_default=default,
+                    target_core_mhz=None if default else target, target_memory_mhz=None, target_power_limit_w=None,
+                )  # fmt: skip

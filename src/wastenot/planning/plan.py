@@ -19,6 +19,7 @@ from wastenot.planning.applicable import Applicable
 from wastenot.planning.dwell import Switches, count_switches
 from wastenot.planning.headline import Headline, Interval, headline_of
 from wastenot.planning.objective import Objective, Scope
+from wastenot.planning.schedule import Schedule
 from wastenot.setting import Setting
 from wastenot.study.coverage import Coverage
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun, WorkloadKey
@@ -222,6 +223,7 @@ class Plan(Part):
     expected: Expected | None = None
     validation: Validation | None = None
     applicable: Applicable | None = None
+    schedule: Schedule | None = None
     potential: Potential | None = None
     tolerance: Tolerance | None = None
     stated_headline: Headline | None = Field(default=None, alias="headline")
@@ -251,8 +253,8 @@ class Plan(Part):
         """The plan as JSON values; optional parts that it does not have are left out."""
         values = self.model_dump(mode="json", by_alias=True)
         optional = (
-            "model", "shape", "captured_on", "coverage", "expected", "validation", "applicable", "potential", "tolerance",
-            "headline",
+            "model", "shape", "captured_on", "coverage", "expected", "validation", "applicable", "schedule", "potential",
+            "tolerance", "headline",
         )  # fmt: skip
         for part in optional:
             if values[part] is None:
@@ -341,5 +343,20 @@ def _recomputed(plan: Plan) -> Iterator[tuple[tuple[int | str, ...], float, floa
     if plan.stated_headline is not None:
         for name in ("energy_change", "time_change"):
             yield ("headline", name), getattr(plan.stated_headline, name), getattr(plan.headline, name)
+    if plan.schedule is not None:
+        yield from _recomputed_schedule(plan.schedule)
     if plan.validation is not None:
         yield ("validation", "pairs"), plan.validation.pairs, plan.validation.repeats**2
+
+
+def _recomputed_schedule(schedule: Schedule) -> Iterator[tuple[tuple[int | str, ...], float, float]]:
+    """The same of a schedule."""
+    base = schedule.rungs[-1]
+    for index, rung in enumerate(schedule.rungs):
+        where = ("schedule", "rungs", index)
+        yield (*where, "time_s"), rung.time_s, math.fsum(segment.time_s for segment in rung.segments)
+        yield (*where, "energy_j"), rung.energy_j, math.fsum(segment.energy_j for segment in rung.segments)
+        yield (*where, "time_change"), rung.time_change, rung.time_s / base.time_s - 1
+        yield (*where, "energy_change"), rung.energy_change, rung.energy_j / base.energy_j - 1
+    energy_j = schedule.rungs[0].energy_j
+    yield ("schedule", "gap"), schedule.gap, (energy_j - schedule.lower_bound_j) / energy_j

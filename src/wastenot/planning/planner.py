@@ -39,6 +39,7 @@ from wastenot.planning.plan import (
     Total,
     Waste,
 )
+from wastenot.planning.scheduling import make_schedule
 from wastenot.study.coverage import Coverage
 from wastenot.study.store import Source, sweep_of
 from wastenot.study.sweep import Sweep
@@ -62,6 +63,7 @@ def plan(
     clock_tolerance_mhz: float = 0.0,
     switch_time_s: float | None = None,
     latency: Latency | str | os.PathLike[str] | None = None,
+    min_dwell_s: float = 0.0,
 ) -> Plan:
     """The best plan for a workload, and what of it could be applied today.
 
@@ -91,6 +93,7 @@ def plan(
         clock_tolerance_mhz: how far a kernel's core clock may be from that of its unit, where a unit has several.
         switch_time_s: that the device takes to switch clocks, where you know it; it decides what can be applied.
         latency: measured by ``wastenot latency``, where that is not in the study already.
+        min_dwell_s: the least time between two requests of its schedule.
 
     Raises:
         InfeasibleError: no plan keeps the slowdown; says the least possible.
@@ -117,7 +120,8 @@ def plan(
         _default_memory_mhz(sweep),
         planner.costs,
     )
-    return made.model_copy(update={"applicable": applicable}).sealed()
+    schedule = make_schedule(planner, objective, scope, switching, min_dwell_s, _default_memory_mhz(sweep))
+    return made.model_copy(update={"applicable": applicable, "schedule": schedule}).sealed()
 
 
 def frontier(

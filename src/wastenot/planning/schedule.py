@@ -86,6 +86,7 @@ class Schedule(Part):
         switching: how long the device takes.
         min_dwell_s: the least time between two requests.
         max_slowdown: what a running job must keep; for objectives without one, the slowdown that was expected.
+            Less than 0 is a speed-up.
         markers: of an iteration, in order of execution.
         rungs: the schedule itself, then ever faster ones; the last is the default clocks.
         lower_bound_j: no schedule within the slowdown uses less energy in an iteration.
@@ -94,7 +95,7 @@ class Schedule(Part):
 
     switching: SwitchTime
     min_dwell_s: NotNegative
-    max_slowdown: NotNegative
+    max_slowdown: Finite
     markers: Annotated[tuple[MarkerTime, ...], Field(min_length=1, strict=False)]
     rungs: Annotated[tuple[Rung, ...], Field(min_length=1, strict=False)]
     lower_bound_j: Positive

@@ -55,6 +55,7 @@ class Hooks:
         by_layers: passes are bounded by the layers, as in the workloads that wastenot knows: ``loss`` is all between the
             last layer's forward and backward. Otherwise ``backward`` begins where the loss's gradient does.
         on_step: called after each step of an optimizer.
+        on_first_step: called after the first step of any, before the model is looked for.
     """
 
     def __init__(
@@ -65,9 +66,11 @@ class Hooks:
         layers: bool = False,
         by_layers: bool = True,
         on_step: Callable[[], None] | None = None,
+        on_first_step: Callable[[], None] | None = None,
     ) -> None:
         self._record, self._torch = record, torch
-        self._mark_layers, self._by_layers, self._on_step = layers, by_layers, on_step
+        self._mark_layers, self._by_layers = layers, by_layers
+        self._on_step, self._on_first_step = on_step, on_first_step
         self._compiling = torch.compiler.is_compiling
         self._handles: list[Any] = []
         self._roots: list[Any] = []
@@ -108,13 +111,22 @@ class Hooks:
             self._handles.append(optimizer.register_step_pre_hook(self._step_begins))
             self._handles.append(optimizer.register_step_post_hook(self._step_ends))
 
-    def watch_all_optimizers(self) -> None:
-        """Watch every optimizer of the program; its model is found when one has made its first step."""
+    def configure(self, *, layers: bool, by_layers: bool) -> None:
+        """Change what is marked, before a model is watched."""
+        self._mark_layers, self._by_layers = layers, by_layers
+
+    def watch_all_optimizers(self, *, find_models: bool = True) -> None:
+        """Watch every optimizer of the program.
+
+        Args:
+            find_models: watch the model of the first that has made a step, too.
+        """
         from importlib import import_module
 
         optimizer = import_module("torch.optim.optimizer")
         self._handles.append(optimizer.register_optimizer_step_pre_hook(self._step_begins))
-        self._handles.append(optimizer.register_optimizer_step_post_hook(self._any_step_ends))
+        ends = self._any_step_ends if find_models else self._step_ends
+        self._handles.append(optimizer.register_optimizer_step_post_hook(ends))
 
     def detach(self) -> None:
         """Remove all hooks."""
@@ -256,6 +268,8 @@ class Hooks:
             return
         if self._own is None:
             self._own = optimizer
+            if self._on_first_step is not None:
+                self._on_first_step()
             self.watch(*owners_of(optimizer, self._torch))
         self._step_ends(optimizer)
         if not self._roots and optimizer is self._own:

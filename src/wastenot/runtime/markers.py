@@ -23,8 +23,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal
 
-Sink = Callable[[str, float], None]
-"""Takes a marker's name and when it was seen, in seconds of ``time.monotonic``."""
+Sink = Callable[[tuple[str, ...], float], None]
+"""Takes the names of the markers at one place, and when it was seen to be reached, in seconds of ``time.monotonic``."""
 
 Waiting = Literal["block", "poll"]
 
@@ -123,16 +123,15 @@ class Markers:
                     time.sleep(POLL_S)
             at_s = time.monotonic()
             event.home.append(event)
-        for name in names:
-            self._sink(name, at_s)
+        if names:
+            self._sink(names, at_s)
         return True
 
     def _look_at_graphs(self) -> None:
         if self._graphs is not None and self._graphs.any:
             now_s = time.monotonic()
             for names in self._graphs.reached():
-                for name in names:
-                    self._sink(name, now_s)
+                self._sink(names, now_s)
 
 
 class _GraphCounts:

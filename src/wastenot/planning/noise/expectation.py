@@ -88,7 +88,7 @@ def excess(units: Sequence[PlanUnit], posteriors: Posteriors, slowdown: float) -
     for unit in units:
         count = unit.costs.count[unit.kernels].astype(np.float64)
         rows = posteriors.index(unit.rows)
-        mean, variance, common = _excess_of_calls(
+        mean, variance, common = excess_of_calls(
             posteriors.time_s, posteriors.index(unit.costs.start[unit.kernels]), rows, slowdown
         )
         means.append(mean @ count)
@@ -117,7 +117,7 @@ def expect(
     energy = _expected_change(posteriors.energy_j, count, base, chosen, too_low.energy_j)
     probability = None
     if slowdown is not None:
-        mean, variance, common = _excess_of_calls(posteriors.time_s, base, chosen, slowdown)
+        mean, variance, common = excess_of_calls(posteriors.time_s, base, chosen, slowdown)
         together = float(variance @ count**2) + float(np.sum(np.square(count @ common)))
         doubted_s = 0.5 * too_low.time_s
         probability = probability_kept(math.fsum(mean * count) + doubted_s, math.hypot(math.sqrt(together), doubted_s))
@@ -133,12 +133,16 @@ def expect(
     )
 
 
-def _excess_of_calls(
+def excess_of_calls(
     time: Posterior, base: IndexArray, chosen: IndexArray, slowdown: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Time of one call less what the slowdown allows: mean, variance and loadings of common errors.
 
-    Indices of baselines have shape (kernels,), those of chosen settings (..., kernels).
+    Args:
+        time: posteriors of times.
+        base: of each kernel's baseline, shape (kernels,).
+        chosen: of the chosen settings, shape (..., kernels).
+        slowdown: that is allowed.
     """
     allowed, same = 1.0 + slowdown, chosen == base
     mean = np.where(same, -slowdown * time.mean[base], time.mean[chosen] - allowed * time.mean[base])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wastenot.origin import Origin
-from wastenot.reporting.formatting import SPACE, change, duration, percent, quantity
+from wastenot.reporting.formatting import SPACE, change, duration, number, percent, quantity
 from wastenot.reporting.panel import Line, Panel, Tone
 from wastenot.reporting.price import energy_text
 from wastenot.runtime.status import Estimate, Status, Summary
@@ -82,7 +82,7 @@ def _since_the_last_step(status: Status) -> str:
 def _saved(status: Status) -> Panel:
     proof = status.proof
     used = [gpu.energy_j for gpu in status.gpus if gpu.energy_j is not None]
-    lines = [Line("Used", f"{quantity(sum(used), 'J', 3)}, {counted(len(used), 'GPU')}")] if used else []
+    lines = [Line("Used", f"{_joules(sum(used))}, {counted(len(used), 'GPU')}")] if used else []
     if proof.energy_change is not None:
         lines.append(
             Line("Energy of an iteration", f"{change(proof.energy_change.value)} ({interval(proof.energy_change)})")
@@ -98,7 +98,8 @@ def _saved(status: Status) -> Panel:
 
 
 def _joules(energy_j: float) -> str:
-    return quantity(energy_j, "J", 3)
+    """An energy to three digits: ``4,200 J``, ``19.4 kJ``."""
+    return f"{number(1e-3 * energy_j, 3)}{SPACE}kJ" if 1e4 <= abs(energy_j) < 1e6 else quantity(energy_j, "J", 3)
 
 
 def _time(status: Status) -> Panel:

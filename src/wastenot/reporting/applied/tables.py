@@ -35,28 +35,24 @@ def gpus_table(summary: Summary) -> Table:
     """What each GPU used, and how it stood at the end."""
     columns = (
         Column("GPU"), Column("Model"), Column("Energy", numeric=True), Column("Power", numeric=True),
-        Column("Temperature", numeric=True), Column("Requested"), Column("In effect"),
+        Column("Temperature", numeric=True), Column("Clocks in effect"),
     )  # fmt: skip
     note = "Energy since the plan was put to work; the rest as last read before the clocks were given back. –: not known."
     return Table("GPUs", columns, tuple(map(_gpu_row, summary.status.gpus)), note)
 
 
 def _gpu_row(gpu: GpuStatus) -> Row:
-    asked = _clocks(gpu.target_core_mhz, gpu.target_memory_mhz, "auto")
-    if gpu.target_power_limit_w is not None:
-        asked += f", at most {gpu.target_power_limit_w:.0f} W"
     texts = (
         gpu.device,
         gpu.model,
         "–" if gpu.energy_j is None else quantity(gpu.energy_j, "J", 4),
         "–" if gpu.power_w is None else f"{gpu.power_w:.0f} W",
         "–" if gpu.temperature_c is None else f"{gpu.temperature_c:.0f} °C",
-        asked,
-        _clocks(gpu.core_mhz, gpu.memory_mhz, "–"),
+        _clocks(gpu.core_mhz, gpu.memory_mhz),
     )
-    return Row(None, texts, (gpu.device, gpu.model, gpu.energy_j, gpu.power_w, gpu.temperature_c, asked, texts[-1]))
+    return Row(None, texts, (gpu.device, gpu.model, gpu.energy_j, gpu.power_w, gpu.temperature_c, texts[-1]))
 
 
-def _clocks(core_mhz: float | None, memory_mhz: float | None, none: str) -> str:
-    core, memory = (none if each is None else f"{format_mhz(each)} MHz" for each in (core_mhz, memory_mhz))
+def _clocks(core_mhz: float | None, memory_mhz: float | None) -> str:
+    core, memory = ("–" if each is None else f"{format_mhz(each)} MHz" for each in (core_mhz, memory_mhz))
     return f"core {core}, memory {memory}"

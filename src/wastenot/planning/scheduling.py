@@ -1,0 +1,317 @@
+"""From a plan's costs to its schedule: what of the saving is left where settings take time to change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.errors import InfeasibleError
+from wastenot.frontiers.schedule import Schedule as Found, Scheduler
+from wastenot.frontiers.switched_work import Stay, SwitchedWork
+from wastenot.planning.noise.expectation import excess_of_calls
+from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective, Scope
+from wastenot.planning.schedule import MarkerTime, Rung, Schedule, Segment
+from wastenot.planning.switching import SwitchTime
+from wastenot.planning.timeline import Timeline, timeline
+from wastenot.setting import AUTO, Setting
+
+if TYPE_CHECKING:
+    from wastenot.planning.planner import Planner
+
+RUNGS = 6  # between a schedule and the default clocks, at most
+GAP = 0.002
+_MOST_TIGHTENINGS = 5
+_IN_TIME = 1.645  # standard deviations: 95 % of requests are in effect before the next one
+_MEAN_DEVIATION = math.sqrt(2.0 / math.pi)  # of a normal distribution, in standard deviations
+_SHOWN = 1e-4  # fraction of the time between two rungs, at least
+
+
+def make_schedule(
+    planner: Planner,
+    objective: Objective,
+    scope: Scope,
+    switching: SwitchTime,
+    min_dwell_s: float = 0.0,
+    memory_mhz: float | None = None,
+) -> Schedule | None:
+    """The schedule of a plan on a device that takes time to switch; ``None`` where none is as fast as asked for.
+
+    Args:
+        planner: of the plan's granularity.
+        objective: of the plan.
+        scope: of the plan.
+        switching: how long the device takes.
+        min_dwell_s: the least time between two requests.
+        memory_mhz: memory clock in effect by default, where it is known.
+    """
+    return _Scheduling(planner, objective, scope, switching, min_dwell_s, memory_mhz).schedule()
+
+
+@dataclass(eq=False)
+class _Scheduling:
+    planner: Planner
+    objective: Objective
+    scope: Scope
+    switching: SwitchTime
+    min_dwell_s: float
+    memory_mhz: float | None
+
+    @cached_property
+    def corrects(self) -> bool:
+        return self.planner.corrects(self.objective)
+
+    @cached_property
+    def costs_by_row(self) -> tuple[FloatArray, FloatArray]:
+        costs = self.planner.believed.costs if self.corrects else self.planner.costs
+        return costs.time_s, costs.energy_j
+
+    @cached_property
+    def rows(self) -> IndexArray:
+        """The row of each kernel at each setting, −1 where it was not measured there; auto first. (settings, kernels)."""
+        costs = self.planner.costs
+        key = np.column_stack([np.nan_to_num(c, nan=-1.0) for c in (costs.core_mhz, costs.memory_mhz, costs.power_limit_w)])
+        distinct, which = np.unique(key, axis=0, return_inverse=True)
+        rows = np.full((len(distinct), len(costs.kernels)), -1)
+        rows[which.ravel(), costs.kernel] = np.arange(len(costs.kernel))
+        auto = int(which.ravel()[0])
+        order = [auto, *(index for index in range(len(distinct)) if index != auto)]
+        rows = rows[order]
+        return rows[(rows >= 0).any(axis=1)]
+
+    @cached_property
+    def settings(self) -> list[Setting]:
+        return [AUTO, *(self.planner.costs.setting(int(row[row >= 0][0])) for row in self.rows[1:])]
+
+    @cached_property
+    def line(self) -> Timeline:
+        costs = self.planner.costs
+        return timeline(costs.kernels, self.planner.granularity, self.costs_by_row[0][costs.start[:-1]])
+
+    def _table(self, values: FloatArray) -> FloatArray:
+        """A value of rows by setting and kernel, infinite where it was not measured."""
+        return np.where(self.rows >= 0, values[np.maximum(self.rows, 0)], np.inf)
+
+    @cached_property
+    def slow(self) -> NDArray[np.bool_]:
+        memory = np.array([-1.0 if each.memory_mhz is None else each.memory_mhz for each in self._in_effect])
+        return np.asarray(memory[:, None] != memory)
+
+    @cached_property
+    def work(self) -> SwitchedWork:
+        time_s, energy_j = (self._table(each) for each in self.costs_by_row)
+        if self.scope == "local" and self.objective.max_slowdown is not None:
+            allowed = (1.0 + self.objective.max_slowdown) * time_s[:1]
+            time_s = np.where(time_s <= allowed, time_s, np.inf)
+            if not np.isfinite(time_s).any(axis=0).all():
+                raise InfeasibleError("no schedule is that fast everywhere")
+        switching = self.switching
+        late = math.exp(_IN_TIME * switching.jitter)
+        stay_s = max(self.min_dwell_s, late * switching.core_s)
+        mean_w = float(energy_j[0] @ self.planner.costs.count) / float(time_s[0] @ self.planner.costs.count)
+        pause_s, latency_s = self._pairs(switching.pause_s), self._pairs(switching.latency_s)
+        return SwitchedWork.of(
+            self.line.of_pieces(time_s).T,
+            self.line.of_pieces(energy_j).T,
+            stay_s=stay_s,
+            slow_stay_s=max(stay_s, late * switching.memory_s),
+            slow=self.slow,
+            switch_s=pause_s,
+            switch_j=switching.energy_j + mean_w * pause_s,
+            off_s=_MEAN_DEVIATION * switching.jitter * latency_s,
+        )
+
+    def _pairs(self, of: Callable[[Setting, Setting], float]) -> FloatArray:
+        """A value of each change from one setting to another."""
+        return np.array([[of(before, after) for after in self._in_effect] for before in self._in_effect])
+
+    @cached_property
+    def _in_effect(self) -> list[Setting]:
+        """The settings with the memory clock that auto is known to be."""
+        return [
+            each if each.memory_mhz is not None or self.memory_mhz is None else replace(each, memory_mhz=self.memory_mhz)
+            for each in self.settings
+        ]
+
+    @cached_property
+    def scheduler(self) -> Scheduler:
+        return Scheduler(self.work)
+
+    @property
+    def auto_s(self) -> float:
+        return float(self.work.ends_s[-1, 0])
+
+    # ---- errors ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _doubted(self) -> tuple[float, float]:
+        """Half of the time and energy by which anything but auto may be expected too low."""
+        if not self.corrects:
+            return 0.0, 0.0
+        too_low = self.planner.optimism(self.objective)
+        return 0.5 * too_low.time_s, 0.5 * too_low.energy_j
+
+    @cached_property
+    def _errors(self) -> tuple[FloatArray, FloatArray]:
+        """Deviation of each kernel's time over the budget at each setting, and its common errors."""
+        posteriors = self.planner.posteriors
+        assert posteriors is not None and self.objective.max_slowdown is not None
+        rows = posteriors.index(np.where(self.rows >= 0, self.rows, self.rows[:1]))
+        _, variance, common = excess_of_calls(posteriors.time_s, rows[0], rows, self.objective.max_slowdown)
+        return np.sqrt(variance), common
+
+    def margin_s(self, setting: IndexArray) -> float:
+        """How far below its budget a schedule must stay, to keep it with the confidence.
+
+        Errors of one kernel at several settings are taken to be one error, which is the worst that they can be.
+        """
+        if not self.corrects or self.objective.max_slowdown is None:
+            return 0.0
+        deviation, common = self._errors
+        counts = self.line.counts(setting, *self.rows.shape)
+        doubted_s = self._doubted[0] if setting.any() else 0.0
+        own = float(np.square((counts * deviation).sum(axis=0)).sum())
+        together = np.square(np.einsum("sk,skf->f", counts, common)).sum()
+        z = NormalDist().inv_cdf(self.objective.confidence or DEFAULT_CONFIDENCE)
+        return doubted_s + z * math.sqrt(own + float(together) + doubted_s**2)
+
+    # ---- choosing --------------------------------------------------------------------------------------------
+
+    def schedule(self) -> Schedule | None:
+        try:
+            found = self._found()
+        except InfeasibleError:
+            return None
+        rungs = [self._rung(each) for each in self._rungs(found)]
+        slowdown = self.objective.max_slowdown
+        bound = min(found.lower_bound_j + (self._doubted[1] if found.setting.any() else 0.0), rungs[0].energy_j)
+        return Schedule(
+            switching=self.switching,
+            min_dwell_s=self.min_dwell_s,
+            max_slowdown=rungs[0].time_change if slowdown is None else slowdown,
+            markers=self._markers(),
+            rungs=tuple(rungs),
+            lower_bound_j=bound,
+            gap=(rungs[0].energy_j - bound) / rungs[0].energy_j,
+        )
+
+    def _found(self) -> Found:
+        slowdown, kind = self.objective.max_slowdown, self.objective.kind
+        auto = np.zeros(self.work.calls, dtype=np.intp)
+        if slowdown is None:
+            if kind == "edp":
+                return self.scheduler.least_edp(self.objective.edp_exponent)
+            return self.scheduler.least_time() if kind == "time" else self.scheduler.least_energy(math.inf, GAP)
+        whole = (1.0 + slowdown) * self.auto_s
+        margin, bound = 0.0, 0.0
+        for _ in range(_MOST_TIGHTENINGS):
+            try:
+                if kind == "edp":
+                    found = self.scheduler.least_edp(self.objective.edp_exponent, whole - margin)
+                else:
+                    found = self.scheduler.least_energy(whole - margin, GAP)
+            except InfeasibleError:
+                break
+            bound = bound or found.lower_bound_j
+            needed = self.margin_s(found.setting)
+            if found.totals.weight_s <= whole - needed:
+                totals = self.work.totals(auto)
+                luck = self._doubted[1] if found.setting.any() else 0.0
+                if kind == "waste" and slowdown >= 0.0 and found.totals.energy_j + luck > totals.energy_j:
+                    break
+                return Found(found.setting, found.totals, min(bound, found.totals.energy_j))
+            margin = max(1.02 * needed, margin + 0.2 * needed)
+        if slowdown >= 0.0:
+            totals = self.work.totals(auto)
+            return Found(auto, totals, min(bound or totals.energy_j, totals.energy_j))
+        raise InfeasibleError("no schedule is that fast")
+
+    def _rungs(self, found: Found) -> list[IndexArray]:
+        """The schedule, ever faster ones, and the default clocks."""
+        auto = np.zeros(self.work.calls, dtype=np.intp)
+        rungs, last_s = [found.setting], found.totals.time_s
+        for part in np.linspace(1.0, 0.0, RUNGS + 2)[1:-1].tolist():
+            budget = self.auto_s + part * (found.totals.time_s - self.auto_s)
+            if found.totals.time_s <= self.auto_s * (1.0 + _SHOWN):
+                break
+            step = self.scheduler.least_energy(budget, 0.01)
+            if step.totals.time_s < last_s - _SHOWN * self.auto_s and step.setting.any():
+                rungs.append(step.setting)
+                last_s = step.totals.time_s
+        if rungs[-1].any():
+            rungs.append(auto)
+        return rungs
+
+    # ---- describing ------------------------------------------------------------------------------------------
+
+    def _marker_of(self) -> IndexArray:
+        """For each piece the last marker at or before its first call, of several before one call the first."""
+        calls = np.array([marker.call for marker in self.line.markers])
+        last = calls[np.searchsorted(calls, self.line.first, side="right") - 1]
+        return np.searchsorted(calls, last)
+
+    def _markers(self) -> tuple[MarkerTime, ...]:
+        time_s = self.costs_by_row[0][self.planner.costs.start[:-1]][self.line.kernel]
+        ends = np.concatenate([[0.0], np.cumsum(time_s)])
+        return tuple(MarkerTime(name=each.name, after_s=float(ends[each.call])) for each in self.line.markers)
+
+    def _early_s(self, before: int, after: int) -> float:
+        """How long before a change it is to be asked for, so that on average it is in effect on time."""
+        median_s = self.switching.latency_s(self._in_effect[before], self._in_effect[after])
+        return median_s * math.exp(0.5 * self.switching.jitter**2)
+
+    def _rung(self, setting: IndexArray) -> Rung:
+        work, stays = self.work, self.work.stays(setting)
+        parts: list[Stay] = []
+        for stay in stays:
+            if stay.end > work.calls and stay.first > 0:
+                parts += [Stay(0, stay.end - work.calls, stay.setting), Stay(stay.first, work.calls, stay.setting)]
+            else:
+                parts.append(stay)
+        parts.sort()
+        piece = np.arange(work.calls)
+        switching = work.switching(setting)
+        times = work.time_s[piece, setting] + switching.time_s
+        energies = work.energy_j[piece, setting] + switching.energy_j
+        marker_of = self._marker_of()
+        # time from the marker to the piece, at this rung's settings
+        kernel_s = self._table(self.costs_by_row[0])[setting[self.line.piece], self.line.kernel]
+        clock = np.concatenate([[0.0], np.cumsum(kernel_s)])
+        optimistic = self._doubted if setting.any() else (0.0, 0.0)
+        luck_s, luck_j = 1.0 + optimistic[0] / times.sum(), 1.0 + optimistic[1] / energies.sum()
+        segments = []
+        for part in parts:
+            before, own = int(setting[part.first - 1]), self.settings[part.setting]
+            marker = self.line.markers[int(marker_of[part.first])]
+            early = 0.0
+            if before != part.setting:
+                early = self._early_s(before, part.setting)
+            here = slice(part.first, part.end)
+            segments.append(
+                Segment(
+                    begins=marker.name,
+                    offset_s=float(clock[self.line.first[part.first]] - clock[marker.call]),
+                    core_mhz=own.core_mhz,
+                    memory_mhz=own.memory_mhz,
+                    power_limit_w=own.power_limit_w,
+                    early_s=early,
+                    time_s=luck_s * float(times[here].sum()),
+                    energy_j=luck_j * float(energies[here].sum()),
+                )
+            )
+        time_s, energy_j = math.fsum(each.time_s for each in segments), math.fsum(each.energy_j for each in segments)
+        auto_j = float(work.energy_j[:, 0].sum())
+        return Rung(
+            segments=tuple(segments),
+            time_s=time_s,
+            energy_j=energy_j,
+            time_change=time_s / self.auto_s - 1.0,
+            energy_change=energy_j / auto_j - 1.0,
+        )

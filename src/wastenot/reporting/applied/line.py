@@ -1,0 +1,43 @@
+"""A plan at work in one line: ``saved 8.1 ± 0.5 %, time +0.1 ± 0.2 %, 3.2 kWh since 09:14``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from wastenot.reporting.applied.story import plus_minus
+from wastenot.reporting.formatting import percent
+from wastenot.reporting.price import energy_text
+from wastenot.runtime.status import Estimate, Status
+from wastenot.wording import counted
+
+
+def live_text(status: Status) -> str:
+    """What a plan at work has come to by now."""
+    parts = [_effect(status)]
+    used = [gpu.energy_j for gpu in status.gpus if gpu.energy_j is not None]
+    begun = datetime.fromtimestamp(status.started_unix_s).astimezone()
+    since = f"since {begun:%H:%M}"
+    parts.append(f"{energy_text(sum(used))} {since}" if used else since)
+    if status.rung > 0:
+        last = status.rung == status.rungs - 1
+        parts.append("at the default clocks, to keep the slowdown" if last else f"{counted(status.rung, 'step')} faster")
+    if status.origin != "measured":
+        parts.append(status.origin)
+    return ", ".join(parts)
+
+
+def _effect(status: Status) -> str:
+    done = 0 if status.iteration is None else status.iteration
+    proof = status.proof
+    if status.dry_run:
+        predicted = f"{percent(-status.predicted_energy_change)} is predicted to be saved"
+        return f"dry run, nothing is set: {predicted}, {counted(done, 'iteration')}"
+    if any(event.kind == "refused" for event in status.events):
+        return "not the plan's workload: it runs at the default clocks"
+    if proof.energy_change is None or proof.time_change is None:
+        where = "" if status.iteration is not None else ": waiting for the first"
+        return f"nothing to tell yet, {counted(done, 'iteration')}{where}"
+    energy = proof.energy_change
+    saved = Estimate(value=-energy.value, low=-energy.high, high=-energy.low)
+    what = f"saved {plus_minus(saved, sign=False)}" if saved.value >= 0.0 else f"used {plus_minus(energy, sign=False)} more"
+    return f"{what}, time {plus_minus(proof.time_change)}"
