@@ -29,6 +29,7 @@ from wastenot.errors import BadInputError, DeviceError
 from wastenot.origin import Origin
 from wastenot.planning.schedule import Schedule
 from wastenot.runtime.blocks import LEAST_ITERATIONS, Lengths, Stretch
+from wastenot.runtime.close_up import CloseUp
 from wastenot.runtime.energy_edges import Edge, EnergyEdges
 from wastenot.runtime.execution import Execution
 from wastenot.runtime.guard import Alarm, Guard, faster_rung
@@ -46,7 +47,7 @@ _OTHER_TIME = 1.6  # a workload whose iteration is longer or shorter by this fac
 _OTHER_SHARE = 0.15  # of an iteration, by which a pass may be longer or shorter
 _DRIFTED = 0.03  # change of an iteration's time at the default clocks that is worth telling
 _WARMER_C = 10.0
-_SENSORS_S = 1.0  # between readings for the status
+_SENSORS_S = 0.5  # between readings for the status
 _EVENTS = 100  # kept
 _LATE = 3.0  # a switch counts as arrived after so many times its usual time
 
@@ -124,8 +125,9 @@ class Controller:
         self._sensors_due_s = now_s
         self._lengths = Lengths(_LATE * max(schedule.switching.core_s, _memory_s(schedule)), default_share)
         self._guard = Guard(schedule.max_slowdown)
-        self._ledger = Ledger()
+        self._ledger = Ledger(schedule.switching.core_s)
         self._line = TimeLine(now_s)
+        self._close_up = CloseUp()
         self._events: deque[Event] = deque(maxlen=_EVENTS)
         self._default_rung = len(schedule.rungs) - 1
         self._rung = 0
@@ -142,7 +144,7 @@ class Controller:
         self._drifted_from_s: float | None = None
         self._warm_c: float | None = None
         self._marked = [False] * len(gpus)
-        self._state: Literal["starting", "running", "refused", "over"] = "starting"
+        self._state: Literal["starting", "holding", "running", "refused", "over"] = "starting"
         self._tell("started", f"{subject.plan}: {schedule.rungs[0].energy_change:+.1%} energy expected")
 
     # ---- what drives it --------------------------------------------------------------------------------------
@@ -168,6 +170,7 @@ class Controller:
             self._begin_iteration(marker.iteration, reached_s)
         elif self._state == "starting" and self._iteration_s is not None:
             self._passes.setdefault(place, []).append(reached_s - self._iteration_s)
+        self._close_up.marker(reached_s - self._began_s, marker.name, execution.target, at_default=self._at_default)
 
     def due_s(self) -> float | None:
         """The next moment at which :meth:`act` has something to do; ``None`` for none."""
@@ -186,7 +189,8 @@ class Controller:
         next_s = math.inf
         for execution in self._executions:
             while execution.act(now_s):
-                pass
+                if execution is self._executions[0]:
+                    self._close_up.request(now_s - self._began_s, execution.target, at_default=self._at_default)
             next_s = min(next_s, execution.due_s)
         for edges in self._edges:
             if edges.due_s <= now_s and next_s > now_s + 1.5 * edges.read_s:
@@ -195,6 +199,28 @@ class Controller:
             self._read_sensors(now_s)
         if now_s >= self._line.due_s:
             self._line.add(now_s, self._moment(now_s))
+
+    def hold(self, now_s: float) -> None:
+        """Go by no iterations, since none are told: a plan of one setting is kept, unguarded, and of others nothing is set.
+
+        Where iterations come after all, it begins with them as usual.
+        """
+        if self._state != "starting" or self._iteration is not None:
+            return
+        self._now_s = max(self._now_s, now_s)
+        if len(self.schedule.rungs[0].segments) > 1:
+            self._tell("note", "no iterations were seen, and the plan changes clocks within one: the default clocks stay")
+            return
+        self._state = "holding"
+        for execution in self._executions:
+            execution.begin(0, now_s)
+        self._tell("note", "no iterations were seen: the plan's setting is kept, without a guard, and nothing is proved")
+
+    def refuse(self, why: str, now_s: float) -> None:
+        """Go back to the default clocks for good, as what runs is not the plan's workload."""
+        if self._state in ("starting", "holding", "running"):
+            self._now_s = max(self._now_s, now_s)
+            self._refuse(why, now_s)
 
     def status(self) -> Status:
         """What is known now."""
@@ -248,17 +274,29 @@ class Controller:
             self._finish_stretch()
             self._state = "over"
             ended = "refused" if refused else ended
-        return Summary(status=self.status(), ended=ended, exit_code=exit_code, time_line=self._line.moments())
+        return Summary(
+            status=self.status(),
+            ended=ended,
+            exit_code=exit_code,
+            time_line=self._line.moments(),
+            close_up=self._close_up.instants(),
+        )
 
     # ---- iterations ------------------------------------------------------------------------------------------
 
     @property
     def _at_default(self) -> bool:
+        if self._state == "holding":
+            return False
         return self._state != "running" or self._stretch is None or self._stretch.default
 
     def _begin_iteration(self, iteration: int, reached_s: float) -> None:
         before, before_s = self._iteration, self._iteration_s
         self._iteration, self._iteration_s = iteration, reached_s
+        if self._state == "holding":
+            self._state = "starting"
+            for execution in self._executions:
+                execution.begin(self._default_rung, reached_s)
         if before is None or before_s is None:
             return
         took_s = reached_s - before_s
@@ -331,7 +369,7 @@ class Controller:
     # ---- stretches -------------------------------------------------------------------------------------------
 
     def _next_cycle(self, now_s: float) -> None:
-        pairs = len(self._ledger.of_rung[self._rung].time) if self._rung in self._ledger.of_rung else 0
+        pairs = len(self._ledger.time_pairs(self._rung))
         period_s = max((edges.period_s for edges in self._edges), default=0.0)
         cycle = self._lengths.cycle(self._rung, self._default_rung, pairs, self._usual_s, period_s, self._rng)
         self._coming = deque(cycle)
@@ -354,9 +392,11 @@ class Controller:
                 execution.begin(arm, now_s)
 
     def _finish_stretch(self, now_s: float | None = None) -> Stretch | None:
-        stretch, self._stretch = self._stretch, None
+        stretch, so_far_j = self._stretch, self._running_j()
+        self._stretch = None
         if stretch is None or not stretch.times_s:
             return stretch
+        stretch.so_far_j = so_far_j
         if now_s is None:
             stretch.spoiled = True  # it ended amid an iteration
             stretch.end = [Edge(self._now_s, edges.latest_j or math.nan) for edges in self._edges]
@@ -413,7 +453,7 @@ class Controller:
         if alarm is None:
             guard.reference(block.times_s)
             self._settle()
-            excess = guard.exceeds(self._ledger.of_rung[self._rung].time) if self._rung in self._ledger.of_rung else None
+            excess = guard.exceeds(self._ledger.time_pairs(self._rung))
             if excess is not None:
                 self._step(excess, now_s)
             return
@@ -477,6 +517,9 @@ class Controller:
             clocks = sensors.clocks()
             latest.power_w, latest.temperature_c = sensors.power_w(), sensors.temperature_c()
             latest.core_mhz, latest.memory_mhz = clocks.core_mhz, clocks.memory_mhz
+        read_c = [latest.temperature_c for latest in self._readings if latest.temperature_c is not None]
+        if self._stretch is not None and read_c:
+            self._stretch.temperatures_c.append(math.fsum(read_c) / len(read_c))
         self._settle()
 
     def _moment(self, now_s: float) -> Moment:
