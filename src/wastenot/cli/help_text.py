@@ -27,6 +27,7 @@ VERBS = {
     "Know what runs": ("workloads", "workload", "capture"),
     "Measure": ("sweep", "natural", "profile", "monitor", "import"),
     "Decide": ("plan", "frontier", "compare", "forecast", "iteration", "pairs"),
+    "Put a plan to work": ("apply",),
     "Check a plan": ("validate", "refine", "transfer", "diff"),
     "Show and pass on": ("report", "show", "profiles", "export"),
     "Look after devices": ("doctor", "sensor", "calibrate", "reset"),
@@ -54,6 +55,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "plan": (
         "wastenot plan --study my.db --max-slowdown 2% --out plan.json",
         "wastenot plan --study my.db --granularity iteration",
+    ),
+    "apply": (
+        "wastenot apply plan.json -- torchrun --nproc-per-node 8 train.py",
+        "wastenot apply plan.json --device sim:rtx-3080-ti --iterations 500",
+        "wastenot apply --status",
     ),
     "frontier": ("wastenot frontier --study my.db --bounds 0,1%,2%",),
     "compare": ("wastenot compare --study my.db",),

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from wastenot.cli import (
+    apply,
     calibrate,
     capture,
     demo,
@@ -76,6 +77,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "forecast": forecast.forecast,
     "calibrate": calibrate.calibrate,
     "plan": planning.plan,
+    "apply": apply.apply,
     "frontier": planning.frontier,
     "compare": planning.compare,
     "diff": planning.diff,

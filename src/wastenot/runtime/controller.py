@@ -148,7 +148,7 @@ class Controller:
         self._drifted_from_s: float | None = None
         self._warm_c: float | None = None
         self._marked = [False] * len(gpus)
-        self._state: Literal["starting", "running", "refused", "over"] = "starting"
+        self._state: Literal["starting", "holding", "running", "refused", "over"] = "starting"
         self._tell("started", f"{subject.plan}: {schedule.rungs[0].energy_change:+.1%} energy expected")
 
     # ---- what drives it --------------------------------------------------------------------------------------
@@ -203,6 +203,28 @@ class Controller:
             self._read_sensors(now_s)
         if now_s >= self._line.due_s:
             self._line.add(now_s, self._moment(now_s))
+
+    def hold(self, now_s: float) -> None:
+        """Go by no iterations, since none are told: a plan of one setting is kept, unguarded, and of others nothing is set.
+
+        Where iterations come after all, it begins with them as usual.
+        """
+        if self._state != "starting" or self._iteration is not None:
+            return
+        self._now_s = max(self._now_s, now_s)
+        if len(self.schedule.rungs[0].segments) > 1:
+            self._tell("note", "no iterations were seen, and the plan changes clocks within one: the default clocks stay")
+            return
+        self._state = "holding"
+        for execution in self._executions:
+            execution.begin(0, now_s)
+        self._tell("note", "no iterations were seen: the plan's setting is kept, without a guard, and nothing is proved")
+
+    def refuse(self, why: str, now_s: float) -> None:
+        """Go back to the default clocks for good, as what runs is not the plan's workload."""
+        if self._state in ("starting", "holding", "running"):
+            self._now_s = max(self._now_s, now_s)
+            self._refuse(why, now_s)
 
     def status(self) -> Status:
         """What is known now."""
@@ -276,11 +298,17 @@ class Controller:
 
     @property
     def _at_default(self) -> bool:
+        if self._state == "holding":
+            return False
         return self._state != "running" or self._stretch is None or self._stretch.default
 
     def _begin_iteration(self, iteration: int, reached_s: float) -> None:
         before, before_s = self._iteration, self._iteration_s
         self._iteration, self._iteration_s = iteration, reached_s
+        if self._state == "holding":
+            self._state = "starting"
+            for execution in self._executions:
+                execution.begin(self._default_rung, reached_s)
         if before is None or before_s is None:
             return
         took_s = reached_s - before_s

@@ -9,8 +9,9 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
 
-from wastenot.devices.protocol import Task
+from wastenot.devices.protocol import Device, Task
 from wastenot.devices.simulated.course import Change, Course, Spread
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.errors import BadInputError
@@ -60,8 +61,36 @@ def programme_of(kernels: Sequence[Ordered], tasks: Sequence[Task]) -> Programme
     return Programme(tuple(tasks), tuple(order), tuple(markers.items()))
 
 
+class Driver(Protocol):
+    """What drives the clocks of a job: a :class:`~wastenot.runtime.controller.Controller`, or one like it."""
+
+    gpus: tuple[Device, ...]
+    schedule: Schedule
+
+    def mark(self, marker: Marker) -> None:
+        """Take note of what the job has reached."""
+
+    def due_s(self) -> float | None:
+        """The next moment at which to act."""
+
+    def act(self, now_s: float) -> None:
+        """Do what is due."""
+
+    def end(
+        self,
+        now_s: float | None = None,
+        *,
+        ended: Literal["job ended", "stopped", "refused", "failed"] = "job ended",
+        exit_code: int | None = None,
+    ) -> Summary:
+        """Give the clocks back."""
+
+
+D = TypeVar("D", bound=Driver)
+
+
 def run_job(
-    controller: Controller,
+    controller: D,
     programme: Programme,
     iterations: int,
     *,
@@ -69,7 +98,7 @@ def run_job(
     spread: Spread | None = None,
     changes: Sequence[Change] = (),
     real_time: bool = False,
-    watch: Callable[[Controller], bool] | None = None,
+    watch: Callable[[D], bool] | None = None,
     watch_every_s: float = 1.0,
 ) -> tuple[Summary, list[Course]]:
     """Run a job on the controller's simulated GPUs.
