@@ -49,6 +49,4 @@ class CallbackMarkers:
         self._stream.synchronize()
 
     def _call(self, _: Any) -> None:
-        at_s = time.monotonic()
-        for name in self._names.popleft():
-            self._sink(name, at_s)
+        self._sink(self._names.popleft(), time.monotonic())

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.support.applied import GPU, NO_PROOF, PROOF, status, summary
+from tests.support.applied import GPU, NO_PROOF, PROOF, instants, status, summary
+from wastenot.reporting.applied.close_up_figure import last_iterations
 from wastenot.reporting.applied.page import applied_figures, render_applied_page, write_applied_figures
 from wastenot.reporting.applied.passes_figure import means_by_pass
 from wastenot.reporting.applied.story import plus_minus, story_of
@@ -32,7 +33,7 @@ def test_the_headline_is_the_saving_and_the_time_with_their_errors():
     tone, effect, verdict, _ = story_of(of())
     assert plain(effect) == "Saved 8.1 ± 0.5 % of the energy, time +0.1 ± 0.2 %"
     assert tone == "kept"
-    assert plain(verdict) == "the slowdown bound of 2.00 % was kept, with 95 % confidence, on a simulated GPU"
+    assert plain(verdict) == "the slowdown bound of 2 % was kept, with 95 % confidence, on a simulated GPU"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_the_headline_is_the_saving_and_the_time_with_their_errors():
     [
         ((0.010, 0.015, 0.0199), "kept", "was kept"),
         ((0.010, 0.018, 0.026), "undecided", "is not decided: +1.00 % to +2.60 %"),
-        ((0.021, 0.026, 0.031), "missed", "slower than the bound of 2.00 %"),
+        ((0.021, 0.026, 0.031), "missed", "slower than the bound of 2 %"),
     ],
 )
 def test_the_verdict_is_by_the_interval(time, tone, said):
@@ -119,6 +120,26 @@ def test_estimates_are_those_of_their_moments():
     assert {(each["what"], each["value"]) for each in levels} == {("bound", 2.0), ("predicted", 0.0), ("predicted", -8.3)}
 
 
+def test_the_close_up_is_of_the_last_two_whole_iterations_at_the_plans_clocks():
+    window = last_iterations(tuple(instants(10.0, iterations=6, at_default=(4, 5))))
+    assert window.begins_s == pytest.approx(10.6) and window.ends_s == pytest.approx(11.2)
+    assert last_iterations(tuple(instants(10.0, iterations=2))) is None  # the second has no end
+    assert last_iterations(tuple(instants(10.0, iterations=6, at_default=(1, 3)))) is None
+
+
+def test_the_close_up_shows_passes_and_requests_where_they_were():
+    figure = applied_figures(summary())[2]
+    data = list(figure.specification["datasets"].values())
+    passes = next(rows for rows in data if "pass" in rows[0])
+    assert [(row["pass"], row["t"], row["end"]) for row in passes[:4]] == [
+        ("forward", 0.0, 90.0), ("loss", 90.0, 105.0), ("backward", 105.0, 270.0), ("optimizer", 270.0, 300.0),
+    ]  # fmt: skip
+    requests = next(rows for rows in data if "mhz" in rows[0])
+    assert [(row["mhz"], row["t"], row["end"]) for row in requests] == [
+        (1350.0, 0.0, 5.0), (1470.0, 5.0, 100.0), (1350.0, 100.0, 305.0), (1470.0, 305.0, 400.0), (1350.0, 400.0, 600.0),
+    ]  # fmt: skip
+
+
 def test_events_are_numbered_as_in_the_table():
     made = summary()
     table = events_table(made)
@@ -152,7 +173,7 @@ def test_each_figure_has_a_narrow_form():
 
 def test_a_run_without_a_time_line_says_why_there_is_no_figure():
     figures = applied_figures(of())
-    assert [figure.specification for figure in figures] == [None, None, None]
+    assert [figure.specification for figure in figures] == [None] * 4
     assert all(figure.note for figure in figures)
 
 
@@ -176,14 +197,18 @@ def test_gpus_show_a_dash_for_what_is_not_known():
 
 def test_figures_are_files_too(tmp_path):
     files = write_applied_figures(summary(points=60), tmp_path / "figures")
-    assert {path.name for path in files} == {
-        f"applied-{name}.{kind}" for name in ("time-line", "estimates", "passes") for kind in ("svg", "pdf", "png")
-    }  # fmt: skip
+    names = ("time-line", "estimates", "close-up", "passes")
+    assert {path.name for path in files} == {f"applied-{name}.{kind}" for name in names for kind in ("svg", "pdf", "png")}
     assert "simulated" in (tmp_path / "figures" / "applied-passes.svg").read_text()
 
 
 def test_the_page_holds_its_data_and_fetches_nothing():
     text = render_applied_page(summary(), made_at=MADE)
     found = re.search(r'<script type="application/json" id="specifications">(.*?)</script>', text, re.S)
-    assert set(json.loads(found[1])["figures"]) == {"applied-time-line", "applied-estimates", "applied-passes"}
+    assert set(json.loads(found[1])["figures"]) == {
+        "applied-time-line",
+        "applied-estimates",
+        "applied-close-up",
+        "applied-passes",
+    }
     assert not re.search(r'(src|href)="http', text)

@@ -3,7 +3,7 @@
 import math
 import random
 
-from wastenot.runtime.status import Estimate, Event, GpuStatus, Moment, Proof, Status, Summary
+from wastenot.runtime.status import Estimate, Event, GpuStatus, Instant, Moment, Proof, Status, Summary
 
 GPU = GpuStatus(
     device="sim:rtx-3080-ti", model="GeForce RTX 3080 Ti (simulated)", unique_id="SIM-rtx-3080-ti-0", target_core_mhz=1470.0,
@@ -73,4 +73,21 @@ def summary(*, seconds=180.0, points=900, stepped=True, **changed):
                             text="slowdown 2.6 % (2.2 to 3.0 %) is above 2 %: one rung towards speed"))  # fmt: skip
     events.append(Event(at_s=seconds, kind="ended", text="job ended; clocks given back"))
     last = status(elapsed_s=seconds, rung=1 if stepped else 0, events=tuple(events), **changed)
-    return Summary(status=last, ended="job ended", exit_code=0, time_line=tuple(moments))
+    return Summary(
+        status=last, ended="job ended", exit_code=0, time_line=tuple(moments), close_up=tuple(instants(seconds - 3.0))
+    )
+
+
+def instants(begins_s, iterations=4, at_default=()):
+    """Iterations of 0.3 s: two requests each, ahead of what they are for; those at the default clocks have none."""
+    for number in range(iterations):
+        start_s, default = begins_s + 0.3 * number, number in at_default
+        for after_s, marker, target in (
+            (0.0, "iteration", 1350.0), (0.0, "forward", 1350.0), (0.005, None, 1470.0), (0.09, "loss", 1470.0),
+            (0.10, None, 1350.0), (0.105, "backward", 1350.0), (0.27, "optimizer", 1350.0),
+        ):  # fmt: skip
+            if not (default and marker is None):
+                yield Instant(
+                    at_s=start_s + after_s, marker=marker, at_default=default,
+                    target_core_mhz=None if default else target, target_memory_mhz=None, target_power_limit_w=None,
+                )  # fmt: skip

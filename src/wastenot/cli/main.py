@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from wastenot.cli import (
+    apply,
     calibrate,
     capture,
     demo,
@@ -17,6 +18,7 @@ from wastenot.cli import (
     doctor,
     forecast,
     iteration,
+    latency,
     monitoring,
     natural,
     pairs,
@@ -61,6 +63,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "reproduce": whole_loop.reproduce,
     "doctor": doctor.doctor,
     "sensor": devices.sensor,
+    "latency": latency.latency,
     "reset": devices.reset,
     "import": studies.import_,
     "show": studies.show,
@@ -76,6 +79,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "forecast": forecast.forecast,
     "calibrate": calibrate.calibrate,
     "plan": planning.plan,
+    "apply": apply.apply,
     "frontier": planning.frontier,
     "compare": planning.compare,
     "diff": planning.diff,

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wastenot.cli import completing, quantities
+from wastenot.cli.child_program import Child, exit_code, running_program
 from wastenot.cli.options import JsonOption, PriceOptions
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 SCHEMA = "wastenot.monitor/1"
 CSV_COLUMNS = ("time_s", "device", "power_w", "energy_j", "core_mhz", "memory_mhz", "temperature_c", "throttled_share")
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LONGEST_NAME = 80  # of the program, in the summary
 
 
@@ -78,7 +76,7 @@ def monitor(
     with _program(command, to_stderr=as_json) as child, _rows(csv) as table, meter as window:
         _watch(child, window, interval, table, shown=not quiet)
     result = window.result()
-    code = child.returncode if child.returncode >= 0 else 128 - child.returncode
+    code = exit_code(child)
     if as_json:
         from wastenot.cli.output import print_json
 
@@ -101,48 +99,19 @@ def _rows(csv: Path | None) -> Iterator[IO[str] | None]:
 
 
 @contextmanager
-def _program(command: list[str], *, to_stderr: bool) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program and wait for it; signals meant to end this process are passed on to it."""
+def _program(command: list[str], *, to_stderr: bool) -> Iterator[Child]:
+    """Run a program; what keeps it from running is an error of the command line."""
     from wastenot.errors import BadInputError
 
-    sys.stdout.flush()
-    sys.stderr.flush()
-    try:
-        child = subprocess.Popen(command, stdout=sys.stderr if to_stderr else None)
-    except OSError as error:
-        raise BadInputError(f"{command[0]}: cannot run this command: {error.strerror or error}") from error
-
-    def pass_on(number: int, _: object) -> None:
-        # A key pressed in the terminal reaches the whole foreground group, including the program.
-        if (number == signal.SIGINT and _in_foreground()) or child.poll() is not None:
-            return
-        child.send_signal(number)
-
-    # A signal that is ignored, as under nohup, stays ignored.
-    numbers = [number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, pass_on) for number in numbers}
-    try:
+    with ExitStack() as stack:
+        try:
+            child = stack.enter_context(running_program(command, to_stderr=to_stderr))
+        except OSError as error:
+            raise BadInputError(f"{command[0]}: cannot run this command: {error.strerror or error}") from error
         yield child
-    finally:
-        child.wait()
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
-def _in_foreground() -> bool:
-    try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
-
-
-def _watch(child: subprocess.Popen[bytes], window: Window, interval_s: float, table: IO[str] | None, *, shown: bool) -> None:
+def _watch(child: Child, window: Window, interval_s: float, table: IO[str] | None, *, shown: bool) -> None:
     """Show and write readings until the program ends."""
     from wastenot.cli.bottom_lines import BottomLines
     from wastenot.metering.result import means_since

@@ -5,14 +5,13 @@ Virtual time passes as fast as it can be computed; in real time it is held back 
 
 from __future__ import annotations
 
-import heapq
 import math
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal, Protocol, TypeVar
 
-from wastenot.devices.protocol import Task
+from wastenot.devices.protocol import Device, Task
 from wastenot.devices.simulated.course import Change, Course, Spread
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.errors import BadInputError
@@ -28,8 +27,6 @@ from wastenot.workloads.order import Ordered, loops
 
 SEEN_S = 2e-4
 """How long after it was reached a marker is seen."""
-
-_LONG_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +61,36 @@ def programme_of(kernels: Sequence[Ordered], tasks: Sequence[Task]) -> Programme
     return Programme(tuple(tasks), tuple(order), tuple(markers.items()))
 
 
+class Driver(Protocol):
+    """What drives the clocks of a job: a :class:`~wastenot.runtime.controller.Controller`, or one like it."""
+
+    gpus: tuple[Device, ...]
+    schedule: Schedule
+
+    def mark(self, marker: Marker) -> None:
+        """Take note of what the job has reached."""
+
+    def due_s(self) -> float | None:
+        """The next moment at which to act."""
+
+    def act(self, now_s: float) -> None:
+        """Do what is due."""
+
+    def end(
+        self,
+        now_s: float | None = None,
+        *,
+        ended: Literal["job ended", "stopped", "refused", "failed"] = "job ended",
+        exit_code: int | None = None,
+    ) -> Summary:
+        """Give the clocks back."""
+
+
+D = TypeVar("D", bound=Driver)
+
+
 def run_job(
-    controller: Controller,
+    controller: D,
     programme: Programme,
     iterations: int,
     *,
@@ -73,7 +98,7 @@ def run_job(
     spread: Spread | None = None,
     changes: Sequence[Change] = (),
     real_time: bool = False,
-    watch: Callable[[Controller], bool] | None = None,
+    watch: Callable[[D], bool] | None = None,
     watch_every_s: float = 1.0,
 ) -> tuple[Summary, list[Course]]:
     """Run a job on the controller's simulated GPUs.
@@ -103,20 +128,16 @@ def run_job(
     ]
     now_s, watched_s = jobs[0].device.engine.now_s, -math.inf
     began_s, began_wall_s = now_s, time.monotonic()
-    seen: list[tuple[float, int, Marker]] = []
     stopped = False
     while not stopped and any(job.course.iteration < iterations for job in jobs):
         due_s = controller.due_s()
-        until_s = min(now_s + _LONG_S if due_s is None else due_s, *(job.next_s() for job in jobs))
-        until_s = max(min(until_s, seen[0][0]) if seen else until_s, now_s)
+        until_s = min(math.inf if due_s is None else due_s, *(job.next_s() + SEEN_S for job in jobs))
         if real_time:
             time.sleep(max(until_s - began_s - (time.monotonic() - began_wall_s), 0.0))
-        for job in jobs:
-            for marker, seen_s in job.advance(until_s):
-                heapq.heappush(seen, (seen_s, len(seen), marker))
+        reached = [marker for job in jobs for marker in job.advance(until_s)]
+        for marker in sorted(reached, key=lambda one: one.reached_s) if len(jobs) > 1 else reached:
+            controller.mark(marker)
         now_s = max(job.device.engine.now_s for job in jobs)
-        while seen and seen[0][0] <= now_s:
-            controller.mark(heapq.heappop(seen)[2])
         due_s = controller.due_s()
         if due_s is not None and due_s <= now_s:
             controller.act(now_s)
@@ -146,7 +167,6 @@ class _Job:
         wanted = {marker.name for marker in schedule.markers}
         self._markers = [each for each in programme.markers if each[0] in wanted]
         self._index, self.device = index, device
-        self._rng = random.Random(hash(seed))
         places = [call for _, call in self._markers]
         self.course = Course(
             device.engine.physics, programme.tasks, programme.order, places, spread=spread, changes=changes, seed=seed
@@ -159,21 +179,13 @@ class _Job:
         engine = self.device.engine
         return engine.now_s + self.course.next_marker_in_s(engine.setting, engine.temperature_c)
 
-    def advance(self, until_s: float) -> list[tuple[Marker, float]]:
-        """Run until a moment.
-
-        Returns:
-            Markers that were reached, with the moments at which they are seen.
-        """
+    def advance(self, until_s: float) -> list[Marker]:
+        """Run until a moment; returns the markers that were reached."""
         engine = self.device.engine
         engine.advance(max(until_s - engine.now_s, 0.0) + 1e-6)
         reached, self.course.reached = self.course.reached, []
-        found = []
-        for one in reached:
-            moment_s = self._began_s + one.after_s
-            marker = Marker(self._markers[one.place][0], one.iteration, moment_s, self._index)
-            found.append((marker, moment_s + SEEN_S * self._rng.uniform(0.5, 1.5)))
-        return found
+        began_s, names, gpu = self._began_s, self._markers, self._index
+        return [Marker(names[one.place][0], one.iteration, began_s + one.after_s, gpu) for one in reached]
 
 
 def _simulated(device: object) -> SimulatedDevice:

@@ -80,6 +80,33 @@ class Proof(Part):
     blocks: Count
 
 
+class Tuning(Part):
+    """The search for a setting on a running job.
+
+    Attributes:
+        done: whether it has ended.
+        tried: settings so far.
+        left: of these, still in the race.
+        trials: stretches at these settings that were compared with the default clocks.
+        iterations: of the job that the search took so far.
+        trying: the setting that runs now; ``None`` at the default clocks.
+        best: the best setting so far that keeps the slowdown; ``None`` for the default clocks.
+        time_change: of an iteration at the best against the default clocks, and ``energy_change`` of its energy.
+        regret: fraction of energy by which another setting might be better, at most.
+    """
+
+    done: bool
+    tried: Count
+    left: Count
+    trials: Count
+    iterations: Count
+    trying: str | None
+    best: str | None
+    time_change: Estimate | None
+    energy_change: Estimate | None
+    regret: NotNegative | None
+
+
 class Status(Part):
     """A plan at work now.
 
@@ -97,6 +124,7 @@ class Status(Part):
         rungs: how many there are; the last is the default clocks.
         at_default: whether the present block runs at the default clocks for comparison.
         events: the latest, oldest first.
+        tuning: the search for a setting, where that is what runs.
     """
 
     schema_: Literal["wastenot.apply-status/1"] = Field(default=STATUS_SCHEMA, alias="schema")
@@ -119,6 +147,7 @@ class Status(Part):
     proof: Proof
     gpus: Annotated[tuple[GpuStatus, ...], Field(strict=False)]
     events: Annotated[tuple[Event, ...], Field(strict=False)]
+    tuning: Tuning | None = None
 
 
 class Moment(Part):
@@ -136,14 +165,26 @@ class Moment(Part):
     energy_change: Estimate | None = None
 
 
+class Instant(Part):
+    """A pass or an iteration that began on the first GPU, or a request of clocks; with what is requested from then on."""
+
+    at_s: NotNegative
+    marker: str | None
+    at_default: bool
+    target_core_mhz: NotNegative | None
+    target_memory_mhz: NotNegative | None
+    target_power_limit_w: NotNegative | None
+
+
 class Summary(Part):
-    """What became of it: the last status, why it ended, and a time line of at most some thousand points."""
+    """What became of it: the last status, why it ended, a time line of at most some thousand points, its end close up."""
 
     schema_: Literal["wastenot.apply/1"] = Field(default=SUMMARY_SCHEMA, alias="schema")
     status: Status
     ended: Literal["job ended", "stopped", "refused", "failed"]
     exit_code: int | None
     time_line: Annotated[tuple[Moment, ...], Field(strict=False)]
+    close_up: Annotated[tuple[Instant, ...], Field(strict=False)] = ()
 
 
 def read_summary(path: str | os.PathLike[str]) -> Summary:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from wastenot.files import write_text
+from wastenot.reporting.applied.close_up_figure import close_up_figure
 from wastenot.reporting.applied.estimates_figure import estimates_figure
 from wastenot.reporting.applied.passes_figure import passes_figure
 from wastenot.reporting.applied.story import story_of
@@ -26,7 +27,7 @@ def applied_figures(summary: Summary) -> tuple[Figure, ...]:
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    return time_line_figure(summary), estimates_figure(summary), passes_figure(summary)
+    return time_line_figure(summary), estimates_figure(summary), close_up_figure(summary), passes_figure(summary)
 
 
 def write_applied_page(
@@ -71,7 +72,7 @@ def render_applied_page(summary: Summary, *, command: str | None = None, made_at
         device=first.device if first else "",
         command=command,
         made_from=made_from,
-        title=(status.workload, f"on {first.device if first else 'no GPU'} under {status.plan}"),
+        title=(status.workload, f"on {first.device if first else 'no GPU'} under {Path(status.plan).name}"),
         tone=tone,
         effect=effect,
         verdict=verdict,

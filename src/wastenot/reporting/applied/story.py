@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wastenot.origin import Origin
-from wastenot.reporting.formatting import SPACE, change, duration, percent, quantity
+from wastenot.reporting.formatting import SPACE, change, duration, number, percent, quantity
 from wastenot.reporting.panel import Line, Panel, Tone
 from wastenot.reporting.price import energy_text
 from wastenot.runtime.status import Estimate, Status, Summary
@@ -21,6 +21,9 @@ _WHOSE: dict[Origin, str] = {
     "synthetic": "made up for a demonstration",
     "forecast": "forecast",
 }
+
+
+_SOLD_J = 3.6e5  # from which on energies are also told in kilowatt-hours
 
 
 def story_of(summary: Summary) -> tuple[Tone, str, str, tuple[Panel, ...]]:
@@ -62,7 +65,7 @@ def _negated(estimate: Estimate) -> Estimate:
 
 
 def _verdict(status: Status) -> tuple[Tone, str]:
-    bound, time = percent(status.max_slowdown), status.proof.time_change
+    bound, time = bound_text(status), status.proof.time_change
     if status.dry_run:
         return "neutral", "what the plan predicts is all that can be said"
     if time is None:
@@ -75,6 +78,11 @@ def _verdict(status: Status) -> tuple[Tone, str]:
     return "undecided", f"whether the slowdown bound of {bound} was kept is not decided: {interval(time)}, {where}"
 
 
+def bound_text(status: Status) -> str:
+    """The slowdown that is kept, such as ``2 %``."""
+    return f"{100.0 * status.max_slowdown:.3g}{SPACE}%"
+
+
 def _since_the_last_step(status: Status) -> str:
     return "since the last step along the frontier, " if any(each.kind == "stepped" for each in status.events) else ""
 
@@ -82,7 +90,7 @@ def _since_the_last_step(status: Status) -> str:
 def _saved(status: Status) -> Panel:
     proof = status.proof
     used = [gpu.energy_j for gpu in status.gpus if gpu.energy_j is not None]
-    lines = [Line("Used", f"{quantity(sum(used), 'J', 3)}, {counted(len(used), 'GPU')}")] if used else []
+    lines = [Line("Used", f"{_joules(sum(used))}, {counted(len(used), 'GPU')}")] if used else []
     if proof.energy_change is not None:
         lines.append(
             Line("Energy of an iteration", f"{change(proof.energy_change.value)} ({interval(proof.energy_change)})")
@@ -92,19 +100,25 @@ def _saved(status: Status) -> Panel:
         return Panel("Saved", "not known", f"in {duration(status.elapsed_s)}.", lines=tuple(lines))
     saved = proof.saved_j
     text = f"{_joules(saved.low)} to {_joules(saved.high)} (95{SPACE}%) in {duration(status.elapsed_s)}."
-    if abs(saved.value) >= 3.6e5:
+    if abs(saved.value) >= _SOLD_J:
         text = f"or {energy_text(saved.value)}; {text}"
     return Panel("Saved", _joules(saved.value), text, lines=tuple(lines))
 
 
+def saved_text(energy_j: float) -> str:
+    """An amount of energy in the unit that suits it: as electricity is sold from 0.1 kWh on, else in joules."""
+    return energy_text(energy_j) if abs(energy_j) >= _SOLD_J else _joules(energy_j)
+
+
 def _joules(energy_j: float) -> str:
-    return quantity(energy_j, "J", 3)
+    """An energy to three digits: ``4,200 J``, ``19.4 kJ``."""
+    return f"{number(1e-3 * energy_j, 3)}{SPACE}kJ" if 1e4 <= abs(energy_j) < 1e6 else quantity(energy_j, "J", 3)
 
 
 def _time(status: Status) -> Panel:
     time = status.proof.time_change
     lines = [
-        Line("Bound", percent(status.max_slowdown)),
+        Line("Bound", bound_text(status)),
         Line("Predicted", change(status.predicted_time_change)),
         Line("Rung at the end", f"{status.rung}: {rung_text(status.rung, status.rungs)}"),
     ]
@@ -123,7 +137,7 @@ def rung_text(rung: int, rungs: int) -> str:
 
 def _basis(summary: Summary) -> Panel:
     status, proof = summary.status, summary.status.proof
-    done = 0 if status.iteration is None else status.iteration + 1
+    done = status.iteration or 0
     text = (
         f"{proof.plan_iterations:,} compared at the plan's clocks with {proof.default_iterations:,} at the default ones, in "
         f"{counted(proof.blocks, 'block')} in random order."

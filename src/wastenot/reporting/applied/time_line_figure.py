@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, series_color, specification_of, tooltips
@@ -16,6 +17,7 @@ PLAN, DEFAULT = "plan's clocks", "default clocks, for comparison"
 COLORS = {PLAN: "#2f6fde", DEFAULT: "#e08a00"}
 _SAVED = "#0f9b8e"
 _POWER_HEIGHT, _CLOCK_HEIGHT, _SAVED_HEIGHT = 220, 150, 150
+_OUTSIDE = 0.004  # of the readings, at either end, may lie beyond a panel
 _NEIGHBOURS_PX = 16  # below which the numbers of two events would touch
 _SHOWN = ("stepped", "drift", "refused", "restored", "stopped", "note")
 
@@ -49,7 +51,8 @@ def subtitle(summary: Summary) -> str:
     """Of what a figure is, and where its numbers come from."""
     status = summary.status
     first = next(iter(status.gpus), None)
-    return f"{status.workload} on {first.device if first else 'no GPU'} under {status.plan}, {status.origin} numbers"
+    plan = Path(status.plan).name
+    return f"{status.workload} on {first.device if first else 'no GPU'} under {plan}, {status.origin} numbers"
 
 
 def time_line_figure(summary: Summary) -> Figure:
@@ -116,21 +119,34 @@ def _power_panel(rows: Sequence[dict[str, object]], axis: Axis, *, narrow: bool)
     read = [row for row in rows if "power" in row]
     return [
         alt.Chart(inline(read))
-        .mark_circle(size=16 if len(read) < 1500 else 9, opacity=0.65, stroke=None)
+        .mark_circle(size=16 if len(read) < 1500 else 9, opacity=0.65, stroke=None, clip=True)
         .encode(
             x=axis.x(narrow=narrow, title=False),
-            y=alt.Y("power:Q", title="power, W", scale=alt.Scale(zero=False, nice=True)),
+            y=alt.Y("power:Q", title="power, W", scale=_most_of([float(str(row["power"])) for row in read])),
             color=arm_color(narrow=narrow),
             tooltip=tooltips({"power:Q": "W", "t:Q": axis.unit, "marker:N": "at", "rung:Q": "rung", "arm:N": " "}),
         )
     ]
 
 
+def _most_of(values: Sequence[float]) -> Any:
+    """A scale for all values but a few at the ends, such as a GPU's power before its job has begun."""
+    alt = load("altair")
+    if not values:
+        return alt.Scale(zero=False)
+    ordered = sorted(values)
+    cut = int(_OUTSIDE * len(ordered))
+    low, high = ordered[cut], ordered[-1 - cut]
+    margin = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
+    return alt.Scale(domain=[low - margin, high + margin], zero=False, nice=True)
+
+
 def _clock_panel(rows: Sequence[dict[str, object]], axis: Axis, *, narrow: bool) -> list[Any]:
     """Clocks in effect as dots, those requested as short level lines, each until the next moment."""
     alt = load("altair")
-    y = alt.Y("core:Q", title="core clock, MHz", scale=alt.Scale(zero=False, nice=True))
     read = [row for row in rows if "core" in row]
+    clocks = [float(str(row[name])) for row in rows for name in ("core", "target") if name in row]
+    y = alt.Y("core:Q", title="core clock, MHz", scale=_most_of(clocks))
     asked: list[dict[str, object]] = []
     for row in rows:
         if asked and "end" not in asked[-1]:
@@ -145,7 +161,7 @@ def _clock_panel(rows: Sequence[dict[str, object]], axis: Axis, *, narrow: bool)
     x = axis.x(narrow=narrow, title=not any("saved" in row for row in rows))
     dots = (
         alt.Chart(inline(read))
-        .mark_circle(size=16 if len(read) < 1500 else 9, opacity=0.65, stroke=None)
+        .mark_circle(size=16 if len(read) < 1500 else 9, opacity=0.65, stroke=None, clip=True)
         .encode(
             x=x,
             y=y,

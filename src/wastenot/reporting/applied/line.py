@@ -1,0 +1,48 @@
+"""A plan at work in one line: ``saved 8.1 ± 0.5 %, time +0.1 ± 0.2 %, 3.2 kWh since 09:14``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from wastenot.reporting.applied.story import plus_minus, saved_text
+from wastenot.reporting.formatting import duration, percent
+from wastenot.runtime.status import Estimate, Status
+from wastenot.wording import counted
+
+
+def live_text(status: Status) -> str:
+    """What a plan at work has come to by now."""
+    parts = [_effect(status)]
+    saved = status.proof.saved_j
+    amount = "" if saved is None or status.dry_run else f"{saved_text(saved.value)} saved "
+    parts.append(f"{amount}{_span(status)}")
+    if status.rung > 0:
+        last = status.rung == status.rungs - 1
+        parts.append("at the default clocks, to keep the slowdown" if last else f"{counted(status.rung, 'step')} faster")
+    if status.origin != "measured":
+        parts.append(status.origin)
+    return ", ".join(parts)
+
+
+def _span(status: Status) -> str:
+    """Since when; of a simulated job, whose time is not that of the clock on the wall, how long it has run."""
+    if status.origin == "simulated":
+        return f"in {duration(status.elapsed_s)}"
+    return f"since {datetime.fromtimestamp(status.started_unix_s).astimezone():%H:%M}"
+
+
+def _effect(status: Status) -> str:
+    done = 0 if status.iteration is None else status.iteration
+    proof = status.proof
+    if status.dry_run:
+        predicted = f"{percent(-status.predicted_energy_change)} is predicted to be saved"
+        return f"dry run, nothing is set: {predicted}, {counted(done, 'iteration')}"
+    if any(event.kind == "refused" for event in status.events):
+        return "not the plan's workload: it runs at the default clocks"
+    if proof.energy_change is None or proof.time_change is None:
+        where = "" if status.iteration is not None else ": waiting for the first"
+        return f"nothing to tell yet, {counted(done, 'iteration')}{where}"
+    energy = proof.energy_change
+    saved = Estimate(value=-energy.value, low=-energy.high, high=-energy.low)
+    what = f"saved {plus_minus(saved, sign=False)}" if saved.value >= 0.0 else f"used {plus_minus(energy, sign=False)} more"
+    return f"{what}, time {plus_minus(proof.time_change)}"

@@ -1,0 +1,109 @@
+"""What a session and those who speak with it say to each other: JSON objects, one a line, over a Unix socket.
+
+    rank → session     {"hello": "rank", "schema": …, "process": 4711, "local_rank": 0, "program": "torch 2.11.0"}
+    session → rank     {"welcome": true, "wanted": ["backward:11"], "by_layers": true, "reset": ["python", "-m", …]}
+    rank → session     {"gpu": "GPU-…"}   {"markers": ["iteration", "embedding"], "at_s": 81.2}   {"seen": {…}}
+    session → rank     {"bye": true}
+
+    anyone → session   {"ask": "status"}            session → anyone   {"status": {…}}
+    anyone → session   {"ask": "stop"}              session → anyone   {"stopped": true}
+
+Loaded into other people's programs, so it imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any, Final
+
+SCHEMA: Final = "wastenot.session/1"
+VARIABLE: Final = "WASTENOT_APPLY"
+"""Names the session's socket to the programs that it runs."""
+
+LONGEST = 1 << 20
+"""Bytes of a line, beyond which whoever sends it is no friend."""
+
+_ANSWER_S = 10.0
+
+Message = dict[str, Any]
+
+
+class Line:
+    """One end of a connection.
+
+    Args:
+        connected: the socket.
+    """
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket = connected
+        self._received = b""
+        self._sending = threading.Lock()
+
+    @classmethod
+    def to(cls, path: str, timeout_s: float = _ANSWER_S) -> Line:
+        """Connect to a session; raises :class:`OSError` where none listens."""
+        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connected.settimeout(timeout_s)
+            connected.connect(path)
+        except OSError:
+            connected.close()
+            raise
+        return cls(connected)
+
+    def send(self, message: Message) -> None:
+        """Send a message; from any thread."""
+        data = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        with self._sending:
+            self.socket.sendall(data)
+
+    def ask(self, message: Message) -> Message:
+        """Send a message and wait for the answer.
+
+        Raises:
+            OSError: there was none.
+        """
+        self.send(message)
+        while True:
+            data = self.socket.recv(LONGEST)
+            if not data:
+                raise ConnectionResetError("it hung up")
+            for answer in self.taken(data):
+                return answer
+
+    def taken(self, data: bytes) -> Iterator[Message]:
+        """The messages that are whole with what has come now.
+
+        Raises:
+            ValueError: it is no message.
+        """
+        lines = (self._received + data).split(b"\n")
+        self._received = lines.pop()
+        if len(self._received) > LONGEST:
+            raise ValueError("a line without an end")
+        for line in lines:
+            message = json.loads(line)
+            if not isinstance(message, dict):
+                raise ValueError("a message is a JSON object")
+            yield message
+
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close()
+
+
+def hello(program: str) -> Message:
+    """What a rank says first."""
+    local = os.environ.get("LOCAL_RANK", "")
+    return {
+        "hello": "rank",
+        "schema": SCHEMA,
+        "process": os.getpid(),
+        "local_rank": int(local) if local.isdecimal() else 0,
+        "program": program,
+    }
