@@ -111,7 +111,7 @@ def moved(work: SwitchedWork, setting: IndexArray, within: float, price: float, 
 def _moves(
     work: SwitchedWork, setting: IndexArray, insert: bool
 ) -> tuple[IndexArray, IndexArray, IndexArray, FloatArray, FloatArray]:
-    """Moves of a schedule: calls from and to before, the setting they get, the weight and energy that they add, switches aside."""
+    """Moves of a schedule: calls from and to before, the setting they get, the weight and energy added without switches."""
     stays = work.stays(setting)
     if len(stays) < 2:
         return _insertions(work, setting)
@@ -122,7 +122,7 @@ def _moves(
     most = min(work.calls // 2, max(_REACH, _MOST_STEPS // len(stays)))
     reach = np.arange(1, most + 1)
     seen = np.unique(np.concatenate([reach[:_REACH], np.geomspace(1, most, _REACH).astype(np.intp)])) - 1
-    found: list[tuple[IndexArray, ...]] = []
+    found: list[tuple[IndexArray, IndexArray, IndexArray, FloatArray, FloatArray]] = []
     # A change later: calls from it on stay at the setting before. A change earlier: calls before it have the one after.
     later = (first[:, None] + reach - 1) % work.calls
     sooner = (first[:, None] - reach) % work.calls
@@ -153,8 +153,14 @@ def _moves(
     )
     if insert:
         found.append(_insertions(work, setting))
-    begin, end, to, longer, dearer = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return begin, end, to, longer, dearer
+    begins, ends, tos, longers, dearers = zip(*found, strict=True)
+    return (
+        np.concatenate(begins),
+        np.concatenate(ends),
+        np.concatenate(tos),
+        np.concatenate(longers),
+        np.concatenate(dearers),
+    )
 
 
 def _insertions(

@@ -19,7 +19,8 @@ from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import InfeasibleError
 from wastenot.frontiers.exchange import combined, moved
 from wastenot.frontiers.knapsack import Knapsack
-from wastenot.frontiers.pareto import Groups
+from wastenot.frontiers.nodes import Node, Ways
+from wastenot.frontiers.pareto import Groups, pareto_points
 from wastenot.frontiers.stays import Start, Stays
 from wastenot.frontiers.switched_work import ROUNDING, SwitchedWork, Totals
 
@@ -272,7 +273,9 @@ class Scheduler:
         work, upto_s = self._work(budget_s)
         if kept is None:
             cheapest = Stays(work, self._cut).cheapest(prices)
-            self._lines += [_Line(price, cost, upto_s) for price, cost in zip(prices.tolist(), cheapest.cost.tolist(), strict=True)]
+            self._lines += [
+                _Line(price, cost, upto_s) for price, cost in zip(prices.tolist(), cheapest.cost.tolist(), strict=True)
+            ]
             rounds = cheapest.setting
         else:
             cheapest = Stays(work.only(kept), self._cut).cheapest(prices)
@@ -324,10 +327,13 @@ class Scheduler:
             for setting in anchors
             for part in range(_ANCHOR_BINS + 1)
         ]
-        found = stays.cheapest(np.full(len(starts), line.price), starts)
-        self._lines.append(_Line(line.price, float(min([*found.cost, *others])), upto_s))
-        for setting in found.setting:
-            self._consider(setting)
+        costs = others.tolist()
+        if starts:
+            found = stays.cheapest(np.full(len(starts), line.price), starts)
+            costs += found.cost.tolist()
+            for setting in found.setting:
+                self._consider(setting)
+        self._lines.append(_Line(line.price, min(costs), upto_s))
 
     # ---- schedules that keep their stays ---------------------------------------------------------------------
 
@@ -376,3 +382,34 @@ def _sides(near: Sequence[_Open], budget_s: float) -> tuple[_Open | None, _Open 
     slow = max(over, key=lambda each: each.price, default=None)
     within = [each for each in near if each.weight_s <= budget_s and (slow is None or each.price > slow.price)]
     return slow, min(within, key=lambda each: each.price, default=None)
+
+
+def scheduled_ways(nodes: Sequence[Node], stay_s: float, switch_s: float, switch_j: float, points: int) -> Ways:
+    """The schedules of some calls as ways of one piece of work, from the fastest to that of least energy.
+
+    Args:
+        nodes: the calls in order of execution, each one decision.
+        stay_s: least time between two switches.
+        switch_s: that a switch takes.
+        switch_j: that it uses.
+        points: how many schedules to look for.
+    """
+    keys = [next(iter(node.tie_keys())) for node in nodes]
+    settings = list(dict.fromkeys(key for each in keys for key in each))
+    place = {key: index for index, key in enumerate(settings)}
+    time_s, energy_j = np.full((2, len(nodes), len(settings)), np.inf)
+    for call, (node, each) in enumerate(zip(nodes, keys, strict=True)):
+        columns = [place[key] for key in each]
+        time_s[call, columns], energy_j[call, columns] = node.groups.time_s, node.groups.energy_j
+    work = SwitchedWork.of(time_s, energy_j, stay_s=stay_s, switch_s=switch_s, switch_j=switch_j)
+    scheduler = Scheduler(work)
+    fastest, least = scheduler.least_time(), scheduler.least_energy(np.inf)
+    budgets = np.linspace(fastest.totals.weight_s, least.totals.weight_s, max(2, points))
+    found = [fastest, *(scheduler.least_energy(budget) for budget in budgets.tolist()), least]
+    found = [each for each in found if np.isfinite(time_s[np.arange(len(nodes)), each.setting]).all()]
+    if not found:
+        raise InfeasibleError("the calls have no schedule: no setting is one that all of them can have for long enough")
+    times, energies = (np.array([getattr(each.totals, name) for each in found]) for name in ("time_s", "energy_j"))
+    kept = pareto_points(Groups.of_one(times, energies)).tolist()
+    labels = [tuple(settings[index] for index in found[each].setting.tolist()) for each in kept]
+    return Ways(times[kept], energies[kept], labels)

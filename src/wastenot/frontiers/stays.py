@@ -122,6 +122,7 @@ class _Pass:
                 for lane, each in enumerate(starts)
             ])  # fmt: skip
             self._opening[:, 0] = np.inf
+            self._opening[:, -1] = [self._cost[lane, -1, each.setting] for lane, each in enumerate(starts)]  # and never ends
 
     def cheapest(self) -> Cheapest:
         self._forward()
@@ -155,7 +156,9 @@ class _Pass:
                 begun[:, here.stop] = np.where(better, fresh[:, 0], begun[:, here.start])
                 begin[:, here.stop] = np.where(better, here.start, begin[:, here.start])
             else:
-                lowest = np.minimum.accumulate(np.concatenate([begun[:, here.start : here.start + 1], fresh], axis=1), axis=1)
+                lowest = np.minimum.accumulate(
+                    np.concatenate([begun[:, here.start : here.start + 1], fresh], axis=1), axis=1
+                )
                 newer = np.where(fresh < lowest[:, :-1], np.arange(here.start, here.stop)[:, None], 0)
                 begins = np.concatenate([begin[:, here.start : here.start + 1], newer], axis=1)
                 begun[:, here.start + 1 : here.stop + 1] = lowest[:, 1:]
@@ -190,9 +193,7 @@ class _Pass:
             if since == 0:
                 return found
             here = slice(since, since + 1)
-            through = [
-                self._value(kind, here)[lane, 0] + kind.through(lane, since, setting) for kind in self._kinds
-            ]
+            through = [self._value(kind, here)[lane, 0] + kind.through(lane, since, setting) for kind in self._kinds]
             which, left = divmod(int(np.argmin(through)), len(column))
             latest = int(self._kinds[which].latest[since, left])
             upto, setting = since, left
@@ -223,7 +224,7 @@ class _Kind:
         """The switches of one kind, in a round that is cut before call ``first``."""
         allowed = (work.slow if slow else ~work.slow) | np.eye(work.settings, dtype=bool)
         fixed = np.where(allowed, work.switch_j + price * work.switch_s, np.inf).swapaxes(1, 2)
-        late = work.lateness
+        late = work.slow_lateness if slow else work.lateness
         if late is None:
             apart = fixed[:, ~np.eye(work.settings, dtype=bool)]
             same = apart[:, :1] if apart.size and (apart == apart[:, :1]).all() and np.isfinite(apart).all() else None
@@ -231,9 +232,11 @@ class _Kind:
         call = (np.arange(work.calls + 1) + first) % work.calls
         after, before = (side[2][call] + price * side[1][call] for side in (late.after, late.before))
         per_after, per_before = late.per_after[call], late.per_before[call]
-        off = 0.5 * (work.slow_off_s if slow else work.off_s)
+        off = 0.5 * late.off_s
         shape = after.shape
-        left = np.stack([after * per_after - before * per_before, *(np.broadcast_to(p, shape) for p in (per_after, per_before))])
+        left = np.stack(
+            [after * per_after - before * per_before, *(np.broadcast_to(p, shape) for p in (per_after, per_before))]
+        )
         entered = np.stack([np.broadcast_to(off, shape), -off * after, off * before])
         return cls(latest, fixed, None, np.moveaxis(entered, 0, -1).copy(), np.moveaxis(left, 0, -2).copy())
 
@@ -250,5 +253,5 @@ class _Kind:
         """What a switch to a setting costs from each, before a call."""
         fixed = self.fixed[lane, setting]
         if self.entered is None or self.left is None:
-            return fixed
+            return np.asarray(fixed)
         return np.asarray(fixed + self.entered[lane, call, setting] @ self.left[lane, call])

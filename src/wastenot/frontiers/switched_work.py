@@ -27,6 +27,10 @@ IMPOSSIBLE = 1e3
 ROUNDING = 1e-12
 
 
+_SIXTHS = (0.278, 0.893, 1.829)
+"""The first, third and fifth sixth of the distance of a normal variable from its mean, whose own mean is 1."""
+
+
 class Totals(NamedTuple):
     """What one round of the work takes, with its switches.
 
@@ -142,8 +146,8 @@ class SwitchedWork:
             self.off_s[kept],
             self.slow_off_s[kept],
         )
-        late = self.lateness
-        fewer.__dict__["lateness"] = None if late is None else late.only(kept)  # of the same windows
+        for name, late in (("lateness", self.lateness), ("slow_lateness", self.slow_lateness)):
+            fewer.__dict__[name] = None if late is None else late.only(kept)  # of the same windows
         return fewer
 
     @property
@@ -155,7 +159,7 @@ class SwitchedWork:
     def is_free(self) -> bool:
         """Whether settings may change with every call, at no cost."""
         longest_s = max(self.stay_s, self.slow_stay_s if self.slow.any() else 0.0)
-        free = not (self.switch_s.any() or self.switch_j.any()) and self.lateness is None
+        free = not (self.switch_s.any() or self.switch_j.any()) and self.lateness is None and self.slow_lateness is None
         return free and longest_s <= float(np.where(self.time_s > 0.0, self.time_s, np.inf).min())
 
     def without_slow(self) -> SwitchedWork:
@@ -185,8 +189,13 @@ class SwitchedWork:
 
     @cached_property
     def lateness(self) -> Lateness | None:
-        """What switches that are not on time change; ``None`` where all are."""
-        return Lateness.of(self) if self.off_s.any() or (self.any_slow and self.slow_off_s.any()) else None
+        """What quick switches that are not on time change; ``None`` where all are."""
+        return Lateness.of(self, self.off_s) if self.off_s.any() else None
+
+    @cached_property
+    def slow_lateness(self) -> Lateness | None:
+        """The same of those that take long."""
+        return Lateness.of(self, self.slow_off_s) if self.slow_off_s.any() else None
 
     def stays(self, setting: IndexArray) -> list[Stay]:
         """The stays of a schedule, given the setting of each call; one that goes on over the end comes last."""
@@ -246,9 +255,10 @@ class SwitchedWork:
         pairs = before[switched], setting[switched]
         added = np.zeros((3, self.calls))
         added[:, switched] = self.switch_s[pairs], self.switch_s[pairs], self.switch_j[pairs]
-        if self.lateness is not None:
-            off_s = np.where(self.slow[pairs], self.slow_off_s[pairs[1]], self.off_s[pairs[1]])
-            added[:, switched] += self.lateness.at(switched, *pairs, off_s)
+        slow = self.slow[pairs]
+        for late, ours in ((self.lateness, ~slow), (self.slow_lateness, slow)):
+            if late is not None:
+                added[:, switched[ours]] += late.at(switched[ours], pairs[0][ours], pairs[1][ours])
         return Added(*added)
 
 
@@ -265,24 +275,25 @@ class Lateness:
     """What calls near a change take in a second at each setting, by which late and early switches are judged.
 
     A switch that is late by d leaves the calls after the change at the old setting for d; one that is early runs those
-    before it at the new one, for what would have taken d at the old. Calls within the mean of d count, at their mean rate.
+    before it at the new one, for what would have taken d at the old. The nearer a call is, the more often it is concerned:
+    rates are those of three windows, of d at the sixths of its distribution, which is taken to be normal.
 
     Attributes:
+        off_s: mean time by which switches to a setting are off, late or early; shape (settings,).
         after: of the calls after each change: time, weight and energy at each setting, each (calls, settings).
         before: the same of those before it.
     """
 
+    off_s: FloatArray
     after: tuple[FloatArray, FloatArray, FloatArray]
     before: tuple[FloatArray, FloatArray, FloatArray]
 
     @classmethod
-    def of(cls, work: SwitchedWork) -> Self:
-        """The lateness of some work's switches."""
+    def of(cls, work: SwitchedWork, off_s: FloatArray) -> Self:
+        """The lateness of some work's switches, given by how much they are off."""
         shortest_s = np.where(work.time_s > 0.0, work.time_s, np.inf).min(axis=1)  # a window of it is never gone through
         clock = np.concatenate([[0.0], np.cumsum(shortest_s)])
         whole = clock[-1]
-        longest_s = max(float(work.off_s.max()), float(work.slow_off_s.max()) if work.any_slow else 0.0)
-        window = min(longest_s, 0.5 * whole)
         columns = (work.time_s, work.weight_s, work.energy_j)
         sums = [np.concatenate([np.zeros((1, work.settings)), np.cumsum(column, axis=0)]) for column in columns]
 
@@ -293,14 +304,20 @@ class Lateness:
             return np.asarray(rounds[:, None] * total[-1] + total[place] + part[:, None] * (total[place + 1] - total[place]))
 
         begin = clock[:-1]
-        after = tuple(at(begin + window, total) - at(begin, total) for total in sums)
-        before = tuple(at(begin, total) - at(begin - window, total) for total in sums)
-        return cls((after[0], after[1], after[2]), (before[0], before[1], before[2]))
+        windows = [min(part * float(off_s.max()), 0.5 * whole) for part in _SIXTHS]
+
+        def near(total: FloatArray, side: int) -> FloatArray:
+            rates = [side * (at(begin + side * window, total) - at(begin, total)) for window in windows]
+            return np.asarray(np.sum(rates, axis=0))
+
+        time_s, weight_s, energy_j = sums
+        after, before = ((near(time_s, side), near(weight_s, side), near(energy_j, side)) for side in (1, -1))
+        return cls(off_s, after, before)
 
     def only(self, kept: IndexArray) -> Lateness:
         """The same of some settings."""
         after, before = (tuple(each[:, kept] for each in side) for side in (self.after, self.before))
-        return Lateness((after[0], after[1], after[2]), (before[0], before[1], before[2]))
+        return Lateness(self.off_s[kept], (after[0], after[1], after[2]), (before[0], before[1], before[2]))
 
     @cached_property
     def per_after(self) -> FloatArray:
@@ -312,12 +329,14 @@ class Lateness:
         """The same of the calls before each change."""
         return _inverse(self.before[0])
 
-    def at(self, call: IndexArray, before: IndexArray, after: IndexArray, off_s: FloatArray) -> Added:
-        """What changes before some calls add, from one setting to another; ``off_s`` by which they are late or early."""
-        late = 0.5 * off_s * self.per_after[call, before]  # fraction of the calls after that run as before
-        early = 0.5 * off_s * self.per_before[call, before]  # of those before that run as after
+    def at(self, call: IndexArray, before: IndexArray, after: IndexArray) -> Added:
+        """What changes before some calls add, from one setting to another."""
+        off_s = 0.5 * self.off_s[after]
+        late = off_s * self.per_after[call, before]  # fraction of the calls after that run as before
+        early = off_s * self.per_before[call, before]  # of those before that run as after
         added = [
-            late * (of_after[call, before] - of_after[call, after]) + early * (of_before[call, after] - of_before[call, before])
+            late * (of_after[call, before] - of_after[call, after])
+            + early * (of_before[call, after] - of_before[call, before])
             for of_after, of_before in zip(self.after, self.before, strict=True)
         ]
         return Added(*added)
