@@ -150,7 +150,7 @@ def test_slices_are_left_out(first_lines, seen_by_torch, stand_in):  # noqa: F81
 def test_a_gpu_that_somebody_holds_is_left_to_them(first_lines, seen_by_torch):
     held = [journal.begin(f"GPU-{uuid}", journal.Restore()) for uuid in seen_by_torch]
     verdict, command = first_lines()
-    assert f"process {os.getpid()} controls now" in verdict and command.startswith("ps ")
+    assert f"process {os.getpid()} (user " in verdict and "controls now" in verdict and command.startswith("ps ")
     journal.end(held[1])
     assert first_lines()[1].endswith("--device nvidia:1")
 

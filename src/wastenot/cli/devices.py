@@ -107,7 +107,8 @@ def reset(as_json: JsonOption = False) -> None:
     from wastenot.errors import DeviceError
 
     there = journals()
-    left = [journal for journal in there if not journal.owner_alive]
+    left = [journal for journal in there if journal.restorable]
+    others = [journal for journal in there if not journal.owner_alive and not journal.restorable]
     reason = forbidden()
     if left and reason is not None:
         raise DeviceError(f"the clocks of {len(left)} GPUs were left changed and cannot be reset: {reason}")
@@ -117,8 +118,10 @@ def reset(as_json: JsonOption = False) -> None:
         print_json("reset", {"restored": [journal.uuid for journal in done], "held": [journal.uuid for journal in held]})
         return
     for journal in done:
-        say(f"{journal.uuid}: process {journal.owner} is dead; its clocks are {journal.restore.outcome}")
+        say(f"{journal.uuid}: {journal.holder} is dead; its clocks are {journal.restore.outcome}")
     for journal in held:
-        say(f"{journal.uuid}: process {journal.owner} is running and controls its clocks; it resets them itself")
+        say(f"{journal.uuid}: {journal.holder} is running and controls its clocks; it resets them itself")
+    for journal in others:
+        say(f"{journal.uuid}: {journal.holder} is dead and left its clocks changed: {journal.remedy}")
     if not there:
         say("no run of wastenot left clocks changed: there is nothing to reset")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from wastenot.devices.nvidia.device import NvidiaDevice
-    from wastenot.devices.nvidia.examine import Examined, Rights
+    from wastenot.devices.nvidia.examine import Examined
     from wastenot.devices.nvidia.journal import Journal
     from wastenot.devices.nvidia.machine import FoundTorch, Machine
     from wastenot.devices.torch.cycle_probe import CycleProbe
@@ -58,7 +58,7 @@ def doctor(
         found = _sense(device, seconds)
         sensed.append((gpu, *found))
         if not as_json:
-            _print_lines(_of_gpu(gpu, machine.rights, *found))
+            _print_lines(_of_gpu(gpu, machine, *found))
     if as_json:
         print_json("doctor", {"verdict": step.verdict, "next": step.command} | _document(machine, sensed, simulated))
         return
@@ -94,6 +94,7 @@ def _document(
     return {
         "driver": machine.driver, "problem": machine.problem,
         "rights": asdict(machine.rights) | {"likely": machine.rights.likely},
+        "clock_control": asdict(machine.control),
         "gpus": [
             asdict(gpu) | {"sensors": [asdict(sensor) for sensor in sensors], "cycle_clock": _cycle_document(cycles)}
             for gpu, sensors, cycles in sensed
@@ -126,9 +127,23 @@ def _of_machine(machine: Machine) -> Iterator[tuple[str, str]]:
     who = "root" if rights.root else "an ordinary user"
     powers = {True: "with CAP_SYS_ADMIN", False: "without CAP_SYS_ADMIN", None: "capabilities unknown"}[rights.sys_admin]
     yield "user", f"{who}, {powers}; {rights.container or 'no'} container"
+    yield "set clocks", _about_control(machine)
     yield "PyTorch", _about_torch(machine.torch)
     for journal in machine.journals:
         yield "journal", _about_journal(journal)
+
+
+def _about_control(machine: Machine) -> str:
+    from wastenot.devices.nvidia.daemon_protocol import socket_path
+
+    control = machine.control
+    if machine.rights.forbidden is not None:
+        return f"forbidden: {machine.rights.forbidden}"
+    if control.way == "direct":
+        return "directly, with the rights of this process (inferred)"
+    if control.way == "daemon":
+        return f"through wastenotd ({socket_path()}), {len(control.allowed)} GPU{'s' * (len(control.allowed) > 1)}"
+    return f"not here: {control.missing}"
 
 
 def _about_torch(torch: FoundTorch) -> str:
@@ -145,12 +160,12 @@ def _about_torch(torch: FoundTorch) -> str:
 
 def _about_journal(journal: Journal) -> str:
     if journal.owner_alive:
-        return f"process {journal.owner} controls the clocks of {journal.uuid}"
-    return f"clocks of {journal.uuid} were left changed by process {journal.owner}, which is dead: run wastenot reset"
+        return f"{journal.holder} controls the clocks of {journal.uuid}"
+    return f"clocks of {journal.uuid} were left changed by {journal.holder}, which is dead: {journal.remedy}"
 
 
 def _of_gpu(
-    gpu: Examined, rights: Rights, sensors: tuple[SensorSpeed, ...], cycles: CycleProbe | str
+    gpu: Examined, machine: Machine, sensors: tuple[SensorSpeed, ...], cycles: CycleProbe | str
 ) -> Iterator[tuple[str, str]]:
     yield "", ""
     yield gpu.name, f"{gpu.model}, {gpu.architecture or 'architecture unknown'}, {gpu.uuid}"
@@ -164,7 +179,7 @@ def _of_gpu(
         yield "  power limit", f"{gpu.power_limit_w:g} W, range {low:g} to {high:g} W"
     yield "  in PyTorch", "not visible to PyTorch" if gpu.torch_index is None else f"cuda:{gpu.torch_index}"
     for what, can in (("core clock", bool(gpu.clocks)), ("memory clock", gpu.memory_clock_settable), ("power limit", True)):
-        yield f"  set {what}", _may(can, rights)
+        yield f"  set {what}", _may(can, gpu, machine)
     yield "  sensor", f"{'reading':<13}{'changes every':<16}a read takes (at most)"
     for sensor in sensors:
         yield f"  {sensor.name}", _about_sensor(sensor)
@@ -174,12 +189,17 @@ def _of_gpu(
     yield "  cycle clock", _about_cycles(cycles)
 
 
-def _may(can: bool | None, rights: Rights) -> str:
+def _may(can: bool | None, gpu: Examined, machine: Machine) -> str:
+    rights, control = machine.rights, machine.control
     if can is False:
         return "no: the GPU offers no choice"
+    unsure = "; on this architecture drivers often refuse it" if can is None else ""
+    if control.way == "daemon" and rights.forbidden is None:
+        if gpu.uuid not in control.allowed:
+            return "no: the policy of wastenotd does not allow it"
+        return f"with --allow-clock-control, as far as the policy of wastenotd allows (inferred{unsure})"
     if not rights.likely:
         return f"probably not (inferred): ask for {rights.to_ask_for}"
-    unsure = "; on this architecture drivers often refuse it" if can is None else ""
     if rights.forbidden:
         return f"not now: {rights.forbidden}; otherwise probably yes (inferred{unsure})"
     return f"probably yes, with --allow-clock-control (inferred{unsure})"

@@ -33,7 +33,7 @@ class FirstStep:
 
 def first_step(machine: Machine) -> FirstStep:
     """What can be done on a machine, and the next command; what stands in the way comes first."""
-    left = [journal for journal in machine.journals if not journal.owner_alive]
+    left = [journal for journal in machine.journals if journal.restorable]
     if left:
         count = "a GPU" if len(left) == 1 else f"{len(left)} GPUs"
         reset = "wastenot reset"
@@ -53,12 +53,12 @@ def first_step(machine: Machine) -> FirstStep:
     seen = [gpu for gpu in whole if gpu.torch_index is not None]
     if not seen:
         return _without_torch(machine, here)
-    held = {journal.uuid: journal.owner for journal in machine.journals}
+    held = {journal.uuid: journal.holder for journal in machine.journals if journal.owner_alive}
     free = [gpu for gpu in seen if gpu.uuid not in held]
     if not free:
         owner = held[seen[0].uuid]
         return FirstStep(
-            f"{here}, whose clocks process {owner} controls now: wait until it is done.", f"ps -o pid,etime,args -p {owner}"
+            f"{here}, whose clocks {owner} controls now: wait until it is done.", f"ps -o pid,etime,args -p {owner.process}"
         )
     return _with_gpu(machine, here, free[0])
 
@@ -109,15 +109,16 @@ def _with_gpu(machine: Machine, here: str, gpu: Examined) -> FirstStep:
     natural = f"wastenot natural {on}"
     if not gpu.clocks:
         return FirstStep(f"{here}, which offers no choice of clocks: measure without setting any.", natural)
-    if not rights.likely:
+    through_daemon = machine.control.way == "daemon" and gpu.uuid in machine.control.allowed
+    if not rights.likely and not through_daemon:
         return FirstStep(f"{here}: clocks may be read but not set here, so measure without setting any.", natural)
     if rights.forbidden is not None:
         return FirstStep(
             f"{here}: clocks may be read but not set, since {rights.forbidden}; measure without setting any.", natural
         )
+    how = "through wastenotd" if through_daemon else "as far as can be known without trying (root)"
     return FirstStep(
-        f"{here}: its clocks may be set, as far as can be known without trying (root). Afterwards they are reset "
-        "to the driver's defaults.",
+        f"{here}: its clocks may be set, {how}. Afterwards they are reset to the driver's defaults.",
         f"wastenot sweep {on} --study {_WORKLOAD}.db --allow-clock-control --dry-run",
     )
 

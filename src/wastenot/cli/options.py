@@ -384,7 +384,7 @@ def say_left_changed(name: str) -> None:
 
     if forbidden() is None:
         for left in stale():
-            say(f"{left.uuid}: process {left.owner} died controlling its clocks; first they are {left.restore.outcome}")
+            say(f"{left.uuid}: {left.holder} died controlling its clocks; first they are {left.restore.outcome}")
 
 
 def parse_restore(text: str | None) -> Restore | None:

@@ -129,7 +129,8 @@ class Leases:
         until_s = self._barred_s.get((peer.user, uuid), now_s)
         if until_s > now_s:
             raise RefusedError(
-                "policy", f"{uuid}: you have had it for as long as the policy allows; ask in {until_s - now_s:.0f} s"
+                "policy",
+                f"{uuid}: you have had its clocks for as long as the policy allows; ask again in {until_s - now_s:.0f} s",
             )
         try:
             if lease is None:

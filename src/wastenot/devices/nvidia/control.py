@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from wastenot.devices.nvidia.clocks import NvidiaClocks
 from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
+from wastenot.devices.nvidia.daemon_connection import Connection
 from wastenot.devices.nvidia.daemon_protocol import SOCKET_VARIABLE, socket_path
 from wastenot.devices.nvidia.examine import Rights, rights_here
 from wastenot.devices.nvidia.journal import Restore
 from wastenot.devices.nvidia.nvml import Nvml
-from wastenot.errors import BadInputError
+from wastenot.errors import BadInputError, WastenotError
 
 Way = Literal["direct", "daemon", "none"]
 
@@ -23,11 +24,13 @@ class Control:
 
     Attributes:
         way: ``direct``: this process; ``daemon``: wastenotd; ``none``.
-        missing: what would be needed where there is none.
+        missing: what would be needed where there is none, or what keeps this process from the daemon.
+        allowed: UUIDs of the GPUs that the daemon's policy allows.
     """
 
     way: Way
     missing: str | None = None
+    allowed: tuple[str, ...] = ()
 
 
 def control_here(rights: Rights | None = None) -> Control:
@@ -46,6 +49,25 @@ def control_here(rights: Rights | None = None) -> Control:
     if os.path.lexists(socket_path()):
         return Control("daemon")
     return Control("none", f"ask for {rights.to_ask_for}; or for wastenotd (no socket {socket_path()})")
+
+
+def control_that_works(rights: Rights) -> Control:
+    """The way to set clocks here, after asking the daemon where it is the way.
+
+    Args:
+        rights: of this process.
+    """
+    control = control_here(rights)
+    if control.way != "daemon":
+        return control
+    try:
+        connection = Connection()
+        connection.close()
+    except WastenotError as error:
+        return Control("none", str(error))
+    if not connection.welcome.gpus:
+        return Control("none", f"the policy of wastenotd allows this user (ID {connection.welcome.user}) no GPU")
+    return Control("daemon", None, tuple(connection.welcome.gpus))
 
 
 def clocks_of(nvml: Nvml, handle: Any, uuid: str, restore: Restore | None = None) -> NvidiaClocks | DaemonClocks:

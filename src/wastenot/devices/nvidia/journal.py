@@ -103,6 +103,12 @@ class Journal:
         return self.holder.process
 
     @property
+    def remedy(self) -> str:
+        """What to do once its owner is dead."""
+        mine = self.user == os.geteuid()
+        return "run wastenot reset" if mine else "ask an administrator to run wastenot reset as root"
+
+    @property
     def restorable(self) -> bool:
         """Whether its owner is dead and this user may restore the GPU: the file is its own."""
         return not self.owner_alive and self.user == os.geteuid()
@@ -155,7 +161,7 @@ def begin(uuid: str, restore: Restore, client: Holder | None = None) -> Path:
     except OSError as error:
         raise DeviceError(f"{path}: cannot be written ({error.strerror}); clocks are not changed without it") from error
     if there is not None and not there.owner_alive:
-        raise DeviceError(f"{uuid}: its clocks were left changed by {there.holder}, which is dead: {_reset_by(there)}")
+        raise DeviceError(f"{uuid}: its clocks were left changed by {there.holder}, which is dead: {there.remedy}")
     holder = "another process" if there is None else there.holder
     raise DeviceError(f"{uuid}: {holder} controls the clocks of this GPU; wait for it, or stop it")
 
@@ -276,10 +282,6 @@ def _write(path: Path, text: str) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)
-
-
-def _reset_by(journal: Journal) -> str:
-    return "run wastenot reset" if journal.user == os.geteuid() else "ask an administrator to run wastenot reset as root"
 
 
 def _range(raw: list[float] | None) -> tuple[float, float] | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from wastenot.devices.nvidia.control import Control, control_that_works
 from wastenot.devices.nvidia.device import nvidia_names
 from wastenot.devices.nvidia.examine import Examined, Rights, examine, rights_here
 from wastenot.devices.nvidia.journal import Journal, journals
@@ -43,6 +44,7 @@ class Machine:
         binding: whether the Python binding of NVML is installed.
         card: whether the system lists an NVIDIA GPU, whatever the driver says.
         rights: of this process.
+        control: how clocks can be set.
         gpus: that NVML lists.
         torch: what PyTorch sees; only its version is known where there is no GPU.
         journals: of clocks that wastenot changed.
@@ -53,6 +55,7 @@ class Machine:
     binding: bool
     card: bool
     rights: Rights
+    control: Control
     gpus: tuple[Examined, ...]
     torch: FoundTorch
     journals: tuple[Journal, ...]
@@ -76,7 +79,9 @@ def look() -> tuple[Machine, Nvml | None]:
             gpus.append(examine(nvml, name, nvml.call("nvmlDeviceGetHandleByIndex", index), torch.indices))
     except WastenotError as error:
         problem = str(error)
-    return Machine(driver, problem, _has_binding(), _has_card(), rights_here(), tuple(gpus), torch, journals()), nvml
+    rights = rights_here()
+    control = control_that_works(rights)
+    return Machine(driver, problem, _has_binding(), _has_card(), rights, control, tuple(gpus), torch, journals()), nvml
 
 
 def _has_binding() -> bool:

@@ -23,6 +23,9 @@ _WHOSE: dict[Origin, str] = {
 }
 
 
+_SOLD_J = 3.6e5  # from which on energies are also told in kilowatt-hours
+
+
 def story_of(summary: Summary) -> tuple[Tone, str, str, tuple[Panel, ...]]:
     """How sure the outcome is, the headline, its verdict, and three panels."""
     status = summary.status
@@ -62,7 +65,7 @@ def _negated(estimate: Estimate) -> Estimate:
 
 
 def _verdict(status: Status) -> tuple[Tone, str]:
-    bound, time = percent(status.max_slowdown), status.proof.time_change
+    bound, time = f"{100.0 * status.max_slowdown:.3g}{SPACE}%", status.proof.time_change
     if status.dry_run:
         return "neutral", "what the plan predicts is all that can be said"
     if time is None:
@@ -92,9 +95,14 @@ def _saved(status: Status) -> Panel:
         return Panel("Saved", "not known", f"in {duration(status.elapsed_s)}.", lines=tuple(lines))
     saved = proof.saved_j
     text = f"{_joules(saved.low)} to {_joules(saved.high)} (95{SPACE}%) in {duration(status.elapsed_s)}."
-    if abs(saved.value) >= 3.6e5:
+    if abs(saved.value) >= _SOLD_J:
         text = f"or {energy_text(saved.value)}; {text}"
     return Panel("Saved", _joules(saved.value), text, lines=tuple(lines))
+
+
+def saved_text(energy_j: float) -> str:
+    """An amount of energy in the unit that suits it: as electricity is sold from 0.1 kWh on, else in joules."""
+    return energy_text(energy_j) if abs(energy_j) >= _SOLD_J else _joules(energy_j)
 
 
 def _joules(energy_j: float) -> str:

@@ -1,0 +1,176 @@
+"""A server of wastenotd inside a test: real sockets, a clock and users that the test makes up, and NVML in memory."""
+
+import json
+import os
+import socket
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from unittest import mock
+
+from wastenot.daemon import server as server_module
+from wastenot.daemon.leases import Leases
+from wastenot.daemon.policy import Peer, Policy
+from wastenot.daemon.server import Server
+from wastenot.devices.nvidia.nvml import NvmlError
+
+UUIDS = ("GPU-aaaaaaaa-0000", "GPU-bbbbbbbb-1111")
+CORES, MEMORIES, LIMITS_MW, DEFAULT_MW = (300, 600, 900, 1200, 1500), (1000, 2000), (200_000, 700_000), 700_000
+
+
+class MemoryNvml:
+    """What wastenot uses of NVML to set clocks, of GPUs that are only numbers."""
+
+    allow_changes = True
+
+    def __init__(self):
+        self.core = [None] * len(UUIDS)
+        self.memory = [None] * len(UUIDS)
+        self.limit_mw = [DEFAULT_MW] * len(UUIDS)
+        self.failing = False
+        self.on_change = lambda: None
+
+    def changed(self, index):
+        return (self.core[index], self.memory[index], self.limit_mw[index]) != (None, None, DEFAULT_MW)
+
+    def refusal(self):
+        return None
+
+    def try_call(self, function, *arguments):
+        return self.call(function, *arguments)
+
+    def call(self, function, *arguments):
+        name = function.removeprefix("nvmlDevice")
+        if name.startswith(("Set", "Reset")):
+            if self.failing:
+                raise NvmlError(f"{function}: the driver fails")
+            self.on_change()
+        index = arguments[0] if arguments else None
+        if name == "GetHandleByUUID":
+            return UUIDS.index(index)
+        answers = {
+            "GetCount": lambda: len(UUIDS),
+            "GetHandleByIndex": lambda: index,
+            "GetUUID": lambda: UUIDS[index],
+            "GetSupportedMemoryClocks": lambda: MEMORIES,
+            "GetSupportedGraphicsClocks": lambda: CORES,
+            "GetPowerManagementLimit": lambda: self.limit_mw[index],
+            "GetPowerManagementLimitConstraints": lambda: LIMITS_MW,
+            "GetArchitecture": lambda: 9,
+            "SetGpuLockedClocks": lambda: self._put(self.core, index, arguments[1:]),
+            "SetMemoryLockedClocks": lambda: self._put(self.memory, index, arguments[1:]),
+            "SetPowerManagementLimit": lambda: self._put(self.limit_mw, index, arguments[1]),
+            "ResetGpuLockedClocks": lambda: self._put(self.core, index, None),
+            "ResetMemoryLockedClocks": lambda: self._put(self.memory, index, None),
+        }
+        return answers[name]()
+
+    def _put(self, values, index, value):
+        values[index] = value
+
+
+class Daemon:
+    """A server that does something only in :meth:`go`."""
+
+    def __init__(self, folder: Path, policy: Policy):
+        self.nvml, self.now, self.events = MemoryNvml(), 1000.0, []
+        self.state = folder / "state"
+        self._path = str(folder / "sock")
+        self._peers: list[Peer] = []
+        self.leases = Leases(self.nvml, policy, lambda: self.now, self._note)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening.bind(self._path)
+        listening.listen(64)
+        self.server = Server(listening, self.leases, lambda: self.now, self._note)
+
+    def _note(self, event, **fields):
+        self.events.append((event, fields))
+
+    def next_peer(self, connection):
+        return self._peers.pop(0)
+
+    def connect(self, user=1000, groups=(), process=4711):
+        self._peers.append(Peer(user, frozenset(groups), process))
+        client = Client(self._path, self)
+        self.go()
+        return client
+
+    def go(self, turns=6):
+        for _ in range(turns):
+            self.server.turn(0.0)
+
+    def pass_time(self, seconds):
+        self.now += seconds
+        self.go()
+
+    def journals(self):
+        return sorted(path.name.removesuffix(".json") for path in self.state.glob("*.json"))
+
+    def mistakes(self):
+        return [fields for _, fields in self.events if "wastenotd failed" in str(fields.get("text"))]
+
+
+class Client:
+    """A client whose questions are answered at once."""
+
+    def __init__(self, path, daemon):
+        self.daemon = daemon
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.connect(path)
+        self.socket.setblocking(False)
+        self._rest = b""
+
+    def ask(self, what, **fields):
+        self.send(json.dumps({"wastenot": 1, "ask": what} | fields).encode() + b"\n")
+        return self.reply()
+
+    def send(self, data):
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self.socket.send(data)
+        self.daemon.go()
+
+    def reply(self):
+        """The next reply; ``None`` where there is none."""
+        with suppress(BlockingIOError, ConnectionResetError):
+            while b"\n" not in self._rest:
+                more = self.socket.recv(65536)
+                if not more:
+                    break
+                self._rest += more
+        if b"\n" not in self._rest:
+            return None
+        line, _, self._rest = self._rest.partition(b"\n")
+        return json.loads(line)
+
+    def hung_up(self):
+        """Whether the daemon has hung up."""
+        try:
+            while self.socket.recv(65536):
+                pass
+        except BlockingIOError:
+            return False
+        except ConnectionResetError:
+            return True
+        return True
+
+    def close(self):
+        self.socket.close()
+        self.daemon.go()
+
+
+@contextmanager
+def running(policy):
+    """A daemon with its journals in a folder in memory."""
+    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=base) as name:
+        folder = Path(name)
+        with mock.patch.dict(os.environ, {"WASTENOT_STATE": str(folder / "state")}):
+            os.environ.pop("WASTENOT_READ_ONLY", None)
+            daemon = Daemon(folder, policy)
+            with mock.patch.object(server_module, "peer_of", daemon.next_peer):
+                try:
+                    yield daemon
+                finally:
+                    daemon.nvml.failing = False
+                    daemon.server.close()
+                    daemon.leases.end_all()
