@@ -127,7 +127,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 }
 """By verb, the options that may have no effect."""
 
-_OUTPUTS = ("out", "report", "csv", "figures")
+_OUTPUTS = ("out", "report", "csv", "figures", "summary")
 _MAY_LACK_PAGES = ("natural",)  # verbs that do the rest without the extra that pages need, and say so
 
 

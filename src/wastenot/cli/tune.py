@@ -86,7 +86,7 @@ def tune(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="PLAN.json", help="Write what was found, for wastenot apply.")
     ] = None,
-    summary_file: Annotated[
+    summary: Annotated[
         Path | None, typer.Option("--summary", metavar="FILE", help="Write a summary of the run to this file, as JSON.")
     ] = None,
     report: Annotated[
@@ -162,25 +162,25 @@ def tune(
     if dry_run:
         _show_ladders(gpus, ladders, as_json=as_json)
         return
-    shown = ShownOptions(summary_file, report, metrics_port, interval, quiet)
+    shown = ShownOptions(summary, report, metrics_port, interval, quiet)
     what = _Job(gpus, ladders, max_slowdown, tolerance, parse_budget(budget), seed)
     code, run = 0, None
     if simulated:
-        summary, tuner, run = _run_simulated(what, str(workload), shape_options, iterations, real_time, shown)
+        became, tuner, run = _run_simulated(what, str(workload), shape_options, iterations, real_time, shown)
     else:
         tuner = what.tuner(shlex.join(command or ()))
-        summary, code = run_command(_session(tuner), command or [], shown, as_json)
+        became, code = run_command(_session(tuner), command or [], shown, as_json)
     plan = _plan(tuner, run, out)
     if as_json:
         from wastenot.cli.output import print_json
 
         document = None if plan is None else plan.document()
-        print_json("tune", {"run": summary.model_dump(mode="json", by_alias=True), "plan": document})
+        print_json("tune", {"run": became.model_dump(mode="json", by_alias=True), "plan": document})
     else:
         from wastenot.reporting.applied.line import live_text
 
-        say_wastenot(live_text(summary.status))
-    write_outcome(summary, shown)
+        say_wastenot(live_text(became.status))
+    write_outcome(became, shown)
     if out is not None and plan is not None:
         target = f" --device {names[0]}" if simulated else f" -- {shlex.join(command or ())}"
         say_wastenot(f"{out}: plan written; next time: wastenot apply {out}{target}")
