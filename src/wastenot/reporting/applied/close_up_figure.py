@@ -67,7 +67,7 @@ def _chart(window: _Window, *, narrow: bool) -> Any:
 
     width = NARROW if narrow else WIDTH
     strip = _strip(window, factor, x(title=False), unit, narrow=narrow).properties(width=width, height=_STRIP)
-    names = [("target_core_mhz", "core clock, MHz")]
+    names = [("target_core_mhz", "core, MHz")]
     if any(each.target_memory_mhz is not None for each in window.instants):
         names.append(("target_memory_mhz", "memory, MHz"))
     panels = [
