@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 
 from wastenot.cli.demo import has_display
+from wastenot.runtime.status import read_summary
 
 QUIET = {"CI": "", "SSH_CONNECTION": "", "SSH_CLIENT": "", "SSH_TTY": "", "DISPLAY": "", "WAYLAND_DISPLAY": ""}
 
@@ -19,6 +20,10 @@ def test_the_demo_needs_nothing_and_writes_a_page(wastenot):
     assert page.stat().st_size > 100_000 and page.resolve().as_uri() in ran.out
     assert "simulated" in ran.out.splitlines()[0]
     assert "kept" in ran.out and "nvidia-smi -i 0 -lgc" in ran.out
+    assert "Applied   saved" in ran.out and ran.out.count("simulated") > 3
+    job = wastenot.folder / "wastenot-demo" / "run.html"
+    assert "<b>gpt3-xl</b> on sim:rtx-3080-ti" in job.read_text() and f"{job.resolve().as_uri()}: the job" in ran.out
+    assert read_summary(job.with_suffix(".json")).status.proof.saved_j.low > 0.0
     assert "opened in your browser" not in ran.out  # what the tests print goes to no terminal
 
 

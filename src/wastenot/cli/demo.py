@@ -1,4 +1,4 @@
-"""``wastenot demo``: the whole way from a sweep to a page on a simulated GPU, for a first look."""
+"""``wastenot demo``: the whole way from a sweep to a job under a plan on a simulated GPU, for a first look."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ def demo(
 ) -> None:
     """Show what wastenot does on a simulated GPU, and open a page.
 
-    Sweeps GPT-3 XL training, plans its clocks, checks the plan, and writes a page. Every number is simulated.
+    Sweeps GPT-3 XL training, plans its clocks, checks the plan, and runs a job under it; writes a page of the plan and one
+    of the job. Every number is simulated.
     """
     from wastenot import api
+    from wastenot.cli.demo_job import PAGE_OF_THE_JOB, apply_in_demo
     from wastenot.cli.ending import ending
     from wastenot.cli.output import say, typed_command
     from wastenot.cli.progress import kept_if_interrupted, shown_progress
@@ -64,13 +66,20 @@ def demo(
         plan.write(out / "plan.json")
         if with_page:
             api.report(study, page, plan=plan, planner=planner, price=DEFAULT_PRICE, command=command)
+        _tell("Apply     a training job under the plan, and at the default clocks now and then, to prove what it saves")
+        proof = apply_in_demo(plan, _DEVICE, out, with_page=with_page)
     _tell("")
-    for line in ending(plan):
+    for line in [*ending(plan), *proof]:
         _tell(line)
     if with_page:
-        opened = not no_open and _open(page)
-        _tell(f"Page      {page.resolve().as_uri()}{' (opened in your browser)' if opened else ''}")
+        _show_pages(page, out / PAGE_OF_THE_JOB, no_open=no_open)
     _say_next(out)
+
+
+def _show_pages(plan: Path, job: Path, *, no_open: bool) -> None:
+    opened = not no_open and _open(plan)
+    _tell(f"Page      {plan.resolve().as_uri()}{' (opened in your browser)' if opened else ''}")
+    _tell(f"          {job.resolve().as_uri()}: the job")
 
 
 def _tell(line: str) -> None:

@@ -2,11 +2,11 @@
 
     program    iteration ─ forward ─ backward ─ optimizer ─ iteration ─ …        records an event in the current stream
     GPU              │           │          │           │                        gets there later
-    thread           └─▶ sink    └─▶ sink   └─▶ sink    └─▶ sink                 sleeps until it does
+    thread           └─▶ sink    └─▶ sink   └─▶ sink    └─▶ sink                 looks until it does
 
-An event that blocks is waited for by an interrupt, so the thread costs nothing in between. Inside a CUDA graph events cannot
-be seen from outside; there a marker is a counter that the graph copies to the host's memory, where the thread looks now and
-then.
+While a marker is outstanding the thread looks every 0.1 ms: on an H200 it saw markers after 0.1 ms (median), where waiting
+for an event's interrupt took 0.2 to 0.25 ms, and cost the step no more (data/h200/apply). Inside a CUDA graph events cannot
+be seen from outside; there a marker is a counter that the graph copies to the host's memory.
 
 Loaded into other people's programs, so it imports nothing but the standard library; PyTorch is handed in.
 """
@@ -46,7 +46,7 @@ class Markers:
         waiting: how the thread waits for a GPU's events.
     """
 
-    def __init__(self, sink: Sink, torch: Any = None, waiting: Waiting = "block") -> None:
+    def __init__(self, sink: Sink, torch: Any = None, waiting: Waiting = "poll") -> None:
         self._sink, self._torch, self._waiting = sink, torch, waiting
         self._process = os.getpid()
         self._pending: queue.SimpleQueue[_Pending | None] = queue.SimpleQueue()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from wastenot.reporting.applied.story import plus_minus
-from wastenot.reporting.formatting import percent
+from wastenot.reporting.formatting import duration, percent
 from wastenot.reporting.price import energy_text
 from wastenot.runtime.status import Estimate, Status
 from wastenot.wording import counted
@@ -14,16 +14,22 @@ from wastenot.wording import counted
 def live_text(status: Status) -> str:
     """What a plan at work has come to by now."""
     parts = [_effect(status)]
-    used = [gpu.energy_j for gpu in status.gpus if gpu.energy_j is not None]
-    begun = datetime.fromtimestamp(status.started_unix_s).astimezone()
-    since = f"since {begun:%H:%M}"
-    parts.append(f"{energy_text(sum(used))} {since}" if used else since)
+    saved = status.proof.saved_j
+    amount = "" if saved is None or status.dry_run else f"{energy_text(saved.value)} saved "
+    parts.append(f"{amount}{_span(status)}")
     if status.rung > 0:
         last = status.rung == status.rungs - 1
         parts.append("at the default clocks, to keep the slowdown" if last else f"{counted(status.rung, 'step')} faster")
     if status.origin != "measured":
         parts.append(status.origin)
     return ", ".join(parts)
+
+
+def _span(status: Status) -> str:
+    """Since when; of a simulated job, whose time is not that of the clock on the wall, how long it has run."""
+    if status.origin == "simulated":
+        return f"in {duration(status.elapsed_s)}"
+    return f"since {datetime.fromtimestamp(status.started_unix_s).astimezone():%H:%M}"
 
 
 def _effect(status: Status) -> str:

@@ -62,7 +62,7 @@ def _negated(estimate: Estimate) -> Estimate:
 
 
 def _verdict(status: Status) -> tuple[Tone, str]:
-    bound, time = percent(status.max_slowdown), status.proof.time_change
+    bound, time = f"{100.0 * status.max_slowdown:.3g}{SPACE}%", status.proof.time_change
     if status.dry_run:
         return "neutral", "what the plan predicts is all that can be said"
     if time is None:
