@@ -98,6 +98,7 @@ class Runs:
         time.sleep(self._rng.uniform(0.0, _LONGEST_WAIT_S))
         if self._kind == "hang":
             os.kill(victim, signal.SIGSTOP)
+        began = time.monotonic()
         dead = {"root": [victim], "client": [victim], "hang": [], "daemon": [self._daemon], "both": [victim, self._daemon]}
         self._rng.shuffle(dead[self._kind])
         for process in dead[self._kind]:
@@ -105,7 +106,6 @@ class Runs:
         for process in dead[self._kind]:
             self._control.wait_for(process)
         found = {"journal": bool(journals()), "changed": self._changed(), "restore_s": 0.0}
-        began = time.monotonic()
         if self._kind in ("client", "hang"):
             self._let_the_daemon_read()
             while (self._changed() or journals()) and time.monotonic() < began + _PATIENCE_S:
