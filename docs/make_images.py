@@ -2,6 +2,7 @@
 
 python docs/make_images.py REPORT.html            the report; Chromium must be installed
 python docs/make_images.py --profile              a power profile on the simulated MI300X
+python docs/make_images.py --applied RUN.json     what 'wastenot apply --out' wrote on docs/apply.md
 """
 
 from __future__ import annotations
@@ -36,8 +37,22 @@ def profile() -> None:
         (Path(__file__).parent / "images" / "profile.png").write_bytes(picture.read_bytes())
 
 
+def applied(run: str) -> None:
+    """Write docs/images/apply-close-up.png: two iterations of a run under a plan."""
+    from wastenot.reporting.applied.page import write_applied_figures
+    from wastenot.runtime.status import read_summary
+
+    with tempfile.TemporaryDirectory() as folder:
+        picture = next(
+            path for path in write_applied_figures(read_summary(run), folder) if path.name == "applied-close-up.png"
+        )
+        (Path(__file__).parent / "images" / "apply-close-up.png").write_bytes(picture.read_bytes())
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--profile"]:
+    if sys.argv[1:2] == ["--applied"]:
+        applied(*sys.argv[2:])
+    elif sys.argv[1:] == ["--profile"]:
         profile()
     else:
         main(*sys.argv[1:])

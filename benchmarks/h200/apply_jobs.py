@@ -80,9 +80,10 @@ def make_job(name: str, device: str, *, tiny: bool = False) -> Job:
         return job
     eager = job.model
     job.model = model  # the batch is chosen without compiling for each
-    batch = 4
-    while (seconds := with_batch(batch)) < 0.6 * _WANTED_S and batch < _LARGEST_BATCH:
-        batch = min(max(2 * batch, round(batch * _WANTED_S / seconds)), _LARGEST_BATCH)
+    # The time of a small batch is that of launching its kernels, so that of a larger one does not follow from it.
+    batch = 1
+    while with_batch(batch) < 0.75 * _WANTED_S and batch < _LARGEST_BATCH:
+        batch *= 2
     job.model = eager
     with_batch(batch)
     return job

@@ -30,6 +30,7 @@ import numpy as np
 import torch
 
 from benchmarks.h200.apply_jobs import Job, make_job
+from benchmarks.h200.blocking_markers import BlockingMarkers
 from benchmarks.h200.callback_markers import CallbackMarkers
 from benchmarks.h200.card_state import card_state, clocks_now, counted_changes
 from wastenot.runtime.hooks import Hooks
@@ -37,6 +38,9 @@ from wastenot.runtime.markers import Markers
 
 _SETTLE = 2  # steps after a switch that are not counted
 _TRIPS = 200
+_EVERYTHING = [
+    "embedding", "embedding_backward", *(f"{part}:{turn}" for part in ("forward", "backward") for turn in range(99)),
+]  # fmt: skip
 _T95 = {20: 2.086, 25: 2.060, 4: 2.776, 3: 3.182, 2: 4.303, 1: 12.71}
 
 
@@ -54,11 +58,8 @@ class Arm:
         """Hooks on, as in a program under ``wastenot apply``."""
         if self.name == "off":
             return
-        if self.name == "callback":
-            self._markers = CallbackMarkers(self._saw, torch)
-        else:
-            self._markers = Markers(self._saw, self._torch, "poll" if "poll" in self.name else "block")
-        self._hooks = Hooks(self._markers.record, torch, layers="layers" in self.name)
+        self._markers = markers_of(self.name, self._saw, self._torch)
+        self._hooks = Hooks(self._markers.record, torch, wanted=_EVERYTHING if "layers" in self.name else ())
         self._hooks.watch(self._job.model, optimizers=[self._job.optimizer])
 
     def detach(self) -> None:
@@ -70,6 +71,12 @@ class Arm:
 
     def _saw(self, names: tuple[str, ...], at_s: float) -> None:
         self.seen += len(names)
+
+
+def markers_of(arm: str, saw: Any, library: Any) -> Any:
+    """Markers as the product's, or in one of the ways to compare with."""
+    ways = {"callback": CallbackMarkers, "interrupt": BlockingMarkers}
+    return ways.get(arm, Markers)(saw, library)
 
 
 def interval(values: np.ndarray) -> dict[str, float]:
@@ -171,10 +178,7 @@ def delays(job: Job, arm: str, steps: int) -> dict[str, Any]:
     def saw(names: tuple[str, ...], at_s: float) -> None:
         seen.append(at_s)
 
-    if arm == "callback":
-        markers: Any = CallbackMarkers(saw, torch)
-    else:
-        markers = Markers(saw, torch, "poll" if "poll" in arm else "block")
+    markers = markers_of(arm, saw, torch)
 
     def record(*names: str) -> None:
         event = torch.cuda.Event(enable_timing=True)
@@ -182,7 +186,7 @@ def delays(job: Job, arm: str, steps: int) -> dict[str, Any]:
         timed.append(event)
         markers.record(*names)
 
-    hooks = Hooks(record, torch, layers="layers" in arm)
+    hooks = Hooks(record, torch, wanted=_EVERYTHING if "layers" in arm else ())
     late: list[np.ndarray] = []
     for _ in range(steps // 20):
         hooks.watch(job.model, optimizers=[job.optimizer])
@@ -318,7 +322,8 @@ def main() -> None:
             found = result["jobs"][name] = job.facts()
             if on_gpu:
                 found["clocks_before"] = clocks_now()
-            arms = ["off", "on", "poll"] if name.endswith("compiled") else ["off", "on", "poll", "poll-layers"]
+            arms = ["off", "on"] if name.endswith("compiled") else ["off", "on", "layers"]
+            arms += ["interrupt"] if on_gpu and name == "gpt2" else []
             run = (job, arms, asked.rounds, asked.steps, on_gpu, rng)
             section("overhead", lambda run=run: overhead(*run), found)
             if on_gpu:

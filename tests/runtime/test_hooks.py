@@ -9,8 +9,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from wastenot.runtime.hooks import Hooks, Seen, layers_of, owners_of  # noqa: E402
 
-PASSES = ["iteration", "embedding", "forward", "loss", "backward", "embedding_backward", "optimizer"]
-OUTSIDE = ["iteration", "forward", "loss", "backward", "optimizer"]
+PASSES = ["iteration", "forward", "loss", "backward", "optimizer"]
 LAYERS = [
     "iteration", "embedding", "forward", "forward:0", "forward:1", "forward:2", "loss",
     "backward", "backward:0", "backward:1", "backward:2", "embedding_backward", "optimizer",
@@ -87,7 +86,7 @@ def test_passes_of_a_step():
 
 def test_layers_take_their_turns_in_order_of_execution():
     job = Job(Model())
-    watched(job, layers=True)
+    watched(job, wanted=LAYERS)
     assert job.markers() == LAYERS
 
 
@@ -95,7 +94,7 @@ def test_layers_take_their_turns_in_order_of_execution():
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_recomputed_layers_belong_to_the_backward_pass(reentrant):
     job = Job(Model(recompute=reentrant))
-    watched(job, layers=True)
+    watched(job, wanted=LAYERS)
     names = job.markers()
     # Reentrant checkpoints hide the first layer's input where nothing before it has a gradient; here the table has one.
     assert names == LAYERS
@@ -126,7 +125,7 @@ def test_evaluation_is_no_iteration():
 def test_backward_begins_with_the_loss_where_passes_are_those_of_pytorch():
     job = Job(Model())
     watched(job, by_layers=False)
-    assert job.markers() == ["iteration", "embedding", "forward", "backward", "optimizer"]
+    assert job.markers() == ["iteration", "forward", "backward", "optimizer"]
 
 
 def test_a_step_that_fails_leaves_the_next_as_it_is():
@@ -157,7 +156,7 @@ class TestFromOutside:
 
     def test_the_model_is_found_after_the_first_step(self):
         job = Job(Model())
-        hooks = self.watched(job, layers=True)
+        hooks = self.watched(job, wanted=LAYERS)
         try:
             assert job.markers(1) == []
             assert job.markers(2) == LAYERS
@@ -237,13 +236,13 @@ class TestCompiled:
 
         _, graphs, breaks = self.graphs(made(), markers=False)
         job = made()
-        hooks = job.hooks(layers=True)
+        hooks = job.hooks(wanted=LAYERS)
         if from_outside:
             hooks.watch_all_optimizers()
         else:
             hooks.watch(job.run, optimizers=[job.optimizer])
         try:
-            assert self.graphs(job, markers=True) == (OUTSIDE, graphs, breaks)
+            assert self.graphs(job, markers=True) == (PASSES, graphs, breaks)
             assert graphs >= 1
         finally:
             hooks.detach()

@@ -23,17 +23,15 @@ class Event:
 
     made: ClassVar[list] = []
 
-    def __init__(self, blocking):
-        self.blocking, self.happened = blocking, threading.Event()
+    def __init__(self):
+        self.happened, self.asked = threading.Event(), 0
         Event.made.append(self)
 
     def record(self):
         self.happened.clear()
 
-    def synchronize(self):
-        self.happened.wait()
-
     def query(self):
+        self.asked += 1
         return self.happened.is_set()
 
 
@@ -78,16 +76,14 @@ def test_a_program_without_a_gpu_reaches_its_markers_itself():
     assert before_s <= seen[0][1] <= seen[-1][1] <= time.monotonic()
 
 
-@pytest.mark.parametrize("waiting", ["block", "poll"])
-def test_markers_are_seen_when_the_gpu_gets_there_not_when_they_are_recorded(torch, waiting):
+def test_markers_are_seen_when_the_gpu_gets_there_not_when_they_are_recorded(torch):
     seen = []
-    markers = Markers(lambda names, at_s: seen.extend(names), torch, waiting)
+    markers = Markers(lambda names, at_s: seen.extend(names), torch)
     markers.record("iteration")
     markers.record("backward")
     time.sleep(0.02)
     assert seen == []
     first, second = Event.made
-    assert first.blocking == (waiting == "block")
     first.happened.set()
     wait_until(lambda: seen == ["iteration"])
     markers.record("optimizer")  # an event that has happened is used again
@@ -97,6 +93,26 @@ def test_markers_are_seen_when_the_gpu_gets_there_not_when_they_are_recorded(tor
     first.happened.set()
     markers.close()
     assert seen == ["iteration", "backward", "optimizer"]
+
+
+def test_the_thread_rests_until_a_marker_is_due_and_sees_it_in_time(torch):
+    seen, events = [], []
+    markers = Markers(lambda names, at_s: seen.append((names[0], at_s)), torch)
+    for _ in range(12):
+        for name, seconds in (("iteration", 0.03), ("backward", 0.05)):
+            markers.record(name)
+            event = markers._pending[-1][1]
+            event.asked = 0
+            time.sleep(seconds)
+            event.happened.set()
+            events.append((event, time.monotonic(), event.asked))
+            time.sleep(0.002)
+    wait_until(lambda: len(seen) == 24)
+    markers.close()
+    late = sorted(at_s - happened_s for (_, at_s), (_, happened_s, _) in list(zip(seen, events, strict=True))[8:])
+    assert late[len(late) // 2] < 0.002
+    asked = sorted(times for _, _, times in events[8:])
+    assert asked[len(asked) // 2] < 60, "of some 300 to 500 looks without a rest"
 
 
 def test_markers_inside_a_graph_are_seen_in_each_replay(torch):

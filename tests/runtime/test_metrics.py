@@ -1,8 +1,10 @@
 """What Prometheus reads: the values of a status, in base units, and no more than is known."""
 
+import re
 import subprocess
 import sys
 import urllib.request
+from pathlib import Path
 from shutil import which
 
 import pytest
@@ -171,3 +173,9 @@ def test_names_and_meanings_are_those_of_prometheus():
 def test_each_metric_has_a_name_of_its_own():
     assert len({metric.name for metric in METRICS}) == len(METRICS)
     assert all(metric.name.startswith("wastenot_") for metric in METRICS)
+
+
+def test_the_documentation_lists_them_all():
+    page = (Path(__file__).parents[2] / "docs" / "apply.md").read_text()
+    rows = re.findall(r"^\| `(wastenot_\w+)` \| (\w+) \| (.+) \|$", page, re.M)
+    assert rows == [(metric.name, metric.kind, metric.meaning) for metric in METRICS]

@@ -30,7 +30,7 @@ VERBS = {
     "Put a plan to work": ("apply",),
     "Check a plan": ("validate", "refine", "transfer", "diff"),
     "Show and pass on": ("report", "show", "profiles", "export"),
-    "Look after devices": ("doctor", "sensor", "calibrate", "reset"),
+    "Look after devices": ("doctor", "sensor", "latency", "calibrate", "reset"),
 }
 """Every verb, in the order in which ``wastenot --help`` lists them."""
 
@@ -79,6 +79,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "profiles": ("wastenot profiles gemm.parquet softmax.parquet --report together.html",),
     "export": ("wastenot export sweep.csv --study my.db", "wastenot export - --study my.db | head"),
     "sensor": ("wastenot sensor --device sim:mi300x --out sensors.json",),
+    "latency": (
+        "wastenot latency --device sim:h200 --study my.db",
+        "wastenot latency --device nvidia:0 --allow-clock-control --dry-run",
+    ),
     "calibrate": ("wastenot calibrate --study my.db --out my-gpu.toml",),
     "reset": ("wastenot reset",),
     "reproduce": ("wastenot reproduce --out reproduction",),

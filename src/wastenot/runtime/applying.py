@@ -68,7 +68,7 @@ class Application:
         return Session(
             self.controller(dry_run=dry_run, seed=seed),
             make_socket_path(name or f"apply-{os.getpid()}"),
-            layers=any(":" in segment.begins for rung in self.schedule.rungs for segment in rung.segments),
+            wanted=sorted({segment.begins for rung in self.schedule.rungs for segment in rung.segments}),
             by_layers=self.plan.captured_on is None,
             fits=lambda seen: why_not_the_job(self.plan, seen),
             lease=not dry_run,

@@ -21,6 +21,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+PASSES = frozenset({"iteration", "forward", "loss", "backward", "optimizer"})
+"""What is always marked."""
+
 Record = Callable[..., None]
 """Takes the names of the markers that stand at one place."""
 
@@ -51,7 +54,7 @@ class Hooks:
     Args:
         record: see :meth:`wastenot.runtime.markers.Markers.record`.
         torch: PyTorch.
-        layers: mark each layer's turn too.
+        wanted: names to mark besides :data:`PASSES`: others, and layers' turns.
         by_layers: passes are bounded by the layers, as in the workloads that wastenot knows: ``loss`` is all between the
             last layer's forward and backward. Otherwise ``backward`` begins where the loss's gradient does.
         on_step: called after each step of an optimizer.
@@ -63,13 +66,13 @@ class Hooks:
         record: Record,
         torch: Any,
         *,
-        layers: bool = False,
+        wanted: Iterable[str] = (),
         by_layers: bool = True,
         on_step: Callable[[], None] | None = None,
         on_first_step: Callable[[], None] | None = None,
     ) -> None:
         self._record, self._torch = record, torch
-        self._mark_layers, self._by_layers = layers, by_layers
+        self._wanted, self._by_layers = PASSES | set(wanted), by_layers
         self._on_step, self._on_first_step = on_step, on_first_step
         self._compiling = torch.compiler.is_compiling
         self._handles: list[Any] = []
@@ -103,17 +106,18 @@ class Hooks:
             self._handles.append(model.register_forward_hook(self._model_ends, always_call=True))
         if models and not self._layers:
             self._layers = layers_of(models[0], self._torch)
+            last = len(self._layers) - 1
             for index, layer in enumerate(self._layers):
-                if self._mark_layers or index in (0, len(self._layers) - 1):
+                if index in (0, last) or {f"forward:{index}", f"backward:{last - index}"} & self._wanted:
                     self._handles.append(layer.register_forward_pre_hook(self._layer_begins(index)))
                     self._handles.append(layer.register_forward_hook(self._layer_ends(index)))
         for optimizer in optimizers:
             self._handles.append(optimizer.register_step_pre_hook(self._step_begins))
             self._handles.append(optimizer.register_step_post_hook(self._step_ends))
 
-    def configure(self, *, layers: bool, by_layers: bool) -> None:
+    def configure(self, *, wanted: Iterable[str], by_layers: bool) -> None:
         """Change what is marked, before a model is watched."""
-        self._mark_layers, self._by_layers = layers, by_layers
+        self._wanted, self._by_layers = PASSES | set(wanted), by_layers
 
     def watch_all_optimizers(self, *, find_models: bool = True) -> None:
         """Watch every optimizer of the program.
@@ -147,6 +151,11 @@ class Hooks:
         most = max(sizes, key=lambda name: sizes[name]) if sizes else None
         return Seen(sum(sizes.values()), most, self._tokens or None, len(self._layers))
 
+    def _mark(self, *names: str) -> None:
+        wanted = [name for name in names if name in self._wanted]
+        if wanted:
+            self._record(*wanted)
+
     # ---- the model -------------------------------------------------------------------------------------------
 
     def _trains(self, model: Any) -> bool:
@@ -165,7 +174,7 @@ class Hooks:
             self._tokens, self._tokens_now = self._tokens_now, 0
             names.insert(0, "iteration")
         self._tokens_now += _tokens_in(self._torch, (*arguments, *named.values()))
-        self._record(*names)
+        self._mark(*names)
 
     def _model_ends(self, model: Any, arguments: Any, output: Any) -> None:
         if self._compiling() or not self._trains(model):
@@ -175,7 +184,7 @@ class Hooks:
             return
         self._layers_work = self._layers_called
         if not self._layers_work and self._by_layers:
-            self._record("loss")
+            self._mark("loss")
         for tensor in _differentiable(self._torch, output):
             tensor.register_hook(self._gradient_comes)
             break
@@ -186,7 +195,7 @@ class Hooks:
         begins = not self._in_backward
         self._in_backward = True
         if begins and not (self._by_layers and self._layers_work):
-            self._record("backward")
+            self._mark("backward")
 
     def _in_recomputation(self) -> bool:
         """Whether the model's forward is run again for its backward pass."""
@@ -195,9 +204,7 @@ class Hooks:
     # ---- its layers ------------------------------------------------------------------------------------------
 
     def _layer_begins(self, index: int) -> Callable[[Any, tuple[Any, ...]], None]:
-        last, names = len(self._layers) - 1, [f"forward:{index}"] if self._mark_layers else []
-        if index == 0:
-            names.insert(0, "forward")
+        last, turn = len(self._layers) - 1, f"forward:{index}"
 
         def begins(_: Any, arguments: tuple[Any, ...]) -> None:
             if self._compiling() or (not self._depth and not self._in_backward):
@@ -206,13 +213,11 @@ class Hooks:
                 self._backward_comes_to(last - index)
                 return
             self._layers_called = True
-            if not self._layers_work:
-                names_now = [name for name in names if name != "forward"]
-                if names_now:
-                    self._record(*names_now)
-            elif names:
-                self._record(*names)
-            if index == 0 and self._by_layers:
+            if index == 0 and self._layers_work:
+                self._mark("forward", turn)
+            else:
+                self._mark(turn)
+            if index == 0 and self._by_layers and "embedding_backward" in self._wanted:
                 for tensor in _differentiable(self._torch, arguments):
                     tensor.register_hook(self._layers_are_back)
                     break
@@ -229,7 +234,7 @@ class Hooks:
                 tensor.register_hook(lambda _: self._backward_comes_to(last - index))
                 break
             if index == last and self._by_layers:
-                self._record("loss")
+                self._mark("loss")
 
         return ends
 
@@ -237,15 +242,14 @@ class Hooks:
         if self._compiling() or turn <= self._turn:
             return
         self._in_backward, self._turn = True, turn
-        names = [f"backward:{turn}"] if self._mark_layers else []
         if turn == 0 and self._by_layers and self._layers_work:
-            names.insert(0, "backward")
-        if names:
-            self._record(*names)
+            self._mark("backward", "backward:0")
+        else:
+            self._mark(f"backward:{turn}")
 
     def _layers_are_back(self, _: Any) -> None:
         if not self._compiling():
-            self._record("embedding_backward")
+            self._mark("embedding_backward")
 
     # ---- the optimizer ---------------------------------------------------------------------------------------
 
@@ -254,7 +258,7 @@ class Hooks:
             return
         self._in_backward, self._depth = False, 0
         if not self._fresh:
-            self._record("optimizer")
+            self._mark("optimizer")
 
     def _step_ends(self, optimizer: Any, *_: Any) -> None:
         if self._compiling():
@@ -273,7 +277,7 @@ class Hooks:
             self.watch(*owners_of(optimizer, self._torch))
         self._step_ends(optimizer)
         if not self._roots and optimizer is self._own:
-            self._record("iteration")
+            self._mark("iteration")
             self._fresh = False
 
 

@@ -110,7 +110,7 @@ class Rank:
     def _configure(self) -> None:
         """Learn from the session what it wants to be told."""
         if self._hooks is not None and self._began():
-            self._hooks.configure(layers=bool(self._welcome["layers"]), by_layers=bool(self._welcome["by_layers"]))
+            self._hooks.configure(wanted=map(str, self._welcome["wanted"]), by_layers=bool(self._welcome["by_layers"]))
 
     def _began(self) -> bool:
         """Whether there is a session; connects at the first call."""

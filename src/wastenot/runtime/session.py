@@ -94,7 +94,7 @@ class Session:
     Args:
         driver: what to drive.
         path: of the socket to listen on.
-        layers: whether programs are to mark each layer's turn.
+        wanted: markers that programs are to send besides those of the passes.
         by_layers: whether passes are bounded by the layers; see :class:`wastenot.runtime.hooks.Hooks`.
         fits: says of a job why it is not the plan's workload; ``None`` where it may be.
         lease: hold the GPUs' leases, so that nobody else sets their clocks.
@@ -111,7 +111,7 @@ class Session:
         driver: Driver,
         path: Path,
         *,
-        layers: bool = False,
+        wanted: Sequence[str] = (),
         by_layers: bool = True,
         fits: Callable[[Seen], str | None] | None = None,
         lease: bool = True,
@@ -123,7 +123,7 @@ class Session:
         self._patience_s: float | None = patience_s
         self._began_s = time.monotonic()
         reset = [sys.executable, "-m", "wastenot", "reset"]
-        self._welcome: Message = {"welcome": True, "layers": layers, "by_layers": by_layers, "reset": reset}
+        self._welcome: Message = {"welcome": True, "wanted": list(wanted), "by_layers": by_layers, "reset": reset}
         self._lock = threading.Lock()
         self._offset_s = 0.0
         self._summary: Summary | None = None

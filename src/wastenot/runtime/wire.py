@@ -1,7 +1,7 @@
 """What a session and those who speak with it say to each other: JSON objects, one a line, over a Unix socket.
 
     rank → session     {"hello": "rank", "schema": …, "process": 4711, "local_rank": 0, "program": "torch 2.11.0"}
-    session → rank     {"welcome": true, "layers": false, "by_layers": true, "reset": ["python", "-m", "wastenot", "reset"]}
+    session → rank     {"welcome": true, "wanted": ["backward:11"], "by_layers": true, "reset": ["python", "-m", …]}
     rank → session     {"gpu": "GPU-…"}   {"markers": ["iteration", "embedding"], "at_s": 81.2}   {"seen": {…}}
     session → rank     {"bye": true}
 

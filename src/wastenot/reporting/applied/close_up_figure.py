@@ -15,7 +15,7 @@ from wastenot.runtime.marker import ITERATION
 from wastenot.runtime.status import Instant, Summary
 
 _ITERATIONS = 2
-_STRIP, _CLOCKS = 26, 130
+_STRIP, _CLOCKS, _ONE_CLOCK = 26, 130, 46
 _VISIBLE = 0.002  # of the width
 _NOTHING = "between"  # what runs from the begin of an iteration to its first pass
 
@@ -67,11 +67,13 @@ def _chart(window: _Window, *, narrow: bool) -> Any:
 
     width = NARROW if narrow else WIDTH
     strip = _strip(window, factor, x(title=False), unit, narrow=narrow).properties(width=width, height=_STRIP)
-    names = [("target_core_mhz", "core clock, MHz")]
+    names = [("target_core_mhz", "core, MHz")]
     if any(each.target_memory_mhz is not None for each in window.instants):
         names.append(("target_memory_mhz", "memory, MHz"))
     panels = [
-        _steps(window, name, title, factor, x(title=index == len(names) - 1), unit).properties(width=width, height=_CLOCKS)
+        _steps(window, name, title, factor, x(title=index == len(names) - 1), unit).properties(
+            width=width, height=_CLOCKS if len({getattr(each, name) for each in window.instants}) > 1 else _ONE_CLOCK
+        )
         for index, (name, title) in enumerate(names)
     ]
     return alt.vconcat(strip, *panels, spacing=8)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from wastenot.reporting.applied.story import plus_minus
+from wastenot.reporting.applied.story import plus_minus, saved_text
 from wastenot.reporting.formatting import duration, percent
-from wastenot.reporting.price import energy_text
 from wastenot.runtime.status import Estimate, Status
 from wastenot.wording import counted
 
@@ -15,7 +14,7 @@ def live_text(status: Status) -> str:
     """What a plan at work has come to by now."""
     parts = [_effect(status)]
     saved = status.proof.saved_j
-    amount = "" if saved is None or status.dry_run else f"{energy_text(saved.value)} saved "
+    amount = "" if saved is None or status.dry_run else f"{saved_text(saved.value)} saved "
     parts.append(f"{amount}{_span(status)}")
     if status.rung > 0:
         last = status.rung == status.rungs - 1

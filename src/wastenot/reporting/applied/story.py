@@ -23,6 +23,9 @@ _WHOSE: dict[Origin, str] = {
 }
 
 
+_SOLD_J = 3.6e5  # from which on energies are also told in kilowatt-hours
+
+
 def story_of(summary: Summary) -> tuple[Tone, str, str, tuple[Panel, ...]]:
     """How sure the outcome is, the headline, its verdict, and three panels."""
     status = summary.status
@@ -62,7 +65,7 @@ def _negated(estimate: Estimate) -> Estimate:
 
 
 def _verdict(status: Status) -> tuple[Tone, str]:
-    bound, time = f"{100.0 * status.max_slowdown:.3g}{SPACE}%", status.proof.time_change
+    bound, time = bound_text(status), status.proof.time_change
     if status.dry_run:
         return "neutral", "what the plan predicts is all that can be said"
     if time is None:
@@ -73,6 +76,11 @@ def _verdict(status: Status) -> tuple[Tone, str]:
     if time.low > status.max_slowdown:
         return "missed", f"slower than the bound of {bound}, {where}"
     return "undecided", f"whether the slowdown bound of {bound} was kept is not decided: {interval(time)}, {where}"
+
+
+def bound_text(status: Status) -> str:
+    """The slowdown that is kept, such as ``2 %``."""
+    return f"{100.0 * status.max_slowdown:.3g}{SPACE}%"
 
 
 def _since_the_last_step(status: Status) -> str:
@@ -92,9 +100,14 @@ def _saved(status: Status) -> Panel:
         return Panel("Saved", "not known", f"in {duration(status.elapsed_s)}.", lines=tuple(lines))
     saved = proof.saved_j
     text = f"{_joules(saved.low)} to {_joules(saved.high)} (95{SPACE}%) in {duration(status.elapsed_s)}."
-    if abs(saved.value) >= 3.6e5:
+    if abs(saved.value) >= _SOLD_J:
         text = f"or {energy_text(saved.value)}; {text}"
     return Panel("Saved", _joules(saved.value), text, lines=tuple(lines))
+
+
+def saved_text(energy_j: float) -> str:
+    """An amount of energy in the unit that suits it: as electricity is sold from 0.1 kWh on, else in joules."""
+    return energy_text(energy_j) if abs(energy_j) >= _SOLD_J else _joules(energy_j)
 
 
 def _joules(energy_j: float) -> str:
@@ -105,7 +118,7 @@ def _joules(energy_j: float) -> str:
 def _time(status: Status) -> Panel:
     time = status.proof.time_change
     lines = [
-        Line("Bound", percent(status.max_slowdown)),
+        Line("Bound", bound_text(status)),
         Line("Predicted", change(status.predicted_time_change)),
         Line("Rung at the end", f"{status.rung}: {rung_text(status.rung, status.rungs)}"),
     ]
@@ -124,7 +137,7 @@ def rung_text(rung: int, rungs: int) -> str:
 
 def _basis(summary: Summary) -> Panel:
     status, proof = summary.status, summary.status.proof
-    done = 0 if status.iteration is None else status.iteration + 1
+    done = status.iteration or 0
     text = (
         f"{proof.plan_iterations:,} compared at the plan's clocks with {proof.default_iterations:,} at the default ones, in "
         f"{counted(proof.blocks, 'block')} in random order."

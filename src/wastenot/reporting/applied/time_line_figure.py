@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, series_color, specification_of, tooltips
@@ -50,7 +51,8 @@ def subtitle(summary: Summary) -> str:
     """Of what a figure is, and where its numbers come from."""
     status = summary.status
     first = next(iter(status.gpus), None)
-    return f"{status.workload} on {first.device if first else 'no GPU'} under {status.plan}, {status.origin} numbers"
+    plan = Path(status.plan).name
+    return f"{status.workload} on {first.device if first else 'no GPU'} under {plan}, {status.origin} numbers"
 
 
 def time_line_figure(summary: Summary) -> Figure:
