@@ -4,8 +4,8 @@
     python -m benchmarks.fuzz_daemon FOLDER -max_total_time=600           # FOLDER keeps the inputs that found something new
 
 An input is what several clients of different users do: bytes that they send, requests with random fields, hanging up, time
-that passes, drivers that fail. It must not be able to crash the daemon, to set anything that the policy does not allow, or to
-leave anything changed.
+that passes, drivers that fail. It must not be able to crash the daemon, to set anything that the policy forbids, or to leave
+anything changed.
 """
 
 from __future__ import annotations
