@@ -42,7 +42,7 @@ def test_the_examples_run_one_after_another(tmp_path, monkeypatch):
         run_example(function)
 
 
-@pytest.mark.parametrize("function", [wn.open_device, wn.measure, wn.profile])
+@pytest.mark.parametrize("function", [wn.open_device, wn.measure, wn.profile, wn.measure_latency])
 def test_examples_that_need_no_study_run(function):
     run_example(function)
 

@@ -2,6 +2,7 @@
 
 from .api import (
     Refinement as Refinement,
+    measure_latency as measure_latency,
     refine as refine,
     report as report,
     sweep as sweep,
@@ -31,6 +32,7 @@ from .frontiers.algebra import (
 from .metering.window import measure as measure
 from .planning.comparison import compare as compare, whole_frontier as whole_frontier
 from .planning.difference import difference as difference
+from .planning.latency import Latency as Latency, read_latency as read_latency
 from .planning.objective import Objective as Objective
 from .planning.plan import Plan as Plan, read_plan as read_plan
 from .planning.planner import frontier as frontier, plan as plan

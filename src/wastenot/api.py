@@ -6,6 +6,7 @@ Wherever a study, a plan, a workload or a device is needed, its name will do: a 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from wastenot.workloads.identity import EnergyState, Granularity
 
 if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
+    from wastenot.planning.latency import Latency, What
     from wastenot.planning.plan import Plan
     from wastenot.planning.planner import Planner
     from wastenot.reporting.price import Price
@@ -547,3 +549,54 @@ def _study(study: PathLike | Study) -> Study:
 
 def _numbers(clocks_mhz: Sequence[float] | None) -> tuple[float, ...] | None:
     return None if clocks_mhz is None else tuple(map(float, clocks_mhz))
+
+
+def measure_latency(
+    device: str | Device,
+    *,
+    kinds: Sequence[What] | None = None,
+    core_mhz: Sequence[float] = (),
+    relative_error: float = 0.012,
+    time_limit_s: float = math.inf,
+    study: PathLike | Study | None = None,
+    allow_clock_control: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Latency:
+    """Measure how long a device takes to switch clocks and power limits, and what a switch costs.
+
+        >>> import wastenot as wn
+        >>> found = wn.measure_latency("sim:v100", kinds=("core",), core_mhz=(802.5, 1380.0), relative_error=0.05)
+        >>> [target.target for target in found.of("core")], found.switch_time.basis
+        ([802.5, 1380.0], 'measured')
+
+    Args:
+        device: or its name, such as ``sim:h200`` or ``nvidia:0``.
+        kinds: only these of ``core``, ``memory`` and ``power_limit``; by default all that the device can change.
+        core_mhz: core clocks to switch between; by default five from the lowest to the highest.
+        relative_error: standard error at which a latency is known well enough.
+        time_limit_s: device time after which it ends with the errors that it has then.
+        study: that keeps the result, for its plans; created if missing.
+        allow_clock_control: allow the clocks of a real GPU to be changed; they are given back.
+        seed: of the order of switches, and of a simulated device that is given by name.
+        progress: informed of every switch.
+
+    Raises:
+        ClocksRefusedError: clocks may not be set; says what that needs, and what plans assume instead.
+        BadInputError: an argument makes no sense, there is nothing to switch, or the study is of another device.
+        DeviceError: the device failed.
+    """
+    from wastenot.devices.open import open_device
+    from wastenot.study.store import Study, open_study
+    from wastenot.tuning.latency.design import design
+    from wastenot.tuning.latency.measure import measure_latency as measure
+
+    target = open_device(device, seed=seed, allow_clock_control=allow_clock_control) if isinstance(device, str) else device
+    planned = design(target, kinds=kinds, core_mhz=core_mhz, error=relative_error, most_s=time_limit_s)
+    store = study if study is None or isinstance(study, Study) else open_study(study, create=True)
+    if store is not None:
+        store.check_device(target.identity.label)
+    found = measure(target, planned, seed=seed, progress=progress)
+    if store is not None:
+        store.keep_latency(found.to_json(), found.device)
+    return found

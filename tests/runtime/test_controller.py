@@ -32,5 +32,5 @@ def test_a_dry_run_requests_nothing():
     driven = controller(device, schedule(device, PROGRAMME), dry_run=True)
     summary, (job,) = run_job(driven, PROGRAMME, 20)
     assert all(ran.energy_j == pytest.approx(ran.auto_energy_j, rel=2e-3) for ran in job.ran)
-    assert summary.status.dry_run and summary.status.iteration == 19
+    assert summary.status.dry_run and summary.status.iteration == 20
     assert summary.status.proof.blocks == 0

@@ -27,10 +27,10 @@ VERBS = {
     "Know what runs": ("workloads", "workload", "capture"),
     "Measure": ("sweep", "natural", "profile", "monitor", "import"),
     "Decide": ("plan", "frontier", "compare", "forecast", "iteration", "pairs"),
-    "Put a plan to work": ("apply",),
+    "Put a plan to work": ("apply", "tune"),
     "Check a plan": ("validate", "refine", "transfer", "diff"),
     "Show and pass on": ("report", "show", "profiles", "export"),
-    "Look after devices": ("doctor", "sensor", "calibrate", "reset"),
+    "Look after devices": ("doctor", "sensor", "latency", "calibrate", "reset"),
 }
 """Every verb, in the order in which ``wastenot --help`` lists them."""
 
@@ -61,6 +61,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "wastenot apply plan.json --device sim:rtx-3080-ti --iterations 500",
         "wastenot apply --status",
     ),
+    "tune": (
+        "wastenot tune --max-slowdown 2% --out plan.json -- python train.py",
+        "wastenot tune --device sim:h200 --workload gpt3-xl --max-slowdown 2%",
+    ),
     "frontier": ("wastenot frontier --study my.db --bounds 0,1%,2%",),
     "compare": ("wastenot compare --study my.db",),
     "forecast": ("wastenot forecast --study my.db --max-slowdown 2%",),
@@ -79,6 +83,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "profiles": ("wastenot profiles gemm.parquet softmax.parquet --report together.html",),
     "export": ("wastenot export sweep.csv --study my.db", "wastenot export - --study my.db | head"),
     "sensor": ("wastenot sensor --device sim:mi300x --out sensors.json",),
+    "latency": (
+        "wastenot latency --device sim:h200 --study my.db",
+        "wastenot latency --device nvidia:0 --allow-clock-control --dry-run",
+    ),
     "calibrate": ("wastenot calibrate --study my.db --out my-gpu.toml",),
     "reset": ("wastenot reset",),
     "reproduce": ("wastenot reproduce --out reproduction",),

@@ -26,6 +26,7 @@ from wastenot.workloads.order import Step, order_of_steps
 if TYPE_CHECKING:
     from wastenot.devices.instrument import Instrument
     from wastenot.devices.timeline import TimelineRecorder
+    from wastenot.devices.tracer import Tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,4 +246,13 @@ class Device(Protocol):
         Raises:
             BadInputError: it has no power sensor, cannot count cycles, or has no executions, such as a recording.
             MissingExtraError: what runs kernels is not installed.
+        """
+
+    def tracer(self) -> Tracer:
+        """What shows when a switch takes effect.
+
+        Raises:
+            BadInputError: it switches no clocks, such as a recording.
+            MissingExtraError: what runs kernels is not installed.
+            DeviceError: its cycles cannot be counted.
         """

@@ -21,6 +21,9 @@ LATENCY_SCHEMA: Literal["wastenot.latency/1"] = "wastenot.latency/1"
 What = Literal["core", "memory", "power_limit"]
 """What a request changes: the core clock in MHz, the memory clock in MHz, or the power limit in watts."""
 
+CLEAR = 3.0
+"""Standard errors from 0 at which a cost counts as there; they come from few windows, so that two are not enough."""
+
 _REMEDY = "measure it anew with 'wastenot latency'"
 
 
@@ -31,12 +34,12 @@ class TargetLatency(Part):
         what: what changes.
         start: value before, in MHz or watts; ``None`` where all starts are taken together.
         target: value requested.
-        seconds: median time from the request until the change is in effect, outliers left out.
+        seconds: typical time from the request until the change is in effect: the geometric mean, outliers left out.
         error_s: standard error of that.
         jitter: standard deviation of the logarithm of the time, outliers left out.
         switches: number of changes that were timed, outliers among them.
         outliers: number of them that took so much longer or shorter than the others that they are told apart.
-        longest_s: the longest of all, outliers among them.
+        longest_s: the longest of all, outliers among them; at least so long where one was not waited for.
     """
 
     what: What
@@ -224,10 +227,10 @@ def _jitter(targets: tuple[TargetLatency, ...]) -> float:
 
 def _shown_stall(cost: SwitchCost | None) -> float:
     """The stall, where it is told apart from none."""
-    return cost.stall_s if cost is not None and cost.stall_s > 2.0 * cost.stall_error_s else 0.0
+    return cost.stall_s if cost is not None and cost.stall_s > CLEAR * cost.stall_error_s else 0.0
 
 
 def _shown_energy(cost: SwitchCost | None) -> float:
     if cost is None or cost.energy_j is None or cost.energy_error_j is None:
         return 0.0
-    return cost.energy_j if abs(cost.energy_j) > 2.0 * cost.energy_error_j else 0.0
+    return cost.energy_j if abs(cost.energy_j) > CLEAR * cost.energy_error_j else 0.0

@@ -11,6 +11,7 @@ from wastenot.devices.instrument import Channel, Instrument
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import ClockControl, Device, Identity, Launcher, Sensors, TimeSource
 from wastenot.devices.timeline import TimelineRecorder
+from wastenot.devices.tracer import Tracer
 from wastenot.errors import BadInputError, DeviceError
 from wastenot.profiling.assemble import assemble
 from wastenot.profiling.counter_check import check_by_counter
@@ -171,6 +172,7 @@ class _FunctionDevice:
     sensors: Sensors
     launcher: Launcher
     timelines: Callable[[], TimelineRecorder]
+    tracer: Callable[[], Tracer]
     _instrument: Instrument
 
     def instrument(self) -> Instrument:
@@ -187,5 +189,5 @@ def _with_functions(device: Device, functions: Mapping[str, Callable[[], object]
             f"{device.identity.name}: it cannot run Python functions ({names}); name a kernel such as gemm:4096, "
             "or profile on nvidia:INDEX"
         )
-    roles = device.identity, device.time, device.clocks, device.sensors, device.launcher, device.timelines
+    roles = device.identity, device.time, device.clocks, device.sensors, device.launcher, device.timelines, device.tracer
     return _FunctionDevice(*roles, instrument.with_callables(functions))

@@ -94,9 +94,9 @@ class Lengths:
     settle_s: float
     share: float
 
-    def measured(self, iteration_s: float, period_s: float) -> int:
+    def measured(self, iteration_s: float, period_s: float, least: int = 0) -> int:
         """Iterations of a stretch that is compared."""
-        return max(LEAST_ITERATIONS, math.ceil(max(_LEAST_S, _PERIODS * period_s) / iteration_s))
+        return max(LEAST_ITERATIONS, least, math.ceil(max(_LEAST_S, _PERIODS * period_s) / iteration_s))
 
     def settling(self, iteration_s: float) -> int:
         """Iterations that settle."""
@@ -107,7 +107,14 @@ class Lengths:
         return max(1, math.ceil(_STEPS * period_s / iteration_s))
 
     def cycle(
-        self, rung: int, default_rung: int, pairs: int, iteration_s: float, period_s: float, rng: random.Random
+        self,
+        rung: int,
+        default_rung: int,
+        pairs: int,
+        iteration_s: float,
+        period_s: float,
+        rng: random.Random,
+        least: int = 0,
     ) -> Iterator[Stretch]:
         """A stretch of the plan's with a block at the default clocks at its end.
 
@@ -118,8 +125,9 @@ class Lengths:
             iteration_s: time of an iteration.
             period_s: time between steps of the energy counter.
             rng: draws how long the middle is.
+            least: iterations of stretches that are compared.
         """
-        settle, measured = self.settling(iteration_s), self.measured(iteration_s, period_s)
+        settle, measured = self.settling(iteration_s), self.measured(iteration_s, period_s, least)
         rest = self.resting(iteration_s, period_s)
         share = max(self.share, _FIRST_SHARE / (1.0 + _SLOWER * pairs))
         middle = round(rng.uniform(0.4, 1.6) * max(measured / share - 2 * (settle + rest) - 3 * measured, 0.0))

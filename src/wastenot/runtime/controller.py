@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 from wastenot.devices.protocol import Device
@@ -32,7 +31,8 @@ from wastenot.runtime.blocks import LEAST_ITERATIONS, Lengths, Stretch
 from wastenot.runtime.close_up import CloseUp
 from wastenot.runtime.energy_edges import Edge, EnergyEdges
 from wastenot.runtime.execution import Execution
-from wastenot.runtime.guard import Alarm, Guard, faster_rung
+from wastenot.runtime.guard import Alarm, Guard
+from wastenot.runtime.ladder import Ladder
 from wastenot.runtime.ledger import Ledger
 from wastenot.runtime.marker import Marker
 from wastenot.runtime.status import Event, GpuStatus, Moment, Status, Summary
@@ -48,6 +48,8 @@ _OTHER_SHARE = 0.15  # of an iteration, by which a pass may be longer or shorter
 _DRIFTED = 0.03  # change of an iteration's time at the default clocks that is worth telling
 _WARMER_C = 10.0
 _SENSORS_S = 0.5  # between readings for the status
+_CHECKED = 30  # iterations for which a look at the default clocks after an alarm counts
+_MOST_CHECKED = 8
 _EVENTS = 100  # kept
 _LATE = 3.0  # a switch counts as arrived after so many times its usual time
 
@@ -129,11 +131,13 @@ class Controller:
         self._line = TimeLine(now_s)
         self._close_up = CloseUp()
         self._events: deque[Event] = deque(maxlen=_EVENTS)
-        self._default_rung = len(schedule.rungs) - 1
-        self._rung = 0
+        self._ladder = Ladder(schedule.rungs, schedule.max_slowdown)
         self._stretch: Stretch | None = None
         self._coming: deque[Stretch] = deque()
         self._alarm: Alarm | None = None
+        self._checked: int | None = None  # iteration of the latest block after an alarm
+        self._shifting = False  # whether iterations are nothing like what they were
+        self._block: Stretch | None = None  # at the default clocks, that has just ended
         self._first_times_s: list[float] = []
         self._iteration: int | None = None
         self._iteration_s: float | None = None  # moment
@@ -282,6 +286,14 @@ class Controller:
             close_up=self._close_up.instants(),
         )
 
+    @property
+    def _rung(self) -> int:
+        return self._ladder.present
+
+    @property
+    def _default_rung(self) -> int:
+        return self._ladder.last
+
     # ---- iterations ------------------------------------------------------------------------------------------
 
     @property
@@ -311,6 +323,8 @@ class Controller:
         """At the default clocks, until iterations are steady."""
         self._first_times_s.append(took_s)
         seen = self._first_times_s[_SKIPPED:]
+        if len(seen) > 1:
+            self._guard.noise.learn(seen[-2], seen[-1])
         if self._dry_run or len(seen) < LEAST_ITERATIONS:
             return
         latest = seen[-LEAST_ITERATIONS:]
@@ -320,9 +334,9 @@ class Controller:
         if (why := self._other_workload(self._usual_s)) is not None:
             self._refuse(why, now_s)
             return
-        for earlier_s, later_s in pairwise(latest):
-            self._guard.noise.learn(earlier_s, later_s)
-        self._guard.reference(latest)
+        if len(seen) < self._guard.enough():
+            return
+        self._guard.reference(seen[-max(self._guard.enough(), LEAST_ITERATIONS) :])
         self._drifted_from_s = self._usual_s
         self._state = "running"
         self._next_cycle(now_s)
@@ -344,10 +358,14 @@ class Controller:
         if times_s and stretch.measured:
             self._guard.noise.learn(times_s[-1], took_s)
         times_s.append(took_s)
-        if not stretch.default and stretch.measured and self._alarm is None and self._rung != self._default_rung:
+        if not stretch.default and stretch.part != "settle" and self._alarm is None and self._rung != self._default_rung:
             alarm = self._guard.watch(took_s)
-            if alarm is not None:
+            if alarm is not None and not self._just_checked:
                 self._raise(alarm, now_s)
+                return
+            if alarm is not None and alarm.sure:
+                self._step(alarm.excess)
+                self._cut_short(now_s)
                 return
         if len(times_s) >= stretch.iterations:
             self._next_stretch(now_s)
@@ -357,9 +375,7 @@ class Controller:
         self._pauses = 0
         self._usual_s = took_s
         self._tell("drift", f"iterations take {took_s:.3g} s now: compared with the default clocks anew")
-        self._guard.restart()
-        self._ledger.forget_pairs()
-        self._alarm = Alarm(math.inf, 0.0, 1)
+        self._shifting = True
         self._check_at_default(now_s)
 
     def _spoil(self) -> None:
@@ -371,15 +387,23 @@ class Controller:
     def _next_cycle(self, now_s: float) -> None:
         pairs = len(self._ledger.time_pairs(self._rung))
         period_s = max((edges.period_s for edges in self._edges), default=0.0)
-        cycle = self._lengths.cycle(self._rung, self._default_rung, pairs, self._usual_s, period_s, self._rng)
+        cycle = self._lengths.cycle(
+            self._rung, self._default_rung, pairs, self._usual_s, period_s, self._rng, self._guard.enough()
+        )
         self._coming = deque(cycle)
         self._next_stretch(now_s)
 
     def _next_stretch(self, now_s: float) -> None:
         """End the stretch that runs, and begin the one that follows."""
         ended = self._finish_stretch(now_s)
+        if ended is not None and not ended.default:
+            self._ladder.ran(len(ended.times_s))
+        # A block is followed by iterations that rest: when they have ended, its energy and that before it are known.
         if ended is not None and ended.part == "block":
-            self._after_block(ended, now_s)
+            self._block = ended
+        if self._block is not None and not self._coming:
+            block, self._block = self._block, None
+            self._after_block(block)
         if not self._coming:
             self._next_cycle(now_s)
             return
@@ -387,7 +411,6 @@ class Controller:
         self._stretch.begin = self._edge(now_s)
         arm = self._default_rung if self._stretch.default else self._stretch.rung
         if before is None or before.rung != arm:
-            self._guard.restart()
             for execution in self._executions:
                 execution.begin(arm, now_s)
 
@@ -429,55 +452,90 @@ class Controller:
     def _raise(self, alarm: Alarm, now_s: float) -> None:
         """Look at the default clocks at once."""
         self._alarm = alarm
-        if self._stretch is not None:
-            self._stretch.part = "middle"
-            self._stretch.spoiled = True
         self._check_at_default(now_s)
 
+    def _cut_short(self, now_s: float) -> None:
+        """End the stretch that runs, and begin a cycle at the rung that is present now."""
+        self._coming.clear()
+        self._next_stretch(now_s)
+
     def _check_at_default(self, now_s: float) -> None:
+        if self._stretch is not None and not self._stretch.default:
+            self._stretch.spoiled = True
         settle = self._lengths.settling(self._usual_s)
         self._coming = deque(
             [
                 Stretch("settle", self._default_rung, True, settle),
-                Stretch("block", self._default_rung, True, LEAST_ITERATIONS),
+                Stretch("block", self._default_rung, True, min(max(LEAST_ITERATIONS, self._guard.enough()), _MOST_CHECKED)),
             ]
         )
         self._next_stretch(now_s)
 
-    def _after_block(self, block: Stretch, now_s: float) -> None:
+    def _after_block(self, block: Stretch) -> None:
         """What a block at the default clocks says."""
         guard, alarm = self._guard, self._alarm
         self._alarm = None
-        known = guard.default_log_s
-        self._drift(block.mean_s)
-        if alarm is None:
-            guard.reference(block.times_s)
-            self._settle()
-            excess = guard.exceeds(self._ledger.time_pairs(self._rung))
-            if excess is not None:
-                self._step(excess, now_s)
+        if not block.times_s:
             return
-        excess = None if math.isinf(alarm.excess) else guard.confirmed(alarm, block.times_s)
-        guard.reference(block.times_s, anew=excess is None or known is None)
+        shifted = guard.slower_too(alarm, block.times_s) if alarm is not None else guard.changed(block.times_s)
+        guard.reference(block.times_s, anew=shifted or self._shifting)
+        self._drift(block.mean_s, shifted or self._shifting)
+        self._shifting = False
+        if alarm is not None:
+            self._checked = self._iteration
+            again = guard.look()
+            if again is not None and again.sure:
+                self._step(again.excess)
+            return
+        self._settle()
+        excess = guard.exceeds(self._ledger.time_pairs(self._rung))
         if excess is not None:
-            self._step(excess, now_s)
+            self._step(excess)
+        else:
+            self._step_back()
 
-    def _step(self, excess: float, now_s: float) -> None:
+    @property
+    def _just_checked(self) -> bool:
+        """Whether the default clocks were looked at only just, because of an alarm."""
+        return self._checked is not None and (self._iteration or 0) - self._checked < _CHECKED
+
+    def _step(self, excess: float) -> None:
         """Step towards speed."""
-        slowdown = math.expm1(self._guard.limit + excess)
-        was, limit = self._rung, self.schedule.max_slowdown
-        self._rung = faster_rung(self.schedule.rungs, was, slowdown, limit)
-        to = "the default clocks" if self._rung == self._default_rung else f"rung {self._rung} of {self._default_rung}"
-        self._tell("stepped", f"iterations take {slowdown:+.1%}, more than {limit:.1%}: on to {to}")
+        slowdown, limit = math.expm1(self._guard.limit + excess), self.schedule.max_slowdown
+        self._ladder.step(slowdown)
+        self._tell("stepped", f"iterations take {slowdown:+.1%}, more than {limit:.1%}: on to {self._rung_name()}")
+        self._begin_anew()
 
-    def _drift(self, default_s: float) -> None:
+    def _step_back(self) -> None:
+        """Step back towards saving, where there has been room for long."""
+        pairs, time = self._ledger.time_pairs(self._rung), self._ledger.time(self._rung)
+        slowdown = None if time is None else math.expm1(time.mean + time.half)
+        if self._ladder.back(slowdown, len(pairs)):
+            self._tell("stepped", f"there has been room for long: back to {self._rung_name()}")
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """What was compared so far is not what runs now."""
+        self._ledger.begin_anew()
+        self._guard.restart()
+        self._checked = None
+
+    def _rung_name(self) -> str:
+        if self._ladder.at_default:
+            return "the default clocks"
+        return "the plan's own clocks" if self._rung == 0 else f"rung {self._rung} of {self._default_rung}"
+
+    def _drift(self, default_s: float, shifted: bool) -> None:
         """Tell of iterations that are not what they were."""
         first_s = self._drifted_from_s
+        if shifted:
+            self._begin_anew()
         if first_s is None or abs(default_s / first_s - 1.0) < _DRIFTED:
             return
         self._drifted_from_s = default_s
         self._tell("drift", f"iterations at the default clocks take {default_s / first_s - 1.0:+.1%}: other data or shapes?")
-        self._ledger.forget_pairs()
+        if not shifted:
+            self._begin_anew()
 
     def _other_workload(self, iteration_s: float) -> str | None:
         """Why what runs is not the plan's workload; ``None`` where it may be."""

@@ -1,9 +1,9 @@
-"""Keeps a slowdown on what is measured: when a job is slower than it may be, and which rung it should step to.
+"""Keeps a slowdown on what is measured: notices when a job is slower than it may be.
 
-Two tests watch. The fast one compares the latest iterations with those at the default clocks, after each of them, and only
-raises an alarm: a block at the default clocks follows at once, which tells whether the plan's clocks are to blame or the job
-itself runs slower now. The slow one looks at all pairs so far, and sees small excesses. Both have bounds that hold for
-looking again and again.
+Two tests watch. The fast one compares the latest iterations with those at the default clocks, after each of them. Where it
+suspects something, a block at the default clocks follows at once, which costs no slowdown, and tells whether the plan's
+clocks are to blame or the job itself runs slower now; then less doubt is left, or a few more iterations remove it. The slow
+one looks at all pairs so far, and sees small excesses. Both have bounds that hold for looking again and again.
 """
 
 from __future__ import annotations
@@ -13,27 +13,40 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wastenot.planning.schedule import Rung
 from wastenot.runtime.estimate import Noise, boundary
 
 TOLERANCE = 0.001
 """Slowdown beyond what is allowed that is not worth a step: less than a run can show."""
 
 _WINDOWS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
-_ALARM = 3.3  # standard errors
+_SUSPECT = 3.4  # standard errors: by chance about once in 1,000 iterations of a job that is just as slow as it may be
+_SURE = 4.3  # likewise: about once in 50,000
 _CHANCE = 0.01  # that the slow test ever steps without reason
-_CONFIRMED = 0.5  # of an alarm's excess, that has to remain against the block that follows it
+_SHARED = 0.5  # of an alarm's excess, by which the default clocks have become slower as well if the job has
+_CHANGED = 4.0  # standard errors by which a block differs from those before, where these do not count any more
+_LEAST_CHANGE = 0.01
+_WANTED_ERROR = 0.0035  # of a block's mean
 _REMEMBERED_BLOCKS = 6
+_MOST = 12  # iterations of a block, however noisy they are
 _LEAST_NOISE = 5e-4  # of an iteration; less is not believed
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A slowdown beyond what is allowed, by which windows of iterations it was seen, and its standard error."""
+    """Iterations that are slower than allowed.
+
+    Attributes:
+        excess: beyond the limit, as a logarithm.
+        errors: how many standard errors that is more than what is tolerated.
+    """
 
     excess: float
-    error: float
-    iterations: int
+    errors: float
+
+    @property
+    def sure(self) -> bool:
+        """Whether it is beyond doubt."""
+        return self.errors > _SURE
 
 
 class Guard:
@@ -73,6 +86,10 @@ class Guard:
     def watch(self, time_s: float) -> Alarm | None:
         """Take note of an iteration at the plan's clocks, and look."""
         self._recent.append(math.log(time_s))
+        return self.look()
+
+    def look(self) -> Alarm | None:
+        """Whether the latest iterations at the plan's clocks seem slower than allowed."""
         default = self.default_log_s
         if default is None:
             return None
@@ -83,17 +100,30 @@ class Guard:
             if window > len(recent):
                 break
             excess = math.fsum(recent[-window:]) / window - default - self.limit
-            error = math.sqrt(self._of_mean(window) + known)
-            if excess > TOLERANCE + _ALARM * error and (worst is None or excess / error > worst.excess / worst.error):
-                worst = Alarm(excess, error, window)
+            errors = (excess - TOLERANCE) / math.sqrt(self._of_mean(window) + known)
+            if errors > _SUSPECT and (worst is None or errors > worst.errors):
+                worst = Alarm(excess, errors)
         return worst
 
-    def confirmed(self, alarm: Alarm, block_s: Sequence[float]) -> float | None:
-        """The excess that remains of an alarm against a block right after it; ``None`` where the job itself is slower."""
-        slow = math.fsum(list(self._recent)[-alarm.iterations :]) / alarm.iterations
-        block = math.fsum(map(math.log, block_s)) / len(block_s)
-        excess = slow - block - self.limit
-        return excess if excess > TOLERANCE and excess > _CONFIRMED * alarm.excess else None
+    def slower_too(self, alarm: Alarm, block_s: Sequence[float]) -> bool:
+        """Whether a block after an alarm says that the job runs slower at the default clocks as well."""
+        default = self.default_log_s
+        if default is None:
+            return True
+        return math.fsum(map(math.log, block_s)) / len(block_s) - default > _SHARED * alarm.excess
+
+    def changed(self, block_s: Sequence[float]) -> bool:
+        """Whether iterations at the default clocks are not what they were."""
+        default = self.default_log_s
+        if default is None:
+            return True
+        difference = abs(math.fsum(map(math.log, block_s)) / len(block_s) - default)
+        error = math.sqrt(self._default_variance() + self._of_mean(len(block_s)))
+        return difference > max(_CHANGED * error, _LEAST_CHANGE)
+
+    def enough(self) -> int:
+        """Iterations of a block whose mean is known well enough."""
+        return min(math.ceil(self.noise.of_mean(1) / _WANTED_ERROR**2), _MOST)
 
     def exceeds(self, pairs: Sequence[float]) -> float | None:
         """By how much pairs of stretches are beyond the limit, where that is beyond doubt."""
@@ -117,24 +147,3 @@ class Guard:
             between = math.fsum((each - mean) ** 2 for each, _ in self._blocks) / (len(self._blocks) - 1)
             variance = max(variance, between / len(self._blocks))
         return variance
-
-
-def faster_rung(rungs: Sequence[Rung], present: int, slowdown: float, max_slowdown: float) -> int:
-    """The first rung towards speed that is expected to keep a slowdown, given what was measured at the present one.
-
-    What a rung is slower than predicted is expected to shrink with what it saves.
-
-    Args:
-        rungs: of the schedule.
-        present: where it was measured.
-        slowdown: measured there.
-        max_slowdown: to keep.
-    """
-    here = rungs[present]
-    extra = slowdown - here.time_change
-    for index in range(present + 1, len(rungs) - 1):
-        rung = rungs[index]
-        share = rung.energy_change / here.energy_change if here.energy_change < 0.0 else 1.0
-        if rung.time_change + max(extra, 0.0) * min(max(share, 0.0), 1.0) <= max_slowdown:
-            return index
-    return len(rungs) - 1

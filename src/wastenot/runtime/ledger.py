@@ -4,9 +4,9 @@ With ρ the mean logarithm of energy at a rung against the default clocks, energ
 E/exp(ρ) at the default clocks: E·(exp(−ρ) − 1) was saved. Of iterations that settle, only the time counts in which the
 clocks have arrived.
 
-Leakage grows with temperature. So stretches are compared as if they had one temperature: by the slope of energy and time with
-temperature that stretches of one rung show, which begins as what is usual. A job that ran at the default clocks all along
-would be warmer, and use a little more than is stated here.
+Leakage grows with temperature. So stretches are compared as if they had one temperature: by the slope of energy and time
+with temperature that stretches of one rung show, which begins as what is usual. A job that ran at the default clocks all
+along would be warmer, and use a little more than is stated here.
 """
 
 from __future__ import annotations
@@ -68,6 +68,10 @@ class OfRung:
     time_slope: Slope = field(default_factory=lambda: Slope(0.0))
     energy_slope: Slope = field(default_factory=lambda: Slope(_USUAL_SLOPE))
 
+    def energy(self) -> LogMean | None:
+        """Energy against the default clocks, as if at one temperature."""
+        return log_mean([ratio - self.energy_slope.value * warmer for ratio, warmer in self.energies])
+
 
 class Ledger:
     """Pairs and energy of a job, rung by rung.
@@ -78,7 +82,8 @@ class Ledger:
 
     def __init__(self, latency_s: float = 0.0) -> None:
         self._latency_s = latency_s
-        self.of_rung: dict[int, OfRung] = {}
+        self.of_rung: dict[int, OfRung] = {}  # since it was last begun anew
+        self._earlier: list[tuple[int, OfRung]] = []
         self.plan_iterations = 0
         self.default_iterations = 0
         self.blocks = 0
@@ -99,8 +104,15 @@ class Ledger:
         while self._open and self._open[0].settled:
             self._take(self._open.popleft())
 
-    def forget_pairs(self) -> None:
-        """Begin anew to compare, as what was compared is no more what runs; energy stays."""
+    def begin_anew(self) -> None:
+        """Compare from here on alone, as what was compared is not what runs now; what was saved stays."""
+        self.settle()
+        for stretch in self._open:
+            if not stretch.default:
+                self.of_rung.setdefault(stretch.rung, OfRung()).used_j += stretch.so_far_j
+        self._open.clear()
+        self._earlier += self.of_rung.items()
+        self.of_rung = {}
         self._tail = self._block = None
 
     def time(self, rung: int) -> LogMean | None:
@@ -115,9 +127,7 @@ class Ledger:
     def energy(self, rung: int) -> LogMean | None:
         """Energy at a rung against the default clocks."""
         seen = self.of_rung.get(rung)
-        if seen is None:
-            return None
-        return log_mean([ratio - seen.energy_slope.value * warmer for ratio, warmer in seen.energies])
+        return None if seen is None else seen.energy()
 
     def saved_j(self, present: int = 0, running_j: float = 0.0) -> Estimate | None:
         """All that was saved, at those rungs of which there are pairs.
@@ -128,10 +138,12 @@ class Ledger:
         """
         value = variance = 0.0
         known = False
-        for rung, of_rung in self.of_rung.items():
-            ratio = self.energy(rung)
-            open_j = math.fsum(each.so_far_j for each in self._open if each.rung == rung and not each.default)
-            used_j = of_rung.used_j + open_j + (running_j if rung == present else 0.0)
+        for rung, of_rung in (*self._earlier, *self.of_rung.items()):
+            ratio = of_rung.energy() or self._elsewhere(rung)
+            used_j = of_rung.used_j
+            if of_rung is self.of_rung.get(rung):
+                open_j = math.fsum(each.so_far_j for each in self._open if each.rung == rung and not each.default)
+                used_j += open_j + (running_j if rung == present else 0.0)
             if ratio is None or used_j <= 0.0:
                 continue
             known = True
@@ -151,6 +163,11 @@ class Ledger:
             default_iterations=self.default_iterations,
             blocks=self.blocks,
         )
+
+    def _elsewhere(self, rung: int) -> LogMean | None:
+        """Energy at a rung by what was compared before or since, where it is not known by itself."""
+        of_rung = [seen for at, seen in (*self._earlier, *self.of_rung.items()) if at == rung and len(seen.energies) > 1]
+        return of_rung[-1].energy() if of_rung else None
 
     def _take(self, stretch: Stretch) -> None:
         if stretch.default:

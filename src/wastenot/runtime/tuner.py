@@ -317,7 +317,7 @@ class Tuner:
             self._usual_s = took_s
             self._tell("drift", f"iterations take {took_s:.3g} s now")
         else:
-            self._break_off(stretch, Alarm(math.log(took_s / self._usual_s), 0.0, 1), now_s)
+            self._break_off(stretch, Alarm(math.log(took_s / self._usual_s), math.inf), now_s)
 
     def _spoil(self) -> None:
         if self._stretch is not None:
@@ -458,6 +458,11 @@ class Tuner:
             process=self._process,
             started_unix_s=self._started_unix_s,
         )
+
+    @property
+    def measured_default(self) -> bool:
+        """Whether iterations at the default clocks were measured."""
+        return bool(self._default_energy_j)
 
     @property
     def default_iteration(self) -> tuple[float, float]:

@@ -300,6 +300,20 @@ class Study:
             except ValueError as error:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
 
+    def check_device(self, device: str) -> None:
+        """Refuse a study of another device; one that holds nothing yet is of any.
+
+        Raises:
+            BadInputError: it is of another.
+            StudyError: it cannot be read.
+        """
+        if self.path is not None and not self.path.exists():
+            return
+        with self._database.reading() as connection:
+            header = catalog.read_header(connection, str(self))
+        if header is not None:
+            _check_device(header.device, device, str(self))
+
     def keep_latency(self, document: str, device: str) -> None:
         """Store how long the device takes to switch clocks; what was stored before stays, and no longer counts.
 

@@ -13,6 +13,7 @@ from wastenot.devices.nvidia.journal import Restore, stale
 from wastenot.devices.nvidia.nvml import NoSuchGpuError, Nvml, forbidden, text_of
 from wastenot.devices.nvidia.sensors import NvidiaSensors
 from wastenot.devices.protocol import Identity, Launcher, TimeSource
+from wastenot.devices.tracer import Tracer
 from wastenot.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class NvidiaDevice:
         launcher: makes the launcher of tasks for the GPU with a UUID; by default PyTorch's, imported on first use.
         bursts: makes the runner of bursts for the GPU with a UUID; by default PyTorch's, imported on first use.
         phases: makes what runs kernels and counts cycles, likewise.
+        tracer: makes what shows when a switch takes effect, likewise; it is given the clock of the device's time.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class NvidiaDevice:
         launcher: Callable[[str], Launcher] | None = None,
         bursts: Callable[[str], TorchBursts] | None = None,
         phases: Callable[[str], TorchTimelines] | None = None,
+        tracer: Callable[[str, Callable[[], float]], Tracer] | None = None,
     ) -> None:
         self.nvml, self.handle = nvml, handle
         uuid = text_of(nvml.call("nvmlDeviceGetUUID", handle))
@@ -73,6 +76,7 @@ class NvidiaDevice:
         self._launcher = launcher or _torch_launcher
         self._bursts = bursts or _torch_bursts
         self._phases = phases or _torch_phases
+        self._make_tracer = tracer or _torch_tracer
 
     @cached_property
     def launcher(self) -> Launcher:
@@ -112,6 +116,19 @@ class NvidiaDevice:
 
         runner = self._phases(self.identity.unique_id)
         return NvidiaTimelines(self.identity, self.nvml, self.handle, runner, self.time.now_s, self.time.sleep)
+
+    def tracer(self) -> Tracer:
+        """What shows when a switch takes effect.
+
+        Raises:
+            MissingExtraError: PyTorch is not installed, was built without CUDA, or cannot compile kernels.
+            DeviceError: PyTorch does not see the GPU, or its cycles cannot be counted.
+        """
+        return self._tracer
+
+    @cached_property
+    def _tracer(self) -> Tracer:
+        return self._make_tracer(self.identity.unique_id, self.time.now_s)
 
 
 def open_nvidia(
@@ -192,3 +209,10 @@ def _torch_phases(uuid: str) -> TorchTimelines:
     from wastenot.devices.torch.timeline import TorchTimelines
 
     return TorchTimelines(torch_device(uuid))
+
+
+def _torch_tracer(uuid: str, now_s: Callable[[], float]) -> Tracer:
+    from wastenot.devices.torch.devices import torch_device
+    from wastenot.devices.torch.tracer import TorchTracer
+
+    return TorchTracer(torch_device(uuid), now_s)

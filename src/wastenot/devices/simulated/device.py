@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from wastenot.devices.simulated.bench import Bench
     from wastenot.devices.simulated.instrument import SimulatedInstrument
     from wastenot.devices.simulated.timeline import SimulatedTimelines
+    from wastenot.devices.simulated.tracer import SimulatedTracer
     from wastenot.devices.timeline import Data
     from wastenot.workloads.kernel import KernelSpec
 
@@ -46,6 +47,7 @@ class SimulatedDevice:
         self._bench: Bench | None = None
         self._instrument: SimulatedInstrument | None = None
         self._timelines: SimulatedTimelines | None = None
+        self._tracer: SimulatedTracer | None = None
 
     def instrument(self) -> SimulatedInstrument:
         """The instrument that profiles power inside kernels.
@@ -70,6 +72,22 @@ class SimulatedDevice:
         if self._timelines is None:
             self._timelines = SimulatedTimelines(self._shared_bench("watch kernels"))
         return self._timelines
+
+    def tracer(self) -> SimulatedTracer:
+        """What shows when a switch takes effect.
+
+        Raises:
+            BadInputError: it replays a recording.
+        """
+        from wastenot.devices.simulated.model_physics import ModelPhysics
+        from wastenot.devices.simulated.tracer import SimulatedTracer
+
+        physics = self.engine.physics
+        if not isinstance(physics, ModelPhysics):
+            raise BadInputError(f"{self.identity.name}: a recording switches no clocks; measure on sim:NAME or nvidia:INDEX")
+        if self._tracer is None:
+            self._tracer = SimulatedTracer(self.engine, physics.preset)
+        return self._tracer
 
     def _shared_bench(self, doing: str) -> Bench:
         from wastenot.devices.simulated.bench import Bench

@@ -67,6 +67,21 @@ class _Running:
     core_mhz: list[float]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """What a task went through; moments on the engine's clock, arrays of shape (moments,).
+
+    Attributes:
+        moment_s: when its speed may have changed.
+        progress: calls completed until each.
+        core_mhz: core clock between each and the next; shape (moments - 1,).
+    """
+
+    moment_s: FloatArray
+    progress: FloatArray
+    core_mhz: FloatArray
+
+
 @dataclass(frozen=True, slots=True)
 class _Change:
     """Parts of a setting that were requested and are not in effect yet.
@@ -204,11 +219,7 @@ class Engine:
         Returns:
             The laps with at least one whole call.
         """
-        self.advance(0.0)
-        run = self._running
-        assert run is not None
-        self._running = None
-        self._update()
+        run = self._end()
         ended = math.floor(run.progress[-1] + 1e-9)
         bounds = [min(math.ceil(mark - 1e-9), ended) for mark in marks]
         moments = np.interp(bounds, run.progress, run.moments_s).tolist()
@@ -217,6 +228,19 @@ class Engine:
             for first, last, begin, end in zip(bounds[:-1], bounds[1:], moments[:-1], moments[1:], strict=True)
             if last > first
         )
+
+    def stop_with_history(self) -> History:
+        """End the task; all that it went through."""
+        run = self._end()
+        return History(np.array(run.moments_s), np.array(run.progress), np.array(run.core_mhz))
+
+    def _end(self) -> _Running:
+        self.advance(0.0)
+        run = self._running
+        assert run is not None
+        self._running = None
+        self._update()
+        return run
 
     # ---- what sensors read -----------------------------------------------------------------------------------
 

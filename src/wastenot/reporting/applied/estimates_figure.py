@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from wastenot.reporting.applied.story import bound_text
 from wastenot.reporting.applied.time_line_figure import NARROW, WIDTH, Axis, subtitle
 from wastenot.reporting.figure import Figure, inline, specification_of, tooltips
-from wastenot.reporting.formatting import percent
 from wastenot.reporting.optional_imports import load
 from wastenot.runtime.status import Moment, Status, Summary
 
@@ -23,7 +23,7 @@ def estimates_figure(summary: Summary) -> Figure:
     if not known:
         note = "The run ended before there was an estimate."
         return Figure("applied-estimates", title, subtitle(summary), note, None)
-    bound = percent(summary.status.max_slowdown)
+    bound = bound_text(summary.status)
     note = (
         "Time and energy of an iteration at the rung of the moment against the default clocks, with the 95 % interval as a "
         f"band. Red: the slowdown bound of {bound}. Dotted: what the plan predicts. Early ones may reach beyond the figure."

@@ -5,7 +5,6 @@ from __future__ import annotations
 from wastenot.reporting.formatting import duration, quantity
 from wastenot.reporting.table import Column, Row, Table
 from wastenot.runtime.status import GpuStatus, Summary
-from wastenot.setting import format_mhz
 
 _KINDS = {
     "started": "started",
@@ -54,5 +53,5 @@ def _gpu_row(gpu: GpuStatus) -> Row:
 
 
 def _clocks(core_mhz: float | None, memory_mhz: float | None) -> str:
-    core, memory = ("–" if each is None else f"{format_mhz(each)} MHz" for each in (core_mhz, memory_mhz))
+    core, memory = ("–" if each is None else f"{each:.0f} MHz" for each in (core_mhz, memory_mhz))
     return f"core {core}, memory {memory}"

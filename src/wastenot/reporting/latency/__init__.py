@@ -1,0 +1,1 @@
+"""Switching latency as tables and a figure."""
