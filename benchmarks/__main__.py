@@ -13,6 +13,7 @@ from benchmarks import (
     bench_h200_fit,
     bench_import,
     bench_iteration,
+    bench_kills,
     bench_latency,
     bench_measurement,
     bench_natural,
@@ -57,6 +58,7 @@ BENCHMARKS = {
     "natural-h200": bench_natural_h200,
     "run": bench_run,
     "iteration": bench_iteration,
+    "kills": bench_kills,
 }
 
 

@@ -1,9 +1,9 @@
-"""Tiny iterations traced on a real GPU whose clocks nobody sets: what a measurement of switching latency could resolve there.
+"""Tiny iterations traced on a real GPU whose clocks nobody sets: what measuring switching latency could resolve there.
 
     WASTENOT_READ_ONLY=1 python benchmarks/h200/trace_iterations.py [DEVICE]
 
-Only reads. Prints, by load, how long iterations take, how much their time and their core clock vary, and how well the clocks of
-host and GPU are related.
+Only reads. Prints, by load, how long iterations take, how much their time and their core clock vary, and how well the clocks
+of host and GPU are related.
 """
 
 from __future__ import annotations
