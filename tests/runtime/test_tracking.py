@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.support.applied import GPU, NO_PROOF, status
-from wastenot.errors import BadInputError
+from wastenot.errors import BadInputError, DeviceError
 from wastenot.runtime.tracking import scalars, tracker
 
 
@@ -54,6 +54,15 @@ def test_not_every_step_is_logged():
         clock.now_s += 0.5
     assert writer.steps == [0, 20, 40]
     assert len(asked) == 3  # the status is only made where it is logged
+
+
+def test_a_plan_that_is_gone_does_not_end_the_job():
+    def gone():
+        raise DeviceError("the session does not answer")
+
+    writer = Writer()
+    tracker(gone, writer, every_s=0.0)(1)
+    assert writer.seen == []
 
 
 def test_several_writers_at_once():
