@@ -1,6 +1,7 @@
 """What a plan saves in TensorBoard and W&B: real writers, read back."""
 
 import json
+import time
 
 import pytest
 
@@ -102,7 +103,9 @@ def test_wandb_keeps_it_beside_what_the_program_logs(tmp_path, monkeypatch):
         log(step)
     run.finish()
     (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
-    rows = _history(file)
+    deadline = time.monotonic() + 30.0
+    while len(rows := _history(file)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.1)  # a process of W&B's still writes after finish
     assert [row["_step"] for row in rows] == [0, 1, 2]
     assert [row["loss"] for row in rows] == pytest.approx([1.0, 0.9, 0.8])
     assert [row["wastenot (simulated)/saved_j"] for row in rows] == [4_200.0] * 3
