@@ -13,6 +13,7 @@ from benchmarks import (
     bench_h200_fit,
     bench_import,
     bench_iteration,
+    bench_kills,
     bench_measurement,
     bench_natural,
     bench_natural_forecast,
@@ -55,6 +56,7 @@ BENCHMARKS = {
     "natural-h200": bench_natural_h200,
     "run": bench_run,
     "iteration": bench_iteration,
+    "kills": bench_kills,
 }
 
 

@@ -119,6 +119,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "sensor": (_SEED,),
     "profile": (_SEED, Rule(SHAPE_OPTIONS, _primitive)),
     "monitor": (Rule(("interval",), _quiet_without_file),),
+    "tune": (Rule(SHAPE_OPTIONS, _fixed_shape), needs("iterations real_time", "workload")),
     "plan": _PLANNING,
     "report": _PLANNING,
     "frontier": (needs("clock_tolerance", "granularity", "pass", "iteration"),),
@@ -126,7 +127,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 }
 """By verb, the options that may have no effect."""
 
-_OUTPUTS = ("out", "report", "csv", "figures")
+_OUTPUTS = ("out", "report", "csv", "figures", "summary")
 _MAY_LACK_PAGES = ("natural",)  # verbs that do the rest without the extra that pages need, and say so
 
 
