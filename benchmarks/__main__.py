@@ -13,6 +13,8 @@ from benchmarks import (
     bench_h200_fit,
     bench_import,
     bench_iteration,
+    bench_kills,
+    bench_latency,
     bench_measurement,
     bench_natural,
     bench_natural_forecast,
@@ -46,6 +48,7 @@ BENCHMARKS = {
     "coverage": bench_coverage,
     "search": bench_search,
     "sensor": bench_sensor,
+    "latency": bench_latency,
     "h200": bench_h200,
     "h200-fit": bench_h200_fit,
     "regulator": bench_regulator,
@@ -55,6 +58,7 @@ BENCHMARKS = {
     "natural-h200": bench_natural_h200,
     "run": bench_run,
     "iteration": bench_iteration,
+    "kills": bench_kills,
 }
 
 

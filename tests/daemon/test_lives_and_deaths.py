@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.conftest import ROOT, Daemon, until
+from tests.stand_in import kill_runs
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.control import control_here
 from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
@@ -349,3 +350,12 @@ def test_another_user_gets_what_the_policy_allows_and_no_more(stand_in, as_nobod
     assert f"(ID {NOBODY})" in run(groups=[4242])[0]
     assert run(1200, groups=[4242, 4243]) == ["daemon|None", "set"]
     assert stand_in.control.state().untouched and f"user={NOBODY}" in daemon.said()
+
+
+@pytest.mark.parametrize("kind", ["client", "hang", "daemon", "both"])
+@pytest.mark.parametrize("kills", [12, pytest.param(1000, marks=pytest.mark.slow)])
+def test_kills_leave_nothing_behind(kind, kills):
+    counts = kill_runs.main(kind, kills, kills)
+    assert counts["kills"] == kills and counts["left"] == 0
+    assert counts["journal_there"] > 0  # or nothing was tried
+    assert counts["longest_s"] < kill_runs.HEARTBEAT_S + 5.0

@@ -162,7 +162,7 @@ class DaemonClocks:
         if self._session is None:
             connection = Connection()
             try:
-                connection.ask("acquire", gpu=self._uuid, claim=False)
+                connection.ask("acquire", gpu=self._uuid, claim=self._claimed)
             except BaseException:
                 connection.close()
                 raise

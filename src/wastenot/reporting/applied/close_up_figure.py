@@ -51,9 +51,14 @@ def last_iterations(instants: Sequence[Instant]) -> _Window | None:
     begins = [index for index, each in enumerate(instants) if each.marker == ITERATION]
     for last in range(len(begins) - 1, _ITERATIONS - 1, -1):
         first, end = begins[last - _ITERATIONS], begins[last]
-        if not any(each.at_default for each in instants[first:end]):
+        within = instants[first:end]
+        if any(map(_requested, within)) and not any(each.at_default for each in within):
             return _Window(instants[first].at_s, instants[end].at_s, tuple(instants[first:end]))
     return None
+
+
+def _requested(instant: Instant) -> bool:
+    return (instant.target_core_mhz, instant.target_memory_mhz, instant.target_power_limit_w) != (None, None, None)
 
 
 def _chart(window: _Window, *, narrow: bool) -> Any:

@@ -22,12 +22,13 @@ _WARNS = ("refused", "drift", "stepped")
 
 
 def applied_figures(summary: Summary) -> tuple[Figure, ...]:
-    """The figures, in the order they are shown.
+    """The figures, in the order they are shown; of those with nothing to draw only the first, which says why.
 
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
-    return time_line_figure(summary), estimates_figure(summary), close_up_figure(summary), passes_figure(summary)
+    others = (estimates_figure(summary), close_up_figure(summary), passes_figure(summary))
+    return time_line_figure(summary), *(figure for figure in others if figure.specification is not None)
 
 
 def write_applied_page(

@@ -19,7 +19,7 @@ _BAR = 11
 
 def passes_figure(summary: Summary) -> Figure:
     """Mean power and core clock by pass, of the readings of the time line."""
-    rows = means_by_pass(summary.time_line)
+    rows = means_by_pass(summary.time_line, summary.status.rungs - 1)
     title = "What each pass ran at"
     if not rows:
         note = f"No pass has {_FEWEST} readings or more."
@@ -32,13 +32,13 @@ def passes_figure(summary: Summary) -> Figure:
     return Figure("applied-passes", title, subtitle(summary), note, wide, narrow)
 
 
-def means_by_pass(moments: Sequence[Moment]) -> list[dict[str, object]]:
-    """A row for each pass and arm with enough readings: mean power in watts, mean core clock in MHz, number of readings."""
+def means_by_pass(moments: Sequence[Moment], last_rung: int) -> list[dict[str, object]]:
+    """A row for each pass, at the plan's and at the default clocks (the last rung): mean power in W, core clock in MHz."""
     seen: dict[tuple[str, bool], list[Moment]] = {}
     for moment in moments:
         name = (moment.marker or "").partition(":")[0]
         if name not in ("", ITERATION):
-            seen.setdefault((name, moment.at_default), []).append(moment)
+            seen.setdefault((name, moment.at_default or moment.rung == last_rung), []).append(moment)
     order = sorted(dict.fromkeys(name for name, _ in seen), key=lambda name: _ORDER.index(name) if name in _ORDER else -1)
     rows: list[dict[str, object]] = []
     for name in order:

@@ -29,8 +29,8 @@ _SOLD_J = 3.6e5  # from which on energies are also told in kilowatt-hours
 def story_of(summary: Summary) -> tuple[Tone, str, str, tuple[Panel, ...]]:
     """How sure the outcome is, the headline, its verdict, and three panels."""
     status = summary.status
-    tone, verdict = _verdict(status)
-    return tone, _effect(summary), verdict, (_saved(status), _time(status), _basis(summary))
+    tone, verdict = _verdict(summary)
+    return tone, _effect(summary), verdict, (_saved(status), _time(summary), _basis(summary))
 
 
 def plus_minus(estimate: Estimate, *, sign: bool = True, digits: int | None = None) -> str:
@@ -52,22 +52,43 @@ def _effect(summary: Summary) -> str:
         return f"A dry run of {duration(status.elapsed_s)}: no clock was set"
     if summary.ended == "refused":
         return "The plan was refused, and the job ran at its default clocks"
+    if _went_back(status) and proof.saved_j is None:
+        return "Went back to the default clocks before it was known what was saved"
     if proof.energy_change is None or proof.time_change is None:
         return f"Ran for {duration(status.elapsed_s)}, too short to tell what was saved"
+    if _went_back(status) and proof.saved_j is not None:
+        return f"Saved {_joules(proof.saved_j.value)}, then went back to the default clocks"
     saves = proof.energy_change.value < 0.0
     energy = plus_minus(_negated(proof.energy_change) if saves else proof.energy_change, sign=False)
     what = f"Saved {energy} of the energy" if saves else f"Used {energy} more energy"
     return f"{what}, time {plus_minus(proof.time_change)}"
 
 
+def _went_back(status: Status) -> bool:
+    """Whether the job ended at the default clocks, where nothing is saved."""
+    return status.rung == status.rungs - 1
+
+
 def _negated(estimate: Estimate) -> Estimate:
     return Estimate(value=-estimate.value, low=-estimate.high, high=-estimate.low)
 
 
-def _verdict(status: Status) -> tuple[Tone, str]:
-    bound, time = bound_text(status), status.proof.time_change
+def _verdict(summary: Summary) -> tuple[Tone, str]:
+    status = summary.status
     if status.dry_run:
         return "neutral", "what the plan predicts is all that can be said"
+    if summary.ended == "refused":
+        return "neutral", "what ran is not what the plan was made for"
+    if status.rungs == 1:
+        return "neutral", "the plan has no other clocks to offer"
+    return _kept(status, status.proof.time_change)
+
+
+def _kept(status: Status, time: Estimate | None) -> tuple[Tone, str]:
+    """Whether the slowdown was kept at the clocks of the end."""
+    bound = bound_text(status)
+    if _went_back(status):
+        return "undecided", f"at no other clocks of the plan was the slowdown bound of {bound} kept, {_WHOSE[status.origin]}"
     if time is None:
         return "undecided", f"whether the slowdown stays within {bound} is not known"
     where = f"{_since_the_last_step(status)}{_WHOSE[status.origin]}"
@@ -115,12 +136,14 @@ def _joules(energy_j: float) -> str:
     return f"{number(1e-3 * energy_j, 3)}{SPACE}kJ" if 1e4 <= abs(energy_j) < 1e6 else quantity(energy_j, "J", 3)
 
 
-def _time(status: Status) -> Panel:
-    time = status.proof.time_change
+def _time(summary: Summary) -> Panel:
+    status, time = summary.status, summary.status.proof.time_change
     lines = [
         Line("Bound", bound_text(status)),
         Line("Predicted", change(status.predicted_time_change)),
-        Line("Rung at the end", f"{status.rung}: {rung_text(status.rung, status.rungs)}"),
+        Line(
+            "Clocks at the end", "the default ones" if summary.ended == "refused" else rung_text(status.rung, status.rungs)
+        ),
     ]
     if time is None:
         return Panel("Time of an iteration", "not known", "against the default clocks.", lines=tuple(lines))
@@ -130,9 +153,9 @@ def _time(status: Status) -> Panel:
 
 def rung_text(rung: int, rungs: int) -> str:
     """What a rung is, in words."""
-    if rung == 0:
-        return "the plan itself"
-    return "the default clocks" if rung == rungs - 1 else f"{counted(rung, 'step')} faster than the plan"
+    if rung == rungs - 1:
+        return "the default ones"
+    return "the plan's" if rung == 0 else f"{counted(rung, 'step')} faster than the plan's"
 
 
 def _basis(summary: Summary) -> Panel:

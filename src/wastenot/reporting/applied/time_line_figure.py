@@ -13,7 +13,7 @@ from wastenot.reporting.optional_imports import load
 from wastenot.runtime.status import Event, Moment, Summary
 
 WIDTH, NARROW = 915, NARROW_WIDTH - 60
-PLAN, DEFAULT = "plan's clocks", "default clocks, for comparison"
+PLAN, DEFAULT = "plan's clocks", "default clocks"
 COLORS = {PLAN: "#2f6fde", DEFAULT: "#e08a00"}
 _SAVED = "#0f9b8e"
 _POWER_HEIGHT, _CLOCK_HEIGHT, _SAVED_HEIGHT = 220, 150, 150
@@ -79,7 +79,8 @@ def time_line_figure(summary: Summary) -> Figure:
 
 def _chart(summary: Summary, axis: Axis, events: Sequence[tuple[int, Event]], *, narrow: bool) -> Any:
     alt = load("altair")
-    rows = [_row(moment, axis) for moment in summary.time_line]
+    last = summary.status.rungs - 1
+    rows = [_row(moment, axis, last) for moment in summary.time_line]
     panels = [_power_panel(rows, axis, narrow=narrow), _clock_panel(rows, axis, narrow=narrow)]
     if any("saved" in row for row in rows):
         panels.append(_saved_panel(summary, rows, axis, narrow=narrow))
@@ -92,14 +93,14 @@ def _chart(summary: Summary, axis: Axis, events: Sequence[tuple[int, Event]], *,
     return alt.vconcat(*drawn, spacing=16).resolve_scale(color="shared")
 
 
-def _row(moment: Moment, axis: Axis) -> dict[str, object]:
+def _row(moment: Moment, axis: Axis, last_rung: int) -> dict[str, object]:
     """A moment as a figure's row; what is not known is left out."""
     values: dict[str, object | None] = {
         "t": round(axis.factor * moment.at_s, 5),
         "power": None if moment.power_w is None else round(moment.power_w, 1),
         "core": moment.core_mhz,
         "target": moment.target_core_mhz,
-        "arm": DEFAULT if moment.at_default else PLAN,
+        "arm": DEFAULT if moment.at_default or moment.rung == last_rung else PLAN,
         "rung": moment.rung,
         "marker": moment.marker,
         "saved": moment.saved_j,

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Slurm epilog: takes back what the prolog allowed. Leases that the job still has end, and its GPUs' clocks are restored.
+# slurm.conf: Epilog=/etc/slurm/epilog.d/*.sh (or source it from yours). It runs as root on each node of the job.
+set -u
+
+[ -n "${SLURM_JOB_ID:-}" ] || exit 0
+rule=${WASTENOT_STATE:-/run/wastenot}/policy.d/job-$SLURM_JOB_ID.toml
+if [ -f "$rule" ]; then
+  rm -f "$rule"
+  systemctl reload wastenotd || true
+fi
+exit 0 # anything else would drain the node

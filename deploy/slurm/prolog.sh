@@ -1,0 +1,23 @@
+#!/bin/sh
+# Slurm prolog: the user of a job may set the clocks of the job's GPUs, for as long as the job runs.
+# slurm.conf: Prolog=/etc/slurm/prolog.d/*.sh (or source it from yours). It runs as root on each node of the job.
+set -u
+
+rules=${WASTENOT_STATE:-/run/wastenot}/policy.d
+[ -n "${SLURM_JOB_ID:-}" ] && [ -n "${SLURM_JOB_UID:-}" ] || exit 0
+[ -n "${SLURM_JOB_GPUS:-}" ] || exit 0 # the job has no GPU
+
+# Indices and ranges such as 0,2-3 become a list in TOML; anything else is not ours to understand.
+gpus=$(printf '%s\n' "$SLURM_JOB_GPUS" | tr ',' '\n' | while IFS=- read -r first last; do
+  case "$first${last:-0}" in '' | *[!0-9]*) continue ;; esac
+  seq -s ', ' "$first" "${last:-$first}"
+done | paste -sd ',' -)
+[ -n "$gpus" ] || exit 0
+
+mkdir -p "$rules" && chmod 755 "$rules"
+new=$rules/.job-$SLURM_JOB_ID
+if printf '[[allow]]\nusers = [%s]\ngpus = [%s]\n' "$SLURM_JOB_UID" "$gpus" >"$new" && chmod 644 "$new"; then
+  mv "$new" "$rules/job-$SLURM_JOB_ID.toml"
+  systemctl reload wastenotd || true # a job runs without it, at the default clocks
+fi
+exit 0 # anything else would drain the node

@@ -1,0 +1,196 @@
+"""The files of deploy/ for wastenotd, each checked by what will read it, or by a schema of that."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+
+from wastenot.daemon.main import main
+from wastenot.daemon.policy import read_policy
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+UNIT = DEPLOY / "systemd" / "wastenotd.service"
+PROGRAM = "/opt/wastenot/bin/wastenotd"
+
+
+def installed(program):
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    return program
+
+
+def run(*command, **more):
+    return subprocess.run(command, check=False, capture_output=True, text=True, **more)
+
+
+def test_the_policy_that_comes_along_is_right(tmp_path):
+    text = (DEPLOY / "wastenotd.toml").read_text()
+    path = tmp_path / "wastenotd.toml"
+    for given in (text, re.sub(r"^# (?=\w+ = |\[)", "", text, flags=re.MULTILINE)):  # as it is, and with all that it shows
+        path.write_text(given.replace('"wastenot"', "4242"))
+        policy = read_policy(path)
+        assert policy.group == 4242 and policy.rules[0].groups == {4242}
+    assert policy.rules[0].bounds.core_mhz == (900.0, 1980.0) and len(policy.restores) == 1
+    shown = {line.split()[1]: line for line in text.splitlines() if re.match(r"# \w+ = ", line)}
+    defaults = {"heartbeat_s": 10, "requests_per_s": 200, "connections_per_user": 32}
+    assert {name: int(shown[name].split()[3]) for name in defaults} == defaults
+    path.write_text("")
+    assert {name: getattr(read_policy(path), name) for name in defaults} == defaults
+
+
+# ---- systemd ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unit(tmp_path):
+    """The unit, with a program that exists here."""
+    path = tmp_path / UNIT.name
+    path.write_text(UNIT.read_text().replace(PROGRAM, sys.executable))
+    return path
+
+
+def test_systemd_understands_the_unit(unit):
+    done = run(installed("systemd-analyze"), "verify", str(unit))
+    assert done.returncode == 0 and str(unit.name) not in done.stderr, done.stderr
+    unit.write_text(unit.read_text().replace("Restart=always", "Restart=sometimes"))
+    assert "sometimes" in run("systemd-analyze", "verify", str(unit)).stderr  # it does look
+
+
+def test_the_unit_is_hardened(unit):
+    done = run(installed("systemd-analyze"), "security", "--offline=true", "--no-pager", str(unit))
+    assert float(re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)[1]) <= 2.0, done.stdout
+
+
+def test_the_unit_keeps_leases_while_the_daemon_is_away_and_starts_it_again():
+    lines = UNIT.read_text().splitlines()
+    for line in ("RuntimeDirectory=wastenot", "RuntimeDirectoryPreserve=yes", "Restart=always", "Type=notify"):
+        assert line in lines
+    assert "Environment=WASTENOT_STATE=/run/wastenot" in lines and f"ExecStart={PROGRAM}" in lines
+
+
+def test_systemd_understands_group_and_folders(tmp_path):
+    group = run(installed("systemd-sysusers"), "--dry-run", f"--root={tmp_path}", str(DEPLOY / "systemd" / "sysusers.conf"))
+    assert group.returncode == 0 and "'wastenot'" in group.stdout + group.stderr
+    folders = run(installed("systemd-tmpfiles"), "--create", f"--root={tmp_path}", str(DEPLOY / "systemd" / "tmpfiles.conf"))
+    if os.geteuid() == 0:
+        assert folders.returncode == 0 and (tmp_path / "run" / "wastenot" / "policy.d").is_dir()
+
+
+# ---- containers ---------------------------------------------------------------------------------------------------
+
+
+def test_the_recipe_of_the_image_copies_what_exists_and_starts_the_daemon():
+    text = re.sub(r"\\\n", " ", (DEPLOY / "container" / "Containerfile").read_text())
+    lines = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
+    known = {"FROM", "COPY", "RUN", "ENV", "VOLUME", "STOPSIGNAL", "ENTRYPOINT", "CMD"}
+    assert {word for word, _ in lines} <= known
+    for word, rest in lines:
+        if word == "COPY" and "--from" not in rest:
+            assert all((ROOT / name).exists() for name in rest.split()[:-1]), rest
+        if word == "FROM":
+            assert re.match(r"docker\.io/library/python:3\.1[123]-slim", rest)
+        if word in ("VOLUME", "ENTRYPOINT", "CMD"):
+            assert isinstance(json.loads(rest), list)
+    said = dict(lines)
+    assert json.loads(said["ENTRYPOINT"]) == ["wastenotd"] and said["STOPSIGNAL"] == "SIGTERM"
+    assert '"/src[nvidia]"' in dict(line for line in lines if line[0] == "RUN")["RUN"]
+
+
+@pytest.fixture
+def objects():
+    found = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "wastenotd.yaml").read_text()))
+    return {each["kind"]: each for each in found}
+
+
+def mistakes(document):
+    schema = json.loads((Path(__file__).parent / "kubernetes-1.30.json").read_text())
+    validator = Draft7Validator(schema["kinds"][document["kind"]] | {"definitions": schema["definitions"]})
+    return [error.message for error in validator.iter_errors(document)]
+
+
+def test_kubernetes_understands_its_objects(objects):
+    assert set(objects) == {"Namespace", "ConfigMap", "DaemonSet"}
+    for document in objects.values():
+        assert mistakes(document) == []
+    pod = objects["DaemonSet"]["spec"]["template"]["spec"]
+    pod["containers"][0]["volumeMount"] = []
+    assert any("volumeMount" in mistake for mistake in mistakes(objects["DaemonSet"]))  # it does look
+    pod["containers"][0].pop("volumeMount")
+    pod["hostPID"] = "yes"
+    assert mistakes(objects["DaemonSet"])
+
+
+def test_the_daemon_of_kubernetes_has_what_it_needs_and_no_more(objects, tmp_path, capsys):
+    pod = objects["DaemonSet"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["SYS_ADMIN", "CHOWN"]}
+    assert "privileged" not in container["securityContext"] and "hostNetwork" not in pod
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
+    assert mounts["/run/wastenot"]["hostPath"]["path"] == "/run/wastenot"
+    policy = tmp_path / "wastenotd.toml"
+    policy.write_text(objects["ConfigMap"]["data"][policy.name])
+    assert main(["--policy", str(policy), "--check"]) == 0 and "1 rules" in capsys.readouterr().out
+    assert container["args"] == ["--policy", "/etc/wastenot/wastenotd.toml"]
+    labels = objects["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
+    assert objects["DaemonSet"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+# ---- Slurm --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    """Runs prolog and epilog of a job, with a systemctl that notes what it is told."""
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    systemctl = binaries / "systemctl"
+    systemctl.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/told\nexit 1\n')
+    systemctl.chmod(0o755)
+
+    def call(name, **variables):
+        environment = {"PATH": f"{binaries}:{os.environ['PATH']}", "WASTENOT_STATE": str(tmp_path / "state"), **variables}
+        done = run("sh", str(DEPLOY / "slurm" / name), env=environment)
+        assert done.returncode == 0 and done.stdout == "", "a job must not fail for it"  # even where systemctl does
+        told = tmp_path / "told"
+        return done.stderr, told.read_text() if told.exists() else ""
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("gpus", "meant"), [("0", {0}), ("0,2", {0, 2}), ("0-3", {0, 1, 2, 3}), ("1,4-5,7", {1, 4, 5, 7}), ("10", {10})]
+)
+def test_slurm_allows_a_job_its_gpus_for_as_long_as_it_runs(slurm, tmp_path, gpus, meant):
+    job = {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": "1000"}
+    assert slurm("prolog.sh", SLURM_JOB_GPUS=gpus, **job) == ("", "reload wastenotd\n")
+    policy = tmp_path / "wastenotd.toml"
+    policy.write_text("")
+    jobs = tmp_path / "state" / "policy.d"
+    [rule] = read_policy(policy, jobs).rules
+    assert rule.users == {1000} and rule.gpus == meant and rule.groups == frozenset()
+    assert [path.name for path in jobs.iterdir()] == ["job-17.toml"]
+    assert slurm("epilog.sh", **job)[1] == "reload wastenotd\n" * 2
+    assert read_policy(policy, jobs).rules == ()
+
+
+@pytest.mark.parametrize(
+    "job", [{}, {"SLURM_JOB_ID": "17"}, {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": "1000"},
+            {"SLURM_JOB_ID": "17", "SLURM_JOB_UID": "1000", "SLURM_JOB_GPUS": "GPU-x;rm"}]
+)  # fmt: skip
+def test_a_job_without_gpus_is_allowed_nothing(slurm, tmp_path, job):
+    assert slurm("prolog.sh", **job) == ("", "") and slurm("epilog.sh", **job) == ("", "")
+    assert not list((tmp_path / "state").rglob("*.toml"))
+
+
+def test_shellcheck_finds_nothing():
+    done = run(installed("shellcheck"), *map(str, sorted((DEPLOY / "slurm").glob("*.sh"))))
+    assert done.returncode == 0, done.stdout
