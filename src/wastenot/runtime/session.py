@@ -184,6 +184,8 @@ class Session:
             self._over.set()
             os.write(self._wake_write, b".")
             self._thread.join(_END_S)
+            os.close(self._wake_read)
+            os.close(self._wake_write)
             with suppress(FileNotFoundError):
                 self.path.unlink()
             self._leases.close()
@@ -205,8 +207,6 @@ class Session:
                     client.line.send({"bye": True})
                 client.line.close()
         self._listening.close()
-        os.close(self._wake_read)
-        os.close(self._wake_write)
 
     def _wait(self, selector: selectors.BaseSelector) -> None:
         """Until the controller wants to act, or somebody says something, which is taken in."""
