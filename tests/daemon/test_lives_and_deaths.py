@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.conftest import ROOT, Daemon, until
-from tests.stand_in import kill_runs
+from tests.stand_in import apply_kills, kill_runs
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.control import control_here
 from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
@@ -359,3 +359,9 @@ def test_kills_leave_nothing_behind(kind, kills):
     assert counts["kills"] == kills and counts["left"] == 0
     assert counts["journal_there"] > 0  # or nothing was tried
     assert counts["longest_s"] < kill_runs.HEARTBEAT_S + 5.0
+
+
+@pytest.mark.parametrize("kind", apply_kills.KINDS)
+def test_kills_of_apply_leave_nothing_behind(kind):
+    counts = apply_kills.main(kind, 8, 3)
+    assert counts["kills"] == 8 and counts["left"] == 0 and counts["longest_s"] < 10.0
