@@ -17,6 +17,7 @@ import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,7 @@ def kill_and_check(plan: str, kills: int, seed: int, kind: str) -> dict[str, flo
         "journal_there": sum(one["journal"] for one in found),
         "clocks_changed": sum(one["changed"] for one in found),
         "left": sum(one["left"] for one in found),
+        "median_s": statistics.median([one["restore_s"] for one in found]),
         "longest_s": max((one["restore_s"] for one in found), default=0.0),
     }
 

@@ -20,10 +20,12 @@ import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,8 +51,13 @@ _PATIENCE_S = 30.0  # for what should take no longer than a heartbeat
 def change_clocks_forever(seed: int, gpu: int, done: int) -> None:
     """What a victim does until it is killed: request and release settings, writing a byte to ``done`` after each."""
     rng = random.Random(seed)
-    clocks = open_nvidia(f"nvidia:{gpu}", allow_clock_control=True).clocks
-    states, limits = clocks.supported_clocks(), clocks.power_limits_w()
+    while True:
+        try:
+            clocks = open_nvidia(f"nvidia:{gpu}", allow_clock_control=True).clocks
+            states, limits = clocks.supported_clocks(), clocks.power_limits_w()
+            break
+        except WastenotError:
+            time.sleep(0.001)  # its daemon was killed
     assert limits is not None
     while True:
         memory = rng.choice([*states, None])
@@ -102,7 +109,10 @@ class Runs:
         dead = {"root": [victim], "client": [victim], "hang": [], "daemon": [self._daemon], "both": [victim, self._daemon]}
         self._rng.shuffle(dead[self._kind])
         for process in dead[self._kind]:
-            kill(process)
+            try:
+                kill(process)
+            except RuntimeError as error:
+                raise RuntimeError(f"{error}: {(self.folder / 'log').read_text()[-3000:]}") from error
         for process in dead[self._kind]:
             self.control.wait_for(process)
         found = {"journal": bool(journals()), "changed": self.changed(), "restore_s": 0.0}
@@ -163,6 +173,8 @@ class Runs:
         try:
             os.dup2(os.open(self.folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
             do()
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(1)
 
@@ -187,6 +199,7 @@ def kill_and_check(kills: int, seed: int = 0, kind: str = "root") -> dict[str, f
         "journal_there": sum(one["journal"] for one in found),
         "clocks_changed": sum(one["changed"] for one in found),
         "left": sum(one["left"] for one in found),
+        "median_s": statistics.median([one["restore_s"] for one in found]),
         "longest_s": max((one["restore_s"] for one in found), default=0.0),
     }
 
