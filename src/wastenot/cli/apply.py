@@ -23,6 +23,7 @@ from wastenot.cli.options import JsonOption
 if TYPE_CHECKING:
     from wastenot.cli.bottom_lines import BottomLines
     from wastenot.runtime.applying import Application
+    from wastenot.runtime.controller import Controller
     from wastenot.runtime.session import Session
     from wastenot.runtime.status import Status, Summary
 
@@ -128,13 +129,13 @@ def apply(
     from wastenot.runtime.session import PATIENCE_S
 
     if command and not dry_run:
-        _find(command[0])
+        find_program(command[0])
     names = visible_names() if every else None if device is None else parse_devices(device)
     application = prepare(plan, names, dry_run=dry_run, restore=parse_restore(restore_clocks), seed=seed)
     simulated = all(gpu.identity.name.startswith("sim:") for gpu in application.gpus)
     _check(simulated, command, dry_run)
     for note in application.notes:
-        _say(note)
+        say_wastenot(note)
     if dry_run and not as_json:
         _print_what_would_be_set(application)
     if simulated:
@@ -142,7 +143,7 @@ def apply(
         code = 0
     elif command:
         session = application.session(dry_run=dry_run, seed=seed, patience_s=PATIENCE_S if patience is None else patience)
-        summary, code = _run_command(application, session, command, shown, as_json)
+        summary, code = run_command(session, command, shown, as_json)
     else:
         if as_json:
             from wastenot.cli.output import print_json
@@ -156,7 +157,7 @@ def apply(
 # ---- before -----------------------------------------------------------------------------------------------------
 
 
-def _find(program: str) -> None:
+def find_program(program: str) -> None:
     """End as a shell does where there is no such command, before anything is touched."""
     if shutil.which(program) is not None:
         return
@@ -193,14 +194,13 @@ def _print_what_would_be_set(application: Application) -> None:
 # ---- running ----------------------------------------------------------------------------------------------------
 
 
-def _run_command(
-    application: Application, session: Session, command: list[str], shown: ShownOptions, as_json: bool
-) -> tuple[Summary, int]:
+def run_command(session: Session, command: list[str], shown: ShownOptions, as_json: bool) -> tuple[Summary, int]:
+    """Run a program while a session drives the clocks; what became of it, and its exit code."""
     from wastenot.runtime.applying import socket_of
 
     with ExitStack() as stack:
         stack.enter_context(session)
-        _serve_metrics(stack, shown, session)
+        serve_metrics_of(stack, shown, session)
         try:
             child = stack.enter_context(running_program(command, to_stderr=as_json, environment=socket_of(session)))
         except OSError as error:
@@ -211,26 +211,27 @@ def _run_command(
         code = exit_code(child)
         summary = session.end("job ended", code)
     if session.problem is not None:
-        _say(f"the plan ended early, and the program ran on at the default clocks: {session.problem}")
+        say_wastenot(f"the plan ended early, and the program ran on at the default clocks: {session.problem}")
     elif not session.ranks:
-        _say(
+        say_wastenot(
             "no iterations were seen: the program does not train with PyTorch, or its Python ignores PYTHONPATH; mark them "
             "with wastenot.apply in the program"
         )
     return summary, code
 
 
-def _serve_metrics(stack: ExitStack, shown: ShownOptions, session: Session) -> None:
+def serve_metrics_of(stack: ExitStack, shown: ShownOptions, session: Session) -> None:
+    """Serve metrics of a session, where they are wanted."""
     if shown.metrics_port is not None:
         from wastenot.runtime.metrics import LOCALHOST, serve_metrics
 
         port = stack.enter_context(serve_metrics(shown.metrics_port, session.status))
-        _say(f"metrics: http://{LOCALHOST}:{port}/metrics")
+        say_wastenot(f"metrics: http://{LOCALHOST}:{port}/metrics")
 
 
 def _watch(child: Child, session: Session, shown: ShownOptions) -> None:
     """Show what is saved until the program ends."""
-    with _Shown(shown) as live:
+    with Live(shown) as live:
         while True:
             try:
                 child.wait(live.interval_s)
@@ -239,7 +240,7 @@ def _watch(child: Child, session: Session, shown: ShownOptions) -> None:
                 live.show(session.status())
 
 
-class _Shown:
+class Live:
     """The live line: at the bottom of a terminal, now and then elsewhere; events once."""
 
     def __init__(self, shown: ShownOptions) -> None:
@@ -255,7 +256,7 @@ class _Shown:
         self._due_s = time.monotonic() + self._each_s
         self._told = 0
 
-    def __enter__(self) -> _Shown:
+    def __enter__(self) -> Live:
         if self._bottom is not None:
             self._bottom.__enter__()
         return self
@@ -271,7 +272,7 @@ class _Shown:
         for event in new_events(status, self._told):
             self._told = event.number
             if event.worth_telling:
-                _say(event.text)
+                say_wastenot(event.text)
         if time.monotonic() < self._due_s:
             return
         self._due_s = time.monotonic() + self._each_s
@@ -279,7 +280,7 @@ class _Shown:
 
         text = live_text(status)
         if self._bottom is None:
-            _say(text)
+            say_wastenot(text)
         else:
             self._bottom.show([f"\x1b[1m wastenot \x1b[0m {text}"[: self._bottom.width + 8]])
 
@@ -311,14 +312,14 @@ def _run_simulated(
     from wastenot.runtime.simulated_session import SimulatedSession
 
     with ExitStack() as stack:
-        session = stack.enter_context(SimulatedSession(application))
-        _serve_metrics(stack, shown, session.session)
-        live = stack.enter_context(_Shown(shown))
+        session = stack.enter_context(SimulatedSession(application.gpus, application.controller(dry_run=True).status()))
+        serve_metrics_of(stack, shown, session.session)
+        live = stack.enter_context(Live(shown))
 
-        def watch(controller: Any) -> bool:
-            stopped = session.watch(controller)
-            live.show(controller.status())
-            return stopped
+        def watch(controller: Controller) -> bool:
+            latest = controller.status()
+            live.show(latest)
+            return session.watch(latest)
 
         gpus = [gpu for gpu in application.gpus if isinstance(gpu, SimulatedDevice)]
         return run_simulated(
@@ -332,30 +333,38 @@ def _run_simulated(
 
 def _tell_outcome(summary: Summary, shown: ShownOptions, as_json: bool) -> None:
     """The final line, the summary and the page."""
-    from wastenot.cli.output import json_text, print_json
-    from wastenot.errors import WastenotError
-    from wastenot.files import write_text
+    from wastenot.cli.output import print_json
     from wastenot.reporting.applied.line import live_text
 
-    document = summary.model_dump(mode="json", by_alias=True)
     if as_json:
-        print_json("apply", document)
+        print_json("apply", summary.model_dump(mode="json", by_alias=True))
     else:
-        _say(live_text(summary.status))
+        say_wastenot(live_text(summary.status))
+    write_outcome(summary, shown)
+
+
+def write_outcome(summary: Summary, shown: ShownOptions) -> None:
+    """Write the summary and the page of a run, where they are wanted."""
+    from wastenot.cli.output import json_text
+    from wastenot.errors import WastenotError
+    from wastenot.files import write_text
+
+    document = summary.model_dump(mode="json", by_alias=True)
     try:
         if shown.out is not None:
             write_text(shown.out, json_text(document) + "\n")
-            _say(f"{shown.out}: summary written")
+            say_wastenot(f"{shown.out}: summary written")
         if shown.report is not None:
             from wastenot.reporting.applied.page import write_applied_page
 
             write_applied_page(summary, shown.report, command=shlex.join(["wastenot", *sys.argv[1:]]))
-            _say(f"{shown.report}: page written")
+            say_wastenot(f"{shown.report}: page written")
     except WastenotError as error:  # the job's exit code stays
-        _say(f"error: {error}")
+        say_wastenot(f"error: {error}")
 
 
-def _say(message: str) -> None:
+def say_wastenot(message: str) -> None:
+    """Say something between the lines of the program that runs."""
     from wastenot.cli.output import say
 
     say(f"wastenot: {message}")
@@ -379,7 +388,7 @@ def _others(*, stop: bool, as_json: bool) -> None:
             if answer is not None and stop:
                 ask(path, "stop")
         except (OSError, ValueError) as error:
-            _say(f"{path}: does not answer: {error}")
+            say_wastenot(f"{path}: does not answer: {error}")
             continue
         if answer is not None and "status" in answer:
             found.append(answer["status"])
@@ -387,7 +396,7 @@ def _others(*, stop: bool, as_json: bool) -> None:
         print_json("apply", {"schema": "wastenot.apply-statuses/1", "stopped": stop, "sessions": found})
         return
     if not found:
-        _say("no plan is at work")
+        say_wastenot("no plan is at work")
     for one in found:
         state = Status.model_validate(one)
         gpus = ", ".join(gpu.device for gpu in state.gpus)

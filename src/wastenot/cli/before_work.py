@@ -98,6 +98,11 @@ _RESTORE = (needs("restore_clocks", "allow_clock_control"), Rule(("restore_clock
 _MEASURING = (_SEED, *_RESTORE)
 _PLANNING = (needs("edp_exponent", "objective", "edp"), not_with("confidence", "as_measured"))
 
+_OF_A_PLAN = (
+    "study workload energies objective max_slowdown edp_exponent confidence as_measured granularity scope "
+    "clock_tolerance switch_time latency price_per_kwh currency plan"
+)
+
 RULES: dict[str, tuple[Rule, ...]] = {
     "sweep": (
         needs("search core_step core memory power_limit", "clocks", "grid"),
@@ -119,14 +124,15 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "sensor": (_SEED,),
     "profile": (_SEED, Rule(SHAPE_OPTIONS, _primitive)),
     "monitor": (Rule(("interval",), _quiet_without_file),),
+    "tune": (Rule(SHAPE_OPTIONS, _fixed_shape), needs("iterations real_time", "workload")),
     "plan": _PLANNING,
-    "report": _PLANNING,
+    "report": (not_with(_OF_A_PLAN, "applied", instead="a run has its plan already: leave it out"), *_PLANNING),
     "frontier": (needs("clock_tolerance", "granularity", "pass", "iteration"),),
     "workload": (_SHAPE,),
 }
 """By verb, the options that may have no effect."""
 
-_OUTPUTS = ("out", "report", "csv", "figures")
+_OUTPUTS = ("out", "report", "csv", "figures", "summary")
 _MAY_LACK_PAGES = ("natural",)  # verbs that do the rest without the extra that pages need, and say so
 
 

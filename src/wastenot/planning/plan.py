@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field
 
-from wastenot.documents import Finite, NotNegative, Part, Positive, read_document
+from wastenot.documents import Count, Finite, NotNegative, Part, Positive, read_document
 from wastenot.files import write_text
 from wastenot.frontiers.exact import exact_sum
 from wastenot.origin import Origin
@@ -196,6 +196,22 @@ class Assignment(Part):
         return Setting(self.core_mhz, self.memory_mhz, self.power_limit_w)
 
 
+class Tuned(Part):
+    """How a plan was found by tuning a running job rather than by a sweep.
+
+    Attributes:
+        settings: that were tried.
+        trials: of them, each against the default clocks.
+        iterations: of the job that it took.
+        regret: fraction of energy by which another setting might be better, at most.
+    """
+
+    settings: Count
+    trials: Count
+    iterations: Count
+    regret: NotNegative
+
+
 class Plan(Part):
     """One setting for every unit of a workload, what it is predicted to give, and the proof that it is best."""
 
@@ -226,6 +242,7 @@ class Plan(Part):
     schedule: Schedule | None = None
     potential: Potential | None = None
     tolerance: Tolerance | None = None
+    tuned: Tuned | None = None
     stated_headline: Headline | None = Field(default=None, alias="headline")
     digest: str = ""
 
@@ -254,7 +271,7 @@ class Plan(Part):
         values = self.model_dump(mode="json", by_alias=True)
         optional = (
             "model", "shape", "captured_on", "coverage", "expected", "validation", "applicable", "schedule", "potential",
-            "tolerance", "headline",
+            "tolerance", "tuned", "headline",
         )  # fmt: skip
         for part in optional:
             if values[part] is None:

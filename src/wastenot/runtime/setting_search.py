@@ -33,6 +33,7 @@ _FARTHEST = 0.12  # logarithm by which a walk goes down in one stride: more than
 _RISEN = 3.0  # standard errors by which energy has to be higher for a walk to end
 _LOOKS_BETWEEN = 4  # settings of a ladder that are tried because they may be better than the best beside them
 _DOUBTFUL = 4  # trials after which a faster setting is tried as well as one that may or may not be too slow
+_LONG_DOUBTFUL = 10  # trials after which it counts as too slow where another one is hardly worse and keeps the slowdown
 _AT_ONCE = 3  # settings of a round, those of least energy: what slower ones show speaks for faster ones too
 _CLOSE = 0.3 * TOLERANCE  # half length of the interval of time at which a setting that may be too slow counts as such
 _MOST_FAILURES = 3  # of trials of one setting, because of pauses in the job
@@ -276,10 +277,16 @@ class SettingSearch:
     def _drop(self) -> None:
         best = self.best
         for each in self.left:
-            if self._too_slow(each) or (not self._keeps(each) and self.time(each).half < _CLOSE):
+            doubtful = not self._keeps(each)
+            long = best is not None and len(each.time) >= _LONG_DOUBTFUL * self._worth_in_tolerances(each, best)
+            if self._too_slow(each) or (doubtful and (long or self.time(each).half < _CLOSE)):
                 each.dropped = f"{math.expm1(self.time(each).mean):+.1%} time"
             elif each is not best and self._could_gain(each, best) <= 0.0:
                 each.dropped = "more energy"
+
+    def _worth_in_tolerances(self, candidate: Candidate, best: Candidate) -> float:
+        """What a setting seems to save beyond the best, in units of the tolerance, at least 1."""
+        return max((self.energy(best).mean - self.energy(candidate).mean) / self.tolerance, 1.0)
 
     def _too_slow(self, candidate: Candidate) -> bool:
         """Whether a setting is slower than allowed beyond doubt, for which faster settings may speak as well."""

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from wastenot.devices.protocol import Device
-from wastenot.runtime.controller import Controller
 from wastenot.runtime.marker import Marker
 from wastenot.runtime.places import make_socket_path
 from wastenot.runtime.session import Ended, Session
 from wastenot.runtime.status import Status, Summary
-
-if TYPE_CHECKING:
-    from wastenot.runtime.applying import Application
 
 
 class SimulatedSession:
     """A context in which the latest status of a simulated job can be asked for, and the job be stopped.
 
     Args:
-        application: what runs.
+        gpus: that it runs on.
+        latest: status before it begins.
 
     Attributes:
         session: that answers.
     """
 
-    def __init__(self, application: Application) -> None:
-        self._shown = _Shown(application.gpus, application.controller(dry_run=True).status())
+    def __init__(self, gpus: Sequence[Device], latest: Status) -> None:
+        self._shown = _Shown(gpus, latest)
         self.session = Session(self._shown, make_socket_path(f"apply-{os.getpid()}"), lease=False)
 
     def __enter__(self) -> SimulatedSession:
@@ -38,9 +34,9 @@ class SimulatedSession:
     def __exit__(self, *_: object) -> None:
         self.session.end()
 
-    def watch(self, controller: Controller) -> bool:
+    def watch(self, latest: Status) -> bool:
         """Take the latest status; returns whether the job is to stop."""
-        self._shown.latest = controller.status()
+        self._shown.latest = latest
         return self._shown.stopped
 
 

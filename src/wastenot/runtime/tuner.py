@@ -460,6 +460,11 @@ class Tuner:
         )
 
     @property
+    def measured_default(self) -> bool:
+        """Whether iterations at the default clocks were measured."""
+        return bool(self._default_energy_j)
+
+    @property
     def default_iteration(self) -> tuple[float, float]:
         """Mean time and energy of an iteration at the default clocks."""
         time_s, energy_j = (math.fsum(each) / len(each) for each in (self._default_time_s, self._default_energy_j))

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from wastenot.reporting.applied.story import plus_minus, saved_text
 from wastenot.reporting.formatting import duration, percent
-from wastenot.runtime.status import Estimate, Status
+from wastenot.runtime.status import Estimate, Status, Tuning
 from wastenot.wording import counted
 
 
@@ -34,6 +34,8 @@ def _span(status: Status) -> str:
 def _effect(status: Status) -> str:
     done = 0 if status.iteration is None else status.iteration
     proof = status.proof
+    if status.tuning is not None and (not status.tuning.done or proof.energy_change is None):
+        return _tuning(status.tuning, done)
     if status.dry_run:
         predicted = f"{percent(-status.predicted_energy_change)} is predicted to be saved"
         return f"dry run, nothing is set: {predicted}, {counted(done, 'iteration')}"
@@ -46,3 +48,15 @@ def _effect(status: Status) -> str:
     saved = Estimate(value=-energy.value, low=-energy.high, high=-energy.low)
     what = f"saved {plus_minus(saved, sign=False)}" if saved.value >= 0.0 else f"used {plus_minus(energy, sign=False)} more"
     return f"{what}, time {plus_minus(proof.time_change)}"
+
+
+def _tuning(tuning: Tuning, iterations: int) -> str:
+    """How far the search for a setting has come."""
+    state = "" if tuning.done else f"tuning, iteration {iterations:,}: "
+    what = f"{counted(tuning.tried, 'setting')} tried"
+    if tuning.best is None or tuning.energy_change is None or tuning.time_change is None:
+        return f"{state}{what}, {'none saves: the default clocks stay' if tuning.done else 'none is known to save yet'}"
+    energy = tuning.energy_change
+    saved = plus_minus(Estimate(value=-energy.value, low=-energy.high, high=-energy.low), sign=False)
+    left = "" if tuning.done or tuning.left < 2 else f", {tuning.left} still compared"
+    return f"{state}{what}{left}, best {tuning.best}: saves {saved}, time {plus_minus(tuning.time_change)}"

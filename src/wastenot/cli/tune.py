@@ -1,0 +1,327 @@
+"""``wastenot tune``: find a setting for a program while it runs, without a sweep, and hold it with proof."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from wastenot.cli import completing, quantities
+from wastenot.cli.apply import (
+    Live,
+    ShownOptions,
+    find_program,
+    run_command,
+    say_wastenot,
+    serve_metrics_of,
+    write_outcome,
+)
+from wastenot.cli.options import JsonOption, MaxSlowdownOption, ShapeOptions, parse_clocks, parse_power_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wastenot.devices.protocol import Device
+    from wastenot.runtime.candidates import Ladder
+    from wastenot.runtime.status import Summary
+    from wastenot.runtime.tuner import Tuner
+    from wastenot.workloads.identity import ModelRun
+
+_DEVICE = "nvidia:0"
+_THEN = 200  # iterations of a simulated job after the search, for the proof
+_MOST = 10**9  # iterations of a simulated job
+_STAND_IN_S = 1.0
+
+
+def tune(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="The program and its arguments, after --.")
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="D,...",
+            autocompletion=completing.devices,
+            help=f"GPUs of the job, such as nvidia:0,1; {_DEVICE} by default; or sim:NAME for a simulated job.",
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All NVIDIA GPUs, or those of CUDA_VISIBLE_DEVICES.")] = False,
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            "--workload",
+            metavar="WORKLOAD",
+            autocompletion=completing.workloads,
+            help="What a simulated job runs: a model such as gpt3-xl, or a captured workload.",
+        ),
+    ] = None,
+    max_slowdown: MaxSlowdownOption = 0.0,
+    knobs: Annotated[
+        Literal["both", "clocks", "limits"],
+        typer.Option("--settings", help="What to try: core clocks, power limits, or both."),
+    ] = "both",
+    core: Annotated[
+        str | None, typer.Option("--core", metavar="MHZ,...", help="Core clocks to choose from, instead of steps of 1 %.")
+    ] = None,
+    power_limit: Annotated[
+        str | None, typer.Option("--power-limit", metavar="W,...", help="Power limits to choose from, likewise.")
+    ] = None,
+    tolerance: Annotated[
+        float,
+        typer.Option(
+            "--tolerance",
+            metavar="X",
+            parser=quantities.relative,
+            help="Part of the energy within which the best has to be known, such as 0.5%.",
+        ),
+    ] = 0.005,
+    budget: Annotated[
+        str, typer.Option("--budget", metavar="TIME", help="Time after which the best so far is held, such as 30m.")
+    ] = "1h",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="PLAN.json", help="Write what was found, for wastenot apply.")
+    ] = None,
+    summary: Annotated[
+        Path | None, typer.Option("--summary", metavar="FILE", help="Write a summary of the run to this file, as JSON.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page of the run to this file.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", metavar="PORT", help="Serve metrics to Prometheus on this port; 0 takes a free one."),
+    ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            "--interval",
+            metavar="S",
+            parser=quantities.seconds,
+            help="Time between lines shown; by default 1 s in a terminal, 60 s elsewhere.",
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing while the program runs.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be tried; run nothing and set nothing.")
+    ] = False,
+    restore_clocks: Annotated[
+        str | None,
+        typer.Option(
+            "--restore-clocks",
+            metavar="MIN-MAX[,MIN-MAX]",
+            help="Core (and memory) clocks that GPUs are locked to afterwards, instead of the driver's defaults.",
+        ),
+    ] = None,
+    iterations: Annotated[
+        int | None,
+        typer.Option(
+            "--iterations", metavar="N", help=f"Iterations of a simulated job; {_THEN} after the search by default."
+        ),
+    ] = None,
+    real_time: Annotated[
+        bool, typer.Option("--real-time", help="Let a simulated job take as long as a real one would.")
+    ] = False,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Seed of the order of trials, and of a simulated job.")
+    ] = 0,
+    *,
+    shape_options: ShapeOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the best setting for a program while it runs, and hold it.
+
+    A few core clocks and power limits are tried on the program itself, in random order between iterations at the default
+    clocks. What is slower than allowed is broken off after a few iterations; the search ends once the best is known. That
+    is then held as wastenot apply holds a plan, with guard and proof. No sweep is needed. The GPU is left as it was,
+    however the program ends; its exit code is this command's.
+    """
+    from wastenot.cli.options import parse_budget
+    from wastenot.errors import BadInputError
+    from wastenot.metering.devices import visible_names
+    from wastenot.runtime.applying import parse_devices
+
+    if command and not dry_run:
+        find_program(command[0])
+    names = visible_names() if every else parse_devices(device or _DEVICE)
+    simulated = all(name.startswith("sim:") for name in names)
+    if simulated and (command or workload is None):
+        raise BadInputError(
+            "`device`: a simulated GPU runs no program, but a workload: wastenot tune --device sim:h200 --workload gpt3-xl"
+        )
+    if not simulated and workload is not None:
+        raise BadInputError("`workload`: only a simulated GPU runs it by itself; on a real one name a program, after --")
+    if not simulated and not command and not dry_run:
+        raise BadInputError("what is to run? wastenot tune -- python train.py (or --dry-run to see what would be tried)")
+    gpus = _open(names, dry_run=dry_run, restore=restore_clocks, seed=seed)
+    ladders = _ladders(gpus, knobs, core, power_limit)
+    if dry_run:
+        _show_ladders(gpus, ladders, as_json=as_json)
+        return
+    shown = ShownOptions(summary, report, metrics_port, interval, quiet)
+    what = _Job(gpus, ladders, max_slowdown, tolerance, parse_budget(budget), seed)
+    code, run = 0, None
+    if simulated:
+        became, tuner, run = _run_simulated(what, str(workload), shape_options, iterations, real_time, shown)
+    else:
+        tuner = what.tuner(shlex.join(command or ()))
+        became, code = run_command(_session(tuner), command or [], shown, as_json)
+    plan = _plan(tuner, run, out)
+    if as_json:
+        from wastenot.cli.output import print_json
+
+        document = None if plan is None else plan.document()
+        print_json("tune", {"run": became.model_dump(mode="json", by_alias=True), "plan": document})
+    else:
+        from wastenot.reporting.applied.line import live_text
+
+        say_wastenot(live_text(became.status))
+    write_outcome(became, shown)
+    if out is not None and plan is not None:
+        target = f" --device {names[0]}" if simulated else f" -- {shlex.join(command or ())}"
+        say_wastenot(f"{out}: plan written; next time: wastenot apply {out}{target}")
+    raise typer.Exit(code)
+
+
+# ---- before -----------------------------------------------------------------------------------------------------
+
+
+class _Job:
+    """What makes a tuner, once it is known what runs."""
+
+    def __init__(
+        self,
+        gpus: Sequence[Device],
+        ladders: Sequence[Ladder],
+        max_slowdown: float,
+        tolerance: float,
+        budget_s: float,
+        seed: int,
+    ) -> None:
+        self.gpus, self.seed = gpus, seed
+        self._ladders, self._max_slowdown, self._tolerance, self._budget_s = ladders, max_slowdown, tolerance, budget_s
+
+    def tuner(self, workload: str) -> Tuner:
+        from wastenot.runtime.controller import Subject
+        from wastenot.runtime.tuner import Tuner
+
+        first = self.gpus[0]
+        return Tuner(
+            self.gpus,
+            Subject("tune", "", workload, first.identity.origin),
+            self._max_slowdown,
+            ladders=self._ladders,
+            tolerance=self._tolerance,
+            budget_s=self._budget_s,
+            now_s=first.time.now_s(),
+            seed=self.seed,
+        )
+
+
+def _open(names: Sequence[str], *, dry_run: bool, restore: str | None, seed: int) -> tuple[Device, ...]:
+    from wastenot.cli.options import parse_restore
+    from wastenot.devices.open import open_device
+    from wastenot.errors import BadInputError, ClocksRefusedError
+    from wastenot.sweeping.grid import check_measures
+
+    ranges = parse_restore(restore)
+    gpus = tuple(open_device(name, seed=seed, allow_clock_control=not dry_run, restore=ranges) for name in names)
+    identities = [gpu.identity.unique_id for gpu in gpus]
+    twice = next((one for one in identities if identities.count(one) > 1), None)
+    if twice is not None:
+        raise BadInputError(f"`device`: {twice} is named twice")
+    for gpu in gpus:
+        check_measures(gpu)
+        refusal = None if dry_run else gpu.clocks.refusal()
+        if refusal is not None:
+            raise ClocksRefusedError(
+                f"{gpu.identity.name}: clocks cannot be set: {refusal} (`dry_run` shows what would be tried)"
+            )
+    return gpus
+
+
+def _ladders(gpus: Sequence[Device], knobs: str, core: str | None, power_limit: str | None) -> tuple[Ladder, ...]:
+    from wastenot.runtime.candidates import Knob, ladders_of
+
+    clocks, limits = parse_clocks("--core", core), parse_power_limits(power_limit)
+    given = clocks is not None or limits is not None  # naming some means only those
+    chosen: list[Knob] = []
+    if clocks is not None if given else knobs != "limits":
+        chosen.append("clock")
+    if limits is not None if given else knobs != "clocks":
+        chosen.append("limit")
+    return ladders_of(gpus, chosen, core_mhz=clocks, power_limit_w=limits)
+
+
+def _show_ladders(gpus: Sequence[Device], ladders: Sequence[Ladder], *, as_json: bool) -> None:
+    names = [gpu.identity.name for gpu in gpus]
+    values: dict[str, Any] = {
+        ladder.knob: [setting.core_mhz or setting.power_limit_w for setting in ladder.settings] for ladder in ladders
+    }
+    if as_json:
+        from wastenot.cli.output import print_json
+
+        print_json("tune", {"schema": "wastenot.tune-settings/1", "devices": names, "settings": values})
+        return
+    typer.echo(f"{', '.join(names)}: to choose from, of which a few are tried; nothing is set (--dry-run)")
+    for ladder in ladders:
+        first, last = ladder.settings[0], ladder.settings[-1]
+        typer.echo(f"  {len(ladder.settings)} from {first} to {last}")
+
+
+# ---- running ----------------------------------------------------------------------------------------------------
+
+
+def _session(tuner: Tuner) -> Any:
+    from wastenot.runtime.places import make_socket_path
+    from wastenot.runtime.session import Session
+
+    return Session(tuner, make_socket_path(f"apply-{os.getpid()}"))
+
+
+def _run_simulated(
+    job: _Job, workload: str, shape: ShapeOptions, iterations: int | None, real_time: bool, shown: ShownOptions
+) -> tuple[Summary, Tuner, ModelRun | None]:
+    from wastenot.runtime.simulated_job import programme_of, run_job
+    from wastenot.runtime.simulated_session import SimulatedSession
+    from wastenot.tasks import find_tasks
+
+    tasks = find_tasks(workload, job.gpus[0].identity.name, shape.shape())
+    tuner = job.tuner(tasks.name)
+    with ExitStack() as stack:
+        session = stack.enter_context(SimulatedSession(job.gpus, tuner.status()))
+        serve_metrics_of(stack, shown, session.session)
+        live = stack.enter_context(Live(shown))
+        enough: list[int] = []
+
+        def watch(tuner: Tuner) -> bool:
+            latest = tuner.status()
+            live.show(latest)
+            if tuner.done and not enough:
+                enough.append((latest.iteration or 0) + _THEN)
+            over = iterations is None and bool(enough) and (latest.iteration or 0) >= enough[0]
+            return session.watch(latest) or over
+
+        summary, _ = run_job(
+            tuner, programme_of(tasks.kernels, tasks.tasks), iterations or _MOST, seed=job.seed, real_time=real_time,
+            watch=watch, watch_every_s=_STAND_IN_S,
+        )  # fmt: skip
+    return summary, tuner, tasks.run
+
+
+def _plan(tuner: Tuner, run: ModelRun | None, out: Path | None) -> Any:
+    """The plan of what was found, written where it is wanted; ``None`` where there is none to make."""
+    if not tuner.measured_default:
+        if out is not None:
+            say_wastenot(f"{out}: not written: the job ended before anything was measured")
+        return None
+    from wastenot.runtime.tuned_plan import tuned_plan
+
+    plan = tuned_plan(tuner, run=run)
+    if out is not None:
+        plan.write(out)
+    return plan

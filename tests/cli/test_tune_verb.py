@@ -1,0 +1,97 @@
+"""``wastenot tune``: a simulated job, what is written, a real program on the stand-in's GPU, and bad input."""
+
+import json
+import sys
+
+import pytest
+
+from tests.stand_in.fixtures import start_stand_in
+from wastenot.cli.main import run as run_command
+from wastenot.planning.plan import read_plan
+
+SIMULATED = ["tune", "--device", "sim:rtx-a4000", "--workload", "gpt3-small", "--max-slowdown", "5%", "--quiet"]
+
+PROGRAM = """
+import os, sys, time
+from wastenot.runtime.rank import Rank
+rank = Rank(os.environ["WASTENOT_APPLY"])
+ends_s = time.monotonic() + float(sys.argv[1])
+while time.monotonic() < ends_s:
+    rank.mark("iteration")
+    time.sleep(0.05)
+rank.close()
+sys.exit(7)
+"""
+
+
+def test_a_simulated_job_is_tuned_and_the_plan_put_to_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run_command([*SIMULATED, "--out", "plan.json", "--summary", "run.json", "--json"]) == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert document["schema"] == "wastenot.tune/1" and document["run"]["schema"] == "wastenot.apply/1"
+    tuning = document["run"]["status"]["tuning"]
+    assert tuning["done"] and tuning["best"] and tuning["energy_change"]["high"] < 0.0
+    assert document["run"]["status"]["origin"] == "simulated"
+    assert json.loads((tmp_path / "run.json").read_text())["status"]["tuning"] == tuning
+    plan = read_plan("plan.json")
+    assert plan.document() == document["plan"]
+    assert plan.origin == "simulated" and plan.granularity == "iteration" and plan.workload == "gpt3-small"
+    assert plan.tuned is not None and plan.tuned.trials >= plan.tuned.settings > 3
+    assert plan.headline.energy_change == pytest.approx(tuning["energy_change"]["value"], abs=1e-6)
+    assert plan.schedule is not None and str(plan.schedule.rungs[0].segments[0].setting) == tuning["best"]
+    assert run_command(["apply", "plan.json", "--device", "sim:rtx-a4000", "--iterations", "30", "--quiet", "--json"]) == 0
+    applied = json.loads(capsys.readouterr().out)
+    assert applied["status"]["plan_digest"] == plan.digest and applied["status"]["tuning"] is None
+
+
+def test_what_could_be_tried_is_said_without_trying(capsys):
+    assert run_command(["tune", "--device", "sim:h200", "--workload", "gpt3-small", "--dry-run", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "wastenot.tune-settings/1" and document["settings"]["clock"][0] == 1965.0
+    few = ["--core", "1500,1800", "--dry-run"]
+    assert run_command(["tune", "--device", "sim:h200", "--workload", "gpt3-small", *few]) == 0
+    said = capsys.readouterr().out
+    assert "2 from core 1800" in said and "limit" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--device", "sim:h200"], "a simulated GPU runs no program, but a workload"),
+        (["--device", "sim:h200", "--workload", "gpt3-small", "--", "true"], "runs no program"),
+        (["--device", "sim:h200", "--workload", "gpt3-small", "--core", "1501"], "--core 1501: the GPU has no such clock"),
+        (["--device", "sim:h200", "--workload", "gpt3-small", "--power-limit", "90"], "takes 200 to 700 W"),
+        (["--device", "sim:h200", "--workload", "gpt3-small", "--max-slowdown=-1%"], "--max-slowdown"),
+        (["--device", "sim:h200,sim:h200", "--workload", "gpt3-small"], "is named twice"),
+        (["--device", "sim:h200", "--workload", "gpt3-small", "--tolerance", "0"], "--tolerance 0: must be above 0"),
+        (["--device", "sim:h200", "--workload", "gpt3-small", "--budget", "soon"], "--budget"),
+        ([], "what is to run?"),
+    ],
+)
+def test_bad_input_is_one_line(arguments, says, capsys):
+    assert run_command(["tune", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert says in said and said.count("\n") == 1
+
+
+def test_a_command_that_is_not_there_ends_as_in_a_shell(capsys):
+    assert run_command(["tune", "--", "no-such-program-anywhere"]) == 127
+    assert "there is no such command" in capsys.readouterr().err
+
+
+def test_a_program_on_a_gpu_is_tuned_and_the_gpu_left_as_it_was(tmp_path, monkeypatch, capfd):
+    with start_stand_in("h200", gpus=1, memory_lock=True) as server:
+        server.use(monkeypatch)
+        monkeypatch.setenv("WASTENOT_STATE", str(tmp_path / "state"))
+        monkeypatch.delenv("WASTENOT_READ_ONLY", raising=False)
+        (tmp_path / "job.py").write_text(PROGRAM)
+        plan = tmp_path / "plan.json"
+        tune = ["tune", "--max-slowdown", "50%", "--power-limit", "300,500", "--out", str(plan), "--quiet", "--json"]
+        assert run_command([*tune, "--", sys.executable, str(tmp_path / "job.py"), "13"]) == 7
+        document = json.loads(capfd.readouterr().out)
+        tuning = document["run"]["status"]["tuning"]
+        assert tuning["tried"] >= 1 and tuning["iterations"] > 100 and document["run"]["exit_code"] == 7
+        assert read_plan(plan).origin == document["plan"]["origin"]
+        limits = [call for call in server.control.state(0).setters if "SetPowerManagementLimit" in call.name]
+        assert limits and server.control.state(0).untouched
