@@ -30,6 +30,7 @@ from benchmarks import (
     bench_sensor,
     bench_solver,
     bench_startup,
+    bench_tune,
 )
 from benchmarks.verdict import Verdict
 
@@ -59,6 +60,7 @@ BENCHMARKS = {
     "run": bench_run,
     "iteration": bench_iteration,
     "kills": bench_kills,
+    "tune": bench_tune,
 }
 
 
