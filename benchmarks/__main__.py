@@ -14,6 +14,7 @@ from benchmarks import (
     bench_import,
     bench_iteration,
     bench_kills,
+    bench_latency,
     bench_measurement,
     bench_natural,
     bench_natural_forecast,
@@ -29,6 +30,7 @@ from benchmarks import (
     bench_sensor,
     bench_solver,
     bench_startup,
+    bench_tune,
 )
 from benchmarks.verdict import Verdict
 
@@ -47,6 +49,7 @@ BENCHMARKS = {
     "coverage": bench_coverage,
     "search": bench_search,
     "sensor": bench_sensor,
+    "latency": bench_latency,
     "h200": bench_h200,
     "h200-fit": bench_h200_fit,
     "regulator": bench_regulator,
@@ -57,6 +60,7 @@ BENCHMARKS = {
     "run": bench_run,
     "iteration": bench_iteration,
     "kills": bench_kills,
+    "tune": bench_tune,
 }
 
 

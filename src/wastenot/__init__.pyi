@@ -39,6 +39,7 @@ from .planning.planner import frontier as frontier, plan as plan
 from .profiling.profile import profile as profile
 from .profiling.profile_file import read_profile as read_profile, write_profile as write_profile
 from .profiling.result import Profile as Profile
+from .runtime.apply import Applied as Applied, apply as apply
 from .runtime.tracking import tracker as tracker
 from .setting import AUTO as AUTO, Setting as Setting
 from .study.store import Study as Study, open_study as open_study

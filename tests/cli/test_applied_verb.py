@@ -28,8 +28,9 @@ def test_a_page_and_figures_of_a_run(wastenot, folder):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--applied", "run.json", "--study", "my.db"], "--applied: a run has its plan already"),
-        (["--applied", "run.json", "--max-slowdown", "2%"], "--applied: a run has its plan already"),
+        (["--applied", "run.json", "--study", "my.db"], "--study: has no effect with --applied; a run has its plan already"),
+        (["--applied", "run.json", "--max-slowdown", "2%"], "--max-slowdown: has no effect with --applied"),
+        (["--applied", "run.json", "--price-per-kwh", "0.2"], "--price-per-kwh: has no effect with --applied"),
         (["--applied", "missing.json"], "missing.json: cannot be read"),
         (["--applied", "other.json"], "other.json:1: schema: is 'wastenot.plan/1'"),
         (["--applied", "broken.json"], "broken.json:1: status.rung: "),

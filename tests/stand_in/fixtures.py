@@ -31,7 +31,7 @@ from types import ModuleType
 import pytest
 
 from tests.stand_in.control import Control
-from tests.stand_in.launcher import StandInLauncher, StandInTime
+from tests.stand_in.launcher import StandInLauncher, StandInTime, StandInTracer
 from tests.stand_in.library import SOCKET_VARIABLE
 
 _SHIM = Path(__file__).parent / "shim"
@@ -63,6 +63,10 @@ class StandIn:
     def launcher(self, index: int = 0) -> StandInLauncher:
         """What runs tasks on one of its GPUs."""
         return StandInLauncher(self.socket, index)
+
+    def tracer(self, index: int = 0) -> StandInTracer:
+        """What shows on one of its GPUs when a switch takes effect."""
+        return StandInTracer(self.socket, index)
 
     def time(self, index: int = 0) -> StandInTime:
         """Time of one of its GPUs."""

@@ -18,6 +18,7 @@ from wastenot.devices.simulated.hardware import SensorModels, Switching
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset import Preset
 from wastenot.devices.simulated.sensors import SimulatedSensors
+from wastenot.devices.simulated.tracer import SimulatedTracer
 from wastenot.setting import Setting
 
 GRAPHICS, SM, MEMORY = 0, 1, 2  # NVML_CLOCK_*
@@ -50,6 +51,7 @@ class Gpu:
         self.engine = Engine(ModelPhysics(preset), preset.thermal, late, preset.noise, seed + index, self._now_s)
         self._lived_s = _LIVED_S
         self.sensors = SimulatedSensors(self.engine, preset.sensors)
+        self.tracer = SimulatedTracer(self.engine, preset)
         gauge = preset.sensors.power
         second = None if gauge is None else gauge.model_copy(update={"window_s": 1.0, "lag_s": 0.0, "sample_s": 0.0})
         self._second = SimulatedSensors(self.engine, SensorModels(power=second))

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from tests.stand_in.wire import Client
 from wastenot.devices.protocol import Task, TaskRun
 from wastenot.devices.simulated.device import LapsAtEnd
+from wastenot.devices.tracer import Load, Trace, TracedRun
 from wastenot.setting import Setting
 
 
@@ -62,6 +63,34 @@ class StandInLauncher:
             yield run
         finally:
             run.end()
+
+
+class StandInTracedRun:
+    """Tiny iterations on a stand-in GPU."""
+
+    trace: Trace
+
+
+class StandInTracer:
+    """Runs tiny iterations on a stand-in GPU.
+
+    Args:
+        socket: path of the server's.
+        index: of the GPU.
+    """
+
+    def __init__(self, socket: str, index: int = 0) -> None:
+        self._client, self._index = Client(socket), index
+
+    @contextmanager
+    def start(self, load: Load, seconds: float) -> Iterator[TracedRun]:
+        """Run them until the context is left."""
+        number = self._client.request("trace", self._index, load, seconds)
+        run = StandInTracedRun()
+        try:
+            yield run
+        finally:
+            run.trace = self._client.request("end_trace", number)
 
 
 class StandInTime:

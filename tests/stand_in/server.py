@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 import traceback
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tests.stand_in.codes import Code, Refused
@@ -23,6 +24,7 @@ from tests.stand_in.wire import receive, send
 from wastenot.devices.protocol import Lap, Task
 from wastenot.devices.simulated.device import SimulatedLauncher
 from wastenot.devices.simulated.preset import Preset, find_preset
+from wastenot.devices.tracer import Load, Trace, TracedRun
 from wastenot.errors import DeviceError
 from wastenot.setting import Setting
 
@@ -59,6 +61,7 @@ class Server:
     def _make(self) -> None:
         preset, gpus, wall, seed, memory_lock = self._recipe
         self._runs: dict[int, GpuRun] = {}
+        self._traces: dict[int, tuple[AbstractContextManager[TracedRun], TracedRun]] = {}
         self._timing: Timing = WallTiming() if wall else VirtualTiming()
         self._gpus = [Gpu(preset, index, seed, self._timing, memory_lock) for index in range(gpus)]
         self._functions = [functions_of(gpu) for gpu in self._gpus]
@@ -237,6 +240,24 @@ class Server:
                 return ()
             run.end()
             return run.laps
+
+    # ---- iterations that show when a switch takes effect -----------------------------------------------------
+
+    def trace(self, caller: Caller, index: int, load: Load, seconds: float) -> int:
+        """Run tiny iterations; the number of the run."""
+        with self._lock:
+            gpu = self._gpus[index]
+            running = gpu.tracer.start(load, seconds)
+            number = next(self._numbers)
+            self._traces[number] = (running, running.__enter__())
+            return number
+
+    def end_trace(self, caller: Caller, number: int) -> Trace:
+        """End them; what was seen."""
+        with self._lock:
+            running, run = self._traces.pop(number)
+            running.__exit__(None, None, None)
+            return run.trace
 
     # ---- the socket ------------------------------------------------------------------------------------------
 

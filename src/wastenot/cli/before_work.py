@@ -98,6 +98,11 @@ _RESTORE = (needs("restore_clocks", "allow_clock_control"), Rule(("restore_clock
 _MEASURING = (_SEED, *_RESTORE)
 _PLANNING = (needs("edp_exponent", "objective", "edp"), not_with("confidence", "as_measured"))
 
+_OF_A_PLAN = (
+    "study workload energies objective max_slowdown edp_exponent confidence as_measured granularity scope "
+    "clock_tolerance switch_time latency price_per_kwh currency plan"
+)
+
 RULES: dict[str, tuple[Rule, ...]] = {
     "sweep": (
         needs("search core_step core memory power_limit", "clocks", "grid"),
@@ -121,7 +126,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "monitor": (Rule(("interval",), _quiet_without_file),),
     "tune": (Rule(SHAPE_OPTIONS, _fixed_shape), needs("iterations real_time", "workload")),
     "plan": _PLANNING,
-    "report": _PLANNING,
+    "report": (not_with(_OF_A_PLAN, "applied", instead="a run has its plan already: leave it out"), *_PLANNING),
     "frontier": (needs("clock_tolerance", "granularity", "pass", "iteration"),),
     "workload": (_SHAPE,),
 }

@@ -202,8 +202,6 @@ def report(
             f"--out {out}: the page is HTML: name it .html; for SVG, PDF and PNG of each figure: --figures DIR"
         )
     if applied is not None:
-        if shown != ReportSource() or goal != PlanOptions() or plan is not None:
-            raise BadInputError("--applied: a run has its plan already; leave out --study, --plan and what asks for another")
         _report_of_a_run(applied, out, figures, as_json=as_json)
         return
     price, source = price_options.price(), shown.sweep()

@@ -1,4 +1,4 @@
-"""Time-energy frontiers that compose: ``choice``, ``tie``, ``repeat``, ``sequence`` and ``either``.
+"""Time-energy frontiers that compose: ``choice``, ``tie``, ``repeat``, ``sequence``, ``either`` and ``schedule``.
 
 A frontier stands for every way of doing a piece of work. Composing is cheap, since the parts are kept and not
 multiplied out; every question is asked of the whole and answered exactly from the parts.
@@ -360,6 +360,36 @@ def sequence(*frontiers: Frontier) -> Frontier:
     if not frontiers:
         raise BadInputError("`frontiers`: a sequence needs at least one frontier")
     return Frontier((Sequenced(tuple(part for frontier in frontiers for part in _parts(frontier))),))
+
+
+def schedule(
+    calls: Sequence[Frontier], *, stay_s: float = 0.0, switch_s: float = 0.0, switch_j: float = 0.0, points: int = 16
+) -> Frontier:
+    """Pieces of work after one another, round after round, where settings stay a while and switches cost.
+
+    Its ways are schedules found by a solver of its own, from the fastest to that of least energy; each is labelled with what
+    each call takes, such as its setting. What is matched from call to call is what a :func:`tie` goes by.
+
+        >>> light, heavy = choice([(1.0, 9.0, "fast"), (1.1, 4.0, "slow")]), choice([(1.0, 9.0, "fast"), (3.0, 8.0, "slow")])
+        >>> schedule([light, heavy, light, light], stay_s=2.0).least_energy(within_s=4.3).choices
+        (('fast', 'fast', 'slow', 'slow'),)
+
+    Args:
+        calls: in order of execution, each a single choice.
+        stay_s: least time between two switches.
+        switch_s: that a switch takes.
+        switch_j: that it uses.
+        points: schedules to look for, at least 2.
+
+    Raises:
+        BadInputError: there is no call, or one is made of several choices.
+    """
+    from wastenot.frontiers.schedule import scheduled_ways
+
+    nodes = [node for frontier in calls for node in frontier.alternatives]
+    if not nodes or len(nodes) > len(calls) or any(len(node.groups) != 1 for node in nodes):
+        raise BadInputError("`calls`: a schedule needs calls that are single choices; tie what shares a setting")
+    return Frontier((scheduled_ways(nodes, stay_s, switch_s, switch_j, points),))
 
 
 def _parts(frontier: Frontier) -> Iterator[Node]:

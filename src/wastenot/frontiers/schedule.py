@@ -3,11 +3,13 @@
 At a price of time the cheapest schedule is found by dynamic programming (:mod:`wastenot.frontiers.stays`), without what
 couples the end of a round to its beginning, so that its cost is a lower bound; the price is that at which the budget is
 just kept. Schedules on either side of the budget are then combined: where two differ between calls on which they agree,
-each such stretch is exchanged by itself, the most energy for the time first.
+each such stretch is exchanged by itself (:mod:`wastenot.frontiers.exchange`), and what time is left is spent on moving
+changes from call to call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,12 +17,23 @@ import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import InfeasibleError
+from wastenot.frontiers.exchange import combined, moved
+from wastenot.frontiers.knapsack import Knapsack
+from wastenot.frontiers.nodes import Node, Ways
+from wastenot.frontiers.pareto import Groups, pareto_points
 from wastenot.frontiers.stays import Start, Stays
-from wastenot.frontiers.switched_work import Stay, SwitchedWork, Totals
+from wastenot.frontiers.switched_work import ROUNDING, SwitchedWork, Totals
 
-_LANES = 6  # prices looked at at once
-_ROUNDS = 6
+_FIRST_PRICES = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)  # of the mean power of the work
+_HIGHEST_PRICE = 1e5
+_MOST_STEPS = 6
+_MOST_ROUNDS = 4
 _SAME = 1e-9
+_PARTNERS = 3  # schedules on either side of a budget that are combined
+_ANCHOR_BINS = 4
+_ANCHOR_CELLS = 40_000_000  # of calls × settings² × anchors, at most
+_FEW_STAYS = 32  # in a round, where its ends matter
+_ANCHOR_GAP = 0.001
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +61,30 @@ class _Found(NamedTuple):
     totals: Totals
 
 
+class _Open(NamedTuple):
+    """A cheapest schedule at a price, of those looked at, with its round left open."""
+
+    price: float
+    cost: float
+    weight_s: float
+    energy_j: float
+    setting: IndexArray
+
+
+class _Line(NamedTuple):
+    """Every schedule costs at least ``cost`` at a price, if its weight is within ``upto_s``."""
+
+    price: float
+    cost: float
+    upto_s: float
+
+    def least_j(self, budget_s: float) -> float:
+        """A lower bound on the energy within a budget."""
+        if budget_s > self.upto_s:
+            return 0.0
+        return self.cost - self.price * budget_s if self.price else self.cost
+
+
 @dataclass(eq=False)
 class Scheduler:
     """Answers questions about the schedules of some work; what it has found serves further ones.
@@ -58,19 +95,15 @@ class Scheduler:
 
     work: SwitchedWork
     _found: dict[bytes, _Found] = field(default_factory=dict)  # schedules that keep their stays
-    _bounds: list[tuple[float, float]] = field(default_factory=list)  # (price, least cost at it)
+    _lines: list[_Line] = field(default_factory=list)
+    _open: list[_Open] = field(default_factory=list)
+    _cut: int = 0
 
     def __post_init__(self) -> None:
         for setting in range(self.work.settings):
             self._consider(np.full(self.work.calls, setting))
 
-    def _consider(self, setting: IndexArray) -> _Found | None:
-        """Remember a schedule, if it keeps its stays."""
-        setting = setting.astype(np.int16)
-        key = setting.tobytes()
-        if key not in self._found and self.work.keeps(setting):
-            self._found[key] = _Found(setting, self.work.totals(setting))
-        return self._found.get(key)
+    # ---- questions -------------------------------------------------------------------------------------------
 
     def least_energy(self, budget_s: float, gap_tolerance: float = 1e-4) -> Schedule:
         """The schedule of least energy within a budget.
@@ -82,42 +115,28 @@ class Scheduler:
         Raises:
             InfeasibleError: none was found that is within it.
         """
-        within = budget_s * (1.0 + 1e-12)
-        base = min(self._found.values(), key=lambda each: each.totals.weight_s)
-        scale = base.totals.energy_j / max(base.totals.weight_s, 1e-300)
-        low, high = 0.0, 4.0 * scale
-        prices = np.concatenate([[0.0], np.geomspace(0.05, 4.0, _LANES - 1) * scale])
-        cut = 0
-        for step in range(_ROUNDS):
-            paths = self._solve(prices, cut)
-            over = [totals.weight_s > within for _, totals in paths]
-            if not over[0] and prices[0] == 0.0:
-                break
-            if over[-1] and step < 3 and prices[-1] == high:
-                low, high = high, 16.0 * high
-                prices = np.geomspace(low, high, _LANES)
-                continue
-            last = max((index for index, each in enumerate(over) if each), default=-1)
-            low = prices[last] if last >= 0 else low
-            high = prices[last + 1] if last + 1 < len(prices) else high
-            best = self._best(within)
-            bound = self.lower_bound_j(budget_s)
-            if best is not None and best.totals.energy_j - bound <= gap_tolerance * best.totals.energy_j:
-                break
-            near = paths[max(last, 0)][0]
-            cut = self._middle(near, cut)
-            prices = np.linspace(low, high, _LANES + 2)[1:-1]
+        within = budget_s * (1.0 + ROUNDING)
+        if self.work.is_free and np.isfinite(budget_s):
+            return self._free(budget_s, gap_tolerance)
+        if 2.0 * self.work.stay_s <= self._longest_s(budget_s):
+            self._price(budget_s, gap_tolerance)
+        elif (best := self._best(within)) is not None:  # there is no time for two stays
+            return Schedule(best.setting, best.totals, best.totals.energy_j)
         best = self._best(within)
         if best is None:
             raise InfeasibleError("no schedule is that fast")
-        best = self._exchanged(best, within)
-        bound = min(self.lower_bound_j(budget_s), best.totals.energy_j)
-        return Schedule(best.setting.astype(np.intp), best.totals, bound)
+        if not self._proven(best, budget_s, gap_tolerance):
+            best = self._improved(best, within)
+        if self._longest_s(budget_s) < _FEW_STAYS * self.work.stay_s:
+            for _ in range(2):
+                if not self._proven(best, budget_s, max(gap_tolerance, _ANCHOR_GAP)):
+                    self._anchor(best, budget_s, max(gap_tolerance, _ANCHOR_GAP))
+                    best = self._best(within) or best
+        return Schedule(best.setting, best.totals, min(self.lower_bound_j(budget_s), best.totals.energy_j))
 
     def least_time(self) -> Schedule:
         """The fastest schedule found, of little energy."""
-        scale = max(each.totals.energy_j / max(each.totals.weight_s, 1e-300) for each in self._found.values())
-        self._solve(np.array([1e3 * scale, 1e4 * scale]), 0)
+        self._solve(self._scale * np.array([1e3, 1e4]), np.inf)
         best = min(self._found.values(), key=lambda each: (each.totals.weight_s, each.totals.energy_j))
         return self._stated(best)
 
@@ -134,109 +153,263 @@ class Scheduler:
         def product(each: _Found) -> float:
             return float(np.log(each.totals.energy_j) + exponent * np.log(each.totals.weight_s))
 
-        within, cut = budget_s * (1.0 + 1e-12), 0
         best = min(self._found.values(), key=product)
-        for _ in range(_ROUNDS):
-            price = exponent * best.totals.energy_j / best.totals.weight_s
-            paths = self._solve(price * np.array([0.9, 1.0, 1.1]), cut)
-            cut = self._middle(paths[1][0], cut)
+        for _ in range(_MOST_STEPS):
+            self._solve(exponent * best.totals.energy_j / best.totals.weight_s * np.array([0.9, 1.0, 1.1]), np.inf)
             found = min(self._found.values(), key=product)
-            if product(found) >= product(best) - _SAME:
-                best = found
-                break
+            better = product(found) < product(best) - _SAME
             best = found
-        if best.totals.weight_s > within:
+            if not better:
+                break
+        if best.totals.weight_s > budget_s * (1.0 + ROUNDING):
             return self.least_energy(budget_s)
         return self._stated(best)
 
-    def _stated(self, found: _Found) -> Schedule:
-        bound = self.lower_bound_j(found.totals.weight_s)
-        return Schedule(found.setting.astype(np.intp), found.totals, min(bound, found.totals.energy_j))
-
     def lower_bound_j(self, budget_s: float) -> float:
         """No schedule within the budget uses less energy, as far as prices were looked at."""
-        return max((cost - (price * budget_s if price else 0.0) for price, cost in self._bounds), default=0.0)
+        return max((line.least_j(budget_s) for line in self._lines), default=0.0)
 
-    def _solve(self, prices: FloatArray, cut: int) -> list[tuple[IndexArray, Totals]]:
-        """The cheapest schedules at some prices, ends of a round left free, and those near them that keep their stays."""
-        stays = Stays(self.work, cut)
-        cheapest = stays.cheapest(prices)
-        self._bounds += zip(prices.tolist(), cheapest.cost.tolist(), strict=True)
-        paths = []
-        for price, setting in zip(prices, cheapest.setting, strict=True):
-            found = self._consider(setting)
-            if found is None:
-                found = self._closed(setting, float(price))
-            paths.append((setting, self.work.totals(setting) if found is None else found.totals))
-        return paths
+    def _stated(self, found: _Found) -> Schedule:
+        bound = self.lower_bound_j(found.totals.weight_s)
+        return Schedule(found.setting, found.totals, min(bound, found.totals.energy_j))
 
-    def _closed(self, setting: IndexArray, price: float) -> _Found | None:
-        """The cheapest schedule that keeps all of its stays and one of those of a schedule that does not."""
-        stays = self.work.stays(setting)
-        longest = max(stays, key=self.work.lasts_s)
-        least_s = self.work.slow_stay_s if self.work.slow[longest.setting].any() else self.work.stay_s
-        first = longest.first % self.work.calls
-        cheapest = Stays(self.work, first).cheapest(np.array([price]), Start(longest.setting, least_s, 0.0))
-        return self._consider(cheapest.setting[0])
+    def _free(self, budget_s: float, gap_tolerance: float) -> Schedule:
+        """Where nothing couples the calls, each takes its own setting: a multiple-choice knapsack."""
+        work = self.work
+        groups = Groups(work.weight_s.ravel(), work.energy_j.ravel(), np.arange(work.calls + 1) * work.settings)
+        chosen = Knapsack(groups).least_energy(budget_s, gap_tolerance)
+        setting = chosen.options - groups.start[:-1]
+        return Schedule(setting, work.totals(setting), chosen.lower_bound_j or 0.0)
 
-    def _middle(self, setting: IndexArray, cut: int) -> int:
-        """The call in the middle of the longest stay of a schedule."""
-        stays = self.work.stays(setting)
-        if len(stays) == 1:
-            return cut
-        longest = max(stays, key=self.work.lasts_s)
-        return ((longest.first + longest.end) // 2) % self.work.calls
+    # ---- the price of time -----------------------------------------------------------------------------------
+
+    @property
+    def _scale(self) -> float:
+        """A power of the work, in watts."""
+        return float(self.work.energy_j.min(axis=1).sum() / self.work.weight_s.min(axis=1).sum())
+
+    def _longest_s(self, budget_s: float) -> float:
+        """No schedule within a budget takes longer."""
+        time_s, weight_s = self.work.time_s, self.work.weight_s
+        some = time_s > 0.0
+        most_s = float(time_s.max(axis=1).sum() + self.work.switch_s.max() * self.work.calls)
+        if not np.isfinite(budget_s) or (weight_s[some] <= 0.0).any():
+            return most_s
+        return min(most_s, 1.05 * budget_s * float((time_s[some] / weight_s[some]).max()))
+
+    def _work(self, budget_s: float) -> tuple[SwitchedWork, float]:
+        """The work without changes that there is no time for, and the budget up to which that holds."""
+        work = self.work
+        if work.any_slow and 2.0 * work.slow_stay_s > self._longest_s(budget_s):
+            return work.without_slow(), budget_s
+        return work, np.inf
+
+    def _price(self, budget_s: float, gap_tolerance: float) -> None:
+        """Look at prices until the schedules on either side of the budget are best at one and the same.
+
+        Between bounds only settings are looked at that were best at a price near the one wanted; the bounds themselves are
+        of all of them, and may bring in others.
+        """
+        if not any(line.upto_s >= budget_s for line in self._lines):
+            self._solve(np.array(_FIRST_PRICES) * self._scale, budget_s)
+            self._recut(self._open, budget_s)
+        for _ in range(_MOST_ROUNDS):
+            if self._is_proven(budget_s, gap_tolerance):
+                return
+            slow, fast = _sides(self._open, budget_s)
+            if slow is None:  # nothing needs to be paid for
+                return
+            if fast is None:
+                if slow.price >= _HIGHEST_PRICE * self._scale:
+                    return
+                self._solve(np.array([10.0, 1e3]) * max(slow.price, self._scale), budget_s)
+                continue
+            near = [each.setting for each in self._open if slow.price <= each.price <= fast.price]
+            kept = np.unique(np.concatenate([np.unique(each) for each in near]))
+            found = self._bracket([slow, fast], kept, budget_s)
+            expected = found.cost - found.price * budget_s
+            self._solve(np.array([found.price]), budget_s)
+            if self.lower_bound_j(budget_s) >= expected * (1.0 - 0.2 * gap_tolerance):
+                return
+
+    def _bracket(self, near: list[_Open], kept: IndexArray, budget_s: float) -> _Open:
+        """A schedule at the price at which those on both sides of the budget are best, among the settings kept."""
+        at_price = near[0]
+        for _ in range(_MOST_STEPS):
+            slow, fast = _sides(near, budget_s)
+            if slow is None or fast is None:
+                break
+            price = (fast.energy_j - slow.energy_j) / (slow.weight_s - fast.weight_s)
+            if not slow.price < price < fast.price:
+                price = 0.5 * (slow.price + fast.price)
+            line = slow.energy_j + price * slow.weight_s
+            between = [slow.price + part * (fast.price - slow.price) for part in (0.2, 0.5, 0.8)]
+            new = self._solve(np.array(sorted({price, *between})), budget_s, kept)
+            near += new
+            at_price = min(new, key=lambda each: abs(each.price - price))
+            if at_price.cost >= line - _SAME * abs(line) or fast.price - slow.price <= 1e-6 * fast.price:
+                break
+            self._recut(near, budget_s)
+        return at_price
+
+    def _is_proven(self, budget_s: float, gap_tolerance: float) -> bool:
+        best = self._best(budget_s * (1.0 + ROUNDING))
+        return best is not None and self._proven(best, budget_s, gap_tolerance)
+
+    def _recut(self, near: list[_Open], budget_s: float) -> None:
+        """Cut rounds in the middle of the longest stay of a schedule near the budget, where that changes least."""
+        longest = self.work.longest(min(near, key=lambda each: abs(each.weight_s - budget_s)).setting)
+        if longest.end - longest.first < self.work.calls:
+            self._cut = ((longest.first + longest.end) // 2) % self.work.calls
+
+    def _solve(self, prices: FloatArray, budget_s: float, kept: IndexArray | None = None) -> list[_Open]:
+        """The cheapest open rounds at some prices, and closed ones near them.
+
+        Args:
+            prices: in J/s.
+            budget_s: only schedules within it are asked for.
+            kept: settings to look at; ``None`` for all, which gives lower bounds.
+        """
+        work, upto_s = self._work(budget_s)
+        if kept is None:
+            cheapest = Stays(work, self._cut).cheapest(prices)
+            self._lines += [
+                _Line(price, cost, upto_s) for price, cost in zip(prices.tolist(), cheapest.cost.tolist(), strict=True)
+            ]
+            rounds = cheapest.setting
+        else:
+            cheapest = Stays(work.only(kept), self._cut).cheapest(prices)
+            rounds = kept[cheapest.setting]
+        new, opened = [], []
+        for price, cost, setting in zip(prices.tolist(), cheapest.cost.tolist(), rounds, strict=True):
+            totals = self.work.totals(setting, cut=self._cut)
+            new.append(_Open(price, cost, totals.weight_s, totals.energy_j, setting))
+            if self._consider(setting) is None:
+                opened.append(new[-1])
+        if kept is None:
+            self._open += new
+        if opened:
+            self._close(work, opened)
+        return new
+
+    def _close(self, work: SwitchedWork, opened: list[_Open]) -> None:
+        """Cheapest closed rounds that have the longest stay of an open one, where they begin."""
+        kept = np.unique(np.concatenate([np.unique(each.setting) for each in opened]))
+        fewer = work.only(kept)
+        longest = work.longest(opened[-1].setting)
+        following = int(opened[-1].setting[longest.end % work.calls])
+        least_s = work.slow_stay_s if work.any_slow and work.slow[longest.setting, following] else work.stay_s
+        start = Start(int(np.searchsorted(kept, longest.setting)), least_s, 0.0)
+        prices = np.array([each.price for each in opened])
+        closed = Stays(fewer, longest.first % work.calls).cheapest(prices, [start] * len(prices))
+        for cost, setting in zip(closed.cost.tolist(), closed.setting, strict=True):
+            if np.isfinite(cost):
+                self._consider(kept[setting])
+
+    def _anchor(self, best: _Found, budget_s: float, gap_tolerance: float) -> None:
+        """A better bound where a round has few stays: the stay at the cut has one setting, and lasts long enough in all.
+
+        That stay ends some time after the cut; for each setting, and for each range of that time, the round is solved.
+        """
+        work, upto_s = self._work(budget_s)
+        line = max(self._lines, key=lambda each: each.least_j(budget_s))
+        stays = Stays(work, self._cut)
+        paid = line.price * budget_s if line.price else 0.0
+        by_end = stays.cheapest(np.array([line.price])).by_end[0]
+        open_j = best.totals.energy_j * (1.0 - gap_tolerance)
+        anchors = np.flatnonzero(by_end - paid < open_j)
+        others = by_end[by_end - paid >= open_j]
+        if len(anchors) * _ANCHOR_BINS * work.calls * work.settings**2 > _ANCHOR_CELLS:
+            return
+        part_s = work.stay_s / _ANCHOR_BINS
+        starts = [
+            Start(int(setting), part * part_s, work.stay_s - (part + 1) * part_s if part < _ANCHOR_BINS else 0.0)
+            for setting in anchors
+            for part in range(_ANCHOR_BINS + 1)
+        ]
+        costs = others.tolist()
+        if starts:
+            found = stays.cheapest(np.full(len(starts), line.price), starts)
+            costs += found.cost.tolist()
+            for setting in found.setting:
+                self._consider(setting)
+        self._lines.append(_Line(line.price, min(costs), upto_s))
+
+    # ---- schedules that keep their stays ---------------------------------------------------------------------
+
+    def _consider(self, setting: IndexArray) -> _Found | None:
+        """Remember a schedule, if it keeps its stays."""
+        key = setting.astype(np.int16).tobytes()
+        if key not in self._found and self.work.keeps(setting):
+            self._found[key] = _Found(setting, self.work.totals(setting))
+        return self._found.get(key)
 
     def _best(self, within: float) -> _Found | None:
         fits = [each for each in self._found.values() if each.totals.weight_s <= within]
         return min(fits, key=lambda each: (each.totals.energy_j, each.totals.weight_s), default=None)
 
-    # ---- combining -------------------------------------------------------------------------------------------
+    def _proven(self, best: _Found, budget_s: float, gap_tolerance: float) -> bool:
+        return best.totals.energy_j - self.lower_bound_j(budget_s) <= gap_tolerance * best.totals.energy_j
 
-    def _exchanged(self, best: _Found, within: float) -> _Found:
-        """The best schedule within the budget after exchanging stretches with those beyond it."""
-        others = sorted(self._found.values(), key=lambda each: each.totals.energy_j)
-        for other in others[:12]:
-            if other.totals.energy_j < best.totals.energy_j:
-                for start in sorted(self._found.values(), key=lambda each: each.totals.energy_j)[:12]:
-                    if start.totals.weight_s <= within:
-                        mixed = self._mixed(start, other, within)
-                        if mixed is not None and mixed.totals.energy_j < best.totals.energy_j:
-                            best = mixed
+    def _improved(self, best: _Found, within: float) -> _Found:
+        """The best schedule within the budget after exchanging stretches and moving changes."""
+        price = max((each.price for each in self._open if each.weight_s > within), default=0.0)
+
+        def cost(each: _Found) -> float:
+            return each.totals.energy_j + price * each.totals.weight_s
+
+        near = sorted(self._found.values(), key=cost)
+        fast = [each for each in near if each.totals.weight_s <= within][:_PARTNERS]
+        slow = [each for each in near if each.totals.weight_s > within][:_PARTNERS]
+        for base in fast:
+            for other in slow:
+                mixed = self._consider(combined(self.work, base.setting, other.setting, within))
+                if mixed is not None and mixed.totals.weight_s <= within and mixed.totals.energy_j < best.totals.energy_j:
+                    best = mixed
+        for insert in (False, True):
+            for base in [best, *fast, *slow] if not insert else [best]:
+                found = self._consider(moved(self.work, base.setting, within, price, insert))
+                if found is not None and found.totals.weight_s <= within and found.totals.energy_j < best.totals.energy_j:
+                    best = found
+            if self._proven(best, within, _ANCHOR_GAP) or len(self.work.stays(best.setting)) > _FEW_STAYS:
+                break
         return best
 
-    def _mixed(self, base: _Found, other: _Found, within: float) -> _Found | None:
-        """A schedule with the stretches of another that save most, while it stays within the budget."""
-        differ = base.setting != other.setting
-        if differ.all():
-            return None
-        changes = np.flatnonzero(differ != np.roll(differ, 1))
-        if not len(changes):
-            return None
-        begins = [int(place) for place in changes if differ[place]]
-        stretches = []
-        for begin in begins:
-            later = changes[changes > begin]
-            end = int(later[0]) if len(later) else int(changes[0]) + self.work.calls
-            stretches.append(np.arange(begin, end) % self.work.calls)
-        gains = []
-        for index, stretch in enumerate(stretches):
-            tried = base.setting.copy()
-            tried[stretch] = other.setting[stretch]
-            totals = self.work.totals(tried)
-            saved, longer = base.totals.energy_j - totals.energy_j, totals.weight_s - base.totals.weight_s
-            if saved > 0.0:
-                gains.append((saved / longer if longer > 0.0 else np.inf, index))
-        now, best = base.setting, None
-        weight = base.totals.weight_s
-        for _, index in sorted(gains, reverse=True):
-            tried = now.copy()
-            tried[stretches[index]] = other.setting[stretches[index]]
-            totals = self.work.totals(tried)
-            if totals.weight_s <= within and self.work.keeps(tried):
-                now, weight = tried, totals.weight_s
-        del weight
-        return self._consider(now) if now is not base.setting else best
+
+def _sides(near: Sequence[_Open], budget_s: float) -> tuple[_Open | None, _Open | None]:
+    """The dearest price at which the budget is exceeded, and the cheapest above it at which it is kept."""
+    over = [each for each in near if each.weight_s > budget_s]
+    slow = max(over, key=lambda each: each.price, default=None)
+    within = [each for each in near if each.weight_s <= budget_s and (slow is None or each.price > slow.price)]
+    return slow, min(within, key=lambda each: each.price, default=None)
 
 
-__all__ = ["Schedule", "Scheduler", "Stay"]
+def scheduled_ways(nodes: Sequence[Node], stay_s: float, switch_s: float, switch_j: float, points: int) -> Ways:
+    """The schedules of some calls as ways of one piece of work, from the fastest to that of least energy.
+
+    Args:
+        nodes: the calls in order of execution, each one decision.
+        stay_s: least time between two switches.
+        switch_s: that a switch takes.
+        switch_j: that it uses.
+        points: how many schedules to look for.
+    """
+    keys = [next(iter(node.tie_keys())) for node in nodes]
+    settings = list(dict.fromkeys(key for each in keys for key in each))
+    place = {key: index for index, key in enumerate(settings)}
+    time_s, energy_j = np.full((2, len(nodes), len(settings)), np.inf)
+    for call, (node, each) in enumerate(zip(nodes, keys, strict=True)):
+        columns = [place[key] for key in each]
+        time_s[call, columns], energy_j[call, columns] = node.groups.time_s, node.groups.energy_j
+    work = SwitchedWork.of(time_s, energy_j, stay_s=stay_s, switch_s=switch_s, switch_j=switch_j)
+    scheduler = Scheduler(work)
+    fastest, least = scheduler.least_time(), scheduler.least_energy(np.inf)
+    budgets = np.linspace(fastest.totals.weight_s, least.totals.weight_s, max(2, points))
+    found = [fastest, *(scheduler.least_energy(budget) for budget in budgets.tolist()), least]
+    found = [each for each in found if np.isfinite(time_s[np.arange(len(nodes)), each.setting]).all()]
+    if not found:
+        raise InfeasibleError("the calls have no schedule: no setting is one that all of them can have for long enough")
+    times, energies = (np.array([getattr(each.totals, name) for each in found]) for name in ("time_s", "energy_j"))
+    kept = pareto_points(Groups.of_one(times, energies)).tolist()
+    labels = [tuple(settings[index] for index in found[each].setting.tolist()) for each in kept]
+    return Ways(times[kept], energies[kept], labels)

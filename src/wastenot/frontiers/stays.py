@@ -1,4 +1,4 @@
-"""The cheapest schedule at a price of time, by dynamic programming over the calls of a round.
+"""The cheapest schedules at prices of time, by dynamic programming over the calls of a round.
 
 With C[j, s] the cost of the calls before j at setting s, the cheapest schedule of these calls whose last stay, at s, has
 lasted long enough costs
@@ -12,6 +12,7 @@ are done in blocks that last so long; and several prices are done at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -19,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
-from wastenot.frontiers.switched_work import SwitchedWork
+from wastenot.frontiers.switched_work import ROUNDING, SwitchedWork
 
-_BLOCK_CELLS = 1_000_000  # of prices × calls × settings × settings looked at in one step
+_BLOCK_CELLS = 400_000  # of prices × calls × settings × settings looked at in one step
 
 
 class Start(NamedTuple):
@@ -42,12 +43,14 @@ class Cheapest(NamedTuple):
     """Cheapest schedules at some prices.
 
     Attributes:
-        cost: energy + price × weight of each, shape (prices,).
+        cost: energy + price × weight of each, shape (prices,); infinite where no schedule keeps to the start.
         setting: of each call, shape (prices, calls).
+        by_end: least cost by the setting that a round ends with, shape (prices, settings).
     """
 
     cost: FloatArray
     setting: IndexArray
+    by_end: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,108 +74,184 @@ class Stays:
     @cached_property
     def _latest(self) -> tuple[IndexArray, IndexArray]:
         """1 + the latest begin of a stay that may end before a call, 0 where there is none; (calls + 1, settings) each."""
-        return self._latest_of(self.work.stay_s), self._latest_of(self.work.slow_stay_s)
+        quick = self._latest_of(self.work.stay_s)
+        return quick, self._latest_of(self.work.slow_stay_s) if self.work.any_slow else quick
 
     def _latest_of(self, stay_s: float) -> IndexArray:
         ends, most = self._ends_s, np.arange(len(self._ends_s))
-        margin = 1e-12 * float(ends[-1].max())
+        stay_s -= ROUNDING * float(ends[-1].max())
         columns = [
-            np.minimum(np.searchsorted(column, column - stay_s + margin, side="right"), most)
+            np.minimum(np.searchsorted(column, column - stay_s, side="right"), most)
             for column in np.ascontiguousarray(ends.T)
         ]
         return np.ascontiguousarray(np.array(columns).T)
 
-    def cheapest(self, prices: FloatArray, start: Start | None = None) -> Cheapest:  # noqa: PLR0915
+    def cheapest(self, prices: FloatArray, starts: Sequence[Start] | None = None) -> Cheapest:
         """The cheapest schedule at each price.
 
         Args:
             prices: of time, in J/s; shape (prices,).
-            start: that schedules must keep to; ``None`` for the lower bound.
+            starts: that the schedules must keep to, one for each price; ``None`` for the lower bound.
         """
-        work, lanes = self.work, len(prices)
-        calls, settings = work.calls, work.settings
-        energy, weight = (np.roll(each, -self.first, axis=0) for each in (work.energy_j, work.weight_s))
-        cost = np.zeros((lanes, calls + 1, settings))
-        np.cumsum(energy + prices[:, None, None] * weight, axis=1, out=cost[:, 1:])
-        switching = work.switch_j + prices[:, None, None] * work.switch_s
-        quick, slow = self._latest
-        opened = np.ones(calls + 1, dtype=bool) if start is None else self._ends_s[:, start.setting] >= start.after_s
-        opened[0] = False
-        quick, slow = (np.maximum(each, opened[:, None]) for each in (quick, slow))
-        column = np.arange(settings)
-        any_slow = bool(work.slow.any())
+        return _Pass(self, prices, starts).cheapest()
 
-        begun = np.full((lanes, calls + 2, settings), np.inf)  # running minimum of W − C, one place further
-        begin = np.zeros((lanes, calls + 2, settings), dtype=np.int32)
-        came_from = np.zeros((lanes, calls + 1, settings), dtype=np.int16)
-        begun[:, 1, :] = 0.0
-        if start is not None:
-            begun[:, 1, np.arange(settings) != start.setting] = np.inf
-        latest = quick.max(axis=1)
-        most = max(1, _BLOCK_CELLS // (lanes * settings * settings))
+
+class _Pass:
+    """One way through the calls; arrays have shape (prices, calls + 1, settings)."""
+
+    def __init__(self, stays: Stays, prices: FloatArray, starts: Sequence[Start] | None) -> None:
+        work = self._work = stays.work
+        self._first, self._prices, self._starts, self._ends_s = stays.first, prices, starts, stays._ends_s
+        price = prices[:, None, None]
+        weighed = np.roll(work.energy_j, -stays.first, axis=0) + price * np.roll(work.weight_s, -stays.first, axis=0)
+        self._cost = np.zeros((len(prices), work.calls + 1, work.settings))
+        np.cumsum(weighed, axis=1, out=self._cost[:, 1:])
+        latest = stays._latest
+        if starts is None:  # a stay may end anywhere that it began with the round
+            opened = np.arange(work.calls + 1)[:, None] > 0
+            latest = np.maximum(latest[0], opened), np.maximum(latest[1], opened)
+        self._kinds = [_Kind.of(work, slow, latest[slow], price, stays.first) for slow in (False, True)[: 1 + work.any_slow]]
+        # The running minimum of W − C up to each call, one place further, and where it was reached.
+        self._begun = np.full((len(prices), work.calls + 2, work.settings), np.inf)
+        self._begin = np.zeros(self._begun.shape, dtype=np.int32)
+        if starts is None:
+            self._begun[:, 1] = 0.0
+        else:  # what the stay that a round begins in costs until it may end, shape (prices, calls + 1)
+            self._opening = np.array([
+                np.where(self._ends_s[:, each.setting] >= each.after_s, self._cost[lane, :, each.setting], np.inf)
+                for lane, each in enumerate(starts)
+            ])  # fmt: skip
+            self._opening[:, 0] = np.inf
+            self._opening[:, -1] = [self._cost[lane, -1, each.setting] for lane, each in enumerate(starts)]  # and never ends
+
+    def cheapest(self) -> Cheapest:
+        self._forward()
+        final, last = self._ends()
+        best = final.argmin(axis=1)
+        lanes = range(len(final))
+        found = np.array([self._path(lane, int(best[lane]), int(last[lane])) for lane in lanes])
+        return Cheapest(final[lanes, best], np.roll(found, self._first, axis=1), final)
+
+    def _value(self, kind: _Kind, here: slice) -> FloatArray:
+        """V of some calls, of stays that may be left by switches of one kind."""
+        value = self._cost[:, here] + self._begun[:, kind.latest[here], np.arange(self._work.settings)]
+        if self._starts is not None:
+            for lane, start in enumerate(self._starts):
+                np.minimum(value[lane, :, start.setting], self._opening[lane, here], out=value[lane, :, start.setting])
+        return np.asarray(value)
+
+    def _forward(self) -> None:
+        work, cost, begun, begin = self._work, self._cost, self._begun, self._begin
+        latest = self._kinds[0].latest.max(axis=1)
+        most = max(1, _BLOCK_CELLS // (len(self._prices) * work.settings**2))
         done = 0
-        while done < calls:
-            end = min(int(np.searchsorted(latest, done + 1, side="right")), calls + 1, done + 1 + most)
+        while done < work.calls:
+            end = min(int(np.searchsorted(latest, done + 1, side="right")), work.calls + 1, done + 1 + most)
             here = slice(done + 1, max(end, done + 2))
-            value = cost[:, here] + begun[:, quick[here], column]
-            if any_slow:
-                late = cost[:, here] + begun[:, slow[here], column]
-                through = np.where(work.slow, late[..., None], value[..., None])
+            added = cost[:, here]
+            found = [each.least(self._value(each, here), here) for each in self._kinds]
+            fresh = (found[0] if len(found) == 1 else np.minimum(*found)) - added
+            if here.stop == here.start + 1:
+                better = fresh[:, 0] < begun[:, here.start]
+                begun[:, here.stop] = np.where(better, fresh[:, 0], begun[:, here.start])
+                begin[:, here.stop] = np.where(better, here.start, begin[:, here.start])
             else:
-                through = value[..., None]
-            through = through + switching[:, None]
-            self._add_lateness(through, prices, here)
-            came = through.argmin(axis=2)
-            came_from[:, here] = came
-            fresh = np.take_along_axis(through, came[:, :, None], axis=2)[:, :, 0] - cost[:, here]
-            both = np.concatenate([begun[:, done + 1 : done + 2], fresh], axis=1)
-            lowest = np.minimum.accumulate(both, axis=1)
-            begun[:, here.start + 1 : here.stop + 1] = lowest[:, 1:]
-            newer = np.where(fresh < lowest[:, :-1], np.arange(here.start, here.stop)[None, :, None], 0)
-            newer = np.concatenate([begin[:, done + 1 : done + 2], newer], axis=1)
-            begin[:, here.start + 1 : here.stop + 1] = np.maximum.accumulate(newer, axis=1)[:, 1:]
+                lowest = np.minimum.accumulate(
+                    np.concatenate([begun[:, here.start : here.start + 1], fresh], axis=1), axis=1
+                )
+                newer = np.where(fresh < lowest[:, :-1], np.arange(here.start, here.stop)[:, None], 0)
+                begins = np.concatenate([begin[:, here.start : here.start + 1], newer], axis=1)
+                begun[:, here.start + 1 : here.stop + 1] = lowest[:, 1:]
+                begin[:, here.start + 1 : here.stop + 1] = np.maximum.accumulate(begins, axis=1)[:, 1:]
             done = here.stop - 1
 
-        if start is None:
-            last = np.full(settings, calls)
-            final = cost[:, calls] + begun[:, calls]
-        else:
-            last = np.zeros(settings, dtype=np.int64)
-            last[start.setting] = self._latest_end(start)
-            final = np.full((lanes, settings), np.inf)
-            final[:, start.setting] = cost[:, calls, start.setting] + begun[:, last[start.setting], start.setting]
-        best = final.argmin(axis=1)
-        found = np.empty((lanes, calls), dtype=np.intp)
-        for lane in range(lanes):
-            place, setting, upto = int(last[best[lane]]), int(best[lane]), calls
-            while True:
-                since = int(begin[lane, place, setting])
-                found[lane, since:upto] = setting
-                if since == 0:
-                    break
-                before = int(came_from[lane, since, setting])
-                place = int((slow if work.slow[before, setting] else quick)[since, before])
-                upto, setting = since, before
-        return Cheapest(final[np.arange(lanes), best], np.roll(found, self.first, axis=1))
+    def _ends(self) -> tuple[FloatArray, IndexArray]:
+        """What a round costs by the setting that it ends with, and 1 + the latest begin of its last stay; by price."""
+        calls, cost, lanes = self._work.calls, self._cost[:, -1], len(self._prices)
+        if self._starts is None:
+            return cost + self._begun[:, calls], np.full(lanes, calls)
+        final, latest = np.full(cost.shape, np.inf), np.full(lanes, calls + 1)
+        for lane, start in enumerate(self._starts):
+            ends = self._ends_s[:, start.setting]
+            if start.before_s > 0.0:
+                latest[lane] = np.searchsorted(ends, ends[-1] - start.before_s, side="right")
+            closed = cost[lane, start.setting] + self._begun[lane, latest[lane], start.setting]
+            final[lane, start.setting] = min(closed, self._opening[lane, -1])
+        return final, latest
 
-    def _latest_end(self, start: Start) -> int:
-        """1 + the latest begin of the last stay."""
-        ends = self._ends_s[:, start.setting]
-        if start.before_s <= 0.0:
-            return self.work.calls + 1
-        return int(np.searchsorted(ends, ends[-1] - start.before_s, side="right"))
+    def _path(self, lane: int, setting: int, latest: int) -> IndexArray:
+        found, upto, column = np.empty(self._work.calls, dtype=np.intp), self._work.calls, np.arange(self._work.settings)
+        while True:
+            opening = np.inf
+            if self._starts is not None and setting == self._starts[lane].setting:
+                opening = self._opening[lane, upto]
+            if opening <= self._cost[lane, upto, setting] + self._begun[lane, latest, setting]:
+                since = 0
+            else:
+                since = int(self._begin[lane, latest, setting])
+            found[since:upto] = setting
+            if since == 0:
+                return found
+            here = slice(since, since + 1)
+            through = [self._value(kind, here)[lane, 0] + kind.through(lane, since, setting) for kind in self._kinds]
+            which, left = divmod(int(np.argmin(through)), len(column))
+            latest = int(self._kinds[which].latest[since, left])
+            upto, setting = since, left
 
-    def _add_lateness(self, through: FloatArray, prices: FloatArray, here: slice) -> None:
-        late = self.work.lateness
+
+@dataclass(frozen=True, eq=False)
+class _Kind:
+    """Switches that are quick, or those that take long.
+
+    Attributes:
+        latest: see :class:`Stays`.
+        fixed: what each costs, from each setting (last) to each (but last), infinite where it is of the other kind; of a
+            single price where none differ.
+        same: what all cost, where they cost the same and nothing is late; settings then exchange by their minimum alone.
+        entered: with ``left``, what those cost that are not on time, as products of three terms; (prices, calls + 1,
+            settings, 3) and (prices, calls + 1, 3, settings); ``None`` where all are on time.
+        left: see ``entered``.
+    """
+
+    latest: IndexArray
+    fixed: FloatArray
+    same: FloatArray | None
+    entered: FloatArray | None
+    left: FloatArray | None
+
+    @classmethod
+    def of(cls, work: SwitchedWork, slow: bool, latest: IndexArray, price: FloatArray, first: int) -> _Kind:
+        """The switches of one kind, in a round that is cut before call ``first``."""
+        allowed = (work.slow if slow else ~work.slow) | np.eye(work.settings, dtype=bool)
+        fixed = np.where(allowed, work.switch_j + price * work.switch_s, np.inf).swapaxes(1, 2)
+        late = work.slow_lateness if slow else work.lateness
         if late is None:
-            return
-        call = (np.arange(here.start, here.stop) + self.first) % self.work.calls
-        price = prices[:, None, None]
-        after = late.after[2][call] + price * late.after[1][call]
-        before = late.before[2][call] + price * late.before[1][call]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            per_after = np.nan_to_num(1.0 / late.after[0][call])[None, :, :, None]
-            per_before = np.nan_to_num(1.0 / late.before[0][call])[None, :, :, None]
-        late_cost = (after[..., :, None] - after[..., None, :]) * per_after
-        late_cost += (before[..., None, :] - before[..., :, None]) * per_before
-        through += late_cost * late.off_s
+            apart = fixed[:, ~np.eye(work.settings, dtype=bool)]
+            same = apart[:, :1] if apart.size and (apart == apart[:, :1]).all() and np.isfinite(apart).all() else None
+            return cls(latest, fixed, same, None, None)
+        call = (np.arange(work.calls + 1) + first) % work.calls
+        after, before = (side[2][call] + price * side[1][call] for side in (late.after, late.before))
+        per_after, per_before = late.per_after[call], late.per_before[call]
+        off = 0.5 * late.off_s
+        shape = after.shape
+        left = np.stack(
+            [after * per_after - before * per_before, *(np.broadcast_to(p, shape) for p in (per_after, per_before))]
+        )
+        entered = np.stack([np.broadcast_to(off, shape), -off * after, off * before])
+        return cls(latest, fixed, None, np.moveaxis(entered, 0, -1).copy(), np.moveaxis(left, 0, -2).copy())
+
+    def least(self, value: FloatArray, here: slice) -> FloatArray:
+        """The cheapest way to each setting from one of them, for some calls; shape (prices, calls, settings)."""
+        if self.same is not None:
+            return np.asarray(np.minimum(value, value.min(axis=-1, keepdims=True) + self.same[:, :, None]))
+        through = value[:, :, None, :] + self.fixed[:, None]
+        if self.entered is not None and self.left is not None:
+            through += self.entered[:, here] @ self.left[:, here]
+        return np.asarray(through.min(axis=-1))
+
+    def through(self, lane: int, call: int, setting: int) -> FloatArray:
+        """What a switch to a setting costs from each, before a call."""
+        fixed = self.fixed[lane, setting]
+        if self.entered is None or self.left is None:
+            return np.asarray(fixed)
+        return np.asarray(fixed + self.entered[lane, call, setting] @ self.left[lane, call])

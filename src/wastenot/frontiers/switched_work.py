@@ -10,7 +10,7 @@ energy, and, where its latency varies, calls on either side that run at the othe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Self
 
@@ -22,6 +22,13 @@ from wastenot.errors import BadInputError
 
 IMPOSSIBLE = 1e3
 """Times the whole work at its dearest: what a call counts at a setting that it cannot have."""
+
+
+ROUNDING = 1e-12
+
+
+_SIXTHS = (0.278, 0.893, 1.829)
+"""The first, third and fifth sixth of the distance of a normal variable from its mean, whose own mean is 1."""
 
 
 class Totals(NamedTuple):
@@ -59,7 +66,8 @@ class SwitchedWork:
         slow: whether it takes long to change from a setting to another; shape (settings, settings).
         switch_s: time that a switch takes, shape (settings, settings).
         switch_j: energy that it takes besides.
-        off_s: mean time by which switches are late or early, half of it each; shape (settings, settings).
+        off_s: mean time by which switches to a setting are late or early, half of it each; shape (settings,).
+        slow_off_s: the same of those that take long.
     """
 
     time_s: FloatArray
@@ -71,6 +79,7 @@ class SwitchedWork:
     switch_s: FloatArray
     switch_j: FloatArray
     off_s: FloatArray
+    slow_off_s: FloatArray
 
     @classmethod
     def of(
@@ -85,6 +94,7 @@ class SwitchedWork:
         switch_s: FloatArray | float = 0.0,
         switch_j: FloatArray | float = 0.0,
         off_s: FloatArray | float = 0.0,
+        slow_off_s: FloatArray | float | None = None,
     ) -> Self:
         """The work, with what is not given left out.
 
@@ -117,8 +127,50 @@ class SwitchedWork:
             quick if slow is None else slow & other,
             pairs(switch_s),
             pairs(switch_j),
-            pairs(off_s),
+            np.broadcast_to(np.asarray(off_s, dtype=np.float64), settings),
+            np.broadcast_to(np.asarray(off_s if slow_off_s is None else slow_off_s, dtype=np.float64), settings),
         )
+
+    def only(self, kept: IndexArray) -> SwitchedWork:
+        """The same work at some of the settings."""
+        pairs = np.ix_(kept, kept)
+        fewer = SwitchedWork(
+            self.time_s[:, kept],
+            self.energy_j[:, kept],
+            self.weight_s[:, kept],
+            self.stay_s,
+            self.slow_stay_s,
+            self.slow[pairs],
+            self.switch_s[pairs],
+            self.switch_j[pairs],
+            self.off_s[kept],
+            self.slow_off_s[kept],
+        )
+        for name, late in (("lateness", self.lateness), ("slow_lateness", self.slow_lateness)):
+            fewer.__dict__[name] = None if late is None else late.only(kept)  # of the same windows
+        return fewer
+
+    @property
+    def any_slow(self) -> bool:
+        """Whether any change takes long, and is possible."""
+        return bool(self.slow.any()) and np.isfinite(self.slow_stay_s)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether settings may change with every call, at no cost."""
+        longest_s = max(self.stay_s, self.slow_stay_s if self.slow.any() else 0.0)
+        free = not (self.switch_s.any() or self.switch_j.any()) and self.lateness is None and self.slow_lateness is None
+        return free and longest_s <= float(np.where(self.time_s > 0.0, self.time_s, np.inf).min())
+
+    def without_slow(self) -> SwitchedWork:
+        """The same work with no changes that take long."""
+        return replace(self, slow_stay_s=np.inf)
+
+    @cached_property
+    def groups(self) -> list[IndexArray]:
+        """The settings between which changes are quick."""
+        _, group = np.unique(self.slow, axis=0, return_inverse=True)
+        return [np.flatnonzero(group.ravel() == each) for each in range(int(group.max()) + 1)]
 
     @property
     def calls(self) -> int:
@@ -137,38 +189,60 @@ class SwitchedWork:
 
     @cached_property
     def lateness(self) -> Lateness | None:
-        """What switches that are not on time change; ``None`` where all are."""
-        return Lateness.of(self) if self.off_s.any() else None
+        """What quick switches that are not on time change; ``None`` where all are."""
+        return Lateness.of(self, self.off_s) if self.off_s.any() else None
+
+    @cached_property
+    def slow_lateness(self) -> Lateness | None:
+        """The same of those that take long."""
+        return Lateness.of(self, self.slow_off_s) if self.slow_off_s.any() else None
 
     def stays(self, setting: IndexArray) -> list[Stay]:
         """The stays of a schedule, given the setting of each call; one that goes on over the end comes last."""
-        changes = np.flatnonzero(setting != np.roll(setting, 1)).tolist()
-        if not changes:
-            return [Stay(0, self.calls, int(setting[0]))]
-        ends = [*changes[1:], changes[0] + self.calls]
-        return [Stay(first, end, int(setting[first])) for first, end in zip(changes, ends, strict=True)]
+        first, end, own = self._stays(setting)
+        return [Stay(*each) for each in zip(first.tolist(), end.tolist(), own.tolist(), strict=True)]
+
+    def _stays(self, setting: IndexArray) -> tuple[IndexArray, IndexArray, IndexArray]:
+        first = np.flatnonzero(setting != np.roll(setting, 1))
+        if not len(first):
+            return np.array([0]), np.array([self.calls]), setting[:1]
+        return first, np.append(first[1:], first[0] + self.calls), setting[first]
 
     def lasts_s(self, stay: Stay) -> float:
         """How long a stay lasts."""
-        ends = self.ends_s[:, stay.setting]
-        over = max(0, stay.end - self.calls)
-        return float(ends[min(stay.end, self.calls)] - ends[stay.first] + ends[over])
+        return float(self._lasts_s(*(np.array([each]) for each in stay))[0])
+
+    def _lasts_s(self, first: IndexArray, end: IndexArray, setting: IndexArray) -> FloatArray:
+        ends, over = self.ends_s, np.maximum(end - self.calls, 0)
+        return np.asarray(ends[np.minimum(end, self.calls), setting] - ends[first, setting] + ends[over, setting])
+
+    def longest(self, setting: IndexArray) -> Stay:
+        """The longest stay of a schedule."""
+        stays = self._stays(setting)
+        which = int(self._lasts_s(*stays).argmax())
+        return Stay(*(int(each[which]) for each in stays))
 
     def keeps(self, setting: IndexArray) -> bool:
         """Whether every stay lasts long enough."""
-        stays = self.stays(setting)
-        if len(stays) == 1:
+        stays = self._stays(setting)
+        if len(stays[0]) == 1:
             return True
-        for stay, after in zip(stays, [*stays[1:], stays[0]], strict=True):
-            least_s = self.slow_stay_s if self.slow[stay.setting, after.setting] else self.stay_s
-            if self.lasts_s(stay) < least_s:
-                return False
-        return True
+        own = stays[2]
+        least_s = np.where(self.slow[own, np.roll(own, -1)], self.slow_stay_s, self.stay_s)
+        return bool((self._lasts_s(*stays) >= least_s - ROUNDING * self.ends_s[-1].max()).all())
 
-    def totals(self, setting: IndexArray) -> Totals:
-        """What a schedule takes, with its switches, given the setting of each call."""
+    def totals(self, setting: IndexArray, cut: int | None = None) -> Totals:
+        """What a schedule takes, with its switches, given the setting of each call.
+
+        Args:
+            setting: of each call, shape (calls,).
+            cut: the call before which a switch is free, if any.
+        """
         call = np.arange(self.calls)
         switching = self.switching(setting)
+        if cut is not None:
+            for added in switching:
+                added[cut] = 0.0
         columns = self.time_s, self.weight_s, self.energy_j
         return Totals(*(
             float(column[call, setting].sum()) + float(added.sum()) for column, added in zip(columns, switching, strict=True)
@@ -181,8 +255,10 @@ class SwitchedWork:
         pairs = before[switched], setting[switched]
         added = np.zeros((3, self.calls))
         added[:, switched] = self.switch_s[pairs], self.switch_s[pairs], self.switch_j[pairs]
-        if self.lateness is not None:
-            added[:, switched] += self.lateness.at(switched, *pairs)
+        slow = self.slow[pairs]
+        for late, ours in ((self.lateness, ~slow), (self.slow_lateness, slow)):
+            if late is not None:
+                added[:, switched[ours]] += late.at(switched[ours], pairs[0][ours], pairs[1][ours])
         return Added(*added)
 
 
@@ -199,10 +275,11 @@ class Lateness:
     """What calls near a change take in a second at each setting, by which late and early switches are judged.
 
     A switch that is late by d leaves the calls after the change at the old setting for d; one that is early runs those
-    before it at the new one, for what would have taken d at the old. Calls within the mean of d count, at their mean rate.
+    before it at the new one, for what would have taken d at the old. The nearer a call is, the more often it is concerned:
+    rates are those of three windows, of d at the sixths of its distribution, which is taken to be normal.
 
     Attributes:
-        off_s: mean of the time by which switches are late, and of that by which they are early: half of the mean deviation.
+        off_s: mean time by which switches to a setting are off, late or early; shape (settings,).
         after: of the calls after each change: time, weight and energy at each setting, each (calls, settings).
         before: the same of those before it.
     """
@@ -212,12 +289,11 @@ class Lateness:
     before: tuple[FloatArray, FloatArray, FloatArray]
 
     @classmethod
-    def of(cls, work: SwitchedWork) -> Self:
-        """The lateness of some work's switches."""
+    def of(cls, work: SwitchedWork, off_s: FloatArray) -> Self:
+        """The lateness of some work's switches, given by how much they are off."""
         shortest_s = np.where(work.time_s > 0.0, work.time_s, np.inf).min(axis=1)  # a window of it is never gone through
         clock = np.concatenate([[0.0], np.cumsum(shortest_s)])
         whole = clock[-1]
-        window = min(float(work.off_s.max()), 0.5 * whole)
         columns = (work.time_s, work.weight_s, work.energy_j)
         sums = [np.concatenate([np.zeros((1, work.settings)), np.cumsum(column, axis=0)]) for column in columns]
 
@@ -228,20 +304,43 @@ class Lateness:
             return np.asarray(rounds[:, None] * total[-1] + total[place] + part[:, None] * (total[place + 1] - total[place]))
 
         begin = clock[:-1]
-        after = tuple(at(begin + window, total) - at(begin, total) for total in sums)
-        before = tuple(at(begin, total) - at(begin - window, total) for total in sums)
-        return cls(0.5 * work.off_s, (after[0], after[1], after[2]), (before[0], before[1], before[2]))
+        windows = [min(part * float(off_s.max()), 0.5 * whole) for part in _SIXTHS]
+
+        def near(total: FloatArray, side: int) -> FloatArray:
+            rates = [side * (at(begin + side * window, total) - at(begin, total)) for window in windows]
+            return np.asarray(np.sum(rates, axis=0))
+
+        time_s, weight_s, energy_j = sums
+        after, before = ((near(time_s, side), near(weight_s, side), near(energy_j, side)) for side in (1, -1))
+        return cls(off_s, after, before)
+
+    def only(self, kept: IndexArray) -> Lateness:
+        """The same of some settings."""
+        after, before = (tuple(each[:, kept] for each in side) for side in (self.after, self.before))
+        return Lateness(self.off_s[kept], (after[0], after[1], after[2]), (before[0], before[1], before[2]))
+
+    @cached_property
+    def per_after(self) -> FloatArray:
+        """One over the time of the calls after each change, 0 where they cannot have the setting."""
+        return _inverse(self.after[0])
+
+    @cached_property
+    def per_before(self) -> FloatArray:
+        """The same of the calls before each change."""
+        return _inverse(self.before[0])
 
     def at(self, call: IndexArray, before: IndexArray, after: IndexArray) -> Added:
         """What changes before some calls add, from one setting to another."""
-        off_s = self.off_s[before, after]
-        time_after, time_before = self.after[0], self.before[0]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            late = np.nan_to_num(off_s / time_after[call, before])  # fraction of the calls after that run as before
-            early = np.nan_to_num(off_s / time_before[call, before])  # of those before that run as after
+        off_s = 0.5 * self.off_s[after]
+        late = off_s * self.per_after[call, before]  # fraction of the calls after that run as before
+        early = off_s * self.per_before[call, before]  # of those before that run as after
         added = [
             late * (of_after[call, before] - of_after[call, after])
             + early * (of_before[call, after] - of_before[call, before])
             for of_after, of_before in zip(self.after, self.before, strict=True)
         ]
         return Added(*added)
+
+
+def _inverse(values: FloatArray) -> FloatArray:
+    return np.asarray(np.divide(1.0, values, out=np.zeros_like(values), where=values > 0.0))

@@ -117,6 +117,7 @@ class _Scheduling:
         stay_s = max(self.min_dwell_s, late * switching.core_s)
         mean_w = float(energy_j[0] @ self.planner.costs.count) / float(time_s[0] @ self.planner.costs.count)
         pause_s, latency_s = self._pairs(switching.pause_s), self._pairs(switching.latency_s)
+        off_s = _MEAN_DEVIATION * switching.jitter
         return SwitchedWork.of(
             self.line.of_pieces(time_s).T,
             self.line.of_pieces(energy_j).T,
@@ -125,7 +126,8 @@ class _Scheduling:
             slow=self.slow,
             switch_s=pause_s,
             switch_j=switching.energy_j + mean_w * pause_s,
-            off_s=_MEAN_DEVIATION * switching.jitter * latency_s,
+            off_s=off_s * np.where(self.slow, 0.0, latency_s).max(axis=0),
+            slow_off_s=off_s * np.where(self.slow, latency_s, 0.0).max(axis=0),
         )
 
     def _pairs(self, of: Callable[[Setting, Setting], float]) -> FloatArray:

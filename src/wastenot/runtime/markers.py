@@ -7,8 +7,8 @@
 Looking takes Python's lock from the program for a moment. So the thread sleeps until shortly before the next marker is
 expected, going by the time that it took in the latest iterations, and only then looks every tenth of a millisecond. Nothing
 wakes it, neither a marker that is recorded nor an interrupt when one is reached: on an H200 looking saw markers after 0.1 ms
-(median), where waiting for an event's interrupt took 0.2 to 0.25 ms and cost the step no less (data/h200/apply). Inside a CUDA graph events cannot be seen from outside; there a marker is a
-counter that the graph copies to the host's memory.
+(median), where waiting for an event's interrupt took 0.2 to 0.25 ms and cost the step no less (data/h200/apply). Inside a
+CUDA graph events cannot be seen from outside; there a marker is a counter that the graph copies to the host's memory.
 
 Loaded into other people's programs, so it imports nothing but the standard library; PyTorch is handed in.
 """

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from wastenot.errors import BadInputError
+from wastenot.errors import BadInputError, WastenotError
 from wastenot.runtime.status import Status
 
 
@@ -46,7 +46,7 @@ def tracker(
             ...
             log(step)
 
-    Calls in between cost a look at the clock.
+    Calls in between cost a look at the clock. With several ranks, only the one that logs the loss should call it.
 
     Args:
         status: the present status, such as ``applied.status``.
@@ -71,7 +71,10 @@ def tracker(
         if last_s is not None and now - last_s < every_s:
             return
         last_s = now
-        values = scalars(status())
+        try:
+            values = scalars(status())
+        except WastenotError:  # the plan has ended, or its session is gone: nothing to log, and no reason to end a job
+            return
         for each in write:
             each(values, step)
 

@@ -25,48 +25,59 @@ from wastenot.devices.tracer import Load, Trace
 from wastenot.errors import BadInputError, DeviceError, MissingExtraError, first_line
 
 _KERNEL = "wastenot_iterations"
+# Arguments are pointers and 32-bit integers, which is what PyTorch's launcher passes.
 _SOURCE = """
 struct alignas(16) Note { long long cycles, nanoseconds; };
 
 extern "C" __global__ void wastenot_iterations(
-    Note* notes, long long capacity, long long lasts_ns, int memory_bound, long long work,
-    const float4* traffic, long long elements, float* sink, long long* counts
+    Note* notes, int capacity, int lasts_us, int memory_bound, int work, const float4* traffic, int elements,
+    float* sink, long long* count
 ) {
-    bool noting = blockIdx.x == 0 && threadIdx.x == 0;
-    long long began, now, cycles, noted = 0;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(began));
-    if (noting) {
+    __shared__ int goes_on[2];
+    bool leads = threadIdx.x == 0, notes_down = leads && blockIdx.x == 0;
+    long long began = 0, now = 0, cycles = 0, noted = 0, lasts_ns = 1000LL * lasts_us;
+    if (leads) {
         asm volatile("mov.u64 %0, %%clock64;" : "=l"(cycles));
-        notes[noted++] = {cycles, began};
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(began));
     }
-    now = began;
+    if (notes_down) {
+        notes[0].cycles = cycles;
+        notes[0].nanoseconds = began;
+        noted = 1;
+    }
     float a = threadIdx.x * 1e-6f, b = a + 0.25f, c = a + 0.5f, d = a + 0.75f;
-    long long stride = (long long)gridDim.x * blockDim.x;
-    long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    while (now - began < lasts_ns) {
+    int stride = gridDim.x * blockDim.x, at = (blockIdx.x * blockDim.x + threadIdx.x) % elements;
+    for (int turn = 0;; turn ^= 1) {
         if (memory_bound) {
-            for (long long i = 0; i < work; ++i) {
+            for (int i = 0; i < work; ++i) {
                 float4 read = __ldcs(traffic + at);
                 a += read.x; b += read.y; c += read.z; d += read.w;
                 at += stride;
                 if (at >= elements) at -= elements;
             }
         } else {
-            for (long long i = 0; i < work; ++i) {
+            for (int i = 0; i < work; ++i) {
                 a = fmaf(a, 0.999f, 0.001f); b = fmaf(b, 0.999f, 0.002f);
                 c = fmaf(c, 0.999f, 0.003f); d = fmaf(d, 0.999f, 0.004f);
             }
         }
+        if (a + b + c + d == -1.0f) sink[0] = a;
         __syncthreads();
-        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-        if (noting) {
-            asm volatile("mov.u64 %0, %%clock64;" : "=l"(cycles));
-            if (noted < capacity) notes[noted] = {cycles, now};
-            ++noted;
+        if (leads) {
+            asm volatile("mov.u64 %0, %%clock64;" : "=l"(cycles) :: "memory");
+            asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now) :: "memory");
+            goes_on[turn] = now - began < lasts_ns;
         }
+        if (notes_down) {
+            if (noted < capacity) {
+                notes[noted].cycles = cycles;
+                notes[noted].nanoseconds = now;
+            }
+            count[0] = ++noted;
+        }
+        __syncthreads();
+        if (!goes_on[turn]) break;
     }
-    if (noting) counts[0] = noted;
-    if (a + b + c + d == -1.0f) sink[0] = a;
 }
 """
 _ITERATION_S: dict[Load, float] = {"core": 30e-6, "memory": 60e-6, "power_limit": 60e-6}
@@ -156,7 +167,7 @@ class TorchTracer:
     def _launch(self, notes: torch.Tensor, load: Load, seconds: float, work: int) -> None:
         blocks = self._multiprocessors * _BLOCKS[load]
         arguments = [
-            notes, len(notes), round(1e9 * seconds), int(load == "memory"), work,
+            notes, len(notes), round(1e6 * seconds), int(load == "memory"), work,
             self._traffic, len(self._traffic), self._sink, self._count,
         ]  # fmt: skip
         self._kernel(grid=(blocks, 1, 1), block=(_THREADS[load], 1, 1), args=arguments, stream=self._stream)

@@ -105,14 +105,19 @@ def measure_latency(
     indistinct: list[Indistinct] = []
     costs: list[SwitchCost] = []
     iteration_s = clock_error_s = 0.0
+    refused: list[tuple[str, ClocksRefusedError]] = []
     try:
         with claimed(device):
-            device.tracer()
+            device.tracer()  # what it needs may be missing
             for index, part in enumerate(planned.parts):
                 left = len(planned.parts) - index
                 session = Session(device, part, expected, notebook, rng)
-                session.calibrate()
                 share_s = (planned.most_s - (device.time.now_s() - began_s)) / left
+                try:
+                    session.calibrate()
+                except ClocksRefusedError as error:  # such as the memory clock of a GPU that does not let it be locked
+                    refused.append((part.name, error))
+                    continue
                 if session.widths:
                     session.measure(planned.error, (1.0 - _COST_SHARE) * share_s, shown)
                     if part.what != "power_limit":
@@ -125,10 +130,10 @@ def measure_latency(
                 iteration_s = max(iteration_s, session.iteration_s)
                 clock_error_s = max(clock_error_s, session.clock_error_s)
                 device.clocks.release()
-    except ClocksRefusedError as error:
-        raise ClocksRefusedError(_refused(device, str(error))) from error
     finally:
         device.clocks.release()
+    if not targets and refused:
+        raise ClocksRefusedError(_refused(device, str(refused[0][1]))) from refused[0][1]
     if not targets:
         raise ClocksRefusedError(
             f"{device.identity.name}: no switch was seen to take effect: {_why(indistinct)}; plans assume {_words(expected)}"
@@ -146,7 +151,7 @@ def measure_latency(
         pairs=tuple(pairs),
         indistinct=tuple(indistinct),
         costs=tuple(costs),
-        not_covered=(*planned.left_out, *NOT_COVERED),
+        not_covered=(*planned.left_out, *(f"{name}: {error}" for name, error in refused), *NOT_COVERED),
     )
     notebook.discard()
     return found
