@@ -254,9 +254,7 @@ def three_percent(verdict: Verdict, seeds: int = 8) -> None:
                 beyond.append(sum(each > plan.max_slowdown + 0.002 for each in slowdowns[begins:]))
                 late.append(float(np.mean(slowdowns[begins + 20 :])) - plan.max_slowdown)
         most = np.quantile(beyond, [0.5, 0.95, 1.0])
-        print(
-            f"    noise {100 * noise:g} %, {len(beyond)} jobs: iterations beyond the bound, median {most[0]:.0f}, most {most[2]:.0f}"
-        )
+        print(f"    noise {100 * noise:g} %, {len(beyond)} jobs: median {most[0]:.0f}, most {most[2]:.0f} iterations beyond")
         verdict.at_most(f"iterations beyond the bound after 3 %, noise {100 * noise:g} % (95 % of jobs)", float(most[1]), 20)
         share = float(np.mean(np.array(late) <= TOLERANCE))
         verdict.at_least(f"jobs back within their bound after 20 iterations, noise {100 * noise:g} %", share, 0.95)
