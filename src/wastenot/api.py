@@ -7,7 +7,6 @@ Wherever a study, a plan, a workload or a device is needed, its name will do: a 
 from __future__ import annotations
 
 import math
-import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
