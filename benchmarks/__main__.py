@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    bench_apply,
     bench_calibration,
     bench_clocks,
     bench_coverage,
@@ -30,6 +31,7 @@ from benchmarks import (
     bench_sensor,
     bench_solver,
     bench_startup,
+    bench_tune,
 )
 from benchmarks.verdict import Verdict
 
@@ -58,7 +60,9 @@ BENCHMARKS = {
     "natural-h200": bench_natural_h200,
     "run": bench_run,
     "iteration": bench_iteration,
+    "apply": bench_apply,
     "kills": bench_kills,
+    "tune": bench_tune,
 }
 
 

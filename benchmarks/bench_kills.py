@@ -13,10 +13,11 @@ import sys
 from pathlib import Path
 
 from benchmarks.verdict import Verdict
-from tests.stand_in import kill_runs
+from tests.stand_in import apply_kills, kill_runs
 
 DATA = Path(__file__).parents[1] / "data" / "kills.csv"
-FIELDS = ("kind", "seed", "kills", "journal_there", "clocks_changed", "left", "longest_s")
+ALL = (*kill_runs.KINDS, *apply_kills.KINDS)
+FIELDS = ("kind", "seed", "kills", "journal_there", "clocks_changed", "left", "median_s", "longest_s")
 
 
 def main(verdict: Verdict) -> None:
@@ -25,14 +26,18 @@ def main(verdict: Verdict) -> None:
         verdict.at_most(f"{kind}: GPUs left changed after 200 kills", found["left"], 0)
         if kind in ("client", "hang"):
             verdict.at_most(f"{kind}: seconds until a living daemon has restored", found["longest_s"], 1.0)
+    for kind in apply_kills.KINDS:
+        found = apply_kills.main(kind, 50)
+        verdict.at_most(f"{kind}: GPUs left changed after 50 kills", found["left"], 0)
 
 
 def write(kills: int, seed: int, kinds: tuple[str, ...]) -> None:
     """Kill, print and add to the data."""
     is_new = not DATA.exists()
     for kind in kinds:
-        found = kill_runs.main(kind, kills, seed) | {"kind": kind, "seed": seed}
-        found["longest_s"] = round(found["longest_s"], 4)
+        judge = apply_kills if kind in apply_kills.KINDS else kill_runs
+        found = judge.main(kind, kills, seed) | {"kind": kind, "seed": seed}
+        found |= {name: round(found[name], 4) for name in ("median_s", "longest_s")}
         print(found, flush=True)
         with DATA.open("a", newline="") as stream:
             writer = csv.DictWriter(stream, FIELDS)
@@ -43,4 +48,4 @@ def write(kills: int, seed: int, kinds: tuple[str, ...]) -> None:
 
 
 if __name__ == "__main__":
-    write(int((sys.argv[1:] or ["1000"])[0]), int((sys.argv[2:] or ["0"])[0]), tuple(sys.argv[3:]) or kill_runs.KINDS)
+    write(int((sys.argv[1:] or ["1000"])[0]), int((sys.argv[2:] or ["0"])[0]), tuple(sys.argv[3:]) or ALL)

@@ -15,6 +15,7 @@ PROGRAM = """
 import os, sys, time
 from wastenot.runtime.rank import Rank
 rank = Rank(os.environ["WASTENOT_APPLY"])
+rank.mark("iteration")
 ends_s = time.monotonic() + float(sys.argv[1])
 while time.monotonic() < ends_s:
     rank.mark("iteration")
@@ -91,7 +92,7 @@ def test_a_program_on_a_gpu_is_tuned_and_the_gpu_left_as_it_was(tmp_path, monkey
         assert run_command([*tune, "--", sys.executable, str(tmp_path / "job.py"), "13"]) == 7
         document = json.loads(capfd.readouterr().out)
         tuning = document["run"]["status"]["tuning"]
-        assert tuning["tried"] >= 1 and tuning["iterations"] > 100 and document["run"]["exit_code"] == 7
+        assert tuning["tried"] >= 1 and tuning["iterations"] > 30 and document["run"]["exit_code"] == 7
         assert read_plan(plan).origin == document["plan"]["origin"]
         limits = [call for call in server.control.state(0).setters if "SetPowerManagementLimit" in call.name]
         assert limits and server.control.state(0).untouched

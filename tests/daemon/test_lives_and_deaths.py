@@ -14,17 +14,20 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.conftest import ROOT, Daemon, until
-from tests.stand_in import kill_runs
+from tests.stand_in import apply_kills, kill_runs
 from wastenot.devices.nvidia import journal
+from wastenot.devices.nvidia.clocks import NvidiaClocks
 from wastenot.devices.nvidia.control import control_here
 from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
 from wastenot.devices.nvidia.device import open_nvidia
+from wastenot.devices.nvidia.nvml import Nvml
 from wastenot.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.setting import Setting
 
 CLIENT = """
 import os, signal, sys, time
 from wastenot.devices.nvidia.device import open_nvidia
+from wastenot.devices.nvidia.nvml import Nvml
 from wastenot.setting import Setting
 device = open_nvidia("nvidia:0", allow_clock_control=True)
 device.clocks.request(Setting(1200.0, None, 500.0))
@@ -240,6 +243,28 @@ def test_a_gpu_that_root_controls_itself_is_not_given(stand_in, daemon, monkeypa
     assert clean(stand_in)
 
 
+def test_what_a_killed_command_of_root_left_is_restored_by_a_daemon_that_runs(stand_in, daemon, monkeypatch):
+    daemon.start()
+    child = os.fork()
+    if not child:
+        os.environ.pop("WASTENOTD_SOCKET")
+        NvidiaClocks(nvml := Nvml(allow_changes=True), nvml.call("nvmlDeviceGetHandleByIndex", 0), "GPU-x").hold()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert not daemon.said().count("left_by") and until(lambda: "cannot restore" in daemon.said(), 15.0)  # there is no GPU-x
+    assert daemon.process.poll() is None
+    journal.end(journal.journals()[0].path)
+    uuid = stand_in.control.state().uuid
+    child = os.fork()
+    if not child:
+        nvml = Nvml(allow_changes=True)
+        NvidiaClocks(nvml, nvml.call("nvmlDeviceGetHandleByIndex", 0), uuid).request(Setting(1200.0))
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert not clean(stand_in) and until(lambda: clean(stand_in), 15.0)
+    assert f'left_by="process {child} (user ' in daemon.said()
+
+
 def test_two_gpus_at_once_from_two_threads(stand_in, daemon):
     daemon.start()
 
@@ -353,9 +378,17 @@ def test_another_user_gets_what_the_policy_allows_and_no_more(stand_in, as_nobod
 
 
 @pytest.mark.parametrize("kind", ["client", "hang", "daemon", "both"])
-@pytest.mark.parametrize("kills", [12, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [8, pytest.param(1000, marks=pytest.mark.slow)])
 def test_kills_leave_nothing_behind(kind, kills):
     counts = kill_runs.main(kind, kills, kills)
     assert counts["kills"] == kills and counts["left"] == 0
     assert counts["journal_there"] > 0  # or nothing was tried
     assert counts["longest_s"] < kill_runs.HEARTBEAT_S + 5.0
+
+
+@pytest.mark.parametrize(
+    "kind", [apply_kills.KINDS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in apply_kills.KINDS[1:])]
+)
+def test_kills_of_apply_leave_nothing_behind(kind):
+    counts = apply_kills.main(kind, 8, 3)
+    assert counts["kills"] == 8 and counts["left"] == 0 and counts["longest_s"] < 10.0

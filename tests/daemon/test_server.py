@@ -16,6 +16,7 @@ POLICY = Policy(
         Rule(frozenset({1000}), frozenset(), frozenset({0}), Bounds((600.0, 1200.0), None, (300.0, 600.0), 100.0)),
         Rule(frozenset({1001}), frozenset({50}), None, Bounds()),
     ),
+    heartbeat_s=10.0,
     requests_per_s=1000.0,
     connections_per_user=4,
 )
@@ -335,7 +336,7 @@ def test_a_line_without_end_is_cut_off(daemon, client):
 def test_who_does_not_read_is_not_waited_for(daemon, client):
     client.ask("acquire", gpu=FIRST)
     client.ask("set", gpu=FIRST, core_mhz=900)
-    daemon.server.leases.policy = Policy(POLICY.rules, requests_per_s=1e9)
+    daemon.server.leases.policy = Policy(POLICY.rules, heartbeat_s=10.0, requests_per_s=1e9)
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
     line = b'{"wastenot": 1, "ask": "hello"}\n'
     for _ in range(2000):

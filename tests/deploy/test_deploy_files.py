@@ -40,7 +40,7 @@ def test_the_policy_that_comes_along_is_right(tmp_path):
         assert policy.group == 4242 and policy.rules[0].groups == {4242}
     assert policy.rules[0].bounds.core_mhz == (900.0, 1980.0) and len(policy.restores) == 1
     shown = {line.split()[1]: line for line in text.splitlines() if re.match(r"# \w+ = ", line)}
-    defaults = {"heartbeat_s": 10, "requests_per_s": 200, "connections_per_user": 32}
+    defaults = {"heartbeat_s": 30, "requests_per_s": 200, "connections_per_user": 32}
     assert {name: int(shown[name].split()[3]) for name in defaults} == defaults
     path.write_text("")
     assert {name: getattr(read_policy(path), name) for name in defaults} == defaults

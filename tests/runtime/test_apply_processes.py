@@ -5,11 +5,13 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.runtime.applied_programs import PLANNED_MHZ, Machine, make_plan
 from tests.stand_in.fixtures import start_stand_in
+from wastenot.runtime import startup
 
 PYTHON = sys.executable
 JOB = (PYTHON, "-m", "tests.runtime.stand_in_job")
@@ -162,7 +164,7 @@ def test_a_gpu_that_another_plan_holds(machine, plan):
     machine.wait_for_clock(PLANNED_MHZ)
     code, out, err = machine.run("apply", plan, "--", PYTHON, "-c", "print('ran')")
     assert code == 1 and out == "" and f"process {process.pid}" in err and err.count("\n") == 1
-    machine.wait_for_clock(PLANNED_MHZ)
+    assert process.poll() is None and machine.left
     process.terminate()
     ended(process)
 
@@ -185,9 +187,8 @@ def test_plans_that_do_not_fit(machine, plan):
     (machine.folder / "edited.json").write_text(json.dumps(whole | {"workload": "other"}))
     assert "the file was edited" in refused("edited.json", *ran)
     make_plan(machine.folder, machine.server, "v100.json", device="Tesla V100-SXM2-16GB")
-    assert "is a plan for Tesla V100-SXM2-16GB, and nvidia:0 is NVIDIA H200" in refused(
-        "v100.json", "--device", "nvidia:0", *ran
-    )
+    why = refused("v100.json", "--device", "nvidia:0", *ran)
+    assert "is a plan for Tesla V100-SXM2-16GB, and nvidia:0 is NVIDIA H200" in why
     assert "there is no such GPU" in refused(plan, "--device", "nvidia:0,7", *ran)
     assert "named twice" in refused(plan, "--device", "nvidia:0,0", *ran)
     assert "what is to run" in refused(plan)
@@ -226,6 +227,59 @@ def test_ranks_of_a_machine_share_one_session(machine, plan):
     for process in ranks:
         assert ended(process)[0] == 0
     assert restored(machine)
+
+
+class TestTraining:
+    """A PyTorch program that knows nothing of wastenot, on the CPU."""
+
+    STEP_S = 0.03  # its passes as in the plan
+
+    def start(self, machine, plan, *launcher, step_s=STEP_S, seconds="5"):
+        script = str(Path(__file__).with_name("training_job.py"))
+        arguments = ("apply", plan, "--out", "summary.json", "--", *launcher, script, seconds, str(step_s))
+        return machine.start(*arguments, OMP_NUM_THREADS="1")
+
+    def finished(self, machine, process):
+        code, out, err = ended(process)
+        assert code == 0 and restored(machine), err
+        return out, json.loads((machine.folder / "summary.json").read_text())
+
+    @pytest.fixture
+    def plan(self, machine):
+        return str(make_plan(machine.folder, machine.server, slower=self.STEP_S / 0.0119))
+
+    def test_its_iterations_are_followed(self, machine, plan):
+        process = self.start(machine, plan, PYTHON)
+        machine.wait_for_clock(PLANNED_MHZ)
+        out, summary = self.finished(machine, process)
+        steps = int(out.split()[-1])
+        assert summary["ended"] == "job ended"
+        # The first is not seen, as its model is only found at its end; they are counted from 0.
+        assert summary["status"]["iteration"] == steps - 2
+        assert {moment["marker"] for moment in summary["time_line"]} >= {"forward", "backward"}
+
+    def test_so_they_are_in_each_process_of_torchrun(self, machine, plan):
+        process = self.start(machine, plan, PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+        out, summary = self.finished(machine, process)
+        assert out.count("training True") == 2
+        assert summary["status"]["iteration"] > 20  # of the rank on the only GPU of the plan
+
+    def test_another_workload_is_refused_and_runs_on(self, machine, plan):
+        out, summary = self.finished(machine, self.start(machine, plan, PYTHON, step_s=0.004))
+        assert summary["ended"] == "refused" and int(out.split()[-1]) > 200
+        [why] = [event["text"] for event in summary["status"]["events"] if event["kind"] == "refused"]
+        assert "not the plan's workload" in why and not machine.server.control.state(0).setters
+
+    def test_a_python_without_wastenot_is_followed_too(self, machine, plan, tmp_path):
+        theirs = tmp_path / "theirs"
+        theirs.mkdir()
+        (theirs / "wastenot.py").write_text("raise ImportError('not installed here')\n")
+        (theirs / "sitecustomize.py").write_text("print('their own')\n")
+        script = str(Path(__file__).with_name("training_job.py"))
+        hidden = ("env", f"PYTHONPATH={Path(startup.__file__).parent}:{theirs}", "OMP_NUM_THREADS=1", PYTHON)
+        process = machine.start("apply", plan, "--out", "summary.json", "--", *hidden, script, "3", str(self.STEP_S))
+        out, summary = self.finished(machine, process)
+        assert out.startswith("their own\n") and summary["status"]["iteration"] > 20
 
 
 def children(process):

@@ -20,10 +20,12 @@ import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,8 +51,13 @@ _PATIENCE_S = 30.0  # for what should take no longer than a heartbeat
 def change_clocks_forever(seed: int, gpu: int, done: int) -> None:
     """What a victim does until it is killed: request and release settings, writing a byte to ``done`` after each."""
     rng = random.Random(seed)
-    clocks = open_nvidia(f"nvidia:{gpu}", allow_clock_control=True).clocks
-    states, limits = clocks.supported_clocks(), clocks.power_limits_w()
+    while True:
+        try:
+            clocks = open_nvidia(f"nvidia:{gpu}", allow_clock_control=True).clocks
+            states, limits = clocks.supported_clocks(), clocks.power_limits_w()
+            break
+        except WastenotError:
+            time.sleep(0.001)  # its daemon was killed
     assert limits is not None
     while True:
         memory = rng.choice([*states, None])
@@ -75,8 +82,8 @@ class Runs:
     """
 
     def __init__(self, folder: Path, kind: str, seed: int) -> None:
-        self._control = Control(os.environ[SOCKET_VARIABLE])
-        self._folder, self._kind, self._seed, self._rng = folder, kind, seed, random.Random(f"{kind} {seed}")
+        self.control = Control(os.environ[SOCKET_VARIABLE])
+        self.folder, self._kind, self._seed, self._rng = folder, kind, seed, random.Random(f"{kind} {seed}")
         self._policy, self._socket = folder / "wastenotd.toml", folder / "wastenotd.sock"
         self._policy.write_text(
             f"heartbeat_s = {HEARTBEAT_S}\nrequests_per_s = 100000\n[[allow]]\nusers = [{os.getuid()}]\n"
@@ -91,7 +98,7 @@ class Runs:
         """Kill once; what was found."""
         gpu = self._rng.randrange(_GPUS)
         completed, done = os.pipe()
-        victim = self._fork(lambda: change_clocks_forever(self._seed * 1_000_003 + turn, gpu, done))
+        victim = self.fork(lambda: change_clocks_forever(self._seed * 1_000_003 + turn, gpu, done))
         os.close(done)
         for _ in range(self._rng.randint(0, _MOST_REQUESTS)):
             os.read(completed, 1)
@@ -102,47 +109,50 @@ class Runs:
         dead = {"root": [victim], "client": [victim], "hang": [], "daemon": [self._daemon], "both": [victim, self._daemon]}
         self._rng.shuffle(dead[self._kind])
         for process in dead[self._kind]:
-            _kill(process)
+            try:
+                kill(process)
+            except RuntimeError as error:
+                raise RuntimeError(f"{error}: {(self.folder / 'log').read_text()[-3000:]}") from error
         for process in dead[self._kind]:
-            self._control.wait_for(process)
-        found = {"journal": bool(journals()), "changed": self._changed(), "restore_s": 0.0}
+            self.control.wait_for(process)
+        found = {"journal": bool(journals()), "changed": self.changed(), "restore_s": 0.0}
         if self._kind in ("client", "hang"):
-            self._let_the_daemon_read()
-            while (self._changed() or journals()) and time.monotonic() < began + _PATIENCE_S:
+            self.let_the_daemon_read()
+            while (self.changed() or journals()) and time.monotonic() < began + _PATIENCE_S:
                 time.sleep(0.001)
             found["restore_s"] = time.monotonic() - began
         elif self._kind == "daemon":
-            _kill(victim)  # it would begin anew
-            self._control.wait_for(victim)
+            kill(victim)  # it would begin anew
+            self.control.wait_for(victim)
             self.start_daemon()
         elif self._kind == "both" and self._rng.random() < 0.5:
             self.start_daemon()
         else:
             open_nvidia("nvidia:0")  # the next command, which is not allowed to change clocks itself
-        found["left"] = self._changed() or bool(journals())
+        found["left"] = self.changed() or bool(journals())
         if self._kind == "both":
-            if not _runs(self._daemon):
+            if not runs(self._daemon):
                 self.start_daemon()
         elif self._kind == "hang":
-            _kill(victim)
+            kill(victim)
         os.close(completed)
         return found
 
     def start_daemon(self) -> None:
         """Start a daemon, and wait until it answers."""
-        self._daemon = self._fork(lambda: wastenotd(["--policy", str(self._policy)]))
+        self._daemon = self.fork(lambda: wastenotd(["--policy", str(self._policy)]))
         deadline = time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline:
             try:
                 Connection().close()
                 return
             except WastenotError:
-                if not _runs(self._daemon):
+                if not runs(self._daemon):
                     break
                 time.sleep(0.001)
-        raise RuntimeError(f"the daemon did not start: {(self._folder / 'log').read_text()[-1000:]}")
+        raise RuntimeError(f"the daemon did not start: {(self.folder / 'log').read_text()[-1000:]}")
 
-    def _let_the_daemon_read(self) -> None:
+    def let_the_daemon_read(self) -> None:
         """Wait until it has read what a victim sent before: it looks at all connections before it answers one again."""
         connection = Connection()
         for _ in range(4):
@@ -155,19 +165,22 @@ class Runs:
             os.kill(self._daemon, signal.SIGTERM)
             os.waitpid(self._daemon, 0)
 
-    def _fork(self, do: Callable[[], object]) -> int:
+    def fork(self, do: Callable[[], object]) -> int:
+        """A process that does something, and writes what it says into the log."""
         child = os.fork()
         if child:
             return child
         try:
-            os.dup2(os.open(self._folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+            os.dup2(os.open(self.folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
             do()
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(1)
 
-    def _changed(self) -> bool:
+    def changed(self) -> bool:
         """Whether any clock or power limit differs from the default."""
-        return not all(self._control.state(gpu).untouched for gpu in range(_GPUS))
+        return not all(self.control.state(gpu).untouched for gpu in range(_GPUS))
 
 
 def kill_and_check(kills: int, seed: int = 0, kind: str = "root") -> dict[str, float]:
@@ -186,6 +199,7 @@ def kill_and_check(kills: int, seed: int = 0, kind: str = "root") -> dict[str, f
         "journal_there": sum(one["journal"] for one in found),
         "clocks_changed": sum(one["changed"] for one in found),
         "left": sum(one["left"] for one in found),
+        "median_s": statistics.median([one["restore_s"] for one in found]),
         "longest_s": max((one["restore_s"] for one in found), default=0.0),
     }
 
@@ -206,14 +220,16 @@ def main(kind: str = "root", kills: int = 1000, seed: int = 0) -> dict[str, floa
     return counts
 
 
-def _kill(process: int) -> None:
+def kill(process: int) -> None:
+    """Kill a child."""
     os.kill(process, signal.SIGKILL)
     _, status = os.waitpid(process, 0)
     if not os.WIFSIGNALED(status):
         raise RuntimeError("a victim died before it was killed")
 
 
-def _runs(process: int) -> bool:
+def runs(process: int) -> bool:
+    """Whether a child lives."""
     try:
         return os.waitpid(process, os.WNOHANG) == (0, 0)
     except ChildProcessError:

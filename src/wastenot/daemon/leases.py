@@ -19,6 +19,7 @@ from wastenot.errors import ClocksRefusedError, DeviceError, WastenotError
 from wastenot.setting import Setting
 
 _RETRY_S = 1.0  # between attempts to restore a GPU
+_SEARCH_S = 5.0  # between looks for GPUs that a dead command of root left changed
 _PAUSE_S = 10.0  # for which a user whose lease has lasted as long as it may does not get that GPU again
 _NAMED = 100  # different settings of a lease that are logged
 
@@ -84,6 +85,7 @@ class Leases:
         self._held: dict[str, Lease] = {}
         self._unrestored: dict[str, tuple[NvidiaClocks, float]] = {}  # and when to try again
         self._lost: dict[tuple[object, str], str] = {}  # why, until the client has been told
+        self._searched_s = now_s()
         self._barred_s: dict[tuple[int, str], float] = {}  # users who have had a GPU for as long as they may
 
     def recover(self) -> None:
@@ -201,6 +203,9 @@ class Leases:
     def look_after(self) -> float | None:
         """End leases that have lasted as long as they may, and try again to restore; the moment to look again."""
         now_s = self._now_s()
+        if now_s - self._searched_s >= _SEARCH_S:
+            self._searched_s = now_s
+            self.recover()
         for uuid in [uuid for uuid, lease in self._held.items() if lease.until_s <= now_s]:
             lease = self._held[uuid]
             self._lost[lease.owner, uuid] = "it lasted as long as the policy allows"

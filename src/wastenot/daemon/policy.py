@@ -1,7 +1,7 @@
 """The policy of wastenotd: who may set which clocks of which GPUs, how far and for how long.
 
 group = "wastenot"              # whose members may connect
-heartbeat_s = 10                # of silence, after which a lease ends
+heartbeat_s = 30                # of silence, after which a lease ends
 
 [[allow]]                       # the first that fits a user and a GPU holds
 users = ["anna"]
@@ -110,7 +110,7 @@ class Policy:
     rules: tuple[Rule, ...]
     restores: tuple[tuple[frozenset[int | str] | None, Restore], ...] = ()
     group: int | None = None
-    heartbeat_s: float = 10.0
+    heartbeat_s: float = 30.0
     requests_per_s: float = 200.0
     connections_per_user: int = 32
 

@@ -78,13 +78,13 @@ class _Client:
     Attributes:
         line: to it.
         rank: whether it reports markers.
-        gpu: index of the GPU that it runs on.
+        gpu: index of the GPU that it runs on; ``None`` for one that the plan is not for.
         iteration: that it is in.
     """
 
     line: Line
     rank: bool = False
-    gpu: int = 0
+    gpu: int | None = 0
     iteration: int = -1
 
 
@@ -298,7 +298,7 @@ class Session:
         elif "hello" in message:
             self._greet(client, message)
         elif "gpu" in message:
-            client.gpu = self._gpu_of(str(message["gpu"]), client.gpu)
+            client.gpu = self._gpu_of(str(message["gpu"]))
         elif "seen" in message:
             self._judge(Seen(**message["seen"]))
         elif message.get("ask") == "status":
@@ -314,23 +314,24 @@ class Session:
         if message.get("schema") != SCHEMA:
             client.line.send({"refused": f"the session speaks {SCHEMA}, and this program {message.get('schema')}"})
             return
-        client.rank, client.gpu = True, int(message["local_rank"]) % len(self._driver.gpus)
+        local_rank = int(message["local_rank"])
+        client.rank, client.gpu = True, local_rank if local_rank < len(self._driver.gpus) else None
         self.ranks += 1
         client.line.send(self._welcome)
 
-    def _gpu_of(self, unique_id: str, otherwise: int) -> int:
+    def _gpu_of(self, unique_id: str) -> int | None:
         bare = bare_unique_id(unique_id)
         for index, gpu in enumerate(self._driver.gpus):
             if bare_unique_id(gpu.identity.unique_id) == bare:
                 return index
-        return otherwise
+        return None
 
     def _mark(self, client: _Client, names: Sequence[Any], at_s: float) -> None:
         with self._lock:
             for name in names:
                 if name == ITERATION:
                     client.iteration += 1
-                if client.iteration >= 0 and self._summary is None:
+                if client.gpu is not None and client.iteration >= 0 and self._summary is None:
                     marker = Marker(str(name), client.iteration, at_s + self._offset_s, client.gpu)
                     self._try(lambda marker=marker: self._driver.mark(marker))  # type: ignore[misc]
 

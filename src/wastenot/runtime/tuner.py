@@ -5,10 +5,10 @@
               └──────── a group ────────┘
 
 Every group of one or two settings, in random order, stands between two stretches at the default clocks that it is compared
-with; stretches begin and end with iterations, and the first iterations after a change do not count. A setting at which
-iterations take longer than allowed is broken off after a few of them. Which settings are tried, and when it is enough, is up
-to :mod:`wastenot.runtime.setting_search`. Then a :class:`~wastenot.runtime.controller.Controller` takes over, with guard and
-proof.
+with; stretches begin and end with iterations. A change is requested shortly after a stretch has ended, once its energy is
+known, and the first iterations after it do not count. A setting at which iterations take longer than allowed is broken off
+after a few of them. Which settings are tried, and when it is enough, is up to :mod:`wastenot.runtime.setting_search`. Then a
+:class:`~wastenot.runtime.controller.Controller` takes over, with guard and proof.
 
 It is driven as a controller is, and knows no thread, no socket and no clock of its own either.
 """
@@ -48,6 +48,8 @@ _MOST_PAUSES = 3  # of these in a row are how the job runs now
 _MOST_UNKNOWN = 10  # stretches at the default clocks in a row that say nothing
 _CHANGED = 0.05  # by which iterations before and after a group may differ, for it to count
 _LATE = 3.0  # a switch counts as arrived after so many times its usual time
+_COUNTED = 2.3  # periods of the energy counter, until it has moved twice
+_LONGEST_WAIT_S = 1.0  # for it to do so
 _REGULATOR_S = 0.5  # that a card's regulator takes to come to rest under another power limit
 _SENSORS_S = 1.0  # between readings for the status
 _EVENTS = 100  # kept
@@ -113,7 +115,8 @@ class Tuner:
         self._edges = [EnergyEdges(gpu, gpu.time.now_s) for gpu in gpus]
         settle_s = _LATE * self._switching.core_s
         limits = any(setting.power_limit_w is not None for each in self.search.ladders for setting in each.settings)
-        self._lengths = Lengths(max(settle_s, _REGULATOR_S) if limits else settle_s, 1.0)
+        self._settle_s = max(settle_s, _REGULATOR_S) if limits else settle_s
+        self._lengths = Lengths(self._settle_s, 1.0)
         self._guard = Guard(max_slowdown)
         self._line = TimeLine(now_s)
         self._events: deque[Event] = deque(maxlen=_EVENTS)
@@ -156,7 +159,7 @@ class Tuner:
             return self.controller.due_s()
         if self._state == "over":
             return None
-        if not self._requested:
+        if not self._requested and self._may_request(self._now_s):
             return self._now_s
         return min(self._sensors_due_s, self._line.due_s, *(edges.due_s for edges in self._edges))
 
@@ -168,11 +171,11 @@ class Tuner:
             return
         if self._state == "over":
             return
-        if not self._requested:
-            self._request()
         for edges in self._edges:
             if edges.due_s <= now_s:
                 edges.act(now_s)
+        if not self._requested and self._may_request(now_s):
+            self._request()
         if now_s >= self._sensors_due_s:
             self._read_sensors(now_s)
         if now_s >= self._line.due_s:
@@ -331,7 +334,9 @@ class Tuner:
         return Stretch("block", index, index == _DEFAULT, iterations)
 
     def _settling(self, index: int) -> Stretch:
-        return Stretch("settle", index, index == _DEFAULT, self._lengths.settling(self._usual_s))
+        period_s = max(edges.period_s for edges in self._edges)
+        iterations = math.ceil((self._settle_s + _COUNTED * period_s) / self._usual_s)
+        return Stretch("settle", index, index == _DEFAULT, max(iterations, 1))
 
     def _next_stretch(self, now_s: float) -> None:
         """End the stretch that runs, and begin the one that follows."""
@@ -523,6 +528,11 @@ class Tuner:
 
     def _tell(self, kind: Literal["started", "drift", "note", "stopped", "ended"], text: str) -> None:
         self._events.append(Event(at_s=self._now_s - self._began_s, kind=kind, text=text))
+
+    def _may_request(self, now_s: float) -> bool:
+        """Whether the energy until here is known, which is told from how the counter moves after it at the same power."""
+        last = self._group[-1] if self._group else None
+        return last is None or last.settled or now_s - last.end[0].moment_s > _LONGEST_WAIT_S
 
     def _request(self) -> None:
         self._requested = True

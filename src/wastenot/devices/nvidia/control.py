@@ -48,7 +48,7 @@ def control_here(rights: Rights | None = None) -> Control:
         return Control("direct")
     if os.path.lexists(socket_path()):
         return Control("daemon")
-    return Control("none", f"ask for {rights.to_ask_for}; or for wastenotd (no socket {socket_path()})")
+    return Control("none", f"they need {_needed(rights)}, or wastenotd, which does not listen here ({socket_path()})")
 
 
 def control_that_works(rights: Rights) -> Control:
@@ -68,6 +68,13 @@ def control_that_works(rights: Rights) -> Control:
     if not connection.welcome.gpus:
         return Control("none", f"the policy of wastenotd allows this user (ID {connection.welcome.user}) no GPU")
     return Control("daemon", None, tuple(connection.welcome.gpus))
+
+
+def _needed(rights: Rights) -> str:
+    if rights.container is None:
+        return "root (sudo)"
+    missing = "CAP_SYS_ADMIN" if rights.root else "root and CAP_SYS_ADMIN"
+    return f"{missing} in this container (docker run --cap-add=SYS_ADMIN)"
 
 
 def clocks_of(nvml: Nvml, handle: Any, uuid: str, restore: Restore | None = None) -> NvidiaClocks | DaemonClocks:

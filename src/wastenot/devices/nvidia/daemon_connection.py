@@ -64,7 +64,11 @@ class Connection:
         self._socket = _connect(self._path)
         self._rest = b""
         self._process = os.getpid()
-        self.welcome = _welcome(self.ask("hello"))
+        try:
+            self.welcome = _welcome(self.ask("hello"))
+        except BaseException:
+            self._socket.close()
+            raise
 
     def ask(self, what: str, **fields: Any) -> dict[str, Any]:
         """The daemon's answer to a request.
