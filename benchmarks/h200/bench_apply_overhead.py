@@ -269,7 +269,7 @@ def in_a_graph(job: Job, steps: int) -> dict[str, Any]:
 
 
 def dry_run(job: Job, steps: int, on_gpu: bool) -> dict[str, Any]:
-    """Steps under ``wn.apply(..., dry_run=True)``: what is followed, what it costs, and whether anything changes on the card.
+    """Steps under ``wn.apply(..., dry_run=True)``: what is followed, and whether anything changes on the card.
 
     The plan is one for this card whose numbers are made up but for the time of a step, so that it is taken for the job's.
     """
@@ -295,8 +295,9 @@ def dry_run(job: Job, steps: int, on_gpu: bool) -> dict[str, Any]:
         status = applied.status()
     after = card_state() if on_gpu else {}
     found = {
-        "steps": steps, "iteration": status.iteration, "marker": status.marker, "events": [one.text for one in status.events],
-        "energy_j": status.gpus[0].energy_j, "step_gpu_s": times[0], "step_wall_s": times[1], "step_gpu_s_before": step_gpu_s,
+        "steps": steps, "iteration": status.iteration, "marker": status.marker,
+        "events": [one.text for one in status.events], "energy_j": status.gpus[0].energy_j,
+        "step_gpu_s": times[0], "step_wall_s": times[1], "step_gpu_s_before": step_gpu_s,
         "state_before": before, "state_after": after, "unchanged": before == after, "clocks_before": now,
         "clocks_after": clocks_now() if on_gpu else {},
     }  # fmt: skip

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
-from wastenot.errors import BadInputError
+from wastenot.errors import BadInputError, ClocksRefusedError
 from wastenot.progress import Progress
 from wastenot.workloads.identity import EnergyState, Granularity
 
@@ -241,7 +241,12 @@ def _settings(
     if core_step_mhz is None and core_mhz is None and power_limit_w is None:
         core_step_mhz = default_step_mhz(device)
     grid = Grid(core_step_mhz, _numbers(core_mhz), _numbers(memory_mhz), _numbers(power_limit_w))
-    settings = grid.settings(device.clocks.supported_clocks(), device.clocks.power_limits_w())
+    limits_w, refusal = device.clocks.power_limits_w(), device.clocks.refusal()
+    if limits_w is None and refusal is not None and power_limit_w is not None:
+        if not dry_run:
+            raise ClocksRefusedError(f"{device.identity.name}: power limits cannot be set: {refusal}")
+        limits_w = (0.0, math.inf)
+    settings = grid.settings(device.clocks.supported_clocks(), limits_w)
     if nothing_given:
         settings += recorded_limits(device)
     return settings if settings and dry_run else settable(device, settings)

@@ -12,7 +12,7 @@ from wastenot.devices.protocol import Task
 from wastenot.devices.simulated import model
 from wastenot.devices.simulated.model_physics import ModelPhysics
 from wastenot.devices.simulated.preset import find_preset
-from wastenot.errors import BadInputError
+from wastenot.errors import BadInputError, ClocksRefusedError
 from wastenot.setting import AUTO, Setting
 from wastenot.sweeping.grid import Grid
 
@@ -124,3 +124,14 @@ def test_limits_that_make_no_sense_are_refused_in_a_line(flags, says, tmp_path, 
     assert run_command(["sweep", "gpt3-xl", "--device", "sim:h200", "--study", "s.db", *flags]) == 2
     assert says in capsys.readouterr().err
     assert not (tmp_path / "s.db").exists()
+
+
+def test_without_the_right_to_set_limits_a_dry_run_still_says_what_it_would_take(tmp_path, monkeypatch):
+    device = open_device("sim:h200")
+    monkeypatch.setattr(device.clocks, "power_limits_w", lambda: None)
+    monkeypatch.setattr(device.clocks, "refusal", lambda: "WASTENOT_READ_ONLY=1 is set")
+    swept = {"power_limit_w": [400.0], "granularity": "iteration"}
+    estimate = wn.sweep("gpt3-small", device, tmp_path / "s.db", dry_run=True, **swept).estimate
+    assert estimate.settings == 1 and "would be refused" in estimate.notes[0]
+    with pytest.raises(ClocksRefusedError, match="power limits cannot be set: WASTENOT_READ_ONLY"):
+        wn.sweep("gpt3-small", device, tmp_path / "s.db", **swept)

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from wastenot.workloads.identity import ModelRun
 
 _DEVICE = "nvidia:0"
-_THEN = 200  # iterations of a simulated job after the search, for the proof
+_THEN = 1000  # iterations of a simulated job after the search, for the proof
 _MOST = 10**9  # iterations of a simulated job
-_STAND_IN_S = 1.0
+_LOOK_S = 1.0  # of virtual time between looks at a simulated job
 
 
 def tune(
@@ -271,6 +271,10 @@ def _show_ladders(gpus: Sequence[Device], ladders: Sequence[Ladder], *, as_json:
     for ladder in ladders:
         first, last = ladder.settings[0], ladder.settings[-1]
         typer.echo(f"  {len(ladder.settings)} from {first} to {last}")
+    for gpu in gpus:
+        refusal = gpu.clocks.refusal()
+        if refusal is not None:
+            typer.echo(f"  {gpu.identity.name}: this would be refused: {refusal}")
 
 
 # ---- running ----------------------------------------------------------------------------------------------------
@@ -297,6 +301,7 @@ def _run_simulated(
         serve_metrics_of(stack, shown, session.session)
         live = stack.enter_context(Live(shown))
         enough: list[int] = []
+        stopped = [False]
 
         def watch(tuner: Tuner) -> bool:
             latest = tuner.status()
@@ -304,12 +309,15 @@ def _run_simulated(
             if tuner.done and not enough:
                 enough.append((latest.iteration or 0) + _THEN)
             over = iterations is None and bool(enough) and (latest.iteration or 0) >= enough[0]
-            return session.watch(latest) or over
+            stopped.append(session.watch(latest))
+            return stopped[-1] or over
 
         summary, _ = run_job(
             tuner, programme_of(tasks.kernels, tasks.tasks), iterations or _MOST, seed=job.seed, real_time=real_time,
-            watch=watch, watch_every_s=_STAND_IN_S,
+            watch=watch, watch_every_s=_LOOK_S,
         )  # fmt: skip
+    if not stopped[-1]:  # it came to its end, which the search decides
+        summary = summary.model_copy(update={"ended": "job ended", "exit_code": 0})
     return summary, tuner, tasks.run
 
 

@@ -183,9 +183,16 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         name = f"apply-{os.getpid()}" if ranks == 1 else f"apply-{_job()}"
         if local_rank > 0:
             return str(_wait_for(runtime_folder() / f"{name}.sock"))
+        from wastenot.devices.open import is_virtual
         from wastenot.runtime.applying import prepare
 
         application = prepare(self._plan, self._devices(ranks), dry_run=self._dry_run, seed=self._seed)
+        simulated = next((gpu for gpu in application.gpus if is_virtual(gpu)), None)
+        if simulated is not None and not self._dry_run:
+            raise BadInputError(
+                f"`device` {simulated.identity.name}: a simulated GPU runs no program; 'wastenot apply PLAN --device "
+                f"{simulated.identity.name}' runs the plan's own workload on it"
+            )
         self._session = application.session(dry_run=self._dry_run, seed=self._seed, name=name)
         self._stack.enter_context(self._session)
         return str(self._session.path)

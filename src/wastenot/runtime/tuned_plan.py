@@ -46,7 +46,8 @@ def tuned_plan(tuner: Tuner, *, run: ModelRun | None = None) -> Plan:
         (0.0, 0.0) if each is None else (search.time(each).half / search.sure, search.energy(each).half / search.sure)
         for each in candidates
     ]
-    slowdown = max(tuner.max_slowdown, *(math.expm1(time) + _ROUNDED for time, _ in changes))
+    slowest = max(math.expm1(time) for time, _ in changes)  # which the plan has to allow, as the search held it
+    slowdown = tuner.max_slowdown if slowest <= tuner.max_slowdown else slowest + _ROUNDED
     rows = len(settings)
     absent = np.full(rows, np.nan)
     identity = tuner.gpus[0].identity
