@@ -270,7 +270,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.new")  # nobody else writes one while this process has the lock
     try:
         with temporary.open("w") as stream:
             os.fchmod(stream.fileno(), 0o644)  # others may see who controls a GPU
