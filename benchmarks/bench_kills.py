@@ -59,7 +59,7 @@ WORDS = {
     "apply": ("`wastenot apply`", "the daemon, which lives"),
     "apply as root": ("`wastenot apply` of root, without a daemon", "the next command"),
     "program": ("the program that `wastenot apply` runs", "`wastenot apply`, which then ends"),
-    "apply and program": ("both", "the daemon, which lives"),
+    "apply and program": ("`wastenot apply` and its program", "the daemon, which lives"),
 }
 
 
@@ -76,8 +76,9 @@ def table() -> str:
         if not found:
             continue
         kills, changed, left = (sum(int(row[name]) for row in found) for name in ("kills", "clocks_changed", "left"))
-        [row] = found[-1:]
-        took = "" if float(row["longest_s"]) == 0.0 else f"{float(row['median_s']):.2f} s, {float(row['longest_s']):.1f} s"
+        longest_s = max(float(row["longest_s"]) for row in found)
+        median_s = next((float(row["median_s"]) for row in reversed(found) if row["median_s"]), 0.0)
+        took = f"{median_s:.2f} s, {longest_s:.1f} s" if median_s else f"at most {longest_s:.1f} s" if longest_s else ""
         lines.append(f"| {killed} | {restored_by} | {kills:,} | {changed} | **{left}** | {took} |")
     return "\n".join(lines) + "\n"
 
