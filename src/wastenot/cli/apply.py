@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 _INTERVAL_S = 1.0  # between live lines in a terminal
 _PLAIN_INTERVAL_S = 60.0  # and elsewhere
-_DEFAULT_ITERATIONS = 200  # of a simulated job
+_SIMULATED_S = 300.0  # that a simulated job lasts, where its iterations are not said
+_FEWEST, _MOST = 200, 20_000  # iterations of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,8 @@ def apply(
         ),
     ] = None,
     iterations: Annotated[
-        int | None, typer.Option("--iterations", metavar="N", help="Iterations of a simulated job; 200 by default.")
+        int | None,
+        typer.Option("--iterations", metavar="N", help="Iterations of a simulated job; by default five minutes of them."),
     ] = None,
     real_time: Annotated[
         bool, typer.Option("--real-time", help="Let a simulated job take as long as a real one would.")
@@ -139,7 +141,7 @@ def apply(
     if dry_run and not as_json:
         _print_what_would_be_set(application)
     if simulated:
-        summary = _run_simulated(application, iterations or _DEFAULT_ITERATIONS, seed, dry_run, real_time, shown, as_json)
+        summary = _run_simulated(application, _iterations(application, iterations), seed, dry_run, real_time, shown, as_json)
         code = 0
     elif command:
         session = application.session(dry_run=dry_run, seed=seed, patience_s=PATIENCE_S if patience is None else patience)
@@ -218,6 +220,12 @@ def run_command(session: Session, command: list[str], shown: ShownOptions, as_js
             "with wastenot.apply in the program"
         )
     return summary, code
+
+
+def _iterations(application: Application, asked: int | None) -> int:
+    """Of a simulated job."""
+    enough = round(_SIMULATED_S / application.schedule.rungs[-1].time_s)
+    return min(max(enough, _FEWEST), _MOST) if asked is None else asked
 
 
 def serve_metrics_of(stack: ExitStack, shown: ShownOptions, session: Session) -> None:

@@ -1,0 +1,102 @@
+"""``wastenot apply`` on simulated GPUs, which run the plan's own workload; real programs are in tests/runtime."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+import wastenot as wn
+from wastenot.devices.simulated.basis import preset_names
+from wastenot.runtime.places import runtime_folder
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "run"))
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory):
+    """Plans of one setting by preset, made when first asked for."""
+    folder, made = tmp_path_factory.mktemp("plans"), {}
+
+    def plan_of(preset):
+        if preset not in made:
+            device = wn.open_device(f"sim:{preset}")
+            supported = device.clocks.supported_clocks()
+            clocks = supported[max(supported)]
+            near = [min(clocks, key=lambda clock, part=part: abs(clock - part * max(clocks))) for part in (0.75, 0.85)]
+            study, plan = folder / f"{preset}.db", folder / f"{preset}.json"
+            wn.sweep("gpt3-small", device=device, study=study, granularity="iteration", core_mhz=near)
+            wn.plan(study, max_slowdown=0.2, granularity="iteration", as_measured=True).write(plan)
+            made[preset] = str(plan)
+        return made[preset]
+
+    return plan_of
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_on_every_preset(wastenot, plans, preset):
+    ran = wastenot("apply", plans(preset), "--out", "summary.json", "--json")
+    assert ran.code == 0, ran.err
+    summary = json.loads(ran.out)
+    assert json.loads((wastenot.folder / "summary.json").read_text()) == summary
+    status = summary["status"]
+    assert summary["ended"] == "job ended" and status["origin"] == "simulated"
+    assert status["gpus"][0]["device"] == f"sim:{preset}" and status["gpus"][0]["target_core_mhz"] is None
+    saved = status["proof"]["energy_change"]
+    assert saved["low"] <= saved["value"] <= saved["high"] and saved["low"] < 0.0
+    assert saved["value"] == pytest.approx(status["predicted_energy_change"], abs=0.03)
+    assert "refused" not in [event["kind"] for event in status["events"]]
+
+
+def test_what_is_said(wastenot, plans):
+    ran = wastenot("apply", plans("h200"), "--iterations", "900")
+    assert ran.code == 0 and ran.out == ""
+    last = ran.err.splitlines()[-1]
+    assert last.startswith("wastenot: saved ") and " %, time " in last.replace("\u00a0", " ") and last.endswith("simulated")
+
+
+def test_a_dry_run(wastenot, plans):
+    ran = wastenot("apply", plans("h200"), "--dry-run", "--iterations", "5")
+    assert ran.code == 0 and "nvidia-smi -i 0 -lgc 0," in ran.out and "nvidia-smi -i 0 -rgc" in ran.out
+    assert "dry run, nothing is set" in ran.err
+
+
+def test_bad_input(wastenot, plans):
+    plan = plans("h200")
+    assert "a simulated GPU runs the plan's own workload" in wastenot.refuse("apply", plan, "--", "true")
+    assert "is a plan for sim:h200" in wastenot.refuse("apply", plan, "--device", "sim:v100")
+    assert "which plan?" in wastenot.refuse("apply")
+    assert "iterations" in wastenot.refuse("apply", plan, "--iterations", "0")
+    assert "there is no kind" in wastenot.refuse("apply", plan, "--device", "tpu:0")
+
+
+def test_in_real_time_a_second_terminal_sees_it_and_ends_it(wastenot, plans):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wastenot", "apply", plans("h200"), "--real-time"], cwd=wastenot.folder, text=True,
+        stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    end_s = time.monotonic() + 60.0
+    while not (sessions := json.loads(wastenot.process("apply", "--status", "--json").out)["sessions"]):
+        assert time.monotonic() < end_s
+    assert sessions[0]["process"] == process.pid and sessions[0]["gpus"][0]["device"] == "sim:h200"
+    assert wastenot("apply", "--stop").out.startswith("stopped")
+    assert process.wait(60) == 0
+    process.stderr.close()
+    assert "no plan is at work" in wastenot("apply", "--status").err
+
+
+def test_a_session_that_died_is_forgotten(wastenot):
+    runtime_folder().mkdir(mode=0o700)
+    (runtime_folder() / "apply-1.sock").touch()
+    assert "no plan is at work" in wastenot("apply", "--status").err
+
+
+def test_a_folder_that_others_may_enter_is_refused(wastenot, plans):
+    runtime_folder().mkdir(mode=0o755)
+    runtime_folder().chmod(0o755)
+    assert "nobody else may enter" in wastenot.refuse("apply", plans("h200"))
