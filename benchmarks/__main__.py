@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks import (
+    bench_apply,
     bench_calibration,
     bench_clocks,
     bench_coverage,
@@ -59,6 +60,7 @@ BENCHMARKS = {
     "natural-h200": bench_natural_h200,
     "run": bench_run,
     "iteration": bench_iteration,
+    "apply": bench_apply,
     "kills": bench_kills,
     "tune": bench_tune,
 }

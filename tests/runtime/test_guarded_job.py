@@ -96,3 +96,14 @@ def test_several_gpus_are_summed():
     assert [one.energy_j for one in summary.status.gpus] == pytest.approx(
         [sum(ran.energy_j for ran in job.ran) for job in jobs], rel=0.02
     )
+
+
+def test_a_plan_of_the_default_clocks_changes_nothing():
+    device = gpu("v100")
+    plan = schedule(device, PROGRAMME)
+    plan = plan.model_copy(update={"rungs": plan.rungs[-1:], "max_slowdown": 0.0})
+    driven = controller(device, plan)
+    summary, (job,) = run_job(driven, PROGRAMME, 30)
+    assert kinds(summary) == ["started", "note", "ended"]
+    assert summary.status.at_default and summary.status.proof.blocks == 0
+    assert max(map(abs, slowdowns(job))) < 1e-3

@@ -19,9 +19,14 @@ from wastenot.workloads.build import build_workload
 SUBJECT = Subject("plan.json", "sha256:0", "gpt3-small", "simulated")
 
 
-def gpu(preset: str, *, seed: int = 0, latency_s: float = 0.015, jitter: float = 0.3) -> SimulatedDevice:
-    """A simulated GPU whose clocks take so long to change."""
+def gpu(
+    preset: str, *, seed: int = 0, latency_s: float = 0.015, jitter: float = 0.3, constant: bool = False
+) -> SimulatedDevice:
+    """A simulated GPU whose clocks take so long to change; it may stay at the temperature that its numbers are stated at."""
     card = find_preset(preset).model_copy(update={"switching": Switching.of(latency_s, jitter)})
+    if constant:
+        still = {"ambient_c": card.thermal.reference_c, "resistance_c_per_w": 0.0}
+        card = card.model_copy(update={"thermal": card.thermal.model_copy(update=still)})
     return simulated_device(card, f"sim:{preset}", seed=seed)
 
 

@@ -148,7 +148,7 @@ class Controller:
         self._drifted_from_s: float | None = None
         self._warm_c: float | None = None
         self._marked = [False] * len(gpus)
-        self._state: Literal["starting", "holding", "running", "refused", "over"] = "starting"
+        self._state: Literal["starting", "holding", "running", "idle", "refused", "over"] = "starting"
         self._tell("started", f"{subject.plan}: {schedule.rungs[0].energy_change:+.1%} energy expected")
 
     # ---- what drives it --------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ class Controller:
 
     def refuse(self, why: str, now_s: float) -> None:
         """Go back to the default clocks for good, as what runs is not the plan's workload."""
-        if self._state in ("starting", "holding", "running"):
+        if self._state in ("starting", "holding", "running", "idle"):
             self._now_s = max(self._now_s, now_s)
             self._refuse(why, now_s)
 
@@ -338,6 +338,10 @@ class Controller:
             return
         self._guard.reference(seen[-max(self._guard.enough(), LEAST_ITERATIONS) :])
         self._drifted_from_s = self._usual_s
+        if self._ladder.at_default:
+            self._tell("note", "the plan leaves everything at the default clocks: there is nothing to do")
+            self._state = "idle"
+            return
         self._state = "running"
         self._next_cycle(now_s)
 

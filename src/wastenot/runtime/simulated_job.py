@@ -241,11 +241,10 @@ def run_simulated(
         CannotRunError: the GPU does not know the workload's kernels.
     """
     gpus = [_simulated(device)] if isinstance(device, SimulatedDevice) else [_simulated(each) for each in device]
-    schedule: Schedule | None = getattr(plan, "schedule", None)
-    if schedule is None:
+    if plan.schedule is None:
         raise BadInputError(f"{path or 'the plan'}: has no schedule to carry out; make the plan anew with 'wastenot plan'")
     subject = Subject(path or plan.workload, plan.digest, plan.workload, "simulated")
-    controller = Controller(schedule, gpus, subject, now_s=gpus[0].engine.now_s, seed=seed, dry_run=dry_run)
+    controller = Controller(plan.schedule, gpus, subject, now_s=gpus[0].engine.now_s, seed=seed, dry_run=dry_run)
     summary, _ = run_job(
         controller,
         programme_of_plan(plan),
