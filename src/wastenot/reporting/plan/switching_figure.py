@@ -8,7 +8,7 @@ from wastenot.analyses.plan_overview import PlanOverview
 from wastenot.reporting.figure import NARROW_WIDTH, Figure, inline, specification_of
 from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
-from wastenot.reporting.plan.plan_figure import saved
+from wastenot.reporting.plan.plan_figure import SAVED, saved
 
 _TITLE = "What saving is left at each switching time"
 _WIDTH, _NARROW, _HEIGHT = 760, NARROW_WIDTH - 70, 260
@@ -53,8 +53,8 @@ def _chart(overview: PlanOverview, *, narrow: bool) -> Any:
     label = f"datum.value < {2 * _LEAST_S} ? '0' : datum.value < 1 ? format(1000 * datum.value, 'd') + ' ms' : '1 s'"
     axis = alt.Axis(values=ticks, labelExpr=label)
     scale = alt.Scale(type="log", domain=[_LEAST_S, 1.0])
-    x = alt.X("x:Q", title="Time that a switch takes", scale=scale, axis=axis)
-    y = alt.Y("y:Q", title="Energy saved (%)")
+    x = alt.X("x:Q", title="time that a switch takes", scale=scale, axis=axis)
+    y = alt.Y("y:Q", title=SAVED)
     tooltip = [
         alt.Tooltip("switch:N", title="a switch takes"),
         alt.Tooltip("saved_text:N", title="energy saved"),
