@@ -1,7 +1,8 @@
 """Processes that change clocks are killed at random moments; what is left changed, on the stand-in for NVML.
 
     python -m benchmarks kills
-    python -m benchmarks.bench_kills [KILLS] [SEED] [KIND ...]     # writes data/kills.csv
+    python -m benchmarks.bench_kills [KILLS] [SEED] [KIND ...]     # adds to data/kills.csv
+    python -m benchmarks.bench_kills table                         # puts that into docs/daemon.md
 
 ``tests/stand_in/kill_runs.py`` says what the kinds are; of ``wastenot apply``, ``tests/stand_in/apply_kills.py``.
 """
@@ -15,6 +16,8 @@ from pathlib import Path
 from benchmarks.verdict import Verdict
 from tests.stand_in import apply_kills, kill_runs
 
+DOCS = Path(__file__).parents[1] / "docs" / "daemon.md"
+BEGIN, END = "<!-- kills -->\n", "<!-- end of kills -->\n"
 DATA = Path(__file__).parents[1] / "data" / "kills.csv"
 ALL = (*kill_runs.KINDS, *apply_kills.KINDS)
 FIELDS = ("kind", "seed", "kills", "journal_there", "clocks_changed", "left", "median_s", "longest_s")
@@ -47,5 +50,47 @@ def write(kills: int, seed: int, kinds: tuple[str, ...]) -> None:
             writer.writerow(found)
 
 
+WORDS = {
+    "root": ("a command of root, without a daemon", "the next command"),
+    "client": ("a client of the daemon", "the daemon, which lives"),
+    "hang": (f"a client, stopped instead of killed (heartbeat {kill_runs.HEARTBEAT_S:g} s)", "the daemon, which lives"),
+    "daemon": ("the daemon", "its next start"),
+    "both": ("the daemon and its client", "the next start, or the next command of root"),
+    "apply": ("`wastenot apply`", "the daemon, which lives"),
+    "apply as root": ("`wastenot apply` of root, without a daemon", "the next command"),
+    "program": ("the program that `wastenot apply` runs", "`wastenot apply`, which then ends"),
+    "apply and program": ("`wastenot apply` and its program", "the daemon, which lives"),
+}
+
+
+def table() -> str:
+    """The data as a table in Markdown."""
+    with DATA.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    lines = [
+        "| killed | restored by | kills | changed at that moment | left changed | median, longest |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind, (killed, restored_by) in WORDS.items():
+        found = [row for row in rows if row["kind"] == kind]
+        if not found:
+            continue
+        kills, changed, left = (sum(int(row[name]) for row in found) for name in ("kills", "clocks_changed", "left"))
+        longest_s = max(float(row["longest_s"]) for row in found)
+        median_s = next((float(row["median_s"]) for row in reversed(found) if row["median_s"]), 0.0)
+        took = f"{median_s:.2f} s, {longest_s:.1f} s" if median_s else f"at most {longest_s:.1f} s" if longest_s else ""
+        lines.append(f"| {killed} | {restored_by} | {kills:,} | {changed} | **{left}** | {took} |")
+    return "\n".join(lines) + "\n"
+
+
+def put_table() -> None:
+    """Put the table into the documentation."""
+    before, _, rest = DOCS.read_text().partition(BEGIN)
+    DOCS.write_text(before + BEGIN + table() + END + rest.partition(END)[2])
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["table"]:
+        put_table()
+        sys.exit()
     write(int((sys.argv[1:] or ["1000"])[0]), int((sys.argv[2:] or ["0"])[0]), tuple(sys.argv[3:]) or ALL)

@@ -6,6 +6,7 @@ PYTHONPATH=src:. python docs/make_h200.py
 from __future__ import annotations
 
 import csv
+import json
 import textwrap
 from pathlib import Path
 from statistics import NormalDist, median
@@ -194,11 +195,36 @@ def never_fitted() -> str:
     return table(head, found)
 
 
+_STEPS = {"gpt2": "GPT-2 (124M)", "gpt2-compiled": "GPT-2, `torch.compile`", "llama": "Llama 7B, eight layers"}
+_WAYS = {
+    "on": "iteration and passes", "layers": "each layer's too", "interrupt": "passes, waiting for interrupts",
+    "callback": "passes, callbacks of the host",
+}  # fmt: skip
+
+
+def apply_overhead() -> str:
+    """What markers cost a step, and how soon they are seen."""
+    found = []
+    measured = json.loads((DATA / "apply" / "overhead.json").read_text())
+    for job, facts in measured["jobs"].items():
+        costs = facts["overhead"]["arms"] | facts.get("overhead_callback", {}).get("arms", {})
+        for way, cost in costs.items():
+            change, delay = cost["gpu_time_change"], facts[f"delay_{way}"]
+            low, high = (signed(100 * change[end], 2, " %") for end in ("low", "high"))
+            found.append([
+                f"{_STEPS[job]}, {1e3 * facts['overhead']['step_gpu_s']:.0f} ms", _WAYS[way], f"{cost['markers_a_step']:.0f}",
+                f"{signed(100 * change['mean'], 2, ' %')} ({low} to {high})",
+                f"{1e6 * delay['median_s']:.0f} µs", f"{1e6 * delay['p99_s']:.0f} µs",
+            ])  # fmt: skip
+    heads = ["step", "markers", "a step", "GPU time of a step (95 %)", "seen after, median", "99 %"]
+    return table(heads, found)
+
+
 def blocks() -> dict[str, str]:
     """The blocks of docs/h200.md."""
     return {
         "watts": watts(), "cards": cards(), "stated-errors": stated_errors(), "never-fitted": never_fitted(),
-        "kernels": kernel_table(), "forecasts": forecasts(),
+        "kernels": kernel_table(), "forecasts": forecasts(), "apply-overhead": apply_overhead(),
     }  # fmt: skip
 
 

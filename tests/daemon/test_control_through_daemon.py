@@ -1,8 +1,13 @@
 """Clocks set through wastenotd, by the same code that sets them directly."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tests.daemon.conftest import until
+from wastenot.cli.options import ClockControlOptions
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
 from wastenot.devices.nvidia.device import open_nvidia
@@ -68,3 +73,50 @@ def test_restoring_is_the_policys(daemon):
     daemon.start()
     with pytest.raises(BadInputError, match="restore_clocks"):
         controlled(restore=journal.Restore((345.0, 1500.0)))
+
+
+BOUNDED = f"""
+[[allow]]
+users = [{os.getuid()}]
+gpus = [0]
+core_mhz = [900, 1500]
+memory_mhz = false
+power_limit_w = [100, 650]
+[[restore]]
+core_mhz = [0, 1500]
+"""
+
+
+def test_what_may_be_set_is_what_the_policy_and_the_gpu_allow(stand_in, daemon):
+    daemon.start(BOUNDED)
+    clocks = controlled().clocks
+    [(memory, cores)] = clocks.supported_clocks().items()  # the one under load
+    assert memory == 3201.0 and (min(cores), max(cores)) == (900.0, 1500.0)
+    assert clocks.power_limits_w() == (200.0, 650.0) and clocks.outcome() == "locked to 0-1500 MHz by wastenotd"
+    with pytest.raises(ClocksRefusedError, match="does not let you set its memory clock"):
+        clocks.request(Setting(1200.0, 3201.0))
+    assert locks(stand_in) == CLEAN
+    clocks.request(Setting(1200.0, None, 650.0))
+    assert locks(stand_in) == ((345, 1200), None, 650.0)
+    clocks.release()
+    assert locks(stand_in) == ((0, 1500), None, 700.0)
+    other = controlled("nvidia:1").clocks
+    assert other.power_limits_w() is None and other.supported_clocks() == {3201.0: ()} and "does not let" in other.refusal()
+
+
+def test_verbs_say_what_becomes_of_the_clocks(stand_in, daemon, capsys):
+    daemon.start(BOUNDED)
+    opened = ClockControlOptions(allow_clock_control=True).open_device("nvidia:0", seed=0, workload=None)
+    opened.clocks.request(Setting(1200.0))
+    assert capsys.readouterr().err == "nvidia:0: afterwards the clocks are locked to 0-1500 MHz by wastenotd\n"
+    opened.clocks.release()
+
+
+def test_doctor_says_that_a_daemon_sets_them(stand_in, daemon):
+    daemon.start(BOUNDED)
+    program = [sys.executable, "-m", "tests.stand_in.program", "doctor", "--seconds", "0.05"]
+    environment = stand_in.environment(STAND_IN_USER="1", COLUMNS="80")
+    said = " ".join(subprocess.run(program, env=environment, check=True, capture_output=True, text=True).stdout.split())
+    assert f"set clocks through wastenotd ({daemon.socket}), 1 GPU" in said.replace("- ", "-")
+    assert "its clocks may be set, through wastenotd" in said and "no: the policy of wastenotd does not allow it" in said
+    assert "as far as the policy of wastenotd allows" in said

@@ -215,6 +215,34 @@ def test_a_gpu_that_cannot_be_restored_is_tried_again_and_given_to_nobody(daemon
     assert kind(other.ask("acquire", gpu=FIRST)) == "ok"
 
 
+def test_a_folder_that_cannot_be_written_any_more_ends_no_other_lease(daemon, client, monkeypatch):
+    other = daemon.connect(user=1001)
+    other.ask("hello")
+    client.ask("acquire", gpu=FIRST)
+    other.ask("acquire", gpu=SECOND)
+    client.ask("set", gpu=FIRST, core_mhz=900)
+
+    def read_only(path, missing_ok=False):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(type(daemon.state), "unlink", read_only)
+    assert kind(client.ask("release", gpu=FIRST)) == "device" and not daemon.nvml.changed(0)
+    assert kind(other.ask("set", gpu=SECOND, core_mhz=900)) == "ok"
+    monkeypatch.undo()
+    daemon.pass_time(1.1)
+    assert daemon.journals() == [SECOND]
+
+
+def test_a_journal_that_cannot_be_understood_stops_nobody_but_is_told(daemon, client):
+    (daemon.state).mkdir(exist_ok=True)
+    (daemon.state / "GPU-x.json").write_text("?")
+    daemon.pass_time(6.0)
+    assert daemon.events[-1][0] == "cannot restore" and "GPU-x.json" in str(daemon.events[-1][1]["error"])
+    assert "nvidia-smi -rgc" in client.ask("acquire", gpu=FIRST)["text"]
+    (daemon.state / "GPU-x.json").unlink()
+    assert kind(client.ask("acquire", gpu=FIRST)) == "ok"
+
+
 def test_a_full_disk_changes_nothing(daemon, client, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")

@@ -12,7 +12,7 @@ from tests.planning.conftest import make_sweep, random_sweep
 from tests.support.noisy_gpu import Truth
 from wastenot.errors import BadInputError
 from wastenot.planning import planner as planner_file
-from wastenot.planning.applicable import STAY_PER_SWITCH
+from wastenot.planning.applicable import NEAR
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import read_plan
 from wastenot.planning.planner import Planner, plan
@@ -46,17 +46,40 @@ def test_coarser_granularities_that_are_the_same_are_left_out(rng):
     assert granularities(kernels=1) == ["kernel"]
 
 
-def test_the_shortest_stay_decides_and_not_the_mean(rng):
+def test_what_fits_is_what_the_schedule_says(rng):
     sweep = random_sweep(rng, kernels=6, settings=5)
-    free = Objective("energy")  # no limit that late switches might break
-    shortest_s = plan(sweep, free).switches.shortest_dwell_s
-    enough = shortest_s / STAY_PER_SWITCH
-    while STAY_PER_SWITCH * enough > shortest_s:  # rounding
-        enough = math.nextafter(enough, 0.0)
-    fits, not_quite = (plan(sweep, free, switch_time_s=time) for time in (enough, 1.001 * enough))
-    assert fits.switches.mean_dwell_s > 1.001 * shortest_s
-    assert fits.applicable.rows[0].fits and fits.applicable.finest.granularity == "kernel"
-    assert not not_quite.applicable.rows[0].fits and not_quite.applicable.finest.granularity == "iteration"
+    free = Objective("energy")
+    fast, slow, never = (plan(sweep, free, switch_time_s=time) for time in (0.0, 0.3, 1e6))
+    assert fast.applicable.rows[0].fits and fast.applicable.finest.granularity == "kernel"
+    assert fast.schedule.rungs[0].energy_j == pytest.approx(fast.predicted.energy_j)
+    assert not never.applicable.rows[0].fits and never.applicable.finest.granularity == "iteration"
+    iteration = plan(sweep, free, granularity="iteration")
+    assert never.schedule.rungs[0].energy_j == pytest.approx(iteration.predicted.energy_j)
+    assert never.schedule.rungs[0].switches == 0
+    for made in (fast, slow, never):
+        row, best = made.applicable.rows[0], made.schedule.rungs[0]
+        assert row.late_energy_change == pytest.approx(best.energy_change - made.predicted.energy_change)
+        assert row.fits == (row.late_energy_change <= NEAR)
+        stay_s = best.shortest_stay_s
+        assert stay_s is None or stay_s >= made.schedule.switching.core_s
+    energies = [made.schedule.rungs[0].energy_j for made in (fast, slow, never)]
+    assert energies == sorted(energies)
+
+
+def test_the_least_dwell_and_whose_switching_counts(rng):
+    sweep = random_sweep(rng, kernels=6, settings=5)
+    free = Objective("energy")
+    stays = [plan(sweep, free, switch_time_s=0.0, min_dwell_s=dwell).schedule.rungs[0].shortest_stay_s for dwell in (0, 5)]
+    assert stays[1] is None or stays[1] >= 5.0 > stays[0]
+    assert plan(sweep, free, device="sim:h200").schedule.switching.core_s == 0.0225
+    for arguments, said in (
+        ({"min_dwell_s": -1.0}, "min_dwell_s"),
+        ({"min_dwell_s": math.inf}, "min_dwell_s"),
+        ({"device": "sim:none"}, "no simulated GPU of that name"),
+        ({"device": "h200", "switch_time_s": 0.1}, "leave out"),
+    ):
+        with pytest.raises(BadInputError, match=said):
+            plan(sweep, free, **arguments)
 
 
 def test_the_shortest_stay_and_where_it_is():
@@ -138,6 +161,8 @@ def test_a_plan_keeps_what_can_be_applied_in_its_file(rng, tmp_path):
     for part, key, value, field in (
         ("switches", "shortest_dwell_s", 1e-9, "switches.shortest_dwell_s"),
         ("applicable", "stay_per_switch", 1.0, "digest"),
+        ("schedule", "gap", 0.123, "schedule.gap"),
+        ("schedule", "min_dwell_s", 0.5, "digest"),
     ):
         (tmp_path / "edited.json").write_text(json.dumps(document | {part: document[part] | {key: value}}, indent=2))
         with pytest.raises(BadInputError, match=field):

@@ -11,7 +11,7 @@ from wastenot.reporting import optional_imports
 from wastenot.reporting.plan.desirability_figure import edp_desirability, waste_desirability
 from wastenot.reporting.plan.page import report_figures, write_figures
 
-NAMES = ["relaxed-waste", "kernels", "settings-coarse", "settings-kernel", "desirability"]
+NAMES = ["relaxed-waste", "switching", "kernels", "settings-coarse", "settings-kernel", "desirability"]
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
 
 

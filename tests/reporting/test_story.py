@@ -195,7 +195,7 @@ def test_the_plan_and_the_rest_add_up_to_what_is_saved():
     story, found = story_of(made, PRICE), made.applicable
     more = found.finest.energy_change - made.headline.energy_change
     assert plain(story.rest.value) == f"{100 * more:.2f} % more"
-    needed = found.rows[0].shortest_dwell_s / found.stay_per_switch
+    needed = found.rows[0].shortest_dwell_s
     assert quantity(needed, "s", 2) in story.rest.lines[0].text
 
 

@@ -23,7 +23,7 @@ from tests.stand_in.library import SOCKET_VARIABLE
 from wastenot.tasks import find_tasks
 from wastenot.workloads.shape import Shape
 
-SHAPE = Shape(batch=4)
+SHAPE = Shape(batch=16)
 
 
 def main() -> int:

@@ -91,7 +91,7 @@ def _kill_one(plan: str, runs: Runs, rng: random.Random, kind: str, through_daem
             _wait_for(lambda: not runs.changed() and not journals())
         else:
             open_nvidia("nvidia:0")
-    there["restore_s"] = time.monotonic() - began if through_daemon else 0.0
+    there["restore_s"] = time.monotonic() - began if through_daemon or kind == "program" else 0.0
     there["left"] = runs.changed() or bool(journals())
     if kind.startswith("apply"):
         with suppress(OSError, ValueError):  # it may never have begun

@@ -10,6 +10,7 @@ import numpy as np
 
 from wastenot.analyses.context import ContextChange
 from wastenot.analyses.staircase import Curve, energy_curves
+from wastenot.analyses.switching_curve import SwitchingCurve, switching_curve
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import BadInputError
 from wastenot.planning.comparison import Comparison, compare_with
@@ -118,6 +119,7 @@ class PlanOverview:
         kernels: every kernel, in order of execution.
         context: what energies in context change, if they were measured.
         levelling: at which temperatures the settings were measured; ``None`` where nothing was corrected for that.
+        switching: what saving is left at each switching time; ``None`` where there is no schedule.
     """
 
     plan: Plan
@@ -130,6 +132,7 @@ class PlanOverview:
     context: ContextChange | None = None
     why_no_curve: tuple[str, ...] = ()
     levelling: Levelling | None = None
+    switching: SwitchingCurve | None = None
 
 
 def make_overview(
@@ -174,6 +177,7 @@ def make_overview(
         context=context,
         why_no_curve=why_no_curve,
         levelling=None if corrected is None else _levelling(corrected),
+        switching=switching_curve(planner, plan),
     )
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def ending(plan: Plan) -> list[str]:
     """The promise, the verdict where the plan was measured again, and what could be set today."""
     from wastenot.reporting.formatting import change, percent
-    from wastenot.reporting.plan.verdict import applicable_today, limit_verdict, limit_words
+    from wastenot.reporting.plan.verdict import applicable_today, limit_verdict, limit_words, scheduled_today
 
     headline, expected, lines = plan.headline, plan.expected, []
     if expected is not None:
@@ -25,9 +25,13 @@ def ending(plan: Plan) -> list[str]:
         verdict = (limit_verdict(plan) or "no slowdown limit was set").partition(":")[0]
         saved = f"{percent(-headline.energy_change)} saved, time {change(headline.time_change)}"
         lines.append(f"Verdict   {verdict}: {saved} ({plan.origin})")
+    rung = scheduled_today(plan)
+    if rung is not None:
+        lines.append(f"Today     {percent(-rung.energy_change)}, by its schedule: wastenot apply PLAN.json -- COMMAND")
     finest = applicable_today(plan).finest
     if finest is not None and finest.commands and finest.energy_change is not None:
-        lines.append(f"Today     {percent(-finest.energy_change)}, with one setting: {'; '.join(finest.commands)}")
+        name = "Today    " if rung is None else "or       "
+        lines.append(f"{name} {percent(-finest.energy_change)}, with one setting: {'; '.join(finest.commands)}")
         if plan.origin == "simulated":
             lines.append("          (sweep the real card before you set its clocks)")
     return lines

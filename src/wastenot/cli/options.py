@@ -106,6 +106,21 @@ SwitchTimeOption = Annotated[
         "measured by 'wastenot latency', else stated or assumed.",
     ),
 ]
+MinDwellOption = Annotated[
+    float,
+    typer.Option(
+        "--min-dwell",
+        metavar="SECONDS",
+        parser=quantities.seconds,
+        help="Least time between two requests of the plan's schedule, such as 100ms; never less than a switch takes.",
+    ),
+]
+SwitchingDeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--device", metavar="GPU", help="Whose switching times to plan for, such as h200; default: the study's GPU."
+    ),
+]
 LatencyOption = Annotated[
     Path | None,
     typer.Option(
@@ -207,6 +222,8 @@ class PlanOptions:
     clock_tolerance: ToleranceOption = 0.0
     switch_time: SwitchTimeOption = None
     latency: LatencyOption = None
+    min_dwell: MinDwellOption = 0.0
+    device: SwitchingDeviceOption = None
 
     def plan(self, sweep: Sweep) -> Plan:
         """The plan of a sweep."""
@@ -220,6 +237,8 @@ class PlanOptions:
             clock_tolerance_mhz=self.clock_tolerance,
             switch_time_s=self.switch_time,
             latency=self.latency,
+            min_dwell_s=self.min_dwell,
+            device=self.device,
         )
 
 

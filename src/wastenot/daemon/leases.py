@@ -93,7 +93,7 @@ class Leases:
         try:
             for left in recover(self._nvml):
                 self._log("restored", gpu=left.uuid, left_by=left.holder)
-        except NvmlError as error:
+        except (DeviceError, OSError) as error:
             self._log("cannot restore", error=error)
 
     def allowed(self, peer: Peer) -> dict[str, Bounds]:
@@ -214,7 +214,7 @@ class Leases:
         for uuid in [uuid for uuid, (_, at_s) in self._unrestored.items() if at_s <= now_s]:
             try:
                 self._restore_again(uuid)
-            except DeviceError as error:
+            except Exception as error:
                 self._log("cannot restore", gpu=uuid, error=error)
         self._barred_s = {key: at_s for key, at_s in self._barred_s.items() if at_s > now_s}
         return min(
@@ -239,7 +239,7 @@ class Leases:
         for uuid in list(self._unrestored):
             try:
                 self._restore_again(uuid)
-            except DeviceError as error:
+            except Exception as error:
                 self._log("cannot restore", gpu=uuid, error=error)
         return not self._unrestored
 
@@ -263,7 +263,7 @@ class Leases:
         self._forget(uuid, why)
         try:
             clocks.end_claim()
-        except DeviceError as error:
+        except Exception as error:  # whatever it is, this GPU is tried again, and the others go on
             self._unrestored[uuid] = (clocks, self._now_s() + _RETRY_S)
             self._log("cannot restore", gpu=uuid, error=error)
 

@@ -141,11 +141,11 @@ def _moves(
     at = np.flatnonzero(np.diff(stay, prepend=-1))
     sums = [np.add.reduceat(table[calls] - table[call, setting][calls][:, None], at, axis=0) for table in (weight, energy)]
     shape = sums[0].shape
-    ends = np.array([each.end for each in stays])
+    until = np.array([each.end for each in stays])
     found.append(
         (
             np.broadcast_to(first[:, None], shape).ravel(),
-            np.broadcast_to(ends[:, None], shape).ravel(),
+            np.broadcast_to(until[:, None], shape).ravel(),
             np.broadcast_to(np.arange(work.settings), shape).ravel(),
             sums[0].ravel(),
             sums[1].ravel(),
@@ -153,14 +153,9 @@ def _moves(
     )
     if insert:
         found.append(_insertions(work, setting))
-    begins, ends, tos, longers, dearers = zip(*found, strict=True)
-    return (
-        np.concatenate(begins),
-        np.concatenate(ends),
-        np.concatenate(tos),
-        np.concatenate(longers),
-        np.concatenate(dearers),
-    )
+    begin, end, to = (np.concatenate([each[column] for each in found]) for column in range(3))
+    longer, dearer = (np.concatenate([each[column] for each in found]) for column in (3, 4))
+    return begin, end, to, longer, dearer
 
 
 def _insertions(

@@ -1,4 +1,4 @@
-"""What of a plan can be applied today: plans at ever coarser granularity, judged by how long the device takes to switch."""
+"""What of a plan can be applied today: plans at ever coarser granularity, beside schedules that the device can follow."""
 
 from __future__ import annotations
 
@@ -9,27 +9,18 @@ from pydantic import Field
 
 from wastenot.documents import Finite, NotNegative, Part, Positive
 from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.planning.costs import Costs
 from wastenot.planning.dwell import count_switches, unit_settings
-from wastenot.planning.lateness import lateness
 from wastenot.planning.switching import SwitchTime, commands, switch_time
 from wastenot.setting import Setting
 from wastenot.workloads.identity import Granularity
 from wastenot.workloads.order import switches
 
 if TYPE_CHECKING:
-    from wastenot.planning.plan import Plan
+    from wastenot.planning.plan import Expected, Plan, PredictedTotal
+    from wastenot.planning.schedule import Schedule
 
-STAY_PER_SWITCH = 10.0
-"""A plan fits where it stays at every setting for so many times the switching time, and keeps its limit with late switches.
-
-Until a switch has taken effect, kernels run at the setting before. At ten times, that is at most a tenth of every stay, so
-that about nine tenths of the saving remain. What it costs in time is estimated by itself: a product that follows a kernel at
-a third of its clock loses two thirds of that tenth.
-"""
-
-LATE_TOLERANCE = 0.001
-"""Time over the slowdown limit that late switches may add: less than a run can show."""
+NEAR = 0.001
+"""A plan can be had as it is where its schedule does as well, to less than a run can show."""
 
 
 class OneSetting(Part):
@@ -46,7 +37,7 @@ class OneSetting(Part):
 
 
 class ApplicableRow(Part):
-    """The plan of one granularity, and whether it can be applied with switches as slow as the device's.
+    """The plan of one granularity, and whether it can be had with switches as slow as the device's.
 
     Attributes:
         energy_change: of the plan, as its headline states it; ``None`` where there is no plan, as are the others.
@@ -54,10 +45,10 @@ class ApplicableRow(Part):
         switches_per_iteration: how often clocks change.
         shortest_dwell_s: the shortest stay at a setting; ``None`` where nothing changes.
         switch_time_s: of its slowest switch; ``None`` where nothing changes.
-        late_time_change: what late switches would add to ``time_change``, estimated; ``None`` where nothing changes, or
-            switches are too slow for the stays.
+        late_time_change: what slow switches leave of ``time_change``: that of the schedule less the plan's; ``None`` where
+            nothing changes, or there is no schedule.
         late_energy_change: likewise.
-        fits: whether every stay lasts at least ``stay_per_switch`` times that, and the slowdown is kept even so.
+        fits: whether nothing changes, or a schedule does as well as the plan.
         setting: where nothing changes, the clocks to set, else ``None``.
         commands: that set them, where the device's vendor is known.
         reason: why there is no plan, else ``None``.
@@ -78,16 +69,16 @@ class ApplicableRow(Part):
 
 
 class Applicable(Part):
-    """What could be set today: plans of one objective at ever coarser granularity, judged by the device's switching time.
+    """What could be set today: plans of one objective at ever coarser granularity, beside their schedules.
 
     Attributes:
         switching: the device's switching time.
-        stay_per_switch: a plan fits if it stays at every setting for so many times the switching time.
+        stay_per_switch: in files written before plans had schedules, how many times the switching time a stay had to last.
         rows: the plan's own granularity first.
     """
 
     switching: SwitchTime
-    stay_per_switch: Positive
+    stay_per_switch: Positive | None = None
     rows: Annotated[tuple[ApplicableRow, ...], Field(min_length=1, strict=False)]
 
     @property
@@ -106,7 +97,7 @@ def find_applicable(
     coarser: Callable[[Granularity], Plan] | None,
     switching: SwitchTime,
     memory_mhz: float | None = None,
-    costs: Costs | None = None,
+    scheduled: Callable[[Granularity], Schedule | None] | None = None,
 ) -> Applicable:
     """What could be set today instead of a plan, or the plan itself.
 
@@ -115,19 +106,23 @@ def find_applicable(
         coarser: makes the plan of another granularity; ``None`` to look at the plan alone.
         switching: the device's switching time.
         memory_mhz: memory clock in effect by default, where it is known.
-        costs: of the kernels as measured, which say what late switches cost.
+        scheduled: makes the schedule of a granularity.
     """
-    rows = [_row(plan, switching, memory_mhz, costs)]
+    own = plan.schedule if scheduled is None else scheduled(plan.granularity)
+    rows = [_row(plan, switching, memory_mhz, own)]
     for granularity in _coarser(plan):
         if coarser is None:
             break
         try:
-            rows.append(_row(coarser(granularity), switching, memory_mhz, costs))
+            made = coarser(granularity)
+            switched = unit_settings(made.assignments)
+            schedule = None if scheduled is None or len(set(switched)) == 1 else scheduled(granularity)
+            rows.append(_row(made, switching, memory_mhz, schedule))
         except InfeasibleError as error:
             rows.append(_no_plan(granularity, error.reason))
         except BadInputError as error:
             rows.append(_no_plan(granularity, str(error)))
-    return Applicable(switching=switching, stay_per_switch=STAY_PER_SWITCH, rows=tuple(rows))
+    return Applicable(switching=switching, rows=tuple(rows))
 
 
 def _coarser(plan: Plan) -> tuple[Granularity, ...]:
@@ -139,21 +134,24 @@ def _coarser(plan: Plan) -> tuple[Granularity, ...]:
     return ("pass", "iteration") if by_pass else ("iteration",)
 
 
-def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None, costs: Costs | None) -> ApplicableRow:
+def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None, schedule: Schedule | None) -> ApplicableRow:
     headline = plan.headline
     settings = unit_settings(plan.assignments)
     dwell_s = count_switches(plan.assignments).shortest_dwell_s  # files written before it was stated lack it
-    switch_s = setting = None
+    switch_s = setting = late_time = late_energy = None
+    fits = dwell_s is None
     if dwell_s is None:
         setting = settings[0]
     else:
         of_memory = switches(plan.assignments, [each.memory_mhz for each in settings])
         switch_s = max(switching.core_s, switching.memory_s) if of_memory else switching.core_s
-    fits = dwell_s is None or switch_s is None or dwell_s >= STAY_PER_SWITCH * switch_s
-    late = None if costs is None or dwell_s is None or not fits else lateness(costs, plan.assignments, switching)
-    limit = plan.objective.max_slowdown
-    if late is not None and limit is not None and late.time_change > 0.0:
-        fits = headline.time_change + late.time_change <= limit + LATE_TOLERANCE
+    if dwell_s is not None and schedule is not None:
+        best = schedule.rungs[0]
+        stated: Expected | PredictedTotal = plan.predicted
+        if plan.expected is not None and plan.objective.corrected:
+            stated = plan.expected
+        late_time, late_energy = best.time_change - stated.time_change, best.energy_change - stated.energy_change
+        fits = late_time <= NEAR if plan.objective.kind == "time" else late_energy <= NEAR
     return ApplicableRow(
         granularity=plan.granularity,
         energy_change=headline.energy_change,
@@ -161,8 +159,8 @@ def _row(plan: Plan, switching: SwitchTime, memory_mhz: float | None, costs: Cos
         switches_per_iteration=plan.switches.per_iteration,
         shortest_dwell_s=dwell_s,
         switch_time_s=switch_s,
-        late_time_change=None if late is None else late.time_change,
-        late_energy_change=None if late is None else late.energy_change,
+        late_time_change=late_time,
+        late_energy_change=late_energy,
         fits=fits,
         setting=None if setting is None else _written(setting),
         commands=() if setting is None else commands(plan.device, setting, memory_mhz),

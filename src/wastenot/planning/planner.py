@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import replace
 from fractions import Fraction
@@ -39,7 +40,9 @@ from wastenot.planning.plan import (
     Total,
     Waste,
 )
+from wastenot.planning.schedule import Schedule
 from wastenot.planning.scheduling import make_schedule
+from wastenot.planning.switching import SwitchTime, switch_time
 from wastenot.study.coverage import Coverage
 from wastenot.study.store import Source, sweep_of
 from wastenot.study.sweep import Sweep
@@ -64,6 +67,7 @@ def plan(
     switch_time_s: float | None = None,
     latency: Latency | str | os.PathLike[str] | None = None,
     min_dwell_s: float = 0.0,
+    device: str | None = None,
 ) -> Plan:
     """The best plan for a workload, and what of it could be applied today.
 
@@ -94,6 +98,7 @@ def plan(
         switch_time_s: that the device takes to switch clocks, where you know it; it decides what can be applied.
         latency: measured by ``wastenot latency``, where that is not in the study already.
         min_dwell_s: the least time between two requests of its schedule.
+        device: whose switching times to plan for, by default those of the GPU that the study is of.
 
     Raises:
         InfeasibleError: no plan keeps the slowdown; says the least possible.
@@ -111,16 +116,20 @@ def plan(
     else:
         sweep = sweep_of(source, workload, state, granularity)
         planner = Planner(sweep, granularity, clock_tolerance_mhz)
-    switching = switching_of(sweep, switch_time_s, latency)
+    if not 0.0 <= min_dwell_s < math.inf:
+        raise BadInputError(f"`min_dwell_s` {min_dwell_s}: must be a number of seconds, such as 0.1")
+    switching = _switching(sweep, switch_time_s, latency, device)
     made = planner.plan(objective, scope)
+    memory_mhz = _default_memory_mhz(sweep)
+
+    def scheduled(level: Granularity) -> Schedule | None:
+        return make_schedule(planner.at(level), objective, scope, switching, min_dwell_s, memory_mhz)
+
+    schedule = scheduled(granularity)
     applicable = find_applicable(
-        made,
-        lambda coarser: planner.at(coarser).plan(objective, scope),
-        switching,
-        _default_memory_mhz(sweep),
-        planner.costs,
-    )
-    schedule = make_schedule(planner, objective, scope, switching, min_dwell_s, _default_memory_mhz(sweep))
+        made, lambda coarser: planner.at(coarser).plan(objective, scope), switching, memory_mhz,
+        lambda level: schedule if level == granularity else scheduled(level),
+    )  # fmt: skip
     return made.model_copy(update={"applicable": applicable, "schedule": schedule}).sealed()
 
 
@@ -496,6 +505,20 @@ class Planner:
                 )
             )
         return tuple(lines)
+
+
+def _switching(
+    sweep: Sweep, seconds: float | None, latency: Latency | str | os.PathLike[str] | None, device: str | None
+) -> SwitchTime:
+    """How long switches take on the device that a plan is to be applied on."""
+    if device is None:
+        return switching_of(sweep, seconds, latency)
+    if seconds is not None or latency is not None:
+        raise BadInputError("`device`: names whose switching times count; leave out `switch_time_s` and `latency`")
+    found = switch_time(device)
+    if device.startswith("sim:") and found.basis != "stated":
+        raise BadInputError(f"`device` {device}: no simulated GPU of that name states how long it takes to switch clocks")
+    return found
 
 
 def _check_shared(sweep: Sweep, coverage: Coverage, granularity: Granularity) -> None:

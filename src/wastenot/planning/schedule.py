@@ -67,6 +67,23 @@ class Rung(Part):
     energy_change: Finite
 
     @property
+    def switches(self) -> int:
+        """How often the setting changes in an iteration, iterations following each other."""
+        settings = [segment.setting for segment in self.segments]
+        return sum(setting != settings[index - 1] for index, setting in enumerate(settings))
+
+    @property
+    def shortest_stay_s(self) -> float | None:
+        """The shortest stay at a setting between two changes, iterations following each other; ``None`` if none changes."""
+        stays: list[tuple[Setting, float]] = []
+        for segment in self.segments:
+            before = stays.pop()[1] if stays and stays[-1][0] == segment.setting else 0.0
+            stays.append((segment.setting, before + segment.time_s))
+        if len(stays) > 1 and stays[0][0] == stays[-1][0]:
+            stays[0] = (stays[0][0], stays[0][1] + stays.pop()[1])
+        return min(seconds for _, seconds in stays) if len(stays) > 1 else None
+
+    @property
     def is_default(self) -> bool:
         """Whether everything is left to the driver."""
         return all(segment.setting.is_auto for segment in self.segments)

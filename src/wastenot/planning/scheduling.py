@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from wastenot.planning.planner import Planner
 
 RUNGS = 6  # between a schedule and the default clocks, at most
-GAP = 0.002
+GAP = 0.001
+ROUGH_GAP = 0.0015  # where many schedules are only compared
 _MOST_TIGHTENINGS = 5
 _IN_TIME = 1.645  # standard deviations: 95 % of requests are in effect before the next one
 _MEAN_DEVIATION = math.sqrt(2.0 / math.pi)  # of a normal distribution, in standard deviations
@@ -55,6 +56,29 @@ def make_schedule(
     return _Scheduling(planner, objective, scope, switching, min_dwell_s, memory_mhz).schedule()
 
 
+def best_rungs(planner: Planner, objective: Objective, scope: Scope, switchings: Sequence[SwitchTime]) -> list[Rung]:
+    """The schedule at each of several switching times, without the faster ones.
+
+    Raises:
+        InfeasibleError: none is as fast as asked for at one of them.
+    """
+    first = _Scheduling(planner, objective, scope, switchings[0], 0.0, None, ROUGH_GAP)
+    rungs = []
+    for switching in switchings:
+        each = replace(first, switching=switching)
+        for name in _WHATEVER_SWITCHING:
+            if name in first.__dict__:
+                each.__dict__[name] = first.__dict__[name]
+        found = each._found()
+        rungs.append(each._rung(found.setting))
+        first.__dict__.update({name: each.__dict__[name] for name in _WHATEVER_SWITCHING if name in each.__dict__})
+    return rungs
+
+
+_WHATEVER_SWITCHING = ("corrects", "costs_by_row", "rows", "settings", "line", "slow", "_doubted", "_errors", "_in_effect")
+"""What a schedule is made of that does not depend on how long switches take."""
+
+
 @dataclass(eq=False)
 class _Scheduling:
     planner: Planner
@@ -63,6 +87,7 @@ class _Scheduling:
     switching: SwitchTime
     min_dwell_s: float
     memory_mhz: float | None
+    gap: float = GAP
 
     @cached_property
     def corrects(self) -> bool:
@@ -218,7 +243,7 @@ class _Scheduling:
                 if kind == "edp":
                     found = self.scheduler.least_edp(self.objective.edp_exponent, whole - margin)
                 else:
-                    found = self.scheduler.least_energy(whole - margin, GAP)
+                    found = self.scheduler.least_energy(whole - margin, self.gap)
             except InfeasibleError:
                 break
             bound = bound or found.lower_bound_j

@@ -148,16 +148,15 @@ def begin(uuid: str, restore: Restore, client: Holder | None = None) -> Path:
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         taken = process_lock.take(_lock_of(path))
-        there = next((journal for journal in journals() if journal.uuid == uuid), None)
-        if taken and there is None:
-            try:
+        try:
+            there = next((journal for journal in journals() if journal.uuid == uuid), None)
+            if taken and there is None:
                 _write(path, text)
-            except BaseException:
+                taken = False  # from here on it is the journal's
+                return path
+        finally:
+            if taken:
                 process_lock.give_back(_lock_of(path))
-                raise
-            return path
-        if taken:
-            process_lock.give_back(_lock_of(path))
     except OSError as error:
         raise DeviceError(f"{path}: cannot be written ({error.strerror}); clocks are not changed without it") from error
     if there is not None and not there.owner_alive:
@@ -271,7 +270,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.new")  # nobody else writes one while this process has the lock
     try:
         with temporary.open("w") as stream:
             os.fchmod(stream.fileno(), 0o644)  # others may see who controls a GPU

@@ -91,5 +91,4 @@ def _about(value: float, error: float, unit: str) -> str:
 
 
 def _indistinct_line(each: Indistinct) -> str:
-    low, high = sorted((each.start, each.target))
-    return f"{NAMES[each.what]}: {low:g} and {high:g} {UNITS[each.what]} look the same; switches between them are not timed"
+    return f"{NAMES[each.what]}: {each.reason}; switches between such values are not timed"

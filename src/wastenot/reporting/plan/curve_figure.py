@@ -22,7 +22,7 @@ from wastenot.reporting.plan.labelled_points import (
     draw_points,
 )
 from wastenot.reporting.plan.plan_figure import SAVED, WIDE, plan_figure, saved, slowdown
-from wastenot.reporting.plan.verdict import applicable_today, is_default
+from wastenot.reporting.plan.verdict import applicable_today, is_default, scheduled_today
 from wastenot.workloads.identity import Granularity
 
 _COLORS = {"kernel": "#2f6fde", "pass": "#e08a00", "iteration": "#0f9b8e"}
@@ -166,7 +166,11 @@ def _marks(overview: PlanOverview, *, narrow: bool) -> list[LabelledPoint]:
     furthest = min((mark.x for mark in marks), default=0.0)
     # The finest granularity comes first, and nothing is faster: one label says it for all.
     marks = [replace(mark, label="" if index or mark.x > furthest else mark.label) for index, mark in enumerate(marks)]
-    if today is not None and not own and today.energy_change is not None and today.time_change is not None:
+    rung = scheduled_today(plan)
+    if rung is not None and not own:
+        text = f"applicable today{'' if narrow else ', by its schedule'}: {percent(-rung.energy_change)} saved"
+        marks.append(_mark("applicable", overview, rung.time_change, rung.energy_change, text, "applicable today"))
+    elif today is not None and not own and today.energy_change is not None and today.time_change is not None:
         energy_change = today.energy_change + (today.late_energy_change or 0.0)
         time_change = today.time_change + (today.late_time_change or 0.0)
         if today.setting is None or not today.setting.setting.is_auto:

@@ -18,6 +18,7 @@ from wastenot.reporting.plan.kernels_figure import kernels_figure
 from wastenot.reporting.plan.settings_figure import coarse_figure, kernel_figure
 from wastenot.reporting.plan.story import story_of
 from wastenot.reporting.plan.summary import plan_numbers, warnings
+from wastenot.reporting.plan.switching_figure import switching_figure
 from wastenot.reporting.plan.tables import applicable_table, comparison_table, context_table, kernel_table
 from wastenot.reporting.price import Price
 from wastenot.reporting.table import Fold, Table
@@ -96,6 +97,7 @@ def report_figures(overview: PlanOverview) -> tuple[Figure, ...]:
     """
     return (
         curve_figure(overview),
+        switching_figure(overview),
         kernels_figure(overview),
         coarse_figure(overview),
         kernel_figure(overview),

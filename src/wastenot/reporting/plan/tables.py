@@ -10,8 +10,10 @@ from wastenot.planning.applicable import ApplicableRow
 from wastenot.planning.comparison import Comparison, ComparisonRow
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Assignment, Plan
+from wastenot.planning.schedule import Rung
 from wastenot.reporting.formatting import change, fraction_of_whole, percent, quantity
 from wastenot.reporting.plan.today import describe_switch_time, setting_words
+from wastenot.reporting.plan.verdict import scheduled_today
 from wastenot.reporting.table import Column, Fold, Row, Table, Value
 from wastenot.setting import format_mhz
 from wastenot.wording import counted
@@ -99,12 +101,16 @@ def applicable_table(plan: Plan) -> Table | None:
         Column("Applicable today"),
     )
     note = (
-        "A plan is applicable if it keeps its slowdown although switches are late, and if every stay at a setting lasts at "
-        f"least {found.stay_per_switch:g} times as long as a switch. A switch takes {describe_switch_time(found.switching)}."
+        "A schedule changes settings only as often as switches allow, at the least energy within the limit: what of each "
+        f"plan can be applied today. A switch takes {describe_switch_time(found.switching)}."
     )
     if any("-lmcd" in command for row in found.rows for command in row.commands):
         note += " A deferred memory clock (-lmcd) takes effect when the driver is loaded again."
-    return Table("What can be applied today", columns, tuple(_applicable_row(plan, row) for row in found.rows), note)
+    rows = [_applicable_row(plan, row) for row in found.rows]
+    rung = scheduled_today(plan)
+    if rung is not None and found.rows[0].setting is None:
+        rows.insert(1, _scheduled_row(rung))
+    return Table("What can be applied today", columns, tuple(rows), note)
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -188,14 +194,13 @@ def _applicable_row(plan: Plan, row: ApplicableRow) -> Row:
         verdict = "no such plan"
     elif row.setting is not None:
         verdict = "nothing to set" if row.setting.setting.is_auto else f"yes: {setting_words(row.setting.setting)}"
-    elif row.late_time_change is not None and row.late_energy_change is not None:
-        late = f"late switches add {change(row.late_time_change)} time, {change(row.late_energy_change)} energy"
-        verdict = f"yes; {late}" if row.fits else f"no: {late}"
     elif row.fits:
         verdict = "yes"
+    elif row.late_energy_change is not None and row.energy_change is not None:
+        verdict = f"as a schedule: energy {change(row.energy_change + row.late_energy_change)}"
     else:
         assert plan.applicable is not None and stay_s is not None
-        needed = quantity(stay_s / plan.applicable.stay_per_switch, "s", 2)
+        needed = quantity(stay_s / (plan.applicable.stay_per_switch or 1.0), "s", 2)
         verdict = f"no: needs switches within {needed}"
     texts = (
         "–" if switches is None else f"{switches:,}",
@@ -205,6 +210,13 @@ def _applicable_row(plan: Plan, row: ApplicableRow) -> Row:
     values = (energy_change, time_change, switches, stay_s, verdict)
     reason = None if row.reason is None else f"{name}: {row.reason}"
     return Row(None, (name, change(energy_change), change(time_change), *texts), (name, *values), reason)
+
+
+def _scheduled_row(rung: Rung) -> Row:
+    stay_s, name = rung.shortest_stay_s, "each stretch of a schedule"
+    texts = (f"{rung.switches:,}", "all of it" if stay_s is None else quantity(stay_s, "s", 3), "yes: its schedule")
+    values = (name, rung.energy_change, rung.time_change, rung.switches, stay_s, texts[-1])
+    return Row(None, (name, change(rung.energy_change), change(rung.time_change), *texts), values)
 
 
 def _comparison_row(row: ComparisonRow) -> Row:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wastenot.planning.applicable import LATE_TOLERANCE, Applicable, ApplicableRow
+from wastenot.planning.applicable import NEAR, Applicable, ApplicableRow
 from wastenot.planning.plan import Plan
+from wastenot.planning.schedule import Rung
 from wastenot.planning.switching import SwitchTime, commands, undo_commands, vendor_of
 from wastenot.reporting.formatting import SPACE, change, percent, quantity
 from wastenot.reporting.panel import Line, Panel
-from wastenot.reporting.plan.verdict import applicable_today, energy_words, is_default, pace, short_percent
+from wastenot.reporting.plan.verdict import applicable_today, energy_words, is_default, pace, scheduled_today, short_percent
 from wastenot.setting import Setting, format_mhz
 from wastenot.wording import counted
 from wastenot.workloads.identity import GRANULARITIES, Granularity
@@ -29,7 +30,9 @@ def today_panel(plan: Plan) -> Panel:
     if is_default(plan):
         return Panel(_TODAY, "nothing to set", "beyond the default clocks, which the card runs at anyway.")
     found = applicable_today(plan)
-    row = found.finest
+    row, rung = found.finest, scheduled_today(plan)
+    if rung is not None and (row is None or row is not found.rows[0]):
+        return _scheduled_panel(plan, rung, row)
     if row is None:
         return Panel(_TODAY, "nothing yet", _why_nothing(plan))
     if row.setting is not None and row.setting.setting.is_auto:
@@ -52,6 +55,22 @@ def today_panel(plan: Plan) -> Panel:
     )
 
 
+def _scheduled_panel(plan: Plan, rung: Rung, one: ApplicableRow | None) -> Panel:
+    """A schedule, and what one setting would give instead."""
+    main, other = _gain(plan, rung.energy_change, rung.time_change)
+    lines = [Line("To apply it", "wastenot apply PLAN.json -- COMMAND follows it, keeps the limit, and says what it saves")]
+    if one is not None and one.setting is not None and not one.setting.setting.is_auto and _shows(plan, one):
+        run = _commands(plan, one)
+        commands = "" if not run else f": {'; '.join(run)}"
+        lines.append(Line("One setting instead", f"{' '.join(_gain(plan, *_changes(plan, one, own=False)))}{commands}"))
+    return Panel(
+        _TODAY,
+        main,
+        f"{other}, by a schedule of {counted(rung.switches, 'switch')} an iteration, as slow as they are; {_known(plan)}.",
+        lines=tuple(lines),
+    )
+
+
 def rest_panel(plan: Plan) -> Panel:
     """What the plan would need that cannot be set today: how much it saves more, and how fast switches would have to be."""
     if is_default(plan):
@@ -60,8 +79,10 @@ def rest_panel(plan: Plan) -> Panel:
     today = found.finest
     if today is found.rows[0]:
         return Panel(_REST, "nothing more", f"since all of the plan can be set today.{_finer(plan)}")
-    held = (0.0, 0.0)
-    if today is not None and not (today.setting is not None and today.setting.setting.is_auto):
+    held, rung = (0.0, 0.0), scheduled_today(plan)
+    if rung is not None:
+        held = (rung.energy_change, rung.time_change)
+    elif today is not None and not (today.setting is not None and today.setting.setting.is_auto):
         held = _changes(plan, today, own=False)
     lines: list[Line] = []
     first = ""
@@ -145,20 +166,22 @@ def _more(plan: Plan, shown: tuple[float, float], held: tuple[float, float]) -> 
 def _needs(row: ApplicableRow, found: Applicable) -> str:
     """What a row needs of switches."""
     count = "" if row.switches_per_iteration is None else f"{counted(row.switches_per_iteration, 'switch')} an iteration, "
-    if row.late_time_change is not None:
-        return f"{count}late ones add {change(row.late_time_change)} time, more than the limit allows"
     assert row.shortest_dwell_s is not None
-    return f"{count}each within {quantity(row.shortest_dwell_s / found.stay_per_switch, 's', 2)}"
+    return f"{count}each within {quantity(row.shortest_dwell_s / (found.stay_per_switch or 1.0), 's', 2)}"
+
+
+def _known(plan: Plan) -> str:
+    """How the numbers of what can be applied are known."""
+    return "expected, not measured again" if plan.objective.corrected else "by the numbers as they stand"
 
 
 def _way(plan: Plan, row: ApplicableRow) -> str:
     """How a coarser plan is applied, and how its numbers are known."""
-    known = "expected, not measured again" if plan.objective.corrected else "by the numbers as they stand"
-    how = GRANULARITY_WORDS[row.granularity]
+    known, how = _known(plan), GRANULARITY_WORDS[row.granularity]
     if row.setting is not None:
         return f"{how}: {setting_words(row.setting.setting)}; {known}"
     return (
-        f"{how}, switched {row.switches_per_iteration or 0:,} times an iteration, late switches included; {known} (wastenot "
+        f"{how}, switched {row.switches_per_iteration or 0:,} times an iteration, slow switches included; {known} (wastenot "
         f"plan --granularity {row.granularity})"
     )
 
@@ -170,13 +193,13 @@ def _own_way(row: ApplicableRow) -> str:
     switched = f"in {counted(row.switches_per_iteration or 0, 'switch')} an iteration, which the plan's file lists"
     if row.late_time_change is None:
         return switched
-    return f"{switched}; late ones add {change(row.late_time_change)} time and {change(row.late_energy_change)} energy"
+    return f"{switched}; slow switches add {change(row.late_time_change)} time and {change(row.late_energy_change)} energy"
 
 
 def _shows(plan: Plan, row: ApplicableRow) -> bool:
     """Whether what a row gains is more than the error of a run."""
     energy_change, time_change = _changes(plan, row, own=False)
-    return -(time_change if plan.objective.kind == "time" else energy_change) >= LATE_TOLERANCE
+    return -(time_change if plan.objective.kind == "time" else energy_change) >= NEAR
 
 
 def _commands(plan: Plan, row: ApplicableRow) -> tuple[str, ...]:

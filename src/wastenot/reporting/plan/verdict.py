@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from wastenot.origin import Origin
-from wastenot.planning.applicable import Applicable, alone
+from wastenot.planning.applicable import NEAR, Applicable, alone
 from wastenot.planning.plan import Plan
+from wastenot.planning.schedule import Rung
 from wastenot.reporting.formatting import SPACE, change, percent
 from wastenot.reporting.panel import Tone
 
@@ -42,6 +43,21 @@ def is_default(plan: Plan) -> bool:
 def applicable_today(plan: Plan) -> Applicable:
     """What of the plan could be set today; of a plan made without it only whether the plan itself could be."""
     return plan.applicable or alone(plan)
+
+
+def scheduled_today(plan: Plan) -> Rung | None:
+    """The plan's schedule, where it changes settings and does more than one setting for the whole iteration would."""
+    if plan.schedule is None:
+        return None
+    best = plan.schedule.rungs[0]
+    if best.switches == 0:
+        return None
+    one = next((row for row in applicable_today(plan).rows if row.setting is not None), None)
+    if plan.objective.kind == "time":
+        held = 0.0 if one is None or one.time_change is None else min(0.0, one.time_change)
+        return best if best.time_change < held - NEAR else None
+    held = 0.0 if one is None or one.energy_change is None else min(0.0, one.energy_change)
+    return best if best.energy_change < held - NEAR else None
 
 
 def origin_of_validation(plan: Plan) -> Origin:

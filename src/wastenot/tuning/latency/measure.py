@@ -126,7 +126,7 @@ def measure_latency(
                 by_target, by_pair = session.results()
                 targets += by_target
                 pairs += by_pair
-                indistinct += session.indistinct
+                indistinct += [*session.indistinct, *session.never_reached()]
                 iteration_s = max(iteration_s, session.iteration_s)
                 clock_error_s = max(clock_error_s, session.clock_error_s)
                 device.clocks.release()

@@ -32,7 +32,8 @@ _DWELL_S = 4e-3  # at the target after the longest latency expected
 _LEAST_SWITCHES = 12  # to a target, whatever the error
 _ERROR_S = 50e-6  # standard error that is always small enough
 _MARGIN = 2.0  # window over the longest latency of the target seen, outliers left out
-_MOST_LATE = 4  # times that a window is doubled because a target was not reached
+_FEW = 6  # latencies of a target from which on its window follows them
+_MOST_DOUBLED = 6  # times that a window is doubled because a target was not reached
 _FIRST_WINDOW = 3.0  # window over the latency assumed
 
 
@@ -86,7 +87,8 @@ class Session:
         for start, target in permutations(self.part.values, 2):
             width = width_for(self.levels[start], self.levels[target])
             if width is None:
-                reason = f"iterations take the same time at {start:g} and {target:g} {self.part.unit}"
+                low, high = sorted((start, target))
+                reason = f"iterations take the same time at {low:g} and {high:g} {self.part.unit}"
                 self.indistinct.append(Indistinct(what=self.part.what, start=start, target=target, reason=reason))
             else:
                 self.widths[start, target] = width
@@ -128,11 +130,25 @@ class Session:
     def window_s(self, target: float) -> float:
         """How long to wait for a target after a request."""
         seconds = np.array([each.seconds for each in self._to[target] if not each.late])
-        if len(seconds) < _LEAST_SWITCHES // 2:
-            known_s = _FIRST_WINDOW * self._expected_s[target]
+        if len(seconds) < _FEW:
+            known_s = _FIRST_WINDOW * self._expected_s[target] * 2.0 ** self._doubled[target]
         else:
             known_s = _MARGIN * float(seconds[~outliers(seconds)].max())
-        return max(known_s * 2.0 ** self._doubled[target], _DWELL_S) + self._dwell_s()
+        return max(known_s, _DWELL_S) + self._dwell_s()
+
+    def never_reached(self) -> list[Indistinct]:
+        """Switches that were given up, for none was seen to take effect."""
+        given_up = [target for target in self.part.values if self._given_up(target) and not self._to[target]]
+        return [
+            Indistinct(
+                what=self.part.what,
+                start=start,
+                target=target,
+                reason=f"{target:g} {self.part.unit} was not in effect after {self.window_s(target):.2g} s",
+            )
+            for start, target in self.widths
+            if target in given_up
+        ]
 
     # ---- inside ----------------------------------------------------------------------------------------------
 
@@ -146,7 +162,10 @@ class Session:
         found = summarise(self.part.what, None, target, mine, self.iteration_s)
         return (
             found is not None and len(mine) >= _LEAST_SWITCHES and found.error_s <= max(error * found.seconds, _ERROR_S)
-        ) or self._doubled[target] >= _MOST_LATE  # it is never reached
+        ) or self._given_up(target)
+
+    def _given_up(self, target: float) -> bool:
+        return self._doubled[target] > _MOST_DOUBLED and sum(not each.late for each in self._to[target]) < _FEW
 
     def _dwell_s(self) -> float:
         return max(_DWELL_S, 60.0 * self.iteration_s)
@@ -164,7 +183,8 @@ class Session:
         self.clock_error_s = max(self.clock_error_s, trace.clock_error_s)
         seen = signal(trace, self._load)
         filters = {width: filtered(seen, width) for width in {self.widths[pair] for pair in planned}}
-        found = []
+        found: list[Observation] = []
+        missed: list[float] = []
         for (start, target), window, moment in zip(planned, windows, asked, strict=True):
             width = self.widths[start, target]
             what = arrival(
@@ -172,18 +192,14 @@ class Session:
             )
             if what.seconds is not None:
                 found.append(Observation(self.part.what, start, target, what.seconds))
-            elif what.reason == "reached":
+            elif what.reason == "reached" and sum(not each.late for each in self._to[target]) >= _FEW:
                 found.append(Observation(self.part.what, start, target, window, late=True))
-        self._widen(found)
-        return found
-
-    def _widen(self, found: Sequence[Observation]) -> None:
-        """Wait longer for targets that were mostly not reached."""
-        for target in {each.target for each in found}:
-            mine = [each.late for each in self._to[target]]
-            mine += [each.late for each in found if each.target == target]
-            if sum(mine[-8:]) > 0.5 * len(mine[-8:]):
+            elif what.reason == "reached":  # the window may be too short for the target
+                missed.append(target)
+        for target in set(missed):
+            if missed.count(target) > sum(each.target == target for each in found):
                 self._doubled[target] += 1
+        return found
 
     def _walk(self, error: float) -> list[tuple[float, float]]:
         """Switches of the next trace: each from where the last ends, to what was timed least and is not known yet."""
