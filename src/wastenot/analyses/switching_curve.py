@@ -46,12 +46,14 @@ class SwitchingCurve:
 
 
 def switching_curve(planner: Planner, plan: Plan) -> SwitchingCurve | None:
-    """What saving is left at each switching time; ``None`` where no schedule is as fast as the plan was asked to be.
+    """What saving is left at each switching time; ``None`` where only auto was measured or no schedule is fast enough.
 
     Args:
         planner: of the plan's sweep.
         plan: whose objective, scope and granularity count.
     """
+    if all(len(unit.rows) == 1 for unit in planner.units):
+        return None
     switchings = [
         SwitchTime(core_s=seconds, memory_s=seconds, basis="given", source="looked at") for seconds in SWITCH_TIMES_S
     ]
@@ -59,6 +61,9 @@ def switching_curve(planner: Planner, plan: Plan) -> SwitchingCurve | None:
         rungs = best_rungs(planner.at(plan.granularity), plan.objective.objective, plan.scope, switchings)
     except InfeasibleError:
         return None
+    if plan.objective.kind != "time":  # what slower switches can follow, faster ones can as well
+        for index in range(len(rungs) - 2, -1, -1):
+            rungs[index] = min(rungs[index : index + 2], key=lambda rung: rung.energy_change)
     points = tuple(
         SwitchingPoint(seconds, rung.energy_change, rung.time_change, rung.switches)
         for seconds, rung in zip(SWITCH_TIMES_S, rungs, strict=True)

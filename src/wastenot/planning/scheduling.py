@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from wastenot.planning.planner import Planner
 
 RUNGS = 6  # between a schedule and the default clocks, at most
-GAP = 0.002
-ROUGH_GAP = 0.005  # where many schedules are only compared
+GAP = 0.001
+ROUGH_GAP = 0.0015  # where many schedules are only compared
 _MOST_TIGHTENINGS = 5
 _IN_TIME = 1.645  # standard deviations: 95 % of requests are in effect before the next one
 _MEAN_DEVIATION = math.sqrt(2.0 / math.pi)  # of a normal distribution, in standard deviations

@@ -46,8 +46,8 @@ class Timeline:
         return np.flatnonzero(np.diff(self.piece, prepend=-1))
 
     def of_pieces(self, values: FloatArray) -> FloatArray:
-        """Sums over the calls of each piece of a value that each kernel has; shape (..., kernels) to (..., pieces)."""
-        return np.asarray(np.add.reduceat(values[..., self.kernel], self.first, axis=-1))
+        """Sums over the calls of each piece of a value that each kernel has; shape (rows, kernels) to (rows, pieces)."""
+        return np.array([np.add.reduceat(row[self.kernel], self.first) for row in values])
 
     def counts(self, setting: IndexArray, settings: int, kernels: int) -> FloatArray:
         """How often each kernel runs at each setting, given that of each piece; shape (settings, kernels)."""

@@ -21,7 +21,8 @@ def switching_figure(overview: PlanOverview) -> Figure:
     plan, curve = overview.plan, overview.switching
     subtitle = f"{plan.workload} on {plan.device} · {plan.origin} numbers"
     if curve is None:
-        return Figure("switching", _TITLE, subtitle, "No schedule is as fast as this plan was asked to be.", None)
+        why = overview.why_no_coarse_maps or "no schedule is as fast as this plan was asked to be"
+        return Figure("switching", _TITLE, subtitle, f"There is nothing to draw: {why}.", None)
     own = "" if curve.own_energy_change is None else (
         f"The device's own switches are marked, with their jitter and slower memory clocks: "
         f"{percent(-curve.own_energy_change)} saved, which is what users can have. "
