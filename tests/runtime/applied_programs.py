@@ -87,8 +87,8 @@ def make_plan(
 ) -> Path:
     """A plan of one setting for the stand-in's first GPU, or another device.
 
-    Its iteration takes 11.9 ms times ``slower``, by default as that of the stand-in's job. The slowdown that it allows is far
-    beyond what a busy machine makes of it.
+    Its iteration takes 11.9 ms times ``slower``, by default as that of the stand-in's job. The slowdown that it allows is
+    far beyond what a busy machine makes of it.
     """
     rows = folder / "rows.csv"
     head, *lines = (line.split(",") for line in _ROWS.splitlines())
