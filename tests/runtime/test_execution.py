@@ -57,6 +57,31 @@ def test_requests_come_as_early_as_they_should_at_the_pace_that_was_learned(plan
     assert execution.device.requests[-2:] == [plan.rungs[0].segments[0].setting, plan.rungs[0].segments[1].setting]
 
 
+def test_a_setting_that_goes_on_into_the_next_iteration_does_not_hold_up_what_follows(plan):
+    rung = plan.rungs[0]
+    forward, backward = rung.segments
+    first = backward.model_copy(update={"begins": "iteration", "early_s": 0.0, "time_s": 0.005})
+    second = forward.model_copy(update={"offset_s": 0.005, "time_s": forward.time_s - 0.005})
+    rung = rung.model_copy(update={"segments": (first, second, backward)})
+    plan = plan.model_copy(update={"rungs": (rung, *plan.rungs[1:])})
+    execution = Execution(Recorded(), plan)
+    execution.mark(0, 0, 0.0)
+    execution.begin(0, 0.0)
+    execution.act(0.0)
+    now_s, begins_s, asked = 0.0, 0.0, []
+    for number in range(6):
+        for name, at_s in (("iteration", begins_s), ("backward", begins_s + forward.time_s)):
+            while execution.due_s < at_s:
+                now_s = max(now_s, execution.due_s)
+                execution.act(now_s)
+                asked.append((now_s, execution.target))
+            now_s = at_s
+            execution.mark(execution.place(name), number, at_s)
+        last_s, begins_s = begins_s, begins_s + rung.time_s
+    early_s = [last_s + second.offset_s - moment for moment, target in asked if target == second.setting]
+    assert early_s[-1] == pytest.approx(second.early_s, abs=1e-4)
+
+
 def test_nothing_is_requested_beyond_a_marker_that_does_not_come(plan):
     execution = Execution(Recorded(), plan)
     execution.mark(0, 0, 0.0)

@@ -31,7 +31,6 @@ GAP = 0.001
 ROUGH_GAP = 0.0015  # where many schedules are only compared
 _MOST_TIGHTENINGS = 5
 _IN_TIME = 1.645  # standard deviations: 95 % of requests are in effect before the next one
-_MEAN_DEVIATION = math.sqrt(2.0 / math.pi)  # of a normal distribution, in standard deviations
 _SHOWN = 1e-4  # fraction of the time between two rungs, at least
 
 
@@ -142,7 +141,7 @@ class _Scheduling:
         stay_s = max(self.min_dwell_s, late * switching.core_s)
         mean_w = float(energy_j[0] @ self.planner.costs.count) / float(time_s[0] @ self.planner.costs.count)
         pause_s, latency_s = self._pairs(switching.pause_s), self._pairs(switching.latency_s)
-        off_s = _MEAN_DEVIATION * switching.jitter
+        off_s = _mean_deviation(switching.jitter)
         return SwitchedWork.of(
             self.line.of_pieces(time_s).T,
             self.line.of_pieces(energy_j).T,
@@ -311,6 +310,7 @@ class _Scheduling:
         # time from the marker to the piece, at this rung's settings
         kernel_s = self._table(self.costs_by_row[0])[setting[self.line.piece], self.line.kernel]
         clock = np.concatenate([[0.0], np.cumsum(kernel_s)])
+        waited = np.cumsum(switching.time_s) - switching.time_s  # by switches before each piece
         optimistic = self._doubted if setting.any() else (0.0, 0.0)
         luck_s, luck_j = 1.0 + optimistic[0] / times.sum(), 1.0 + optimistic[1] / energies.sum()
         segments = []
@@ -321,10 +321,12 @@ class _Scheduling:
             if before != part.setting:
                 early = self._early_s(before, part.setting)
             here = slice(part.first, part.end)
+            own_s = clock[self.line.first[part.first]] - clock[marker.call]
+            waited_s = waited[part.first] - waited[min(self.line.piece[marker.call], part.first)]
             segments.append(
                 Segment(
                     begins=marker.name,
-                    offset_s=float(clock[self.line.first[part.first]] - clock[marker.call]),
+                    offset_s=float(own_s + waited_s),
                     core_mhz=own.core_mhz,
                     memory_mhz=own.memory_mhz,
                     power_limit_w=own.power_limit_w,
@@ -342,3 +344,12 @@ class _Scheduling:
             time_change=time_s / self.auto_s - 1.0,
             energy_change=energy_j / auto_j - 1.0,
         )
+
+
+def _mean_deviation(jitter: float) -> float:
+    """Mean time by which switches are late or early that are asked for ahead of time by their mean latency, by its median.
+
+    Args:
+        jitter: standard deviation of the logarithm of the latency, which is taken to be normal.
+    """
+    return 2.0 * math.exp(0.5 * jitter**2) * math.erf(jitter / math.sqrt(8.0))

@@ -113,8 +113,14 @@ class Execution:
     def _advance(self) -> None:
         assert self._next is not None
         index, iteration = self._next
-        last = index + 1 == len(self._rungs[self.rung])
-        self._next = (0, iteration + 1) if last else (index + 1, iteration)
+        steps = self._rungs[self.rung]
+        if index + 1 < len(steps):
+            self._next = (index + 1, iteration)
+            return
+        # A setting that goes on into the next iteration was asked for already: to wait until that begins could be too late
+        # for what follows.
+        goes_on = len(steps) > 1 and steps[0].setting == steps[-1].setting
+        self._next = (1 if goes_on else 0, iteration + 1)
 
     def _plan_next(self) -> None:
         """Find out when the next request is due."""
