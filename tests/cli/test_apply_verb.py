@@ -71,7 +71,10 @@ def test_bad_input(wastenot, plans):
     assert "a simulated GPU runs the plan's own workload" in wastenot.refuse("apply", plan, "--", "true")
     assert "is a plan for sim:h200" in wastenot.refuse("apply", plan, "--device", "sim:v100")
     assert "which plan?" in wastenot.refuse("apply")
-    assert "iterations" in wastenot.refuse("apply", plan, "--iterations", "0")
+    for iterations in ("0", "-5", "1000001", "9" * 20):
+        assert f"--iterations {iterations}: must be from 1 to 1,000,000" in wastenot.refuse(
+            "apply", plan, "--dry-run", "--iterations", iterations
+        )
     assert "there is no kind" in wastenot.refuse("apply", plan, "--device", "tpu:0")
 
 

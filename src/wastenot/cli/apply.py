@@ -32,6 +32,7 @@ _INTERVAL_S = 1.0  # between live lines in a terminal
 _PLAIN_INTERVAL_S = 60.0  # and elsewhere
 _SIMULATED_S = 300.0  # that a simulated job lasts, where its iterations are not said
 _FEWEST, _MOST = 200, 20_000  # iterations of it
+_MOST_ASKED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,7 @@ def apply(
 
     if command and not dry_run:
         find_program(command[0])
+    _check_iterations(iterations)
     names = visible_names() if every else None if device is None else parse_devices(device)
     application = prepare(plan, names, dry_run=dry_run, restore=parse_restore(restore_clocks), seed=seed)
     simulated = all(gpu.identity.name.startswith("sim:") for gpu in application.gpus)
@@ -184,6 +186,13 @@ def _check(simulated: bool, command: Sequence[str] | None, dry_run: bool) -> Non
         )
     if not simulated and not command and not dry_run:
         raise BadInputError("what is to run? wastenot apply plan.json -- python train.py (or --dry-run to see what is set)")
+
+
+def _check_iterations(asked: int | None) -> None:
+    from wastenot.errors import BadInputError
+
+    if asked is not None and not 1 <= asked <= _MOST_ASKED:
+        raise BadInputError(f"`iterations` {asked}: must be from 1 to {_MOST_ASKED:,}")
 
 
 def _print_what_would_be_set(application: Application) -> None:

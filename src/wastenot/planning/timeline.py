@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -40,7 +41,7 @@ class Timeline:
     piece: IndexArray
     markers: tuple[PlacedMarker, ...]
 
-    @property
+    @cached_property
     def first(self) -> IndexArray:
         """The first call of each piece, shape (pieces,)."""
         return np.flatnonzero(np.diff(self.piece, prepend=-1))
