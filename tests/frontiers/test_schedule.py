@@ -221,3 +221,18 @@ def test_nonsense_is_refused():
         SwitchedWork.of(np.ones((0, 1)), np.ones((0, 1)))
     with pytest.raises(InfeasibleError):
         Scheduler(SwitchedWork.of(np.ones((3, 2)), np.ones((3, 2)), stay_s=1.0)).least_energy(2.0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_schedule_that_ends_a_round_with_a_setting_costs_less_than_its_bound(seed):
+    """Also where a switch at the cut saves by being late."""
+    work = small_work(seed)
+    cut = seed % work.calls
+    schedules = [
+        np.array(each) for each in product(range(work.settings), repeat=work.calls) if stays_long_enough(work, each)
+    ]
+    for price in (0.0, 1.0, 5.0):
+        bound = Stays(work, cut).cheapest(np.array([price])).bound[0]
+        for each in schedules:
+            totals = work.totals(each)
+            assert bound[each[cut - 1]] <= totals.energy_j + price * totals.weight_s + 1e-9

@@ -133,7 +133,7 @@ def tune(
     shape_options: ShapeOptions,
     as_json: JsonOption = False,
 ) -> None:
-    """Find the best setting for a program while it runs, and hold it.
+    """Find and hold the best setting for a program while it runs.
 
     A few core clocks and power limits are tried on the program itself, in random order between iterations at the default
     clocks. What is slower than allowed is broken off after a few iterations; the search ends once the best is known. That

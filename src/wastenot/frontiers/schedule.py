@@ -228,8 +228,8 @@ class Scheduler:
             kept = np.unique(np.concatenate([np.unique(each) for each in near]))
             found = self._bracket([slow, fast], kept, budget_s)
             expected = found.cost - found.price * budget_s
-            self._solve(np.array([found.price]), budget_s)
-            if self.lower_bound_j(budget_s) >= expected * (1.0 - 0.2 * gap_tolerance):
+            [whole] = self._solve(np.array([found.price]), budget_s)
+            if whole.cost - whole.price * budget_s >= expected * (1.0 - 0.2 * gap_tolerance):
                 return
 
     def _bracket(self, near: list[_Open], kept: IndexArray, budget_s: float) -> _Open:
@@ -274,7 +274,8 @@ class Scheduler:
         if kept is None:
             cheapest = Stays(work, self._cut).cheapest(prices)
             self._lines += [
-                _Line(price, cost, upto_s) for price, cost in zip(prices.tolist(), cheapest.cost.tolist(), strict=True)
+                _Line(price, cost, upto_s)
+                for price, cost in zip(prices.tolist(), cheapest.bound.min(axis=1).tolist(), strict=True)
             ]
             rounds = cheapest.setting
         else:
@@ -315,10 +316,11 @@ class Scheduler:
         line = max(self._lines, key=lambda each: each.least_j(budget_s))
         stays = Stays(work, self._cut)
         paid = line.price * budget_s if line.price else 0.0
-        by_end = stays.cheapest(np.array([line.price])).by_end[0]
+        # By the setting of the first call after the cut, which is the last one of rounds that are cut after it.
+        by_first = Stays(work, (self._cut + 1) % work.calls).cheapest(np.array([line.price])).bound[0]
         open_j = best.totals.energy_j * (1.0 - gap_tolerance)
-        anchors = np.flatnonzero(by_end - paid < open_j)
-        others = by_end[by_end - paid >= open_j]
+        anchors = np.flatnonzero(by_first - paid < open_j)
+        others = by_first[by_first - paid >= open_j]
         if len(anchors) * _ANCHOR_BINS * work.calls * work.settings**2 > _ANCHOR_CELLS:
             return
         part_s = work.stay_s / _ANCHOR_BINS

@@ -45,12 +45,12 @@ class Cheapest(NamedTuple):
     Attributes:
         cost: energy + price × weight of each, shape (prices,); infinite where no schedule keeps to the start.
         setting: of each call, shape (prices, calls).
-        by_end: least cost by the setting that a round ends with, shape (prices, settings).
+        bound: no schedule that ends a round with a setting costs less, shape (prices, settings).
     """
 
     cost: FloatArray
     setting: IndexArray
-    by_end: FloatArray
+    bound: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Stays:
     Attributes:
         work: the work.
         first: the call that a round is cut before. Without a :class:`Start`, stays may be short where they touch the cut,
-            and the switch at the cut is free: the cost is a lower bound.
+            and the switch at the cut is left out. What it might save, by being late, is part of the bound.
     """
 
     work: SwitchedWork
@@ -130,7 +130,21 @@ class _Pass:
         best = final.argmin(axis=1)
         lanes = range(len(final))
         found = np.array([self._path(lane, int(best[lane]), int(last[lane])) for lane in lanes])
-        return Cheapest(final[lanes, best], np.roll(found, self._first, axis=1), final)
+        return Cheapest(final[lanes, best], np.roll(found, self._first, axis=1), final + self._saved_at_cut())
+
+    def _saved_at_cut(self) -> FloatArray:
+        """The least that a switch at the cut costs by the setting before it, at most 0; shape (prices, settings).
+
+        A switch that is late may save, where calls on either side would rather have the other's setting.
+        """
+        lanes, column = range(len(self._prices)), range(self._work.settings)
+        saved = np.zeros((len(self._prices), self._work.settings))
+        if self._starts is None:
+            for kind in self._kinds:
+                if kind.entered is not None:
+                    costs = np.array([[kind.through(lane, 0, setting) for setting in column] for lane in lanes])
+                    np.minimum(saved, costs.min(axis=1), out=saved)
+        return saved
 
     def _value(self, kind: _Kind, here: slice) -> FloatArray:
         """V of some calls, of stays that may be left by switches of one kind."""
