@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PAGE_OF_THE_JOB = "run.html"
 _SUMMARY = "run.json"
-_ITERATIONS = 600
+_ITERATIONS = 400
 _LOOK_S = 60.0  # of virtual time, between live lines
 
 
