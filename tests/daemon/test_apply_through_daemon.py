@@ -1,4 +1,4 @@
-"""``wastenot apply`` with its clocks set through ``wastenotd``: the daemon, the command and its program are real processes."""
+"""``wastenot apply`` with clocks set through ``wastenotd``: the daemon, the command and its program are real processes."""
 
 import json
 import os

@@ -4,6 +4,7 @@
 --gpu N         index of the stand-in's GPU
 --code C        exits with it
 --alone         without wn.apply: nothing is marked
+--batch N       sequences of an iteration, whose time they stand for
 --linger S      for so long it runs on without training
 --out FILE      summary, where it controls the clocks itself
 """
@@ -23,8 +24,6 @@ from tests.stand_in.library import SOCKET_VARIABLE
 from wastenot.tasks import find_tasks
 from wastenot.workloads.shape import Shape
 
-SHAPE = Shape(batch=16)
-
 
 def main() -> int:
     """Run to the end."""
@@ -33,6 +32,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--linger", type=float, default=0.0)
     parser.add_argument("--gpu", type=int, default=0)
+    parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--code", type=int, default=0)
     parser.add_argument("--alone", action="store_true")
     parser.add_argument("--dry-run", action="store_true")
@@ -41,7 +41,7 @@ def main() -> int:
     asked = parser.parse_args()
     if os.environ.get("IGNORE_SIGTERM"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    [step] = find_tasks("gpt3-small", "sim:h200", SHAPE, "iteration").tasks
+    [step] = find_tasks("gpt3-small", "sim:h200", Shape(batch=asked.batch), "iteration").tasks
     gpu_time = StandInTime(os.environ[SOCKET_VARIABLE], asked.gpu, wall=True)
     plan = wn.apply(asked.plan, device=asked.device, out=asked.out, dry_run=asked.dry_run)
     with StandInLauncher(os.environ[SOCKET_VARIABLE], asked.gpu).start(step) as run:

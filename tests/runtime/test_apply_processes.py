@@ -215,10 +215,12 @@ def test_a_program_of_ones_own_that_is_ended_gives_the_clocks_back(machine, plan
     assert code != 0 and restored(machine)
 
 
-def test_ranks_of_a_machine_share_one_session(machine, plan):
+def test_ranks_of_a_machine_share_one_session(machine):
+    plan = str(make_plan(machine.folder, machine.server, slower=14.0))  # long iterations, as two jobs keep a machine busy
     of_job = {"LOCAL_WORLD_SIZE": "2", "MASTER_PORT": "29501", "TORCHELASTIC_RUN_ID": "a-job"}
     ranks = [
-        machine.start_job(plan, "--seconds", "30", "--gpu", str(rank), LOCAL_RANK=str(rank), **of_job) for rank in (1, 0)
+        machine.start_job(plan, "--batch", "64", "--seconds", "20", "--gpu", str(rank), LOCAL_RANK=str(rank), **of_job)
+        for rank in (1, 0)
     ]
     for index in (0, 1):
         machine.wait_for_clock(PLANNED_MHZ, index)
