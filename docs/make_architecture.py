@@ -22,6 +22,7 @@ ROOMS: dict[str, tuple[int, int, str, str]] = {
     "study": (240, 70, "measurements, stored", "measure"),
     "planning": (460, 70, "plans, certificates", "decide"),
     "analyses": (460, 172, "context, pairs, order", "decide"),
+    "stack": (680, 70, "pipelines", "decide"),
     "capturing": (460, 295, "any PyTorch model", "run"),
     "devices": (460, 392, "NVIDIA, simulated, ...", "run"),
     "daemon": (680, 172, "clocks without root", "run"),
@@ -44,7 +45,8 @@ LEGEND = {"run": "what runs", "measure": "measuring", "decide": "deciding", "sho
 FLOWS: list[tuple[str, list[tuple[int, int]], tuple[int, int]]] = [
     ("frontier", [(95, 70), (95, 40), (510, 40), (510, 70)], (300, 34)),
     ("sweep", [(390, 101), (460, 101)], (422, 94)),
-    ("plan", [(610, 101), (900, 101)], (755, 94)),
+    ("profiles", [(610, 101), (680, 101)], (644, 94)),
+    ("plan", [(570, 70), (570, 54), (975, 54), (975, 70)], (770, 50)),
     ("plan, curves", [(560, 70), (560, 40), (1195, 40), (1195, 70)], (860, 34)),
     ("validation", [(1050, 101), (1120, 101)], (1083, 94)),
     ("", [(535, 132), (535, 172)], (0, 0)),

@@ -1,0 +1,1 @@
+"""Pipeline-parallel training: schedules, profiles of stages, and plans for each rank."""
