@@ -222,7 +222,13 @@ class Graph:
         low = np.concatenate([np.zeros(segments + parts), [until_s or 0.0]])
         high = np.concatenate([length, np.full(parts, np.inf), [latest_s]])
         objective = np.concatenate([cost, np.zeros(parts), [self.waiting_w.sum()]])
-        solved = linprog(objective, A_ub=matrix, b_ub=np.array(limit), bounds=np.stack([low, high], axis=1), method="highs")
+        solved = linprog(
+            objective,
+            A_ub=matrix,  # type: ignore[call-overload]  # scipy-stubs know no sparse matrix here
+            b_ub=np.array(limit),
+            bounds=np.stack([low, high], axis=1),
+            method="highs",
+        )
         added: FloatArray = np.bincount(columns, solved.x[:segments], minlength=parts).astype(np.float64)
         return base + added, float(solved.fun + fixed)
 
