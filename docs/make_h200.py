@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import textwrap
+from itertools import combinations
 from pathlib import Path
 from statistics import NormalDist, median
 from typing import Any
@@ -18,6 +19,7 @@ import vl_convert
 from docs.blocks import signed, table, write_blocks
 from docs.make_natural import forecasts
 
+from benchmarks.bench_pipeline_h200 import configurations, held_out_errors
 from presets.h200_data import read_all
 from presets.h200_errors import Off, errors_at_auto, time_ratio
 from wastenot.devices.simulated.preset import find_preset
@@ -220,11 +222,45 @@ def apply_overhead() -> str:
     return table(heads, found)
 
 
+def pipeline() -> str:
+    """Iterations of a real pipeline beside those of its graph, and what waiting takes."""
+    every = configurations()
+    errors, fitted = held_out_errors(every)
+    splits = list(combinations(range(len(every)), len(every) // 2))
+    left_out: dict[int, list[float]] = {place: [] for place in range(len(every))}
+    for members, row in zip(splits, errors.tolist(), strict=True):
+        for place, error in zip((place for place in left_out if place not in members), row, strict=True):
+            left_out[place].append(error)
+    found = [
+        [
+            f"{each.layers[0]} and {each.layers[1]} layers, {each.micro_batches} micro-batches", f"{len(each.measured_s)}",
+            f"{1e3 * median(each.measured_s):.1f} ms", signed(100 * each.error(0.0), 2, " %"),
+            signed(100 * median(left_out[place]), 2, " %"),
+        ]
+        for place, each in enumerate(every)
+    ]  # fmt: skip
+    heads = ["stages", "iterations", "median", "the graph's, without communication", "with it, fitted on others"]
+    ranks = json.loads((DATA / "pipeline" / "two-stages.json").read_text())["ranks"]
+    drawn = {
+        how: [f"{rank['waiting'][f'{how} {turn}']['mean_w']:.0f}" for rank in ranks for turn in range(3)]
+        for how in ("receiving", "idle")
+    }
+    words = (
+        f"Communication is one time, {1e3 * min(fitted):.2f} to {1e3 * max(fitted):.2f} ms over {len(splits)} halves of the "
+        f"configurations; the error left out of the fit is {100 * float(np.abs(errors).mean()):.2f} % in the mean and "
+        f"{100 * float(np.abs(errors).max()):.2f} % at most. While its stream waits in a receive a card draws "
+        f"{', '.join(drawn['receiving'])} W (three waits of five seconds on each), and {', '.join(drawn['idle'])} W with nothing "
+        "to do, both at 1,980 MHz."
+    )
+    return table(heads, found) + "\n" + textwrap.fill(words, 120) + "\n"
+
+
 def blocks() -> dict[str, str]:
     """The blocks of docs/h200.md."""
     return {
         "watts": watts(), "cards": cards(), "stated-errors": stated_errors(), "never-fitted": never_fitted(),
         "kernels": kernel_table(), "forecasts": forecasts(), "apply-overhead": apply_overhead(),
+        "pipeline": pipeline(),
     }  # fmt: skip
 
 
