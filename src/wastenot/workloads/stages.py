@@ -177,9 +177,7 @@ def _parts_of(kernels: Sequence[Placed]) -> _Parts:
     layers_of(kernels)
 
     def those(pass_name: str, block: str | None) -> tuple[int, ...]:
-        return tuple(
-            index for index, each in enumerate(kernels) if each.pass_name == pass_name and each.block == block
-        )
+        return tuple(index for index, each in enumerate(kernels) if each.pass_name == pass_name and each.block == block)
 
     loss = those("loss", None)
     gradients = tuple(each for each in loss if _is_gradient(kernels[each].name))
