@@ -13,12 +13,18 @@ SCHEMA: Final = "wastenot.pipeline/1"
 
 
 class Clocks(Part):
-    """One setting, each part of which may be auto (``None``), for a number of kernels in a row."""
+    """One setting, each part of which may be auto (``None``), for a number of kernels in a row.
+
+    Attributes:
+        kernels: how many; ``None`` for all of the instruction.
+        time_s: that these kernels take at it, where it is known.
+    """
 
     core_mhz: Positive | None
     memory_mhz: Positive | None = None
     power_limit_w: Positive | None = None
     kernels: Annotated[int, Field(ge=1)] | None = None
+    time_s: Positive | None = None
 
     @property
     def setting(self) -> Setting:
