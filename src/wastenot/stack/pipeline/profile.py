@@ -9,6 +9,7 @@ from typing import Literal
 from wastenot.frontiers.algebra import Frontier
 
 Basis = Literal["measured", "simulated", "forecast"]
+BaselineClocks = Literal["auto", "highest"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +29,7 @@ class PipelineProfile:
         transfer_s: of activations or gradients from one stage to the next.
         iteration_s: added to each iteration, such as gradients' all-reduce and the optimizer.
         iteration_j: energy of that on one GPU.
+        baseline_clocks: whether the baseline is at the default clocks, or at the highest for want of those.
     """
 
     name: str
@@ -40,6 +42,7 @@ class PipelineProfile:
     transfer_s: float = 0.0
     iteration_s: float = 0.0
     iteration_j: float = 0.0
+    baseline_clocks: BaselineClocks = "highest"
 
     @property
     def stages(self) -> int:
