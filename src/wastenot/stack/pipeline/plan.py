@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
-from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field
 
-from wastenot.documents import Count, Finite, Name, NotNegative, Part, Positive, read_document
+from wastenot.documents import Count, Finite, Name, NotNegative, Part, Positive
 from wastenot.files import write_text
 from wastenot.origin import Origin
 from wastenot.setting import Setting
 from wastenot.stack.pipeline.profile import BaselineClocks
 
 SCHEMA: Final = "wastenot.pipeline/1"
-_SAME = 1e-9  # relative difference of two numbers that are one number written twice
 _INDENT = 2
 _ROW = re.compile(r"\[(?:\s|\d|,|\[|\])+\]")  # whole numbers only, however nested
 
@@ -72,6 +69,21 @@ class RankPlan(Part):
     ]
 
 
+class FixedWork(Part):
+    """Work of a stage that takes the same time at every clock; see :class:`wastenot.stack.pipeline.profile.Fixed`.
+
+    Attributes:
+        energy_j: of one GPU; ``None`` where it draws what it draws while it waits.
+        overlapped: it runs beside the stage's last backward.
+    """
+
+    stage: Count
+    name: Name
+    time_s: NotNegative
+    energy_j: NotNegative | None = None
+    overlapped: bool = False
+
+
 class Iteration(Part):
     """Time of an iteration, and energy of all GPUs of the pipeline, waiting included."""
 
@@ -111,6 +123,9 @@ class PipelinePlan(Part):
         baseline_clocks: what stands for the default clocks.
         predicted: under the plan, likewise.
         lower_bound_j: no plan within the deadline needs less.
+        fixed: loads, sends, receives and the like, which have no ways.
+        recomputes: whether a backward runs the forward again first.
+        notes: what was assumed, for a reader.
         rungs: plans along the frontier, by rising time; the runtime changes between them as a straggler comes and goes.
         digest: of the content, by which an edit is noticed.
     """
@@ -137,6 +152,9 @@ class PipelinePlan(Part):
     lower_bound_j: Positive
     ways: Annotated[tuple[Way, ...], Field(strict=False, min_length=1)]
     ranks: Annotated[tuple[RankPlan, ...], Field(strict=False, min_length=1)]
+    fixed: Annotated[tuple[FixedWork, ...], Field(strict=False)] = ()
+    recomputes: bool = False
+    notes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     rungs: Annotated[tuple[Rung, ...], Field(strict=False)] = ()
     digest: str = ""
 
@@ -169,7 +187,7 @@ class PipelinePlan(Part):
 
     def sealed(self) -> Self:
         """The same plan with the digest of its content."""
-        return self.model_copy(update={"digest": self._digest()})
+        return self.model_copy(update={"digest": self.content_digest()})
 
     def document(self) -> dict[str, Any]:
         """The plan as JSON values."""
@@ -192,77 +210,9 @@ class PipelinePlan(Part):
 
     __str__ = __repr__
 
-    def _digest(self) -> str:
+    def content_digest(self) -> str:
+        """The digest of what the plan says."""
         content = self.document()
         del content["digest"]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def read_pipeline_plan(path: str | os.PathLike[str]) -> PipelinePlan:
-    """Read a plan and check that it is whole, consistent, and as it was written.
-
-    Raises:
-        BadInputError: it is not; the text gives file, line and field.
-    """
-    document = read_document(path, PipelinePlan, "make the plan anew with 'wastenot pipeline'")
-    plan = document.content
-    for field, problem in _problems(plan):
-        raise document.error(field, problem)
-    if plan.digest != plan._digest():
-        raise document.error(("digest",), "does not match the content: the file was edited")
-    return plan
-
-
-_Field = tuple[int | str, ...]
-
-
-def _problems(plan: PipelinePlan) -> Iterator[tuple[_Field, str]]:
-    """What does not fit together: the field, and what is wrong with it."""
-    for number, way in enumerate(plan.ways):
-        if way.stage >= plan.stages:
-            yield ("ways", number, "stage"), f"is {way.stage}, where stages are 0 to {plan.stages - 1}"
-    for number, rank in enumerate(plan.ranks):
-        for place, (taken, micro_batch) in enumerate(rank.instructions):
-            where = ("ranks", number, "instructions", place)
-            if taken >= len(plan.ways):
-                yield where, f"takes way {taken}, where ways are 0 to {len(plan.ways) - 1}"
-                return
-            if micro_batch >= plan.micro_batches:
-                yield where, f"is of micro-batch {micro_batch}, where these are 0 to {plan.micro_batches - 1}"
-    for number, rung in enumerate(plan.rungs):
-        yield from _problems_of_rung(plan, number, rung)
-        if number and rung.time_s < plan.rungs[number - 1].time_s:
-            yield ("rungs", number, "time_s"), "is less than that of the rung before: they are to rise"
-    lasts_s = max(plan.predicted.time_s, plan.until_s or 0.0)
-    energy_j = _energy_j(plan, (tuple(way for way, _ in rank.instructions) for rank in plan.ranks), lasts_s)
-    if not math.isclose(plan.predicted.energy_j, energy_j, rel_tol=_SAME):
-        problem = f"is {plan.predicted.energy_j!r} where the instructions add up to {energy_j!r}: the file was edited"
-        yield ("predicted", "energy_j"), problem
-
-
-def _problems_of_rung(plan: PipelinePlan, number: int, rung: Rung) -> Iterator[tuple[_Field, str]]:
-    if tuple(map(len, rung.ways)) != tuple(len(rank.instructions) for rank in plan.ranks):
-        yield ("rungs", number, "ways"), "has not the instructions of the plan's ranks"
-        return
-    for index, (ways, rank) in enumerate(zip(rung.ways, plan.ranks, strict=True)):
-        for place, (way, (own, _)) in enumerate(zip(ways, rank.instructions, strict=True)):
-            where = ("rungs", number, "ways", index, place)
-            if way >= len(plan.ways):
-                yield where, f"is {way}, where ways are 0 to {len(plan.ways) - 1}"
-                return
-            one, other = plan.ways[way], plan.ways[own]
-            if (one.stage, one.instruction) != (other.stage, other.instruction):
-                yield where, f"is a {one.instruction} of stage {one.stage}, not a {other.instruction} of stage {other.stage}"
-    energy_j = _energy_j(plan, rung.ways, rung.time_s)
-    if not math.isclose(rung.energy_j, energy_j, rel_tol=_SAME):
-        problem = f"is {rung.energy_j!r} where the instructions add up to {energy_j!r}: the file was edited"
-        yield ("rungs", number, "energy_j"), problem
-
-
-def _energy_j(plan: PipelinePlan, ranks: Iterable[Iterable[int]], lasts_s: float) -> float:
-    """Energy of all GPUs of the pipeline, from the ways that its ranks take."""
-    taken = [plan.ways[way] for rank in ranks for way in rank]
-    waiting_s = (lasts_s - plan.iteration_s) * len(plan.ranks) - math.fsum(way.time_s for way in taken)
-    one = math.fsum(way.energy_j for way in taken) + plan.waiting_w * waiting_s + plan.iteration_j * len(plan.ranks)
-    return plan.gpus_per_stage * one

@@ -16,7 +16,7 @@ from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.progress import Progress
 from wastenot.setting import AUTO, Setting
 from wastenot.stack.pipeline.build import pipeline_graph
-from wastenot.stack.pipeline.plan import Clocks, Iteration, PipelinePlan, RankPlan, Rung, Way
+from wastenot.stack.pipeline.plan import Clocks, FixedWork, Iteration, PipelinePlan, RankPlan, Rung, Way
 from wastenot.stack.pipeline.profile import PipelineProfile
 from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
 
@@ -84,11 +84,12 @@ def plan_pipeline(
     plan = PipelinePlan(
         name=profile.name,
         device=profile.device,
-        origin=profile.basis,
+        origin=profile.origin,
         schedule=schedule.name,
         stages=schedule.stages,
         micro_batches=schedule.micro_batches,
         gpus_per_stage=profile.gpus_per_stage,
+        replicas=profile.replicas,
         waiting_w=profile.waiting_w,
         transfer_s=profile.transfer_s,
         iteration_s=profile.iteration_s,
@@ -104,6 +105,12 @@ def plan_pipeline(
         lower_bound_j=_bound_j(profile, schedule, solved),
         ways=tuple(ways.listed),
         ranks=ranks,
+        fixed=tuple(
+            FixedWork(stage=stage, name=name, time_s=each.time_s, energy_j=each.energy_j, overlapped=each.overlapped)
+            for (stage, name), each in profile.fixed.items()
+        ),
+        recomputes=profile.recomputes,
+        notes=profile.notes,
     )
     return PlannedPipeline(plan.sealed(), profile, schedule, graph, solved, baseline, graph.least_time())
 
