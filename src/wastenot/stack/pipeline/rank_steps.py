@@ -16,7 +16,7 @@ from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.setting import Setting
-from wastenot.stack.pipeline.build import pipeline_graph
+from wastenot.stack.pipeline.build import pipeline_graph, pipeline_parts
 from wastenot.stack.pipeline.plan import PipelinePlan, Way
 from wastenot.stack.pipeline.profile import PipelineProfile
 from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
@@ -88,7 +88,7 @@ class PlanGraph:
         )
 
     @cached_property
-    def _solved(self) -> tuple[Graph, GraphPlan]:
+    def _solved(self) -> tuple[Graph, GraphPlan, tuple[tuple[int, Instruction], ...]]:
         plan = self.plan
         chosen: dict[tuple[int, str], dict[int, tuple[float, float, int]]] = {}
         numbers = [way for rank in plan.ranks for way, _ in rank.instructions]
@@ -97,22 +97,36 @@ class PlanGraph:
         ways: dict[tuple[int, str], Frontier] = {key: choice(list(each.values())) for key, each in chosen.items()}
         baseline = {key: next(iter(each.values()))[:2] for key, each in chosen.items()}
         profile = PipelineProfile(
-            plan.name, plan.device, plan.basis, ways, baseline, plan.waiting_w, plan.gpus_per_stage, plan.transfer_s,
-            plan.iteration_s, plan.iteration_j,
-        )  # fmt: skip
+            plan.name,
+            plan.device,
+            plan.basis,
+            ways,
+            baseline,
+            plan.waiting_w,
+            gpus_per_stage=plan.gpus_per_stage,
+            transfer_s=plan.transfer_s,
+            iteration_s=plan.iteration_s,
+            iteration_j=plan.iteration_j,
+        )
         graph = pipeline_graph(self.schedule, profile)
         place = {
             (kind, graph.ways(kind)[index].choices[0]): index
-            for kind in range(len(graph.kinds))
+            for kind in range(len(chosen))
             for index in range(len(graph.ways(kind)))
         }
-        taken = np.array([place[kind, number] for kind, number in zip(graph.kind.tolist(), numbers, strict=True)])
-        return graph, graph.plan(taken.astype(np.intp))
+        taken = np.zeros(len(graph), dtype=np.intp)  # fixed work has one way
+        taken[: len(numbers)] = [place[graph.kind[part], number] for part, number in enumerate(numbers)]
+        return graph, graph.plan(taken), pipeline_parts(self.schedule, profile)
 
     @property
     def graph(self) -> Graph:
-        """The graph; its parts are the instructions, rank after rank."""
+        """The graph; its parts are the instructions, rank after rank, and then fixed work."""
         return self._solved[0]
+
+    @property
+    def parts(self) -> tuple[tuple[int, Instruction], ...]:
+        """The rank and the instruction of each part."""
+        return self._solved[2]
 
     @property
     def timed(self) -> GraphPlan:
