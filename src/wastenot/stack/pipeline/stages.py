@@ -16,9 +16,11 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
 from wastenot.planning.latency import switching_of
+from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
 from wastenot.planning.switching import SwitchTime
 from wastenot.stack.pipeline.communication import LINKS, Link, all_gather_s, all_reduce_s, point_to_point_s
+from wastenot.stack.pipeline.errors import KernelErrors, Loadings, ProfileErrors
 from wastenot.stack.pipeline.kernel_table import KernelTable
 from wastenot.stack.pipeline.partition import balanced
 from wastenot.stack.pipeline.profile import Fixed, PipelineProfile
@@ -232,6 +234,7 @@ class StageModel:
             recomputes=self.recomputation == "full",
             notes=(f"layers by stage: {written}", *self.notes),
             baseline_clocks="auto",
+            errors=self._errors(work),
         )
 
     def _ways(self, work: StageWork) -> InstructionWays:
@@ -240,6 +243,29 @@ class StageModel:
             fixed_s = work.layers * self.collectives_s
             self._made[key] = ways_of(self.table, work, self.settings, fixed_s, self.waiting_w, self.switching)
         return self._made[key]
+
+    def _errors(self, work: Mapping[tuple[int, str], StageWork]) -> ProfileErrors | None:
+        if self._kernel_errors is None:
+            return None
+        ways: dict[tuple[int, str], Loadings] = {}
+        for key, each in work.items():
+            made = each.loops, each.layers
+            if made not in self._off_by:
+                self._off_by[made] = self._kernel_errors.of_ways(self._ways(each))
+            ways[key] = self._off_by[made]
+        return ProfileErrors(ways, {key: each.at(0) for key, each in ways.items()})
+
+    @cached_property
+    def _kernel_errors(self) -> KernelErrors | None:
+        if not self.corrected:
+            return None
+        whole_s = float(self.planner.believed.baseline_time_s)
+        doubt = 0.5 * self.planner.optimism(Objective("waste", 0.0)).time_s / whole_s
+        return KernelErrors.of(self.planner, self.table, doubt)
+
+    @cached_property
+    def _off_by(self) -> dict[object, Loadings]:
+        return {}
 
     @cached_property
     def _made(self) -> dict[object, InstructionWays]:
