@@ -22,7 +22,7 @@ from wastenot.planning.switching import SwitchTime
 from wastenot.stack.pipeline.communication import LINKS, Link, all_gather_s, all_reduce_s, point_to_point_s
 from wastenot.stack.pipeline.kernel_table import KernelTable
 from wastenot.stack.pipeline.partition import balanced
-from wastenot.stack.pipeline.profile import Basis, Fixed, PipelineProfile
+from wastenot.stack.pipeline.profile import Fixed, PipelineProfile
 from wastenot.stack.pipeline.waiting import waiting_power
 from wastenot.stack.pipeline.ways import Settings, ways_of
 from wastenot.study.store import Source, sweep_of
@@ -40,7 +40,6 @@ from wastenot.workloads.stages import (
     update_work,
 )
 
-_BASES: Mapping[str, Basis] = {"measured": "measured", "simulated": "simulated", "forecast": "forecast"}
 _FP32 = 4  # bytes of a gradient that is summed over replicas
 
 
@@ -223,7 +222,7 @@ class StageModel:
         return PipelineProfile(
             name=sweep.workload if self.model is None else self.model.name,
             device=sweep.device,
-            basis=_BASES.get(sweep.origin, "simulated"),
+            origin=sweep.origin,
             ways={key: self._ways(each) for key, each in work.items()},
             baseline={key: self._baseline(each) for key, each in work.items()},
             waiting_w=self.waiting_w,
@@ -233,6 +232,7 @@ class StageModel:
             fixed=self._fixed(partition),
             recomputes=self.recomputation == "full",
             notes=(f"layers by stage: {written}", *self.notes),
+            baseline_clocks="auto",
         )
 
     def _ways(self, work: StageWork) -> Frontier:
