@@ -10,7 +10,8 @@ from wastenot.setting import Setting
 from wastenot.stack.pipeline.build import pipeline_graph
 from wastenot.stack.pipeline.plan import Clocks, Iteration, PipelinePlan, RankPlan, Way
 from wastenot.stack.pipeline.profile import PipelineProfile
-from wastenot.stack.pipeline.schedule import PipelineSchedule, one_forward_one_backward
+from wastenot.stack.pipeline.schedule import PipelineSchedule
+from wastenot.stack.pipeline.schedules import one_forward_one_backward
 
 CLOCKS_MHZ = tuple(float(each) for each in range(900, 1981, 90))
 

@@ -17,7 +17,7 @@ from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.setting import Setting
-from wastenot.stack.pipeline.build import pipeline_graph
+from wastenot.stack.pipeline.build import pipeline_graph, pipeline_parts
 from wastenot.stack.pipeline.plan import PipelinePlan, Way
 from wastenot.stack.pipeline.profile import Fixed, PipelineProfile
 from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
@@ -113,15 +113,20 @@ class PlanGraph:
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph; its first parts are the instructions, rank after rank."""
+        """The graph; its parts are the instructions, rank after rank, and then fixed work."""
         return pipeline_graph(self.schedule, self.profile)
+
+    @cached_property
+    def parts(self) -> tuple[tuple[int, Instruction], ...]:
+        """The rank and the instruction of each part."""
+        return pipeline_parts(self.schedule, self.profile)
 
     @cached_property
     def _place(self) -> dict[tuple[int, object], int]:
         graph = self.graph
         return {
             (kind, graph.ways(kind)[index].choices[0]): index
-            for kind in range(len(graph.kinds))
+            for kind in range(len(self.profile.ways))
             for index in range(len(graph.ways(kind)))
         }
 
