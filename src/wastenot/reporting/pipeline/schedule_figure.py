@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,8 @@ _HEIGHTS = {"forward": 0.58, "recomputation": 0.36, "backward_weight": 0.72}  # 
 _FIXED_HEIGHT = 0.2
 _BOTTOM, _CRITICAL = 0.90, 0.97  # of a row: where boxes stand, and to where the mark of the critical path reaches
 _GAP = 12
+
+_Channel = Callable[[str], Any]  # of a field
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +137,19 @@ def _panel(
     ]
     whole = window.name == ""
     ticks = (4 if narrow else 10) if whole or narrow else 4
-    x = axis.x("x", domain, ticks=ticks, labels=last)
+
+    def x(field: str) -> Any:
+        return axis.x(field, domain, ticks=ticks, labels=last)
+
     every = max(1, -(-ranks * 11 // height))  # of ranks has a label
     y_axis = alt.Axis(
         values=[rank + 0.5 for rank in range(0, ranks, every)], labelExpr="'rank ' + floor(datum.value)",
         ticks=False, domain=False, grid=False, labels=first, labelPadding=6,
     )  # fmt: skip
-    y = alt.Y("top:Q", title=None, scale=alt.Scale(domain=[ranks, 0], nice=False), axis=y_axis)
+
+    def y(field: str) -> Any:
+        return alt.Y(f"{field}:Q", title=None, scale=alt.Scale(domain=[ranks, 0], nice=False), axis=y_axis)
+
     layers = [*_boxes(shown, axis, x, y, span, px_of_unit=width / (window.end - window.begin))]
     layers += _critical(shown, axis, x, y)
     layers += _ends(overview, line, axis, x, window)
@@ -155,7 +163,7 @@ def _panel(
 
 
 def _boxes(
-    boxes: Sequence[Box], axis: TimeAxis, x: Any, y: Any, span: tuple[float, float] | None, *, px_of_unit: float
+    boxes: Sequence[Box], axis: TimeAxis, x: _Channel, y: _Channel, span: tuple[float, float] | None, *, px_of_unit: float
 ) -> list[Any]:
     """Boxes of a clock in its colour, the others grey; what they say stands once for all that take the same way."""
     alt = load("altair")
@@ -192,7 +200,7 @@ def _boxes(
             "energy:N": "energy of a GPU", "s:N": "slack", "x:Q": f"from, {axis.unit}",
         }
     )  # fmt: skip
-    placed = {"x": x, "x2": alt.X2("x2:Q"), "y": y, "y2": alt.Y2("bottom:Q"), "tooltip": shown}
+    placed = {"x": x("x"), "x2": alt.X2("x2:Q"), "y": y("top"), "y2": alt.Y2("bottom:Q"), "tooltip": shown}
     edge = {"strokeWidth": 0.6 if len(boxes) < 600 else 0.3, "clip": True}
     layers = []
     if any(box.core_mhz is None for box in boxes):
@@ -204,7 +212,7 @@ def _boxes(
     wide = alt.datum.h > 0.5
     middle = base.transform_filter(wide).transform_filter(f"(datum.x2 - datum.x) * {px_of_unit:.6g} > {_LABEL_PX}")
     middle = middle.transform_calculate(center="0.5 * (datum.x + datum.x2)", across="0.5 * (datum.top + datum.bottom)")
-    at = {"x": alt.X("center:Q", scale=x.scale, title=x.title), "y": alt.Y("across:Q", scale=y.scale), "text": "batch:N"}
+    at = {"x": x("center"), "y": y("across"), "text": "batch:N"}
     if any(px_of_unit * axis.factor * box.time_s > _LABEL_PX and box.clocks for box in boxes):
         for strong, style in ((True, "label-on-strong"), (False, "label-on-pale")):
             one = middle.transform_filter(f"{'' if strong else '!'}datum.strong")
@@ -242,7 +250,7 @@ def clocks_text(clocks: Sequence[Clocks]) -> str:
     return f"{len(clocks)} settings, core {cores[0]:,.0f} to {mhz_text(cores[-1])}"
 
 
-def _critical(boxes: Sequence[Box], axis: TimeAxis, x: Any, y: Any) -> list[Any]:
+def _critical(boxes: Sequence[Box], axis: TimeAxis, x: _Channel, y: _Channel) -> list[Any]:
     """A line under what is on a critical path; neighbours share one."""
     alt = load("altair")
     runs: list[dict[str, float]] = []
@@ -255,10 +263,10 @@ def _critical(boxes: Sequence[Box], axis: TimeAxis, x: Any, y: Any) -> list[Any]
     if not runs:
         return []
     chart = alt.Chart(inline(runs)).mark_rect(style="critical", clip=True, tooltip=None)
-    return [chart.encode(x=x, x2="x2:Q", y=y, y2="bottom:Q")]
+    return [chart.encode(x=x("x"), x2="x2:Q", y=y("top"), y2="bottom:Q")]
 
 
-def _ends(overview: PipelineOverview, line: TimeLine, axis: TimeAxis, x: Any, window: _Window) -> list[Any]:
+def _ends(overview: PipelineOverview, line: TimeLine, axis: TimeAxis, x: _Channel, window: _Window) -> list[Any]:
     """Where the iteration ends, and until when all wait for a straggler."""
     alt = load("altair")
     ends = [axis.factor * line.time_s]
@@ -267,4 +275,4 @@ def _ends(overview: PipelineOverview, line: TimeLine, axis: TimeAxis, x: Any, wi
     rows = [{"x": round(end, 6)} for end in ends if window.begin <= end <= window.end]
     if not rows:
         return []
-    return [alt.Chart(inline(rows)).mark_rule(style="rule").encode(x=x)]
+    return [alt.Chart(inline(rows)).mark_rule(style="rule").encode(x=x("x"))]

@@ -53,7 +53,7 @@ def ranks_table(overview: PipelineOverview) -> Table:
     before, after, rows = overview.before, overview.after, []
     for rank in range(len(overview.plan.ranks)):
         was_j, is_j = (float(line.working_j[rank] + line.waiting_j[rank]) for line in (before, after))
-        waited, waits = _waiting(overview, rank)
+        waited, waits = float(before.rank_waiting[rank]), float(after.rank_waiting[rank])
         texts = (
             f"rank {rank}", joules(was_j), joules(is_j), change(is_j / was_j - 1.0, 1), percent(waited, 1), percent(waits, 1),
         )  # fmt: skip
@@ -61,14 +61,6 @@ def ranks_table(overview: PipelineOverview) -> Table:
     note = "Energy of all GPUs of a rank in an iteration; waiting: fraction of the iteration's time."
     fold = Fold(_SHOWN, f"{len(rows) - _SHOWN} more") if len(rows) > _SHOWN else None
     return Table("Ranks", columns, tuple(rows), note, fold)
-
-
-def _waiting(overview: PipelineOverview, rank: int) -> tuple[float, float]:
-    before, after = (
-        1.0 - sum(box.time_s for box in line.boxes if box.rank == rank) / line.lasts_s
-        for line in (overview.before, overview.after)
-    )
-    return before, after
 
 
 def frontier_table(overview: PipelineOverview) -> Table | None:

@@ -34,6 +34,7 @@ class Box:
         critical: whether it is on a critical path.
         clocks: that it runs at; empty for work of the same time at every clock.
         core_mhz: mean core clock over its time; ``None`` where that is left to the driver.
+        overlapped: it runs beside others of its rank, and its energy is what it adds.
     """
 
     rank: int
@@ -47,6 +48,7 @@ class Box:
     critical: bool
     clocks: tuple[Clocks, ...]
     core_mhz: float | None
+    overlapped: bool = False
 
     @property
     def end_s(self) -> float:
@@ -62,9 +64,9 @@ class TimeLine:
         boxes: its instructions, and its fixed work.
         time_s: of the iteration.
         lasts_s: until the next one: longer where all wait for a straggler.
-        energy_j: of all GPUs of the pipeline until then.
         working_j: of each rank's GPUs while they work; shape (ranks,).
         waiting_j: of each rank's GPUs while they wait; shape (ranks,).
+        rank_waiting: fraction of its time in which each rank waits; shape (ranks,).
         edges_s: when the power of all GPUs changes, from 0 to ``lasts_s``; shape (steps + 1,).
         power_w: of all GPUs in between; shape (steps,).
     """
@@ -72,17 +74,21 @@ class TimeLine:
     boxes: tuple[Box, ...]
     time_s: float
     lasts_s: float
-    energy_j: float
     working_j: FloatArray
     waiting_j: FloatArray
+    rank_waiting: FloatArray
     edges_s: FloatArray
     power_w: FloatArray
 
     @property
+    def energy_j(self) -> float:
+        """Of all GPUs of the pipeline until the next iteration."""
+        return float(self.working_j.sum() + self.waiting_j.sum())
+
+    @property
     def waiting(self) -> float:
         """Fraction of GPUs' time in which they wait."""
-        ranks = len(self.working_j)
-        return 1.0 - sum(box.time_s for box in self.boxes if box.clocks) / (ranks * self.lasts_s)
+        return float(self.rank_waiting.mean())
 
     def mean_power_w(self, edges_s: FloatArray) -> FloatArray:
         """Mean power of all GPUs between moments; energies are kept."""
@@ -130,6 +136,19 @@ class StragglerPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class OthersPoints:
+    """Plans of another solver for the same pipeline, to be shown beside.
+
+    Attributes:
+        name: of the solver.
+        points: time and energy of an iteration of each plan, recomputed from the same profile.
+    """
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class InstructionClocks:
     """How often an instruction of a stage runs at a core clock.
 
@@ -159,6 +178,7 @@ class PipelineOverview:
         frontier: plans at other deadlines, by rising time.
         stragglers: what plans save while another pipeline is slow; empty without a frontier.
         clocks: how often instructions run at which clock under the plan.
+        others: plans of other solvers.
     """
 
     plan: PipelinePlan
@@ -167,14 +187,18 @@ class PipelineOverview:
     frontier: tuple[FrontierPoint, ...]
     stragglers: tuple[StragglerPoint, ...]
     clocks: tuple[InstructionClocks, ...]
+    others: tuple[OthersPoints, ...] = ()
 
 
-def pipeline_overview(plan: PipelinePlan, defaults: Sequence[Way]) -> PipelineOverview:
+def pipeline_overview(
+    plan: PipelinePlan, defaults: Sequence[Way], others: Sequence[OthersPoints] = ()
+) -> PipelineOverview:
     """The overview of a plan.
 
     Args:
         plan: to show.
         defaults: what each (stage, instruction) takes at the default clocks.
+        others: plans of other solvers for the same pipeline, to be shown beside.
 
     Raises:
         BadInputError: the plan's schedule deadlocks, or ``defaults`` lack an instruction.
@@ -188,25 +212,25 @@ def pipeline_overview(plan: PipelinePlan, defaults: Sequence[Way]) -> PipelineOv
     before = PlanGraph(plan.model_copy(update={"ways": tuple(defaults), "ranks": ranks, "rungs": ()}))
     frontier = tuple(FrontierPoint(each.time_s, each.energy_j, each.lower_bound_j, each.within_s) for each in plan.rungs)
     made = time_line(after)
-    return PipelineOverview(plan, time_line(before), made, frontier, _stragglers(plan), _clocks(made))
+    return PipelineOverview(plan, time_line(before), made, frontier, _stragglers(plan), _clocks(made), tuple(others))
 
 
 def time_line(graph: PlanGraph) -> TimeLine:
     """An iteration of a plan."""
     plan, solved = graph.plan, graph.timed
     slack, critical = solved.slack_s.tolist(), solved.critical.tolist()
-    boxes = [
-        Box(
-            rank, each.stage, each.name, each.micro_batch, begin_s, time_s, way.energy_j, slack[part], critical[part],
-            way.clocks, mean_core_mhz(way),
-        )
-        for part, (rank, each, way, begin_s, time_s) in enumerate(
-            zip(
-                graph.schedule.rank.tolist(), graph.schedule.instructions, graph.ways,
-                solved.start_s.tolist(), solved.part_time_s.tolist(), strict=True,
+    begin, time, kind = solved.start_s.tolist(), solved.part_time_s.tolist(), graph.graph.kind.tolist()
+    boxes = []
+    for part, (rank, each) in enumerate(graph.parts):
+        way = graph.ways[part] if part < len(graph.ways) else None
+        energy_j = float(graph.graph.ways(kind[part]).energy_j[solved.way[part]]) if way is None else way.energy_j
+        boxes.append(
+            Box(
+                rank, each.stage, each.name, each.micro_batch, begin[part], time[part], energy_j, slack[part], critical[part],
+                () if way is None else way.clocks, None if way is None else mean_core_mhz(way),
+                overlapped=bool(graph.graph.worker[part] < 0),
             )
-        )
-    ]  # fmt: skip
+        )  # fmt: skip
     if plan.iteration_s:
         boxes += [
             Box(rank, -1, "end of the iteration", -1, solved.time_s, plan.iteration_s, plan.iteration_j, 0.0, True, (), None)
@@ -219,17 +243,18 @@ def _time_line(plan: PipelinePlan, boxes: tuple[Box, ...], time_s: float, lasts_
     ranks, gpus = len(plan.ranks), plan.gpus_per_stage
     busy_s, working_j = np.zeros(ranks), np.zeros(ranks)
     for box in boxes:
-        busy_s[box.rank] += box.time_s
+        busy_s[box.rank] += 0.0 if box.overlapped else box.time_s
         working_j[box.rank] += gpus * box.energy_j
     waiting_j = gpus * plan.waiting_w * (lasts_s - busy_s)
     # Power above that of waiting begins and ends with each box.
     begin, time, energy = np.array([(box.begin_s, box.time_s, box.energy_j) for box in boxes]).T
-    above = gpus * (energy / time - plan.waiting_w)
+    instead = np.array([0.0 if box.overlapped else plan.waiting_w for box in boxes])
+    above = gpus * (energy / time - instead)
     edges, place = np.unique(np.concatenate([[0.0], begin, begin + time, [lasts_s]]), return_inverse=True)
     change = np.zeros(len(edges))
     np.add.at(change, place[1:-1], np.concatenate([above, -above]))
     power = gpus * ranks * plan.waiting_w + np.cumsum(change)[:-1]
-    return TimeLine(boxes, time_s, lasts_s, float(working_j.sum() + waiting_j.sum()), working_j, waiting_j, edges, power)
+    return TimeLine(boxes, time_s, lasts_s, working_j, waiting_j, 1.0 - busy_s / lasts_s, edges, power)
 
 
 def mean_core_mhz(way: Way) -> float | None:
