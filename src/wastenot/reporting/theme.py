@@ -11,8 +11,18 @@ CATEGORIES = ("#2f6fde", "#e08a00", "#0f9b8e", "#b04bb8", "#d6483b", "#7a8699", 
 
 
 def _config(
-    *, ground: str, ink: str, faint: str, line: str, bar: str, accent: str, good: str, pale: float, scale: list[str],
-    ramp: list[str], alert: str,
+    *,
+    ground: str,
+    ink: str,
+    faint: str,
+    line: str,
+    bar: str,
+    accent: str,
+    good: str,
+    pale: float,
+    scale: list[str],
+    ramp: list[str],
+    alert: str,
 ) -> dict[str, Any]:
     return {
         "background": ground,

@@ -10,6 +10,7 @@ from wastenot.reporting.optional_imports import load
 from wastenot.reporting.pipeline.drawing import NARROW, WIDE, about, instruction_text, mhz_text
 from wastenot.reporting.pipeline.schedule_figure import clock_color
 from wastenot.stack.pipeline.overview import PipelineOverview
+from wastenot.stack.pipeline.schedule import NAMES
 
 _TITLE = "Clocks of each stage"
 _ROW, _MOST_HEIGHT = 26, 460
@@ -23,8 +24,8 @@ def clocks_figure(overview: PipelineOverview) -> Figure:
         return Figure("pipeline-clocks", _TITLE, about(overview), note, None)
     hidden = len(overview.clocks) - len(known)
     note = (
-        "Each dot is a core clock of the plan; its area is how many of the instruction's micro-batches run at it. Far left is "
-        "where there is most time to spare."
+        "Each dot is a core clock of the plan; its area is how many of the instruction's micro-batches run at it. "
+        "Far left is where there is most time to spare."
     )
     if any(len(box.clocks) > 1 for box in overview.after.boxes):
         note += " Instructions that change clocks inside stand at their mean over time."
@@ -37,7 +38,7 @@ def clocks_figure(overview: PipelineOverview) -> Figure:
 def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     alt = load("altair")
     known = [each for each in overview.clocks if each.core_mhz is not None]
-    names = list(dict.fromkeys(each.name for each in sorted(overview.clocks, key=lambda each: each.stage)))
+    names = [name for name in NAMES if any(each.name == name for each in overview.clocks)]
     boxes = [box.core_mhz for line in (overview.before, overview.after) for box in line.boxes if box.core_mhz is not None]
     span = (min(boxes), max(boxes))
     room = 0.06 * (span[1] - span[0]) or 10.0
@@ -64,6 +65,7 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
             values=list(range(0, stages, every)), labelExpr="'stage ' + datum.value", ticks=False, domain=False, grid=True,
             labels=narrow or not index, labelPadding=6,
         )  # fmt: skip
+        title = {"text": instruction_text(name), "fontSize": 12, "fontWeight": "normal"}
         chart = (
             alt.Chart(inline(rows))
             .mark_circle(style="box", opacity=1, strokeWidth=0.6)
@@ -75,7 +77,7 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
                 color=clock_color(span, "x:Q"),
                 tooltip=tooltips({"stage:Q": "stage", "clock:N": "core clock", "times:N": "micro-batches"}),
             )
-            .properties(width=width, height=height, title={"text": instruction_text(name), "fontSize": 12, "fontWeight": "normal"})
+            .properties(width=width, height=height, title=title)
         )  # fmt: skip
         panels.append(chart)
     joined = alt.vconcat(*panels, spacing=10) if narrow else alt.hconcat(*panels, spacing=24)

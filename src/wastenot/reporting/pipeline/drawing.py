@@ -64,9 +64,7 @@ def instruction_text(name: str) -> str:
 def about(overview: PipelineOverview) -> str:
     """Of what a figure is, and where its numbers come from."""
     plan = overview.plan
-    return (
-        f"{plan.name} on {plan.device} · {shape_text(plan)} · {plan.origin} numbers"
-    )
+    return f"{plan.name} on {plan.device} · {shape_text(plan)} · {plan.origin} numbers"
 
 
 def shape_text(plan: PipelinePlan) -> str:

@@ -35,9 +35,7 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     factor, unit = (1e-3, "kJ") if highest >= 2e4 else (1.0, "J")
     rows: list[dict[str, object]] = []
     for place, (name, line) in enumerate(((before, overview.before), (AFTER, overview.after))):
-        for rank, (working_j, waiting_j) in enumerate(
-            zip(line.working_j.tolist(), line.waiting_j.tolist(), strict=True)
-        ):
+        for rank, (working_j, waiting_j) in enumerate(zip(line.working_j.tolist(), line.waiting_j.tolist(), strict=True)):
             low = 0.0
             change = (working_j + waiting_j) / float(overview.before.working_j[rank] + overview.before.waiting_j[rank]) - 1.0
             for what, energy_j in (("working", working_j), ("waiting", waiting_j)):

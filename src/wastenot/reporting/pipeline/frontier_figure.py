@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastenot.reporting.figure import Figure, inline, series_color, specification_of, tooltips
-from wastenot.reporting.formatting import percent, quantity
+from wastenot.reporting.formatting import MINUS, percent, quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.pipeline.drawing import (
     AFTER,
@@ -38,13 +38,13 @@ def frontier_figure(overview: PipelineOverview) -> Figure:
     else:
         gap = max((point.energy_j - point.lower_bound_j) / point.energy_j for point in points)
         note = (
-            f"{len(points)} plans, each of least energy at its deadline, at most {percent(gap)} above the lower bound: no plan "
-            "of any solver is below that line. "
+            f"{len(points)} plans, each of least energy at its deadline, at most {percent(gap)} above the lower bound: "
+            "no plan of any solver is below that line. "
         )
     if overview.stragglers or plan.until_s is not None:
         note += (
             "When another pipeline is slow, all wait for it. Dashed: waiting at the "
-            f"{before_text(plan)}. Squares: done just then instead. "
+            f"{before_text(plan)}. Squares: done just then instead, with the change in energy. "
         )
     if overview.others:
         note += "Points of others are recomputed from the same times and energies. "
@@ -89,6 +89,7 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     marks = [
         row("a straggler, done just then", until_s, energy_j,
             f"{percent(-change, 1)} saved against waiting for one {percent(slowdown, 0)} slower")
+        | {"label": f"{MINUS if change < 0 else '+'}{abs(100.0 * change):.0f} %"}
         for until_s, energy_j, change, slowdown in stragglers
     ]  # fmt: skip
     x_domain, y_domain = _domains([*lines, *marks, row("", default_s, default_j), *_own_rows(overview, row)])
@@ -100,16 +101,21 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     tip = tooltips({"series:N": " ", "time:N": "time", "energy:N": "energy", "more:N": "note"})
     shown = {name: color for name, color in colors.items() if any(each["series"] == name for each in lines)}
     color = series_color(
-        "series:N", shown | others, symbolType="stroke", symbolStrokeWidth=2.5, symbolSize=300, columns=2 if narrow else 0,
-        columnPadding=20,
+        "series:N", shown | others, symbolType="stroke", symbolStrokeWidth=2.5, symbolSize=300, symbolOpacity=1,
+        columns=2 if narrow else 0, columnPadding=20,
     )  # fmt: skip
     dashes = alt.StrokeDash(
-        "series:N", legend=None, sort=None, scale=alt.Scale(domain=[_FRONTIER, _BOUND, waiting], range=[[1, 0], [1, 0], [5, 4]])
+        "series:N",
+        legend=None,
+        sort=None,
+        scale=alt.Scale(domain=[_FRONTIER, _BOUND, waiting], range=[[1, 0], [1, 0], [5, 4]]),
     )
     layers: list[Any] = []
     if lines:
         base = alt.Chart(inline(lines)).encode(x=x, y=y, color=color)
-        layers.append(base.mark_line(strokeWidth=1.8).encode(strokeDash=dashes, order=alt.Order("x:Q")))
+        below = base.transform_filter(alt.datum.series == _BOUND).mark_line(strokeWidth=6, opacity=0.4)
+        above = base.transform_filter(alt.datum.series != _BOUND).mark_line(strokeWidth=1.8)
+        layers += [each.encode(strokeDash=dashes, order=alt.Order("x:Q")) for each in (below, above)]
         layers.append(base.mark_point(size=70, filled=True, opacity=0).encode(tooltip=tip))
         dots = [each for each in lines if each["series"] == _FRONTIER]
         if len(dots) <= 60:
@@ -120,9 +126,12 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
             alt.Chart(inline(points)).mark_circle(size=26, opacity=0.8, clip=True).encode(x=x, y=y, color=color, tooltip=tip)
         )
     if marks:
-        layers.append(alt.Chart(inline(marks)).mark_point(style="applicable", size=70).encode(x=x, y=y, tooltip=tip))
-    layers += _marked([row(before, default_s, default_j)], "dot", "left" if narrow else "left", x, y, tip)
-    layers += _marked(_own_rows(overview, row), "plan", "left", x, y, tip)
+        base = alt.Chart(inline(marks))
+        layers.append(base.mark_point(style="applicable", size=70).encode(x=x, y=y, tooltip=tip))
+        below = base.mark_text(style="good-label", dy=15, tooltip=None)
+        layers.append(below.encode(x=x, y=y, text="label:N"))
+    layers += _marked([row(before, default_s, default_j)], "dot", x, y, tip)
+    layers += _marked(_own_rows(overview, row), "plan", x, y, tip)
     return alt.layer(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
 
 
@@ -132,12 +141,14 @@ def _own_rows(overview: PipelineOverview, row: Any) -> list[dict[str, object]]:
     return [row(AFTER, max(plan.predicted.time_s, plan.until_s or 0.0), plan.predicted.energy_j, f"{saved} saved")]
 
 
-def _marked(rows: Sequence[dict[str, object]], style: str, align: str, x: Any, y: Any, tip: Any) -> list[Any]:
+def _marked(rows: Sequence[dict[str, object]], style: str, x: Any, y: Any, tip: Any) -> list[Any]:
     """A mark with its name beside it."""
     alt = load("altair")
     base = alt.Chart(inline(rows))
     texts = [
-        base.mark_text(style=kind, align=align, baseline="middle", dx=11, dy=-1, tooltip=None).encode(x=x, y=y, text="series:N")
+        base.mark_text(style=kind, align="left", baseline="middle", dx=11, dy=-1, tooltip=None).encode(
+            x=x, y=y, text="series:N"
+        )
         for kind in ("halo", "label")
     ]
     return [*texts, base.mark_point(style=style).encode(x=x, y=y, tooltip=tip)]
@@ -151,5 +162,3 @@ def _domains(rows: Sequence[dict[str, object]]) -> tuple[list[float], list[float
         room = 0.05 * (max(values) - min(values)) or 0.02 * max(values)
         found.append([min(values) - room, max(values) + room])
     return found[0], found[1]
-
-

@@ -24,7 +24,8 @@ def power_figure(overview: PipelineOverview) -> Figure:
     gpus = overview.plan.gpus
     note = (
         f"All {gpus} GPUs of a pipeline together{mean}: what instructions draw, and "
-        f"{quantity(overview.plan.waiting_w, 'W', 3)} each while waiting. The area under a line is the energy of an iteration."
+        f"{quantity(overview.plan.waiting_w, 'W', 3)} each while waiting. "
+        "The area under a line is the energy of an iteration."
     )
     wide, narrow = (specification_of(_chart(overview, axis, narrow=each)) for each in (False, True))
     return Figure("pipeline-power", "Power over an iteration", about(overview), note, wide, narrow)
@@ -43,7 +44,9 @@ def _chart(overview: PipelineOverview, axis: TimeAxis, *, narrow: bool) -> Any:
     ]
     x = axis.x("x", (0.0, round(axis.end, 9)), ticks=4 if narrow else 10, labels=True)
     y = alt.Y("y:Q", title=f"power of all GPUs, {unit}", scale=alt.Scale(zero=True, nice=True), stack=None)
-    color = series_color("series:N", colors, symbolType="stroke", symbolStrokeWidth=2.5, symbolSize=300, columnPadding=22)
+    color = series_color(
+        "series:N", colors, symbolType="stroke", symbolStrokeWidth=2.5, symbolSize=300, symbolOpacity=1, columnPadding=22
+    )
     base = alt.Chart(inline(rows)).encode(x=x, y=y, color=color)
     shown = tooltips({"series:N": " ", "power:N": "power", "x:Q": f"from, {axis.unit}"})
     areas = base.mark_area(interpolate="step-after", opacity=0.13, line=False)

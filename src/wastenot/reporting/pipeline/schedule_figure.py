@@ -111,7 +111,9 @@ def clock_color(span: tuple[float, float], field: str = "core:Q") -> Any:
     alt = load("altair")
     low, high = span
     scale = alt.Scale(range="ramp", domain=[low if high > low else low - 1.0, high], nice=False)
-    legend = alt.Legend(orient="top", direction="horizontal", gradientLength=180, titleOrient="left", format=",.0f")
+    legend = alt.Legend(
+        orient="top", direction="horizontal", gradientLength=180, titleOrient="left", titleFontWeight="normal", format=",.0f"
+    )
     return alt.Color(field, title="core clock, MHz", scale=scale, legend=legend)
 
 
@@ -132,9 +134,7 @@ def _panel(
     ranks = len(overview.plan.ranks)
     height = max(min(_ROW_PX, _MOST_HEIGHT_PX // ranks), _LEAST_ROW_PX) * ranks
     domain = (round(window.begin, 9), round(window.end, 9))
-    shown = [
-        box for box in line.boxes if box.end_s * axis.factor > window.begin and box.begin_s * axis.factor < window.end
-    ]
+    shown = [box for box in line.boxes if box.end_s * axis.factor > window.begin and box.begin_s * axis.factor < window.end]
     whole = window.name == ""
     ticks = (4 if narrow else 10) if whole or narrow else 4
 

@@ -47,12 +47,10 @@ def _verdict(plan: PipelinePlan) -> str:
 
 def _energy(overview: PipelineOverview) -> Panel:
     plan, before, after = overview.plan, overview.before, overview.after
+    power, was = (quantity(line.energy_j / line.lasts_s, "W", 3) for line in (after, before))
     lines = [
         Line("While waiting", f"{joules(float(after.waiting_j.sum()))} instead of {joules(float(before.waiting_j.sum()))}"),
-        Line(
-            "Mean power",
-            f"{quantity(after.energy_j / after.lasts_s, 'W', 3)} instead of {quantity(before.energy_j / before.lasts_s, 'W', 3)}",
-        ),
+        Line("Mean power", f"{power} instead of {was}"),
         Line("No plan needs less than", joules(plan.lower_bound_j)),
     ]
     text = f"instead of {joules(before.energy_j)} at the {before_text(plan)}, all {counted(plan.gpus, 'GPU')} of a pipeline."

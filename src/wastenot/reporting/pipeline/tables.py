@@ -34,7 +34,7 @@ def stages_table(overview: PipelineOverview) -> Table:
                 None,
                 (
                     what, f"{len(boxes):,}", quantity(was.time_s, "s", 4), quantity(time_s, "s", 4),
-                    quantity(was.energy_j, "J", 4), quantity(energy_j, "J", 4), mhz_text(mean), mhz_text(low), mhz_text(high),
+                    quantity(was.energy_j, "J", 4), quantity(energy_j, "J", 4), *map(mhz_text, (mean, low, high)),
                 ),
                 (what, len(boxes), was.time_s, time_s, was.energy_j, energy_j, mean, low, high),
             )
@@ -55,7 +55,8 @@ def ranks_table(overview: PipelineOverview) -> Table:
         was_j, is_j = (float(line.working_j[rank] + line.waiting_j[rank]) for line in (before, after))
         waited, waits = float(before.rank_waiting[rank]), float(after.rank_waiting[rank])
         texts = (
-            f"rank {rank}", joules(was_j), joules(is_j), change(is_j / was_j - 1.0, 1), percent(waited, 1), percent(waits, 1),
+            f"rank {rank}", joules(was_j), joules(is_j), change(is_j / was_j - 1.0, 1),
+            percent(waited, 1), percent(waits, 1),
         )  # fmt: skip
         rows.append(Row(None, texts, (rank, was_j, is_j, is_j / was_j - 1.0, waited, waits)))
     note = "Energy of all GPUs of a rank in an iteration; waiting: fraction of the iteration's time."

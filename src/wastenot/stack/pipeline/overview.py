@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wastenot.arrays import FloatArray
+from wastenot.errors import BadInputError
 from wastenot.stack.pipeline.plan import Clocks, PipelinePlan, RankPlan, Way
 from wastenot.stack.pipeline.rank_steps import PlanGraph
 
@@ -93,7 +94,8 @@ class TimeLine:
     def mean_power_w(self, edges_s: FloatArray) -> FloatArray:
         """Mean power of all GPUs between moments; energies are kept."""
         reached_j = np.concatenate([[0.0], np.cumsum(self.power_w * np.diff(self.edges_s))])
-        return np.diff(np.interp(edges_s, self.edges_s, reached_j)) / np.diff(edges_s)
+        mean: FloatArray = np.diff(np.interp(edges_s, self.edges_s, reached_j)) / np.diff(edges_s)
+        return mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,26 +192,27 @@ class PipelineOverview:
     others: tuple[OthersPoints, ...] = ()
 
 
-def pipeline_overview(
-    plan: PipelinePlan, defaults: Sequence[Way], others: Sequence[OthersPoints] = ()
-) -> PipelineOverview:
+def pipeline_overview(plan: PipelinePlan, others: Sequence[OthersPoints] = ()) -> PipelineOverview:
     """The overview of a plan.
 
     Args:
         plan: to show.
-        defaults: what each (stage, instruction) takes at the default clocks.
         others: plans of other solvers for the same pipeline, to be shown beside.
 
     Raises:
-        BadInputError: the plan's schedule deadlocks, or ``defaults`` lack an instruction.
+        BadInputError: the plan's schedule deadlocks, or it does not say what instructions take at the default clocks.
     """
     after = PlanGraph(plan)
-    place = {(way.stage, way.instruction): index for index, way in enumerate(defaults)}
+    place = {(way.stage, way.instruction): index for index, way in enumerate(plan.defaults)}
+    missing = {(way.stage, way.instruction) for way in after.ways} - set(place)
+    if missing:
+        stage, name = min(missing)
+        raise BadInputError(f"plan {plan.name}: `defaults` lack {name} of stage {stage}; make the plan anew")
     ranks = tuple(
         RankPlan(instructions=tuple((place[each.stage, each.name], each.micro_batch) for each in rank))
         for rank in after.schedule.ranks
     )
-    before = PlanGraph(plan.model_copy(update={"ways": tuple(defaults), "ranks": ranks, "rungs": ()}))
+    before = PlanGraph(plan.model_copy(update={"ways": plan.defaults, "ranks": ranks, "rungs": ()}))
     frontier = tuple(FrontierPoint(each.time_s, each.energy_j, each.lower_bound_j, each.within_s) for each in plan.rungs)
     made = time_line(after)
     return PipelineOverview(plan, time_line(before), made, frontier, _stragglers(plan), _clocks(made), tuple(others))
@@ -226,8 +229,8 @@ def time_line(graph: PlanGraph) -> TimeLine:
         energy_j = float(graph.graph.ways(kind[part]).energy_j[solved.way[part]]) if way is None else way.energy_j
         boxes.append(
             Box(
-                rank, each.stage, each.name, each.micro_batch, begin[part], time[part], energy_j, slack[part], critical[part],
-                () if way is None else way.clocks, None if way is None else mean_core_mhz(way),
+                rank, each.stage, each.name, each.micro_batch, begin[part], time[part], energy_j, slack[part],
+                critical[part], () if way is None else way.clocks, None if way is None else mean_core_mhz(way),
                 overlapped=bool(graph.graph.worker[part] < 0),
             )
         )  # fmt: skip
