@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import groupby
+from itertools import chain
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from wastenot.stack.pipeline.build import pipeline_graph
 from wastenot.stack.pipeline.plan import Clocks, FixedWork, Iteration, PipelinePlan, RankPlan, Rung, Way
 from wastenot.stack.pipeline.profile import PipelineProfile
 from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
+from wastenot.stack.pipeline.ways import Stretch
 
 SOLVE_S = 10.0  # for improving one plan
 
@@ -262,16 +263,23 @@ class _Ways:
 
 
 def clocks_of(labels: Iterable[object]) -> tuple[Clocks, ...]:
-    """The clocks of a way, from the labels of its choices: settings, or tuples of one for each kernel."""
-    settings = [each for label in labels for each in (label if isinstance(label, tuple) else (label,))]
-    runs = [(setting, sum(1 for _ in same)) for setting, same in groupby(settings)]
-    assert all(isinstance(setting, Setting) for setting, _ in runs)
-    return tuple(
-        Clocks(
+    """The clocks of a way, from the labels of its choices: settings, or tuples of a setting or stretch after another."""
+    clocks: list[Clocks] = []
+    for each in chain.from_iterable(label if isinstance(label, tuple) else (label,) for label in labels):
+        stretch = each if isinstance(each, Stretch) else None
+        setting = each if stretch is None else stretch.setting
+        assert isinstance(setting, Setting)
+        one = Clocks(
             core_mhz=setting.core_mhz,
             memory_mhz=setting.memory_mhz,
             power_limit_w=setting.power_limit_w,
-            kernels=None if len(runs) == 1 else count,
+            kernels=1 if stretch is None else stretch.kernels,
+            time_s=None if stretch is None else stretch.time_s,
         )
-        for setting, count in runs
-    )
+        if clocks and clocks[-1].setting == setting:
+            last = clocks.pop()
+            assert last.kernels is not None and one.kernels is not None
+            time_s = None if last.time_s is None or one.time_s is None else last.time_s + one.time_s
+            one = one.model_copy(update={"kernels": last.kernels + one.kernels, "time_s": time_s})
+        clocks.append(one)
+    return tuple(clocks) if len(clocks) > 1 else (clocks[0].model_copy(update={"kernels": None, "time_s": None}),)
