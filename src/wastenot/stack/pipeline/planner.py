@@ -108,6 +108,7 @@ def plan_pipeline(
         lower_bound_j=_bound_j(profile, schedule, solved),
         ways=tuple(ways.listed),
         ranks=ranks,
+        defaults=_defaults(profile, graph),
         fixed=tuple(
             FixedWork(stage=stage, name=name, time_s=each.time_s, energy_j=each.energy_j, overlapped=each.overlapped)
             for (stage, name), each in profile.fixed.items()
@@ -116,6 +117,18 @@ def plan_pipeline(
         notes=profile.notes,
     )
     return PlannedPipeline(plan.sealed(), profile, schedule, graph, solved, baseline, graph.least_time())
+
+
+def _defaults(profile: PipelineProfile, graph: Graph) -> tuple[Way, ...]:
+    """The ways of the baseline; where the highest clocks stand for the default ones, with those."""
+    found = []
+    for kind, ((stage, name), (time_s, energy_j)) in enumerate((key, profile.baseline[key]) for key in profile.ways):
+        points = graph.ways(kind)
+        same = np.flatnonzero((points.time_s == time_s) & (points.energy_j == energy_j))
+        highest = profile.baseline_clocks == "highest" and len(same) > 0
+        clocks = clocks_of(points[int(same[0])].choices) if highest else (Clocks(core_mhz=None),)
+        found.append(Way(stage=stage, instruction=name, clocks=clocks, time_s=time_s, energy_j=energy_j))
+    return tuple(found)
 
 
 def frontier_rungs(
