@@ -155,22 +155,31 @@ class _Simulation:
         seed: int,
     ) -> None:
         self._plan, self._driver = plan, driver
-        graph, self._first = plan.graph, plan.first.tolist()
-        self._before = _others(graph)
-        self._after: list[list[int]] = [[] for _ in range(len(graph))]
-        for part, before in enumerate(self._before):
-            for earlier, _ in before:
-                self._after[earlier].append(part)
+        graph, timed = plan.graph, plan.timed
+        self._before: list[list[tuple[int, float]]] = [[] for _ in range(len(graph))]
+        for (earlier, later), delay in zip(graph.edges.tolist(), graph.delay_s.tolist(), strict=True):
+            self._before[later].append((earlier, delay))
+        self._time_s = timed.part_time_s.tolist()
+        self._beside = np.flatnonzero(graph.worker < 0).tolist()  # what keeps no GPU busy
+        self._beside_j = [0.0] * len(gpus)
+        for part in self._beside:
+            self._beside_j[plan.parts[part][0]] += float(graph.ways(int(graph.kind[part])).energy_j[0])
         self._end_s: list[float] = []
-        rest = plan.plan
-        self._ranks = [
-            _Rank(index, gpu, each, instructions, (rest.iteration_s, rest.iteration_j), faults, (seed, index))
-            for index, (gpu, each, instructions) in enumerate(zip(gpus, work, plan.schedule.ranks, strict=True))
-        ]
+        order = np.argsort(timed.start_s, kind="stable")
+        instructions = plan.schedule.instructions
+        self._ranks: list[_Rank] = []
+        for index, (gpu, each) in enumerate(zip(gpus, work, strict=True)):
+            parts = [
+                _fixed_part(graph, part) if part >= len(instructions) else _Part(part, instructions[part])
+                for part in order[graph.worker[order] == index].tolist()
+            ]
+            rest = (plan.plan.iteration_s, plan.plan.iteration_j)
+            self._ranks.append(_Rank(index, gpu, each, parts, int(plan.first[index]), rest, faults, (seed, index)))
         self._now_s = 0.0
         self._unseen: list[tuple[float, int, int]] = []  # begins that the driver has not seen yet
 
     def run(self, iterations: int) -> SimulatedRun:
+        rest = self._plan.plan
         for rank in self._ranks:
             rank.follow(self._now_s)
         found: list[RanIteration] = []
@@ -180,15 +189,19 @@ class _Simulation:
             for rank in self._ranks:
                 rank.restart(iteration)
             self._until(lambda: all(rank.done for rank in self._ranks))
-            if self._plan.plan.iteration_s > 0.0:
+            beside_s = max((self._ready_s(part) + self._time_s[part] for part in self._beside), default=-math.inf)
+            self._until(lambda end_s=beside_s: self._now_s >= end_s - _LEAST_S, beside_s)
+            if rest.iteration_s > 0.0:
                 for rank in self._ranks:
                     rank.finish()
                 self._until(lambda: all(rank.finished for rank in self._ranks))
-            if self._plan.plan.until_s is not None:
-                end_s = begin_s + self._plan.plan.until_s
+            if rest.until_s is not None:
+                end_s = begin_s + rest.until_s
                 self._until(lambda end_s=end_s: self._now_s >= end_s - _LEAST_S, end_s)
             after_j = [rank.energy_j for rank in self._ranks]
-            used = tuple(after - before for before, after in zip(before_j, after_j, strict=True))
+            used = tuple(
+                after - before + beside for before, after, beside in zip(before_j, after_j, self._beside_j, strict=True)
+            )
             found.append(RanIteration(begin_s, self._now_s - begin_s, used))
             begin_s, before_j = self._now_s, after_j
         for rank in self._ranks:
@@ -207,12 +220,9 @@ class _Simulation:
                 raise BadInputError("`plan`: its ranks wait for each other")
             self._now_s = max(until_s, self._now_s)
             for rank in self._ranks:
-                self._take_ends(rank, rank.advance(self._now_s))
+                for part, ended_s in rank.advance(self._now_s):
+                    self._end_s[part] = ended_s
             self._drive()
-
-    def _take_ends(self, rank: _Rank, ended: Sequence[Ran]) -> None:
-        for each in ended:
-            self._end_s[self._first[rank.index] + each.step] = each.end_s
 
     def _drive(self) -> None:
         if self._driver is None:
@@ -224,23 +234,43 @@ class _Simulation:
         while self._driver.due_s() <= self._now_s:
             self._driver.act(self._now_s)
 
-    def _ready_s(self, rank: _Rank) -> float:
-        """When the data of a rank's next instruction is there; infinite where that is not known yet."""
-        part = self._first[rank.index] + rank.step
-        return max((self._end_s[earlier] + delay for earlier, delay in self._before[part]), default=-math.inf)
+    def _ready_s(self, part: int) -> float:
+        """When all that a part waits for is there; infinite where that is not known yet."""
+        ends = (
+            (self._ready_s(earlier) + self._time_s[earlier] if self._end_s[earlier] == math.inf and earlier in self._beside
+             else self._end_s[earlier]) + delay
+            for earlier, delay in self._before[part]
+        )  # fmt: skip
+        return max(ends, default=-math.inf)
 
     def _start_ready(self) -> None:
         for rank in self._ranks:
-            if rank.waits and self._ready_s(rank) <= self._now_s + _LEAST_S:
-                rank.begin()
-                self._unseen.append((self._now_s + SEEN_S, rank.index, rank.step))
+            if rank.waits and self._ready_s(rank.part) <= self._now_s + _LEAST_S:
+                step = rank.begin()
+                if step is not None:
+                    self._unseen.append((self._now_s + SEEN_S, rank.index, step))
 
     def _waits(self) -> list[float]:
-        return [self._ready_s(rank) for rank in self._ranks if rank.waits]
+        return [self._ready_s(rank.part) for rank in self._ranks if rank.waits]
 
 
 class _Condition(Protocol):
     def __call__(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of the graph that a rank runs: an instruction, or fixed work with its course."""
+
+    index: int
+    instruction: Instruction | None
+    fixed: Course | None = None
+
+
+def _fixed_part(graph: Graph, part: int) -> _Part:
+    points = graph.ways(int(graph.kind[part]))
+    time_s, energy_j = float(points.time_s[0]), float(points.energy_j[0])
+    return _Part(part, None, Course(np.array([0.0, time_s]), np.array([0.0, energy_j])))
 
 
 class _Rank:
@@ -251,19 +281,20 @@ class _Rank:
         index: int,
         device: SimulatedDevice,
         work: Work,
-        instructions: Sequence[Instruction],
+        parts: Sequence[_Part],
+        first: int,
         rest: tuple[float, float],
         faults: Faults,
         seed: tuple[int, int],
     ) -> None:
-        self.index, self.device, self._work, self._instructions = index, device, work, tuple(instructions)
+        self.index, self.device, self._work, self._parts, self._first = index, device, work, tuple(parts), first
         self._rest_s, self._rest_w = rest[0], rest[1] / rest[0] if rest[0] else 0.0
         self._faults, self._rng = faults, np.random.default_rng([*seed, 97])
         self._card = math.exp(faults.card * float(self._rng.standard_normal()))
         self.ran: list[Ran] = []
-        self._ended: list[Ran] = []
+        self._ended: list[tuple[int, float]] = []
         self.energy_j = 0.0
-        self.step, self._iteration = 0, 0
+        self._at_part, self._iteration = 0, 0
         self._runs, self._resting_s = False, 0.0
         self._kernel, self._part = 0, 0.0
         self._slower = self._hotter = 1.0
@@ -275,7 +306,12 @@ class _Rank:
 
     @property
     def done(self) -> bool:
-        return self.step == len(self._instructions)
+        return self._at_part == len(self._parts)
+
+    @property
+    def part(self) -> int:
+        """The part of the graph that runs, or is next."""
+        return self._parts[self._at_part].index
 
     @property
     def waits(self) -> bool:
@@ -287,15 +323,18 @@ class _Rank:
         self.device.engine.follow(self)
 
     def restart(self, iteration: int) -> None:
-        self.step, self._iteration, self.finished = 0, iteration, False
+        self._at_part, self._iteration, self.finished = 0, iteration, False
 
-    def begin(self) -> None:
-        """Begin the next instruction, whose data is there."""
-        faults = self._faults
-        self._slower = self._card * math.exp(faults.time * float(self._rng.standard_normal()))
-        self._hotter = math.exp(faults.power * float(self._rng.standard_normal()))
+    def begin(self) -> int | None:
+        """Begin the next part, whose data is there; the number of the instruction, if it is one."""
+        faults, here = self._faults, self._parts[self._at_part]
+        self._slower = self._hotter = 1.0
+        if here.instruction is not None:
+            self._slower = self._card * math.exp(faults.time * float(self._rng.standard_normal()))
+            self._hotter = math.exp(faults.power * float(self._rng.standard_normal()))
         self._runs, self._kernel, self._part = True, 0, 0.0
         self._began_s, self._used_j, self._settings = self._here_s, 0.0, []
+        return None if here.instruction is None else here.index - self._first
 
     def finish(self) -> None:
         """Run what ends an iteration."""
@@ -312,12 +351,11 @@ class _Rank:
             found = min(found, now_s + self._resting_s)
         return max(found, now_s + _LEAST_S)
 
-    def advance(self, until_s: float) -> list[Ran]:
-        """Run until a moment; returns the instructions that ended."""
+    def advance(self, until_s: float) -> list[tuple[int, float]]:
+        """Run until a moment; returns the parts that ended, and when."""
         engine = self.device.engine
         engine.advance(max(until_s + self._offset_s - engine.now_s, 0.0))
         ended, self._ended = self._ended, []
-        self.ran += ended
         return ended
 
     # ---- for the engine --------------------------------------------------------------------------------------
@@ -355,8 +393,11 @@ class _Rank:
     # ---- inside ----------------------------------------------------------------------------------------------
 
     def _course(self, setting: Setting, temperature_c: float) -> Course:
-        here = self._instructions[self.step]
-        return self._work.course(here.stage, here.name, setting, temperature_c)
+        here = self._parts[self._at_part]
+        if here.fixed is not None or here.instruction is None:
+            assert here.fixed is not None
+            return here.fixed
+        return self._work.course(here.instruction.stage, here.instruction.name, setting, temperature_c)
 
     def _at(self, until: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> float:
         low, high = float(until[self._kernel]), float(until[self._kernel + 1])
@@ -379,17 +420,10 @@ class _Rank:
         return seconds, energy_j
 
     def _end(self) -> None:
-        settings = tuple(self._settings)
-        self._ended.append(Ran(self.index, self._iteration, self.step, self._began_s, self._here_s, self._used_j, settings))
+        part, settings = self._parts[self._at_part], tuple(self._settings)
+        self._ended.append((part.index, self._here_s))
+        if part.instruction is not None:
+            step = part.index - self._first
+            self.ran.append(Ran(self.index, self._iteration, step, self._began_s, self._here_s, self._used_j, settings))
         self._runs, self._kernel, self._part = False, 0, 0.0
-        self.step += 1
-
-
-def _others(graph: Graph) -> list[list[tuple[int, float]]]:
-    """For each part, what it waits for besides the part before it on its rank, which is run before it anyway."""
-    found: list[list[tuple[int, float]]] = [[] for _ in range(len(graph))]
-    worker = graph.worker.tolist()
-    for (earlier, later), delay in zip(graph.edges.tolist(), graph.delay_s.tolist(), strict=True):
-        if worker[earlier] != worker[later] or delay > 0.0 or later != earlier + 1:
-            found[later].append((earlier, delay))
-    return found
+        self._at_part += 1
