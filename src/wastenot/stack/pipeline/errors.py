@@ -114,5 +114,3 @@ def _loadings(posterior: Posterior, rows: IndexArray) -> FloatArray:
     loadings[:, each, kernels + each] = own
     loadings[:, :, 2 * kernels :] = common
     return loadings
-
-

@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-import numpy as np
-
-from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
 from wastenot.planning.latency import switching_of
 from wastenot.planning.objective import Objective
@@ -237,11 +234,12 @@ class StageModel:
             errors=self._errors(work),
         )
 
-    def _ways(self, work: StageWork) -> InstructionWays:
-        key = work.loops, work.layers
+    def _ways(self, work: StageWork, settings: Settings | None = None) -> InstructionWays:
+        settings = settings or self.settings
+        key = work.loops, work.layers, settings
         if key not in self._made:
             fixed_s = work.layers * self.collectives_s
-            self._made[key] = ways_of(self.table, work, self.settings, fixed_s, self.waiting_w, self.switching)
+            self._made[key] = ways_of(self.table, work, settings, fixed_s, self.waiting_w, self.switching)
         return self._made[key]
 
     def _errors(self, work: Mapping[tuple[int, str], StageWork]) -> ProfileErrors | None:
@@ -272,13 +270,9 @@ class StageModel:
         return {}
 
     def _baseline(self, work: StageWork) -> tuple[float, float]:
-        """Time and energy at auto."""
-        counts = counts_of(work, len(self.table.kernels))
-        fixed_s = work.layers * self.collectives_s
-        return (
-            float(self.table.time_s[0] @ counts) + fixed_s,
-            float(self.table.energy_j[0] @ counts) + fixed_s * self.waiting_w,
-        )
+        """Time and energy at auto: the first way of each instruction, whatever gets settings of its own."""
+        ways = self._ways(work, "instruction")
+        return float(ways.time_s[0]), float(ways.energy_j[0])
 
     def _fixed(self, partition: Sequence[int]) -> Mapping[tuple[int, str], Fixed]:
         fixed: dict[tuple[int, str], Fixed] = {}
@@ -332,14 +326,6 @@ class StageModel:
             self.planner, self.table.only(own), self.settings, self.recomputation, self.split_backward, self.replicas,
             self.waiting_w, self.tensor_link, self.pipeline_link, self.switching, self.corrected, (*self.notes, note),
         )  # fmt: skip
-
-
-def counts_of(work: StageWork, kernels: int) -> FloatArray:
-    """How often an instruction runs each kernel."""
-    counts = np.zeros(kernels)
-    for loop in work.loops:
-        counts[list(loop.members)] += loop.times
-    return counts
 
 
 def _link(argument: str, name: str) -> Link:
