@@ -72,7 +72,7 @@ def plan_of(
     baseline = graph.least_time()
     rest_s, rest_j = profile.iteration_s, profile.iteration_j * len(schedule.ranks)
     return PipelinePlan(
-        name=profile.name, device=profile.device, basis=profile.basis, schedule=schedule.name, stages=profile.stages,
+        name=profile.name, device=profile.device, origin=profile.origin, schedule=schedule.name, stages=profile.stages,
         micro_batches=schedule.micro_batches, gpus_per_stage=1, waiting_w=profile.waiting_w, transfer_s=profile.transfer_s,
         iteration_s=rest_s, iteration_j=profile.iteration_j, max_slowdown=None, within_s=deadline_s, until_s=None,
         baseline=Iteration(time_s=baseline.time_s + rest_s, energy_j=baseline.energy_j + rest_j),

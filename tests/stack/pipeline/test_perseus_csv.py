@@ -29,7 +29,7 @@ def reading(tmp_path: Path, text: str | bytes, **more: object) -> PipelineProfil
 
 def test_a_profile_is_read(tmp_path: Path) -> None:
     profile = reading(tmp_path, GOOD, device="A100")
-    assert (profile.name, profile.device, profile.basis, profile.waiting_w) == ("profile", "A100", "measured", 70.0)
+    assert (profile.name, profile.device, profile.origin, profile.waiting_w) == ("profile", "A100", "measured", 70.0)
     assert profile.stages == 3
     assert profile.baseline[1, "backward"] == (0.1 * 1400 / 1410, 0.1 * 1410 / 4)
     assert profile.ways[2, "forward"].least_time().choices == (Setting(1410.0),)

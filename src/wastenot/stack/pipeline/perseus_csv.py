@@ -70,6 +70,7 @@ def read_perseus_csv(
         {key: choice([(row.time_s, row.energy_j, Setting(row.core_mhz)) for row in each]) for key, each in rows.items()},
         {key: _baseline(each)[2:] for key, each in rows.items()},
         waiting_w,
+        baseline_clocks="auto" if all(_baseline(each).core_mhz is None for each in rows.values()) else "highest",
     )
 
 

@@ -8,9 +8,10 @@ from typing import Final, Literal
 
 from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import Frontier
+from wastenot.origin import Origin
 from wastenot.suggest import suggestion
 
-Basis = Literal["measured", "simulated", "forecast"]
+BaselineClocks = Literal["auto", "highest"]
 FIXED_NAMES: Final = ("load", "send", "receive", "all_reduce", "optimizer")
 
 
@@ -42,7 +43,7 @@ class PipelineProfile:
     Attributes:
         name: of what is trained, such as ``gpt3-175b``.
         device: the GPU, such as ``sim:h200`` or ``A100-SXM4-80GB``.
-        basis: where the numbers come from.
+        origin: where the numbers come from.
         ways: for each (stage, instruction's name) the ways to run it for one micro-batch on one GPU, each labelled with
             a :class:`~wastenot.setting.Setting` or, where kernels inside take their own, a tuple of them. Collectives inside
             (of tensor and expert parallelism) are included.
@@ -60,11 +61,12 @@ class PipelineProfile:
         iteration_s: added to each iteration, on all ranks and after everything else.
         iteration_j: energy of that on one GPU.
         notes: what was assumed, for the reader of a plan.
+        baseline_clocks: whether the baseline is at the default clocks, or at the highest for want of those.
     """
 
     name: str
     device: str
-    basis: Basis
+    origin: Origin
     ways: Mapping[tuple[int, str], Frontier]
     baseline: Mapping[tuple[int, str], tuple[float, float]]
     waiting_w: float
@@ -76,6 +78,7 @@ class PipelineProfile:
     iteration_s: float = 0.0
     iteration_j: float = 0.0
     notes: tuple[str, ...] = ()
+    baseline_clocks: BaselineClocks = "highest"
 
     def __post_init__(self) -> None:
         where = f"profile {self.name}"

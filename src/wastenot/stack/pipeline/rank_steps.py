@@ -6,6 +6,7 @@ wants     ─a──────┐────b──┐────c───�
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,12 +14,12 @@ import numpy as np
 
 from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError
-from wastenot.frontiers.algebra import Frontier, choice
+from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.setting import Setting
 from wastenot.stack.pipeline.build import pipeline_graph, pipeline_parts
 from wastenot.stack.pipeline.plan import PipelinePlan, Way
-from wastenot.stack.pipeline.profile import PipelineProfile
+from wastenot.stack.pipeline.profile import Fixed, PipelineProfile
 from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
 
 
@@ -88,50 +89,70 @@ class PlanGraph:
         )
 
     @cached_property
-    def _solved(self) -> tuple[Graph, GraphPlan, tuple[tuple[int, Instruction], ...]]:
+    def profile(self) -> PipelineProfile:
+        """What instructions can take, of the ways that the plan lists; a way is labelled with its number."""
         plan = self.plan
-        chosen: dict[tuple[int, str], dict[int, tuple[float, float, int]]] = {}
-        numbers = [way for rank in plan.ranks for way, _ in rank.instructions]
-        for number, way in zip(numbers, self.ways, strict=True):
-            chosen.setdefault((way.stage, way.instruction), {})[number] = (way.time_s, way.energy_j, number)
-        ways: dict[tuple[int, str], Frontier] = {key: choice(list(each.values())) for key, each in chosen.items()}
-        baseline = {key: next(iter(each.values()))[:2] for key, each in chosen.items()}
-        profile = PipelineProfile(
+        listed: dict[tuple[int, str], list[tuple[float, float, int]]] = {}
+        for number, way in enumerate(plan.ways):
+            listed.setdefault((way.stage, way.instruction), []).append((way.time_s, way.energy_j, number))
+        return PipelineProfile(
             plan.name,
             plan.device,
-            plan.basis,
-            ways,
-            baseline,
+            plan.origin,
+            {key: choice(each) for key, each in listed.items()},
+            {key: each[0][:2] for key, each in listed.items()},
             plan.waiting_w,
             gpus_per_stage=plan.gpus_per_stage,
+            replicas=plan.replicas,
             transfer_s=plan.transfer_s,
+            fixed={(each.stage, each.name): Fixed(each.time_s, each.energy_j, each.overlapped) for each in plan.fixed},
+            recomputes=plan.recomputes,
             iteration_s=plan.iteration_s,
             iteration_j=plan.iteration_j,
         )
-        graph = pipeline_graph(self.schedule, profile)
-        place = {
-            (kind, graph.ways(kind)[index].choices[0]): index
-            for kind in range(len(chosen))
-            for index in range(len(graph.ways(kind)))
-        }
-        taken = np.zeros(len(graph), dtype=np.intp)  # fixed work has one way
-        taken[: len(numbers)] = [place[graph.kind[part], number] for part, number in enumerate(numbers)]
-        return graph, graph.plan(taken), pipeline_parts(self.schedule, profile)
 
-    @property
+    @cached_property
     def graph(self) -> Graph:
         """The graph; its parts are the instructions, rank after rank, and then fixed work."""
-        return self._solved[0]
+        return pipeline_graph(self.schedule, self.profile)
 
-    @property
+    @cached_property
     def parts(self) -> tuple[tuple[int, Instruction], ...]:
         """The rank and the instruction of each part."""
-        return self._solved[2]
+        return pipeline_parts(self.schedule, self.profile)
 
-    @property
+    @cached_property
+    def _place(self) -> dict[tuple[int, object], int]:
+        graph = self.graph
+        return {
+            (kind, graph.ways(kind)[index].choices[0]): index
+            for kind in range(len(self.profile.ways))
+            for index in range(len(graph.ways(kind)))
+        }
+
+    def timed_as(self, ways: Iterable[Iterable[int]], until_s: float | None = None) -> GraphPlan:
+        """When each instruction runs, if the ranks take other ways of the plan.
+
+        Args:
+            ways: for each rank, in the order of its instructions.
+            until_s: all wait until then, from the beginning of the iteration.
+
+        Raises:
+            BadInputError: a way is worse than another one, so that no plan takes it.
+        """
+        numbers = [number for rank in ways for number in rank]
+        taken = np.zeros(len(self.graph), dtype=np.intp)  # fixed work has one way
+        for part, number in enumerate(numbers):
+            way = self._place.get((int(self.graph.kind[part]), number))
+            if way is None:
+                raise BadInputError(f"way {number}: another way of its instruction is faster and costs less")
+            taken[part] = way
+        return self.graph.plan(taken, until_s)
+
+    @cached_property
     def timed(self) -> GraphPlan:
         """When each instruction runs."""
-        return self._solved[1]
+        return self.timed_as((way for way, _ in rank.instructions) for rank in self.plan.ranks)
 
     @property
     def period_s(self) -> float:

@@ -15,16 +15,15 @@ import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
-from wastenot.frontiers.algebra import Frontier
 from wastenot.planning.latency import switching_of
 from wastenot.planning.planner import Planner
 from wastenot.planning.switching import SwitchTime
 from wastenot.stack.pipeline.communication import LINKS, Link, all_gather_s, all_reduce_s, point_to_point_s
 from wastenot.stack.pipeline.kernel_table import KernelTable
 from wastenot.stack.pipeline.partition import balanced
-from wastenot.stack.pipeline.profile import Basis, Fixed, PipelineProfile
+from wastenot.stack.pipeline.profile import Fixed, PipelineProfile
 from wastenot.stack.pipeline.waiting import waiting_power
-from wastenot.stack.pipeline.ways import Settings, ways_of
+from wastenot.stack.pipeline.ways import InstructionWays, Settings, ways_of
 from wastenot.study.store import Source, sweep_of
 from wastenot.suggest import suggestion
 from wastenot.workloads.kernel import DTYPE_BYTES
@@ -40,7 +39,6 @@ from wastenot.workloads.stages import (
     update_work,
 )
 
-_BASES: Mapping[str, Basis] = {"measured": "measured", "simulated": "simulated", "forecast": "forecast"}
 _FP32 = 4  # bytes of a gradient that is summed over replicas
 
 
@@ -223,8 +221,8 @@ class StageModel:
         return PipelineProfile(
             name=sweep.workload if self.model is None else self.model.name,
             device=sweep.device,
-            basis=_BASES.get(sweep.origin, "simulated"),
-            ways={key: self._ways(each) for key, each in work.items()},
+            origin=sweep.origin,
+            ways={key: self._ways(each).frontier for key, each in work.items()},
             baseline={key: self._baseline(each) for key, each in work.items()},
             waiting_w=self.waiting_w,
             gpus_per_stage=self.tensor_parallel,
@@ -233,9 +231,10 @@ class StageModel:
             fixed=self._fixed(partition),
             recomputes=self.recomputation == "full",
             notes=(f"layers by stage: {written}", *self.notes),
+            baseline_clocks="auto",
         )
 
-    def _ways(self, work: StageWork) -> Frontier:
+    def _ways(self, work: StageWork) -> InstructionWays:
         key = work.loops, work.layers
         if key not in self._made:
             fixed_s = work.layers * self.collectives_s
@@ -243,7 +242,7 @@ class StageModel:
         return self._made[key]
 
     @cached_property
-    def _made(self) -> dict[object, Frontier]:
+    def _made(self) -> dict[object, InstructionWays]:
         return {}
 
     def _baseline(self, work: StageWork) -> tuple[float, float]:

@@ -1,7 +1,7 @@
 """What a GPU draws while it waits for another one, where nobody measured it: awake, at its clocks, with nothing to compute.
 
-A rank that waits in a receive keeps its clocks up, and draws more than a card that has long been idle: two H200s at 1,980 MHz
-drew 121 to 126 W while a stream waited in a receive, and as much with nothing to do (docs/h200.md).
+A rank that waits in a receive keeps its clocks up, and draws more than a card that has long been idle: two H200s at
+1,980 MHz drew 121 to 126 W while a stream waited in a receive, and as much with nothing to do (docs/h200.md).
 """
 
 from __future__ import annotations
