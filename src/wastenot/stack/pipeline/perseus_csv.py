@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 from wastenot.errors import BadInputError
 from wastenot.files import write_text
 from wastenot.frontiers.algebra import Frontier, choice
-from wastenot.frontiers.nodes import Ways
 from wastenot.setting import Setting, format_mhz
-from wastenot.stack.pipeline.profile import PipelineProfile
+from wastenot.stack.pipeline.profile import PipelineProfile, listed_ways
 from wastenot.stack.pipeline.schedule import NAMES
 from wastenot.study.csv_text import check_text, plain_number, quoting_problem
 from wastenot.study.sweep import quoted
@@ -88,12 +87,10 @@ def write_perseus_csv(profile: PipelineProfile, path: str | os.PathLike[str]) ->
 
 
 def _settings(frontier: Frontier, where: str) -> Iterator[tuple[float, float, float | None]]:
-    node = frontier.alternatives[0]
-    labels = node.label if len(frontier.alternatives) == 1 and isinstance(node, Ways) and node.start is None else None
-    for at, label in enumerate([None] if labels is None else labels):
-        if not isinstance(label, Setting) or label != Setting(label.core_mhz) or not isinstance(node, Ways):
+    for time_s, energy_j, label in listed_ways(frontier):
+        if not isinstance(label, Setting) or label != Setting(label.core_mhz):
             raise BadInputError(f"{where}: Perseus' CSV holds one core clock for each way, and this one has more to set")
-        yield float(node.time_s[at]), float(node.energy_j[at]), label.core_mhz
+        yield time_s, energy_j, label.core_mhz
 
 
 def _baseline(rows: list[_Row]) -> _Row:

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import Frontier
+from wastenot.frontiers.nodes import Ways
 from wastenot.origin import Origin
 from wastenot.suggest import suggestion
 
@@ -105,3 +106,13 @@ class PipelineProfile:
     def gpus_per_rank(self) -> int:
         """GPUs that run each rank's instructions, replicas included: what energies of one GPU are multiplied by."""
         return self.gpus_per_stage * self.replicas
+
+
+def listed_ways(frontier: Frontier) -> list[tuple[float, float, object]]:
+    """Time, energy and label of each way: all ways of a single choice, of anything else those worth taking."""
+    node = frontier.alternatives[0]
+    if len(frontier.alternatives) == 1 and isinstance(node, Ways) and len(node.groups.start) == 2:
+        labels = range(len(node.time_s)) if node.label is None else node.label
+        groups = node.groups
+        return list(zip(groups.time_s.tolist(), groups.energy_j.tolist(), labels, strict=True))
+    return [(point.time_s, point.energy_j, point.choices) for point in frontier.pareto()]

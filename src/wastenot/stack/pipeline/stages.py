@@ -15,7 +15,6 @@ import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
-from wastenot.frontiers.algebra import Frontier
 from wastenot.planning.latency import switching_of
 from wastenot.planning.planner import Planner
 from wastenot.planning.switching import SwitchTime
@@ -24,7 +23,7 @@ from wastenot.stack.pipeline.kernel_table import KernelTable
 from wastenot.stack.pipeline.partition import balanced
 from wastenot.stack.pipeline.profile import Fixed, PipelineProfile
 from wastenot.stack.pipeline.waiting import waiting_power
-from wastenot.stack.pipeline.ways import Settings, ways_of
+from wastenot.stack.pipeline.ways import InstructionWays, Settings, ways_of
 from wastenot.study.store import Source, sweep_of
 from wastenot.suggest import suggestion
 from wastenot.workloads.kernel import DTYPE_BYTES
@@ -223,7 +222,7 @@ class StageModel:
             name=sweep.workload if self.model is None else self.model.name,
             device=sweep.device,
             origin=sweep.origin,
-            ways={key: self._ways(each) for key, each in work.items()},
+            ways={key: self._ways(each).frontier for key, each in work.items()},
             baseline={key: self._baseline(each) for key, each in work.items()},
             waiting_w=self.waiting_w,
             gpus_per_stage=self.tensor_parallel,
@@ -235,7 +234,7 @@ class StageModel:
             baseline_clocks="auto",
         )
 
-    def _ways(self, work: StageWork) -> Frontier:
+    def _ways(self, work: StageWork) -> InstructionWays:
         key = work.loops, work.layers
         if key not in self._made:
             fixed_s = work.layers * self.collectives_s
@@ -243,7 +242,7 @@ class StageModel:
         return self._made[key]
 
     @cached_property
-    def _made(self) -> dict[object, Frontier]:
+    def _made(self) -> dict[object, InstructionWays]:
         return {}
 
     def _baseline(self, work: StageWork) -> tuple[float, float]:
