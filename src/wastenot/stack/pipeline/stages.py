@@ -222,7 +222,7 @@ class StageModel:
             device=sweep.device,
             origin=sweep.origin,
             ways={key: self._ways(each).frontier for key, each in work.items()},
-            baseline={key: self._baseline(each) for key, each in work.items()},
+            baseline={key: self._at_auto(each) for key, each in work.items()},
             waiting_w=self.waiting_w,
             gpus_per_stage=self.tensor_parallel,
             replicas=self.replicas,
@@ -273,6 +273,11 @@ class StageModel:
         """Time and energy at auto: the first way of each instruction, whatever gets settings of its own."""
         ways = self._ways(work, "instruction")
         return float(ways.time_s[0]), float(ways.energy_j[0])
+
+    def _at_auto(self, work: StageWork) -> tuple[float, float]:
+        """Of the way at auto, to its last digit: a deadline may be just the time that all of them take."""
+        made = self._ways(work)
+        return (float(made.time_s[0]), float(made.energy_j[0])) if not made.setting_at(0).any() else self._baseline(work)
 
     def _fixed(self, partition: Sequence[int]) -> Mapping[tuple[int, str], Fixed]:
         fixed: dict[tuple[int, str], Fixed] = {}
