@@ -129,12 +129,23 @@ def apply(
     from wastenot.cli.options import parse_restore
     from wastenot.metering.devices import visible_names
     from wastenot.runtime.applying import parse_devices, prepare
+    from wastenot.runtime.pipeline_plans import is_pipeline_plan
     from wastenot.runtime.session import PATIENCE_S
 
     if command and not dry_run:
         find_program(command[0])
     _check_iterations(iterations)
     names = visible_names() if every else None if device is None else parse_devices(device)
+    if is_pipeline_plan(plan):
+        from wastenot.cli.apply_pipeline import apply_pipeline
+
+        ran = apply_pipeline(
+            plan, command, names, dry_run=dry_run, seed=seed, patience_s=patience, shown=shown, as_json=as_json
+        )
+        if ran is not None:
+            _tell_outcome(ran[0], shown, as_json)
+            raise typer.Exit(ran[1])
+        return
     application = prepare(plan, names, dry_run=dry_run, restore=parse_restore(restore_clocks), seed=seed)
     simulated = all(gpu.identity.name.startswith("sim:") for gpu in application.gpus)
     _check(simulated, command, dry_run)
@@ -205,7 +216,9 @@ def _print_what_would_be_set(application: Application) -> None:
 # ---- running ----------------------------------------------------------------------------------------------------
 
 
-def run_command(session: Session, command: list[str], shown: ShownOptions, as_json: bool) -> tuple[Summary, int]:
+def run_command(
+    session: Session, command: list[str], shown: ShownOptions, as_json: bool, *, pipeline: bool = False
+) -> tuple[Summary, int]:
     """Run a program while a session drives the clocks; what became of it, and its exit code."""
     from wastenot.runtime.applying import socket_of
 
@@ -213,7 +226,9 @@ def run_command(session: Session, command: list[str], shown: ShownOptions, as_js
         stack.enter_context(session)
         serve_metrics_of(stack, shown, session)
         try:
-            child = stack.enter_context(running_program(command, to_stderr=as_json, environment=socket_of(session)))
+            child = stack.enter_context(
+                running_program(command, to_stderr=as_json, environment=socket_of(session, pipeline=pipeline))
+            )
         except OSError as error:
             session.end("failed")
             missing = isinstance(error, FileNotFoundError)
@@ -223,6 +238,11 @@ def run_command(session: Session, command: list[str], shown: ShownOptions, as_js
         summary = session.end("job ended", code)
     if session.problem is not None:
         say_wastenot(f"the plan ended early, and the program ran on at the default clocks: {session.problem}")
+    elif not session.ranks and pipeline:
+        say_wastenot(
+            "no instructions were seen: the program does not use torch.distributed.pipelining, or its Python ignores "
+            "PYTHONPATH; mark them with applied.instruction() in the program (docs/pipelines-recipes.md)"
+        )
     elif not session.ranks:
         say_wastenot(
             "no iterations were seen: the program does not train with PyTorch, or its Python ignores PYTHONPATH; mark them "

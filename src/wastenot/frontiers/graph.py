@@ -10,19 +10,20 @@ parts may mix their ways (the linear time-cost trade-off: Fulkerson, Management 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import csr_array
 
 from wastenot.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.errors import BadInputError, InfeasibleError
-from wastenot.frontiers.algebra import Frontier, Point, Points
-from wastenot.frontiers.exact import exact_sum
-from wastenot.frontiers.pareto import Groups, hull_points, pareto_points
+from wastenot.frontiers.algebra import Frontier, Points
+from wastenot.frontiers.graph_relaxation import GraphProblem, relaxed_by_highs
+from wastenot.frontiers.graph_rounding import planned
+from wastenot.frontiers.graph_times import Dag
+from wastenot.frontiers.graph_ways import CostTable, ways_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,8 +96,24 @@ class Graph:
         self.delay_s = np.zeros(len(self.edges)) if delay_s is None else np.asarray(delay_s, dtype=float)
         self.worker = np.zeros(len(self.kind), dtype=np.intp) if worker is None else np.asarray(worker, dtype=np.intp)
         self.waiting_w = np.zeros(1) if waiting_w is None else np.asarray(waiting_w, dtype=float)
-        self._points: tuple[Points, ...] = tuple(map(_all_ways, self.kinds))
-        self._order = self._topological()
+        self._check()
+        self._dag = Dag(len(self.kind), self.edges, self.delay_s)
+        power = np.concatenate([self.waiting_w, [0.0]])[self.worker]  # what a part's worker would draw if it waited
+        self._power_w = power
+        self._points = tuple(
+            ways_of(each, np.unique(power[self.kind == index])) if (self.kind == index).any() else ways_of(each, np.zeros(1))
+            for index, each in enumerate(self.kinds)
+        )
+        self._first_way = np.cumsum([0, *map(len, self._points)])
+        self._way_time_s = np.concatenate([each.time_s for each in self._points])
+        self._way_energy_j = np.concatenate([each.energy_j for each in self._points])
+        classes, klass = np.unique(np.stack([self.kind, power], axis=1), axis=0, return_inverse=True)
+        self._klass = klass.reshape(-1)[self._dag.order]
+        points = [self._points[int(kind)] for kind in classes[:, 0]]
+        self._table = CostTable.of(
+            [each.time_s for each in points],
+            [each.energy_j - waiting * each.time_s for each, waiting in zip(points, classes[:, 1].tolist(), strict=True)],
+        )
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -109,10 +126,10 @@ class Graph:
 
     def least_time(self) -> GraphPlan:
         """Each part as fast as it can be."""
-        return self.plan(np.zeros(len(self), dtype=np.intp))
+        return self.plan(self._ways_at(np.zeros(len(self), dtype=np.intp)))
 
     def least_energy(
-        self, within_s: Fraction | float | None = None, *, until_s: float | None = None, seconds: float = 10.0
+        self, within_s: Fraction | float | None = None, *, until_s: float | None = None, seconds: float = 1.0
     ) -> GraphPlan:
         """The plan of least energy that ends within a time.
 
@@ -122,127 +139,76 @@ class Graph:
             seconds: stop improving the plan after so long.
 
         Raises:
+            BadInputError: a time is not a number of seconds.
             InfeasibleError: no plan is that fast; names the fastest.
         """
+        for name, value in (("within_s", within_s), ("until_s", until_s)):
+            if value is not None and not math.isfinite(value):
+                raise BadInputError(f"`{name}` {value}: must be a finite number of seconds")
         fastest = self.least_time()
         if within_s is not None and fastest.exact_time_s > within_s:
             raise InfeasibleError(
                 f"`within_s` {float(within_s):g}: no plan is that fast; the fastest takes {fastest.time_s:.9g} s"
             )
-        duration, bound = self._relaxed(within_s, until_s)
-        fits = duration * (1.0 + 1e-12)
-        way = [
-            int(np.searchsorted(self._points[kind].time_s, limit, side="right")) - 1
-            for kind, limit in zip(self.kind.tolist(), fits.tolist(), strict=True)
-        ]
-        plan = self.plan(np.maximum(np.array(way, dtype=np.intp), 0), until_s=until_s)
-        return replace(plan, lower_bound_j=bound)
+        problem = self._problem(within_s, until_s)
+        relaxed = relaxed_by_highs(problem)
+        tolerance = 1e-4 * abs(relaxed.bound)
+        taken = planned(problem, relaxed, seconds, tolerance)
+        plan = self.plan(self._ways_at(taken), until_s)
+        if within_s is not None and plan.exact_time_s > within_s:  # by rounding only
+            tighter = replace(problem, within_s=problem.within_s - 4.0 * self._dag.doubt_s(problem.within_s))
+            plan = self.plan(self._ways_at(planned(tighter, relaxed, seconds, tolerance)), until_s)
+            if plan.exact_time_s > within_s:
+                plan = self.plan(fastest.way, until_s)
+        bound_j = relaxed.bound + float(self.waiting_w.sum()) * max(problem.within_s, until_s or 0.0)
+        return replace(plan, lower_bound_j=bound_j)
 
     def plan(self, way: IndexArray, until_s: float | None = None) -> GraphPlan:
         """The plan in which each part takes a way."""
-        points = [self._points[kind] for kind in self.kind.tolist()]
-        time = np.array([each.time_s[taken] for each, taken in zip(points, way.tolist(), strict=True)])
-        energy = np.array([each.energy_j[taken] for each, taken in zip(points, way.tolist(), strict=True)])
-        start, exact = np.zeros(len(self)), [Fraction(0)] * len(self)
-        end = [Fraction(0)] * len(self)
-        before = self._before
-        for part in self._order:
-            exact[part] = max((end[p] + Fraction(d) for p, d in before[part]), default=Fraction(0))
-            end[part] = exact[part] + Fraction(float(time[part]))
-            start[part] = float(exact[part])
-        total = max(end)
-        latest = np.full(len(self), float(total))
-        for part in reversed(self._order):
-            for p, d in before[part]:
-                latest[p] = min(latest[p], latest[part] - time[part] - d)
-        lasts = max(float(total), until_s or 0.0)
-        busy = self.worker >= 0
-        energy_j = float(
-            energy.sum() + self.waiting_w.sum() * lasts - (self.waiting_w[self.worker[busy]] * time[busy]).sum()
-        )
-        return GraphPlan(way, time, start, latest - time - start, float(total), total, lasts, energy_j)
+        dag, way = self._dag, np.asarray(way, dtype=np.intp)
+        chosen = self._first_way[self.kind] + way
+        time, energy = self._way_time_s[chosen], self._way_energy_j[chosen]
+        placed = time[dag.order]
+        begin = dag.earliest_s(placed)
+        exact = dag.exact_s(placed, begin)
+        total = float(exact)
+        slack = dag.latest_s(placed, total) - placed - begin
+        lasts = max(total, until_s or 0.0)
+        energy_j = float((energy - self._power_w * time).sum() + self.waiting_w.sum() * lasts)
+        return GraphPlan(way, time, begin[dag.place], np.maximum(slack, 0.0)[dag.place], total, exact, lasts, energy_j)
 
     # ---- inside ----------------------------------------------------------------------------------------------
 
-    def _topological(self) -> list[int]:
-        self._before: list[list[tuple[int, float]]] = [[] for _ in range(len(self))]
-        after: list[list[int]] = [[] for _ in range(len(self))]
-        for (earlier, later), delay in zip(self.edges.tolist(), self.delay_s.tolist(), strict=True):
-            self._before[later].append((earlier, delay))
-            after[earlier].append(later)
-        missing = [len(each) for each in self._before]
-        ready = [part for part, count in enumerate(missing) if not count]
-        for part in ready:
-            for later in after[part]:
-                missing[later] -= 1
-                if not missing[later]:
-                    ready.append(later)
-        if len(ready) < len(self):
-            raise BadInputError("`edges`: parts wait for each other in a cycle")
-        return ready
+    def _check(self) -> None:
+        parts = len(self.kind)
+        if not parts:
+            raise BadInputError("`kind`: a graph needs at least one part")
+        for name, values, least, end in (
+            ("kind", self.kind, 0, len(self.kinds)),
+            ("edges", self.edges, 0, parts),
+            ("worker", self.worker, -1, len(self.waiting_w)),
+        ):
+            if values.size and not least <= values.min() <= values.max() < end:
+                wrong = int(values.min()) if values.min() < least else int(values.max())
+                raise BadInputError(f"`{name}`: {wrong} is not one of {least} to {end - 1}")
+        for name, given, wanted in (("delay_s", self.delay_s, len(self.edges)), ("worker", self.worker, parts)):
+            if given.shape != (wanted,):
+                raise BadInputError(f"`{name}`: {given.size} values where {wanted} are needed")
+        for name, numbers in (("delay_s", self.delay_s), ("waiting_w", self.waiting_w)):
+            wrong_at = np.flatnonzero(~(np.isfinite(numbers) & (numbers >= 0.0)))
+            if len(wrong_at):
+                index = int(wrong_at[0])
+                raise BadInputError(f"`{name}`[{index}]: {numbers[index]:g} must be a finite number of at least 0")
 
-    def _relaxed(self, within_s: Fraction | float | None, until_s: float | None) -> tuple[FloatArray, float]:
-        """Durations of the linear relaxation, and its optimum."""
-        parts, cost, length, columns = len(self), [], [], []
-        fixed = 0.0
-        for part in range(parts):
-            points = self._points[self.kind[part]]
-            power = self.waiting_w[self.worker[part]] if self.worker[part] >= 0 else 0.0
-            own = points.energy_j - power * points.time_s
-            front = pareto_points(Groups.of_one(points.time_s, own))
-            hull = front[hull_points(points.time_s[front], own[front], np.zeros(len(front), dtype=np.intp))]
-            fixed += own[hull[0]]
-            length += np.diff(points.time_s[hull]).tolist()
-            cost += (np.diff(own[hull]) / np.diff(points.time_s[hull])).tolist()
-            columns += [part] * (len(hull) - 1)
-        base = np.array([points.time_s[0] for points in self._points])[self.kind]
-        segments, end = len(cost), parts
-        row: list[int] = []
-        column: list[int] = []
-        value: list[float] = []
-        limit: list[float] = []
-        of_part: list[list[int]] = [[] for _ in range(parts)]
-        for segment, part in enumerate(columns):
-            of_part[part].append(segment)
+    def _ways_at(self, taken: IndexArray) -> IndexArray:
+        """The ways at positions in the table, in the caller's order of parts."""
+        return self._table.way[self._klass, taken][self._dag.place]
 
-        def constraint(earlier: int, later: int, delay: float) -> None:
-            index = len(limit)
-            for c, v in [(segments + earlier, 1.0), (segments + later, -1.0), *((s, 1.0) for s in of_part[earlier])]:
-                row.append(index)
-                column.append(c)
-                value.append(v)
-            limit.append(-base[earlier] - delay)
-
-        for (earlier, later), delay in zip(self.edges.tolist(), self.delay_s.tolist(), strict=True):
-            constraint(earlier, later, delay)
-        for part in range(parts):
-            constraint(part, end, 0.0)
-        matrix = csr_array((value, (row, column)), shape=(len(limit), segments + parts + 1))
-        latest_s = np.inf if within_s is None else max(float(within_s), until_s or 0.0)
-        low = np.concatenate([np.zeros(segments + parts), [until_s or 0.0]])
-        high = np.concatenate([length, np.full(parts, np.inf), [latest_s]])
-        objective = np.concatenate([cost, np.zeros(parts), [self.waiting_w.sum()]])
-        solved = linprog(
-            objective,
-            A_ub=matrix,  # type: ignore[call-overload]  # scipy-stubs know no sparse matrix here
-            b_ub=np.array(limit),
-            bounds=np.stack([low, high], axis=1),
-            method="highs",
+    def _problem(self, within_s: Fraction | float | None, until_s: float | None) -> GraphProblem:
+        """No plan needs to be longer than that in which each part takes the fastest of its cheapest ways."""
+        slowest = self._table.time_s[self._klass, self._table.size[self._klass] - 1]
+        longest = float((self._dag.earliest_s(slowest) + slowest).max())
+        limit = longest if within_s is None else min(float(within_s), longest)
+        return GraphProblem(
+            self._dag, self._table, self._klass, float(self.waiting_w.sum()), max(limit - (until_s or 0.0), 0.0), limit
         )
-        added: FloatArray = np.bincount(columns, solved.x[:segments], minlength=parts).astype(np.float64)
-        return base + added, float(solved.fun + fixed)
-
-
-def _all_ways(frontier: Frontier) -> Points:
-    """All ways of a single choice by rising time, also those of more energy: a worker that is kept busy does not wait."""
-    if len(frontier.alternatives) > 1 or len(frontier.alternatives[0].groups) > 1:
-        return frontier.pareto()
-    node = frontier.alternatives[0]
-    order = np.argsort(node.groups.time_s, kind="stable")
-    time, energy = node.groups.time_s[order], node.groups.energy_j[order]
-
-    def point_at(index: int) -> Point:
-        exact = exact_sum(node.time_terms(order[index : index + 1]))
-        return Point(float(time[index]), float(energy[index]), exact, order[index : index + 1], node)
-
-    return Points(time, energy, point_at)

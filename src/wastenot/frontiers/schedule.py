@@ -117,7 +117,7 @@ class Scheduler:
         """
         within = budget_s * (1.0 + ROUNDING)
         if self.work.is_free and np.isfinite(budget_s):
-            return self._free(budget_s, gap_tolerance)
+            return self._free(within, gap_tolerance)
         if 2.0 * self.work.stay_s <= self._longest_s(budget_s):
             self._price(budget_s, gap_tolerance)
         elif (best := self._best(within)) is not None:  # there is no time for two stays

@@ -7,8 +7,14 @@
     # PyTorch's optimizer tells the iterations                applied.phase("backward")
                                                             loss.backward()
 
+    with wn.apply("pipeline.json") as applied:      # a rank of a pipeline
+        ...
+        applied.instruction("forward", micro_batch)
+        applied.instruction("backward", micro_batch)
+
 Where ``wastenot apply`` has started the program, its session controls the clocks, and this one only reports to it. Of
-several ranks on a machine (torchrun) the first controls the clocks of all, and the others report to it.
+several ranks on a machine (torchrun) the first controls the clocks of all, and the others report to it; each rank of a
+pipeline, whose clocks are its own, controls those of its GPU.
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -27,9 +33,12 @@ from wastenot.runtime.rank import Rank, rank_of_this_process
 from wastenot.runtime.wire import VARIABLE, Line
 
 if TYPE_CHECKING:
+    from wastenot.devices.protocol import Device
     from wastenot.planning.plan import Plan
+    from wastenot.runtime.pipeline_applying import PipelineApplication
     from wastenot.runtime.session import Session
     from wastenot.runtime.status import Status, Summary
+    from wastenot.stack.pipeline.plan import PipelinePlan
 
 _FIRST_RANK_S = 60.0  # for which the other ranks wait until the first listens
 
@@ -39,11 +48,22 @@ class Applied:
 
     Attributes:
         summary: what became of it, once the context was left; ``None`` before, and in programs that only report.
+        pipeline_rank: the rank of a pipeline that this process is; ``None`` where the plan is for none.
+        gpus: whose clocks this process controls; none in programs that only report.
     """
 
-    def __init__(self, rank: Rank, path: str, session: Session | None) -> None:
+    def __init__(
+        self,
+        rank: Rank,
+        path: str,
+        session: Session | None,
+        pipeline_rank: int | None = None,
+        gpus: tuple[Device, ...] = (),
+    ) -> None:
         self._rank, self._path, self._session = rank, path, session
+        self.pipeline_rank, self.gpus = pipeline_rank, gpus
         self.summary: Summary | None = None
+        self._unwatch: list[Callable[[], None]] = []
 
     def iteration(self) -> None:
         """Mark the beginning of an iteration by hand; hooks that were found by themselves mark none from then on."""
@@ -59,6 +79,38 @@ class Applied:
         """
         self._rank.mark(name)
         return _Phase()
+
+    def instruction(self, name: str, micro_batch: int, *, stage: int | None = None) -> _Phase:
+        """Mark that this rank of a pipeline begins an instruction; it ends where the next one begins, or waits.
+
+        Call it when the instruction's kernels are about to be launched, after what it waits for was received. May also be
+        written ``with applied.instruction("forward", 3):``.
+
+        Args:
+            name: as in the plan: ``forward``, ``backward``, ``recomputation``, ``backward_input``, ``backward_weight``.
+            micro_batch: from 0 in each iteration.
+            stage: of the model; needed only where the rank holds several (interleaved schedules).
+
+        Raises:
+            BadInputError: the plan is for no pipeline.
+        """
+        if self.pipeline_rank is None:
+            raise BadInputError("the plan at work is for no pipeline; mark its passes by applied.phase()")
+        self._rank.instruct(f"{name}:{micro_batch}" + ("" if stage is None else f":{stage}"), self.pipeline_rank)
+        return _Phase()
+
+    def watch_pipelining(self) -> None:
+        """Mark what the stages of ``torch.distributed.pipelining`` run, whatever the schedule, until the context is left.
+
+        Raises:
+            BadInputError: the plan is for no pipeline.
+            ImportError: this PyTorch has no pipelining.
+        """
+        if self.pipeline_rank is None:
+            raise BadInputError("the plan at work is for no pipeline; mark its passes by applied.phase()")
+        from wastenot.runtime.torch_pipelining import watch_stages
+
+        self._unwatch.append(watch_stages(self._rank.instruct_stage))
 
     def watch(self, model: Any, optimizer: Any = None) -> None:
         """Mark iterations, passes and layers of a model by hooks.
@@ -115,23 +167,27 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         dry_run: follow the program, and change no clocks.
         out: file for the summary, as JSON.
         seed: of the order of comparisons.
+        rank: of the pipeline, for a pipeline's plan; by default what Megatron or torchrun say.
 
     Raises:
-        BadInputError: the plan was edited, has no schedule, or is for another kind of card.
+        BadInputError: the plan was edited, has no schedule, or is for another kind of card; or its rank cannot be told.
         ClocksRefusedError: this process may not set clocks; says what would be needed.
         DeviceError: a GPU does not respond, or another process controls its clocks.
     """
 
     def __init__(
         self,
-        plan: str | os.PathLike[str] | Plan,
+        plan: str | os.PathLike[str] | Plan | PipelinePlan,
         *,
         device: str | Sequence[str] | None = None,
         dry_run: bool = False,
         out: str | os.PathLike[str] | None = None,
         seed: int = 0,
+        rank: int | None = None,
     ) -> None:
-        self._plan, self._device, self._dry_run, self._out, self._seed = plan, device, dry_run, out, seed
+        self._plan: Any = plan
+        self._device, self._dry_run, self._out, self._seed = device, dry_run, out, seed
+        self._given_rank = rank
         self._stack = ExitStack()
         self._applied: Applied | None = None
         self._session: Session | None = None
@@ -140,11 +196,12 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         """Begin, or connect to whoever has begun."""
         parent = os.environ.get(VARIABLE)
         torch = sys.modules.get("torch")
+        seat = self._seat()
         if parent:
             rank = rank_of_this_process() or Rank(parent, torch)
             path = parent
         else:
-            path = self._begin()
+            path = self._begin(seat)
             rank = Rank(path, torch)
         try:
             rank.connect()
@@ -152,13 +209,17 @@ class apply:  # noqa: N801 - reads as a verb, and is one
             self._stack.close()
             raise DeviceError(f"{path}: the session that controls the clocks does not answer: {error}") from error
         self._stack.callback(rank.close)
-        rank.watch_everything()
-        self._applied = Applied(rank, path, self._session)
+        if seat is None:
+            rank.watch_everything()
+        gpus = () if self._session is None else self._session.gpus
+        self._applied = Applied(rank, path, self._session, seat, gpus)
         return self._applied
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Give the clocks back."""
         assert self._applied is not None
+        for undo in self._applied._unwatch:
+            undo()
         self._stack.pop_all().close() if self._session is None else self._end(kind)
 
     def _end(self, kind: type[BaseException] | None) -> None:
@@ -175,8 +236,38 @@ class apply:  # noqa: N801 - reads as a verb, and is one
 
             write_text(self._out, self._applied.summary.model_dump_json(by_alias=True, indent=2) + "\n")
 
-    def _begin(self) -> str:
+    def _seat(self) -> int | None:
+        """The rank of the pipeline that this process is; ``None`` where the plan is for none."""
+        from wastenot.runtime.pipeline_plans import is_pipeline_plan, ranks_of
+
+        if not is_pipeline_plan(self._plan):
+            if self._given_rank is not None:
+                raise BadInputError(f"`rank` {self._given_rank}: the plan is for no pipeline, and has no ranks")
+            return None
+        from wastenot.runtime.pipeline_rank import pipeline_rank
+
+        return pipeline_rank(ranks_of(self._plan), self._given_rank)
+
+    def _begin_rank(self, seat: int) -> str:
+        """Begin a session of one rank of a pipeline, which controls its own GPU."""
+        from wastenot.runtime.pipeline_applying import prepare_pipeline
+
+        application: PipelineApplication = prepare_pipeline(
+            self._plan,
+            self._device_of_rank(),
+            dry_run=self._dry_run,
+            seed=self._seed + seat,
+        )
+        for note in application.notes:
+            print(f"wastenot: {note}", file=sys.stderr)
+        self._session = application.session(dry_run=self._dry_run, name=f"apply-{os.getpid()}", rank=seat)
+        self._stack.enter_context(self._session)
+        return str(self._session.path)
+
+    def _begin(self, seat: int | None) -> str:
         """Begin a session, or find that of this machine's first rank."""
+        if seat is not None:
+            return self._begin_rank(seat)
         from wastenot.runtime.places import runtime_folder
 
         local_rank, ranks = _number("LOCAL_RANK", 0), _number("LOCAL_WORLD_SIZE", 1)
@@ -196,6 +287,19 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         self._session = application.session(dry_run=self._dry_run, seed=self._seed, name=name)
         self._stack.enter_context(self._session)
         return str(self._session.path)
+
+    def _device_of_rank(self) -> tuple[str, ...] | None:
+        """The GPU of this process alone; ``None`` for that of the plan."""
+        torch, local_rank = sys.modules.get("torch"), _number("LOCAL_RANK", 0)
+        if self._device is None and torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+            return self._devices(1)
+        ranks = _number("LOCAL_WORLD_SIZE", 1)
+        names = self._devices(ranks) if self._device is not None else None
+        if names is None or len(names) == 1:
+            return names
+        if local_rank >= len(names):
+            raise BadInputError(f"`device`: local rank {local_rank} has none of the {len(names)} GPUs named")
+        return names[local_rank : local_rank + 1]
 
     def _devices(self, ranks: int) -> tuple[str, ...] | None:
         from wastenot.runtime.applying import parse_devices

@@ -170,11 +170,17 @@ def _segment_text(segment: Segment) -> str:
     return f"{where}, for {1e3 * segment.time_s:.3g} ms: {segment.setting}{early}"
 
 
-def socket_of(session: Session) -> dict[str, str]:
-    """What the environment of programs needs to report to a session."""
+def socket_of(session: Session, *, pipeline: bool = False) -> dict[str, str]:
+    """What the environment of programs needs to report to a session.
+
+    Args:
+        session: to report to.
+        pipeline: the programs are ranks of a pipeline, and mark its instructions.
+    """
     from wastenot.runtime import startup
-    from wastenot.runtime.wire import VARIABLE
+    from wastenot.runtime.wire import PIPELINE, VARIABLE
 
     folder = str(Path(startup.__path__[0]))
     already = os.environ.get("PYTHONPATH")
-    return {VARIABLE: str(session.path), "PYTHONPATH": os.pathsep.join([folder, *([already] if already else [])])}
+    path = os.pathsep.join([folder, *([already] if already else [])])
+    return {VARIABLE: str(session.path), "PYTHONPATH": path} | ({PIPELINE: "1"} if pipeline else {})

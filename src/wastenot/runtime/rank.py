@@ -14,7 +14,7 @@ from typing import Any
 
 from wastenot.runtime.hooks import Hooks
 from wastenot.runtime.markers import Markers
-from wastenot.runtime.wire import VARIABLE, Line, Message, hello
+from wastenot.runtime.wire import PIPELINE, VARIABLE, Line, Message, hello
 
 _SEEN_AFTER = 3  # steps of the optimizer: by then a whole iteration has been seen
 
@@ -35,6 +35,7 @@ class Rank:
         self._hooks: Hooks | None = None
         self._automatic = False
         self._steps = 0
+        self._seated: int | None = None
         self._over = False
 
     # ---- for those who use it --------------------------------------------------------------------------------
@@ -67,6 +68,25 @@ class Rank:
         """Mark a place by hand."""
         self._by_hand()
         self._record(name)
+
+    def instruct(self, marker: str, pipeline_rank: int) -> None:
+        """Mark the begin of an instruction of a pipeline.
+
+        Args:
+            marker: of the instruction.
+            pipeline_rank: this process's.
+        """
+        if self._seated is None and not self._over:
+            self._by_hand()
+            self._seated = pipeline_rank
+            if self._began():
+                self._tell_gpu()
+                self._try_to_send({"pipeline_rank": pipeline_rank})
+        self._record(marker)
+
+    def instruct_stage(self, name: str, micro_batch: int, stage: int, pipeline_rank: int) -> None:
+        """Mark an instruction of one of PyTorch's pipeline stages."""
+        self.instruct(f"{name}:{micro_batch}:{stage}", pipeline_rank)
 
     def connect(self) -> Message:
         """Connect to the session, if it is not connected yet.
@@ -130,14 +150,18 @@ class Rank:
         if self._markers is None:
             if not self._began():
                 return
-            torch = self._torch
-            on_gpu = torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized()
-            if on_gpu:
-                assert self._line is not None
-                properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-                self._try_to_send({"gpu": str(properties.uuid)})
-            self._markers = Markers(self._send_markers, torch if on_gpu else None)
+            on_gpu = self._tell_gpu()
+            self._markers = Markers(self._send_markers, self._torch if on_gpu else None)
         self._markers.record(*names)
+
+    def _tell_gpu(self) -> bool:
+        """Say which GPU PyTorch runs on; whether it runs on one."""
+        torch = self._torch
+        if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
+            return False
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self._try_to_send({"gpu": str(properties.uuid)})
+        return True
 
     def _send_markers(self, names: tuple[str, ...], at_s: float) -> None:
         assert self._line is not None
@@ -186,7 +210,12 @@ def watch_from_outside(torch: Any) -> None:
     if path and not _at_work:
         rank = Rank(path, torch)
         _at_work.append(rank)
-        rank.watch_everything()
+        if os.environ.get(PIPELINE):
+            from wastenot.runtime.torch_pipelining import watch_stages
+
+            watch_stages(rank.instruct_stage)
+        else:
+            rank.watch_everything()
 
 
 def rank_of_this_process() -> Rank | None:

@@ -71,6 +71,19 @@ class Driver(Protocol):
         """Give the clocks back."""
 
 
+class Seats(Protocol):
+    """Who runs where, of programs that are not alike: the ranks of a pipeline."""
+
+    def seat(self, gpu: int, rank: int) -> None:
+        """A rank runs on a GPU."""
+
+    def leave(self, gpu: int) -> None:
+        """The program on a GPU has ended."""
+
+    def begins_iteration(self, gpu: int, marker: str) -> bool:
+        """Whether a marker is the first of an iteration."""
+
+
 @dataclass(slots=True)
 class _Client:
     """Somebody at the other end.
@@ -99,6 +112,8 @@ class Session:
         fits: says of a job why it is not the plan's workload; ``None`` where it may be.
         lease: hold the GPUs' leases, so that nobody else sets their clocks.
         patience_s: how long to wait for the first iteration before none is expected.
+        seats: where ranks of a pipeline say which they are; ``None`` for programs that are alike.
+        one_program: whoever reports runs on the only GPU, whatever its local rank.
 
     Attributes:
         path: of the socket.
@@ -116,8 +131,11 @@ class Session:
         fits: Callable[[Seen], str | None] | None = None,
         lease: bool = True,
         patience_s: float = PATIENCE_S,
+        seats: Seats | None = None,
+        one_program: bool = False,
     ) -> None:
         self.path, self.ranks = path, 0
+        self._seats, self._one_program = seats, one_program
         self.problem: str | None = None
         self._driver, self._fits, self._lease = driver, fits, lease
         self._patience_s: float | None = patience_s
@@ -165,6 +183,11 @@ class Session:
     def __exit__(self, *_: object) -> None:
         """End at once, unless it has ended."""
         self.end("failed")
+
+    @property
+    def gpus(self) -> tuple[Device, ...]:
+        """The GPUs."""
+        return tuple(self._driver.gpus)
 
     def status(self) -> Status:
         """What is known now."""
@@ -291,6 +314,10 @@ class Session:
             selector.unregister(connected)
             self._clients.pop(connected.fileno(), None)
             client.line.close()
+            if self._seats is not None and client.rank and client.gpu is not None:
+                with self._lock:
+                    if self._summary is None:
+                        self._try(lambda: self._leave(client.gpu))
 
     def _take(self, client: _Client, message: Message) -> None:
         if "markers" in message:
@@ -299,6 +326,8 @@ class Session:
             self._greet(client, message)
         elif "gpu" in message:
             client.gpu = self._gpu_of(str(message["gpu"]))
+        elif "pipeline_rank" in message:
+            self._seat(client, int(message["pipeline_rank"]))
         elif "seen" in message:
             self._judge(Seen(**message["seen"]))
         elif message.get("ask") == "status":
@@ -315,6 +344,7 @@ class Session:
             client.line.send({"refused": f"the session speaks {SCHEMA}, and this program {message.get('schema')}"})
             return
         local_rank = int(message["local_rank"])
+        local_rank = 0 if self._one_program else local_rank
         client.rank, client.gpu = True, local_rank if local_rank < len(self._driver.gpus) else None
         self.ranks += 1
         client.line.send(self._welcome)
@@ -329,11 +359,28 @@ class Session:
     def _mark(self, client: _Client, names: Sequence[Any], at_s: float) -> None:
         with self._lock:
             for name in names:
-                if name == ITERATION:
+                if self._begins_iteration(client.gpu, str(name)):
                     client.iteration += 1
                 if client.gpu is not None and client.iteration >= 0 and self._summary is None:
                     marker = Marker(str(name), client.iteration, at_s + self._offset_s, client.gpu)
                     self._try(lambda marker=marker: self._driver.mark(marker))  # type: ignore[misc]
+
+    def _begins_iteration(self, gpu: int | None, name: str) -> bool:
+        if self._seats is None:
+            return name == ITERATION
+        return gpu is not None and self._seats.begins_iteration(gpu, name)
+
+    def _seat(self, client: _Client, rank: int) -> None:
+        """A program says which rank of the pipeline it is, after its GPU where that is not its local rank's."""
+        seats, gpu = self._seats, client.gpu
+        if seats is not None and gpu is not None:
+            with self._lock:
+                if self._summary is None:
+                    self._try(lambda: seats.seat(gpu, rank))
+
+    def _leave(self, gpu: int | None) -> None:
+        if self._seats is not None and gpu is not None:
+            self._seats.leave(gpu)
 
     def _judge(self, seen: Seen) -> None:
         why = None if self._fits is None else self._fits(seen)

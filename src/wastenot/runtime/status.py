@@ -107,6 +107,24 @@ class Tuning(Part):
     regret: NotNegative | None
 
 
+class PipelineStatus(Part):
+    """A pipeline's plan at work on the GPUs of this machine.
+
+    Attributes:
+        ranks: that each GPU runs; ``None`` for one that has not said yet.
+        iteration_s: median time of the latest iterations; ``None`` before the second.
+        planned_s: what the plan predicts of it.
+        out_of_order: instructions that came in another order than planned.
+        requests: of clocks, so far.
+    """
+
+    ranks: Annotated[tuple[Count | None, ...], Field(strict=False)]
+    iteration_s: NotNegative | None
+    planned_s: NotNegative
+    out_of_order: Count
+    requests: Count
+
+
 class Status(Part):
     """A plan at work now.
 
@@ -125,6 +143,7 @@ class Status(Part):
         at_default: whether the present block runs at the default clocks for comparison.
         events: the latest, oldest first.
         tuning: the search for a setting, where that is what runs.
+        pipeline: what is known of a pipeline, where it is one that runs.
     """
 
     schema_: Literal["wastenot.apply-status/1"] = Field(default=STATUS_SCHEMA, alias="schema")
@@ -148,6 +167,7 @@ class Status(Part):
     gpus: Annotated[tuple[GpuStatus, ...], Field(strict=False)]
     events: Annotated[tuple[Event, ...], Field(strict=False)]
     tuning: Tuning | None = None
+    pipeline: PipelineStatus | None = None
 
 
 class Moment(Part):

@@ -3,6 +3,7 @@
     rank → session     {"hello": "rank", "schema": …, "process": 4711, "local_rank": 0, "program": "torch 2.11.0"}
     session → rank     {"welcome": true, "wanted": ["backward:11"], "by_layers": true, "reset": ["python", "-m", …]}
     rank → session     {"gpu": "GPU-…"}   {"markers": ["iteration", "embedding"], "at_s": 81.2}   {"seen": {…}}
+    rank → session     {"pipeline_rank": 3}   {"markers": ["forward:7"], "at_s": 81.2}          of a pipeline
     session → rank     {"bye": true}
 
     anyone → session   {"ask": "status"}            session → anyone   {"status": {…}}
@@ -23,6 +24,9 @@ from typing import Any, Final
 SCHEMA: Final = "wastenot.session/1"
 VARIABLE: Final = "WASTENOT_APPLY"
 """Names the session's socket to the programs that it runs."""
+
+PIPELINE: Final = "WASTENOT_APPLY_PIPELINE"
+"""Set where the plan is for a pipeline, whose instructions are to be marked rather than passes."""
 
 LONGEST = 1 << 20
 """Bytes of a line, beyond which whoever sends it is no friend."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import islice, repeat
@@ -17,6 +16,7 @@ import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
+from wastenot.study.csv_text import check_text, plain_number, quoting_problem
 from wastenot.study.sweep import LARGEST_COUNT, NUMBERS, Fault, Sweep, quoted
 from wastenot.study.table import ALL, COUNT_RULE, REQUIRED, TEXTS, Labels, Table, check_header, identity_texts
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _CHUNK_ROWS = 1 << 12
 # What RFC 4180 and the spreadsheets write; readers, ours too, take either.
 _LINE_END = "\r\n"
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _EMPTY_HELP = f"write a header line with the columns {','.join(REQUIRED)} and a row for each run"
 _HEADER = -1
 
@@ -45,7 +44,7 @@ def parse_csv(content: bytes, name: str) -> Table:
     Raises:
         BadInputError: the bytes are not text, the header is wrong or a row has too few or too many fields.
     """
-    _check_text(content, name)
+    check_text(content, name)
     reader = _reader(content)
     try:
         header = [field.strip() for field in next(filter(None, reader), [])]
@@ -64,7 +63,7 @@ def parse_csv(content: bytes, name: str) -> Table:
                     parts[field].append(_numbers(field, texts, rows, faults))
             rows += len(chunk[0])
     except csv.Error as error:
-        raise BadInputError(f"{name}:{_line_of(content, None)}: row: {_quoting(error)}") from error
+        raise BadInputError(f"{name}:{_line_of(content, None)}: row: {quoting_problem(error)}") from error
     if not rows:
         raise BadInputError(f"{name}:1: header: there is no row below the header; {_EMPTY_HELP}")
     return Table(
@@ -117,26 +116,6 @@ def render_csv(sweep: Sweep) -> Iterator[bytes]:
         yield (_LINE_END.join(map(",".join, zip(*columns, strict=True))) + _LINE_END).encode()
 
 
-def _check_text(content: bytes, name: str) -> None:
-    position = content.find(b"\0")
-    if position >= 0:
-        raise BadInputError(
-            f"{name}:{_line_at(content, position)}: byte {position}: is NUL, so this is not CSV text; "
-            "save it as CSV in UTF-8"
-        )
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BadInputError(
-            f"{name}:{_line_at(content, error.start)}: byte {error.start}: "
-            f"0x{content[error.start]:02x} is not UTF-8; save the file in UTF-8"
-        ) from error
-
-
-def _line_at(content: bytes, position: int) -> int:
-    return len(re.findall(rb"\r\n|\r|\n", content[:position])) + 1
-
-
 def _reader(content: bytes) -> Reader:
     return csv.reader(io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline=""), strict=True)
 
@@ -186,21 +165,13 @@ def _numbers(field: str, texts: Sequence[str], rows_before: int, faults: list[Fa
             return np.fromiter(map(float, texts), np.float64, len(texts))
         except ValueError:
             pass
-    values = {text: _number(text) for text in set(texts)}
+    values = {text: plain_number(text) for text in set(texts)}
     wrong = {text for text, value in values.items() if value is None or (field == "count" and not _whole(text, value))}
     if wrong:
         row = next(row for row, text in enumerate(texts) if text in wrong)
         rule = COUNT_RULE if field == "count" else "a number such as 0.00125 or 1.25e-3"
         faults.append(Fault(rows_before + row, field, f"is {quoted(texts[row])}; must be {rule}"))
     return np.array([values[text] for text in texts], dtype=np.float64)
-
-
-def _number(text: str) -> float | None:
-    """The number that a text stands for: NaN if it is blank, ``None`` if it is not in plain notation."""
-    plain = text.strip()
-    if not plain:
-        return np.nan
-    return float(plain) if _NUMBER.fullmatch(plain) else None
 
 
 def _whole(text: str, value: float) -> bool:
@@ -218,9 +189,3 @@ def _texts(name: str, values: FloatArray) -> list[str]:
     if name in ("time_s", "energy_j"):
         return texts
     return ["" if text == "nan" else text.removesuffix(".0") for text in texts]
-
-
-def _quoting(error: csv.Error) -> str:
-    if "field limit" in str(error):
-        return "a field is longer than 131072 characters; is a quote left open?"
-    return f"the quoting is broken ({error}); close each quote, and double a quote inside a quoted field"

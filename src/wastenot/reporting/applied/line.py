@@ -39,6 +39,10 @@ def _effect(status: Status) -> str:
     if status.dry_run:
         predicted = f"{percent(-status.predicted_energy_change)} is predicted to be saved"
         return f"dry run, nothing is set: {predicted}, {counted(done, 'iteration')}"
+    if status.pipeline is not None and status.pipeline.iteration_s is not None and not status.at_default:
+        took_s, planned_s = status.pipeline.iteration_s, status.pipeline.planned_s
+        predicted = f"{percent(-status.predicted_energy_change)} is predicted to be saved"
+        return f"an iteration takes {took_s:.3g} s, planned {planned_s:.3g} s, {predicted}, {counted(done, 'iteration')}"
     if any(event.kind == "refused" for event in status.events):
         return "not the plan's workload: it runs at the default clocks"
     if proof.energy_change is None or proof.time_change is None:

@@ -87,9 +87,10 @@ class _Parts:
 def _built(schedule: PipelineSchedule, profile: PipelineProfile) -> _Parts:
     edges, rank = schedule.edges(), schedule.rank.tolist()
     instructions = schedule.instructions
-    kinds = list(profile.ways)
-    place = {key: index for index, key in enumerate(kinds)}
     _refuse_misfit(schedule, profile)
+    run = {(each.stage, each.name) for each in instructions}
+    kinds = [key for key in profile.ways if key in run]
+    place = {key: index for index, key in enumerate(kinds)}
     built = _Parts(
         profile,
         list(zip(rank, instructions, strict=True)),

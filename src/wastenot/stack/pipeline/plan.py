@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+import hashlib
+import json
+import os
+import re
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field
 
 from wastenot.documents import Count, Finite, Name, NotNegative, Part, Positive
+from wastenot.files import write_text
+from wastenot.origin import Origin
 from wastenot.setting import Setting
+from wastenot.stack.pipeline.profile import BaselineClocks
 
 SCHEMA: Final = "wastenot.pipeline/1"
+_INDENT = 2
+_ROW = re.compile(r"\[(?:\s|\d|,|\[|\])+\]")  # whole numbers only, however nested
 
 
 class Clocks(Part):
-    """One setting, each part of which may be auto (``None``), for a number of kernels in a row."""
+    """One setting, each part of which may be auto (``None``), for a number of kernels in a row.
+
+    Attributes:
+        kernels: how many; ``None`` for all of the instruction.
+        time_s: that these kernels take at it, where it is known.
+    """
 
     core_mhz: Positive | None
     memory_mhz: Positive | None = None
     power_limit_w: Positive | None = None
     kernels: Annotated[int, Field(ge=1)] | None = None
+    time_s: Positive | None = None
 
     @property
     def setting(self) -> Setting:
@@ -49,7 +64,24 @@ class RankPlan(Part):
         instructions: in order of execution: (index into the plan's ways, micro-batch).
     """
 
-    instructions: Annotated[tuple[Annotated[tuple[Count, Count], Field(strict=False)], ...], Field(strict=False)]
+    instructions: Annotated[
+        tuple[Annotated[tuple[Count, Count], Field(strict=False)], ...], Field(strict=False, min_length=1)
+    ]
+
+
+class FixedWork(Part):
+    """Work of a stage that takes the same time at every clock; see :class:`wastenot.stack.pipeline.profile.Fixed`.
+
+    Attributes:
+        energy_j: of one GPU; ``None`` where it draws what it draws while it waits.
+        overlapped: it runs beside the stage's last backward.
+    """
+
+    stage: Count
+    name: Name
+    time_s: NotNegative
+    energy_j: NotNegative | None = None
+    overlapped: bool = False
 
 
 class Iteration(Part):
@@ -59,23 +91,55 @@ class Iteration(Part):
     energy_j: Positive
 
 
+class Rung(Part):
+    """Another plan of the same pipeline, of least energy at another deadline.
+
+    Attributes:
+        within_s: the deadline of an iteration.
+        time_s: of an iteration.
+        energy_j: of all GPUs of the pipeline in that time; who waits longer adds ``waiting_w`` of each GPU.
+        lower_bound_j: no plan within ``within_s`` needs less.
+        ways: for each rank the ways of its instructions, in the order of the plan's :attr:`PipelinePlan.ranks`.
+    """
+
+    within_s: Positive
+    time_s: Positive
+    energy_j: Positive
+    lower_bound_j: Positive
+    ways: Annotated[tuple[Annotated[tuple[Count, ...], Field(strict=False)], ...], Field(strict=False)]
+
+
 class PipelinePlan(Part):
     """Settings for each instruction of each rank.
 
     Attributes:
+        origin: where the times and energies come from.
+        ranks: of one pipeline; each stands for ``gpus_per_stage`` GPUs.
+        replicas: pipelines beside each other (data parallel degree); energies are of one.
+        max_slowdown: allowed, of the baseline's iteration.
+        within_s: what the iteration was to be done within.
         until_s: another pipeline (a straggler) takes so long, and all wait for it; ``None`` where none does.
         baseline: at the default clocks, waiting for the straggler too.
+        baseline_clocks: what stands for the default clocks.
+        predicted: under the plan, likewise.
         lower_bound_j: no plan within the deadline needs less.
+        defaults: each instruction of each stage as it runs in the baseline.
+        fixed: loads, sends, receives and the like, which have no ways.
+        recomputes: whether a backward runs the forward again first.
+        notes: what was assumed, for a reader.
+        rungs: plans along the frontier, by rising time; the runtime changes between them as a straggler comes and goes.
+        digest: of the content, by which an edit is noticed.
     """
 
     schema_: Annotated[Literal["wastenot.pipeline/1"], Field(alias="schema")] = SCHEMA
     name: Name
     device: Name
-    basis: Literal["measured", "simulated", "forecast"]
+    origin: Origin
     schedule: Name
     stages: Annotated[int, Field(ge=1)]
     micro_batches: Annotated[int, Field(ge=1)]
     gpus_per_stage: Annotated[int, Field(ge=1)]
+    replicas: Annotated[int, Field(ge=1)] = 1
     waiting_w: NotNegative
     transfer_s: NotNegative
     iteration_s: NotNegative
@@ -84,7 +148,73 @@ class PipelinePlan(Part):
     within_s: Positive | None
     until_s: Positive | None
     baseline: Iteration
+    baseline_clocks: BaselineClocks = "highest"
     predicted: Iteration
     lower_bound_j: Positive
-    ways: Annotated[tuple[Way, ...], Field(strict=False)]
-    ranks: Annotated[tuple[RankPlan, ...], Field(strict=False)]
+    ways: Annotated[tuple[Way, ...], Field(strict=False, min_length=1)]
+    ranks: Annotated[tuple[RankPlan, ...], Field(strict=False, min_length=1)]
+    defaults: Annotated[tuple[Way, ...], Field(strict=False)] = ()
+    fixed: Annotated[tuple[FixedWork, ...], Field(strict=False)] = ()
+    recomputes: bool = False
+    notes: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    rungs: Annotated[tuple[Rung, ...], Field(strict=False)] = ()
+    digest: str = ""
+
+    @property
+    def energy_change(self) -> float:
+        """Energy of an iteration under the plan, relative to the baseline; negative is saved."""
+        return self.predicted.energy_j / self.baseline.energy_j - 1.0
+
+    @property
+    def time_change(self) -> float:
+        """Time of an iteration under the plan, relative to the baseline; with a straggler both last until it is done."""
+        until_s = self.until_s or 0.0
+        return max(self.predicted.time_s, until_s) / max(self.baseline.time_s, until_s) - 1.0
+
+    @property
+    def gap(self) -> float:
+        """How far the energy can be above the least possible, as a fraction of it."""
+        return (self.predicted.energy_j - self.lower_bound_j) / self.predicted.energy_j
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one pipeline."""
+        return len(self.ranks) * self.gpus_per_stage
+
+    def rung_within(self, time_s: float) -> Rung | None:
+        """The rung that costs least of those that are done within a time; ``None`` where none is that fast."""
+        waiting_w = self.waiting_w * self.gpus
+        fast = (rung for rung in self.rungs if rung.time_s <= time_s)
+        return min(fast, key=lambda rung: rung.energy_j - waiting_w * rung.time_s, default=None)
+
+    def sealed(self) -> Self:
+        """The same plan with the digest of its content."""
+        return self.model_copy(update={"digest": self.content_digest()})
+
+    def document(self) -> dict[str, Any]:
+        """The plan as JSON values."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def to_json(self) -> str:
+        """The plan as a JSON document; lists of numbers stand on one line."""
+        text = json.dumps(self.document(), indent=_INDENT, ensure_ascii=False, allow_nan=False)
+        return _ROW.sub(lambda row: " ".join(row[0].split()).replace("[ ", "[").replace(" ]", "]"), text) + "\n"
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the JSON document; raises :class:`BadInputError` where that is not possible."""
+        write_text(path, self.to_json())
+
+    def __repr__(self) -> str:
+        return (
+            f"PipelinePlan('{self.name}' on '{self.device}', {self.origin}: {self.schedule}, {len(self.ranks)} ranks x "
+            f"{self.micro_batches} micro-batches, energy {self.energy_change:+.2%}, time {self.time_change:+.2%})"
+        )
+
+    __str__ = __repr__
+
+    def content_digest(self) -> str:
+        """The digest of what the plan says."""
+        content = self.document()
+        del content["digest"]
+        canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()

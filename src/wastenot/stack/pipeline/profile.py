@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import Frontier
+from wastenot.frontiers.nodes import Ways
+from wastenot.origin import Origin
 from wastenot.suggest import suggestion
 
-Basis = Literal["measured", "simulated", "forecast"]
+if TYPE_CHECKING:
+    from wastenot.stack.pipeline.errors import ProfileErrors
+
+BaselineClocks = Literal["auto", "highest"]
 FIXED_NAMES: Final = ("load", "send", "receive", "all_reduce", "optimizer")
 
 
@@ -42,7 +47,7 @@ class PipelineProfile:
     Attributes:
         name: of what is trained, such as ``gpt3-175b``.
         device: the GPU, such as ``sim:h200`` or ``A100-SXM4-80GB``.
-        basis: where the numbers come from.
+        origin: where the numbers come from.
         ways: for each (stage, instruction's name) the ways to run it for one micro-batch on one GPU, each labelled with
             a :class:`~wastenot.setting.Setting` or, where kernels inside take their own, a tuple of them. Collectives inside
             (of tensor and expert parallelism) are included.
@@ -60,11 +65,13 @@ class PipelineProfile:
         iteration_s: added to each iteration, on all ranks and after everything else.
         iteration_j: energy of that on one GPU.
         notes: what was assumed, for the reader of a plan.
+        errors: how far times and energies can be off; ``None`` where nothing says.
+        baseline_clocks: whether the baseline is at the default clocks, or at the highest for want of those.
     """
 
     name: str
     device: str
-    basis: Basis
+    origin: Origin
     ways: Mapping[tuple[int, str], Frontier]
     baseline: Mapping[tuple[int, str], tuple[float, float]]
     waiting_w: float
@@ -76,6 +83,8 @@ class PipelineProfile:
     iteration_s: float = 0.0
     iteration_j: float = 0.0
     notes: tuple[str, ...] = ()
+    baseline_clocks: BaselineClocks = "highest"
+    errors: ProfileErrors | None = None
 
     def __post_init__(self) -> None:
         where = f"profile {self.name}"
@@ -102,3 +111,13 @@ class PipelineProfile:
     def gpus_per_rank(self) -> int:
         """GPUs that run each rank's instructions, replicas included: what energies of one GPU are multiplied by."""
         return self.gpus_per_stage * self.replicas
+
+
+def listed_ways(frontier: Frontier) -> list[tuple[float, float, object]]:
+    """Time, energy and label of each way: all ways of a single choice, of anything else those worth taking."""
+    node = frontier.alternatives[0]
+    if len(frontier.alternatives) == 1 and isinstance(node, Ways) and len(node.groups.start) == 2:
+        labels = range(len(node.time_s)) if node.label is None else node.label
+        groups = node.groups
+        return list(zip(groups.time_s.tolist(), groups.energy_j.tolist(), labels, strict=True))
+    return [(point.time_s, point.energy_j, point.choices) for point in frontier.pareto()]

@@ -16,9 +16,10 @@ import numpy as np
 from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError
 from wastenot.suggest import suggestion
+from wastenot.wording import counted
 
 NAMES: Final = ("forward", "recomputation", "backward", "backward_input", "backward_weight")
-_MOST_NAMED = 4  # ranks in the message about a deadlock
+_MOST_NAMED = 3  # ranks in the message about a deadlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +125,15 @@ def _places(schedule: PipelineSchedule, where: str) -> dict[tuple[str, int, int]
             at += 1
     for stage in range(schedule.stages):
         for micro_batch in range(schedule.micro_batches):
-            _refuse_incomplete(place, stage, micro_batch, where)
+            if missing := _missing(place, stage, micro_batch, where):
+                raise BadInputError(
+                    f"{where}: lacks {Instruction(missing, stage, micro_batch)} "
+                    f"({counted(schedule.stages, 'stage')}, {counted(schedule.micro_batches, 'micro-batch')})"
+                )
     return place
 
 
-def _refuse_incomplete(place: dict[tuple[str, int, int], int], stage: int, micro_batch: int, where: str) -> None:
+def _missing(place: dict[tuple[str, int, int], int], stage: int, micro_batch: int, where: str) -> str | None:
     there = {name for name in NAMES if (name, stage, micro_batch) in place}
     missing = {"forward"} - there
     if "backward" in there and there & {"backward_input", "backward_weight"}:
@@ -139,8 +144,7 @@ def _refuse_incomplete(place: dict[tuple[str, int, int], int], stage: int, micro
         missing.add("backward")
     elif "backward" not in there:
         missing |= {"backward_input", "backward_weight"} - there
-    if missing:
-        raise BadInputError(f"{where}: lacks {Instruction(min(missing, key=NAMES.index), stage, micro_batch)}")
+    return min(missing, key=NAMES.index, default=None)
 
 
 def _waited_for(place: dict[tuple[str, int, int], int], each: Instruction, stages: int) -> list[int]:

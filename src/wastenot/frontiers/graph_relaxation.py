@@ -1,0 +1,148 @@
+"""The linear relaxation of a graph: parts mix neighbouring ways of their lower hull (the linear time-cost trade-off).
+
+Its dual is a flow: what a second is worth along each dependency. Whatever flow is given, the least that parts could cost if
+time were bought and sold at its prices is a lower bound, so that bounds do not depend on how well a solver did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
+
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.frontiers.graph_times import Dag
+from wastenot.frontiers.graph_ways import CostTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphProblem:
+    """Parts with costs and a deadline; arrays by part are in the order of the graph's levels.
+
+    Attributes:
+        dag: the dependencies.
+        table: ways by class.
+        klass: class of each part; shape (parts,).
+        end_w: saved for each second that the end comes before ``within_s``, ...
+        end_s: ... for at most so many seconds.
+        within_s: the deadline.
+    """
+
+    dag: Dag
+    table: CostTable
+    klass: IndexArray
+    end_w: float
+    end_s: float
+    within_s: float
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether ending before the deadline saves anything."""
+        return self.end_w > 0.0 and self.end_s > 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Relaxed:
+    """A solution of the relaxation.
+
+    Attributes:
+        time_s: of each part.
+        saved_s: how long before the deadline the end is, as far as that counts.
+        bound: lower bound on the cost.
+        edge_w: what a second is worth along each edge: a flow that is conserved.
+        through_w: and in each part.
+    """
+
+    time_s: FloatArray
+    saved_s: float
+    bound: float
+    edge_w: FloatArray
+    through_w: FloatArray
+
+
+def relaxed_by_highs(problem: GraphProblem) -> Relaxed:
+    """The relaxation, solved by HiGHS."""
+    dag, table, klass = problem.dag, problem.table, problem.klass
+    parts = len(dag)
+    vertices = np.diff(table.hull_start)
+    row = np.repeat(np.arange(len(vertices)), vertices)
+    hull_time, hull_cost = table.time_s[row, table.hull], table.cost_j[row, table.hull]
+    count = vertices[klass] - 1  # segments of each part
+    owner = np.repeat(np.arange(parts), count)
+    before = np.cumsum(count) - count
+    first = table.hull_start[klass][owner] + np.arange(len(owner)) - before[owner]
+    length = hull_time[first + 1] - hull_time[first]
+    rate = (hull_cost[first + 1] - hull_cost[first]) / length
+    base = table.time_s[klass, 0]
+    segments, last = len(owner), dag.without_later
+    edges = len(dag.earlier)
+
+    # Rows: earlier's end + delay <= later's start; last parts' end + saved <= deadline.
+    ends = np.concatenate([dag.earlier, last])
+    rows = np.arange(len(ends))
+    by_owner = np.concatenate([before, [segments]])
+    many = count[ends]
+    segment = np.repeat(by_owner[ends] - (np.cumsum(many) - many), many) + np.arange(int(many.sum()))
+    saved = [segments + parts] if problem.ends_early else []
+    row_index = np.concatenate([rows, rows[:edges], np.repeat(rows, many), np.repeat(rows[edges:], len(saved))])
+    column = np.concatenate([segments + ends, segments + dag.later, segment, np.tile(saved, len(last)).astype(np.intp)])
+    value = np.ones(len(column))
+    value[len(rows) : len(rows) + edges] = -1.0
+    limit = -base[ends]
+    limit[:edges] -= dag.delay_s
+    limit[edges:] += problem.within_s
+    unlimited = np.full(parts, np.inf)
+    solved = linprog(
+        np.concatenate([rate, np.zeros(parts), np.full(len(saved), -problem.end_w)]),
+        A_ub=csr_array((value, (row_index, column)), shape=(len(rows), segments + parts + len(saved))),  # type: ignore[call-overload]  # scipy-stubs know no sparse matrix here
+        b_ub=limit,
+        bounds=np.stack(
+            [
+                np.zeros(segments + parts + len(saved)),
+                np.concatenate([length, unlimited, np.full(len(saved), problem.end_s)]),
+            ],
+            axis=1,
+        ),
+        method="highs",
+    )
+    added = np.bincount(owner, solved.x[:segments], minlength=parts).astype(np.float64)
+    flow = -solved.ineqlin.marginals
+    through, edge_w = dag.conserved(np.maximum(flow[:edges], 0.0), np.maximum(flow[edges:], 0.0))
+    bound = flow_bound(problem, through, edge_w)
+    return Relaxed(base + added, float(solved.x[-1]) if saved else 0.0, bound, edge_w, through)
+
+
+def flow_bound(problem: GraphProblem, through: FloatArray, edge_w: FloatArray) -> float:
+    """No plan costs less, whatever the flow, if it is not negative and as much enters each part as leaves it.
+
+    Starts and ends of parts then drop out of the sum.
+
+    Args:
+        problem: the graph and its deadline.
+        through: flow through each part.
+        edge_w: flow along each edge.
+    """
+    dag, table, klass = problem.dag, problem.table, problem.klass
+    vertices = np.diff(table.hull_start)
+    row = np.repeat(np.arange(len(vertices)), vertices)
+    hull_time, hull_cost = table.time_s[row, table.hull], table.cost_j[row, table.hull]
+    best = np.empty(len(dag))
+    for each in range(len(vertices)):
+        mine = np.flatnonzero(klass == each)
+        vertex = slice(int(table.hull_start[each]), int(table.hull_start[each + 1]))
+        times, costs = hull_time[vertex], hull_cost[vertex]
+        rate = -np.diff(costs) / np.diff(times)
+        taken = np.searchsorted(-rate, -through[mine])
+        # Rounding may take a neighbour's vertex, which costs as much.
+        best[mine] = np.minimum.reduce([
+            costs[near] + through[mine] * times[near]
+            for near in (np.maximum(taken - 1, 0), taken, np.minimum(taken + 1, len(times) - 1))
+        ])  # fmt: skip
+    out = float(through[dag.without_later].sum())
+    terms = [best.sum(), (edge_w * dag.delay_s).sum(), -out * problem.within_s]
+    if problem.ends_early:
+        terms.append(min(0.0, (out - problem.end_w) * problem.end_s))
+    size = 64.0 * float(np.abs(best).sum() + sum(map(abs, terms))) + 16.0 * float(through.sum()) * problem.within_s
+    return float(sum(terms)) - float(np.finfo(np.float64).eps) * size
