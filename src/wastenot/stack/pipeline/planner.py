@@ -132,14 +132,13 @@ def _defaults(profile: PipelineProfile, graph: Graph) -> tuple[Way, ...]:
 
 
 def frontier_rungs(
-    made: PlannedPipeline, number: int, *, slowest_s: float | None = None, progress: Progress | None = None
+    made: PlannedPipeline, number: int, progress: Progress | None = None
 ) -> Iterator[tuple[float, GraphPlan]]:
     """Plans at evenly spaced deadlines, from the fastest to the one beyond which no time saves energy.
 
     Args:
         made: the pipeline.
         number: of plans.
-        slowest_s: last deadline instead.
         progress: informed of each plan.
 
     Yields:
@@ -149,7 +148,7 @@ def frontier_rungs(
         raise BadInputError(f"`frontier` {number}: needs 2 plans at least")
     graph, added_s = made.graph, made.profile.iteration_s
     least = graph.least_energy()
-    first_s, last_s = made.fastest.time_s, least.time_s if slowest_s is None else slowest_s - added_s
+    first_s, last_s = made.fastest.time_s, least.time_s
     if progress is not None:
         progress.begin(number)
     for within_s in np.linspace(first_s, max(last_s, first_s), number).tolist():

@@ -223,7 +223,7 @@ class StageModel:
             device=sweep.device,
             origin=sweep.origin,
             ways={key: self._ways(each).frontier for key, each in work.items()},
-            baseline={key: self._baseline(each) for key, each in work.items()},
+            baseline={key: self._at_auto(each) for key, each in work.items()},
             waiting_w=self.waiting_w,
             gpus_per_stage=self.tensor_parallel,
             replicas=self.replicas,
@@ -253,6 +253,11 @@ class StageModel:
             float(self.table.time_s[0] @ counts) + fixed_s,
             float(self.table.energy_j[0] @ counts) + fixed_s * self.waiting_w,
         )
+
+    def _at_auto(self, work: StageWork) -> tuple[float, float]:
+        """Of the way at auto, to its last digit: a deadline may be just the time that all of them take."""
+        made = self._ways(work)
+        return (float(made.time_s[0]), float(made.energy_j[0])) if not made.setting_at(0).any() else self._baseline(work)
 
     def _fixed(self, partition: Sequence[int]) -> Mapping[tuple[int, str], Fixed]:
         fixed: dict[tuple[int, str], Fixed] = {}
