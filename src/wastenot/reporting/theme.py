@@ -11,7 +11,18 @@ CATEGORIES = ("#2f6fde", "#e08a00", "#0f9b8e", "#b04bb8", "#d6483b", "#7a8699", 
 
 
 def _config(
-    *, ground: str, ink: str, faint: str, line: str, bar: str, accent: str, good: str, pale: float, scale: list[str]
+    *,
+    ground: str,
+    ink: str,
+    faint: str,
+    line: str,
+    bar: str,
+    accent: str,
+    good: str,
+    pale: float,
+    scale: list[str],
+    ramp: list[str],
+    alert: str,
 ) -> dict[str, Any]:
     return {
         "background": ground,
@@ -40,13 +51,19 @@ def _config(
             "gridOpacity": 0.7,
         },
         "legend": {"labelColor": ink, "titleColor": faint, "labelFontSize": 12, "titleFontSize": 12},
-        "range": {"category": list(CATEGORIES), "diverging": scale, "heatmap": scale},
+        "range": {"category": list(CATEGORIES), "diverging": scale, "heatmap": scale, "ramp": ramp},
         "style": {
             "label": {"color": ink, "fontSize": 12},
             "halo": {"color": ground, "stroke": ground, "strokeWidth": 5, "opacity": 0.85, "fontSize": 12},
             "small-label": {"color": faint, "fontSize": 11},
             "rule": {"color": faint, "strokeDash": [2, 3], "strokeWidth": 1.2},
             "auto-bar": {"color": bar},
+            "box": {"stroke": ground},
+            "auto-box": {"color": bar, "stroke": ground},
+            "critical": {"color": alert},
+            "waiting-bar": {"color": ground, "stroke": faint, "strokeWidth": 0.8},
+            "label-on-pale": {"color": ink, "fontSize": 10},
+            "label-on-strong": {"color": ground, "fontSize": 10},
             "plan-bar": {"color": accent},
             "plan": {
                 "color": ink,
@@ -92,6 +109,8 @@ LIGHT = _config(
     good="#15803d",
     pale=0.4,
     scale=["#b4530a", "#e59a4c", "#f8e3c8", "#fbfbfa", "#c5e6de", "#53b3a1", "#0b7266"],
+    ramp=["#d3ebe3", "#9fd3cd", "#6ab0c4", "#4682b8", "#3d52a0", "#332a73"],
+    alert="#d6483b",
 )
 
 DARK = _config(
@@ -104,4 +123,6 @@ DARK = _config(
     good="#4ade80",
     pale=0.75,
     scale=["#e58a3a", "#a8611f", "#5b3a1b", "#1d2631", "#164a46", "#1f8376", "#4fc9b5"],
+    ramp=["#1d4048", "#1f6470", "#2f86a8", "#5f9fdc", "#9db8f5", "#dcdcff"],
+    alert="#ff8a80",
 )

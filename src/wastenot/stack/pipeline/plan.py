@@ -123,6 +123,7 @@ class PipelinePlan(Part):
         baseline_clocks: what stands for the default clocks.
         predicted: under the plan, likewise.
         lower_bound_j: no plan within the deadline needs less.
+        defaults: each instruction of each stage as it runs in the baseline.
         fixed: loads, sends, receives and the like, which have no ways.
         recomputes: whether a backward runs the forward again first.
         notes: what was assumed, for a reader.
@@ -152,6 +153,7 @@ class PipelinePlan(Part):
     lower_bound_j: Positive
     ways: Annotated[tuple[Way, ...], Field(strict=False, min_length=1)]
     ranks: Annotated[tuple[RankPlan, ...], Field(strict=False, min_length=1)]
+    defaults: Annotated[tuple[Way, ...], Field(strict=False)] = ()
     fixed: Annotated[tuple[FixedWork, ...], Field(strict=False)] = ()
     recomputes: bool = False
     notes: Annotated[tuple[str, ...], Field(strict=False)] = ()

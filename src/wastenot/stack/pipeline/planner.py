@@ -16,6 +16,7 @@ from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.progress import Progress
 from wastenot.setting import AUTO, Setting
 from wastenot.stack.pipeline.build import pipeline_graph
+from wastenot.stack.pipeline.derived import suited
 from wastenot.stack.pipeline.plan import Clocks, FixedWork, Iteration, PipelinePlan, RankPlan, Rung, Way
 from wastenot.stack.pipeline.profile import PipelineProfile
 from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
@@ -59,7 +60,7 @@ def plan_pipeline(
     """The plan of least energy of a pipeline.
 
     Args:
-        profile: what each instruction can take.
+        profile: what each instruction can take; what the schedule runs and it lacks is derived, and noted in the plan.
         schedule: the order of instructions.
         max_slowdown: allowed, of an iteration at the default clocks.
         straggler: another pipeline is slower than this one at its default clocks by this fraction, and all wait for it.
@@ -72,6 +73,7 @@ def plan_pipeline(
     """
     if not -1.0 < max_slowdown < math.inf:
         raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be above -1")
+    profile = suited(profile, schedule)
     graph = pipeline_graph(schedule, profile)
     baseline = baseline_of(profile, schedule)
     default_s = baseline.exact_time_s + Fraction(profile.iteration_s)
@@ -106,6 +108,7 @@ def plan_pipeline(
         lower_bound_j=_bound_j(profile, schedule, solved),
         ways=tuple(ways.listed),
         ranks=ranks,
+        defaults=_defaults(profile, graph),
         fixed=tuple(
             FixedWork(stage=stage, name=name, time_s=each.time_s, energy_j=each.energy_j, overlapped=each.overlapped)
             for (stage, name), each in profile.fixed.items()
@@ -114,6 +117,18 @@ def plan_pipeline(
         notes=profile.notes,
     )
     return PlannedPipeline(plan.sealed(), profile, schedule, graph, solved, baseline, graph.least_time())
+
+
+def _defaults(profile: PipelineProfile, graph: Graph) -> tuple[Way, ...]:
+    """The ways of the baseline; where the highest clocks stand for the default ones, with those."""
+    found = []
+    for kind, ((stage, name), (time_s, energy_j)) in enumerate((key, profile.baseline[key]) for key in profile.ways):
+        points = graph.ways(kind)
+        same = np.flatnonzero((points.time_s == time_s) & (points.energy_j == energy_j))
+        highest = profile.baseline_clocks == "highest" and len(same) > 0
+        clocks = clocks_of(points[int(same[0])].choices) if highest else (Clocks(core_mhz=None),)
+        found.append(Way(stage=stage, instruction=name, clocks=clocks, time_s=time_s, energy_j=energy_j))
+    return tuple(found)
 
 
 def frontier_rungs(

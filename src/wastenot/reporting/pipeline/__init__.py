@@ -1,0 +1,1 @@
+"""The page of a pipeline plan: its schedule, power, frontier and clocks."""

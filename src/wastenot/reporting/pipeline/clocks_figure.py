@@ -1,0 +1,84 @@
+"""Which core clocks the plan gives the instructions of each stage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wastenot.reporting.figure import Figure, inline, specification_of, tooltips
+from wastenot.reporting.formatting import percent
+from wastenot.reporting.optional_imports import load
+from wastenot.reporting.pipeline.drawing import NARROW, WIDE, about, instruction_text, mhz_text
+from wastenot.reporting.pipeline.schedule_figure import clock_color
+from wastenot.stack.pipeline.overview import PipelineOverview
+from wastenot.stack.pipeline.schedule import NAMES
+
+_TITLE = "Clocks of each stage"
+_ROW, _MOST_HEIGHT = 26, 460
+
+
+def clocks_figure(overview: PipelineOverview) -> Figure:
+    """A dot for each stage and clock, as large as it is frequent, in one panel for each instruction."""
+    known = [each for each in overview.clocks if each.core_mhz is not None]
+    if not known:
+        note = "The plan leaves all core clocks to the GPU."
+        return Figure("pipeline-clocks", _TITLE, about(overview), note, None)
+    hidden = len(overview.clocks) - len(known)
+    note = (
+        "Each dot is a core clock of the plan; its area is how many of the instruction's micro-batches run at it. "
+        "Far left is where there is most time to spare."
+    )
+    if any(len(box.clocks) > 1 for box in overview.after.boxes):
+        note += " Instructions that change clocks inside stand at their mean over time."
+    if hidden:
+        note += " Where the clock is left to the GPU there is no dot."
+    wide, narrow = (specification_of(_chart(overview, narrow=each)) for each in (False, True))
+    return Figure("pipeline-clocks", _TITLE, about(overview), note, wide, narrow)
+
+
+def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
+    alt = load("altair")
+    known = [each for each in overview.clocks if each.core_mhz is not None]
+    names = [name for name in NAMES if any(each.name == name for each in overview.clocks)]
+    boxes = [box.core_mhz for line in (overview.before, overview.after) for box in line.boxes if box.core_mhz is not None]
+    span = (min(boxes), max(boxes))
+    room = 0.06 * (span[1] - span[0]) or 10.0
+    scale = alt.Scale(domain=[span[0] - room, span[1] + room], nice=False, zero=False)
+    stages = overview.plan.stages
+    height = int(max(min(_ROW * stages, _MOST_HEIGHT), 60))
+    every = max(1, -(-stages * 12 // height))
+    width = NARROW if narrow else (WIDE - 24 * (len(names) - 1)) // len(names)
+    panels = []
+    for index, name in enumerate(names):
+        rows = [
+            {
+                "x": round(each.core_mhz or 0.0, 1),
+                "stage": each.stage,
+                "share": each.times / each.of,
+                "clock": mhz_text(each.core_mhz),
+                "times": f"{each.times:,} of {each.of:,} ({percent(each.times / each.of, 1)})",
+            }
+            for each in known
+            if each.name == name
+        ]
+        last = not narrow or index == len(names) - 1
+        axis = alt.Axis(
+            values=list(range(0, stages, every)), labelExpr="'stage ' + datum.value", ticks=False, domain=False, grid=True,
+            labels=narrow or not index, labelPadding=6,
+        )  # fmt: skip
+        title = {"text": instruction_text(name), "fontSize": 12, "fontWeight": "normal"}
+        chart = (
+            alt.Chart(inline(rows))
+            .mark_circle(style="box", opacity=1, strokeWidth=0.6)
+            .encode(
+                x=alt.X("x:Q", title="core clock, MHz" if last else None, scale=scale,
+                        axis=alt.Axis(tickCount=4 if narrow else 6, labels=last, format=",.0f")),
+                y=alt.Y("stage:Q", title=None, axis=axis, scale=alt.Scale(domain=[stages - 0.5, -0.5], nice=False)),
+                size=alt.Size("share:Q", legend=None, scale=alt.Scale(type="linear", domain=[0, 1], range=[14, 330])),
+                color=clock_color(span, "x:Q"),
+                tooltip=tooltips({"stage:Q": "stage", "clock:N": "core clock", "times:N": "micro-batches"}),
+            )
+            .properties(width=width, height=height, title=title)
+        )  # fmt: skip
+        panels.append(chart)
+    joined = alt.vconcat(*panels, spacing=10) if narrow else alt.hconcat(*panels, spacing=24)
+    return joined.resolve_scale(color="shared", size="shared")

@@ -1,0 +1,110 @@
+"""The page of a pipeline's plan, as HTML and as figure files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from wastenot.files import write_text
+from wastenot.reporting.figure import Figure, export_figures
+from wastenot.reporting.html_page import render
+from wastenot.reporting.pipeline.clocks_figure import clocks_figure
+from wastenot.reporting.pipeline.drawing import about
+from wastenot.reporting.pipeline.energy_figure import energy_figure
+from wastenot.reporting.pipeline.frontier_figure import frontier_figure
+from wastenot.reporting.pipeline.power_figure import power_figure
+from wastenot.reporting.pipeline.schedule_figure import schedule_figure
+from wastenot.reporting.pipeline.story import story_of
+from wastenot.reporting.pipeline.tables import frontier_table, ranks_table, stages_table, stragglers_table
+from wastenot.reporting.table import Table
+from wastenot.stack.pipeline.overview import PipelineOverview
+
+
+def pipeline_figures(overview: PipelineOverview) -> tuple[Figure, ...]:
+    """The figures, in the order they are shown.
+
+    Raises:
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    return (
+        schedule_figure(overview),
+        power_figure(overview),
+        energy_figure(overview),
+        frontier_figure(overview),
+        clocks_figure(overview),
+    )
+
+
+def write_pipeline_page(
+    overview: PipelineOverview,
+    path: str | os.PathLike[str],
+    *,
+    command: str | None = None,
+    made_from: Sequence[tuple[str, str]] = (),
+    made_at: datetime | None = None,
+) -> None:
+    """Write the page.
+
+    Args:
+        overview: what to show, of :func:`wastenot.stack.pipeline.overview.pipeline_overview`.
+        path: the HTML file to create or replace.
+        command: that makes the page again, shown in its foot; ``None`` where it is not known.
+        made_from: what the numbers come from, as (name, text) pairs; shown beside it.
+        made_at: date shown on the page; now by default.
+
+    Raises:
+        BadInputError: the file cannot be written.
+        MissingExtraError: the ``report`` extra is not installed.
+    """
+    write_text(
+        path, render_pipeline_page(overview, command=command, made_from=made_from, made_at=made_at or datetime.now(UTC))
+    )
+
+
+def render_pipeline_page(
+    overview: PipelineOverview,
+    *,
+    command: str | None = None,
+    made_from: Sequence[tuple[str, str]] = (),
+    made_at: datetime,
+) -> str:
+    """The page as text; see :func:`write_pipeline_page`."""
+    plan = overview.plan
+    tone, effect, verdict, panels = story_of(overview)
+    tables: list[tuple[str, Table | None]] = [
+        ("stages", stages_table(overview)),
+        ("ranks", ranks_table(overview)),
+        ("stragglers", stragglers_table(overview)),
+        ("frontier", frontier_table(overview)),
+    ]
+    return render(
+        "pipeline.html.j2",
+        plan.origin,
+        pipeline_figures(overview),
+        [(name, table) for name, table in tables if table is not None],
+        made_at,
+        device=plan.device,
+        command=command,
+        made_from=(*made_from, ("Plan", plan.digest)),
+        title=(plan.name, f"in {plan.stages} stages on {plan.device}"),
+        tone=tone,
+        effect=effect,
+        verdict=verdict,
+        panels=panels,
+        notes=_notes(overview),
+        about=about(overview),
+    )
+
+
+def _notes(overview: PipelineOverview) -> list[str]:
+    notes = [f"{note[:1].upper()}{note[1:]}{'' if note.endswith('.') else '.'}" for note in overview.plan.notes]
+    if overview.plan.baseline_clocks == "highest":
+        notes.insert(0, "The profile has no numbers at the default clocks: the highest stand for them.")
+    return notes
+
+
+def write_pipeline_figures(overview: PipelineOverview, folder: str | os.PathLike[str]) -> list[Path]:
+    """Write the figures; see :func:`wastenot.reporting.figure.export_figures`."""
+    return export_figures(pipeline_figures(overview), overview.plan.origin, folder)
