@@ -1,6 +1,6 @@
 """Plans of pipelines executed on simulated GPUs in lockstep, in virtual time: what runs beside what was promised.
 
-    nice python -m benchmarks pipeline_run        about 10 minutes
+    nice python -m benchmarks pipeline-run        about 10 minutes
 
 Stages' kernels are measured on a simulated card with all its noise, a plan is made that its driver can carry out
 (settings last as long as they take to change), and every rank runs its real kernels on a card of its own: executions of
@@ -72,7 +72,7 @@ CASES = tuple(
         ("rtx-3080-ti", "gpt3-xl", "gpipe", 4, 8),
         ("rtx-3080-ti", "gpt3-xl", "interleaved", 4, 8),
         ("rtx-a4000", "gpt3-medium", "1f1b", 4, 16),
-        ("v100", "gpt3-xl", "early-1f1b", 4, 12),
+        ("v100", "gpt3-xl", "early-recomputation", 4, 12),
         ("mi300x", "gpt3-6.7b", "1f1b", 4, 16),
     )
     for slowdown in (0.0, 0.03)

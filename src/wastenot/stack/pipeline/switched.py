@@ -31,7 +31,7 @@ from wastenot.stack.pipeline.build import pipeline_graph
 from wastenot.stack.pipeline.planner import PlannedPipeline, replanned
 from wastenot.stack.pipeline.profile import PipelineProfile, listed_ways
 
-RESERVE = 0.0025
+RESERVE = 0.004
 """Fraction of an instruction's time that one which is slowed down may take longer without the deadline being missed."""
 
 _IN_TIME = 1.645  # standard deviations: 95 % of switches are done before the next one
@@ -60,7 +60,7 @@ def with_switching(
     if problem is None:
         return made
     setting = problem.improved(problem.on_time(problem.first()), seconds)
-    return replanned(made, problem.ways(setting))
+    return problem.exactly(setting)
 
 
 @dataclass(eq=False)
@@ -116,7 +116,7 @@ class _Problem:
         padded = pipeline_graph(made.schedule, _with_reserve(made.profile, reserve))
         iteration_s = made.profile.iteration_s
         until_s = None if made.plan.until_s is None else max(made.plan.until_s - iteration_s, 0.0)
-        within = Fraction(made.plan.within_s or math.inf) - Fraction(iteration_s)
+        within = deadline_of(made)
         try:
             solved = padded.least_energy(max(within, padded.least_time().exact_time_s), until_s=until_s)
         except InfeasibleError:  # by rounding
@@ -278,6 +278,24 @@ class _Problem:
         times[: len(setting)] = own_s + lost_s
         return times, lost_s
 
+    def exactly(self, setting: IndexArray) -> PlannedPipeline:
+        """The plan of some settings, made faster where it misses the deadline by no more than rounding."""
+        deadline, setting = deadline_of(self.made), setting.copy()
+        while True:
+            found = replanned(self.made, self.ways(setting))
+            if found.solved.exact_time_s <= deadline:
+                return found
+            critical = found.solved.slack_s[: len(setting)] <= 1e-9 * found.solved.time_s
+            slower = [
+                (begin, end) for begin, end in self._stays(setting)
+                if critical[begin:end].any() and setting[begin] + 1 < len(self.settings)
+                and np.isfinite(self.time_s[begin:end, setting[begin] + 1]).all()
+            ]  # fmt: skip
+            if not slower:
+                return replanned(self.made, self.made.solved.way)
+            for begin, end in slower:
+                setting[begin:end] += 1
+
     def ways(self, setting: IndexArray) -> IndexArray:
         """The ways of all parts of the plan's graph."""
         found = self.made.solved.way.copy()
@@ -288,6 +306,13 @@ class _Problem:
         changes = np.flatnonzero(np.diff(setting)) + 1
         bounds = np.unique(np.concatenate([self.ranks, changes]))
         return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
+
+
+def deadline_of(made: PlannedPipeline) -> Fraction:
+    """What the graph of a plan has to be done within, exactly."""
+    plan, added = made.plan, Fraction(made.profile.iteration_s)
+    within = (made.baseline.exact_time_s + added) * (1 + Fraction(plan.max_slowdown or 0.0))
+    return max(within, Fraction(plan.until_s or 0.0)) - added
 
 
 def _with_reserve(profile: PipelineProfile, reserve: float) -> PipelineProfile:
