@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import Frontier
 from wastenot.frontiers.nodes import Ways
 from wastenot.origin import Origin
 from wastenot.suggest import suggestion
+
+if TYPE_CHECKING:
+    from wastenot.stack.pipeline.errors import ProfileErrors
 
 BaselineClocks = Literal["auto", "highest"]
 FIXED_NAMES: Final = ("load", "send", "receive", "all_reduce", "optimizer")
@@ -62,6 +65,7 @@ class PipelineProfile:
         iteration_s: added to each iteration, on all ranks and after everything else.
         iteration_j: energy of that on one GPU.
         notes: what was assumed, for the reader of a plan.
+        errors: how far times and energies can be off; ``None`` where nothing says.
         baseline_clocks: whether the baseline is at the default clocks, or at the highest for want of those.
     """
 
@@ -80,17 +84,24 @@ class PipelineProfile:
     iteration_j: float = 0.0
     notes: tuple[str, ...] = ()
     baseline_clocks: BaselineClocks = "highest"
+    errors: ProfileErrors | None = None
 
     def __post_init__(self) -> None:
         where = f"profile {self.name}"
         if not self.ways:
             raise BadInputError(f"{where}: has no instructions")
-        for name in ("waiting_w", "transfer_s", "iteration_s", "iteration_j"):
-            if not 0.0 <= getattr(self, name) < float("inf"):
-                raise BadInputError(f"{where}: `{name}` {getattr(self, name):g}: must be 0 at least")
-        for name in ("gpus_per_stage", "replicas"):
-            if getattr(self, name) < 1:
-                raise BadInputError(f"{where}: `{name}` {getattr(self, name)}: must be 1 at least")
+        for what, unit, number in (
+            ("waiting power", "W", self.waiting_w),
+            ("transfer", "s", self.transfer_s),
+            ("rest of an iteration", "s", self.iteration_s),
+            ("rest of an iteration", "J", self.iteration_j),
+        ):
+            if not 0.0 <= number < float("inf"):
+                raise BadInputError(f"{where}: {what} of {number:g} {unit}: must be 0 at least")
+        if self.gpus_per_stage < 1 or self.replicas < 1:
+            raise BadInputError(
+                f"{where}: {self.gpus_per_stage} GPUs for a stage, {self.replicas} replicas: must be 1 at least"
+            )
         for stage, name in self.fixed:
             if name not in FIXED_NAMES:
                 raise BadInputError(f"{where}: unknown fixed work '{name}'; {suggestion(name, FIXED_NAMES)}")

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
-import numpy as np
-
-from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
 from wastenot.planning.latency import switching_of
+from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
 from wastenot.planning.switching import SwitchTime
 from wastenot.stack.pipeline.communication import LINKS, Link, all_gather_s, all_reduce_s, point_to_point_s
+from wastenot.stack.pipeline.errors import KernelErrors, Loadings, ProfileErrors
 from wastenot.stack.pipeline.kernel_table import KernelTable
-from wastenot.stack.pipeline.partition import balanced
+from wastenot.stack.pipeline.partition import balanced, least_energy_partition
 from wastenot.stack.pipeline.profile import Fixed, PipelineProfile
+from wastenot.stack.pipeline.schedule import PipelineSchedule
 from wastenot.stack.pipeline.waiting import waiting_power
 from wastenot.stack.pipeline.ways import InstructionWays, Settings, ways_of
 from wastenot.study.store import Source, sweep_of
@@ -39,6 +39,8 @@ from wastenot.workloads.stages import (
     update_work,
 )
 
+PartitionKind = Literal["balanced", "least-energy"]
+PARTITIONS: tuple[PartitionKind, ...] = get_args(PartitionKind)
 _FP32 = 4  # bytes of a gradient that is summed over replicas
 
 
@@ -46,7 +48,7 @@ def profile_of_workload(
     source: Source | Planner,
     *,
     stages: int,
-    partition: Sequence[int] | Literal["balanced"] = "balanced",
+    partition: Sequence[int] | PartitionKind = "balanced",
     settings: Settings = "instruction",
     recomputation: Recomputation = "none",
     split_backward: bool = False,
@@ -56,6 +58,8 @@ def profile_of_workload(
     pipeline_link: str = "ndr",
     workload: str | None = None,
     as_measured: bool = False,
+    schedule: PipelineSchedule | None = None,
+    max_slowdown: float = 0.0,
 ) -> PipelineProfile:
     """The profile of a pipeline whose stages run a training workload's kernels.
 
@@ -64,7 +68,8 @@ def profile_of_workload(
     Args:
         source: what the kernels cost: a study (its file name, URL or the open study), a sweep, or a planner of it.
         stages: to cut the model into; with virtual stages all of them.
-        partition: layers of each stage; ``balanced`` makes the slowest as fast as can be at the default clocks.
+        partition: layers of each stage; ``balanced`` makes the slowest as fast as can be at the default clocks;
+            ``least-energy``, of partitions that are as fast, takes the one whose plan needs least.
         settings: what gets a setting of its own: each instruction (of each micro-batch); or, inside it, each kernel, each
             layer, or stretches as long as the device needs to switch.
         recomputation: of activations: ``none``, ``full`` in the backward, or ``early`` as an instruction of its own.
@@ -75,6 +80,8 @@ def profile_of_workload(
         pipeline_link: between stages and between replicas.
         workload: its name; may be left out where the study holds only one.
         as_measured: take the numbers as they stand, not corrected for noise.
+        schedule: that the partition of least energy is for.
+        max_slowdown: that it is for.
 
     Raises:
         BadInputError: the workload has no layers, more stages than layers, a bad partition, or an unknown link.
@@ -93,8 +100,19 @@ def profile_of_workload(
         as_measured=as_measured,
     )
     check_stages(stages, model.layers)
-    chosen = model.balanced(stages) if partition == "balanced" else check_partition(partition, stages, model.layers)
-    return model.profile(chosen)
+    if not isinstance(partition, str):
+        return model.profile(check_partition(partition, stages, model.layers))
+    if partition not in PARTITIONS:
+        raise BadInputError(
+            f"`partition` {partition}: {suggestion(partition, PARTITIONS)}, or write the layers of each stage"
+        )
+    first = model.balanced(stages)
+    if partition == "balanced":
+        return model.profile(first)
+    if schedule is None:
+        raise BadInputError("`partition` least-energy: depends on the `schedule`; give one")
+    found = least_energy_partition(first, model.profile, schedule, max_slowdown=max_slowdown)
+    return model.profile(found.partition)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +241,7 @@ class StageModel:
             device=sweep.device,
             origin=sweep.origin,
             ways={key: self._ways(each).frontier for key, each in work.items()},
-            baseline={key: self._baseline(each) for key, each in work.items()},
+            baseline={key: self._at_auto(each) for key, each in work.items()},
             waiting_w=self.waiting_w,
             gpus_per_stage=self.tensor_parallel,
             replicas=self.replicas,
@@ -232,27 +250,53 @@ class StageModel:
             recomputes=self.recomputation == "full",
             notes=(f"layers by stage: {written}", *self.notes),
             baseline_clocks="auto",
+            errors=self._errors(work),
         )
 
-    def _ways(self, work: StageWork) -> InstructionWays:
-        key = work.loops, work.layers
+    def _ways(self, work: StageWork, settings: Settings | None = None) -> InstructionWays:
+        settings = settings or self.settings
+        key = work.loops, work.layers, settings
         if key not in self._made:
             fixed_s = work.layers * self.collectives_s
-            self._made[key] = ways_of(self.table, work, self.settings, fixed_s, self.waiting_w, self.switching)
+            self._made[key] = ways_of(self.table, work, settings, fixed_s, self.waiting_w, self.switching)
         return self._made[key]
+
+    def _errors(self, work: Mapping[tuple[int, str], StageWork]) -> ProfileErrors | None:
+        if self._kernel_errors is None:
+            return None
+        ways: dict[tuple[int, str], Loadings] = {}
+        for key, each in work.items():
+            made = each.loops, each.layers
+            if made not in self._off_by:
+                self._off_by[made] = self._kernel_errors.of_ways(self._ways(each))
+            ways[key] = self._off_by[made]
+        return ProfileErrors(ways, {key: each.at(0) for key, each in ways.items()})
+
+    @cached_property
+    def _kernel_errors(self) -> KernelErrors | None:
+        if not self.corrected:
+            return None
+        whole_s = float(self.planner.believed.baseline_time_s)
+        doubt = 0.5 * self.planner.optimism(Objective("waste", 0.0)).time_s / whole_s
+        return KernelErrors.of(self.planner, self.table, doubt)
+
+    @cached_property
+    def _off_by(self) -> dict[object, Loadings]:
+        return {}
 
     @cached_property
     def _made(self) -> dict[object, InstructionWays]:
         return {}
 
     def _baseline(self, work: StageWork) -> tuple[float, float]:
-        """Time and energy at auto."""
-        counts = counts_of(work, len(self.table.kernels))
-        fixed_s = work.layers * self.collectives_s
-        return (
-            float(self.table.time_s[0] @ counts) + fixed_s,
-            float(self.table.energy_j[0] @ counts) + fixed_s * self.waiting_w,
-        )
+        """Time and energy at auto: the first way of each instruction, whatever gets settings of its own."""
+        ways = self._ways(work, "instruction")
+        return float(ways.time_s[0]), float(ways.energy_j[0])
+
+    def _at_auto(self, work: StageWork) -> tuple[float, float]:
+        """Of the way at auto, to its last digit: a deadline may be just the time that all of them take."""
+        made = self._ways(work)
+        return (float(made.time_s[0]), float(made.energy_j[0])) if not made.setting_at(0).any() else self._baseline(work)
 
     def _fixed(self, partition: Sequence[int]) -> Mapping[tuple[int, str], Fixed]:
         fixed: dict[tuple[int, str], Fixed] = {}
@@ -306,14 +350,6 @@ class StageModel:
             self.planner, self.table.only(own), self.settings, self.recomputation, self.split_backward, self.replicas,
             self.waiting_w, self.tensor_link, self.pipeline_link, self.switching, self.corrected, (*self.notes, note),
         )  # fmt: skip
-
-
-def counts_of(work: StageWork, kernels: int) -> FloatArray:
-    """How often an instruction runs each kernel."""
-    counts = np.zeros(kernels)
-    for loop in work.loops:
-        counts[list(loop.members)] += loop.times
-    return counts
 
 
 def _link(argument: str, name: str) -> Link:
