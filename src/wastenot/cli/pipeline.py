@@ -12,6 +12,7 @@ from wastenot.cli import completing, quantities
 from wastenot.cli.options import (
     AsMeasuredOption,
     ClockControlOptions,
+    ConfidenceOption,
     JsonOption,
     MaxSlowdownOption,
     SeedOption,
@@ -21,6 +22,7 @@ from wastenot.cli.options import (
 from wastenot.errors import BadInputError
 
 if TYPE_CHECKING:
+    from wastenot.stack.pipeline.stages import PartitionKind
     from wastenot.workloads.shape import ShapeOptions as Shape
 
 
@@ -30,7 +32,11 @@ class ModelOptions:
 
     partition: Annotated[
         str,
-        typer.Option("--partition", metavar="N,N,...|balanced", help="Layers of each stage; balanced: the slowest is fast."),
+        typer.Option(
+            "--partition",
+            metavar="N,N,...|KIND",
+            help="Layers of each stage; or balanced: the slowest is as fast as can be; or least-energy.",
+        ),
     ] = "balanced"
     tensor_parallel: Annotated[
         int | None,
@@ -48,9 +54,11 @@ class ModelOptions:
         bool, typer.Option("--recompute", help="The backward runs the forward again first, instead of keeping activations.")
     ] = False
 
-    def layers(self) -> tuple[int, ...] | Literal["balanced"]:
-        """Layers of each stage."""
-        return "balanced" if self.partition == "balanced" else parse_counts("--partition", self.partition)
+    def layers(self) -> tuple[int, ...] | PartitionKind:
+        """Layers of each stage, or how to find them."""
+        if self.partition[:1].isalpha():
+            return cast("PartitionKind", self.partition)
+        return parse_counts("--partition", self.partition)
 
     def shape(self) -> Shape:
         """What was given of the model's shape."""
@@ -110,6 +118,7 @@ def pipeline(
         ),
     ] = "instruction",
     max_slowdown: MaxSlowdownOption = 0.0,
+    confidence: ConfidenceOption = None,
     as_measured: AsMeasuredOption = False,
     straggler: Annotated[
         str | None,
@@ -168,8 +177,8 @@ def pipeline(
             source, stages=stages, micro_batches=micro_batches, schedule=schedule, chunks=chunks, device=target, study=study,
             workload=workload, partition=layers, granularity=granularity, recompute=model.recompute,
             data_parallel=model.data_parallel, waiting_power_w=waiting_power, as_measured=as_measured,
-            max_slowdown=max_slowdown, straggler=later, straggler_s=later_s, frontier=frontier or 0, seed=seed,
-            command=command, progress=progress, **model.shape(),
+            max_slowdown=max_slowdown, confidence=confidence, straggler=later, straggler_s=later_s,
+            frontier=frontier or 0, seed=seed, command=command, progress=progress, **model.shape(),
         )  # fmt: skip
     if out is not None:
         made.plan.write(out)
