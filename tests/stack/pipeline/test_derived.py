@@ -88,7 +88,7 @@ def test_split_backwards_add_up() -> None:
     profile = with_split_backward(made(WHOLE), 0.25)
     assert fastest(profile, "backward_input") == (0.5, 5.0)
     assert fastest(profile, "backward_weight") == (1.5, 15.0)
-    assert "25%" in profile.notes[-1]
+    assert "25 %" in profile.notes[-1]
     recomputing = with_split_backward(made({"forward": 1.0, "backward": 3.0}, recomputes=True))
     assert fastest(recomputing, "backward_input") == (2.0, 20.0)
     assert fastest(recomputing, "backward_weight") == (1.0, 10.0)

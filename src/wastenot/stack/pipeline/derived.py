@@ -101,7 +101,7 @@ def with_split_backward(profile: PipelineProfile, input_fraction: float = HALF) 
         for name, part in (("backward_input", input_fraction), ("backward_weight", 1.0 - input_fraction)):
             ways[stage, name] = _scaled(whole, part)
             baseline[stage, name] = (part * time_s, part * energy_j)
-    note = f"gradients for the input are assumed to take {input_fraction:.0%} of a backward, those of weights the rest"
+    note = f"gradients for the input take {100 * input_fraction:g} % of a backward, those of weights the rest"
     return replace(profile, ways=ways, baseline=baseline, notes=(*profile.notes, note))
 
 
