@@ -27,7 +27,7 @@ VERBS = {
     "Know what runs": ("workloads", "workload", "capture"),
     "Measure": ("sweep", "natural", "profile", "monitor", "import"),
     "Decide": ("plan", "frontier", "compare", "forecast", "iteration", "pairs", "pipeline"),
-    "Put a plan to work": ("apply", "tune"),
+    "Put a plan to work": ("apply", "tune", "straggler"),
     "Check a plan": ("validate", "refine", "transfer", "diff"),
     "Show and pass on": ("report", "show", "profiles", "export"),
     "Look after devices": ("doctor", "sensor", "latency", "calibrate", "reset"),
@@ -60,6 +60,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "wastenot apply plan.json -- torchrun --nproc-per-node 8 train.py",
         "wastenot apply plan.json --device sim:rtx-3080-ti --iterations 500",
         "wastenot apply --status",
+    ),
+    "straggler": (
+        "wastenot straggler pipeline.json --replicas 4",
+        "wastenot straggler --tell 20% --replica 1 --for 10min",
+        "wastenot straggler --status",
     ),
     "tune": (
         "wastenot tune --max-slowdown 2% --out plan.json -- python train.py",

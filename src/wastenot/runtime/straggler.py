@@ -29,6 +29,7 @@ _MOST_MARGIN = 0.05
 _DOUBTED = 20  # iterations after which what was told by hand and is not measured is dropped
 _DIFFERS = 0.05
 _EVENTS = 200
+_BELIEVED = 5  # iterations after a GPU says that it is throttled, for which one slow iteration is enough
 _MOST_SLOWER = 100.0
 
 
@@ -64,7 +65,8 @@ class _Replica:
     told: _Told | None = None
     ranks: set[int] = field(default_factory=set)
     reports: dict[int, dict[int, float]] = field(default_factory=dict)  # logarithms by iteration and rank
-    throttled: str | None = None
+    throttled: dict[int, str] = field(default_factory=dict)  # why, by rank
+    throttled_from: int = 0  # iteration
     rung: int = 0
 
     @property
@@ -125,7 +127,8 @@ class Stragglers:
         one = self._of(replica)
         one.ranks.discard(rank)
         one.reports.clear()
-        one.level, one.throttled = Level(), None
+        one.level = Level()
+        one.throttled.clear()
         self._tell(now_s, "left", replica, f"rank {rank} is gone; its replica is measured anew")
         if not any(each.ranks for each in self._replicas):  # the job has ended, or begins again
             self._iteration = -1
@@ -159,9 +162,11 @@ class Stragglers:
             for each in self._replicas:
                 each.reports.clear()
         self._iteration = max(self._iteration, iteration)
-        if throttled is not None and throttled != one.throttled:
+        if throttled is None:
+            one.throttled.pop(rank, None)
+        elif one.throttled.get(rank) != throttled:
             self._tell(now_s, "throttled", replica, f"rank {rank} says that its GPU is throttled: {throttled}")
-            one.throttled = throttled
+            one.throttled[rank], one.throttled_from = throttled, iteration
         of_iteration = one.reports.setdefault(iteration, {})
         of_iteration[rank] = math.log(factor)
         changed = False
@@ -170,10 +175,8 @@ class Stragglers:
             for old in [each for each in one.reports if each < iteration]:
                 del one.reports[old]
             mean = math.exp(math.fsum(of_iteration.values()) / len(of_iteration))
-            changed = one.level.learn(mean, throttled=one.throttled is not None)
+            changed = one.level.learn(mean, throttled=bool(one.throttled) and iteration < one.throttled_from + _BELIEVED)
             changed |= self._doubt(replica, one, mean, now_s)
-            if throttled is None:
-                one.throttled = None
             if changed:
                 self._tell(now_s, "measured", replica, f"takes {one.level.factor:.3f} times as long as planned")
         changed |= self._expire(now_s)
@@ -235,7 +238,7 @@ class Stragglers:
                 "ranks": len(one.ranks), "of": self._ranks, "times_as_long": one.factor,
                 "measured": one.level.factor if one.level.known else None,
                 "told": None if one.told is None else one.told.factor,
-                "noise": one.level.noise if one.level.known else None, "throttled": one.throttled,
+                "noise": one.level.noise if one.level.known else None, "throttled": sorted(set(one.throttled.values())),
                 "rung": one.rung, "from_iteration": order.begin, "time_s": one.factor * rungs.time_s[one.rung],
                 "energy_j": saving.energy_j, "waiting_at_default_j": saving.default_j, "waiting_j": saving.own_j,
             })  # fmt: skip
@@ -277,11 +280,9 @@ class Stragglers:
 
     def _decide(self, now_s: float) -> dict[int, Order]:
         """Look the rungs up; new orders by replica."""
-        factors = [each.factor for each in self._replicas]
-        # A replica that nobody reports for is taken to be the fastest, for which nobody is kept waiting.
-        factors = [
-            f if each.told or each.level.known else min(f, 1.0) for f, each in zip(factors, self._replicas, strict=True)
-        ]
+        # While it is not known how fast one of them is, nobody is kept slow by what was measured of others.
+        all_known = all(each.level.known or each.told is not None for each in self._replicas if each.ranks)
+        factors = [each.factor if all_known or each.told is not None else 1.0 for each in self._replicas]
         answer = self._rungs.answer(factors, self._margin())
         self._until_s = answer.until_s
         begin = self._iteration + LEAD if self._iteration >= 0 else 0

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from statistics import fmean, median
+from collections.abc import Sequence
+from statistics import median
 
 FIRST = 8  # iterations until a level is known at first
 _WINDOW = 5
@@ -73,33 +74,32 @@ class Level:
                 return False
             self.known = True
             return self._set(median(self._since), anew=False)
-        if (level := self._shifted(value, throttled)) is not None:
-            return self._set(level, anew=True)
+        if shifted := self._shifted(value, throttled):
+            return self._set(median(shifted), anew=True, seen=shifted)
         if self._count in _REFINED:
             return self._set(median(self._since), anew=False)
         return False
 
-    def _shifted(self, value: float, throttled: bool) -> float | None:
-        """The new level, where there is one."""
+    def _shifted(self, value: float, throttled: bool) -> list[float]:
+        """The iterations that are at a new level, where there is one."""
         noise = self.noise
         if throttled and value - self.held > max(_LEAST, _SURE * noise):
-            return value
-        if len(self._latest) < _WINDOW:
-            return None
+            return [value]
         quick = list(self._latest)[-_QUICK:]
-        if max(quick) < self.held - max(_LEAST, _SURE_QUICK * noise):
-            return fmean(quick)
+        if len(quick) == _QUICK and max(quick) < self.held - max(_LEAST, _SURE_QUICK * noise):
+            return quick
+        if len(self._latest) < _WINDOW:
+            return []
         middle = median(self._latest)
         # The median of five deviates half as much as one iteration.
         if abs(middle - self.held) > max(_LEAST, _SURE * noise):
-            beyond = [each for each in self._latest if (each > self.held) == (middle > self.held)]
-            return median(beyond[-3:])
-        return None
+            return [each for each in self._latest if (each > self.held) == (middle > self.held)][-3:]
+        return []
 
-    def _set(self, level: float, *, anew: bool) -> bool:
+    def _set(self, level: float, *, anew: bool, seen: Sequence[float] = ()) -> bool:
         before, self.held = self.held, level
         if anew:
-            recent = list(self._latest)[-_QUICK:]
-            self._since = deque(recent, maxlen=_REFINED[-1])
-            self._count = len(recent)
+            self._since = deque(seen, maxlen=_REFINED[-1])
+            self._latest = deque(seen, maxlen=_WINDOW)
+            self._count = len(seen)
         return abs(level - before) > 1e-3

@@ -111,6 +111,10 @@ class StragglerServer:
         with suppress(OSError):
             os.write(self._wake_write, b".")
 
+    def wait(self, seconds: float) -> bool:
+        """Wait for so long at most; whether it still serves."""
+        return not self._over.wait(seconds)
+
     def run(self) -> None:
         """Serve until :meth:`stop`."""
         try:
