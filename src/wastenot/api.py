@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from wastenot.tuning.transfer import Transfer
     from wastenot.workloads.kernel import Workload
     from wastenot.workloads.shape import ShapeOptions
+    from wastenot.workloads.stages import Recomputation
 
 PathLike = str | os.PathLike[str]
 
@@ -694,8 +695,9 @@ def pipeline(
     else:
         order = wanted()
         measured = _measured_stages(
-            source, len(order.ranks), device, study,
-            workload=workload, allow_clock_control=allow_clock_control, seed=seed, command=command, progress=progress,
+            source, order, device, study,
+            partition=partition, granularity=granularity, recompute=recompute, max_slowdown=max_slowdown, workload=workload,
+            allow_clock_control=allow_clock_control, seed=seed, command=command, progress=progress,
             **shape,
         )  # fmt: skip
         profile = _profile_of_stages(
@@ -712,10 +714,14 @@ def pipeline(
 
 def _measured_stages(
     name: PathLike | None,
-    stages: int,
+    order: PipelineSchedule,
     device: str | Device | None,
     study: PathLike | Study | None,
     *,
+    partition: Sequence[int] | PartitionKind,
+    granularity: Settings,
+    recompute: bool,
+    max_slowdown: float,
     workload: str | None,
     allow_clock_control: bool,
     seed: int,
@@ -726,7 +732,7 @@ def _measured_stages(
     """What the kernels of a model's stages cost: measured now, or in a study."""
     from wastenot.devices.open import open_device
     from wastenot.study.store import open_study
-    from wastenot.tuning.pipeline import measure_stages, stage_tasks
+    from wastenot.tuning.pipeline import measure_pipeline, stage_tasks
 
     if name is None:
         if study is None:
@@ -739,12 +745,23 @@ def _measured_stages(
         raise BadInputError(f"`device`: where are the kernels of {os.fspath(name)} to be measured? such as sim:h200")
     if workload is not None:
         raise BadInputError(f"`workload` {workload}: has no effect beside {os.fspath(name)}; leave it out")
-    tasks = stage_tasks(os.fspath(name), stages, **shape)
+    tasks = stage_tasks(os.fspath(name), len(order.ranks), **shape)
     target = device
     if isinstance(target, str):
         target = open_device(target, seed=seed, allow_clock_control=allow_clock_control)
     kept = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
-    return measure_stages(target, tasks, kept, progress=progress, command=command)
+    return measure_pipeline(
+        target, tasks, order, kept,
+        partition=partition, settings=granularity, recomputation=_recomputation(order, recompute),
+        max_slowdown=max_slowdown, progress=progress, command=command,
+    )  # fmt: skip
+
+
+def _recomputation(order: PipelineSchedule, recompute: bool) -> Recomputation:
+    """What recomputes activations: an instruction of the schedule, the backward, or nothing."""
+    if any(each.name == "recomputation" for each in order.instructions):
+        return "early"
+    return "full" if recompute else "none"
 
 
 def _profile_of_stages(
@@ -769,7 +786,7 @@ def _profile_of_stages(
         stages=order.stages,
         partition=partition,
         settings=granularity,
-        recomputation="early" if "recomputation" in names else "full" if recompute else "none",
+        recomputation=_recomputation(order, recompute),
         split_backward="backward_input" in names,
         replicas=replicas,
         waiting_w=waiting_w,
