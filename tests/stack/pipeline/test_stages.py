@@ -95,7 +95,7 @@ def test_communication_is_part_of_large_stages():
     assert model.collectives_s == pytest.approx(4 * (5e-6 + 2048 * 2048 * 2 / 2 / 450e9))
     apart = StageModel.of(sweep, tensor_link="pcie4")
     assert apart.profile((12, 12)).baseline[0, "forward"][0] > model.profile((12, 12)).baseline[0, "forward"][0]
-    assert np.isclose(model.profile((12, 12)).transfer_s, 10e-6 + 2048 * 2048 * 2 / 2 / 50e9)
+    assert np.isclose(model.profile((12, 12)).fixed[0, "receive"].time_s, 10e-6 + 2048 * 2048 * 2 / 2 / 50e9)
 
 
 def _stage_times(model, partition):
