@@ -171,4 +171,4 @@ def _next(plan: PipelinePlan, out: Path | None) -> list[RenderableType]:
     """What to do with it."""
     if out is None:
         return ["", Paragraph(Text("To use it, write it to a file: --out pipeline.json", style="dim"))]
-    return ["", Paragraph(Text(f'In each rank: with wn.apply("{out}") as applied: ... applied.instruction("forward", 0)'))]
+    return ["", Text(f"Next: wastenot apply {out} -- torchrun ... train.py", style="green")]

@@ -26,7 +26,7 @@ class FrontierRow:
 
 
 def frontier_rows(plan: PipelinePlan) -> tuple[FrontierRow, ...]:
-    """The rungs of a plan, from the fastest."""
+    """The rungs of a plan, from the fastest to that of least energy."""
     waited_s = max((plan.until_s or 0.0) - plan.baseline.time_s, 0.0)
     baseline_j = plan.baseline.energy_j - plan.waiting_w * plan.gpus * waited_s
     return tuple(
@@ -39,7 +39,7 @@ def frontier_rows(plan: PipelinePlan) -> tuple[FrontierRow, ...]:
             rung.energy_j / baseline_j - 1.0,
             (rung.energy_j - rung.lower_bound_j) / rung.energy_j,
         )
-        for rung in plan.rungs
+        for rung in plan.rungs[: 1 + min(range(len(plan.rungs)), key=lambda rung: plan.rungs[rung].energy_j, default=-1)]
     )
 
 

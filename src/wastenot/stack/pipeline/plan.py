@@ -127,7 +127,7 @@ class PipelinePlan(Part):
         fixed: loads, sends, receives and the like, which have no ways.
         recomputes: whether a backward runs the forward again first.
         notes: what was assumed, for a reader.
-        rungs: plans along the frontier, by rising time; the runtime changes between them as a straggler comes and goes.
+        rungs: plans along the frontier, by rising time; those slower than that of least energy are for stragglers only.
         digest: of the content, by which an edit is noticed.
     """
 

@@ -23,6 +23,7 @@ from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
 from wastenot.stack.pipeline.ways import Stretch
 
 SOLVE_S = 10.0  # for improving one plan
+_AGES = 1e3  # times a pipeline's own time: a straggler that leaves all the time there is
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,28 +135,35 @@ def _defaults(profile: PipelineProfile, graph: Graph) -> tuple[Way, ...]:
 def frontier_rungs(
     made: PlannedPipeline, number: int, progress: Progress | None = None
 ) -> Iterator[tuple[float, GraphPlan]]:
-    """Plans at evenly spaced deadlines, from the fastest to the one beyond which no time saves energy.
+    """Plans at evenly spaced deadlines.
+
+    The first ``number`` go from the fastest to that of least energy. While all wait for a straggler, plans slower than that
+    still save, and follow at the same steps until no time saves anything.
 
     Args:
         made: the pipeline.
-        number: of plans.
+        number: of plans up to that of least energy, at least 2.
         progress: informed of each plan.
 
     Yields:
         Deadline of the iteration, and the plan.
     """
     if number < 2:
-        raise BadInputError(f"`frontier` {number}: needs 2 plans at least")
+        raise BadInputError(f"`frontier` {number}: must be at least 2")
     graph, added_s = made.graph, made.profile.iteration_s
-    least = graph.least_energy()
-    first_s, last_s = made.fastest.time_s, least.time_s
+    first_s, least_s = made.fastest.time_s, graph.least_energy().time_s
+    slowest_s = graph.least_energy(until_s=_AGES * least_s).time_s
+    deadlines = np.linspace(first_s, max(least_s, first_s), number)
+    step_s = float(deadlines[1] - deadlines[0])
+    more = min(math.ceil((slowest_s - least_s) / step_s - 1e-6), number) if step_s > 0.0 else 0
+    further = np.linspace(least_s, slowest_s, more + 1)[1:] if more > 0 else np.zeros(0)
     if progress is not None:
-        progress.begin(number)
-    for within_s in np.linspace(first_s, max(last_s, first_s), number).tolist():
-        plan = graph.least_energy(max(Fraction(within_s), made.fastest.exact_time_s))
+        progress.begin(len(deadlines) + len(further))
+    for index, within_s in enumerate([*deadlines.tolist(), *further.tolist()]):
         if progress is not None:
             progress.step(f"a plan within {within_s + added_s:.4g} s")
-        yield within_s + added_s, plan
+        until_s = within_s if index >= len(deadlines) else None
+        yield within_s + added_s, graph.least_energy(max(Fraction(within_s), made.fastest.exact_time_s), until_s=until_s)
 
 
 def with_rungs(made: PlannedPipeline, found: Iterable[tuple[float, GraphPlan]]) -> PlannedPipeline:
@@ -168,11 +176,12 @@ def with_rungs(made: PlannedPipeline, found: Iterable[tuple[float, GraphPlan]]) 
             Rung(
                 within_s=within_s,
                 time_s=solved.time_s + made.profile.iteration_s,
-                energy_j=total_j(made.profile, made.schedule, solved),
-                lower_bound_j=_bound_j(made.profile, made.schedule, solved),
+                energy_j=energy_j,
+                lower_bound_j=min(_bound_j(made.profile, made.schedule, solved, solved.time_s), energy_j),
                 ways=tuple(tuple(way for way, _ in rank) for rank in ways.of(solved)),
             )
             for within_s, solved in listed
+            for energy_j in (total_j(made.profile, made.schedule, solved, solved.time_s + made.profile.iteration_s),)
         ),
         key=lambda rung: rung.time_s,
     )
@@ -194,9 +203,12 @@ def total_j(profile: PipelineProfile, schedule: PipelineSchedule, solved: GraphP
     return profile.gpus_per_stage * (solved.energy_j + waiting_j + profile.iteration_j * ranks)
 
 
-def _bound_j(profile: PipelineProfile, schedule: PipelineSchedule, solved: GraphPlan) -> float:
+def _bound_j(profile: PipelineProfile, schedule: PipelineSchedule, solved: GraphPlan, lasts_s: float | None = None) -> float:
+    """The lower bound of :func:`total_j`, where GPUs are kept as long as the plan keeps them, or so long."""
     assert solved.lower_bound_j is not None
-    return profile.gpus_per_stage * (solved.lower_bound_j + profile.iteration_j * len(schedule.ranks))
+    ranks = len(schedule.ranks)
+    waiting_j = 0.0 if lasts_s is None else profile.waiting_w * ranks * (lasts_s - solved.lasts_s)
+    return profile.gpus_per_stage * (solved.lower_bound_j + waiting_j + profile.iteration_j * ranks)
 
 
 def _straggler_s(fraction: float | None, time_s: float | None, default_s: float) -> float | None:
