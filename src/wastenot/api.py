@@ -626,6 +626,7 @@ def pipeline(
     recompute: bool = False,
     data_parallel: int = 1,
     waiting_power_w: float | None = None,
+    confidence: float | None = None,
     as_measured: bool = False,
     max_slowdown: float = 0.0,
     straggler: float | None = None,
@@ -659,7 +660,8 @@ def pipeline(
         recompute: the backward runs the forward again first, instead of keeping activations.
         data_parallel: pipelines beside each other.
         waiting_power_w: that a GPU draws while it waits for another one; needed for CSV files.
-        as_measured: take a study's numbers as they stand, not corrected for noise.
+        confidence: with which the plan keeps its slowdown despite noise; 0.95 for models and studies.
+        as_measured: take the numbers as they stand, not corrected for noise; promises nothing.
         max_slowdown: allowed, of an iteration at the default clocks.
         straggler: another pipeline is slower than this one by this fraction, and all wait for it.
         straggler_s: the same, as the time of its iteration.
@@ -680,6 +682,11 @@ def pipeline(
     from wastenot.stack.pipeline.profile import PipelineProfile
     from wastenot.stack.pipeline.source import is_profile_file, profile_of_file, schedule_for
 
+    if source is None and study is None:
+        raise BadInputError("what is the pipeline of? name a model such as gpt3-175b, a CSV file, or a study (`study`)")
+    for argument, degree in (("data_parallel", data_parallel), ("tensor_parallel", shape.get("tensor_parallel", 1))):
+        if degree < 1:
+            raise BadInputError(f"`{argument}` {degree}: must be at least 1")
     wanted = partial(schedule_for, schedule, micro_batches=micro_batches, chunks=chunks, ranks=stages)
     if isinstance(source, PipelineProfile):
         profile = source
@@ -699,7 +706,13 @@ def pipeline(
             partition=partition, granularity=granularity, recompute=recompute, replicas=data_parallel,
             waiting_w=waiting_power_w, workload=workload, as_measured=as_measured,
         )  # fmt: skip
-    made = plan_pipeline(profile, order, max_slowdown=max_slowdown, straggler=straggler, straggler_s=straggler_s)
+    if confidence is not None and as_measured:
+        raise BadInputError("`confidence`: has no effect as measured (`as_measured`); leave out one of them")
+    made = plan_pipeline(
+        profile, order,
+        max_slowdown=max_slowdown, straggler=straggler, straggler_s=straggler_s, confidence=confidence,
+        as_measured=as_measured,
+    )  # fmt: skip
     return with_rungs(made, frontier_rungs(made, frontier, progress)) if frontier else made
 
 
@@ -722,8 +735,7 @@ def _measured_stages(
     from wastenot.tuning.pipeline import measure_stages, stage_tasks
 
     if name is None:
-        if study is None:
-            raise BadInputError("what is the pipeline of? name a model such as gpt3-175b, a CSV file, or a study (`study`)")
+        assert study is not None
         useless = next(iter(shape), None if device is None else "device")
         if useless is not None:
             raise BadInputError(f"`{useless}`: the study was measured already; leave it out, or name a model to measure")

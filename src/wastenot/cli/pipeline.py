@@ -12,6 +12,7 @@ from wastenot.cli import completing, quantities
 from wastenot.cli.options import (
     AsMeasuredOption,
     ClockControlOptions,
+    ConfidenceOption,
     FiguresOption,
     JsonOption,
     MaxSlowdownOption,
@@ -116,6 +117,7 @@ def pipeline(
         ),
     ] = "instruction",
     max_slowdown: MaxSlowdownOption = 0.0,
+    confidence: ConfidenceOption = None,
     as_measured: AsMeasuredOption = False,
     straggler: Annotated[
         str | None,
@@ -178,7 +180,7 @@ def pipeline(
         made = plan_pipeline(
             source, stages=stages, micro_batches=micro_batches, schedule=schedule, chunks=chunks, device=target, study=study,
             workload=workload, partition=layers, granularity=granularity, recompute=model.recompute,
-            data_parallel=model.data_parallel, waiting_power_w=waiting_power, as_measured=as_measured,
+            data_parallel=model.data_parallel, waiting_power_w=waiting_power, confidence=confidence, as_measured=as_measured,
             max_slowdown=max_slowdown, straggler=later, straggler_s=later_s, frontier=shown, seed=seed,
             command=command, progress=progress, **model.shape(),
         )  # fmt: skip

@@ -8,7 +8,7 @@ from wastenot.cli.tables import Group, Paragraph, RenderableType, Text, headline
 from wastenot.reporting.formatting import SPACE, change, fraction_of_whole, percent, quantity
 from wastenot.setting import format_mhz
 from wastenot.stack.pipeline.frontier_table import frontier_rows
-from wastenot.stack.pipeline.plan import PipelinePlan
+from wastenot.stack.pipeline.plan import PipelinePlan, Promise
 from wastenot.stack.pipeline.planner import PlannedPipeline
 from wastenot.stack.pipeline.summary import StageSummary, critical_path, stages_of
 from wastenot.wording import counted
@@ -72,6 +72,7 @@ def _numbers(made: PlannedPipeline) -> list[tuple[str, str]]:
             f"{_joules(base_j)} {_baseline(plan)}",
         ),
         ("Time", _time(plan)),
+        *([] if plan.promise is None else [("Promise", _promise(plan, plan.promise))]),
         ("Proof", _proof(plan)),
     ]
     if plan.replicas > 1:
@@ -79,7 +80,7 @@ def _numbers(made: PlannedPipeline) -> list[tuple[str, str]]:
         rows.append(("All pipelines", f"{plan.replicas} of them, {gpus:,} GPUs: {_joules(saved_j)} saved an iteration"))
     rows.append(("Critical path", _critical(made)))
     rows.append(("Waiting", _waiting(made)))
-    return rows + [("Assumed", note) for note in plan.notes]
+    return [*rows, ("Assumed", "; ".join(plan.notes))] if plan.notes else rows
 
 
 def _joules(energy_j: float) -> str:
@@ -106,11 +107,21 @@ def _time(plan: PipelinePlan) -> str:
     return f"{own}, {change(plan.max_slowdown)} allowed"
 
 
-def _proof(plan: PipelinePlan) -> str:
-    return (
-        f"no plan of these numbers needs less than {quantity(plan.lower_bound_j, 'J', 5)}: at most "
-        f"{percent(max(plan.gap, 0.0))} is left"
+def _promise(plan: PipelinePlan, promise: Promise) -> str:
+    goal = "keeps the slowdown" if plan.until_s is None else "is done before the straggler"
+    sure = f"{goal} with {percent(promise.confidence, 0)} confidence"
+    time, energy = (
+        " to ".join(map(change, ends)) for ends in (promise.time_change_interval, promise.energy_change_interval)
     )
+    return f"{sure}; 95 % intervals: time {time}, energy {energy}"
+
+
+def _proof(plan: PipelinePlan) -> str:
+    least = f"no plan of these numbers needs less than {_joules(plan.lower_bound_j)}"
+    left = percent(max(plan.gap, 0.0))
+    if plan.promise is None:
+        return f"{least}: at most {left} is left"
+    return f"{least}, {left} below this one, which is surer to keep the slowdown"
 
 
 def _critical(made: PlannedPipeline) -> str:

@@ -21,7 +21,7 @@ def profile(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(profile):
-    return wn.pipeline(profile, micro_batches=8, waiting_power_w=WAITING_W, frontier=5)
+    return wn.pipeline(profile, micro_batches=8, waiting_power_w=WAITING_W, frontier=10)
 
 
 def test_what_is_saved_costs_no_time_and_the_bound_is_close(made):
@@ -54,14 +54,14 @@ def test_the_last_stage_is_the_slowest_and_stays_at_full_clocks(made):
 
 def test_the_frontier_goes_from_the_fastest_to_the_least_energy_and_on_for_stragglers(made):
     rows, rungs = frontier_rows(made.plan), made.plan.rungs
-    assert len(rows) == 5 < len(rungs)
+    assert len(rows) == 10 < len(rungs)
     energies = [row.energy_j for row in rows]
     assert energies == sorted(energies, reverse=True)
     assert all(row.lower_bound_j <= row.energy_j * (1 + 1e-9) for row in rows)
     # While all wait, only what is above waiting counts, and that falls to the last rung.
     above = [rung.energy_j - made.plan.waiting_w * made.plan.gpus * rung.time_s for rung in rungs]
     assert above == sorted(above, reverse=True)
-    assert len(frontier_csv(made.plan).splitlines()) == 6
+    assert len(frontier_csv(made.plan).splitlines()) == 11
 
 
 @pytest.mark.parametrize("slower", [0.05, 0.2, 3.0])
@@ -75,7 +75,7 @@ def test_a_straggler_leaves_time_that_saves(profile, made, slower):
     assert plan.predicted.energy_j < made.plan.predicted.energy_j + 4 * WAITING_W * (until_s - made.plan.predicted.time_s)
     rung = made.plan.rung_within(until_s)
     looked_up = rung.energy_j + 4 * WAITING_W * (until_s - rung.time_s)
-    assert plan.predicted.energy_j * (1 - 1e-3) <= looked_up <= 1.06 * plan.predicted.energy_j
+    assert plan.predicted.energy_j * (1 - 1e-3) <= looked_up <= 1.03 * plan.predicted.energy_j
     same = wn.pipeline(profile, micro_batches=8, waiting_power_w=WAITING_W, straggler_s=plan.until_s).plan
     assert same.predicted.energy_j == pytest.approx(plan.predicted.energy_j, rel=1e-3)
 
@@ -130,10 +130,11 @@ def _way(number):
         (_way(9999), "takes way 9999"),
         (lambda plan: plan["ranks"][1]["instructions"][2].__setitem__(1, 8), "micro-batch 8, where these are 0 to 7"),
         (lambda plan: plan["ways"][0].update(stage=4), "ways.0.stage: is 4"),
-        (lambda plan: plan["ranks"][0]["instructions"].pop(), "lacks"),
-        (lambda plan: plan["ranks"][0]["instructions"].reverse(), "ranks: "),
+        (lambda plan: (plan["rungs"].clear(), plan["ranks"][0]["instructions"].pop()), "lacks"),
+        (lambda plan: (plan["rungs"].clear(), plan["ranks"][0]["instructions"].reverse()), "waits for"),
+        (lambda plan: plan["ranks"][0]["instructions"].reverse(), "rungs.0.ways.0.0: is a forward"),
         (lambda plan: plan.update(waiting_w=-1.0), "waiting_w"),
-        (lambda plan: plan["ways"][0].update(time_s=math.nan), "NaN"),
+        (lambda plan: plan["ways"][0].update(time_s=math.nan), "ways.0.time_s: Input should be a finite number"),
         (lambda plan: plan.update(more=1), "more"),
         (lambda plan: plan.update(schema="wastenot.plan/1"), "this version reads 'wastenot.pipeline/1'"),
         (lambda plan: plan.update(ranks=[]), "ranks"),

@@ -39,7 +39,8 @@ def frontier_rows(plan: PipelinePlan) -> tuple[FrontierRow, ...]:
             rung.energy_j / baseline_j - 1.0,
             (rung.energy_j - rung.lower_bound_j) / rung.energy_j,
         )
-        for rung in plan.rungs[: 1 + min(range(len(plan.rungs)), key=lambda rung: plan.rungs[rung].energy_j, default=-1)]
+        for rung in plan.rungs
+        if not rung.stragglers_only
     )
 
 

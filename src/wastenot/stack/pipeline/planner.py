@@ -16,8 +16,9 @@ from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.progress import Progress
 from wastenot.setting import AUTO, Setting
 from wastenot.stack.pipeline.build import pipeline_graph
+from wastenot.stack.pipeline.confidence import DEFAULT_CONFIDENCE, ConfidentPlan, keep_with_confidence
 from wastenot.stack.pipeline.derived import suited
-from wastenot.stack.pipeline.plan import Clocks, FixedWork, Iteration, PipelinePlan, RankPlan, Rung, Way
+from wastenot.stack.pipeline.plan import Clocks, FixedWork, Iteration, PipelinePlan, Promise, RankPlan, Rung, Way
 from wastenot.stack.pipeline.profile import PipelineProfile
 from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
 from wastenot.stack.pipeline.ways import Stretch
@@ -56,6 +57,8 @@ def plan_pipeline(
     max_slowdown: float = 0.0,
     straggler: float | None = None,
     straggler_s: float | None = None,
+    confidence: float | None = None,
+    as_measured: bool = False,
     solve_s: float = SOLVE_S,
 ) -> PlannedPipeline:
     """The plan of least energy of a pipeline.
@@ -66,6 +69,9 @@ def plan_pipeline(
         max_slowdown: allowed, of an iteration at the default clocks.
         straggler: another pipeline is slower than this one at its default clocks by this fraction, and all wait for it.
         straggler_s: the same, as the time of the other pipeline's iteration.
+        confidence: with which the plan keeps its slowdown or is done before the straggler; 0.95 where the profile says how
+            noisy it is.
+        as_measured: take the numbers as they stand; promises nothing.
         solve_s: time for improving the plan.
 
     Raises:
@@ -82,7 +88,22 @@ def plan_pipeline(
     deadline = default_s * (1 + Fraction(max_slowdown))
     if until_s is not None:
         deadline = max(deadline, Fraction(until_s))
-    solved = _solve(graph, profile, deadline, until_s, float(default_s), solve_s)
+    _check_deadline(graph, profile, deadline, float(default_s))
+    solved: GraphPlan
+    promise: Promise | None = None
+    if as_measured or (profile.errors is None and confidence is None):
+        until = None if until_s is None else max(until_s - profile.iteration_s, 0.0)
+        solved = graph.least_energy(deadline - Fraction(profile.iteration_s), until_s=until, seconds=solve_s)
+    else:
+        sure = keep_with_confidence(
+            schedule,
+            profile,
+            max_slowdown=max_slowdown,
+            until_s=until_s,
+            confidence=DEFAULT_CONFIDENCE if confidence is None else confidence,
+            seconds=solve_s,
+        )
+        solved, promise = sure.solved, _promise(sure)
     ways = _Ways(schedule, graph)
     ranks = tuple(RankPlan(instructions=rank) for rank in ways.of(solved))
     plan = PipelinePlan(
@@ -107,6 +128,7 @@ def plan_pipeline(
             time_s=solved.time_s + profile.iteration_s, energy_j=total_j(profile, schedule, solved, until_s)
         ),
         lower_bound_j=_bound_j(profile, schedule, solved),
+        promise=promise,
         ways=tuple(ways.listed),
         ranks=ranks,
         defaults=_defaults(profile, graph),
@@ -118,6 +140,17 @@ def plan_pipeline(
         notes=profile.notes,
     )
     return PlannedPipeline(plan.sealed(), profile, schedule, graph, solved, baseline, graph.least_time())
+
+
+def _promise(sure: ConfidentPlan) -> Promise:
+    return Promise(
+        confidence=sure.confidence,
+        probability=sure.probability,
+        time_change=sure.time_change[0],
+        time_change_interval=sure.time_change[1:],
+        energy_change=sure.energy_change[0],
+        energy_change_interval=sure.energy_change[1:],
+    )
 
 
 def _defaults(profile: PipelineProfile, graph: Graph) -> tuple[Way, ...]:
@@ -146,7 +179,7 @@ def frontier_rungs(
         progress: informed of each plan.
 
     Yields:
-        Deadline of the iteration, and the plan.
+        Deadline of the iteration, and the plan; it waits until then where it is for stragglers.
     """
     if number < 2:
         raise BadInputError(f"`frontier` {number}: must be at least 2")
@@ -177,6 +210,7 @@ def with_rungs(made: PlannedPipeline, found: Iterable[tuple[float, GraphPlan]]) 
                 within_s=within_s,
                 time_s=solved.time_s + made.profile.iteration_s,
                 energy_j=energy_j,
+                stragglers_only=solved.lasts_s > solved.time_s,
                 lower_bound_j=min(_bound_j(made.profile, made.schedule, solved, solved.time_s), energy_j),
                 ways=tuple(tuple(way for way, _ in rank) for rank in ways.of(solved)),
             )
@@ -226,12 +260,9 @@ def _straggler_s(fraction: float | None, time_s: float | None, default_s: float)
     return until_s
 
 
-def _solve(
-    graph: Graph, profile: PipelineProfile, deadline: Fraction, until_s: float | None, default_s: float, solve_s: float
-) -> GraphPlan:
+def _check_deadline(graph: Graph, profile: PipelineProfile, deadline: Fraction, default_s: float) -> None:
     fastest = graph.least_time()
-    added = Fraction(profile.iteration_s)
-    if fastest.exact_time_s + added > deadline:
+    if fastest.exact_time_s + Fraction(profile.iteration_s) > deadline:
         fastest_s = fastest.time_s + profile.iteration_s
         least = fastest_s / default_s - 1.0
         raise InfeasibleError(
@@ -239,8 +270,6 @@ def _solve(
             least_slowdown=least,
             asked=f"`max_slowdown` {float(deadline) / default_s - 1.0:.6g}",
         )
-    until = None if until_s is None else max(until_s - profile.iteration_s, 0.0)
-    return graph.least_energy(deadline - added, until_s=until, seconds=solve_s)
 
 
 class _Ways:
