@@ -626,9 +626,9 @@ def pipeline(
     recompute: bool = False,
     data_parallel: int = 1,
     waiting_power_w: float | None = None,
-    confidence: float | None = None,
     as_measured: bool = False,
     max_slowdown: float = 0.0,
+    confidence: float | None = None,
     straggler: float | None = None,
     straggler_s: float | None = None,
     frontier: int = 0,
@@ -660,9 +660,9 @@ def pipeline(
         recompute: the backward runs the forward again first, instead of keeping activations.
         data_parallel: pipelines beside each other.
         waiting_power_w: that a GPU draws while it waits for another one; needed for CSV files.
-        confidence: with which the plan keeps its slowdown despite noise; 0.95 for models and studies.
         as_measured: take the numbers as they stand, not corrected for noise; promises nothing.
         max_slowdown: allowed, of an iteration at the default clocks.
+        confidence: with which it is kept despite noise, where the study has repeats or standard errors; 0.95 unless given.
         straggler: another pipeline is slower than this one by this fraction, and all wait for it.
         straggler_s: the same, as the time of its iteration.
         frontier: number of plans, from the fastest to that of least energy, to keep with the plan: stragglers come and go.
@@ -711,7 +711,6 @@ def pipeline(
     made = plan_pipeline(
         profile, order,
         max_slowdown=max_slowdown, straggler=straggler, straggler_s=straggler_s, confidence=confidence,
-        as_measured=as_measured,
     )  # fmt: skip
     return with_rungs(made, frontier_rungs(made, frontier, progress)) if frontier else made
 

@@ -113,7 +113,7 @@ def _promise(plan: PipelinePlan, promise: Promise) -> str:
     time, energy = (
         " to ".join(map(change, ends)) for ends in (promise.time_change_interval, promise.energy_change_interval)
     )
-    return f"{sure}; 95 % intervals: time {time}, energy {energy}"
+    return f"{sure}; {percent(promise.level, 0)} intervals: time {time}, energy {energy}"
 
 
 def _proof(plan: PipelinePlan) -> str:

@@ -37,7 +37,7 @@ _MOST_PLANS = 6
 _TRY_S = 0.1  # to improve plans that are only tried
 _SAME_MARGIN = 0.05
 _CLOSE = 0.004  # of the confidence, above it, that is close enough
-_LEVEL = 0.95  # of intervals
+LEVEL = 0.95  # of intervals
 _SURE = 6.0  # standard deviations beyond which nothing but the default clocks is tried
 
 
@@ -333,5 +333,5 @@ class PipelineDraws:
 
 
 def _interval(values: FloatArray) -> tuple[float, float, float]:
-    low, high = np.quantile(values, [0.5 - 0.5 * _LEVEL, 0.5 + 0.5 * _LEVEL])
+    low, high = np.quantile(values, [0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL])
     return float(values.mean()), float(low), float(high)

@@ -98,13 +98,14 @@ class Promise(Part):
     Attributes:
         confidence: with which the plan was to keep its slowdown.
         probability: with which it does.
+        level: of the intervals.
         time_change: of an iteration, expected, relative to the baseline.
-        time_change_interval: that holds 95 % of what it may be.
         energy_change: of all GPUs, likewise.
     """
 
     confidence: Annotated[float, Field(gt=0.5, lt=1.0)]
     probability: Annotated[float, Field(ge=0.0, le=1.0)]
+    level: Annotated[float, Field(gt=0.0, lt=1.0)]
     time_change: Finite
     time_change_interval: Interval
     energy_change: Finite

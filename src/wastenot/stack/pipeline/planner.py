@@ -16,7 +16,7 @@ from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.progress import Progress
 from wastenot.setting import AUTO, Setting
 from wastenot.stack.pipeline.build import pipeline_graph
-from wastenot.stack.pipeline.confidence import DEFAULT_CONFIDENCE, ConfidentPlan, keep_with_confidence
+from wastenot.stack.pipeline.confidence import DEFAULT_CONFIDENCE, LEVEL, ConfidentPlan, keep_with_confidence
 from wastenot.stack.pipeline.derived import suited
 from wastenot.stack.pipeline.plan import Clocks, FixedWork, Iteration, PipelinePlan, Promise, RankPlan, Rung, Way
 from wastenot.stack.pipeline.profile import PipelineProfile
@@ -58,10 +58,11 @@ def plan_pipeline(
     straggler: float | None = None,
     straggler_s: float | None = None,
     confidence: float | None = None,
-    as_measured: bool = False,
     solve_s: float = SOLVE_S,
 ) -> PlannedPipeline:
     """The plan of least energy of a pipeline.
+
+    Where the profile says how far it can be off, the plan keeps the slowdown with a confidence.
 
     Args:
         profile: what each instruction can take; what the schedule runs and it lacks is derived, and noted in the plan.
@@ -71,12 +72,11 @@ def plan_pipeline(
         straggler_s: the same, as the time of the other pipeline's iteration.
         confidence: with which the plan keeps its slowdown or is done before the straggler; 0.95 where the profile says how
             noisy it is.
-        as_measured: take the numbers as they stand; promises nothing.
         solve_s: time for improving the plan.
 
     Raises:
         BadInputError: a number is out of range, or profile and schedule do not fit.
-        InfeasibleError: no plan is that fast; names the fastest.
+        InfeasibleError: no plan is that fast, or none surely; names the fastest.
     """
     if not -1.0 < max_slowdown < math.inf:
         raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be above -1")
@@ -91,7 +91,7 @@ def plan_pipeline(
     _check_deadline(graph, profile, deadline, float(default_s))
     solved: GraphPlan
     promise: Promise | None = None
-    if as_measured or (profile.errors is None and confidence is None):
+    if profile.errors is None and confidence is None:
         until = None if until_s is None else max(until_s - profile.iteration_s, 0.0)
         solved = graph.least_energy(deadline - Fraction(profile.iteration_s), until_s=until, seconds=solve_s)
     else:
@@ -146,6 +146,7 @@ def _promise(sure: ConfidentPlan) -> Promise:
     return Promise(
         confidence=sure.confidence,
         probability=sure.probability,
+        level=LEVEL,
         time_change=sure.time_change[0],
         time_change_interval=sure.time_change[1:],
         energy_change=sure.energy_change[0],
@@ -165,9 +166,22 @@ def _defaults(profile: PipelineProfile, graph: Graph) -> tuple[Way, ...]:
     return tuple(found)
 
 
-def frontier_rungs(
-    made: PlannedPipeline, number: int, progress: Progress | None = None
-) -> Iterator[tuple[float, GraphPlan]]:
+@dataclass(frozen=True, slots=True, eq=False)
+class FrontierPlan:
+    """A plan of least energy at a deadline.
+
+    Attributes:
+        within_s: the deadline of an iteration.
+        solved: the plan.
+        stragglers_only: it is slower than that of least energy, and all wait until the deadline.
+    """
+
+    within_s: float
+    solved: GraphPlan
+    stragglers_only: bool
+
+
+def frontier_rungs(made: PlannedPipeline, number: int, progress: Progress | None = None) -> Iterator[FrontierPlan]:
     """Plans at evenly spaced deadlines.
 
     The first ``number`` go from the fastest to that of least energy. While all wait for a straggler, plans slower than that
@@ -179,7 +193,7 @@ def frontier_rungs(
         progress: informed of each plan.
 
     Yields:
-        Deadline of the iteration, and the plan; it waits until then where it is for stragglers.
+        Each plan as it is found.
     """
     if number < 2:
         raise BadInputError(f"`frontier` {number}: must be at least 2")
@@ -195,27 +209,29 @@ def frontier_rungs(
     for index, within_s in enumerate([*deadlines.tolist(), *further.tolist()]):
         if progress is not None:
             progress.step(f"a plan within {within_s + added_s:.4g} s")
-        until_s = within_s if index >= len(deadlines) else None
-        yield within_s + added_s, graph.least_energy(max(Fraction(within_s), made.fastest.exact_time_s), until_s=until_s)
+        held = index >= len(deadlines)
+        deadline = max(Fraction(within_s), made.fastest.exact_time_s)
+        solved = graph.least_energy(deadline, until_s=within_s if held else None)
+        yield FrontierPlan(within_s + added_s, solved, held)
 
 
-def with_rungs(made: PlannedPipeline, found: Iterable[tuple[float, GraphPlan]]) -> PlannedPipeline:
+def with_rungs(made: PlannedPipeline, found: Iterable[FrontierPlan]) -> PlannedPipeline:
     """The same with more plans of its frontier in its document."""
-    listed = list(found)
+    listed, added_s = list(found), made.profile.iteration_s
     ways = _Ways(made.schedule, made.graph)
     ranks = tuple(RankPlan(instructions=ranked) for ranked in ways.of(made.solved))
     rungs = sorted(
         (
             Rung(
-                within_s=within_s,
-                time_s=solved.time_s + made.profile.iteration_s,
+                within_s=each.within_s,
+                time_s=each.solved.time_s + added_s,
                 energy_j=energy_j,
-                stragglers_only=solved.lasts_s > solved.time_s,
-                lower_bound_j=min(_bound_j(made.profile, made.schedule, solved, solved.time_s), energy_j),
-                ways=tuple(tuple(way for way, _ in rank) for rank in ways.of(solved)),
+                stragglers_only=each.stragglers_only,
+                lower_bound_j=min(_bound_j(made.profile, made.schedule, each.solved, each.solved.time_s), energy_j),
+                ways=tuple(tuple(way for way, _ in rank) for rank in ways.of(each.solved)),
             )
-            for within_s, solved in listed
-            for energy_j in (total_j(made.profile, made.schedule, solved, solved.time_s + made.profile.iteration_s),)
+            for each in listed
+            for energy_j in (total_j(made.profile, made.schedule, each.solved, each.solved.time_s + added_s),)
         ),
         key=lambda rung: rung.time_s,
     )
