@@ -11,10 +11,10 @@ from wastenot.stack.pipeline.plan import PipelinePlan
 from wastenot.wording import counted
 
 _HOW: dict[Origin, str] = {
-    "measured": "from instructions that were measured one by one",
+    "measured": "computed from instructions that were measured one by one",
     "simulated": "on a simulated GPU",
-    "synthetic": "from a profile made up for a demonstration",
-    "forecast": "from a forecast",
+    "synthetic": "computed from a profile made up for a demonstration",
+    "forecast": "computed from a forecast",
 }
 _SAME = 5e-6  # slowdown that is none
 
