@@ -21,7 +21,7 @@ from wastenot.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier, Points
 from wastenot.frontiers.graph_relaxation import GraphProblem, relaxed_by_highs
-from wastenot.frontiers.graph_rounding import rounded
+from wastenot.frontiers.graph_rounding import planned
 from wastenot.frontiers.graph_times import Dag
 from wastenot.frontiers.graph_ways import CostTable, ways_of
 
@@ -129,7 +129,7 @@ class Graph:
         return self.plan(self._ways_at(np.zeros(len(self), dtype=np.intp)))
 
     def least_energy(
-        self, within_s: Fraction | float | None = None, *, until_s: float | None = None, seconds: float = 10.0
+        self, within_s: Fraction | float | None = None, *, until_s: float | None = None, seconds: float = 1.0
     ) -> GraphPlan:
         """The plan of least energy that ends within a time.
 
@@ -152,11 +152,12 @@ class Graph:
             )
         problem = self._problem(within_s, until_s)
         relaxed = relaxed_by_highs(problem)
-        taken = rounded(problem, relaxed.time_s, relaxed.saved_s)
+        tolerance = 1e-4 * abs(relaxed.bound)
+        taken = planned(problem, relaxed, seconds, tolerance)
         plan = self.plan(self._ways_at(taken), until_s)
         if within_s is not None and plan.exact_time_s > within_s:  # by rounding only
             tighter = replace(problem, within_s=problem.within_s - 4.0 * self._dag.doubt_s(problem.within_s))
-            plan = self.plan(self._ways_at(rounded(tighter, relaxed.time_s, relaxed.saved_s)), until_s)
+            plan = self.plan(self._ways_at(planned(tighter, relaxed, seconds, tolerance)), until_s)
             if plan.exact_time_s > within_s:
                 plan = self.plan(fastest.way, until_s)
         bound_j = relaxed.bound + float(self.waiting_w.sum()) * max(problem.within_s, until_s or 0.0)

@@ -51,13 +51,15 @@ class Relaxed:
         time_s: of each part.
         saved_s: how long before the deadline the end is, as far as that counts.
         bound: lower bound on the cost.
-        edge_w: what a second is worth along each edge.
-        last_w: and after each part that no other waits for.
+        edge_w: what a second is worth along each edge: a flow that is conserved.
+        through_w: and in each part.
     """
 
     time_s: FloatArray
     saved_s: float
     bound: float
+    edge_w: FloatArray
+    through_w: FloatArray
 
 
 def relaxed_by_highs(problem: GraphProblem) -> Relaxed:
@@ -107,22 +109,22 @@ def relaxed_by_highs(problem: GraphProblem) -> Relaxed:
     )
     added = np.bincount(owner, solved.x[:segments], minlength=parts).astype(np.float64)
     flow = -solved.ineqlin.marginals
-    return Relaxed(base + added, float(solved.x[-1]) if saved else 0.0, flow_bound(problem, flow[:edges], flow[edges:]))
+    through, edge_w = dag.conserved(np.maximum(flow[:edges], 0.0), np.maximum(flow[edges:], 0.0))
+    bound = flow_bound(problem, through, edge_w)
+    return Relaxed(base + added, float(solved.x[-1]) if saved else 0.0, bound, edge_w, through)
 
 
-def flow_bound(problem: GraphProblem, edge_w: FloatArray, last_w: FloatArray) -> float:
-    """No plan costs less.
+def flow_bound(problem: GraphProblem, through: FloatArray, edge_w: FloatArray) -> float:
+    """No plan costs less, whatever the flow, if it is not negative and as much enters each part as leaves it.
 
-    The flow is first made to conserve what each part passes on: starts and ends then drop out of the sum.
+    Starts and ends of parts then drop out of the sum.
 
     Args:
         problem: the graph and its deadline.
-        edge_w: a flow along each edge.
-        last_w: a flow from each part that no other waits for to the deadline.
+        through: flow through each part.
+        edge_w: flow along each edge.
     """
     dag, table, klass = problem.dag, problem.table, problem.klass
-    edge_w, last_w = np.maximum(edge_w, 0.0), np.maximum(last_w, 0.0)
-    through, edge_w = dag.conserved(edge_w, last_w)
     vertices = np.diff(table.hull_start)
     row = np.repeat(np.arange(len(vertices)), vertices)
     hull_time, hull_cost = table.time_s[row, table.hull], table.cost_j[row, table.hull]
@@ -138,7 +140,7 @@ def flow_bound(problem: GraphProblem, edge_w: FloatArray, last_w: FloatArray) ->
             costs[near] + through[mine] * times[near]
             for near in (np.maximum(taken - 1, 0), taken, np.minimum(taken + 1, len(times) - 1))
         ])  # fmt: skip
-    out = float(last_w.sum())
+    out = float(through[dag.without_later].sum())
     terms = [best.sum(), (edge_w * dag.delay_s).sum(), -out * problem.within_s]
     if problem.ends_early:
         terms.append(min(0.0, (out - problem.end_w) * problem.end_s))

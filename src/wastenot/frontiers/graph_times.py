@@ -32,6 +32,9 @@ class Dag:
         earlier: of each edge, by later part.
         later: of each edge, not falling.
         delay_s: of each edge.
+        into: the edges that part ``p`` waits for are ``into[p]:into[p + 1]``.
+        without_earlier: parts that wait for none.
+        without_later: parts that none waits for.
 
     Raises:
         BadInputError: parts wait for each other in a cycle.
@@ -50,11 +53,11 @@ class Dag:
         self.delay_s = delay_s[by_later]
         by_earlier = np.lexsort((self.later, self.earlier))
         self._by_earlier = by_earlier
-        self._into = np.searchsorted(self.later, np.arange(parts + 1))
+        self.into = np.searchsorted(self.later, np.arange(parts + 1))
         self._out = np.searchsorted(self.earlier[by_earlier], np.arange(parts + 1))
         self._forward = [self._incoming(*bounds) for bounds in self._bounds(1)]
         self._leaving = [self._outgoing(*bounds) for bounds in self._bounds(0)]
-        self.without_earlier = np.flatnonzero(np.diff(self._into) == 0)
+        self.without_earlier = np.flatnonzero(np.diff(self.into) == 0)
         self.without_later = np.flatnonzero(np.diff(self._out) == 0)
 
     def __len__(self) -> int:
@@ -65,14 +68,18 @@ class Dag:
 
     def _incoming(self, begin: int, end: int) -> tuple[slice, IndexArray, FloatArray, IndexArray]:
         """The parts, the earlier parts of their edges and delays, and where each part's edges begin among these."""
-        edges = slice(int(self._into[begin]), int(self._into[end]))
-        first = self._into[begin:end] - self._into[begin]
+        edges = slice(int(self.into[begin]), int(self.into[end]))
+        first = self.into[begin:end] - self.into[begin]
         return slice(begin, end), self.earlier[edges], self.delay_s[edges], first
 
     def _outgoing(self, begin: int, end: int) -> tuple[IndexArray, IndexArray, IndexArray]:
         """Those of the parts that have later ones, their edges, and where each part's edges begin among these."""
         leading = begin + np.flatnonzero(np.diff(self._out[begin : end + 1]))
         return leading, self._by_earlier[self._out[begin] : self._out[end]], self._out[leading] - self._out[begin]
+
+    def out_edges(self, part: int) -> IndexArray:
+        """The edges of later parts."""
+        return self._by_earlier[self._out[part] : self._out[part + 1]]
 
     def walk(self, end_s: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         """The parts of each level and their earliest starts; the caller fills in their ends before it goes on."""
@@ -111,19 +118,19 @@ class Dag:
         through[self.without_later] = last
         fitted = flow.copy()
         entering = np.bincount(self.later, flow, minlength=len(self))
-        counts = np.diff(self._into)
+        counts = np.diff(self.into)
         for level in range(self.levels - 1, -1, -1):
             begin, end = int(self.start[level]), int(self.start[level + 1])
             leading, edges, first = self._leaving[level]
             if len(leading):
                 through[leading] = np.add.reduceat(fitted[edges], first)
             if level:
-                into = slice(int(self._into[begin]), int(self._into[end]))
+                into = slice(int(self.into[begin]), int(self.into[end]))
                 with np.errstate(divide="ignore", invalid="ignore"):
                     factor = np.where(entering[begin:end] > 0.0, through[begin:end] / entering[begin:end], 0.0)
                 fitted[into] *= np.repeat(factor, counts[begin:end])
                 dry = np.flatnonzero((entering[begin:end] <= 0.0) & (through[begin:end] > 0.0)) + begin
-                fitted[self._into[dry]] = through[dry]
+                fitted[self.into[dry]] = through[dry]
         return through, fitted
 
     def doubt_s(self, time_s: float) -> float:

@@ -13,6 +13,7 @@ from wastenot.stack.pipeline.derived import (
     with_own_recomputation,
     with_split_backward,
 )
+from wastenot.stack.pipeline.planner import plan_pipeline
 from wastenot.stack.pipeline.profile import Fixed, PipelineProfile, listed_ways
 from wastenot.stack.pipeline.schedules import SCHEDULES, build_schedule
 
@@ -53,6 +54,17 @@ def test_every_schedule_finds_its_instructions(name: str, recomputes: bool) -> N
         per_micro_batch = 2.5
     assert plan.part_time_s.sum() == pytest.approx(per_micro_batch * 3 * schedule.stages)
     assert bool(profile.notes) == (name in ("early-recomputation", "zb-h1"))
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_is_planned_from_whole_backwards(name: str) -> None:
+    schedule = build_schedule(name, ranks=2, micro_batches=3)
+    made_plan = plan_pipeline(made(WHOLE, schedule.stages), schedule, max_slowdown=0.1, solve_s=0.5)
+    plan = made_plan.plan
+    assert plan.predicted.time_s <= 1.1 * plan.baseline.time_s
+    assert plan.lower_bound_j <= plan.predicted.energy_j < plan.baseline.energy_j
+    assert {way.instruction for way in plan.ways} == {each.name for each in schedule.instructions}
+    assert plan.notes == made_plan.profile.notes
 
 
 def test_recomputation_of_its_own() -> None:

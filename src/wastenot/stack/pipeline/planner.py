@@ -16,6 +16,7 @@ from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.progress import Progress
 from wastenot.setting import AUTO, Setting
 from wastenot.stack.pipeline.build import pipeline_graph
+from wastenot.stack.pipeline.derived import suited
 from wastenot.stack.pipeline.plan import Clocks, FixedWork, Iteration, PipelinePlan, RankPlan, Rung, Way
 from wastenot.stack.pipeline.profile import PipelineProfile
 from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
@@ -59,7 +60,7 @@ def plan_pipeline(
     """The plan of least energy of a pipeline.
 
     Args:
-        profile: what each instruction can take.
+        profile: what each instruction can take; what the schedule runs and it lacks is derived, and noted in the plan.
         schedule: the order of instructions.
         max_slowdown: allowed, of an iteration at the default clocks.
         straggler: another pipeline is slower than this one at its default clocks by this fraction, and all wait for it.
@@ -72,6 +73,7 @@ def plan_pipeline(
     """
     if not -1.0 < max_slowdown < math.inf:
         raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be above -1")
+    profile = suited(profile, schedule)
     graph = pipeline_graph(schedule, profile)
     baseline = baseline_of(profile, schedule)
     default_s = baseline.exact_time_s + Fraction(profile.iteration_s)

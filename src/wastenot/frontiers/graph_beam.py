@@ -1,0 +1,235 @@
+"""Beam search for the ways of a stretch of a graph's parts, guided by the prices of its relaxation.
+
+Given what a second is worth along each dependency (a flow that solves the relaxation's dual), what a plan costs above the
+bound is a sum: for each part, what its way costs above its cheapest at the price of its time, and for each dependency the
+time that passes unused on it, at its price. Parts are taken in order of their targeted start; states that lost least so far
+are kept. Time that a part is ahead of its target is not lost yet, but part of it will be: a fraction is charged until it is
+known, where its later parts start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.frontiers.graph_relaxation import GraphProblem
+from wastenot.frontiers.graph_times import Dag
+
+_DEDUPLICATED = 2  # every so many parts, states that differ no longer are merged
+_SAME = 1e-13  # of the deadline
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """How a search is guided.
+
+    Attributes:
+        width: states that are kept.
+        early: fraction charged of what it would cost to lose all time that a part is ahead of its target.
+        late: likewise of time that it is behind.
+        late_s: a part may be behind its target by so much.
+        faster: ways looked at that are faster than the targeted time, ...
+        slower: ... and slower.
+    """
+
+    width: int = 64
+    early: float = 0.3
+    late: float = 0.3
+    late_s: float = 0.0
+    faster: int = 4
+    slower: int = 3
+
+    def charged(self, behind_s: FloatArray) -> FloatArray:
+        """Time charged for being behind the target, or ahead of it."""
+        return np.asarray(np.maximum(-self.early * behind_s, self.late * behind_s))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """A schedule that a search follows, and prices; arrays by part are in the order of the graph's levels.
+
+    Attributes:
+        time_s: of each part.
+        end_s: latest end of each part that keeps the deadline with these times.
+        edge_w: flow along each edge.
+        through_w: flow through each part.
+    """
+
+    time_s: FloatArray
+    end_s: FloatArray
+    edge_w: FloatArray
+    through_w: FloatArray
+
+
+def searched(
+    problem: GraphProblem, target: Target, parts: IndexArray, earliest_end_s: FloatArray, guide: Guide
+) -> tuple[IndexArray, float] | None:
+    """The ways found for some parts, and their cost.
+
+    Args:
+        problem: the graph.
+        target: what to follow; parts outside keep their times.
+        parts: in an order in which none comes before one that it waits for.
+        earliest_end_s: of parts outside that these wait for.
+        guide: how to search.
+
+    Returns:
+        Positions in the table's rows, by ``parts``; ``None`` where no state was left.
+    """
+    dag, table, klass = problem.dag, problem.table, problem.klass
+    step = np.full(len(dag), -1, dtype=np.intp)
+    step[parts] = np.arange(len(parts))
+    slots = _Slots.of(dag, parts, step)
+    begin = target.end_s - target.time_s
+    unused_s = begin[dag.later] - target.end_s[dag.earlier] - dag.delay_s
+    hard = np.minimum(_latest_within(problem, target, parts, step), target.end_s + guide.late_s) - target.end_s
+    hard += dag.doubt_s(problem.within_s)
+    near = (table.time_s[klass[parts]] <= (target.time_s[parts] * (1.0 + 1e-12))[:, None]).sum(axis=1) - 1
+    first = np.maximum(near - guide.faster, 0)
+    after = np.minimum(near + guide.slower + 1, table.size[klass[parts]])
+
+    states = _States(np.zeros((max(slots.count, 1), 1)), np.zeros(1), np.zeros(1))
+    states.ahead[: len(slots.outside), 0] = earliest_end_s[slots.outside] - target.end_s[slots.outside]
+    mixing = np.random.default_rng(0).uniform(0.5, 1.5, len(states.ahead))
+    same = _SAME * problem.within_s
+    history: list[tuple[IndexArray, IndexArray]] = []
+    for index, part in enumerate(parts.tolist()):
+        row, taken = klass[part], slice(int(first[index]), int(after[index]))
+        way_s, way_j, price = table.time_s[row, taken], table.cost_j[row, taken], target.through_w[part]
+        worth = way_j + price * way_s
+        edges = slice(int(dag.into[part]), int(dag.into[part + 1]))
+        if slots.before[index]:
+            late = states.ahead[slots.before[index]]
+            arrives = late - unused_s[edges][:, None]
+            starts = arrives.max(axis=0)
+            flow = target.edge_w[edges]
+            base = states.lost + flow.sum() * starts - flow @ (arrives + guide.charged(late))
+        else:
+            starts, base = np.full(len(states.lost), -begin[part]), states.lost
+        ends = starts[:, None] + (way_s - target.time_s[part])
+        lost = base[:, None] + (worth - worth.min()) + price * guide.charged(ends)
+        kept = _least((lost + np.where(ends > hard[part], np.inf, 0.0)).ravel(), guide.width)
+        if not len(kept):
+            return None
+        parent, way = np.divmod(kept, len(way_s))
+        states = _States(states.ahead[:, parent], lost.ravel()[kept], states.cost[parent] + way_j[way])
+        slots.store(index, states.ahead, ends.ravel()[kept])
+        if index % _DEDUPLICATED == 0 and len(parent) > 1:
+            different = states.different(mixing, same)
+            states, parent, way = states.only(different), parent[different], way[different]
+        history.append((parent, way))
+    return first + _traced(history, int(np.argmin(states.cost))), float(states.cost.min())
+
+
+def _least(values: FloatArray, count: int) -> IndexArray:
+    """Where the least values are, without infinite ones."""
+    kept = np.argpartition(values, count - 1)[:count] if len(values) > count else np.arange(len(values))
+    return kept[np.isfinite(values[kept])]
+
+
+def _traced(history: list[tuple[IndexArray, IndexArray]], state: int) -> IndexArray:
+    """The ways that led to a state."""
+    found = np.empty(len(history), dtype=np.intp)
+    for index in range(len(history) - 1, -1, -1):
+        parent, way = history[index]
+        found[index] = way[state]
+        state = int(parent[state])
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _States:
+    """States of a search.
+
+    Attributes:
+        ahead: how far ends are past their target, by slot and state.
+        lost: so far, and what is charged beforehand; shape (states,).
+        cost: of the ways taken.
+    """
+
+    ahead: FloatArray
+    lost: FloatArray
+    cost: FloatArray
+
+    def only(self, kept: IndexArray) -> _States:
+        """Some of the states."""
+        return _States(self.ahead[:, kept], self.lost[kept], self.cost[kept])
+
+    def different(self, mixing: FloatArray, same_s: float) -> IndexArray:
+        """Of states that differ in nothing to come, the one that lost least."""
+        key = mixing @ self.ahead
+        order = np.lexsort((self.lost, key))
+        apart = np.empty(len(order), dtype=bool)
+        apart[0] = True
+        np.greater(np.diff(key[order]), same_s, out=apart[1:])
+        kept: IndexArray = order[apart]
+        return kept
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Slots:
+    """Where ends are kept that later parts of a search wait for; places are used again.
+
+    Attributes:
+        count: how many places there are.
+        outside: parts outside the search that it waits for; these have the first places.
+        before: of each part, the places of those that it waits for.
+        place: of each part itself, -1 where none waits for it.
+        gone: of each part, places that no part waits for after it.
+    """
+
+    count: int
+    outside: IndexArray
+    before: list[list[int]]
+    place: list[int]
+    gone: list[list[int]]
+
+    @classmethod
+    def of(cls, dag: Dag, parts: IndexArray, step: IndexArray) -> _Slots:
+        edges = np.flatnonzero(step[dag.later] >= 0)
+        needed = np.full(len(dag), -1, dtype=np.intp)
+        np.maximum.at(needed, dag.earlier[edges], step[dag.later[edges]])
+        outside = np.flatnonzero((needed >= 0) & (step < 0))
+        place_of: dict[int, int] = {part: index for index, part in enumerate(outside.tolist())}
+        released: list[list[int]] = [[] for _ in range(len(parts))]
+        for part in np.flatnonzero(needed >= 0).tolist():
+            released[int(needed[part])].append(part)
+        free: list[int] = []
+        count = len(outside)
+        before, place, gone = [], [], []
+        for index, part in enumerate(parts.tolist()):
+            before.append([place_of[each] for each in dag.earlier[dag.into[part] : dag.into[part + 1]].tolist()])
+            unused = [place_of[each] for each in released[index]]
+            free += unused
+            if needed[part] >= 0:
+                if not free:
+                    free.append(count)
+                    count += 1
+                place_of[part] = free.pop()
+            place.append(place_of.get(part, -1))
+            gone.append([each for each in unused if each != place[-1]])
+        return cls(count, outside, before, place, gone)
+
+    def store(self, index: int, ahead: FloatArray, ends: FloatArray) -> None:
+        """Keep a part's ends, and forget what is not needed any more."""
+        if self.place[index] >= 0:
+            ahead[self.place[index]] = ends
+        if self.gone[index]:
+            ahead[self.gone[index]] = 0.0
+
+
+def _latest_within(problem: GraphProblem, target: Target, parts: IndexArray, step: IndexArray) -> FloatArray:
+    """Latest ends by which the parts can go on at their fastest, and parts outside as targeted."""
+    dag = problem.dag
+    time = np.where(step >= 0, problem.table.time_s[problem.klass, 0], target.time_s)
+    if len(parts) == len(dag):
+        return dag.latest_s(time, problem.within_s)
+    latest = target.end_s.copy()
+    for part in parts[::-1].tolist():
+        edges = dag.out_edges(part)
+        later = dag.later[edges]
+        if len(edges):
+            latest[part] = float((latest[later] - time[later] - dag.delay_s[edges]).min())
+    return latest
