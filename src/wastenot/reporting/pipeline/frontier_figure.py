@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastenot.reporting.figure import Figure, inline, series_color, specification_of, tooltips
-from wastenot.reporting.formatting import MINUS, percent, quantity
+from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.pipeline.drawing import (
     AFTER,
@@ -88,7 +88,7 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     marks = [
         row("a straggler, done just then", until_s, energy_j,
             f"{percent(-change, 1)} saved against waiting for one {percent(slowdown, 0)} slower")
-        | {"label": "" if plan.until_s and abs(until_s / plan.until_s - 1.0) < _NEAR else f"{MINUS if change < 0 else '+'}{abs(100.0 * change):.0f} %"}
+        | {"label": "" if plan.until_s and abs(until_s / plan.until_s - 1.0) < _NEAR else percent(change, 0, sign=True)}
         for until_s, energy_j, change, slowdown in stragglers
     ]  # fmt: skip
     x_domain, y_domain = _domains([*lines, *marks, row("", default_s, default_j), *_own_rows(overview, row)])

@@ -7,12 +7,12 @@ profile are put together in other ways.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.errors import WastenotError
+from wastenot.errors import InfeasibleError
 from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.frontiers.graph_ways import ways_of
 from wastenot.stack.pipeline.planner import plan_pipeline
@@ -23,7 +23,7 @@ from wastenot.stack.pipeline.schedules import SCHEDULES, build_schedule
 _MICRO_BATCHES = (2, 4, 8, 16, 32, 64)
 _IMBALANCES = (0.0, 0.1, 0.2, 0.3, 0.5)
 _MOST_MICRO_BATCHES = 16  # where something else is varied
-_MOST_INSTRUCTIONS = 1_500  # of a shape, to be quick
+_MOST_INSTRUCTIONS = 2_000  # of a shape, to be quick
 _SOLVE_S = 1.0
 
 
@@ -71,43 +71,35 @@ def savings_by_shape(profile: PipelineProfile, schedule: PipelineSchedule) -> Sa
     few = min(schedule.micro_batches, _MOST_MICRO_BATCHES)
 
     def shaped(stages: int, micro_batches: int) -> PipelineSchedule:
-        own = schedule.name == "interleaved"
-        return build_schedule(
-            schedule.name, ranks=stages // chunks, micro_batches=micro_batches, chunks=chunks if own else None
-        )
+        own = chunks if schedule.name == "interleaved" else None
+        return build_schedule(schedule.name, ranks=stages // chunks, micro_batches=micro_batches, chunks=own)
 
-    by_micro_batches: list[Saving] = []
-    by_stages: list[Saving] = []
-    if named:
-        for count in sorted({*_MICRO_BATCHES, schedule.micro_batches}):
-            by_micro_batches += _saving(
-                count, lambda count=count: (profile, shaped(schedule.stages, count)), count == schedule.micro_batches
-            )  # type: ignore[misc]
-        for of_one in _divisors(schedule.stages, chunks):
-            by_stages += _saving(
-                schedule.stages // of_one,
-                lambda of_one=of_one: (merged_stages(profile, of_one), shaped(schedule.stages // of_one, few)),
-                of_one == 1,
-            )  # type: ignore[misc]
     at = shaped(schedule.stages, few) if named else schedule
-    by_imbalance = [
-        each
-        for longer in _IMBALANCES
-        for each in _saving(longer, lambda longer=longer: (with_last_stage(profile, longer), at), False)  # type: ignore[misc]
-    ]
-    return Savings(tuple(by_micro_batches), tuple(by_stages), tuple(by_imbalance), at.micro_batches)
+    counts = sorted({*_MICRO_BATCHES, schedule.micro_batches}) if named else []
+    merged = _divisors(schedule.stages, chunks) if named else []
+    return Savings(
+        tuple(
+            Saving(count, saved, count == schedule.micro_batches)
+            for count in counts
+            for saved in _saved(profile, shaped(schedule.stages, count))
+        ),
+        tuple(
+            Saving(schedule.stages // of_one, saved, of_one == 1)
+            for of_one in merged
+            for saved in _saved(merged_stages(profile, of_one), shaped(schedule.stages // of_one, few))
+        ),
+        tuple(Saving(longer, saved) for longer in _IMBALANCES for saved in _saved(with_last_stage(profile, longer), at)),
+        at.micro_batches,
+    )
 
 
-def _saving(
-    value: float, made: Callable[[], tuple[PipelineProfile, PipelineSchedule]], own: bool
-) -> list[Saving]:
-    """The saving of a shape; nothing where it cannot be planned, or not quickly."""
+def _saved(profile: PipelineProfile | None, schedule: PipelineSchedule) -> list[float]:
+    """What the plan of no slowdown saves; nothing where there is no plan, or none soon."""
+    if profile is None or len(schedule.instructions) > _MOST_INSTRUCTIONS:
+        return []
     try:
-        profile, schedule = made()
-        if len(schedule.instructions) > _MOST_INSTRUCTIONS and not own:
-            return []
-        return [Saving(value, -plan_pipeline(profile, schedule, solve_s=_SOLVE_S).plan.energy_change, own)]
-    except WastenotError:
+        return [-plan_pipeline(profile, schedule, solve_s=_SOLVE_S).plan.energy_change]
+    except InfeasibleError:
         return []
 
 
@@ -116,12 +108,8 @@ def _divisors(stages: int, chunks: int) -> Sequence[int]:
     return [each for each in range(stages // 2, 0, -1) if stages % each == 0 and stages // each >= 2 * chunks]
 
 
-def merged_stages(profile: PipelineProfile, of_one: int) -> PipelineProfile:
-    """The profile with ``of_one`` neighbouring stages as one, whose instructions run at one setting.
-
-    Raises:
-        BadInputError: neighbours have no setting in common.
-    """
+def merged_stages(profile: PipelineProfile, of_one: int) -> PipelineProfile | None:
+    """The profile with ``of_one`` neighbouring stages as one, at one setting; ``None`` if they have none in common."""
     if of_one == 1:
         return profile
     ways: dict[tuple[int, str], list[dict[object, tuple[float, float]]]] = {}
@@ -135,6 +123,8 @@ def merged_stages(profile: PipelineProfile, of_one: int) -> PipelineProfile:
     joined: dict[tuple[int, str], Frontier] = {}
     for key, several in ways.items():
         shared = [label for label in several[0] if all(label in each for each in several)]
+        if not shared:
+            return None
         joined[key] = choice([(*np.sum([each[label] for each in several], axis=0).tolist(), label) for label in shared])
     fixed = {key: each for key, each in profile.fixed.items() if key[0] < profile.stages // of_one}
     return replace(profile, ways=joined, baseline=baseline, fixed=fixed)
