@@ -3,6 +3,7 @@
 from .api import (
     Refinement as Refinement,
     measure_latency as measure_latency,
+    pipeline as pipeline,
     refine as refine,
     report as report,
     sweep as sweep,
@@ -42,6 +43,9 @@ from .profiling.result import Profile as Profile
 from .runtime.apply import Applied as Applied, apply as apply
 from .runtime.tracking import tracker as tracker
 from .setting import AUTO as AUTO, Setting as Setting
+from .stack.pipeline.plan import PipelinePlan as PipelinePlan
+from .stack.pipeline.plan_file import read_pipeline_plan as read_pipeline_plan
+from .stack.pipeline.planner import PlannedPipeline as PlannedPipeline
 from .study.store import Study as Study, open_study as open_study
 from .study.sweep import Kernel as Kernel, Sweep as Sweep
 from .study.sweep_file import (

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from wastenot.planning.planner import Planner
     from wastenot.reporting.price import Price
     from wastenot.setting import Setting
+    from wastenot.stack.pipeline.planner import PlannedPipeline
+    from wastenot.stack.pipeline.profile import PipelineProfile
+    from wastenot.stack.pipeline.schedule import PipelineSchedule
+    from wastenot.stack.pipeline.ways import Settings
     from wastenot.study.store import Source, Study
     from wastenot.sweeping.estimate import Announce, Estimate
     from wastenot.sweeping.point import PointOptions
@@ -605,3 +609,167 @@ def measure_latency(
     if store is not None:
         store.keep_latency(found.to_json(), found.device)
     return found
+
+
+def pipeline(
+    source: PathLike | PipelineProfile | None = None,
+    *,
+    micro_batches: int | None = None,
+    stages: int | None = None,
+    schedule: PathLike | PipelineSchedule = "1f1b",
+    chunks: int | None = None,
+    device: str | Device | None = None,
+    study: PathLike | Study | None = None,
+    workload: str | None = None,
+    partition: Sequence[int] | Literal["balanced"] = "balanced",
+    granularity: Settings = "instruction",
+    recompute: bool = False,
+    data_parallel: int = 1,
+    waiting_power_w: float | None = None,
+    as_measured: bool = False,
+    max_slowdown: float = 0.0,
+    confidence: float | None = None,
+    straggler: float | None = None,
+    straggler_s: float | None = None,
+    frontier: int = 0,
+    allow_clock_control: bool = False,
+    seed: int = 0,
+    command: str | None = None,
+    progress: Progress | None = None,
+    **shape: Unpack[ShapeOptions],
+) -> PlannedPipeline:
+    """Plan the clocks of a pipeline: of each instruction of each stage, for each micro-batch.
+
+        >>> import wastenot as wn
+        >>> made = wn.pipeline("gpt3-175b", stages=8, micro_batches=48, device="sim:h200")   # doctest: +SKIP
+        >>> made.plan.write("pipeline.json")                                                # doctest: +SKIP
+
+    Args:
+        source: a model, whose kernels are measured on ``device``; a CSV file ``stage,instruction,frequency,time,energy``, as
+            Perseus keeps its profiles; or a profile. ``None`` takes the workload of ``study``.
+        micro_batches: of an iteration.
+        stages: GPUs, or groups of them, after one another (the pipeline-parallel degree).
+        schedule: ``gpipe``, ``1f1b``, ``early-recomputation``, ``interleaved``, ``zb-h1``, or a file that has one.
+        chunks: stages of the model on each GPU, for ``interleaved``.
+        device: to measure a model on, or its name.
+        study: keeps what is measured; or was measured before, where no device is given.
+        workload: of the study; may be left out where it holds only one.
+        partition: layers of each stage of the model; ``balanced`` makes the slowest as fast as can be.
+        granularity: what gets clocks of its own: each ``instruction``; or inside it each ``layer``, each ``kernel``, or
+            stretches as long as the device needs to switch (``schedule``).
+        recompute: the backward runs the forward again first, instead of keeping activations.
+        data_parallel: pipelines beside each other.
+        waiting_power_w: that a GPU draws while it waits for another one; needed for CSV files.
+        as_measured: take a study's numbers as they stand, not corrected for noise.
+        max_slowdown: allowed, of an iteration at the default clocks.
+        confidence: with which it is kept despite noise, where the study has repeats or standard errors; 0.95 unless given.
+        straggler: another pipeline is slower than this one by this fraction, and all wait for it.
+        straggler_s: the same, as the time of its iteration.
+        frontier: number of plans, from the fastest to that of least energy, to keep with the plan: stragglers come and go.
+        allow_clock_control: allow the clocks of a real GPU to be changed, to measure; they are given back.
+        seed: of a simulated device that is given by name.
+        command: that does the same, for the study to name to whoever finds it unfinished.
+        progress: informed of every measurement.
+        shape: how the model is run: ``batch`` (sequences of a micro-batch), ``sequence``, ``tensor_parallel``, ...
+
+    Raises:
+        BadInputError: an argument makes no sense, a file breaks a rule, or the schedule deadlocks.
+        InfeasibleError: no plan is that fast; names the fastest.
+        ClocksRefusedError: the device's clocks may not be set.
+        DeviceError: the device failed.
+    """
+    from wastenot.stack.pipeline.planner import frontier_rungs, plan_pipeline, with_rungs
+    from wastenot.stack.pipeline.profile import PipelineProfile
+    from wastenot.stack.pipeline.source import is_profile_file, profile_of_file, schedule_for
+
+    wanted = partial(schedule_for, schedule, micro_batches=micro_batches, chunks=chunks, ranks=stages)
+    if isinstance(source, PipelineProfile):
+        profile = source
+        order = wanted(stages=profile.stages)
+    elif source is not None and is_profile_file(source):
+        profile = profile_of_file(source, waiting_power_w, replicas=data_parallel, shape=shape)
+        order = wanted(stages=profile.stages)
+    else:
+        order = wanted()
+        measured = _measured_stages(
+            source, len(order.ranks), device, study,
+            workload=workload, allow_clock_control=allow_clock_control, seed=seed, command=command, progress=progress,
+            **shape,
+        )  # fmt: skip
+        profile = _profile_of_stages(
+            measured, order,
+            partition=partition, granularity=granularity, recompute=recompute, replicas=data_parallel,
+            waiting_w=waiting_power_w, workload=workload, as_measured=as_measured,
+        )  # fmt: skip
+    made = plan_pipeline(
+        profile, order,
+        max_slowdown=max_slowdown, straggler=straggler, straggler_s=straggler_s, confidence=confidence,
+    )  # fmt: skip
+    return with_rungs(made, frontier_rungs(made, frontier, progress)) if frontier else made
+
+
+def _measured_stages(
+    name: PathLike | None,
+    stages: int,
+    device: str | Device | None,
+    study: PathLike | Study | None,
+    *,
+    workload: str | None,
+    allow_clock_control: bool,
+    seed: int,
+    command: str | None,
+    progress: Progress | None,
+    **shape: Unpack[ShapeOptions],
+) -> Source:
+    """What the kernels of a model's stages cost: measured now, or in a study."""
+    from wastenot.devices.open import open_device
+    from wastenot.study.store import open_study
+    from wastenot.tuning.pipeline import measure_stages, stage_tasks
+
+    if name is None:
+        if study is None:
+            raise BadInputError("what is the pipeline of? name a model such as gpt3-175b, a CSV file, or a study (`study`)")
+        useless = next(iter(shape), None if device is None else "device")
+        if useless is not None:
+            raise BadInputError(f"`{useless}`: the study was measured already; leave it out, or name a model to measure")
+        return study
+    if device is None:
+        raise BadInputError(f"`device`: where are the kernels of {os.fspath(name)} to be measured? such as sim:h200")
+    if workload is not None:
+        raise BadInputError(f"`workload` {workload}: has no effect beside {os.fspath(name)}; leave it out")
+    tasks = stage_tasks(os.fspath(name), stages, **shape)
+    target = device
+    if isinstance(target, str):
+        target = open_device(target, seed=seed, allow_clock_control=allow_clock_control)
+    kept = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
+    return measure_stages(target, tasks, kept, progress=progress, command=command)
+
+
+def _profile_of_stages(
+    measured: Source,
+    order: PipelineSchedule,
+    *,
+    partition: Sequence[int] | Literal["balanced"],
+    granularity: Settings,
+    recompute: bool,
+    replicas: int,
+    waiting_w: float | None,
+    workload: str | None,
+    as_measured: bool,
+) -> PipelineProfile:
+    """The profile of the stages that a schedule runs, with the instructions that it has."""
+    from wastenot.stack.pipeline.stages import profile_of_workload
+
+    names = {each.name for each in order.instructions}
+    return profile_of_workload(
+        measured,
+        stages=order.stages,
+        partition=partition,
+        settings=granularity,
+        recomputation="early" if "recomputation" in names else "full" if recompute else "none",
+        split_backward="backward_input" in names,
+        replicas=replicas,
+        waiting_w=waiting_w,
+        workload=workload,
+        as_measured=as_measured,
+    )

@@ -46,6 +46,18 @@ def workloads(incomplete: str) -> list[str]:
     return [*_one_of(*MODELS)(incomplete), *_files(incomplete, (".json", ".db"))]
 
 
+def pipelines(incomplete: str) -> list[str]:
+    """Models, and files here that may hold a pipeline's profile."""
+    return [*_one_of(*MODELS)(incomplete), *_files(incomplete, (".csv",))]
+
+
+def schedules(incomplete: str) -> list[str]:
+    """Schedules of a pipeline, and files here that may hold one."""
+    from wastenot.stack.pipeline.schedules import SCHEDULES
+
+    return [*_one_of(*SCHEDULES)(incomplete), *_files(incomplete, (".json", ".txt", ".csv"))]
+
+
 def kernels(incomplete: str) -> list[str]:
     """What ``profile`` takes: kernels by themselves, with a size to change, and models to name a kernel of."""
     sizes = ("gemm:4096", "gemm:8192", "gemv:4096", "gemv:8192", "all-reduce:512MB", "all-gather:512MB")

@@ -33,7 +33,7 @@ def test_the_baseline_is_the_way_at_auto(planner):
     for key, frontier in profile.ways.items():
         node = frontier.alternatives[0]
         place = list(node.label).index(AUTO)
-        assert (node.time_s[place], node.energy_j[place]) == pytest.approx(profile.baseline[key], rel=1e-12)
+        assert (node.time_s[place], node.energy_j[place]) == profile.baseline[key]  # a deadline may be just that
 
 
 def test_balanced_stages_are_as_equal_as_layers_allow(planner):

@@ -1,0 +1,212 @@
+"""``wastenot pipeline``: clocks for each instruction of a pipeline-parallel training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import typer
+
+from wastenot.cli import completing, quantities
+from wastenot.cli.options import (
+    AsMeasuredOption,
+    ClockControlOptions,
+    ConfidenceOption,
+    JsonOption,
+    MaxSlowdownOption,
+    SeedOption,
+    WorkloadOption,
+    parse_counts,
+)
+from wastenot.errors import BadInputError
+
+if TYPE_CHECKING:
+    from wastenot.workloads.shape import ShapeOptions as Shape
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """How a model is cut into a pipeline, where it is not the default of its family."""
+
+    partition: Annotated[
+        str,
+        typer.Option("--partition", metavar="N,N,...|balanced", help="Layers of each stage; balanced: the slowest is fast."),
+    ] = "balanced"
+    tensor_parallel: Annotated[
+        int | None,
+        typer.Option("--tensor-parallel", metavar="N", help="GPUs that share a stage; by default as few as hold the model."),
+    ] = None
+    data_parallel: Annotated[int, typer.Option("--data-parallel", metavar="N", help="Pipelines beside each other.")] = 1
+    micro_batch: Annotated[
+        int | None, typer.Option("--micro-batch", metavar="N", help="Sequences of a micro-batch; 1 by default.")
+    ] = None
+    sequence: Annotated[
+        int | None,
+        typer.Option("--sequence", metavar="N", help="Tokens of a sequence; by default those of the model's training."),
+    ] = None
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="The backward runs the forward again first, instead of keeping activations.")
+    ] = False
+
+    def layers(self) -> tuple[int, ...] | Literal["balanced"]:
+        """Layers of each stage."""
+        return "balanced" if self.partition == "balanced" else parse_counts("--partition", self.partition)
+
+    def shape(self) -> Shape:
+        """What was given of the model's shape."""
+        given: dict[str, Any] = {
+            "tensor_parallel": self.tensor_parallel, "batch": self.micro_batch, "sequence": self.sequence,
+        }  # fmt: skip
+        return cast("Shape", {name: value for name, value in given.items() if value is not None})
+
+
+def pipeline(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL|PROFILE.csv]",
+            autocompletion=completing.pipelines,
+            help="A model such as gpt3-175b, or times and energies in columns stage,instruction,frequency,time,energy.",
+        ),
+    ] = None,
+    stages: Annotated[
+        int | None, typer.Option("--stages", metavar="N", help="GPUs (or groups of them) after one another.")
+    ] = None,
+    micro_batches: Annotated[
+        int | None, typer.Option("--micro-batches", metavar="N", help="Micro-batches of an iteration.")
+    ] = None,
+    schedule: Annotated[
+        str,
+        typer.Option(
+            "--schedule",
+            metavar="NAME|FILE",
+            autocompletion=completing.schedules,
+            help="gpipe, 1f1b, early-recomputation, interleaved, zb-h1, or a file with the order of each rank.",
+        ),
+    ] = "1f1b",
+    chunks: Annotated[
+        int | None, typer.Option("--chunks", metavar="N", help="Stages of the model on each GPU, for interleaved; 2.")
+    ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="D",
+            autocompletion=completing.devices,
+            help="Where to measure a model's kernels: sim:NAME, sim:FILE.toml or nvidia:INDEX.",
+        ),
+    ] = None,
+    study: Annotated[
+        str | None,
+        typer.Option("--study", metavar="FILE|URL", help="Keeps what is measured; without MODEL: take what it holds."),
+    ] = None,
+    workload: WorkloadOption = None,
+    granularity: Annotated[
+        Literal["instruction", "layer", "kernel", "schedule"],
+        typer.Option(
+            "--granularity",
+            help="What gets clocks of its own: each instruction; or inside it each layer, each kernel, or stretches as long "
+            "as the device needs to switch.",
+        ),
+    ] = "instruction",
+    max_slowdown: MaxSlowdownOption = 0.0,
+    confidence: ConfidenceOption = None,
+    as_measured: AsMeasuredOption = False,
+    straggler: Annotated[
+        str | None,
+        typer.Option(
+            "--straggler",
+            metavar="X|TIME",
+            help="Another pipeline is slower, and all wait for it: 1.2 (times as long), 20% or 3.4s.",
+        ),
+    ] = None,
+    frontier: Annotated[
+        int | None,
+        typer.Option("--frontier", metavar="N", help="List N plans from the fastest to that of least energy, with bounds."),
+    ] = None,
+    waiting_power: Annotated[
+        float | None,
+        typer.Option(
+            "--waiting-power",
+            metavar="W",
+            parser=quantities.watts,
+            help="What a GPU draws while it waits for another one; by default what is known of the device.",
+        ),
+    ] = None,
+    *,
+    model: ModelOptions,
+    out: Annotated[Path | None, typer.Option("--out", metavar="PLAN.json", help="Write the plan, for the ranks.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write the plans of --frontier as a table.")
+    ] = None,
+    clock_control: ClockControlOptions,
+    seed: SeedOption = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan the clocks of pipeline-parallel training.
+
+    Most stages of a pipeline wait for others. What is not on the critical path runs at lower clocks, as slow as costs no
+    time: least energy within the slowdown allowed, for each instruction of each micro-batch, with a lower bound.
+    """
+    from wastenot.api import pipeline as plan_pipeline
+    from wastenot.cli.output import console, print_json, say, typed_command
+    from wastenot.cli.pipeline_text import pipeline_text
+    from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
+    from wastenot.files import write_text
+    from wastenot.stack.pipeline.frontier_table import frontier_csv
+
+    later, later_s = parse_straggler(straggler)
+    if frontier is not None and frontier < 2:
+        raise BadInputError(f"--frontier {frontier}: must be at least 2")
+    layers = model.layers()
+    target: Any = device
+    if device is not None and source is not None:
+        target = clock_control.open_device(device, seed=seed, workload=None)
+    command = None if study is None else typed_command(study)
+    kept = "nothing was kept; --study FILE keeps what is measured" if command is None else resume_with(command, study)
+    with kept_if_interrupted(kept), shown_progress(f"pipeline of {source or study}") as progress:
+        made = plan_pipeline(
+            source, stages=stages, micro_batches=micro_batches, schedule=schedule, chunks=chunks, device=target, study=study,
+            workload=workload, partition=layers, granularity=granularity, recompute=model.recompute,
+            data_parallel=model.data_parallel, waiting_power_w=waiting_power, as_measured=as_measured,
+            max_slowdown=max_slowdown, confidence=confidence, straggler=later, straggler_s=later_s,
+            frontier=frontier or 0, seed=seed, command=command, progress=progress, **model.shape(),
+        )  # fmt: skip
+    if out is not None:
+        made.plan.write(out)
+        say(f"{out}: plan written")
+    if csv is not None:
+        write_text(csv, frontier_csv(made.plan))
+        say(f"{csv}: frontier written")
+    if as_json:
+        print_json("pipeline", made.plan.document())
+    else:
+        console().print(pipeline_text(made, out))
+
+
+def parse_straggler(text: str | None) -> tuple[float | None, float | None]:
+    """How much slower another pipeline is, as a fraction, or the time of its iteration in s; ``None`` for the other.
+
+    Raises:
+        BadInputError: it is neither.
+    """
+    if text is None:
+        return None, None
+    plain = text.strip()
+    try:
+        if plain.endswith("%"):
+            return quantities.slowdown(plain), None
+        times = float(plain.removesuffix("x"))
+    except typer.BadParameter:
+        times = 0.0
+    except ValueError:
+        try:
+            return None, quantities.seconds(plain)
+        except typer.BadParameter:
+            times = 0.0
+    if not 1.0 <= times < float("inf"):
+        raise BadInputError(
+            f"--straggler {text}: write 1.2 (times as long as this pipeline), 20% (longer), or a time as 3.4s"
+        )
+    return times - 1.0, None

@@ -1,0 +1,183 @@
+"""A pipeline's plan as text: what it saves, how good that is, and the clocks of each stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from wastenot.cli.tables import Group, Paragraph, RenderableType, Text, headline, plain_table
+from wastenot.reporting.formatting import SPACE, change, fraction_of_whole, percent, quantity
+from wastenot.setting import format_mhz
+from wastenot.stack.pipeline.frontier_table import frontier_rows
+from wastenot.stack.pipeline.plan import PipelinePlan, Promise
+from wastenot.stack.pipeline.planner import PlannedPipeline
+from wastenot.stack.pipeline.summary import StageSummary, critical_path, stages_of
+from wastenot.wording import counted
+
+_SAME = 5e-5  # changes of time that are none
+
+
+def pipeline_text(made: PlannedPipeline, out: Path | None = None) -> RenderableType:
+    """The whole, for a terminal.
+
+    Args:
+        made: the plan.
+        out: file that it was written to.
+    """
+    from wastenot.cli.planning import named_rows
+
+    plan = made.plan
+    ranks = (
+        counted(len(plan.ranks), "stage")
+        if len(plan.ranks) == plan.stages
+        else (f"{counted(plan.stages, 'stage')} on {counted(len(plan.ranks), 'rank')}")
+    )
+    what = f"{ranks} × {counted(plan.micro_batches, 'micro-batch')}, {plan.schedule}"
+    return Group(
+        Paragraph(headline(plan.name, plan.device, plan.origin, what)),
+        Paragraph(Text(f"{verdict(plan)}.", style="bold green" if plan.energy_change < -_SAME else "bold")),
+        "",
+        named_rows(_numbers(made)),
+        "",
+        _stage_table(stages_of(made)),
+        *(["", _frontier_table(plan)] if plan.rungs else []),
+        *_next(plan, out),
+    )
+
+
+def verdict(plan: PipelinePlan) -> str:
+    """What the plan saves, in a sentence."""
+    saved = percent(-plan.energy_change, 1)
+    slower = plan.time_change
+    if plan.until_s is not None:
+        return (
+            f"Saves {saved} of the energy that waiting for the straggler at the default clocks takes, and is done just then"
+        )
+    if plan.energy_change > -_SAME:
+        return "Saves nothing within the slowdown allowed"
+    if slower > _SAME:
+        return f"Saves {saved} of the energy for a slowdown of {percent(slower)}"
+    if slower < -_SAME:
+        return f"Saves {saved} of the energy and is {percent(-slower)} faster"
+    return f"Saves {saved} of the energy at no slowdown"
+
+
+def _numbers(made: PlannedPipeline) -> list[tuple[str, str]]:
+    plan = made.plan
+    energy_j, base_j = plan.predicted.energy_j, plan.baseline.energy_j
+    one = "" if plan.replicas == 1 else " of one pipeline"
+    rows = [
+        (
+            "Energy",
+            f"{_joules(energy_j)} an iteration, all {counted(plan.gpus, 'GPU')}{one}, waiting included; "
+            f"{_joules(base_j)} {_baseline(plan)}",
+        ),
+        ("Time", _time(plan)),
+        ("Proof", _proof(plan)),
+        *([("Promise", _promise(plan.promise))] if plan.promise is not None else []),
+    ]
+    if plan.replicas > 1:
+        saved_j, gpus = plan.replicas * (base_j - energy_j), plan.replicas * plan.gpus
+        rows.append(("All pipelines", f"{plan.replicas} of them, {gpus:,} GPUs: {_joules(saved_j)} saved an iteration"))
+    rows.append(("Critical path", _critical(made)))
+    rows.append(("Waiting", _waiting(made)))
+    return rows + [("Assumed", note) for note in plan.notes]
+
+
+def _joules(energy_j: float) -> str:
+    return quantity(energy_j, "J", 5)
+
+
+def _seconds(time_s: float) -> str:
+    return quantity(time_s, "s", 5)
+
+
+def _baseline(plan: PipelinePlan) -> str:
+    return (
+        "at the default clocks"
+        if plan.baseline_clocks == "auto"
+        else "at the highest clock, which stands for the default clocks here"
+    )
+
+
+def _time(plan: PipelinePlan) -> str:
+    by = change(plan.predicted.time_s / plan.baseline.time_s - 1.0)
+    own = f"{_seconds(plan.predicted.time_s)} an iteration ({by}); {_seconds(plan.baseline.time_s)} before"
+    if plan.until_s is not None:
+        return f"{own}, {_seconds(plan.until_s)} the straggler"
+    return f"{own}, {change(plan.max_slowdown)} allowed"
+
+
+def _proof(plan: PipelinePlan) -> str:
+    return (
+        f"no plan of these numbers needs less than {quantity(plan.lower_bound_j, 'J', 5)}: at most "
+        f"{percent(max(plan.gap, 0.0))} is left"
+    )
+
+
+def _promise(promise: Promise) -> str:
+    low, high = promise.energy_change_interval
+    return (
+        f"keeps the slowdown with {percent(promise.probability, 1)} probability; energy {change(promise.energy_change)}, "
+        f"with {percent(promise.level, 0)} probability {change(low)} to {change(high)}"
+    )
+
+
+def _critical(made: PlannedPipeline) -> str:
+    """Where the time goes."""
+    parts = critical_path(made)
+    instructions = made.schedule.instructions
+    on = [instructions[part].stage for part in parts if part < len(instructions)]
+    most = max(set(on), key=on.count)
+    shifting = int(made.solved.critical[: len(instructions)].sum())
+    return (
+        f"{counted(len(on), 'instruction')}, of which {on.count(most)} on stage {most}; "
+        f"{shifting} of all {len(instructions):,} could not be slower"
+    )
+
+
+def _waiting(made: PlannedPipeline) -> str:
+    plan, solved = made.plan, made.solved
+    count = len(made.schedule.instructions)
+    ranks = len(plan.ranks)
+    before = 1.0 - float(made.baseline.part_time_s[:count].sum()) / (ranks * made.baseline.time_s)
+    after = 1.0 - float(solved.part_time_s[:count].sum()) / (ranks * solved.time_s)
+    return f"{percent(after, 1)} of the GPUs' time, {percent(before, 1)} before; a GPU draws {plan.waiting_w:g}{SPACE}W then"
+
+
+def _stage_table(stages: tuple[StageSummary, ...]) -> RenderableType:
+    names = list(dict.fromkeys(name for stage in stages for name in stage.core_mhz))
+    table = plain_table(("stage",), (*(f"{name}, MHz" for name in names), "slower", "energy", "busy", "critical"))
+    for each in stages:
+        table.add_row(
+            f"{each.stage}",
+            *(_clocks(each.core_mhz.get(name)) for name in names),
+            change(each.slower, 1),
+            change(each.energy_change, 1),
+            fraction_of_whole(each.busy),
+            fraction_of_whole(each.critical),
+        )
+    return Group(Text("Clocks by stage: lowest to highest over its micro-batches", style="bold"), table)
+
+
+def _clocks(clocks: tuple[float | None, float | None] | None) -> str:
+    if clocks is None:
+        return "–"
+    low, high = clocks
+    return format_mhz(low) if low == high else f"{format_mhz(low)} to {format_mhz(high)}"
+
+
+def _frontier_table(plan: PipelinePlan) -> RenderableType:
+    table = plain_table((), ("time", "energy", "time change", "energy change", "gap"))
+    for row in frontier_rows(plan):
+        table.add_row(
+            quantity(row.time_s, "s", 5), quantity(row.energy_j, "J", 5), change(row.time_change), change(row.energy_change),
+            percent(max(row.gap, 0.0), 3),
+        )  # fmt: skip
+    return Group(Text("From the fastest plan to that of least energy", style="bold"), table)
+
+
+def _next(plan: PipelinePlan, out: Path | None) -> list[RenderableType]:
+    """What to do with it."""
+    if out is None:
+        return ["", Paragraph(Text("To use it, write it to a file: --out pipeline.json", style="dim"))]
+    return ["", Paragraph(Text(f'In each rank: with wn.apply("{out}") as applied: ... applied.instruction("forward", 0)'))]
