@@ -102,7 +102,7 @@ def render_pipeline_page(
 
 
 def _notes(overview: PipelineOverview) -> list[str]:
-    notes = [f"{note[:1].upper()}{note[1:]}{'' if note.endswith('.') else '.'}" for note in overview.plan.notes]
+    notes = [f"Assumed: {note}{'' if note.endswith('.') else '.'}" for note in overview.plan.notes]
     if overview.plan.baseline_clocks == "highest":
         notes.insert(0, "The profile has no numbers at the default clocks: the highest stand for them.")
     return notes
