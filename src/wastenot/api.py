@@ -663,7 +663,7 @@ def pipeline(
         recompute: the backward runs the forward again first, instead of keeping activations.
         data_parallel: pipelines beside each other.
         waiting_power_w: that a GPU draws while it waits for another one; needed for CSV files.
-        as_measured: take a study's numbers as they stand, not corrected for noise.
+        as_measured: take the numbers as they stand, not corrected for noise; promises nothing.
         max_slowdown: allowed, of an iteration at the default clocks.
         confidence: with which it is kept despite noise, where the study has repeats or standard errors; 0.95 unless given.
         straggler: another pipeline is slower than this one by this fraction, and all wait for it.
@@ -685,6 +685,11 @@ def pipeline(
     from wastenot.stack.pipeline.profile import PipelineProfile
     from wastenot.stack.pipeline.source import is_profile_file, profile_of_file, schedule_for
 
+    if source is None and study is None:
+        raise BadInputError("what is the pipeline of? name a model such as gpt3-175b, a CSV file, or a study (`study`)")
+    for argument, degree in (("data_parallel", data_parallel), ("tensor_parallel", shape.get("tensor_parallel", 1))):
+        if degree < 1:
+            raise BadInputError(f"`{argument}` {degree}: must be at least 1")
     wanted = partial(schedule_for, schedule, micro_batches=micro_batches, chunks=chunks, ranks=stages)
     if isinstance(source, PipelineProfile):
         profile = source
@@ -705,6 +710,8 @@ def pipeline(
             partition=partition, granularity=granularity, recompute=recompute, replicas=data_parallel,
             waiting_w=waiting_power_w, workload=workload, as_measured=as_measured, max_slowdown=max_slowdown,
         )  # fmt: skip
+    if confidence is not None and as_measured:
+        raise BadInputError("`confidence`: has no effect as measured (`as_measured`); leave out one of them")
     made = plan_pipeline(
         profile, order,
         max_slowdown=max_slowdown, straggler=straggler, straggler_s=straggler_s, confidence=confidence,
@@ -735,8 +742,7 @@ def _measured_stages(
     from wastenot.tuning.pipeline import measure_pipeline, stage_tasks
 
     if name is None:
-        if study is None:
-            raise BadInputError("what is the pipeline of? name a model such as gpt3-175b, a CSV file, or a study (`study`)")
+        assert study is not None
         useless = next(iter(shape), None if device is None else "device")
         if useless is not None:
             raise BadInputError(f"`{useless}`: the study was measured already; leave it out, or name a model to measure")
