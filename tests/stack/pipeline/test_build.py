@@ -8,7 +8,7 @@ from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import choice
 from wastenot.stack.pipeline.build import ONCE, pipeline_graph, pipeline_parts
 from wastenot.stack.pipeline.profile import Fixed, PipelineProfile
-from wastenot.stack.pipeline.schedule import PipelineSchedule
+from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
 from wastenot.stack.pipeline.schedules import SCHEDULES, build_schedule
 from wastenot.stack.pipeline.timeline import UNITS, timeline
 
@@ -197,3 +197,19 @@ def test_bad_numbers_are_named(more: dict[str, object], message: str) -> None:
 def test_fixed_work_takes_time_and_energy(numbers: tuple[float, float | None]) -> None:
     with pytest.raises(BadInputError, match="of fixed work: must be 0 at least"):
         Fixed(*numbers)
+
+
+def test_a_stage_may_be_on_two_ranks() -> None:
+    # Chimera (Li and Hoefler, SC 2021): micro-batch 1 runs through the ranks the other way round.
+    names = {"F": "forward", "B": "backward"}
+    ranks = tuple(
+        tuple(Instruction(names[letter], int(stage), int(micro_batch)) for stage, letter, micro_batch in order.split())
+        for order in ("0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1")
+    )
+    schedule = PipelineSchedule("chimera", 2, 2, ranks)
+    fixed = {(stage, "all_reduce"): Fixed(1.0) for stage in (0, 1)}
+    profile = profile_of(schedule, fixed=fixed)
+    plan = pipeline_graph(schedule, profile).least_time()
+    added = [(rank, each.stage) for rank, each in pipeline_parts(schedule, profile) if each.name == "all_reduce"]
+    assert added == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert plan.time_s == 6.0 + 2.0  # no waiting at all, then both all-reduces
