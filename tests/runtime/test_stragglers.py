@@ -69,6 +69,19 @@ def test_replicas_that_are_all_slow_alike_wait_for_nobody(stragglers):
     assert [len(orders) for orders in job.orders] == [1, 1, 1]
 
 
+def test_nobody_is_kept_slow_before_all_are_known(stragglers, rungs):
+    job = Job(stragglers, 3)
+    for iteration in range(20):
+        for replica in (0, 1):
+            for rank in (0, 1):
+                job.take(stragglers.report(replica, rank, iteration, (1.0, 1.3)[replica], float(iteration)))
+    assert stragglers.orders[0].rung == rungs.own
+    for iteration in range(20):
+        for rank in (0, 1):
+            job.take(stragglers.report(2, rank, iteration, 1.0, 20.0))
+    assert stragglers.orders[0].rung > rungs.own < stragglers.orders[2].rung
+
+
 def test_told_by_hand_and_cleared(stragglers, rungs):
     job = Job(stragglers, 3)
     job.run(20)

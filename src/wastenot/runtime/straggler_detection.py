@@ -60,7 +60,7 @@ class Level:
             throttled: a GPU says that it is throttled, so that one iteration is believed.
 
         Returns:
-            Whether the level that counts has changed.
+            Whether the level that counts has changed, or is known now.
         """
         value = math.log(factor)
         if self._before is not None:
@@ -73,7 +73,8 @@ class Level:
             if self._count < FIRST:
                 return False
             self.known = True
-            return self._set(median(self._since), anew=False)
+            self._set(median(self._since), anew=False)
+            return True
         if shifted := self._shifted(value, throttled):
             return self._set(median(shifted), anew=True, seen=shifted)
         if self._count in _REFINED:

@@ -117,7 +117,8 @@ class StragglerSource:
 
     def _run(self) -> None:
         while not self._over.is_set():
-            if self._line is None:
+            line = self._line
+            if line is None:
                 if self._over.wait(self._again_s):
                     return
                 with suppress(OSError, ValueError):
@@ -125,10 +126,10 @@ class StragglerSource:
                     self._say("is there again")
                 continue
             try:
-                data = self._line.socket.recv(1 << 16)
+                data = line.socket.recv(1 << 16)
                 if not data:
                     raise ConnectionResetError
-                for message in self._line.taken(data):
+                for message in line.taken(data):
                     self._take(message)
             except (OSError, ValueError, KeyError, TypeError):
                 self._hang_up()
