@@ -112,7 +112,7 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     layers: list[Any] = []
     if lines:
         base = alt.Chart(inline(lines)).encode(x=x, y=y, color=color)
-        below = base.transform_filter(alt.datum.series == _BOUND).mark_line(strokeWidth=6, opacity=0.4)
+        below = base.transform_filter(alt.datum.series == _BOUND).mark_line(strokeWidth=4, opacity=0.45)
         above = base.transform_filter(alt.datum.series != _BOUND).mark_line(strokeWidth=1.8)
         layers += [each.encode(strokeDash=dashes, order=alt.Order("x:Q")) for each in (below, above)]
         layers.append(base.mark_point(size=70, filled=True, opacity=0).encode(tooltip=tip))
