@@ -58,8 +58,8 @@ def beside_lowtime() -> PipelineOverview:
         ways.setdefault((stage, name), []).append((time_s, energy_j, Setting(float(clock))))
     fastest = max(CLOCKS_MHZ)
     profile = PipelineProfile(
-        "8 uneven stages",
-        "made up like an A100",
+        "eight uneven stages",
+        "a made-up A100",
         "synthetic",
         {key: choice(each) for key, each in ways.items()},
         {(stage, name): (time_s, energy_j) for stage, name, clock, time_s, energy_j in rows if clock == fastest},
