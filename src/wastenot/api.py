@@ -628,6 +628,7 @@ def pipeline(
     waiting_power_w: float | None = None,
     as_measured: bool = False,
     max_slowdown: float = 0.0,
+    confidence: float | None = None,
     straggler: float | None = None,
     straggler_s: float | None = None,
     frontier: int = 0,
@@ -661,6 +662,7 @@ def pipeline(
         waiting_power_w: that a GPU draws while it waits for another one; needed for CSV files.
         as_measured: take a study's numbers as they stand, not corrected for noise.
         max_slowdown: allowed, of an iteration at the default clocks.
+        confidence: with which it is kept despite noise, where the study has repeats or standard errors; 0.95 unless given.
         straggler: another pipeline is slower than this one by this fraction, and all wait for it.
         straggler_s: the same, as the time of its iteration.
         frontier: number of plans, from the fastest to that of least energy, to keep with the plan: stragglers come and go.
@@ -699,7 +701,10 @@ def pipeline(
             partition=partition, granularity=granularity, recompute=recompute, replicas=data_parallel,
             waiting_w=waiting_power_w, workload=workload, as_measured=as_measured,
         )  # fmt: skip
-    made = plan_pipeline(profile, order, max_slowdown=max_slowdown, straggler=straggler, straggler_s=straggler_s)
+    made = plan_pipeline(
+        profile, order,
+        max_slowdown=max_slowdown, straggler=straggler, straggler_s=straggler_s, confidence=confidence,
+    )  # fmt: skip
     return with_rungs(made, frontier_rungs(made, frontier, progress)) if frontier else made
 
 

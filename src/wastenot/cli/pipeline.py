@@ -12,6 +12,7 @@ from wastenot.cli import completing, quantities
 from wastenot.cli.options import (
     AsMeasuredOption,
     ClockControlOptions,
+    ConfidenceOption,
     JsonOption,
     MaxSlowdownOption,
     SeedOption,
@@ -110,6 +111,7 @@ def pipeline(
         ),
     ] = "instruction",
     max_slowdown: MaxSlowdownOption = 0.0,
+    confidence: ConfidenceOption = None,
     as_measured: AsMeasuredOption = False,
     straggler: Annotated[
         str | None,
@@ -168,8 +170,8 @@ def pipeline(
             source, stages=stages, micro_batches=micro_batches, schedule=schedule, chunks=chunks, device=target, study=study,
             workload=workload, partition=layers, granularity=granularity, recompute=model.recompute,
             data_parallel=model.data_parallel, waiting_power_w=waiting_power, as_measured=as_measured,
-            max_slowdown=max_slowdown, straggler=later, straggler_s=later_s, frontier=frontier or 0, seed=seed,
-            command=command, progress=progress, **model.shape(),
+            max_slowdown=max_slowdown, confidence=confidence, straggler=later, straggler_s=later_s,
+            frontier=frontier or 0, seed=seed, command=command, progress=progress, **model.shape(),
         )  # fmt: skip
     if out is not None:
         made.plan.write(out)

@@ -8,7 +8,7 @@ from wastenot.cli.tables import Group, Paragraph, RenderableType, Text, headline
 from wastenot.reporting.formatting import SPACE, change, fraction_of_whole, percent, quantity
 from wastenot.setting import format_mhz
 from wastenot.stack.pipeline.frontier_table import frontier_rows
-from wastenot.stack.pipeline.plan import PipelinePlan
+from wastenot.stack.pipeline.plan import PipelinePlan, Promise
 from wastenot.stack.pipeline.planner import PlannedPipeline
 from wastenot.stack.pipeline.summary import StageSummary, critical_path, stages_of
 from wastenot.wording import counted
@@ -73,6 +73,7 @@ def _numbers(made: PlannedPipeline) -> list[tuple[str, str]]:
         ),
         ("Time", _time(plan)),
         ("Proof", _proof(plan)),
+        *([("Promise", _promise(plan.promise))] if plan.promise is not None else []),
     ]
     if plan.replicas > 1:
         saved_j, gpus = plan.replicas * (base_j - energy_j), plan.replicas * plan.gpus
@@ -110,6 +111,14 @@ def _proof(plan: PipelinePlan) -> str:
     return (
         f"no plan of these numbers needs less than {quantity(plan.lower_bound_j, 'J', 5)}: at most "
         f"{percent(max(plan.gap, 0.0))} is left"
+    )
+
+
+def _promise(promise: Promise) -> str:
+    low, high = promise.energy_change_interval
+    return (
+        f"keeps the slowdown with {percent(promise.probability, 1)} probability; energy {change(promise.energy_change)}, "
+        f"with {percent(promise.level, 0)} probability {change(low)} to {change(high)}"
     )
 
 

@@ -18,7 +18,7 @@ HALF = 0.5
 
 
 def suited(profile: PipelineProfile, schedule: PipelineSchedule) -> PipelineProfile:
-    """The profile with the instructions that a schedule runs, derived where they were not measured.
+    """The profile with the instructions that a schedule runs and no others, derived where they were not measured.
 
     Raises:
         BadInputError: they cannot be derived from what the profile has.
@@ -31,7 +31,14 @@ def suited(profile: PipelineProfile, schedule: PipelineSchedule) -> PipelineProf
         profile = with_own_recomputation(profile)
     if "backward_input" in names and "backward_input" not in has:
         profile = with_split_backward(profile)
-    return profile
+    run = {(each.stage, each.name) for each in schedule.instructions}
+    if set(profile.ways) <= run or profile.stages != schedule.stages:
+        return profile
+    return replace(
+        profile,
+        ways={key: each for key, each in profile.ways.items() if key in run},
+        baseline={key: each for key, each in profile.baseline.items() if key in run},
+    )
 
 
 def with_own_recomputation(profile: PipelineProfile) -> PipelineProfile:

@@ -109,6 +109,26 @@ class Rung(Part):
     ways: Annotated[tuple[Annotated[tuple[Count, ...], Field(strict=False)], ...], Field(strict=False)]
 
 
+class Promise(Part):
+    """What holds of the true iteration, where the profile says how far its numbers can be off.
+
+    Attributes:
+        confidence: with which the slowdown was to be kept.
+        probability: with which it is, by draws of all errors.
+        level: of the intervals.
+        time_change: expected, of an iteration against the default clocks.
+        energy_change: expected, of all GPUs, waiting included.
+    """
+
+    confidence: Finite
+    probability: Finite
+    level: Finite
+    time_change: Finite
+    time_change_interval: Annotated[tuple[Finite, Finite], Field(strict=False)]
+    energy_change: Finite
+    energy_change_interval: Annotated[tuple[Finite, Finite], Field(strict=False)]
+
+
 class PipelinePlan(Part):
     """Settings for each instruction of each rank.
 
@@ -127,6 +147,7 @@ class PipelinePlan(Part):
         fixed: loads, sends, receives and the like, which have no ways.
         recomputes: whether a backward runs the forward again first.
         notes: what was assumed, for a reader.
+        promise: how surely the slowdown is kept; ``None`` where nothing says how far the numbers can be off.
         rungs: plans along the frontier, by rising time; the runtime changes between them as a straggler comes and goes.
         digest: of the content, by which an edit is noticed.
     """
@@ -157,6 +178,7 @@ class PipelinePlan(Part):
     fixed: Annotated[tuple[FixedWork, ...], Field(strict=False)] = ()
     recomputes: bool = False
     notes: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    promise: Promise | None = None
     rungs: Annotated[tuple[Rung, ...], Field(strict=False)] = ()
     digest: str = ""
 

@@ -16,8 +16,9 @@ from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.progress import Progress
 from wastenot.setting import AUTO, Setting
 from wastenot.stack.pipeline.build import pipeline_graph
+from wastenot.stack.pipeline.confidence import DEFAULT_CONFIDENCE, LEVEL, ConfidentPlan, keep_with_confidence
 from wastenot.stack.pipeline.derived import suited
-from wastenot.stack.pipeline.plan import Clocks, FixedWork, Iteration, PipelinePlan, RankPlan, Rung, Way
+from wastenot.stack.pipeline.plan import Clocks, FixedWork, Iteration, PipelinePlan, Promise, RankPlan, Rung, Way
 from wastenot.stack.pipeline.profile import PipelineProfile
 from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
 from wastenot.stack.pipeline.ways import Stretch
@@ -55,9 +56,12 @@ def plan_pipeline(
     max_slowdown: float = 0.0,
     straggler: float | None = None,
     straggler_s: float | None = None,
+    confidence: float | None = None,
     solve_s: float = SOLVE_S,
 ) -> PlannedPipeline:
     """The plan of least energy of a pipeline.
+
+    Where the profile says how far it can be off, the plan keeps the slowdown with a confidence.
 
     Args:
         profile: what each instruction can take; what the schedule runs and it lacks is derived, and noted in the plan.
@@ -65,11 +69,12 @@ def plan_pipeline(
         max_slowdown: allowed, of an iteration at the default clocks.
         straggler: another pipeline is slower than this one at its default clocks by this fraction, and all wait for it.
         straggler_s: the same, as the time of the other pipeline's iteration.
+        confidence: with which the true iteration is to keep the slowdown; 0.95 unless given.
         solve_s: time for improving the plan.
 
     Raises:
         BadInputError: a number is out of range, or profile and schedule do not fit.
-        InfeasibleError: no plan is that fast; names the fastest.
+        InfeasibleError: no plan is that fast, or none surely; names the fastest.
     """
     if not -1.0 < max_slowdown < math.inf:
         raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be above -1")
@@ -81,7 +86,18 @@ def plan_pipeline(
     deadline = default_s * (1 + Fraction(max_slowdown))
     if until_s is not None:
         deadline = max(deadline, Fraction(until_s))
-    solved = _solve(graph, profile, deadline, until_s, float(default_s), solve_s)
+    solved = _solve(graph, profile, deadline, until_s, float(default_s), solve_s if profile.errors is None else 0.0)
+    promise = None
+    if profile.errors is not None or confidence is not None:
+        sure = keep_with_confidence(
+            schedule,
+            profile,
+            max_slowdown=max_slowdown,
+            until_s=until_s,
+            confidence=confidence or DEFAULT_CONFIDENCE,
+            seconds=solve_s,
+        )
+        solved, promise = sure.solved, _promise(sure)
     ways = _Ways(schedule, graph)
     ranks = tuple(RankPlan(instructions=rank) for rank in ways.of(solved))
     plan = PipelinePlan(
@@ -115,8 +131,21 @@ def plan_pipeline(
         ),
         recomputes=profile.recomputes,
         notes=profile.notes,
+        promise=promise,
     )
     return PlannedPipeline(plan.sealed(), profile, schedule, graph, solved, baseline, graph.least_time())
+
+
+def _promise(sure: ConfidentPlan) -> Promise:
+    return Promise(
+        confidence=sure.confidence,
+        probability=sure.probability,
+        level=LEVEL,
+        time_change=sure.time_change[0],
+        time_change_interval=sure.time_change[1:],
+        energy_change=sure.energy_change[0],
+        energy_change_interval=sure.energy_change[1:],
+    )
 
 
 def _defaults(profile: PipelineProfile, graph: Graph) -> tuple[Way, ...]:

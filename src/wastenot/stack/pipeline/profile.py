@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import Frontier
 from wastenot.frontiers.nodes import Ways
 from wastenot.origin import Origin
 from wastenot.suggest import suggestion
+
+if TYPE_CHECKING:
+    from wastenot.stack.pipeline.errors import ProfileErrors
 
 BaselineClocks = Literal["auto", "highest"]
 FIXED_NAMES: Final = ("load", "send", "receive", "all_reduce", "optimizer")
@@ -62,6 +65,7 @@ class PipelineProfile:
         iteration_s: added to each iteration, on all ranks and after everything else.
         iteration_j: energy of that on one GPU.
         notes: what was assumed, for the reader of a plan.
+        errors: how far times and energies can be off; ``None`` where nothing says.
         baseline_clocks: whether the baseline is at the default clocks, or at the highest for want of those.
     """
 
@@ -80,6 +84,7 @@ class PipelineProfile:
     iteration_j: float = 0.0
     notes: tuple[str, ...] = ()
     baseline_clocks: BaselineClocks = "highest"
+    errors: ProfileErrors | None = None
 
     def __post_init__(self) -> None:
         where = f"profile {self.name}"

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-import numpy as np
-
-from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
 from wastenot.planning.latency import switching_of
+from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner
 from wastenot.planning.switching import SwitchTime
 from wastenot.stack.pipeline.communication import LINKS, Link, all_gather_s, all_reduce_s, point_to_point_s
+from wastenot.stack.pipeline.errors import KernelErrors, Loadings, ProfileErrors
 from wastenot.stack.pipeline.kernel_table import KernelTable
 from wastenot.stack.pipeline.partition import balanced
 from wastenot.stack.pipeline.profile import Fixed, PipelineProfile
@@ -232,27 +231,48 @@ class StageModel:
             recomputes=self.recomputation == "full",
             notes=(f"layers by stage: {written}", *self.notes),
             baseline_clocks="auto",
+            errors=self._errors(work),
         )
 
-    def _ways(self, work: StageWork) -> InstructionWays:
-        key = work.loops, work.layers
+    def _ways(self, work: StageWork, settings: Settings | None = None) -> InstructionWays:
+        settings = settings or self.settings
+        key = work.loops, work.layers, settings
         if key not in self._made:
             fixed_s = work.layers * self.collectives_s
-            self._made[key] = ways_of(self.table, work, self.settings, fixed_s, self.waiting_w, self.switching)
+            self._made[key] = ways_of(self.table, work, settings, fixed_s, self.waiting_w, self.switching)
         return self._made[key]
+
+    def _errors(self, work: Mapping[tuple[int, str], StageWork]) -> ProfileErrors | None:
+        if self._kernel_errors is None:
+            return None
+        ways: dict[tuple[int, str], Loadings] = {}
+        for key, each in work.items():
+            made = each.loops, each.layers
+            if made not in self._off_by:
+                self._off_by[made] = self._kernel_errors.of_ways(self._ways(each))
+            ways[key] = self._off_by[made]
+        return ProfileErrors(ways, {key: each.at(0) for key, each in ways.items()})
+
+    @cached_property
+    def _kernel_errors(self) -> KernelErrors | None:
+        if not self.corrected:
+            return None
+        whole_s = float(self.planner.believed.baseline_time_s)
+        doubt = 0.5 * self.planner.optimism(Objective("waste", 0.0)).time_s / whole_s
+        return KernelErrors.of(self.planner, self.table, doubt)
+
+    @cached_property
+    def _off_by(self) -> dict[object, Loadings]:
+        return {}
 
     @cached_property
     def _made(self) -> dict[object, InstructionWays]:
         return {}
 
     def _baseline(self, work: StageWork) -> tuple[float, float]:
-        """Time and energy at auto."""
-        counts = counts_of(work, len(self.table.kernels))
-        fixed_s = work.layers * self.collectives_s
-        return (
-            float(self.table.time_s[0] @ counts) + fixed_s,
-            float(self.table.energy_j[0] @ counts) + fixed_s * self.waiting_w,
-        )
+        """Time and energy at auto: the first way of each instruction, whatever gets settings of its own."""
+        ways = self._ways(work, "instruction")
+        return float(ways.time_s[0]), float(ways.energy_j[0])
 
     def _at_auto(self, work: StageWork) -> tuple[float, float]:
         """Of the way at auto, to its last digit: a deadline may be just the time that all of them take."""
@@ -311,14 +331,6 @@ class StageModel:
             self.planner, self.table.only(own), self.settings, self.recomputation, self.split_backward, self.replicas,
             self.waiting_w, self.tensor_link, self.pipeline_link, self.switching, self.corrected, (*self.notes, note),
         )  # fmt: skip
-
-
-def counts_of(work: StageWork, kernels: int) -> FloatArray:
-    """How often an instruction runs each kernel."""
-    counts = np.zeros(kernels)
-    for loop in work.loops:
-        counts[list(loop.members)] += loop.times
-    return counts
 
 
 def _link(argument: str, name: str) -> Link:

@@ -1,0 +1,69 @@
+"""Draws the schedules of docs/pipelines-schedules.md as text, and computes its table.
+
+PYTHONPATH=src:. python docs/make_pipelines_schedules.py
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+from docs.blocks import table, write_blocks
+
+from wastenot.errors import BadInputError
+from wastenot.stack.pipeline.communication import LINKS
+from wastenot.stack.pipeline.schedules import SCHEDULES, build_schedule
+from wastenot.stack.pipeline.timeline import UNITS, Timeline, drawn, timeline
+
+PAGE = Path(__file__).parent / "pipelines-schedules.md"
+DRAWN = (4, 8)  # ranks, micro-batches
+COUNTED = ((8, 8), (8, 32))
+CHUNKS = 2
+
+
+def main() -> None:
+    """Write the blocks of the page."""
+    write_blocks(PAGE, blocks())
+
+
+def blocks() -> dict[str, str]:
+    """The blocks of the page by name."""
+    columns = dict.fromkeys(SCHEDULES, 2) | {"interleaved": 4}
+    pictures = {f"picture-{name}": f"```text\n{drawn(run(name, *DRAWN), columns[name])}\n```\n" for name in SCHEDULES}
+    heads = ["schedule"]
+    for ranks, micro_batches in COUNTED:
+        heads += [f"{ranks} × {micro_batches}: waiting", "held"]
+    rows = []
+    for name in SCHEDULES:
+        row = [f"`{name}`"]
+        for ranks, micro_batches in COUNTED:
+            line = run(name, ranks, micro_batches)
+            held = max(line.held) / (CHUNKS if name == "interleaved" else 1)
+            row += [f"{100 * line.waiting[0]:.1f} %", f"{held:g}"]
+        rows.append(row)
+    order = build_schedule("1f1b", ranks=2, micro_batches=2)
+    late = tuple(sorted(order.ranks[0], key=lambda each: each.micro_batch)), order.ranks[1][::2] + order.ranks[1][1::2]
+    try:
+        replace(order, name="mine", ranks=late).edges()
+    except BadInputError as error:
+        refused = f"{error}\n"
+    links = [
+        (f"`{link.name}`", f"{link.bytes_per_s / 1e9:g} GB/s", f"{1e6 * link.latency_s:g} µs", link.source)
+        for link in LINKS.values()
+    ]
+    return pictures | {
+        "bubbles": table(heads, rows),
+        "deadlock": f"```text\n{textwrap.fill(refused, 110)}\n```\n",
+        "links": table(("link", "each way", "latency", "source"), links),
+    }
+
+
+def run(name: str, ranks: int, micro_batches: int) -> Timeline:
+    """A schedule with a forward of one unit for a whole rank and a backward of two."""
+    times = {each: unit / (CHUNKS if name == "interleaved" else 1) for each, unit in UNITS.items()}
+    return timeline(build_schedule(name, ranks=ranks, micro_batches=micro_batches), times)
+
+
+if __name__ == "__main__":
+    main()
