@@ -5,6 +5,8 @@
 --code C        exits with it
 --alone         without wn.apply: nothing is marked
 --batch N       sequences of an iteration, whose time they stand for
+--poll S        how often it looks whether an iteration has ended
+--until FILE    once it exists, training is over
 --linger S      for so long it runs on without training
 --out FILE      summary, where it controls the clocks itself
 """
@@ -17,6 +19,7 @@ import signal
 import sys
 import time
 from contextlib import nullcontext
+from pathlib import Path
 
 import wastenot as wn
 from tests.stand_in.launcher import StandInLauncher, StandInTime
@@ -31,6 +34,8 @@ def main() -> int:
     parser.add_argument("plan")
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--linger", type=float, default=0.0)
+    parser.add_argument("--poll", type=float, default=0.0005)
+    parser.add_argument("--until", type=Path)
     parser.add_argument("--gpu", type=int, default=0)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--code", type=int, default=0)
@@ -49,9 +54,9 @@ def main() -> int:
         with nullcontext() if asked.alone else plan as applied:
             print("training", flush=True)
             done, end_s = 0, time.monotonic() + asked.seconds
-            while time.monotonic() < end_s:
+            while time.monotonic() < end_s and not (asked.until is not None and asked.until.exists()):
                 while gpu_time.now_s() and run.completed <= done:  # the GPU lives on when it is asked for the time
-                    time.sleep(0.0005)
+                    time.sleep(asked.poll)
                 done = run.completed
                 if applied is not None:
                     applied.iteration()

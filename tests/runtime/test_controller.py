@@ -4,6 +4,7 @@ import pytest
 
 from support.scheduled_jobs import controller, gpu, programme, schedule
 from wastenot.devices.simulated.basis import preset_names
+from wastenot.runtime.marker import Marker
 from wastenot.runtime.simulated_job import run_job
 from wastenot.setting import AUTO
 
@@ -34,3 +35,28 @@ def test_a_dry_run_requests_nothing():
     assert all(ran.energy_j == pytest.approx(ran.auto_energy_j, rel=2e-3) for ran in job.ran)
     assert summary.status.dry_run and summary.status.iteration == 20
     assert summary.status.proof.blocks == 0
+
+
+def refusal(times_s):
+    """What becomes of a job whose iterations take these times, as fractions of the plan's, at the default clocks."""
+    device = gpu("h200")
+    plan = schedule(device, PROGRAMME)
+    driven = controller(device, plan)
+    planned_s = plan.rungs[-1].time_s
+    at_s = device.engine.now_s
+    for number, share in enumerate((1.0, 1.0, *times_s, 1.0)):
+        for place in plan.markers:
+            driven.mark(Marker(place.name, number, at_s + share * place.after_s, 0))
+        at_s += share * planned_s
+    return [event.text for event in driven.status().events if event.kind == "refused"]
+
+
+def test_another_workload_is_refused():
+    [why] = refusal([1.8] * 32)
+    assert "not the plan's workload" in why
+
+
+@pytest.mark.parametrize("other", [0.4, 2.4])
+def test_a_few_iterations_on_a_busy_machine_do_not_make_it_another_workload(other):
+    assert not refusal([other] * 5 + [1.0] * 20)
+    assert not refusal([0.7, 1.0, 1.3] * 9 + [other] * 4 + [1.0] * 20)

@@ -96,6 +96,20 @@ def test_nothing_is_requested_beyond_a_marker_that_does_not_come(plan):
     assert len(execution.device.requests) - before <= 1
 
 
+@pytest.mark.parametrize("first", [0, 500])
+def test_iterations_that_are_counted_anew_are_carried_on_with(plan, first):
+    execution = Execution(Recorded(), plan)
+    execution.mark(0, 100, 0.0)
+    execution.begin(0, 0.0)
+    execution.act(0.0)
+    begins_s = 0.0
+    for number in range(100, 105):
+        begins_s, _ = iteration(execution, plan, number, begins_s)
+    for number in range(first, first + 5):
+        begins_s, asked = iteration(execution, plan, number, begins_s)
+        assert asked, number
+
+
 def test_clocks_are_given_back(plan):
     execution = Execution(Recorded(), plan)
     execution.mark(0, 0, 0.0)

@@ -41,6 +41,7 @@ from wastenot.runtime.time_line import TimeLine
 _SKIPPED = 2  # iterations of a job that say nothing of the others: it compiles, allocates, reads its first data
 _STEADY = 0.1  # by which the latest iterations of a job may differ while they count as steady
 _MOST_UNSTEADY = 30  # iterations, after which the job is as steady as it gets
+_JUDGED = 16  # iterations, before which a job is not refused
 _PAUSE = 1.5  # iterations that take longer by this factor had something else in them
 _SHIFTED = 3  # so many of these in a row are how the job runs now
 _OTHER_TIME = 1.6  # a workload whose iteration is longer or shorter by this factor is not the plan's
@@ -327,12 +328,16 @@ class Controller:
             self._guard.noise.learn(seen[-2], seen[-1])
         if self._dry_run or len(seen) < LEAST_ITERATIONS:
             return
-        latest = seen[-LEAST_ITERATIONS:]
-        if max(latest) > (1.0 + _STEADY) * min(latest) and len(seen) < _MOST_UNSTEADY:
-            return
-        self._usual_s = sorted(latest)[len(latest) // 2]
-        if (why := self._other_workload(self._usual_s)) is not None:
-            self._refuse(why, now_s)
+        latest, judged = seen[-LEAST_ITERATIONS:], seen[-_MOST_UNSTEADY:]
+        if max(latest) > (1.0 + _STEADY) * min(latest):
+            if len(seen) < _MOST_UNSTEADY:
+                return
+            latest = judged
+        self._usual_s = _median(latest)
+        if self._other_workload(self._usual_s) is not None:
+            # A few that resemble each other may be those of a start, or of a machine that was busy meanwhile.
+            if len(seen) >= _JUDGED and (why := self._other_workload(_median(judged))) is not None:
+                self._refuse(why, now_s)
             return
         if len(seen) < self._guard.enough():
             return
@@ -616,6 +621,10 @@ class Controller:
             temperature_c=latest.temperature_c,
             energy_j=edges.used_j,
         )
+
+
+def _median(times_s: Sequence[float]) -> float:
+    return sorted(times_s)[len(times_s) // 2]
 
 
 def _memory_s(schedule: Schedule) -> float:

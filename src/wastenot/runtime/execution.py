@@ -82,6 +82,10 @@ class Execution:
 
     def mark(self, place: int, iteration: int, reached_s: float) -> None:
         """Take note of a marker that was reached."""
+        if self._anchor is not None and self._next is not None and not 0 <= iteration - self._anchor[1] <= 1:
+            # Counted anew: the program was restarted, or marks itself from now on after running along with another.
+            step, at = self._next
+            self._next = (step, at + iteration - self._anchor[1] - 1)
         previous, self._anchor = self._learn_from, (place, iteration, reached_s)
         self.seen.add(place)
         if previous is not None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import choice, sequence
@@ -153,6 +154,25 @@ def test_uneven_clocks_are_taken_where_they_are_wanted_but_not_without_the_basel
     assert str(error.value).endswith(":12: backward of stage 1 lacks 1410, the baseline of the others; add it")
     with pytest.raises(BadInputError, match="lacks auto, the baseline of the others"):
         reading(tmp_path, GOOD + "0,forward,auto,0.1,1\n", uneven_clocks=True)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@given(st.data())
+def test_any_damage_is_read_or_refused_in_one_line_that_names_the_file(tmp_path: Path, data: st.DataObject) -> None:
+    content = bytearray(GOOD.encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        begin = data.draw(st.integers(0, len(content)))
+        end = data.draw(st.integers(begin, min(begin + 30, len(content))))
+        content[begin:end] = data.draw(
+            st.binary(max_size=6) | st.sampled_from([b"\n", b",", b'"', b"-", b"1e999", b"0", b"auto"])
+        )
+    try:
+        profile = reading(tmp_path, bytes(content))
+    except BadInputError as error:
+        assert str(error).startswith(f"{tmp_path}/profile.csv:")
+        assert len(str(error).splitlines()) == 1
+    else:
+        assert profile.baseline.keys() == profile.ways.keys()
 
 
 def test_the_last_stage_needs_no_recomputation(tmp_path: Path) -> None:

@@ -124,6 +124,25 @@ def test_bad_documents_are_refused_in_one_line(tmp_path: Path, text: str, messag
     assert refusal(tmp_path / "mine.json", text).startswith(message)
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@given(st.sampled_from(["text", "json"]), st.data())
+def test_any_damage_is_read_or_refused_in_one_line(tmp_path: Path, kind: str, data: st.DataObject) -> None:
+    content = bytearray((GOOD if kind == "text" else JSON).encode())
+    for _ in range(data.draw(st.integers(1, 3))):
+        begin = data.draw(st.integers(0, len(content)))
+        end = data.draw(st.integers(begin, min(begin + 20, len(content))))
+        content[begin:end] = data.draw(
+            st.binary(max_size=6) | st.sampled_from([b"0F0", b"{", b"]", b"9", b"NaN", b"\n", b"1e9"])
+        )
+    path = tmp_path / "mine"
+    path.write_bytes(content)
+    try:
+        read_schedule(path).edges()
+    except BadInputError as error:
+        assert str(error).startswith(f"{path}:")
+        assert len(str(error).splitlines()) == 1
+
+
 def test_a_deadlock_through_many_ranks_names_a_few() -> None:
     schedule = build_schedule("interleaved", ranks=9, micro_batches=1)
     first, second, *others = schedule.ranks[0]
