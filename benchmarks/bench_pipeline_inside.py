@@ -6,7 +6,7 @@ whose clocks take their time to switch, and on ones that switch at once. Executi
 difference is that of switching. Simulated throughout; the physics that executes is not what the plan was made from, which is
 a noisy measurement of it.
 
-    python -m benchmarks.bench_pipeline_inside [OUT.json]
+    python -m benchmarks.bench_pipeline_inside [OUT.json]     (cases that OUT.json has already are not run again)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from wastenot.tuning.pipeline import measure_stages, stage_tasks
 from wastenot.workloads.stages import stage_work
 
 Calls = Mapping[tuple[int, str], Sequence[Task]]
-CASES = (("h200", "gpt3-xl", 4, 16), ("v100", "gpt3-xl", 4, 16), ("h200", "gpt3-175b", 8, 24), ("h200", "llama-8b", 4, 16))
+CASES = (("h200", "gpt3-xl", 4, 16), ("v100", "gpt3-xl", 4, 16), ("h200", "gpt3-175b", 8, 12))
 SLOWDOWNS = (0.0, 0.05)
 SEED, ITERATIONS, WARM_UP = 5, 3, 1
 FREE = Switching.of(0.0)
@@ -125,16 +125,20 @@ def case(card: str, model: str, stages: int, micro_batches: int) -> list[dict[st
             for name, free in (("free", True), ("own", False)):
                 seconds, joules = executed(plan, card, calls, collectives, free)
                 row |= {f"{name}_time": seconds / default[0] - 1.0, f"{name}_saved": 1.0 - joules / default[1]}
+            row = {name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()}
             rows.append(row)
             print("  " + ", ".join(f"{k} {v:.4f}" if isinstance(v, float) else str(v) for k, v in row.items()), flush=True)
     return rows
 
 
 def main(verdict: Verdict, out: Path | None = None) -> None:
-    rows = [row for each in CASES for row in case(*each)]
-    if out:
-        header = {"basis": "simulated", "command": "python -m benchmarks.bench_pipeline_inside OUT.json", "seed": SEED}
-        out.write_text(json.dumps(header | {"rows": rows}, indent=1) + "\n")
+    rows: list[dict[str, Any]] = json.loads(out.read_text())["rows"] if out and out.exists() else []
+    for each in CASES:
+        if each not in {tuple(row[name] for name in ("card", "model", "stages", "micro_batches")) for row in rows}:
+            rows += case(*each)
+        if out:
+            header = {"basis": "simulated", "command": "python -m benchmarks.bench_pipeline_inside OUT.json", "seed": SEED}
+            out.write_text(json.dumps(header | {"rows": rows}, indent=1) + "\n")
     for row in rows:
         if row["settings"] == "kernel":
             one = next(each for each in rows if (each["card"], each["model"], each["slowdown"], each["settings"]) == (
