@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from wastenot.stack.pipeline.planner import PlannedPipeline
     from wastenot.stack.pipeline.profile import PipelineProfile
     from wastenot.stack.pipeline.schedule import PipelineSchedule
+    from wastenot.stack.pipeline.stages import PartitionKind
     from wastenot.stack.pipeline.ways import Settings
     from wastenot.study.store import Source, Study
     from wastenot.sweeping.estimate import Announce, Estimate
@@ -621,7 +622,7 @@ def pipeline(
     device: str | Device | None = None,
     study: PathLike | Study | None = None,
     workload: str | None = None,
-    partition: Sequence[int] | Literal["balanced"] = "balanced",
+    partition: Sequence[int] | PartitionKind = "balanced",
     granularity: Settings = "instruction",
     recompute: bool = False,
     data_parallel: int = 1,
@@ -654,7 +655,8 @@ def pipeline(
         device: to measure a model on, or its name.
         study: keeps what is measured; or was measured before, where no device is given.
         workload: of the study; may be left out where it holds only one.
-        partition: layers of each stage of the model; ``balanced`` makes the slowest as fast as can be.
+        partition: layers of each stage of the model; ``balanced`` makes the slowest as fast as can be; ``least-energy``,
+            of those that are as fast, takes the one whose plan needs least.
         granularity: what gets clocks of its own: each ``instruction``; or inside it each ``layer``, each ``kernel``, or
             stretches as long as the device needs to switch (``schedule``).
         recompute: the backward runs the forward again first, instead of keeping activations.
@@ -699,7 +701,7 @@ def pipeline(
         profile = _profile_of_stages(
             measured, order,
             partition=partition, granularity=granularity, recompute=recompute, replicas=data_parallel,
-            waiting_w=waiting_power_w, workload=workload, as_measured=as_measured,
+            waiting_w=waiting_power_w, workload=workload, as_measured=as_measured, max_slowdown=max_slowdown,
         )  # fmt: skip
     made = plan_pipeline(
         profile, order,
@@ -749,13 +751,14 @@ def _profile_of_stages(
     measured: Source,
     order: PipelineSchedule,
     *,
-    partition: Sequence[int] | Literal["balanced"],
+    partition: Sequence[int] | PartitionKind,
     granularity: Settings,
     recompute: bool,
     replicas: int,
     waiting_w: float | None,
     workload: str | None,
     as_measured: bool,
+    max_slowdown: float,
 ) -> PipelineProfile:
     """The profile of the stages that a schedule runs, with the instructions that it has."""
     from wastenot.stack.pipeline.stages import profile_of_workload
@@ -772,4 +775,6 @@ def _profile_of_stages(
         waiting_w=waiting_w,
         workload=workload,
         as_measured=as_measured,
+        schedule=order,
+        max_slowdown=max_slowdown,
     )

@@ -9,6 +9,7 @@ from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import choice, repeat, sequence
 from wastenot.frontiers.graph import Graph
 
+GAPS: list[float] = []
 POSITIVE = st.one_of(st.integers(1, 6).map(float), st.floats(0.1, 5.0))
 
 
@@ -67,11 +68,18 @@ def test_against_all_plans(small: SmallGraph, part: float, held: float | None, l
     assert within_s is None or found.exact_time_s <= within_s
     least = small.least_j(within_s, until_s)
     assert least is not None and found.lower_bound_j is not None
-    assert found.lower_bound_j <= least
+    assert found.lower_bound_j <= least * (1.0 + 1e-12)
     assert found.energy_j >= least - 1e-9 * abs(least)
+    if found.gap == 0.0:
+        assert found.energy_j == pytest.approx(least, rel=1e-11)
+    GAPS.append(found.gap)
     # What the plan says of itself is so.
     again = graph.plan(found.way, until_s)
     assert (again.energy_j, again.exact_time_s) == (found.energy_j, found.exact_time_s)
+
+
+def test_small_graphs_are_solved() -> None:
+    assert GAPS and np.mean(np.array(GAPS) == 0.0) > 0.99
 
 
 def test_a_cycle_names_its_parts() -> None:

@@ -43,7 +43,7 @@ def run_iterations(applied, steps, period_s, iterations, seen):
 
 def test_a_rank_runs_at_its_plans_clocks_and_gives_them_back(plan, tmp_path):
     path, seen = tmp_path / "pipeline.json", []
-    path.write_text(plan.model_dump_json(by_alias=True))
+    plan.write(path)
     graph = PlanGraph(plan)
     steps = graph.steps(1)
     with wn.apply(path, rank=1, out=tmp_path / "out.json") as applied:
@@ -122,7 +122,7 @@ def test_what_is_a_pipelines_plan(plan, tmp_path):
         path.write_text(text)
         assert is_pipeline_plan(path) is is_one
     assert not is_pipeline_plan(tmp_path / "absent") and not is_pipeline_plan(7)
-    path.write_text(plan.model_dump_json(by_alias=True))
+    plan.write(path)
     assert is_pipeline_plan(path) and is_pipeline_plan(plan) and ranks_of(path) == ranks_of(plan) == 2
     path.write_text('{"schema": "wastenot.pipeline/1"}')
     with pytest.raises(BadInputError, match="without ranks"):

@@ -22,6 +22,7 @@ from wastenot.cli.options import (
 from wastenot.errors import BadInputError
 
 if TYPE_CHECKING:
+    from wastenot.stack.pipeline.stages import PartitionKind
     from wastenot.workloads.shape import ShapeOptions as Shape
 
 
@@ -31,7 +32,11 @@ class ModelOptions:
 
     partition: Annotated[
         str,
-        typer.Option("--partition", metavar="N,N,...|balanced", help="Layers of each stage; balanced: the slowest is fast."),
+        typer.Option(
+            "--partition",
+            metavar="N,N,...|KIND",
+            help="Layers of each stage; or balanced: the slowest is as fast as can be; or least-energy.",
+        ),
     ] = "balanced"
     tensor_parallel: Annotated[
         int | None,
@@ -49,9 +54,11 @@ class ModelOptions:
         bool, typer.Option("--recompute", help="The backward runs the forward again first, instead of keeping activations.")
     ] = False
 
-    def layers(self) -> tuple[int, ...] | Literal["balanced"]:
-        """Layers of each stage."""
-        return "balanced" if self.partition == "balanced" else parse_counts("--partition", self.partition)
+    def layers(self) -> tuple[int, ...] | PartitionKind:
+        """Layers of each stage, or how to find them."""
+        if self.partition[:1].isalpha():
+            return cast("PartitionKind", self.partition)
+        return parse_counts("--partition", self.partition)
 
     def shape(self) -> Shape:
         """What was given of the model's shape."""

@@ -14,16 +14,23 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 
 from wastenot.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier, Points
-from wastenot.frontiers.graph_relaxation import GraphProblem, relaxed_by_highs
-from wastenot.frontiers.graph_rounding import planned
+from wastenot.frontiers.graph_curve import CostCurve
+from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed
+from wastenot.frontiers.graph_rounding import cheaper_than, planned
 from wastenot.frontiers.graph_times import Dag
 from wastenot.frontiers.graph_ways import CostTable, ways_of
+
+_NEAR_ENOUGH = 1e-4  # of the cost: the search for a better plan stops
+_MOST_EXACT = 64  # parts of a graph in which all better plans are looked for
+_ROUNDING = 1e-12
+_CURVE_TOLERANCE = 2e-4  # of the cost, between deadlines at which the relaxation is solved
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,6 +68,29 @@ class GraphPlan:
     def gap(self) -> float:
         """How far the energy can be above the least possible, as a fraction of it; nan without a bound."""
         return np.nan if self.lower_bound_j is None else (self.energy_j - self.lower_bound_j) / self.energy_j
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphFrontier:
+    """Plans of a graph by rising deadline.
+
+    Attributes:
+        within_s: the deadlines.
+        plans: of each, with its lower bound.
+    """
+
+    within_s: FloatArray
+    plans: tuple[GraphPlan, ...]
+
+    @property
+    def energy_j(self) -> FloatArray:
+        """Of each plan."""
+        return np.array([each.energy_j for each in self.plans])
+
+    @property
+    def lower_bound_j(self) -> FloatArray:
+        """No plan within each deadline needs less."""
+        return np.array([each.lower_bound_j for each in self.plans])
 
 
 class Graph:
@@ -142,26 +172,78 @@ class Graph:
             BadInputError: a time is not a number of seconds.
             InfeasibleError: no plan is that fast; names the fastest.
         """
-        for name, value in (("within_s", within_s), ("until_s", until_s)):
-            if value is not None and not math.isfinite(value):
-                raise BadInputError(f"`{name}` {value}: must be a finite number of seconds")
-        fastest = self.least_time()
-        if within_s is not None and fastest.exact_time_s > within_s:
-            raise InfeasibleError(
-                f"`within_s` {float(within_s):g}: no plan is that fast; the fastest takes {fastest.time_s:.9g} s"
-            )
+        fastest = self._feasible(within_s, until_s)
         problem = self._problem(within_s, until_s)
-        relaxed = relaxed_by_highs(problem)
-        tolerance = 1e-4 * abs(relaxed.bound)
-        taken = planned(problem, relaxed, seconds, tolerance)
-        plan = self.plan(self._ways_at(taken), until_s)
-        if within_s is not None and plan.exact_time_s > within_s:  # by rounding only
-            tighter = replace(problem, within_s=problem.within_s - 4.0 * self._dag.doubt_s(problem.within_s))
-            plan = self.plan(self._ways_at(planned(tighter, relaxed, seconds, tolerance)), until_s)
-            if plan.exact_time_s > within_s:
-                plan = self.plan(fastest.way, until_s)
-        bound_j = relaxed.bound + float(self.waiting_w.sum()) * max(problem.within_s, until_s or 0.0)
+        relaxed = self._curve.solved(problem)
+        plan = self._planned(problem, relaxed, fastest, within_s, until_s, seconds)
+        bound_j = self._bound_j(problem, relaxed, until_s, plan)
+        if plan.energy_j - bound_j > _ROUNDING * abs(plan.energy_j) and len(self) <= _MOST_EXACT:
+            plan, bound_j = self._closed(problem, relaxed, plan, bound_j, within_s, until_s)
+        if plan.energy_j - bound_j <= _ROUNDING * abs(plan.energy_j):
+            bound_j = plan.energy_j
         return replace(plan, lower_bound_j=bound_j)
+
+    def lower_bound_j(self, within_s: Fraction | float | None = None, *, until_s: float | None = None) -> float:
+        """No plan within a time needs less energy than this; the relaxation alone, without a search.
+
+        Raises:
+            BadInputError: a time is not a number of seconds.
+            InfeasibleError: no plan is that fast; names the fastest.
+        """
+        self._feasible(within_s, until_s)
+        problem = self._problem(within_s, until_s)
+        return self._bound_j(problem, self._curve.solved(problem), until_s)
+
+    def price_of_time(self, at_s: float, *, until_s: float | None = None) -> float:
+        """Energy that one more second until the deadline saves, in J/s, by the relaxation; 0 where it saves nothing.
+
+        Args:
+            at_s: the deadline.
+            until_s: workers wait until then at least; if it is no earlier, time in which they are done early saves nothing.
+
+        Raises:
+            BadInputError: a time is not a number of seconds.
+            InfeasibleError: no plan is that fast; names the fastest.
+        """
+        self._feasible(at_s, until_s)
+        problem = self._problem(at_s, until_s)
+        if problem.within_s < at_s:
+            return 0.0
+        ended = problem.end_w if problem.ends_early else 0.0
+        return max(self._curve.at(problem.within_s).price_w(self._dag) - ended, 0.0)
+
+    def frontier(self, points: int = 32, *, held: bool = False, seconds: float = 0.2) -> GraphFrontier:
+        """Plans of least energy from the fastest to the one of least energy.
+
+        Args:
+            points: how many, at deadlines evenly apart; at least 2.
+            held: workers are held until the deadline, as by another pipeline that takes so long: more time then saves
+                energy for longer. Otherwise a plan is over when its last part ends.
+            seconds: stop improving each plan after so long.
+
+        Raises:
+            BadInputError: fewer than two points are asked for.
+        """
+        if points < 2:
+            raise BadInputError(f"`points` {points}: a frontier needs at least 2")
+        fastest = self.least_time()
+        problem = self._problem(None, math.inf if held else None)
+        last_s = problem.within_s
+        if problem.ends_early:
+            last_s = min(last_s, max(self.least_energy(seconds=seconds).time_s, fastest.time_s))
+        within_s = np.linspace(fastest.time_s, last_s, points)
+        within_s[0] = math.nextafter(float(within_s[0]), math.inf)
+        relaxations = self._curve.over(within_s, _CURVE_TOLERANCE)
+        plans: list[GraphPlan] = []
+        for limit, relaxed in zip(within_s.tolist(), relaxations, strict=True):
+            until_s = limit if held else None
+            at = replace(problem, within_s=limit, end_s=0.0)
+            plan = self._planned(at, relaxed, plans[-1] if plans else fastest, limit, until_s, seconds)
+            drawn = float(self.waiting_w.sum())
+            over_s = limit if held or relaxed.price_w(self._dag) >= drawn else fastest.time_s
+            bound = relaxed.bound - relaxed.price_w(self._dag) * (over_s - limit) + drawn * over_s
+            plans.append(replace(plan, lower_bound_j=min(bound, plan.energy_j)))
+        return GraphFrontier(within_s, tuple(plans))
 
     def plan(self, way: IndexArray, until_s: float | None = None) -> GraphPlan:
         """The plan in which each part takes a way."""
@@ -177,7 +259,83 @@ class Graph:
         energy_j = float((energy - self._power_w * time).sum() + self.waiting_w.sum() * lasts)
         return GraphPlan(way, time, begin[dag.place], np.maximum(slack, 0.0)[dag.place], total, exact, lasts, energy_j)
 
+    def critical_path(self, plan: GraphPlan) -> IndexArray:
+        """Parts of a plan that follow on each other without a pause, from its start to its end."""
+        dag = self._dag
+        end = (plan.start_s + plan.part_time_s)[dag.order]
+        begin = plan.start_s[dag.order]
+        path = [int(np.argmax(end))]
+        while dag.into[path[-1]] < dag.into[path[-1] + 1]:
+            edges = slice(int(dag.into[path[-1]]), int(dag.into[path[-1] + 1]))
+            path.append(
+                int(dag.earlier[edges][np.argmin(np.abs(end[dag.earlier[edges]] + dag.delay_s[edges] - begin[path[-1]]))])
+            )
+        return dag.order[path[::-1]]
+
     # ---- inside ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _curve(self) -> CostCurve:
+        return CostCurve(self._problem(None, None))
+
+    def _feasible(self, within_s: Fraction | float | None, until_s: float | None) -> GraphPlan:
+        """The fastest plan, which is fast enough."""
+        for name, value in (("within_s", within_s), ("until_s", until_s)):
+            if value is not None and not math.isfinite(value):
+                raise BadInputError(f"`{name}` {value}: must be a finite number of seconds")
+        fastest = self.least_time()
+        if within_s is not None and fastest.exact_time_s > within_s:
+            raise InfeasibleError(
+                f"`within_s` {float(within_s):g}: no plan is that fast; the fastest takes {fastest.time_s:.9g} s"
+            )
+        return fastest
+
+    def _planned(
+        self,
+        problem: GraphProblem,
+        relaxed: Relaxed,
+        known: GraphPlan,
+        within_s: Fraction | float | None,
+        until_s: float | None,
+        seconds: float,
+    ) -> GraphPlan:
+        """A plan near the relaxation, in time without rounding; at worst one that is known to be."""
+        tolerance = _NEAR_ENOUGH * abs(relaxed.bound)
+        known = self.plan(known.way, until_s)
+        for margin in (0.0, 4.0 * self._dag.doubt_s(problem.within_s)):
+            aimed = replace(problem, within_s=problem.within_s - margin)
+            taken, _ = planned(aimed, relaxed, seconds, tolerance)
+            plan = self.plan(self._ways_at(taken), until_s)
+            if within_s is None or plan.exact_time_s <= within_s:
+                return min(plan, known, key=lambda each: each.energy_j)
+        return known
+
+    def _closed(
+        self,
+        problem: GraphProblem,
+        relaxed: Relaxed,
+        plan: GraphPlan,
+        bound_j: float,
+        within_s: Fraction | float | None,
+        until_s: float | None,
+    ) -> tuple[GraphPlan, float]:
+        """The best plan and its energy as the bound, where all plans that could be better can be looked at."""
+        drawn_j = float(self.waiting_w.sum()) * max(problem.within_s, until_s or 0.0)
+        found = cheaper_than(problem, relaxed, plan.energy_j - drawn_j)
+        late = False
+        for taken in found.ways:
+            other = self.plan(self._ways_at(taken), until_s)
+            if within_s is None or other.exact_time_s <= within_s:
+                plan = min(other, plan, key=lambda each: each.energy_j)
+                break
+            late = True
+        return plan, bound_j if late or not found.complete else plan.energy_j
+
+    def _bound_j(
+        self, problem: GraphProblem, relaxed: Relaxed, until_s: float | None, plan: GraphPlan | None = None
+    ) -> float:
+        bound = relaxed.bound + float(self.waiting_w.sum()) * max(problem.within_s, until_s or 0.0)
+        return bound if plan is None else min(bound, plan.energy_j)
 
     def _check(self) -> None:
         parts = len(self.kind)

@@ -32,6 +32,7 @@ class Guide:
         late_s: a part may be behind its target by so much.
         faster: ways looked at that are faster than the targeted time, ...
         slower: ... and slower.
+        limit: states that lost as much are dropped.
     """
 
     width: int = 64
@@ -40,6 +41,7 @@ class Guide:
     late_s: float = 0.0
     faster: int = 4
     slower: int = 3
+    limit: float = np.inf
 
     def charged(self, behind_s: FloatArray) -> FloatArray:
         """Time charged for being behind the target, or ahead of it."""
@@ -63,9 +65,24 @@ class Target:
     through_w: FloatArray
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """What a search found, cheapest first.
+
+    Attributes:
+        ways: positions in the table's rows; shape (states, parts).
+        cost: of each, less what is saved by ending early.
+        complete: whether no state was dropped but for its loss or because another is the same from there on.
+    """
+
+    ways: IndexArray
+    cost: FloatArray
+    complete: bool
+
+
 def searched(
-    problem: GraphProblem, target: Target, parts: IndexArray, earliest_end_s: FloatArray, guide: Guide
-) -> tuple[IndexArray, float] | None:
+    problem: GraphProblem, target: Target, parts: IndexArray, earliest_end_s: FloatArray, guide: Guide, best: int = 1
+) -> Found | None:
     """The ways found for some parts, and their cost.
 
     Args:
@@ -74,9 +91,10 @@ def searched(
         parts: in an order in which none comes before one that it waits for.
         earliest_end_s: of parts outside that these wait for.
         guide: how to search.
+        best: how many of the cheapest to return.
 
     Returns:
-        Positions in the table's rows, by ``parts``; ``None`` where no state was left.
+        ``None`` where no state was left.
     """
     dag, table, klass = problem.dag, problem.table, problem.klass
     step = np.full(len(dag), -1, dtype=np.intp)
@@ -94,6 +112,9 @@ def searched(
     states.ahead[: len(slots.outside), 0] = earliest_end_s[slots.outside] - target.end_s[slots.outside]
     mixing = np.random.default_rng(0).uniform(0.5, 1.5, len(states.ahead))
     same = _SAME * problem.within_s
+    # Time left at the end is lost, unless ending early saves something.
+    last = (np.diff(dag.out) == 0) & (not problem.ends_early)
+    complete = True
     history: list[tuple[IndexArray, IndexArray]] = []
     for index, part in enumerate(parts.tolist()):
         row, taken = klass[part], slice(int(first[index]), int(after[index]))
@@ -109,8 +130,10 @@ def searched(
         else:
             starts, base = np.full(len(states.lost), -begin[part]), states.lost
         ends = starts[:, None] + (way_s - target.time_s[part])
-        lost = base[:, None] + (worth - worth.min()) + price * guide.charged(ends)
-        kept = _least((lost + np.where(ends > hard[part], np.inf, 0.0)).ravel(), guide.width)
+        lost = base[:, None] + (worth - worth.min()) + price * (-ends if last[part] else guide.charged(ends))
+        lost[(ends > hard[part]) | (lost >= guide.limit)] = np.inf
+        kept, all_kept = _least(lost.ravel(), guide.width)
+        complete &= all_kept
         if not len(kept):
             return None
         parent, way = np.divmod(kept, len(way_s))
@@ -120,13 +143,20 @@ def searched(
             different = states.different(mixing, same)
             states, parent, way = states.only(different), parent[different], way[different]
         history.append((parent, way))
-    return first + _traced(history, int(np.argmin(states.cost))), float(states.cost.min())
+    cost = states.cost
+    if problem.ends_early and slots.ending:
+        over = (states.ahead[slots.ending] + target.end_s[dag.without_later][:, None]).max(axis=0)
+        cost = cost - problem.end_w * np.clip(problem.within_s - over, 0.0, problem.end_s)
+    cheapest = np.argsort(cost, kind="stable")[:best]
+    return Found(np.array([first + _traced(history, state) for state in cheapest.tolist()]), cost[cheapest], complete)
 
 
-def _least(values: FloatArray, count: int) -> IndexArray:
-    """Where the least values are, without infinite ones."""
-    kept = np.argpartition(values, count - 1)[:count] if len(values) > count else np.arange(len(values))
-    return kept[np.isfinite(values[kept])]
+def _least(values: FloatArray, count: int) -> tuple[IndexArray, bool]:
+    """Where the least values are, without infinite ones, and whether these are all."""
+    kept = np.flatnonzero(np.isfinite(values))
+    if len(kept) <= count:
+        return kept, True
+    return kept[np.argpartition(values[kept], count - 1)[:count]], False
 
 
 def _traced(history: list[tuple[IndexArray, IndexArray]], state: int) -> IndexArray:
@@ -178,6 +208,7 @@ class _Slots:
         before: of each part, the places of those that it waits for.
         place: of each part itself, -1 where none waits for it.
         gone: of each part, places that no part waits for after it.
+        ending: places of last parts, where the whole graph is searched.
     """
 
     count: int
@@ -185,6 +216,7 @@ class _Slots:
     before: list[list[int]]
     place: list[int]
     gone: list[list[int]]
+    ending: list[int]
 
     @classmethod
     def of(cls, dag: Dag, parts: IndexArray, step: IndexArray) -> _Slots:
@@ -192,9 +224,12 @@ class _Slots:
         needed = np.full(len(dag), -1, dtype=np.intp)
         np.maximum.at(needed, dag.earlier[edges], step[dag.later[edges]])
         outside = np.flatnonzero((needed >= 0) & (step < 0))
+        whole = len(parts) == len(dag)
+        if whole:
+            needed[dag.without_later] = len(parts)  # to the end
         place_of: dict[int, int] = {part: index for index, part in enumerate(outside.tolist())}
         released: list[list[int]] = [[] for _ in range(len(parts))]
-        for part in np.flatnonzero(needed >= 0).tolist():
+        for part in np.flatnonzero((needed >= 0) & (needed < len(parts))).tolist():
             released[int(needed[part])].append(part)
         free: list[int] = []
         count = len(outside)
@@ -210,7 +245,8 @@ class _Slots:
                 place_of[part] = free.pop()
             place.append(place_of.get(part, -1))
             gone.append([each for each in unused if each != place[-1]])
-        return cls(count, outside, before, place, gone)
+        ending = [place_of[part] for part in dag.without_later.tolist()] if whole else []
+        return cls(count, outside, before, place, gone, ending)
 
     def store(self, index: int, ahead: FloatArray, ends: FloatArray) -> None:
         """Keep a part's ends, and forget what is not needed any more."""

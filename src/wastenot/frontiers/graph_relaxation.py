@@ -61,21 +61,62 @@ class Relaxed:
     edge_w: FloatArray
     through_w: FloatArray
 
+    def price_w(self, dag: Dag) -> float:
+        """What one more second until the deadline saves."""
+        return float(self.through_w[dag.without_later].sum())
+
+    def mixed(self, other: Relaxed, share: float, bound: float) -> Relaxed:
+        """Part of the way to another solution: one of a deadline between theirs, whose bound is given."""
+
+        def between(one: FloatArray, two: FloatArray) -> FloatArray:
+            return (1.0 - share) * one + share * two
+
+        return Relaxed(
+            between(self.time_s, other.time_s),
+            (1.0 - share) * self.saved_s + share * other.saved_s,
+            bound,
+            between(self.edge_w, other.edge_w),
+            between(self.through_w, other.through_w),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segments:
+    """The segments of all parts' lower hulls.
+
+    Attributes:
+        owner: the part of each segment, not falling.
+        length: in seconds.
+        rate: what a second costs along it, negative and rising along a hull, in watts.
+        count: segments of each part.
+    """
+
+    owner: IndexArray
+    length: FloatArray
+    rate: FloatArray
+    count: IndexArray
+
+    @classmethod
+    def of(cls, problem: GraphProblem) -> Segments:
+        """Those of a graph's parts."""
+        table, klass = problem.table, problem.klass
+        vertices = np.diff(table.hull_start)
+        row = np.repeat(np.arange(len(vertices)), vertices)
+        hull_time, hull_cost = table.time_s[row, table.hull], table.cost_j[row, table.hull]
+        count = vertices[klass] - 1
+        owner = np.repeat(np.arange(len(klass)), count)
+        first = table.hull_start[klass][owner] + np.arange(len(owner)) - (np.cumsum(count) - count)[owner]
+        length = hull_time[first + 1] - hull_time[first]
+        return cls(owner, length, (hull_cost[first + 1] - hull_cost[first]) / length, count)
+
 
 def relaxed_by_highs(problem: GraphProblem) -> Relaxed:
     """The relaxation, solved by HiGHS."""
-    dag, table, klass = problem.dag, problem.table, problem.klass
-    parts = len(dag)
-    vertices = np.diff(table.hull_start)
-    row = np.repeat(np.arange(len(vertices)), vertices)
-    hull_time, hull_cost = table.time_s[row, table.hull], table.cost_j[row, table.hull]
-    count = vertices[klass] - 1  # segments of each part
-    owner = np.repeat(np.arange(parts), count)
+    dag, parts = problem.dag, len(problem.dag)
+    segment_of = Segments.of(problem)
+    owner, length, rate, count = segment_of.owner, segment_of.length, segment_of.rate, segment_of.count
     before = np.cumsum(count) - count
-    first = table.hull_start[klass][owner] + np.arange(len(owner)) - before[owner]
-    length = hull_time[first + 1] - hull_time[first]
-    rate = (hull_cost[first + 1] - hull_cost[first]) / length
-    base = table.time_s[klass, 0]
+    base = problem.table.time_s[problem.klass, 0]
     segments, last = len(owner), dag.without_later
     edges = len(dag.earlier)
 

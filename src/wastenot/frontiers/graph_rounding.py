@@ -13,18 +13,22 @@ from dataclasses import replace
 import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
-from wastenot.frontiers.graph_beam import Guide, Target, searched
+from wastenot.frontiers.graph_beam import Found, Guide, Target, searched
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed
 
 _MOST_PASSES = 20
 _STRETCH = 64  # parts of a stretch
 _BETTER = 1e-12
+_ROUNDING = 1e-12
+_MOST_STATES = 5_000
+_CANDIDATES = 20
+_ALL = 1 << 20
 _STALE = 10  # sweeps that gain nothing, after which the search stops
 _WORTHWHILE = 1e-3  # of the gap
 
 
-def planned(problem: GraphProblem, relaxed: Relaxed, seconds: float, tolerance: float) -> IndexArray:
-    """A way of each part, in time: positions in the rows of the table.
+def planned(problem: GraphProblem, relaxed: Relaxed, seconds: float, tolerance: float) -> tuple[IndexArray, float]:
+    """A way of each part, in time, as positions in the rows of the table; and their cost, less what ending early saves.
 
     Args:
         problem: the graph and its deadline.
@@ -33,27 +37,49 @@ def planned(problem: GraphProblem, relaxed: Relaxed, seconds: float, tolerance: 
         tolerance: stop improving when the cost is above the bound by no more than this.
     """
     began = time.monotonic()
-    aimed = replace(problem, within_s=problem.within_s - relaxed.saved_s)
+    aimed = replace(problem, within_s=problem.within_s - relaxed.saved_s, end_s=0.0)
+    enough = relaxed.bound + tolerance + problem.end_w * relaxed.saved_s
     chosen, cost = _carried(aimed, relaxed.time_s)
     target = _target(aimed, relaxed.time_s, relaxed)
     order = _order(aimed, target)
-    guide = Guide(width=64)
-    if (
-        cost - relaxed.bound > tolerance
-        and (found := searched(aimed, target, order, np.zeros(len(order)), guide)) is not None
-    ):
+    if cost > enough and (found := searched(aimed, target, order, np.zeros(len(order)), Guide())) is not None:
         taken = np.empty(len(order), dtype=np.intp)
-        taken[order] = found[0]
+        taken[order] = found.ways[0]
         taken, its_cost = _carried(aimed, problem.table.time_s[problem.klass, taken])
         if its_cost < cost:
             chosen, cost = taken, its_cost
     rng = np.random.default_rng(0)
     stale = 0
-    while stale < _STALE and cost - relaxed.bound > tolerance and time.monotonic() - began < seconds:
+    while stale < _STALE and cost > enough and time.monotonic() - began < seconds:
         before = cost
         chosen, cost = _improved(aimed, chosen, cost, relaxed, rng, began + seconds)
-        stale = 0 if before - cost > _WORTHWHILE * (before - relaxed.bound) else stale + 1
-    return chosen
+        stale = 0 if before - cost > _WORTHWHILE * (before - enough) else stale + 1
+    return chosen, total_cost(problem, chosen)
+
+
+def total_cost(problem: GraphProblem, chosen: IndexArray) -> float:
+    """The cost of a way for each part, less what is saved by ending early."""
+    time_s = problem.table.time_s[problem.klass, chosen]
+    over_s = float((problem.dag.earliest_s(time_s) + time_s).max())
+    saved_s = min(max(problem.within_s - over_s, 0.0), problem.end_s)
+    return float(problem.table.cost_j[problem.klass, chosen].sum()) - problem.end_w * saved_s
+
+
+def cheaper_than(problem: GraphProblem, relaxed: Relaxed, cost: float) -> Found:
+    """The plans that cost less than a given one, cheapest first; or some of them, where there are too many to look at.
+
+    What a plan loses against the bound only grows from part to part, so that all that lose less are found.
+    """
+    target = _target(problem, relaxed.time_s, relaxed)
+    limit = cost - relaxed.bound + _ROUNDING * (abs(cost) + abs(relaxed.bound))
+    guide = Guide(width=_MOST_STATES, early=0.0, late=0.0, late_s=np.inf, faster=_ALL, slower=_ALL, limit=limit)
+    order = _order(problem, target)
+    found = searched(problem, target, order, np.zeros(len(order)), guide, best=_CANDIDATES)
+    if found is None:
+        return Found(np.empty((0, len(order)), dtype=np.intp), np.empty(0), complete=True)
+    ways = np.empty_like(found.ways)
+    ways[:, order] = found.ways
+    return replace(found, ways=ways)
 
 
 def _improved(
@@ -78,9 +104,9 @@ def _improved(
         )
         found = searched(problem, target, parts, ends, guide)
         if found is not None:
-            saved = float(table.cost_j[klass[parts], chosen[parts]].sum()) - found[1]
+            saved = float(table.cost_j[klass[parts], chosen[parts]].sum()) - float(found.cost[0])
             if saved >= 0.0:
-                chosen[parts] = found[0]
+                chosen[parts] = found.ways[0]
         first += stretch
     taken, its_cost = _carried(problem, table.time_s[klass, chosen])
     return (taken, its_cost) if its_cost <= cost else (chosen, cost)

@@ -33,6 +33,7 @@ class Dag:
         later: of each edge, not falling.
         delay_s: of each edge.
         into: the edges that part ``p`` waits for are ``into[p]:into[p + 1]``.
+        out: likewise of the edges of later parts, among edges sorted by earlier part.
         without_earlier: parts that wait for none.
         without_later: parts that none waits for.
 
@@ -54,11 +55,11 @@ class Dag:
         by_earlier = np.lexsort((self.later, self.earlier))
         self._by_earlier = by_earlier
         self.into = np.searchsorted(self.later, np.arange(parts + 1))
-        self._out = np.searchsorted(self.earlier[by_earlier], np.arange(parts + 1))
+        self.out = np.searchsorted(self.earlier[by_earlier], np.arange(parts + 1))
         self._forward = [self._incoming(*bounds) for bounds in self._bounds(1)]
         self._leaving = [self._outgoing(*bounds) for bounds in self._bounds(0)]
         self.without_earlier = np.flatnonzero(np.diff(self.into) == 0)
-        self.without_later = np.flatnonzero(np.diff(self._out) == 0)
+        self.without_later = np.flatnonzero(np.diff(self.out) == 0)
 
     def __len__(self) -> int:
         return len(self.order)
@@ -74,12 +75,12 @@ class Dag:
 
     def _outgoing(self, begin: int, end: int) -> tuple[IndexArray, IndexArray, IndexArray]:
         """Those of the parts that have later ones, their edges, and where each part's edges begin among these."""
-        leading = begin + np.flatnonzero(np.diff(self._out[begin : end + 1]))
-        return leading, self._by_earlier[self._out[begin] : self._out[end]], self._out[leading] - self._out[begin]
+        leading = begin + np.flatnonzero(np.diff(self.out[begin : end + 1]))
+        return leading, self._by_earlier[self.out[begin] : self.out[end]], self.out[leading] - self.out[begin]
 
     def out_edges(self, part: int) -> IndexArray:
         """The edges of later parts."""
-        return self._by_earlier[self._out[part] : self._out[part + 1]]
+        return self._by_earlier[self.out[part] : self.out[part + 1]]
 
     def walk(self, end_s: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         """The parts of each level and their earliest starts; the caller fills in their ends before it goes on."""

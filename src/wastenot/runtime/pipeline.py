@@ -26,6 +26,7 @@ CAUTION = 0.75
 """Standard deviations of a switch's latency by which a faster clock is requested earlier, and a slower one later."""
 
 _REMEMBERED = 5  # times between two instructions
+_OF_PLAN = 2  # of them as planned, at first
 _GRACE = 0.5  # of the time between two instructions, by which a mark may be late before what follows it is held back
 
 
@@ -55,7 +56,8 @@ class RankExecution:
         begins = [step.start_s for step in steps]
         until = [*begins[1:], period_s + begins[0]]
         self._planned_s = [max(end - begin, 0.0) for begin, end in zip(begins, until, strict=True)]
-        self._took_s: list[deque[float]] = [deque(maxlen=_REMEMBERED) for _ in steps]
+        # The plan counts as two iterations: a first one that is unlike the others, as it sets up connections, is outvoted.
+        self._took_s = [deque([planned_s] * _OF_PLAN, maxlen=_REMEMBERED) for planned_s in self._planned_s]
         self.due_s, self.target, self.requests, self.out_of_order = math.inf, AUTO, 0, 0
         self.at: int | None = None
         self._began_s = -math.inf
@@ -139,8 +141,7 @@ class RankExecution:
 
     def _between_s(self, index: int) -> float:
         """Time from the begin of an instruction to that of the next."""
-        took = self._took_s[index]
-        return median(took) if took else self._planned_s[index]
+        return median(self._took_s[index])
 
     def _lead_s(self, before: Setting, after: Setting) -> float:
         """How long before it is wanted a setting is requested."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device, Identity
-from wastenot.documents import read_document
 from wastenot.errors import BadInputError, ClocksRefusedError
 from wastenot.metering.devices import visible_names
 from wastenot.planning.switching import commands, switch_time
@@ -18,9 +17,9 @@ from wastenot.runtime.places import make_socket_path
 from wastenot.runtime.session import PATIENCE_S, Session
 from wastenot.setting import Setting
 from wastenot.stack.pipeline.plan import PipelinePlan
+from wastenot.stack.pipeline.plan_file import read_pipeline_plan
 from wastenot.stack.pipeline.rank_steps import PlanGraph
 
-_REMEDY = "make the plan anew with 'wastenot pipeline'"
 _NOBODYS = ("unknown", "unknown GPU")  # what plans of profiles say that do not name their card
 
 
@@ -49,7 +48,7 @@ class PipelineApplication:
             [switch_time(gpu.identity.label) for gpu in self.gpus],
             now_s=self.gpus[0].time.now_s(),
             dry_run=dry_run,
-            digest=getattr(self.graph.plan, "digest", ""),
+            digest=self.graph.plan.digest,
         )
 
     def session(
@@ -106,7 +105,7 @@ def prepare_pipeline(
         DeviceError: a GPU does not respond.
     """
     path = plan.name if isinstance(plan, PipelinePlan) else os.fspath(plan)
-    made = plan if isinstance(plan, PipelinePlan) else read_document(plan, PipelinePlan, _REMEDY).content
+    made = plan if isinstance(plan, PipelinePlan) else read_pipeline_plan(plan)
     names = devices or ((made.device,) if made.device.startswith("sim:") else None)
     if not names and "LOCAL_RANK" in os.environ:
         names = visible_names()[int(os.environ["LOCAL_RANK"]) :][:1]

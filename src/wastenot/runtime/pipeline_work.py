@@ -15,6 +15,9 @@ from wastenot.errors import BadInputError, CannotRunError
 from wastenot.frontiers.graph import Graph
 from wastenot.setting import Setting
 from wastenot.stack.pipeline.profile import PipelineProfile
+from wastenot.stack.pipeline.stages import StageModel
+from wastenot.tasks import WorkloadTasks
+from wastenot.workloads.stages import stage_work
 
 _BIN_C = 0.5  # temperatures that count as one
 
@@ -48,18 +51,54 @@ class Work(Protocol):
         """Power while the rank waits."""
 
 
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What an instruction runs.
+
+    Attributes:
+        tasks: its kernels, in order.
+        fixed_s: and then collectives, which take as long at every clock and draw what waiting does.
+    """
+
+    tasks: tuple[Task, ...]
+    fixed_s: float = 0.0
+
+
+def calls_of_stages(model: StageModel, tasks: WorkloadTasks, partition: Sequence[int]) -> Mapping[tuple[int, str], Calls]:
+    """The kernels of each instruction of each stage.
+
+    Args:
+        model: that is cut into stages.
+        tasks: its kernels, as they were measured.
+        partition: layers of each stage.
+
+    Raises:
+        BadInputError: the tasks lack one of the model's kernels.
+    """
+    by_name = {task.name: task for task in tasks.tasks}
+    kernels = model.table.kernels
+    missing = next((kernel.name for kernel in kernels if kernel.name not in by_name), None)
+    if missing is not None:
+        raise BadInputError(f"`tasks`: lack the kernel {missing}")
+    work = stage_work(
+        kernels, partition, recomputation=model.recomputation, split_backward=model.split_backward
+    )  # fmt: skip
+    return {
+        key: Calls(tuple(by_name[kernels[index].name] for index in each.order), each.layers * model.collectives_s)
+        for key, each in work.items()
+    }
+
+
 class KernelWork:
     """Instructions made of kernels, on the physics of a simulated GPU.
 
     Args:
         physics: of the GPU.
-        calls: for each (stage, instruction) its tasks, in the order in which it runs them.
+        calls: for each (stage, instruction) what it runs.
         waiting_w: power while a rank waits; by default that of the GPU at rest.
     """
 
-    def __init__(
-        self, physics: Physics, calls: Mapping[tuple[int, str], Sequence[Task]], waiting_w: float | None = None
-    ) -> None:
+    def __init__(self, physics: Physics, calls: Mapping[tuple[int, str], Calls], waiting_w: float | None = None) -> None:
         self._physics, self._calls, self._waiting_w = physics, calls, waiting_w
         self._known: dict[tuple[int, str, Setting, int], Course] = {}
 
@@ -69,12 +108,15 @@ class KernelWork:
         if key not in self._known:
             if (stage, name) not in self._calls:
                 raise CannotRunError(f"{name} of stage {stage}: its kernels are not known")
-            calls = self._calls[stage, name]
-            points = {task: self._physics.operating_point(task, setting, _BIN_C * key[3]) for task in set(calls)}
-            time_s = np.array([points[task].time_s for task in calls])
-            power_w = np.array([points[task].power_w for task in calls])
+            calls, bin_c = self._calls[stage, name], _BIN_C * key[3]
+            points = {task: self._physics.operating_point(task, setting, bin_c) for task in set(calls.tasks)}
+            time_s = [points[task].time_s for task in calls.tasks]
+            energy_j = [points[task].time_s * points[task].power_w for task in calls.tasks]
+            if calls.fixed_s > 0.0:
+                time_s.append(calls.fixed_s)
+                energy_j.append(calls.fixed_s * self.waiting_w(setting, bin_c))
             throttled = any(point.throttled for point in points.values())
-            self._known[key] = Course(_until(time_s), _until(time_s * power_w), throttled)
+            self._known[key] = Course(_until(np.array(time_s)), _until(np.array(energy_j)), throttled)
         return self._known[key]
 
     def waiting_w(self, setting: Setting, temperature_c: float) -> float:

@@ -8,7 +8,7 @@ from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import choice
 from wastenot.stack.pipeline.build import ONCE, pipeline_graph, pipeline_parts
 from wastenot.stack.pipeline.profile import Fixed, PipelineProfile
-from wastenot.stack.pipeline.schedule import PipelineSchedule
+from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
 from wastenot.stack.pipeline.schedules import SCHEDULES, build_schedule
 from wastenot.stack.pipeline.timeline import UNITS, timeline
 
@@ -179,10 +179,10 @@ def test_a_profile_that_does_not_fit_is_refused() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"transfer_s": -1.0}, "profile mine: transfer_s -1: must be 0 at least"),
-        ({"transfer_s": float("nan")}, "profile mine: transfer_s nan: must be 0 at least"),
-        ({"replicas": 0}, "profile mine: replicas 0: must be 1 at least"),
-        ({"gpus_per_stage": 0}, "profile mine: gpus_per_stage 0: must be 1 at least"),
+        ({"transfer_s": -1.0}, "profile mine: transfer of -1 s: must be 0 at least"),
+        ({"transfer_s": float("nan")}, "profile mine: transfer of nan s: must be 0 at least"),
+        ({"replicas": 0}, "profile mine: 1 GPUs for a stage, 0 replicas: must be 1"),
+        ({"gpus_per_stage": 0}, "profile mine: 0 GPUs for a stage, 1 replicas: must be 1"),
         ({"fixed": {(0, "recieve"): Fixed(1.0)}}, "profile mine: unknown fixed work 'recieve'; did you mean 'receive'?"),
         ({"fixed": {(2, "load"): Fixed(1.0)}}, "profile mine: load of stage 2: stages are 0 to 1"),
     ],
@@ -197,3 +197,19 @@ def test_bad_numbers_are_named(more: dict[str, object], message: str) -> None:
 def test_fixed_work_takes_time_and_energy(numbers: tuple[float, float | None]) -> None:
     with pytest.raises(BadInputError, match="of fixed work: must be 0 at least"):
         Fixed(*numbers)
+
+
+def test_a_stage_may_be_on_two_ranks() -> None:
+    # Chimera (Li and Hoefler, SC 2021): micro-batch 1 runs through the ranks the other way round.
+    names = {"F": "forward", "B": "backward"}
+    ranks = tuple(
+        tuple(Instruction(names[letter], int(stage), int(micro_batch)) for stage, letter, micro_batch in order.split())
+        for order in ("0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1")
+    )
+    schedule = PipelineSchedule("chimera", 2, 2, ranks)
+    fixed = {(stage, "all_reduce"): Fixed(1.0) for stage in (0, 1)}
+    profile = profile_of(schedule, fixed=fixed)
+    plan = pipeline_graph(schedule, profile).least_time()
+    added = [(rank, each.stage) for rank, each in pipeline_parts(schedule, profile) if each.name == "all_reduce"]
+    assert added == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert plan.time_s == 6.0 + 2.0  # no waiting at all, then both all-reduces

@@ -1,5 +1,6 @@
 """Profiles derived from others."""
 
+import numpy as np
 import pytest
 
 from wastenot.errors import BadInputError
@@ -13,6 +14,7 @@ from wastenot.stack.pipeline.derived import (
     with_own_recomputation,
     with_split_backward,
 )
+from wastenot.stack.pipeline.errors import Loadings, ProfileErrors
 from wastenot.stack.pipeline.planner import plan_pipeline
 from wastenot.stack.pipeline.profile import Fixed, PipelineProfile, listed_ways
 from wastenot.stack.pipeline.schedules import SCHEDULES, build_schedule
@@ -88,7 +90,7 @@ def test_split_backwards_add_up() -> None:
     profile = with_split_backward(made(WHOLE), 0.25)
     assert fastest(profile, "backward_input") == (0.5, 5.0)
     assert fastest(profile, "backward_weight") == (1.5, 15.0)
-    assert "25%" in profile.notes[-1]
+    assert "25 %" in profile.notes[-1]
     recomputing = with_split_backward(made({"forward": 1.0, "backward": 3.0}, recomputes=True))
     assert fastest(recomputing, "backward_input") == (2.0, 20.0)
     assert fastest(recomputing, "backward_weight") == (1.0, 10.0)
@@ -107,6 +109,18 @@ def test_collectives_take_their_time_at_every_clock() -> None:
     assert profile.ways[0, "forward"].least_time().time_s == 1.0
     with pytest.raises(BadInputError, match="has no recomputation of stage 0 to derive from"):
         with_collectives(profile, {(0, "recomputation"): Fixed(0.5)})
+
+
+def test_derived_instructions_promise_nothing() -> None:
+    keys = made(WHOLE).ways
+    loadings = Loadings(np.zeros((2, 1)), np.zeros((2, 1)), np.zeros(2))
+    errors = ProfileErrors(dict.fromkeys(keys, loadings), {key: loadings.at(0) for key in keys})
+    profile = made(WHOLE, errors=errors)
+    assert suited(profile, build_schedule("1f1b", ranks=2, micro_batches=2)).errors is errors
+    for name in ("early-recomputation", "zb-h1"):
+        derived = suited(profile, build_schedule(name, ranks=2, micro_batches=2))
+        assert derived.errors is None
+        assert derived.notes[-1] == "derived instructions have no errors, so that nothing is promised"
 
 
 def test_what_cannot_be_derived_is_refused() -> None:

@@ -50,7 +50,10 @@ def refusal(path: Path, text: str) -> str:
         (GOOD.replace("1F1", "F1"), "2: 'F1': is not stage, letter, micro-batch, such as 0F3"),
         (GOOD.replace("1F1", "1F"), "2: '1F': is not stage, letter, micro-batch, such as 0F3"),
         (GOOD.replace("1F1", "1F-1"), "2: '1F-1': is not stage, letter, micro-batch"),
-        (GOOD.replace("1F1", "(1F1;1B0)OVERLAP_F_B"), "2: '(1F1;1B0)OVERLAP_F_B': is not stage"),
+        (
+            GOOD.replace("1F1", "(1F1;1B0)OVERLAP_F_B"),
+            "2: '(1F1;1B0)OVERLAP_F_B': a forward and a backward at a time; write one after the other",
+        ),
         (GOOD.replace("1B1", ""), "lacks backward of micro-batch 1 on stage 1"),
         (GOOD.replace("1B1", "1I1"), "lacks backward_weight of micro-batch 1 on stage 1"),
         (

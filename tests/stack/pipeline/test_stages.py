@@ -8,6 +8,7 @@ from wastenot.errors import BadInputError
 from wastenot.planning.planner import Planner
 from wastenot.setting import AUTO
 from wastenot.stack.pipeline.build import pipeline_graph
+from wastenot.stack.pipeline.partition import at_default_clocks
 from wastenot.stack.pipeline.schedules import build_schedule
 from wastenot.stack.pipeline.stages import StageModel, profile_of_workload
 from wastenot.tuning.pipeline import measure_stages, stage_tasks
@@ -94,9 +95,29 @@ def test_communication_is_part_of_large_stages():
     assert model.collectives_s == pytest.approx(4 * (5e-6 + 2048 * 2048 * 2 / 2 / 450e9))
     apart = StageModel.of(sweep, tensor_link="pcie4")
     assert apart.profile((12, 12)).baseline[0, "forward"][0] > model.profile((12, 12)).baseline[0, "forward"][0]
-    assert np.isclose(model.profile((12, 12)).transfer_s, 10e-6 + 2048 * 2048 * 2 / 2 / 50e9)
+    assert np.isclose(model.profile((12, 12)).fixed[0, "receive"].time_s, 10e-6 + 2048 * 2048 * 2 / 2 / 50e9)
 
 
 def _stage_times(model, partition):
     baseline = model.profile(partition).baseline
     return [sum(time for (at, _), (time, _) in baseline.items() if at == stage) for stage in range(len(partition))]
+
+
+def test_partitions_by_name(planner):
+    schedule = build_schedule("1f1b", ranks=5, micro_batches=6)
+    usual = profile_of_workload(planner, stages=5)
+    found = profile_of_workload(planner, stages=5, partition="least-energy", schedule=schedule)
+    assert _bound_j(schedule, found) <= _bound_j(schedule, usual) * (1 + 1e-6)
+    with pytest.raises(BadInputError, match="partition least-energy: depends on the schedule"):
+        profile_of_workload(planner, stages=5, partition="least-energy")
+    with pytest.raises(BadInputError, match="partition balance: "):
+        profile_of_workload(planner, stages=5, partition="balance")
+
+
+def _bound_j(schedule, profile):
+    graph = pipeline_graph(schedule, profile)
+    return graph.least_energy(max(graph.least_time().time_s, _default_s(schedule, profile))).lower_bound_j
+
+
+def _default_s(schedule, profile):
+    return pipeline_graph(schedule, at_default_clocks(profile)).least_time().time_s

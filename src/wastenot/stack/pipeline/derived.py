@@ -13,6 +13,7 @@ from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.stack.pipeline.profile import Fixed, PipelineProfile, listed_ways
 from wastenot.stack.pipeline.schedule import PipelineSchedule
 
+_Key = tuple[int, str]
 _Numbers = tuple[float, float]
 HALF = 0.5
 
@@ -55,7 +56,7 @@ def with_own_recomputation(profile: PipelineProfile) -> PipelineProfile:
             ways[stage, "backward"] = _together(profile, stage, "backward", "forward", -1.0)
             baseline[stage, "backward"] = _sum(baseline[stage, "backward"], baseline[stage, "forward"], -1.0)
     note = "recomputation takes what a forward takes"
-    return replace(profile, ways=ways, baseline=baseline, recomputes=False, notes=(*profile.notes, note))
+    return _derived(profile, ways, baseline, note, recomputes=False)
 
 
 def with_full_recomputation(profile: PipelineProfile) -> PipelineProfile:
@@ -67,7 +68,7 @@ def with_full_recomputation(profile: PipelineProfile) -> PipelineProfile:
         ways[stage, "backward"] = _together(profile, stage, "backward", "forward")
         baseline[stage, "backward"] = _sum(baseline[stage, "backward"], baseline[stage, "forward"])
     note = "backwards recompute activations: they take what a forward takes besides"
-    return replace(profile, ways=ways, baseline=baseline, recomputes=True, notes=(*profile.notes, note))
+    return _derived(profile, ways, baseline, note, recomputes=True)
 
 
 def with_split_backward(profile: PipelineProfile, input_fraction: float = HALF) -> PipelineProfile:
@@ -101,8 +102,8 @@ def with_split_backward(profile: PipelineProfile, input_fraction: float = HALF) 
         for name, part in (("backward_input", input_fraction), ("backward_weight", 1.0 - input_fraction)):
             ways[stage, name] = _scaled(whole, part)
             baseline[stage, name] = (part * time_s, part * energy_j)
-    note = f"gradients for the input are assumed to take {input_fraction:.0%} of a backward, those of weights the rest"
-    return replace(profile, ways=ways, baseline=baseline, notes=(*profile.notes, note))
+    note = f"gradients for the input take {100 * input_fraction:g} % of a backward, those of weights the rest"
+    return _derived(profile, ways, baseline, note, recomputes=False)
 
 
 def with_joined_backward(profile: PipelineProfile) -> PipelineProfile:
@@ -112,7 +113,7 @@ def with_joined_backward(profile: PipelineProfile) -> PipelineProfile:
         ways[stage, "backward"] = _together(profile, stage, "backward_input", "backward_weight")
         baseline[stage, "backward"] = _sum(baseline.pop((stage, "backward_input")), baseline.pop((stage, "backward_weight")))
         del ways[stage, "backward_input"], ways[stage, "backward_weight"]
-    return replace(profile, ways=ways, baseline=baseline)
+    return _derived(profile, ways, baseline, None, profile.recomputes)
 
 
 def with_collectives(profile: PipelineProfile, added: Mapping[tuple[int, str], Fixed]) -> PipelineProfile:
@@ -132,6 +133,19 @@ def with_collectives(profile: PipelineProfile, added: Mapping[tuple[int, str], F
         ways[stage, name] = choice([(*_sum(each[:2], extra), each[2]) for each in listed_ways(_of(profile, stage, name))])
         baseline[stage, name] = _sum(baseline[stage, name], extra)
     return replace(profile, ways=ways, baseline=baseline)
+
+
+def _derived(
+    profile: PipelineProfile,
+    ways: Mapping[_Key, Frontier],
+    baseline: Mapping[_Key, _Numbers],
+    note: str | None,
+    recomputes: bool,
+) -> PipelineProfile:
+    """The profile with other instructions; how far they can be off is not known as the measured ones' errors are."""
+    lost = ("derived instructions have no errors, so that nothing is promised",) if profile.errors is not None else ()
+    notes = (*profile.notes, *((note,) if note else ()), *lost)
+    return replace(profile, ways=ways, baseline=baseline, recomputes=recomputes, errors=None, notes=notes)
 
 
 def _of(profile: PipelineProfile, stage: int, name: str) -> Frontier:

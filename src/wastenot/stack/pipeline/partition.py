@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import permutations
+
+from wastenot.frontiers.algebra import choice
+from wastenot.stack.pipeline.build import pipeline_graph
+from wastenot.stack.pipeline.profile import PipelineProfile
+from wastenot.stack.pipeline.schedule import PipelineSchedule
+
+_SAME = 1e-9
+
 
 def balanced(layers: int, stages: int, layer_s: float, first_s: float = 0.0, last_s: float = 0.0) -> tuple[int, ...]:
-    """The partition whose slowest stage is fastest; of those, the one whose stages differ least.
-
-    Layers are alike, so that it is known which times the slowest stage can have: the least at which the layers still fit.
+    """The partition whose slowest stage is fastest; of several, the first that is found.
 
     Args:
         layers: to give to stages, at least as many as there are stages.
@@ -27,3 +39,88 @@ def balanced(layers: int, stages: int, layer_s: float, first_s: float = 0.0, las
         stage = min(range(stages), key=lambda each: (extra[each] + (counts[each] + 1) * layer_s, each))
         counts[stage] += 1
     return tuple(counts)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSearch:
+    """What a search over partitions found.
+
+    Attributes:
+        partition: layers of each stage.
+        energy_j: that no plan of it needs less than, on one GPU of each rank.
+        first_j: the same of the partition that the search began with.
+        looked_at: partitions whose energy was found.
+        finished: whether every neighbour of the partition was looked at: none of them is better.
+    """
+
+    partition: tuple[int, ...]
+    energy_j: float
+    first_j: float
+    looked_at: int
+    finished: bool
+
+
+def least_energy_partition(
+    first: Sequence[int],
+    profile_of: Callable[[tuple[int, ...]], PipelineProfile],
+    schedule: PipelineSchedule,
+    *,
+    max_slowdown: float = 0.0,
+    seconds: float = 10.0,
+) -> PartitionSearch:
+    """The partition whose plan needs least energy, of those that are as fast at the default clocks.
+
+    Layers move one by one, from any stage to any other, for as long as that lowers the bound on the energy of a plan. What
+    is slower at the default clocks than ``first`` is not looked at.
+
+    Args:
+        first: partition to begin with: a balanced one.
+        profile_of: makes the profile of a partition.
+        schedule: the order of instructions.
+        max_slowdown: allowed, of an iteration at the default clocks.
+        seconds: after which no further partition is looked at.
+    """
+    ends_s = time.monotonic() + seconds
+    limit_s: float | None = None
+    seen: dict[tuple[int, ...], float] = {}
+
+    def energy_j(partition: tuple[int, ...]) -> float:
+        nonlocal limit_s
+        if partition not in seen:
+            profile = profile_of(partition)
+            default_s = pipeline_graph(schedule, at_default_clocks(profile)).least_time().exact_time_s
+            limit_s = float(default_s) * (1.0 + _SAME) if limit_s is None else limit_s
+            seen[partition] = math.inf
+            if default_s <= limit_s:
+                graph = pipeline_graph(schedule, profile)
+                within_s = max(default_s * (1 + Fraction(max_slowdown)), graph.least_time().exact_time_s)
+                seen[partition] = graph.least_energy(within_s, seconds=0.0).lower_bound_j or math.inf
+        return seen[partition]
+
+    best = tuple(first)
+    first_j = energy_j(best)
+    finished = False
+    while not finished:
+        finished = True
+        for moved in _neighbours(best):
+            if time.monotonic() > ends_s:
+                return PartitionSearch(best, seen[best], first_j, len(seen), False)
+            if energy_j(moved) < seen[best] * (1.0 - _SAME):
+                best, finished = moved, False
+                break
+    return PartitionSearch(best, seen[best], first_j, len(seen), True)
+
+
+def at_default_clocks(profile: PipelineProfile) -> PipelineProfile:
+    """The profile with nothing to choose: every instruction runs as in the baseline."""
+    return replace(profile, ways={key: choice([profile.baseline[key]]) for key in profile.ways}, errors=None)
+
+
+def _neighbours(partition: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Every partition with one layer elsewhere."""
+    for giver, taker in permutations(range(len(partition)), 2):
+        if partition[giver] > 1:
+            moved = list(partition)
+            moved[giver] -= 1
+            moved[taker] += 1
+            yield tuple(moved)

@@ -207,7 +207,7 @@ def _refuse_uneven(rows: Mapping[_Key, list[_Row]], path: str | os.PathLike[str]
         if missing and not uneven_clocks:
             raise BadInputError(
                 f"{path}:{rows[stage, name][-1].line}: {which} has {len(measured)} clocks, {most[1]} of stage {most[0]} "
-                f"{len(clocks[most])}: {at} missing; add them, or allow `uneven_clocks`"
+                f"{len(clocks[most])}: {at} missing; add them, or leave them out everywhere"
             )
         if missing[:1] == every[:1]:
             line = rows[stage, name][-1].line

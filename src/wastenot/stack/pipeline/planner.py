@@ -10,6 +10,7 @@ from itertools import chain
 
 import numpy as np
 
+from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.graph import Graph, GraphPlan
@@ -207,6 +208,19 @@ def with_rungs(made: PlannedPipeline, found: Iterable[tuple[float, GraphPlan]]) 
     )
     plan = made.plan.model_copy(update={"ways": tuple(ways.listed), "ranks": ranks, "rungs": tuple(rungs)})
     return replace(made, plan=plan.sealed())
+
+
+def replanned(made: PlannedPipeline, way: IndexArray) -> PlannedPipeline:
+    """The same pipeline with other ways for the parts of its graph; the bound stays, for it is on every plan."""
+    profile, schedule = made.profile, made.schedule
+    until_s = made.plan.until_s
+    solved = made.graph.plan(way, None if until_s is None else max(until_s - profile.iteration_s, 0.0))
+    solved = replace(solved, lower_bound_j=made.solved.lower_bound_j)
+    ways = _Ways(schedule, made.graph)
+    ranks = tuple(RankPlan(instructions=rank) for rank in ways.of(solved))
+    predicted = Iteration(time_s=solved.time_s + profile.iteration_s, energy_j=total_j(profile, schedule, solved, until_s))
+    plan = made.plan.model_copy(update={"predicted": predicted, "ways": tuple(ways.listed), "ranks": ranks, "rungs": ()})
+    return replace(made, plan=plan.sealed(), solved=solved)
 
 
 def baseline_of(profile: PipelineProfile, schedule: PipelineSchedule) -> GraphPlan:

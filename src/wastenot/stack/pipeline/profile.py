@@ -90,12 +90,18 @@ class PipelineProfile:
         where = f"profile {self.name}"
         if not self.ways:
             raise BadInputError(f"{where}: has no instructions")
-        for name in ("waiting_w", "transfer_s", "iteration_s", "iteration_j"):
-            if not 0.0 <= getattr(self, name) < float("inf"):
-                raise BadInputError(f"{where}: `{name}` {getattr(self, name):g}: must be 0 at least")
-        for name in ("gpus_per_stage", "replicas"):
-            if getattr(self, name) < 1:
-                raise BadInputError(f"{where}: `{name}` {getattr(self, name)}: must be 1 at least")
+        for what, unit, number in (
+            ("waiting power", "W", self.waiting_w),
+            ("transfer", "s", self.transfer_s),
+            ("rest of an iteration", "s", self.iteration_s),
+            ("rest of an iteration", "J", self.iteration_j),
+        ):
+            if not 0.0 <= number < float("inf"):
+                raise BadInputError(f"{where}: {what} of {number:g} {unit}: must be 0 at least")
+        if self.gpus_per_stage < 1 or self.replicas < 1:
+            raise BadInputError(
+                f"{where}: {self.gpus_per_stage} GPUs for a stage, {self.replicas} replicas: must be 1 at least"
+            )
         for stage, name in self.fixed:
             if name not in FIXED_NAMES:
                 raise BadInputError(f"{where}: unknown fixed work '{name}'; {suggestion(name, FIXED_NAMES)}")

@@ -121,6 +121,8 @@ def _instruction(action: str, where: str) -> Instruction | None:
         return None
     if match and match[2] in _NAMES and match[3]:
         return Instruction(_NAMES[match[2]], int(match[1]), int(match[3]))
+    if action.endswith("OVERLAP_F_B"):
+        raise BadInputError(f"{where}: {quoted(action)}: a forward and a backward at a time; write one after the other")
     known = ", ".join(f"{letter} {name}" for letter, name in _NAMES.items())
     if match and match[2] not in _NAMES:
         raise BadInputError(f"{where}: {quoted(action)}: unknown instruction {match[2]}; there are {known}")

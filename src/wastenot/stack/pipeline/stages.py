@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 from wastenot.errors import BadInputError
 from wastenot.planning.latency import switching_of
@@ -19,8 +19,9 @@ from wastenot.planning.switching import SwitchTime
 from wastenot.stack.pipeline.communication import LINKS, Link, all_gather_s, all_reduce_s, point_to_point_s
 from wastenot.stack.pipeline.errors import KernelErrors, Loadings, ProfileErrors
 from wastenot.stack.pipeline.kernel_table import KernelTable
-from wastenot.stack.pipeline.partition import balanced
+from wastenot.stack.pipeline.partition import balanced, least_energy_partition
 from wastenot.stack.pipeline.profile import Fixed, PipelineProfile
+from wastenot.stack.pipeline.schedule import PipelineSchedule
 from wastenot.stack.pipeline.waiting import waiting_power
 from wastenot.stack.pipeline.ways import InstructionWays, Settings, ways_of
 from wastenot.study.store import Source, sweep_of
@@ -38,6 +39,8 @@ from wastenot.workloads.stages import (
     update_work,
 )
 
+PartitionKind = Literal["balanced", "least-energy"]
+PARTITIONS: tuple[PartitionKind, ...] = get_args(PartitionKind)
 _FP32 = 4  # bytes of a gradient that is summed over replicas
 
 
@@ -45,7 +48,7 @@ def profile_of_workload(
     source: Source | Planner,
     *,
     stages: int,
-    partition: Sequence[int] | Literal["balanced"] = "balanced",
+    partition: Sequence[int] | PartitionKind = "balanced",
     settings: Settings = "instruction",
     recomputation: Recomputation = "none",
     split_backward: bool = False,
@@ -55,6 +58,8 @@ def profile_of_workload(
     pipeline_link: str = "ndr",
     workload: str | None = None,
     as_measured: bool = False,
+    schedule: PipelineSchedule | None = None,
+    max_slowdown: float = 0.0,
 ) -> PipelineProfile:
     """The profile of a pipeline whose stages run a training workload's kernels.
 
@@ -63,7 +68,8 @@ def profile_of_workload(
     Args:
         source: what the kernels cost: a study (its file name, URL or the open study), a sweep, or a planner of it.
         stages: to cut the model into; with virtual stages all of them.
-        partition: layers of each stage; ``balanced`` makes the slowest as fast as can be at the default clocks.
+        partition: layers of each stage; ``balanced`` makes the slowest as fast as can be at the default clocks;
+            ``least-energy``, of partitions that are as fast, takes the one whose plan needs least.
         settings: what gets a setting of its own: each instruction (of each micro-batch); or, inside it, each kernel, each
             layer, or stretches as long as the device needs to switch.
         recomputation: of activations: ``none``, ``full`` in the backward, or ``early`` as an instruction of its own.
@@ -74,6 +80,8 @@ def profile_of_workload(
         pipeline_link: between stages and between replicas.
         workload: its name; may be left out where the study holds only one.
         as_measured: take the numbers as they stand, not corrected for noise.
+        schedule: that the partition of least energy is for.
+        max_slowdown: that it is for.
 
     Raises:
         BadInputError: the workload has no layers, more stages than layers, a bad partition, or an unknown link.
@@ -92,8 +100,19 @@ def profile_of_workload(
         as_measured=as_measured,
     )
     check_stages(stages, model.layers)
-    chosen = model.balanced(stages) if partition == "balanced" else check_partition(partition, stages, model.layers)
-    return model.profile(chosen)
+    if not isinstance(partition, str):
+        return model.profile(check_partition(partition, stages, model.layers))
+    if partition not in PARTITIONS:
+        raise BadInputError(
+            f"`partition` {partition}: {suggestion(partition, PARTITIONS)}, or write the layers of each stage"
+        )
+    first = model.balanced(stages)
+    if partition == "balanced":
+        return model.profile(first)
+    if schedule is None:
+        raise BadInputError("`partition` least-energy: depends on the `schedule`; give one")
+    found = least_energy_partition(first, model.profile, schedule, max_slowdown=max_slowdown)
+    return model.profile(found.partition)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +245,6 @@ class StageModel:
             waiting_w=self.waiting_w,
             gpus_per_stage=self.tensor_parallel,
             replicas=self.replicas,
-            transfer_s=self._transfer_s(),
             fixed=self._fixed(partition),
             recomputes=self.recomputation == "full",
             notes=(f"layers by stage: {written}", *self.notes),
@@ -281,6 +299,8 @@ class StageModel:
 
     def _fixed(self, partition: Sequence[int]) -> Mapping[tuple[int, str], Fixed]:
         fixed: dict[tuple[int, str], Fixed] = {}
+        if receive_s := self._receive_s():
+            fixed |= {(stage, "receive"): Fixed(receive_s) for stage in range(len(partition))}
         for stage, work in enumerate(update_work(self.table.kernels, partition)):
             if work.loops:
                 fixed[stage, "optimizer"] = Fixed(*self._baseline(work))
@@ -310,8 +330,12 @@ class StageModel:
         degree = self.tensor_parallel
         return 4.0 * all_gather_s(self.tensor_link, self._activation_bytes, degree) if degree > 1 else 0.0
 
-    def _transfer_s(self) -> float:
-        """Each of the GPUs that share a stage sends its part of the activations."""
+    def _receive_s(self) -> float:
+        """Each of the GPUs that share a stage gets its part of the activations, and is kept by that.
+
+        NCCL's receive keeps its own rank, also where the data came long ago: two H200s took 0.16 ms for 50 MB
+        (docs/h200.md), where NVLink alone takes 0.12 ms.
+        """
         size = self._activation_bytes / self.tensor_parallel
         return point_to_point_s(self.pipeline_link, size) if size else 0.0
 

@@ -1,0 +1,413 @@
+"""The relaxation of a graph by an interior-point method (Mehrotra's predictor-corrector, SIAM J. Optimization 2, 1992).
+
+In the Newton system starts and ends of parts are joined by a conductance for each dependency and for each part: a weighted
+graph Laplacian. Starts are eliminated by hand (each touches its own end and the ends that it waits for); the ends, in order
+of time, have few others near them, so that the rest is a band matrix, factorised in time (parts × band²).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_solve_banded, cholesky_banded
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed, Segments, flow_bound
+from wastenot.frontiers.graph_times import Dag
+
+_MOST_ITERATIONS = 100
+_STEP = 0.995
+_REGULARISED = 1e-13
+_STIFFEST = 1e-60
+
+
+class _Events(NamedTuple):
+    """Values for starts and ends of parts, and for the end of all."""
+
+    start: FloatArray
+    end: FloatArray
+    whole: float
+
+
+class _Rows(NamedTuple):
+    """Values for each constraint: of parts, edges, and, where ending early counts, last parts and the end of the whole."""
+
+    part: FloatArray
+    edge: FloatArray
+    last: FloatArray
+    whole: FloatArray
+
+    def map(self, other: _Rows) -> list[tuple[FloatArray, FloatArray]]:
+        return list(zip(self, other, strict=True))
+
+
+def _solved(factor: FloatArray, right: FloatArray) -> FloatArray:
+    return np.asarray(cho_solve_banded((factor, True), right, check_finite=False)) if len(right) else right
+
+
+def _summed(index: IndexArray, values: FloatArray, count: int) -> FloatArray:
+    """Sums of values by index."""
+    return np.bincount(index, values, minlength=count).astype(np.float64, copy=False)
+
+
+class Laplacian:
+    """The Newton matrix of a graph, laid out once.
+
+    A part that waits for none starts at 0, and a last part ends at the deadline, unless ending early counts.
+
+    Attributes:
+        band: how far apart neighbours are among the ends that are unknown.
+        unknown: how many these are.
+    """
+
+    def __init__(self, dag: Dag, ends_early: bool) -> None:
+        parts = len(dag)
+        self.dag, self.ends_early = dag, ends_early
+        waits = np.diff(dag.into) > 0
+        self.waits = waits
+        known = np.zeros(parts, dtype=bool)
+        if not ends_early:
+            known[dag.without_later] = True
+        # What touches each start: its own part (conductances come first), and its edges (after them).
+        own = np.flatnonzero(waits & ~known)
+        start = np.concatenate([own, dag.later])
+        node = np.concatenate([own, dag.earlier])
+        what = np.concatenate([own, parts + np.arange(len(dag.earlier))])
+        by_start = np.argsort(start, kind="stable")
+        start, node, what = start[by_start], node[by_start], what[by_start]
+        count = np.bincount(start, minlength=parts)
+        after = np.cumsum(count)[start]
+        others = after - np.arange(len(start)) - 1
+        first = np.repeat(np.arange(len(start)), others)
+        second = first + 1 + np.arange(len(first)) - np.repeat(np.cumsum(others) - others, others)
+        self._pairs = len(first)
+        place = _shortest_band(dag, known, node[first], node[second])
+        self.unknown = int((~known).sum())
+        self._end_of = np.flatnonzero(~known)[np.argsort(place[~known])]
+        one, two = place[node[first]], place[node[second]]
+        apart = np.abs(one - two)
+        self.band = int(apart.max(initial=0))
+        self._first, self._second, self._start = what[first], what[second], start[first]
+        self._cell = apart * self.unknown + np.minimum(one, two)
+        self._twice = np.where(apart == 0, 2.0, 1.0)  # parallel edges
+        self._touch, self._touched, self._of = what, place[node], start
+
+    @property
+    def cells(self) -> int:
+        """Size of the band matrix."""
+        return (self.band + 1) * self.unknown
+
+    def factorised(self, conductance: _Rows) -> _Factor:
+        """The matrix for some conductances, ready to solve with."""
+        dag, unknown = self.dag, self.unknown
+        each = np.concatenate([conductance.part, conductance.edge])
+        at_start = conductance.part + _summed(dag.later, conductance.edge, len(dag))
+        at_start[~self.waits] = 1.0
+        at_end = conductance.part + _summed(dag.earlier, conductance.edge, len(dag))
+        if self.ends_early:
+            at_end[dag.without_later] += conductance.last
+        band = _summed(
+            self._cell,
+            -self._twice * each[self._first] * each[self._second] / at_start[self._start],
+            self.cells,
+        ).reshape(self.band + 1, unknown)
+        band[0] += at_end[self._end_of] - _summed(self._touched, each[self._touch] ** 2 / at_start[self._of], unknown)
+        band[0] = np.maximum(band[0], 0.0) + _REGULARISED * at_end[self._end_of]
+        factor = cholesky_banded(band, overwrite_ab=True, lower=True, check_finite=False) if unknown else band
+        coupled = np.zeros(0)
+        if self.ends_early:
+            last = np.zeros(len(dag))
+            last[dag.without_later] = -conductance.last
+            coupled = _solved(factor, last[self._end_of])
+        return _Factor(self, conductance, each, at_start, factor, coupled)
+
+
+@dataclass(frozen=True, eq=False)
+class _Factor:
+    laplacian: Laplacian
+    conductance: _Rows
+    each: FloatArray
+    at_start: FloatArray
+    factor: FloatArray
+    coupled: FloatArray
+
+    def solve(self, right: _Events) -> _Events:
+        """Events at which the matrix gives ``right``; those that are known do not move."""
+        its, dag = self.laplacian, self.laplacian.dag
+        pushed = np.where(its.waits, right.start / self.at_start, 0.0)
+        given = right.end[its._end_of] + _summed(its._touched, self.each[its._touch] * pushed[its._of], its.unknown)
+        solved = _solved(self.factor, given)
+        whole = 0.0
+        if its.ends_early:
+            last = -self.conductance.last
+            total = float(self.conductance.last.sum() + self.conductance.whole.sum())
+            at_last = np.zeros(len(dag))
+            at_last[its._end_of] = solved
+            other = np.zeros(len(dag))
+            other[its._end_of] = self.coupled
+            whole = (right.whole - float(last @ at_last[dag.without_later])) / (
+                total - float(last @ other[dag.without_later])
+            )
+            solved = solved - whole * self.coupled
+        end = np.zeros(len(dag))
+        end[its._end_of] = solved
+        pulled = _summed(its._of, self.each[its._touch] * solved[its._touched], len(dag))
+        start = np.where(its.waits, pushed + pulled / self.at_start, 0.0)
+        return _Events(start, end, whole)
+
+
+def _shortest_band(dag: Dag, known: np.ndarray, one: IndexArray, two: IndexArray) -> IndexArray:
+    """The place of each unknown end, of several orders the one with the narrowest band."""
+    unknown = np.flatnonzero(~known)
+    level = np.repeat(np.arange(dag.levels), np.diff(dag.start))
+    from_end = dag.latest_s(np.ones(len(dag)), 0.0)
+    if not len(one):
+        place = np.full(len(dag), -1, dtype=np.intp)
+        place[unknown] = np.arange(len(unknown))
+        return place
+    orders = [unknown[np.argsort(key[unknown], kind="stable")] for key in (level, from_end, level + from_end)]
+    index = np.full(len(dag), -1, dtype=np.intp)
+    index[unknown] = np.arange(len(unknown))
+    neighbours = csr_array((np.ones(len(one)), (index[one], index[two])), shape=(len(unknown), len(unknown)))
+    orders.append(unknown[reverse_cuthill_mckee((neighbours + neighbours.T).tocsr(), symmetric_mode=True)])
+    best, narrowest = np.full(len(dag), -1, dtype=np.intp), len(dag) + 1
+    for order in orders:
+        place = np.full(len(dag), -1, dtype=np.intp)
+        place[order] = np.arange(len(order))
+        width = int(np.abs(place[one] - place[two]).max(initial=0))
+        if width < narrowest:
+            best, narrowest = place, width
+    return best
+
+
+@dataclass(eq=False)
+class _Point:
+    """An iterate: events, unused time of each constraint and its price, how far each segment is used, and prices of that."""
+
+    events: _Events
+    unused: _Rows
+    price: _Rows
+    used: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+class InteriorPoint:
+    """Solves relaxations of one graph, with different deadlines.
+
+    Args:
+        dag: the dependencies.
+        ends_early: whether ending before the deadline saves anything.
+    """
+
+    def __init__(self, dag: Dag, ends_early: bool) -> None:
+        self.laplacian = Laplacian(dag, ends_early)
+
+    def solve(self, problem: GraphProblem, tolerance: float = 1e-7) -> Relaxed:
+        """The relaxation at a deadline.
+
+        Args:
+            problem: the graph and its deadline.
+            tolerance: stop when the cost is known to be within this fraction.
+        """
+        return _Run(self.laplacian, problem).solve(tolerance)
+
+
+class _Run:
+    def __init__(self, laplacian: Laplacian, problem: GraphProblem) -> None:
+        self.laplacian, self.problem, self.dag = laplacian, problem, problem.dag
+        self.segments = Segments.of(problem)
+        self.base = problem.table.time_s[problem.klass, 0]
+        self.unit_s = float(self.base.mean())
+        self.unit_j = float(np.abs(self.segments.rate).mean()) * self.unit_s if len(self.segments.rate) else 1.0
+        length = self.segments.length / self.unit_s
+        rate = self.segments.rate * (self.unit_s / self.unit_j)
+        if laplacian.ends_early:  # the time that is saved at the end is one more segment, of a constraint of its own
+            length = np.concatenate([length, [problem.end_s / self.unit_s]])
+            rate = np.concatenate([rate, [-problem.end_w * self.unit_s / self.unit_j]])
+        self.length, self.rate = length, rate
+        self.deadline = problem.within_s / self.unit_s
+        self.delay = self.dag.delay_s / self.unit_s
+
+    # ---- the constraints ---------------------------------------------------------------------------------------
+
+    def _moved(self, events: _Events) -> _Rows:
+        """What moving events does to each constraint."""
+        dag, last = self.dag, self.dag.without_later
+        early = self.laplacian.ends_early
+        return _Rows(
+            events.end - events.start,
+            events.start[dag.later] - events.end[dag.earlier],
+            events.whole - events.end[last] if early else np.zeros(0),
+            np.array([-events.whole]) if early else np.zeros(0),
+        )
+
+    def _gathered(self, price: _Rows) -> _Events:
+        """The transpose: what prices add up to at each event."""
+        dag, parts = self.dag, len(self.dag)
+        start = _summed(dag.later, price.edge, parts) - price.part
+        end = price.part - _summed(dag.earlier, price.edge, parts)
+        whole = 0.0
+        if self.laplacian.ends_early:
+            end[dag.without_later] -= price.last
+            whole = float(price.last.sum() - price.whole.sum())
+        else:
+            end[dag.without_later] = 0.0
+        start[~self.laplacian.waits] = 0.0
+        return _Events(start, end, whole)
+
+    def _added(self, by_segment: FloatArray) -> _Rows:
+        """Sums over the segments of each constraint."""
+        dag, own = self.dag, len(self.segments.owner)
+        return _Rows(
+            _summed(self.segments.owner, by_segment[:own], len(dag)),
+            np.zeros(len(dag.earlier)),
+            np.zeros(len(dag.without_later) if self.laplacian.ends_early else 0),
+            by_segment[own:],
+        )
+
+    def _spread(self, rows: _Rows) -> FloatArray:
+        return np.concatenate([rows.part[self.segments.owner], rows.whole])
+
+    @property
+    def _limit(self) -> _Rows:
+        early = self.laplacian.ends_early
+        dag = self.dag
+        return _Rows(
+            self.base / self.unit_s,
+            self.delay,
+            np.zeros(len(dag.without_later) if early else 0),
+            np.full(1 if early else 0, -self.deadline),
+        )
+
+    # ---- iterations --------------------------------------------------------------------------------------------
+
+    def _first(self) -> _Point:
+        dag, base = self.dag, self.base / self.unit_s
+        start = dag.earliest_s(self.base) / self.unit_s
+        end = start + base
+        stretch = self.deadline / float(end.max())
+        start, end = start * stretch, end * stretch
+        if not self.laplacian.ends_early:
+            end[dag.without_later] = self.deadline
+        events = _Events(np.where(self.laplacian.waits, start, 0.0), end, self.deadline)
+        used = 0.5 * self.length
+        slack = [
+            np.maximum(moved - limit - added, 0.1)
+            for moved, limit, added in zip(self._moved(events), self._limit, self._added(used), strict=True)
+        ]
+        price = float(np.median(-self.rate)) if len(self.rate) else 1.0
+        prices = [np.full(len(each), price) for each in slack]
+        reduced = self.rate + price
+        return _Point(
+            events, _Rows(*slack), _Rows(*prices), used,
+            np.maximum(reduced, 0.0) + 0.1 * price, np.maximum(-reduced, 0.0) + 0.1 * price,
+        )  # fmt: skip
+
+    def solve(self, tolerance: float) -> Relaxed:
+        at = self._first()
+        count = sum(map(len, at.price)) + 2 * len(self.length)
+        for _ in range(_MOST_ITERATIONS):
+            room = self.length - at.used
+            gap = sum(float(u @ p) for u, p in at.unused.map(at.price)) + float(at.used @ at.low + room @ at.high)
+            wrong = [
+                moved - limit - added - unused
+                for moved, limit, added, unused in zip(
+                    self._moved(at.events), self._limit, self._added(at.used), at.unused, strict=True
+                )
+            ]
+            unbalanced = self._gathered(at.price)
+            skewed = self.rate + self._spread(at.price) - at.low + at.high
+            cost = abs(float(self.rate @ at.used)) + 1e-9
+            far = max(float(np.abs(each).max(initial=0.0)) for each in wrong) / self.deadline
+            off = max(float(np.abs(unbalanced.start).max()), float(np.abs(unbalanced.end).max()))
+            if gap <= tolerance * cost and far <= 1e-9 and off <= 1e-6 * max(float(at.price.part.max()), 1e-9):
+                break
+            try:
+                following = self._stepped(at, wrong, unbalanced, skewed, room, gap / count)
+            except LinAlgError:
+                break
+            if not all(np.isfinite(each).all() for each in (*following.price, following.used, *following.events)):
+                break
+            at = following
+        return self._result(at)
+
+    def _stepped(
+        self, at: _Point, wrong: list[FloatArray], unbalanced: _Events, skewed: FloatArray, room: FloatArray, mean: float
+    ) -> _Point:
+        stiffness = at.low / at.used + at.high / room
+        softness = self._added(1.0 / stiffness)
+        spring = _Rows(*(soft + u / p for soft, u, p in zip(softness, at.unused, at.price, strict=True)))
+        factor = self.laplacian.factorised(_Rows(*(1.0 / np.maximum(each, _STIFFEST) for each in spring)))
+
+        def step(
+            rows: _Rows, low: FloatArray, high: FloatArray
+        ) -> tuple[_Events, _Rows, _Rows, FloatArray, FloatArray, FloatArray]:
+            """The Newton step for products of unused time and prices that should change by so much."""
+            tilted = -skewed + low / at.used - high / room
+            right = [
+                -err + add + r / p
+                for err, add, r, p in zip(wrong, self._added(tilted / stiffness), rows, at.price, strict=True)
+            ]
+            pushed = self._gathered(_Rows(*(r / k for r, k in zip(right, spring, strict=True))))
+            events = factor.solve(
+                _Events(pushed.start + unbalanced.start, pushed.end + unbalanced.end, pushed.whole + unbalanced.whole)
+            )
+            price = _Rows(*((r - m) / k for r, m, k in zip(right, self._moved(events), spring, strict=True)))
+            used = (tilted - self._spread(price)) / stiffness
+            unused = _Rows(*((r - u * dp) / p for r, u, dp, p in zip(rows, at.unused, price, at.price, strict=True)))
+            return events, unused, price, used, (low - at.low * used) / at.used, (high + at.high * used) / room
+
+        rows = _Rows(*(-u * p for u, p in at.unused.map(at.price)))
+        _, d_unused, d_price, d_used, d_low, d_high = step(rows, -at.used * at.low, -room * at.high)
+        primal = _longest([*at.unused, at.used, room], [*d_unused, d_used, -d_used])
+        dual = _longest([*at.price, at.low, at.high], [*d_price, d_low, d_high])
+        after = sum(
+            float((u + primal * du) @ (p + dual * dp))
+            for u, du, p, dp in zip(at.unused, d_unused, at.price, d_price, strict=True)
+        )
+        after += float((at.used + primal * d_used) @ (at.low + dual * d_low))
+        after += float((room - primal * d_used) @ (at.high + dual * d_high))
+        count = sum(map(len, at.price)) + 2 * len(self.length)
+        aim = mean * min(1.0, max((after / count / mean) ** 3, 1e-6))
+        rows = _Rows(*(aim - u * p - du * dp for u, p, du, dp in zip(at.unused, at.price, d_unused, d_price, strict=True)))
+        events, d_unused, d_price, d_used, d_low, d_high = step(
+            rows, aim - at.used * at.low - d_used * d_low, aim - room * at.high + d_used * d_high
+        )
+        primal = min(1.0, _STEP * _longest([*at.unused, at.used, room], [*d_unused, d_used, -d_used]))
+        dual = min(1.0, _STEP * _longest([*at.price, at.low, at.high], [*d_price, d_low, d_high]))
+        return _Point(
+            _Events(
+                at.events.start + primal * events.start,
+                at.events.end + primal * events.end,
+                at.events.whole + primal * events.whole,
+            ),
+            _Rows(*(u + primal * du for u, du in at.unused.map(d_unused))),
+            _Rows(*(p + dual * dp for p, dp in at.price.map(d_price))),
+            at.used + primal * d_used,
+            at.low + dual * d_low,
+            at.high + dual * d_high,
+        )
+
+    def _result(self, at: _Point) -> Relaxed:
+        problem, dag = self.problem, self.dag
+        watts = self.unit_j / self.unit_s
+        last = at.price.last if self.laplacian.ends_early else at.price.part[dag.without_later]
+        through, edge_w = dag.conserved(at.price.edge * watts, last * watts)
+        used = self._added(at.used)
+        saved_s = float(used.whole.sum()) * self.unit_s
+        return Relaxed(self.base + used.part * self.unit_s, saved_s, flow_bound(problem, through, edge_w), edge_w, through)
+
+
+def _longest(values: list[FloatArray], changes: list[FloatArray]) -> float:
+    """The longest step that leaves all values positive, at most 1 / 0.995."""
+    longest = 1.0 / _STEP
+    for value, change in zip(values, changes, strict=True):
+        falling = change < 0.0
+        if falling.any():
+            longest = min(longest, float((value[falling] / -change[falling]).min()))
+    return longest

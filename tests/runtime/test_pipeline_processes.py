@@ -1,0 +1,194 @@
+"""Real pipelines of several processes: PyTorch over gloo on simulated GPUs, and clocks of a stand-in for NVML."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.runtime.applied_programs import Machine
+from tests.stand_in.fixtures import start_stand_in
+from tests.support.pipeline_runs import made_profile, planned
+from wastenot.stack.pipeline.rank_steps import PlanGraph
+from wastenot.stack.pipeline.schedules import gpipe, one_forward_one_backward
+
+ITERATIONS = 4
+LATE_S = 0.004  # that a busy machine may keep a clock waiting by
+
+
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+def environment(rank, ranks, port, folder):
+    own = {
+        "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WASTENOT_RUNTIME": str(folder / "run"),
+        "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+    }  # fmt: skip
+    return {name: value for name, value in os.environ.items() if name != "WASTENOT_APPLY"} | own
+
+
+@pytest.mark.parametrize(
+    ("ranks", "schedule"), [(2, one_forward_one_backward), pytest.param(3, gpipe, marks=pytest.mark.slow)]
+)
+def test_a_pipeline_over_gloo_runs_at_the_clocks_of_its_plan_in_order(tmp_path, ranks, schedule):
+    pytest.importorskip("torch.distributed.pipelining")
+    profile = made_profile(ranks, forward_s=0.1, imbalance=0.2, seed=ranks)
+    plan = planned(profile, 4, slower=0.1, schedule=schedule(ranks, 4))
+    plan.write(tmp_path / "pipeline.json")
+    port, out = free_port(), tmp_path / "out"
+    command = [sys.executable, "-m", "tests.runtime.pipeline_job", str(tmp_path / "pipeline.json"), "--out", str(out)]
+    command += ["--iterations", str(ITERATIONS), "--schedule", plan.schedule]
+    processes = [
+        subprocess.Popen(command, env=environment(rank, ranks, port, tmp_path), stderr=subprocess.PIPE, text=True)
+        for rank in range(ranks)
+    ]
+    for process in processes:
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+    graph = PlanGraph(plan)
+    for rank in range(ranks):
+        seen, steps = json.loads((tmp_path / f"out-{rank}").read_text()), graph.steps(rank)
+        assert seen["rank"] == rank and seen["auto_afterwards"]
+        status = seen["summary"]["status"]
+        assert status["pipeline"]["out_of_order"] == 0 and status["iteration"] == ITERATIONS
+        ran = seen["instructions"][len(steps) :]  # clocks of the first were not requested ahead
+        assert [each["name"] for each in ran] == (ITERATIONS - 1) * [step.instruction.name for step in steps]
+        wanted = (ITERATIONS - 1) * [step.stays[0].setting.core_mhz for step in steps]
+        late = [share_elsewhere(each, mhz) for each, mhz in zip(ran, wanted, strict=True)]
+        assert sorted(late)[len(late) // 2] == 0.0 and sum(late) / len(late) < 0.15, late
+        assert min(seen["iterations_s"][1:]) == pytest.approx(plan.predicted.time_s, rel=0.08)
+
+
+def share_elsewhere(ran, mhz):
+    """The part of an instruction's time at other clocks than planned, but for switches that are a little late."""
+    bounds = [ran["begin_s"], *(begin_s for _, begin_s in ran["at"][1:]), ran["end_s"]]
+    elsewhere = sum(end - begin for (at, _), begin, end in zip(ran["at"], bounds[:-1], bounds[1:], strict=True) if at != mhz)
+    return max(elsewhere - LATE_S, 0.0) / (ran["end_s"] - ran["begin_s"])
+
+
+# ---- clocks that must be given back ------------------------------------------------------------------------------
+
+STAND_IN_JOB = """
+import sys, time
+import wastenot as wn
+from wastenot.stack.pipeline.plan_file import read_pipeline_plan
+from wastenot.stack.pipeline.rank_steps import PlanGraph
+path = sys.argv[1]
+steps = PlanGraph(read_pipeline_plan(path)).steps(int(__import__("os").environ["RANK"]))
+with wn.apply(path, device=sys.argv[2] if len(sys.argv) > 2 else None) as applied:
+    print("training", flush=True)
+    end_s = time.monotonic() + 60.0
+    while time.monotonic() < end_s:
+        for step in steps:
+            with applied.instruction(step.instruction.name, step.instruction.micro_batch):
+                time.sleep(step.time_s)
+"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with start_stand_in("h200", gpus=2, wall=True) as stand_in:
+        yield stand_in
+
+
+@pytest.fixture
+def machine(server, tmp_path):
+    server.control.reset()
+    return Machine(server, tmp_path)
+
+
+@pytest.fixture
+def plan(machine):
+    profile = made_profile(2, forward_s=0.05, imbalance=0.2)
+    object.__setattr__(profile, "device", "NVIDIA H200")
+    made = planned(profile, 3, slower=0.2)
+    made.write(machine.folder / "pipeline.json")
+    (machine.folder / "job.py").write_text(STAND_IN_JOB)
+    return made
+
+
+def changed(machine, index):
+    return machine.core_mhz(index) is not None
+
+
+def wait_until_changed(machine, *indices):
+    end_s = time.monotonic() + 60.0
+    while not all(changed(machine, index) for index in indices):
+        assert time.monotonic() < end_s, "no clock was set"
+        time.sleep(0.02)
+
+
+def launcher(machine, ranks=2):
+    """A shell that starts the ranks as torchrun does."""
+    one = f"RANK=%d LOCAL_RANK=%d WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 {sys.executable} job.py pipeline.json & "
+    return ("bash", "-c", "".join(one % (rank, rank) for rank in range(ranks)) + "wait")
+
+
+def untouched(machine):
+    return all(machine.server.control.state(index).untouched for index in (0, 1)) and not machine.left
+
+
+def test_the_command_sets_the_clocks_of_both_ranks_and_gives_them_back_when_killed(machine, plan):
+    process = machine.start("apply", "pipeline.json", "--device", "nvidia:0,1", "--", *launcher(machine))
+    wait_until_changed(machine, 0, 1)
+    clocks = {way.clocks[0].core_mhz for way in plan.ways}
+    assert {machine.core_mhz(0), machine.core_mhz(1)} <= clocks
+    code, out, err = machine.run("apply", "--status")
+    assert code == 0 and "nvidia:0, nvidia:1" in out, err
+    os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert untouched(machine)
+
+
+def test_a_rank_that_is_killed_gives_its_clocks_back_while_the_command_runs(machine, plan):
+    process = machine.start("apply", "pipeline.json", "--device", "nvidia:0,1", "--", *launcher(machine))
+    wait_until_changed(machine, 0, 1)
+    jobs = [pid for pid in members(process.pid) if rank_of(pid) is not None]
+    assert len(jobs) == 2
+    killed = rank_of(jobs[1])
+    os.kill(jobs[1], signal.SIGKILL)
+    machine.wait_for_clock(None, index=killed)
+    assert changed(machine, 1 - killed) and process.poll() is None
+    os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert untouched(machine)
+
+
+def test_a_rank_of_its_own_that_is_killed_leaves_a_journal_and_reset_restores_it(machine, plan):
+    environment = machine.environment(RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", LOCAL_WORLD_SIZE="2")
+    process = subprocess.Popen(
+        [sys.executable, "job.py", "pipeline.json", "nvidia:0,nvidia:1"], env=environment, cwd=machine.folder
+    )
+    wait_until_changed(machine, 1)
+    assert not changed(machine, 0)
+    process.kill()
+    process.wait()
+    assert machine.left
+    assert machine.run("reset")[0] == 0
+    assert untouched(machine)
+
+
+def members(group):
+    """Processes of a group."""
+    found = []
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(OSError, ValueError):
+            if os.getpgid(int(entry)) == group:
+                found.append(int(entry))
+    return found
+
+
+def rank_of(pid):
+    """The local rank of a job; None for other processes."""
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        found = [each.partition(b"=")[2] for each in file.read().split(b"\0") if each.startswith(b"LOCAL_RANK=")]
+    return int(found[0]) if found else None
