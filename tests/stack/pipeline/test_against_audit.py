@@ -51,7 +51,9 @@ def test_the_fastest_plan_is_the_fastest(profile, graph):
 
 def test_a_pipeline_of_one_stage_runs_one_after_another(profile):
     rows = {key: value for key, value in rows_of(profile).items() if key[0] == 0}
-    found = Pipeline(1, 3).recompute(rows, {(0, name, at): 1410.0 for name in ("forward", "backward") for at in range(3)}, 50.0)
+    found = Pipeline(1, 3).recompute(
+        rows, {(0, name, at): 1410.0 for name in ("forward", "backward") for at in range(3)}, 50.0
+    )
     times = [Fraction(rows[0, name][1410.0][0]) for name in ("forward", "backward")]
     assert found.exact_s == 3 * sum(times)
     assert found.energy_j == pytest.approx(3 * sum(rows[0, name][1410.0][1] for name in ("forward", "backward")), rel=1e-12)
