@@ -132,6 +132,14 @@ def pipeline(
         int | None,
         typer.Option("--frontier", metavar="N", help="List N plans from the fastest to that of least energy, with bounds."),
     ] = None,
+    switch_time: Annotated[
+        str | None,
+        typer.Option(
+            "--switch-time",
+            metavar="TIME|auto",
+            help="Let settings last as long as they take to change, to put the plan to work; auto: what is known of the device.",
+        ),
+    ] = None,
     waiting_power: Annotated[
         float | None,
         typer.Option(
@@ -178,7 +186,7 @@ def pipeline(
             workload=workload, partition=layers, granularity=granularity, recompute=model.recompute,
             data_parallel=model.data_parallel, waiting_power_w=waiting_power, as_measured=as_measured,
             max_slowdown=max_slowdown, confidence=confidence, straggler=later, straggler_s=later_s,
-            frontier=frontier or 0, seed=seed, command=command, progress=progress, **model.shape(),
+            frontier=frontier or 0, switch_time_s=parse_switch_time(switch_time), seed=seed, command=command, progress=progress, **model.shape(),
         )  # fmt: skip
     if out is not None:
         made.plan.write(out)
@@ -190,6 +198,13 @@ def pipeline(
         print_json("pipeline", made.plan.document())
     else:
         console().print(pipeline_text(made, out))
+
+
+def parse_switch_time(text: str | None) -> float | Literal["auto"] | None:
+    """How long switching takes, in s; ``auto`` for what is known of the device, ``None`` for no time."""
+    if text is None or text.strip() == "auto":
+        return None if text is None else "auto"
+    return quantities.seconds(text)
 
 
 def parse_straggler(text: str | None) -> tuple[float | None, float | None]:
