@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from wastenot.tuning.transfer import Transfer
     from wastenot.workloads.kernel import Workload
     from wastenot.workloads.shape import ShapeOptions
+    from wastenot.workloads.stages import Recomputation
 
 PathLike = str | os.PathLike[str]
 
@@ -663,7 +664,7 @@ def pipeline(
         recompute: the backward runs the forward again first, instead of keeping activations.
         data_parallel: pipelines beside each other.
         waiting_power_w: that a GPU draws while it waits for another one; needed for CSV files.
-        as_measured: take a study's numbers as they stand, not corrected for noise.
+        as_measured: take the numbers as they stand, not corrected for noise; promises nothing.
         max_slowdown: allowed, of an iteration at the default clocks.
         confidence: with which it is kept despite noise, where the study has repeats or standard errors; 0.95 unless given.
         straggler: another pipeline is slower than this one by this fraction, and all wait for it.
@@ -687,6 +688,11 @@ def pipeline(
     from wastenot.stack.pipeline.profile import PipelineProfile
     from wastenot.stack.pipeline.source import is_profile_file, profile_of_file, schedule_for
 
+    if source is None and study is None:
+        raise BadInputError("what is the pipeline of? name a model such as gpt3-175b, a CSV file, or a study (`study`)")
+    for argument, degree in (("data_parallel", data_parallel), ("tensor_parallel", shape.get("tensor_parallel", 1))):
+        if degree < 1:
+            raise BadInputError(f"`{argument}` {degree}: must be at least 1")
     wanted = partial(schedule_for, schedule, micro_batches=micro_batches, chunks=chunks, ranks=stages)
     if isinstance(source, PipelineProfile):
         profile = source
@@ -697,8 +703,9 @@ def pipeline(
     else:
         order = wanted()
         measured = _measured_stages(
-            source, len(order.ranks), device, study,
-            workload=workload, allow_clock_control=allow_clock_control, seed=seed, command=command, progress=progress,
+            source, order, device, study,
+            partition=partition, granularity=granularity, recompute=recompute, max_slowdown=max_slowdown, workload=workload,
+            allow_clock_control=allow_clock_control, seed=seed, command=command, progress=progress,
             **shape,
         )  # fmt: skip
         profile = _profile_of_stages(
@@ -706,6 +713,8 @@ def pipeline(
             partition=partition, granularity=granularity, recompute=recompute, replicas=data_parallel,
             waiting_w=waiting_power_w, workload=workload, as_measured=as_measured, max_slowdown=max_slowdown,
         )  # fmt: skip
+    if confidence is not None and as_measured:
+        raise BadInputError("`confidence`: has no effect as measured (`as_measured`); leave out one of them")
     made = plan_pipeline(
         profile, order,
         max_slowdown=max_slowdown, straggler=straggler, straggler_s=straggler_s, confidence=confidence,
@@ -720,10 +729,14 @@ def pipeline(
 
 def _measured_stages(
     name: PathLike | None,
-    stages: int,
+    order: PipelineSchedule,
     device: str | Device | None,
     study: PathLike | Study | None,
     *,
+    partition: Sequence[int] | PartitionKind,
+    granularity: Settings,
+    recompute: bool,
+    max_slowdown: float,
     workload: str | None,
     allow_clock_control: bool,
     seed: int,
@@ -734,11 +747,10 @@ def _measured_stages(
     """What the kernels of a model's stages cost: measured now, or in a study."""
     from wastenot.devices.open import open_device
     from wastenot.study.store import open_study
-    from wastenot.tuning.pipeline import measure_stages, stage_tasks
+    from wastenot.tuning.pipeline import measure_pipeline, stage_tasks
 
     if name is None:
-        if study is None:
-            raise BadInputError("what is the pipeline of? name a model such as gpt3-175b, a CSV file, or a study (`study`)")
+        assert study is not None
         useless = next(iter(shape), None if device is None else "device")
         if useless is not None:
             raise BadInputError(f"`{useless}`: the study was measured already; leave it out, or name a model to measure")
@@ -747,12 +759,23 @@ def _measured_stages(
         raise BadInputError(f"`device`: where are the kernels of {os.fspath(name)} to be measured? such as sim:h200")
     if workload is not None:
         raise BadInputError(f"`workload` {workload}: has no effect beside {os.fspath(name)}; leave it out")
-    tasks = stage_tasks(os.fspath(name), stages, **shape)
+    tasks = stage_tasks(os.fspath(name), len(order.ranks), **shape)
     target = device
     if isinstance(target, str):
         target = open_device(target, seed=seed, allow_clock_control=allow_clock_control)
     kept = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
-    return measure_stages(target, tasks, kept, progress=progress, command=command)
+    return measure_pipeline(
+        target, tasks, order, kept,
+        partition=partition, settings=granularity, recomputation=_recomputation(order, recompute),
+        max_slowdown=max_slowdown, progress=progress, command=command,
+    )  # fmt: skip
+
+
+def _recomputation(order: PipelineSchedule, recompute: bool) -> Recomputation:
+    """What recomputes activations: an instruction of the schedule, the backward, or nothing."""
+    if any(each.name == "recomputation" for each in order.instructions):
+        return "early"
+    return "full" if recompute else "none"
 
 
 def _profile_of_stages(
@@ -777,7 +800,7 @@ def _profile_of_stages(
         stages=order.stages,
         partition=partition,
         settings=granularity,
-        recomputation="early" if "recomputation" in names else "full" if recompute else "none",
+        recomputation=_recomputation(order, recompute),
         split_backward="backward_input" in names,
         replicas=replicas,
         waiting_w=waiting_w,

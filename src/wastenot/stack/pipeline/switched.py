@@ -313,8 +313,8 @@ def deadline_of(made: PlannedPipeline) -> Fraction:
     plan, added = made.plan, Fraction(made.profile.iteration_s)
     within = (made.baseline.exact_time_s + added) * (1 + Fraction(plan.max_slowdown or 0.0))
     within = max(within, Fraction(plan.until_s or 0.0))
-    if plan.within_s is not None and plan.within_s < float(within) * (1.0 - 1e-12):  # to keep it with a confidence
-        within = Fraction(plan.within_s)
+    if plan.promise is not None:  # as careful as the plan was made, of whose numbers none is sure
+        within = min(within, max(made.solved.exact_time_s + added, Fraction(plan.until_s or 0.0)))
     return within - added
 
 
