@@ -634,6 +634,7 @@ def pipeline(
     straggler: float | None = None,
     straggler_s: float | None = None,
     frontier: int = 0,
+    switch_time_s: float | Literal["auto"] | None = None,
     allow_clock_control: bool = False,
     seed: int = 0,
     command: str | None = None,
@@ -669,6 +670,8 @@ def pipeline(
         straggler: another pipeline is slower than this one by this fraction, and all wait for it.
         straggler_s: the same, as the time of its iteration.
         frontier: number of plans, from the fastest to that of least energy, to keep with the plan: stragglers come and go.
+        switch_time_s: settings of the plan last at least as long as it takes to change them, with a little time in reserve,
+            as is needed to put it to work; ``auto`` for what is known of the device. By default switching takes no time.
         allow_clock_control: allow the clocks of a real GPU to be changed, to measure; they are given back.
         seed: of a simulated device that is given by name.
         command: that does the same, for the study to name to whoever finds it unfinished.
@@ -681,7 +684,7 @@ def pipeline(
         ClocksRefusedError: the device's clocks may not be set.
         DeviceError: the device failed.
     """
-    from wastenot.stack.pipeline.planner import frontier_rungs, plan_pipeline, with_rungs
+    from wastenot.stack.pipeline.planner import check_goal, frontier_rungs, plan_pipeline, with_rungs
     from wastenot.stack.pipeline.profile import PipelineProfile
     from wastenot.stack.pipeline.source import is_profile_file, profile_of_file, schedule_for
 
@@ -690,6 +693,7 @@ def pipeline(
     for argument, degree in (("data_parallel", data_parallel), ("tensor_parallel", shape.get("tensor_parallel", 1))):
         if degree < 1:
             raise BadInputError(f"`{argument}` {degree}: must be at least 1")
+    check_goal(max_slowdown, confidence)
     wanted = partial(schedule_for, schedule, micro_batches=micro_batches, chunks=chunks, ranks=stages)
     if isinstance(source, PipelineProfile):
         profile = source
@@ -716,6 +720,11 @@ def pipeline(
         profile, order,
         max_slowdown=max_slowdown, straggler=straggler, straggler_s=straggler_s, confidence=confidence,
     )  # fmt: skip
+    if switch_time_s is not None:
+        from wastenot.planning.switching import switch_time
+        from wastenot.stack.pipeline.switched import with_switching
+
+        made = with_switching(made, switch_time(profile.device, None if switch_time_s == "auto" else switch_time_s))
     return with_rungs(made, frontier_rungs(made, frontier, progress)) if frontier else made
 
 
@@ -739,7 +748,7 @@ def _measured_stages(
     """What the kernels of a model's stages cost: measured now, or in a study."""
     from wastenot.devices.open import open_device
     from wastenot.study.store import open_study
-    from wastenot.tuning.pipeline import measure_pipeline, stage_tasks
+    from wastenot.tuning.pipeline import check_cut, measure_pipeline, stage_tasks
 
     if name is None:
         assert study is not None
@@ -752,6 +761,7 @@ def _measured_stages(
     if workload is not None:
         raise BadInputError(f"`workload` {workload}: has no effect beside {os.fspath(name)}; leave it out")
     tasks = stage_tasks(os.fspath(name), len(order.ranks), **shape)
+    check_cut(tasks, order, partition)  # before a study is made
     target = device
     if isinstance(target, str):
         target = open_device(target, seed=seed, allow_clock_control=allow_clock_control)

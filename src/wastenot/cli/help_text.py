@@ -87,6 +87,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "wastenot report --study my.db --out report.html --figures figures",
         "wastenot report --study my.db --plan checked.json --out checked.html",
         "wastenot report --applied run.json --out run.html",
+        "wastenot report --pipeline pipeline.json --out pipeline.html",
     ),
     "show": ("wastenot show --study my.db",),
     "profiles": ("wastenot profiles gemm.parquet softmax.parquet --report together.html",),

@@ -22,8 +22,10 @@ from wastenot.planning.switching import SwitchTime
 from wastenot.setting import AUTO, Setting
 from wastenot.stack.pipeline.rank_steps import Step
 
-CAUTION = 0.75
-"""Standard deviations of a switch's latency by which a faster clock is requested earlier, and a slower one later."""
+CAUTION = {True: 1.0, False: 0.5}
+"""Standard deviations of a switch's latency by which a faster clock (``True``) is requested earlier, and a slower one later.
+
+Few switches take very long, and none very short: a faster clock is what comes much too late now and then."""
 
 _REMEMBERED = 5  # times between two instructions
 _OF_PLAN = 2  # of them as planned, at first
@@ -156,7 +158,7 @@ class RankExecution:
     def _lead_s(self, before: Setting, after: Setting) -> float:
         """How long before it is wanted a setting is requested."""
         faster = _speed(after) > _speed(before)
-        caution = CAUTION if faster else -CAUTION
+        caution = (1.0 if faster else -1.0) * CAUTION[faster]
         return self._switching.latency_s(before, after) * math.exp(caution * self._switching.jitter)
 
     def _request(self, setting: Setting) -> bool:

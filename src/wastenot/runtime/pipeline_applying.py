@@ -11,7 +11,7 @@ from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device, Identity
 from wastenot.errors import BadInputError, ClocksRefusedError
 from wastenot.metering.devices import visible_names
-from wastenot.planning.switching import commands, switch_time
+from wastenot.planning.switching import commands, switch_time, undo_commands
 from wastenot.runtime.pipeline_controller import PipelineController
 from wastenot.runtime.places import make_socket_path
 from wastenot.runtime.session import PATIENCE_S, Session
@@ -178,5 +178,6 @@ def would_be_set_in_pipeline(application: PipelineApplication, rank: int | None 
                 at_ms, what = 1e3 * (step.start_s + stay.offset_s), step.instruction
                 yield f"  from {what.name} of micro-batch {what.micro_batch}, at {at_ms:.4g} ms: {before}"
         settings = list(dict.fromkeys(stay.setting for step in steps for stay in step.stays))
-        for command in dict.fromkeys(line for each in settings for line in commands(label, each)):
+        wanted = tuple(dict.fromkeys(line for each in settings for line in commands(label, each)))
+        for command in (*wanted, *undo_commands(wanted)):
             yield f"      {command}"

@@ -17,7 +17,7 @@ from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.progress import Progress
 from wastenot.setting import AUTO, Setting
 from wastenot.stack.pipeline.build import pipeline_graph
-from wastenot.stack.pipeline.confidence import DEFAULT_CONFIDENCE, LEVEL, ConfidentPlan, keep_with_confidence
+from wastenot.stack.pipeline.confidence import DEFAULT_CONFIDENCE, LEVEL, ConfidentPlan, judged_plan, keep_with_confidence
 from wastenot.stack.pipeline.derived import suited
 from wastenot.stack.pipeline.plan import Clocks, FixedWork, Iteration, PipelinePlan, Promise, RankPlan, Rung, Way
 from wastenot.stack.pipeline.profile import PipelineProfile
@@ -79,8 +79,7 @@ def plan_pipeline(
         BadInputError: a number is out of range, or profile and schedule do not fit.
         InfeasibleError: no plan is that fast, or none surely; names the fastest.
     """
-    if not -1.0 < max_slowdown < math.inf:
-        raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be above -1")
+    check_goal(max_slowdown, confidence)
     profile = suited(profile, schedule)
     graph = pipeline_graph(schedule, profile)
     baseline = baseline_of(profile, schedule)
@@ -141,6 +140,18 @@ def plan_pipeline(
         notes=profile.notes,
     )
     return PlannedPipeline(plan.sealed(), profile, schedule, graph, solved, baseline, graph.least_time())
+
+
+def check_goal(max_slowdown: float, confidence: float | None) -> None:
+    """Refuse a goal that no plan can have, before anything is measured for it.
+
+    Raises:
+        BadInputError: a number is out of range.
+    """
+    if not -1.0 < max_slowdown < math.inf:
+        raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be above -1")
+    if confidence is not None and not 0.5 < confidence < 1.0:
+        raise BadInputError(f"`confidence` {confidence:g}: must be above 0.5 and below 1")
 
 
 def _promise(sure: ConfidentPlan) -> Promise:
@@ -249,7 +260,18 @@ def replanned(made: PlannedPipeline, way: IndexArray) -> PlannedPipeline:
     ways = _Ways(schedule, made.graph)
     ranks = tuple(RankPlan(instructions=rank) for rank in ways.of(solved))
     predicted = Iteration(time_s=solved.time_s + profile.iteration_s, energy_j=total_j(profile, schedule, solved, until_s))
-    plan = made.plan.model_copy(update={"predicted": predicted, "ways": tuple(ways.listed), "ranks": ranks, "rungs": ()})
+    changed = {"predicted": predicted, "ways": tuple(ways.listed), "ranks": ranks, "rungs": ()}
+    if (before := made.plan.promise) is not None:
+        sure = judged_plan(
+            schedule,
+            profile,
+            solved,
+            max_slowdown=made.plan.max_slowdown or 0.0,
+            until_s=until_s,
+            confidence=before.confidence,
+        )
+        changed["promise"] = _promise(sure)
+    plan = made.plan.model_copy(update=changed)
     return replace(made, plan=plan.sealed(), solved=solved)
 
 
