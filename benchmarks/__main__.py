@@ -35,6 +35,7 @@ from benchmarks import (
     bench_sensor,
     bench_solver,
     bench_startup,
+    bench_straggler,
     bench_tune,
 )
 from benchmarks.verdict import Verdict
@@ -70,6 +71,7 @@ BENCHMARKS = {
     "iteration": bench_iteration,
     "apply": bench_apply,
     "kills": bench_kills,
+    "straggler": bench_straggler,
     "tune": bench_tune,
 }
 

@@ -29,8 +29,7 @@ def main() -> None:
 
 def blocks() -> dict[str, str]:
     """The blocks of the page by name."""
-    columns = dict.fromkeys(SCHEDULES, 2) | {"interleaved": 4}
-    pictures = {f"picture-{name}": f"```text\n{drawn(run(name, *DRAWN), columns[name])}\n```\n" for name in SCHEDULES}
+    pictures = {f"picture-{name}": f"```text\n{drawn(run(name, *DRAWN))}\n```\n" for name in SCHEDULES}
     heads = ["schedule"]
     for ranks, micro_batches in COUNTED:
         heads += [f"{ranks} × {micro_batches}: waiting", "held"]

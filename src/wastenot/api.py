@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from wastenot.tuning.transfer import Transfer
     from wastenot.workloads.kernel import Workload
     from wastenot.workloads.shape import ShapeOptions
+    from wastenot.workloads.stages import Recomputation
 
 PathLike = str | os.PathLike[str]
 
@@ -633,6 +634,7 @@ def pipeline(
     straggler: float | None = None,
     straggler_s: float | None = None,
     frontier: int = 0,
+    switch_time_s: float | Literal["auto"] | None = None,
     allow_clock_control: bool = False,
     seed: int = 0,
     command: str | None = None,
@@ -662,12 +664,14 @@ def pipeline(
         recompute: the backward runs the forward again first, instead of keeping activations.
         data_parallel: pipelines beside each other.
         waiting_power_w: that a GPU draws while it waits for another one; needed for CSV files.
-        as_measured: take a study's numbers as they stand, not corrected for noise.
+        as_measured: take the numbers as they stand, not corrected for noise; promises nothing.
         max_slowdown: allowed, of an iteration at the default clocks.
         confidence: with which it is kept despite noise, where the study has repeats or standard errors; 0.95 unless given.
         straggler: another pipeline is slower than this one by this fraction, and all wait for it.
         straggler_s: the same, as the time of its iteration.
         frontier: number of plans, from the fastest to that of least energy, to keep with the plan: stragglers come and go.
+        switch_time_s: settings of the plan last at least as long as it takes to change them, with a little time in reserve,
+            as is needed to put it to work; ``auto`` for what is known of the device. By default switching takes no time.
         allow_clock_control: allow the clocks of a real GPU to be changed, to measure; they are given back.
         seed: of a simulated device that is given by name.
         command: that does the same, for the study to name to whoever finds it unfinished.
@@ -680,10 +684,16 @@ def pipeline(
         ClocksRefusedError: the device's clocks may not be set.
         DeviceError: the device failed.
     """
-    from wastenot.stack.pipeline.planner import frontier_rungs, plan_pipeline, with_rungs
+    from wastenot.stack.pipeline.planner import check_goal, frontier_rungs, plan_pipeline, with_rungs
     from wastenot.stack.pipeline.profile import PipelineProfile
     from wastenot.stack.pipeline.source import is_profile_file, profile_of_file, schedule_for
 
+    if source is None and study is None:
+        raise BadInputError("what is the pipeline of? name a model such as gpt3-175b, a CSV file, or a study (`study`)")
+    for argument, degree in (("data_parallel", data_parallel), ("tensor_parallel", shape.get("tensor_parallel", 1))):
+        if degree < 1:
+            raise BadInputError(f"`{argument}` {degree}: must be at least 1")
+    check_goal(max_slowdown, confidence)
     wanted = partial(schedule_for, schedule, micro_batches=micro_batches, chunks=chunks, ranks=stages)
     if isinstance(source, PipelineProfile):
         profile = source
@@ -694,8 +704,9 @@ def pipeline(
     else:
         order = wanted()
         measured = _measured_stages(
-            source, len(order.ranks), device, study,
-            workload=workload, allow_clock_control=allow_clock_control, seed=seed, command=command, progress=progress,
+            source, order, device, study,
+            partition=partition, granularity=granularity, recompute=recompute, max_slowdown=max_slowdown, workload=workload,
+            allow_clock_control=allow_clock_control, seed=seed, command=command, progress=progress,
             **shape,
         )  # fmt: skip
         profile = _profile_of_stages(
@@ -703,19 +714,30 @@ def pipeline(
             partition=partition, granularity=granularity, recompute=recompute, replicas=data_parallel,
             waiting_w=waiting_power_w, workload=workload, as_measured=as_measured, max_slowdown=max_slowdown,
         )  # fmt: skip
+    if confidence is not None and as_measured:
+        raise BadInputError("`confidence`: has no effect as measured (`as_measured`); leave out one of them")
     made = plan_pipeline(
         profile, order,
         max_slowdown=max_slowdown, straggler=straggler, straggler_s=straggler_s, confidence=confidence,
     )  # fmt: skip
+    if switch_time_s is not None:
+        from wastenot.planning.switching import switch_time
+        from wastenot.stack.pipeline.switched import with_switching
+
+        made = with_switching(made, switch_time(profile.device, None if switch_time_s == "auto" else switch_time_s))
     return with_rungs(made, frontier_rungs(made, frontier, progress)) if frontier else made
 
 
 def _measured_stages(
     name: PathLike | None,
-    stages: int,
+    order: PipelineSchedule,
     device: str | Device | None,
     study: PathLike | Study | None,
     *,
+    partition: Sequence[int] | PartitionKind,
+    granularity: Settings,
+    recompute: bool,
+    max_slowdown: float,
     workload: str | None,
     allow_clock_control: bool,
     seed: int,
@@ -726,11 +748,10 @@ def _measured_stages(
     """What the kernels of a model's stages cost: measured now, or in a study."""
     from wastenot.devices.open import open_device
     from wastenot.study.store import open_study
-    from wastenot.tuning.pipeline import measure_stages, stage_tasks
+    from wastenot.tuning.pipeline import check_cut, measure_pipeline, stage_tasks
 
     if name is None:
-        if study is None:
-            raise BadInputError("what is the pipeline of? name a model such as gpt3-175b, a CSV file, or a study (`study`)")
+        assert study is not None
         useless = next(iter(shape), None if device is None else "device")
         if useless is not None:
             raise BadInputError(f"`{useless}`: the study was measured already; leave it out, or name a model to measure")
@@ -739,12 +760,24 @@ def _measured_stages(
         raise BadInputError(f"`device`: where are the kernels of {os.fspath(name)} to be measured? such as sim:h200")
     if workload is not None:
         raise BadInputError(f"`workload` {workload}: has no effect beside {os.fspath(name)}; leave it out")
-    tasks = stage_tasks(os.fspath(name), stages, **shape)
+    tasks = stage_tasks(os.fspath(name), len(order.ranks), **shape)
+    check_cut(tasks, order, partition)  # before a study is made
     target = device
     if isinstance(target, str):
         target = open_device(target, seed=seed, allow_clock_control=allow_clock_control)
     kept = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
-    return measure_stages(target, tasks, kept, progress=progress, command=command)
+    return measure_pipeline(
+        target, tasks, order, kept,
+        partition=partition, settings=granularity, recomputation=_recomputation(order, recompute),
+        max_slowdown=max_slowdown, progress=progress, command=command,
+    )  # fmt: skip
+
+
+def _recomputation(order: PipelineSchedule, recompute: bool) -> Recomputation:
+    """What recomputes activations: an instruction of the schedule, the backward, or nothing."""
+    if any(each.name == "recomputation" for each in order.instructions):
+        return "early"
+    return "full" if recompute else "none"
 
 
 def _profile_of_stages(
@@ -769,7 +802,7 @@ def _profile_of_stages(
         stages=order.stages,
         partition=partition,
         settings=granularity,
-        recomputation="early" if "recomputation" in names else "full" if recompute else "none",
+        recomputation=_recomputation(order, recompute),
         split_backward="backward_input" in names,
         replicas=replicas,
         waiting_w=waiting_w,

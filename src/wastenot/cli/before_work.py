@@ -88,6 +88,17 @@ def _primitive(found: Values) -> str | None:
     return f"with {kernels[0]}, whose name says its shape" if all(map(is_primitive, kernels)) else None
 
 
+def _given_times(found: Values) -> str | None:
+    source = str(found.get("source") or "")
+    return f"on {source}, whose times and energies are given" if source.lower().endswith(".csv") else None
+
+
+def _studied(found: Values) -> str | None:
+    if found.get("source") is not None or found.get("study") is None:
+        return None
+    return "without a model: what the study holds was measured before"
+
+
 def _quiet_without_file(found: Values) -> str | None:
     return "with --quiet and without --csv: nothing is shown or written" if found["quiet"] and found["csv"] is None else None
 
@@ -126,7 +137,37 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "monitor": (Rule(("interval",), _quiet_without_file),),
     "tune": (Rule(SHAPE_OPTIONS, _fixed_shape), needs("iterations real_time", "workload")),
     "plan": _PLANNING,
-    "report": (not_with(_OF_A_PLAN, "applied", instead="a run has its plan already: leave it out"), *_PLANNING),
+    "pipeline": (
+        needs("csv", "frontier"),
+        Rule(
+            (
+                "device",
+                "study",
+                "workload",
+                "granularity",
+                "confidence",
+                "as_measured",
+                "partition",
+                "micro_batch",
+                "sequence",
+                "recompute",
+                "allow_clock_control",
+                "restore_clocks",
+                "seed",
+            ),
+            _given_times,
+        ),
+        Rule(("device", "tensor_parallel", "micro_batch", "sequence", "allow_clock_control", "seed"), _studied),
+        needs("workload", "study"),
+        not_with("workload", "source"),
+        not_with("confidence", "as_measured"),
+        *_MEASURING,
+    ),
+    "report": (
+        not_with(_OF_A_PLAN, "applied", instead="a run has its plan already: leave it out"),
+        not_with(f"{_OF_A_PLAN} applied", "pipeline", instead="it is a plan already: leave it out"),
+        *_PLANNING,
+    ),
     "frontier": (needs("clock_tolerance", "granularity", "pass", "iteration"),),
     "workload": (_SHAPE,),
 }

@@ -13,6 +13,7 @@ from wastenot.cli.options import (
     AsMeasuredOption,
     ClockControlOptions,
     ConfidenceOption,
+    FiguresOption,
     JsonOption,
     MaxSlowdownOption,
     SeedOption,
@@ -20,10 +21,15 @@ from wastenot.cli.options import (
     parse_counts,
 )
 from wastenot.errors import BadInputError
+from wastenot.wording import counted
 
 if TYPE_CHECKING:
+    from wastenot.stack.pipeline.plan import PipelinePlan
     from wastenot.stack.pipeline.stages import PartitionKind
     from wastenot.workloads.shape import ShapeOptions as Shape
+
+
+_SHOWN = 20  # plans of the frontier on a page
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +138,14 @@ def pipeline(
         int | None,
         typer.Option("--frontier", metavar="N", help="List N plans from the fastest to that of least energy, with bounds."),
     ] = None,
+    switch_time: Annotated[
+        str | None,
+        typer.Option(
+            "--switch-time",
+            metavar="TIME|auto",
+            help="Let settings last as long as they take to change, to put the plan to work; auto: as known of the device.",
+        ),
+    ] = None,
     waiting_power: Annotated[
         float | None,
         typer.Option(
@@ -147,6 +161,10 @@ def pipeline(
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Write the plans of --frontier as a table.")
     ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page of the plan to this file.")
+    ] = None,
+    figures: FiguresOption = None,
     clock_control: ClockControlOptions,
     seed: SeedOption = 0,
     as_json: JsonOption = False,
@@ -157,7 +175,7 @@ def pipeline(
     time: least energy within the slowdown allowed, for each instruction of each micro-batch, with a lower bound.
     """
     from wastenot.api import pipeline as plan_pipeline
-    from wastenot.cli.output import console, print_json, say, typed_command
+    from wastenot.cli.output import console, print_json, say
     from wastenot.cli.pipeline_text import pipeline_text
     from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.files import write_text
@@ -166,19 +184,21 @@ def pipeline(
     later, later_s = parse_straggler(straggler)
     if frontier is not None and frontier < 2:
         raise BadInputError(f"--frontier {frontier}: must be at least 2")
+    shown = frontier or (_SHOWN if report or figures else 0)
     layers = model.layers()
     target: Any = device
-    if device is not None and source is not None:
+    if device is not None and source is not None and not source.lower().endswith(".csv"):
         target = clock_control.open_device(device, seed=seed, workload=None)
-    command = None if study is None else typed_command(study)
-    kept = "nothing was kept; --study FILE keeps what is measured" if command is None else resume_with(command, study)
+    command = _typed(study)
+    kept = "nothing was kept; --study FILE keeps what is measured" if study is None else resume_with(command, study)
     with kept_if_interrupted(kept), shown_progress(f"pipeline of {source or study}") as progress:
         made = plan_pipeline(
             source, stages=stages, micro_batches=micro_batches, schedule=schedule, chunks=chunks, device=target, study=study,
             workload=workload, partition=layers, granularity=granularity, recompute=model.recompute,
-            data_parallel=model.data_parallel, waiting_power_w=waiting_power, as_measured=as_measured,
-            max_slowdown=max_slowdown, confidence=confidence, straggler=later, straggler_s=later_s,
-            frontier=frontier or 0, seed=seed, command=command, progress=progress, **model.shape(),
+            data_parallel=model.data_parallel, waiting_power_w=waiting_power, confidence=confidence, as_measured=as_measured,
+            max_slowdown=max_slowdown, straggler=later, straggler_s=later_s, frontier=shown, seed=seed,
+            switch_time_s=parse_switch_time(switch_time),
+            command=command, progress=progress, **model.shape(),
         )  # fmt: skip
     if out is not None:
         made.plan.write(out)
@@ -186,10 +206,43 @@ def pipeline(
     if csv is not None:
         write_text(csv, frontier_csv(made.plan))
         say(f"{csv}: frontier written")
+    _write_page(made.plan, report, figures, command)
     if as_json:
         print_json("pipeline", made.plan.document())
     else:
-        console().print(pipeline_text(made, out))
+        console().print(pipeline_text(made, out, frontier=frontier is not None))
+
+
+def parse_switch_time(text: str | None) -> float | Literal["auto"] | None:
+    """How long switching takes, in s; ``auto`` for what is known of the device, ``None`` for no time."""
+    if text is None or text.strip() == "auto":
+        return None if text is None else "auto"
+    return quantities.seconds(text)
+
+
+def _typed(study: str | None) -> str:
+    """The command as it was typed; of a study's address only what may be shown."""
+    import shlex
+    import sys
+
+    from wastenot.cli.output import typed_command
+
+    return shlex.join(["wastenot", *sys.argv[1:]]) if study is None else typed_command(study)
+
+
+def _write_page(plan: PipelinePlan, report: Path | None, figures: Path | None, command: str) -> None:
+    if report is None and figures is None:
+        return
+    from wastenot.cli.output import say
+    from wastenot.reporting.pipeline.page import write_pipeline_figures, write_pipeline_page
+    from wastenot.stack.pipeline.overview import pipeline_overview
+
+    overview = pipeline_overview(plan)
+    if report is not None:
+        write_pipeline_page(overview, report, command=command)
+        say(f"{report}: report written")
+    if figures is not None:
+        say(f"{figures}: {counted(len(write_pipeline_figures(overview, figures)), 'figure file')} written")
 
 
 def parse_straggler(text: str | None) -> tuple[float | None, float | None]:

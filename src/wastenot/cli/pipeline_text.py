@@ -16,12 +16,13 @@ from wastenot.wording import counted
 _SAME = 5e-5  # changes of time that are none
 
 
-def pipeline_text(made: PlannedPipeline, out: Path | None = None) -> RenderableType:
+def pipeline_text(made: PlannedPipeline, out: Path | None = None, *, frontier: bool = False) -> RenderableType:
     """The whole, for a terminal.
 
     Args:
         made: the plan.
         out: file that it was written to.
+        frontier: show its frontier as well.
     """
     from wastenot.cli.planning import named_rows
 
@@ -39,7 +40,7 @@ def pipeline_text(made: PlannedPipeline, out: Path | None = None) -> RenderableT
         named_rows(_numbers(made)),
         "",
         _stage_table(stages_of(made)),
-        *(["", _frontier_table(plan)] if plan.rungs else []),
+        *(["", _frontier_table(plan)] if frontier and plan.rungs else []),
         *_next(plan, out),
     )
 
@@ -72,15 +73,15 @@ def _numbers(made: PlannedPipeline) -> list[tuple[str, str]]:
             f"{_joules(base_j)} {_baseline(plan)}",
         ),
         ("Time", _time(plan)),
+        *([] if plan.promise is None else [("Promise", _promise(plan, plan.promise))]),
         ("Proof", _proof(plan)),
-        *([("Promise", _promise(plan.promise))] if plan.promise is not None else []),
     ]
     if plan.replicas > 1:
         saved_j, gpus = plan.replicas * (base_j - energy_j), plan.replicas * plan.gpus
         rows.append(("All pipelines", f"{plan.replicas} of them, {gpus:,} GPUs: {_joules(saved_j)} saved an iteration"))
     rows.append(("Critical path", _critical(made)))
     rows.append(("Waiting", _waiting(made)))
-    return rows + [("Assumed", note) for note in plan.notes]
+    return [*rows, ("Assumed", "; ".join(plan.notes))] if plan.notes else rows
 
 
 def _joules(energy_j: float) -> str:
@@ -107,19 +108,21 @@ def _time(plan: PipelinePlan) -> str:
     return f"{own}, {change(plan.max_slowdown)} allowed"
 
 
+def _promise(plan: PipelinePlan, promise: Promise) -> str:
+    goal = "keeps the slowdown" if plan.until_s is None else "is done before the straggler"
+    sure = f"{goal} with {percent(promise.confidence, 0)} confidence"
+    time, energy = (
+        " to ".join(map(change, ends)) for ends in (promise.time_change_interval, promise.energy_change_interval)
+    )
+    return f"{sure}; {percent(promise.level, 0)} intervals: time {time}, energy {energy}"
+
+
 def _proof(plan: PipelinePlan) -> str:
-    return (
-        f"no plan of these numbers needs less than {quantity(plan.lower_bound_j, 'J', 5)}: at most "
-        f"{percent(max(plan.gap, 0.0))} is left"
-    )
-
-
-def _promise(promise: Promise) -> str:
-    low, high = promise.energy_change_interval
-    return (
-        f"keeps the slowdown with {percent(promise.probability, 1)} probability; energy {change(promise.energy_change)}, "
-        f"with {percent(promise.level, 0)} probability {change(low)} to {change(high)}"
-    )
+    least = f"no plan of these numbers needs less than {_joules(plan.lower_bound_j)}"
+    left = percent(max(plan.gap, 0.0))
+    if plan.promise is None:
+        return f"{least}: at most {left} is left"
+    return f"{least}, {left} below this one, which is surer to keep the slowdown"
 
 
 def _critical(made: PlannedPipeline) -> str:
@@ -180,4 +183,4 @@ def _next(plan: PipelinePlan, out: Path | None) -> list[RenderableType]:
     """What to do with it."""
     if out is None:
         return ["", Paragraph(Text("To use it, write it to a file: --out pipeline.json", style="dim"))]
-    return ["", Paragraph(Text(f'In each rank: with wn.apply("{out}") as applied: ... applied.instruction("forward", 0)'))]
+    return ["", Text(f"Next: wastenot apply {out} -- torchrun ... train.py", style="green")]

@@ -92,7 +92,8 @@ def test_recomputing_early_takes_it_off_the_way_of_gradients(ranks: int, micro_b
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_picture_shows_each_instruction_where_it_runs(name: str) -> None:
     line = timeline(build_schedule(name, ranks=3, micro_batches=4))
-    rows = drawn(line).splitlines()
+    assert drawn(line) == drawn(line, 2)  # as wide as F0 and the like
+    rows = drawn(line, 3).splitlines()
     assert [row[:8] for row in rows] == ["rank 0  ", "rank 1  ", "rank 2  "]
     letters = {"forward": "F", "backward": "B", "recomputation": "R", "backward_input": "I", "backward_weight": "W"}
     for each, begin, rank in zip(line.schedule.instructions, line.start, line.schedule.rank, strict=True):

@@ -22,15 +22,15 @@ def clocks_figure(overview: PipelineOverview) -> Figure:
     if not known:
         note = "The plan leaves all core clocks to the GPU."
         return Figure("pipeline-clocks", _TITLE, about(overview), note, None)
-    hidden = len(overview.clocks) - len(known)
+    left = len(overview.clocks) - len(known)
     note = (
         "Each dot is a core clock of the plan; its area is how many of the instruction's micro-batches run at it. "
         "Far left is where there is most time to spare."
     )
     if any(len(box.clocks) > 1 for box in overview.after.boxes):
         note += " Instructions that change clocks inside stand at their mean over time."
-    if hidden:
-        note += " Where the clock is left to the GPU there is no dot."
+    if left:
+        note += " Grey, at the right: left to the GPU."
     wide, narrow = (specification_of(_chart(overview, narrow=each)) for each in (False, True))
     return Figure("pipeline-clocks", _TITLE, about(overview), note, wide, narrow)
 
@@ -42,7 +42,8 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     boxes = [box.core_mhz for line in (overview.before, overview.after) for box in line.boxes if box.core_mhz is not None]
     span = (min(boxes), max(boxes))
     room = 0.06 * (span[1] - span[0]) or 10.0
-    scale = alt.Scale(domain=[span[0] - room, span[1] + room], nice=False, zero=False)
+    auto = span[1] + 1.5 * room if len(known) < len(overview.clocks) else None
+    scale = alt.Scale(domain=[span[0] - room, (auto or span[1]) + room], nice=False, zero=False)
     stages = overview.plan.stages
     height = int(max(min(_ROW * stages, _MOST_HEIGHT), 60))
     every = max(1, -(-stages * 12 // height))
@@ -51,13 +52,14 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     for index, name in enumerate(names):
         rows = [
             {
-                "x": round(each.core_mhz or 0.0, 1),
+                "x": round(each.core_mhz if each.core_mhz is not None else auto or 0.0, 1),
+                "auto": each.core_mhz is None,
                 "stage": each.stage,
                 "share": each.times / each.of,
                 "clock": mhz_text(each.core_mhz),
                 "times": f"{each.times:,} of {each.of:,} ({percent(each.times / each.of, 1)})",
             }
-            for each in known
+            for each in overview.clocks
             if each.name == name
         ]
         last = not narrow or index == len(names) - 1
@@ -66,19 +68,22 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
             labels=narrow or not index, labelPadding=6,
         )  # fmt: skip
         title = {"text": instruction_text(name), "fontSize": 12, "fontWeight": "normal"}
-        chart = (
+        base = (
             alt.Chart(inline(rows))
-            .mark_circle(style="box", opacity=1, strokeWidth=0.6)
             .encode(
                 x=alt.X("x:Q", title="core clock, MHz" if last else None, scale=scale,
                         axis=alt.Axis(tickCount=4 if narrow else 6, labels=last, format=",.0f")),
                 y=alt.Y("stage:Q", title=None, axis=axis, scale=alt.Scale(domain=[stages - 0.5, -0.5], nice=False)),
                 size=alt.Size("share:Q", legend=None, scale=alt.Scale(type="linear", domain=[0, 1], range=[14, 330])),
-                color=clock_color(span, "x:Q"),
                 tooltip=tooltips({"stage:Q": "stage", "clock:N": "core clock", "times:N": "micro-batches"}),
             )
-            .properties(width=width, height=height, title=title)
         )  # fmt: skip
-        panels.append(chart)
+        dots = base.transform_filter("!datum.auto").mark_circle(style="box", opacity=1, strokeWidth=0.6)
+        layers = [dots.encode(color=clock_color(span, "x:Q"))]
+        if auto is not None:
+            layers.append(base.transform_filter("datum.auto").mark_circle(style="auto-box", opacity=1, strokeWidth=0.6))
+            word = alt.Chart(inline([{"x": round(auto, 1)}])).mark_text(style="small-label", baseline="bottom", dy=-3)
+            layers.append(word.encode(x=alt.X("x:Q", scale=scale), y=alt.value(0), text=alt.value("auto")))
+        panels.append(alt.layer(*layers).properties(width=width, height=height, title=title))
     joined = alt.vconcat(*panels, spacing=10) if narrow else alt.hconcat(*panels, spacing=24)
     return joined.resolve_scale(color="shared", size="shared")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wastenot.reporting.figure import Figure, inline, series_color, specification_of, tooltips
-from wastenot.reporting.formatting import MINUS, percent, quantity
+from wastenot.reporting.formatting import percent, quantity
 from wastenot.reporting.optional_imports import load
 from wastenot.reporting.pipeline.drawing import (
     AFTER,
@@ -24,6 +24,7 @@ from wastenot.stack.pipeline.overview import PipelineOverview
 _TITLE = "Time and energy of an iteration"
 _HEIGHT = 330
 _OTHERS = ("#b04bb8", "#7a8699", "#8a9a00")
+_NEAR = 0.08  # relative to the plan's own time, where labels would touch
 _FRONTIER, _BOUND = "plans", "lower bound"
 
 
@@ -79,17 +80,15 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     default_j = overview.before.energy_j - plan.gpus * plan.waiting_w * (overview.before.lasts_s - overview.before.time_s)
     others = {each.name: color for each, color in zip(overview.others, _OTHERS, strict=False)}
     stragglers = [(each.until_s, each.energy_j, each.energy_change, each.slowdown) for each in overview.stragglers]
-    if plan.until_s is not None:
-        own = plan.predicted.energy_j / plan.baseline.energy_j - 1.0
-        stragglers.append((plan.until_s, plan.predicted.energy_j, own, plan.until_s / default_s - 1.0))
-    if stragglers:
-        last_s = max(until_s for until_s, *_ in stragglers)
+    until_s = [each for each, *_ in stragglers] + ([] if plan.until_s is None else [plan.until_s])
+    if until_s:
+        last_s = max(until_s)
         waits_j = default_j + plan.gpus * plan.waiting_w * (last_s - default_s)
         lines += [row(waiting, default_s, default_j), row(waiting, last_s, waits_j)]
     marks = [
         row("a straggler, done just then", until_s, energy_j,
             f"{percent(-change, 1)} saved against waiting for one {percent(slowdown, 0)} slower")
-        | {"label": f"{MINUS if change < 0 else '+'}{abs(100.0 * change):.0f} %"}
+        | {"label": "" if plan.until_s and abs(until_s / plan.until_s - 1.0) < _NEAR else percent(change, 0, sign=True)}
         for until_s, energy_j, change, slowdown in stragglers
     ]  # fmt: skip
     x_domain, y_domain = _domains([*lines, *marks, row("", default_s, default_j), *_own_rows(overview, row)])
@@ -104,16 +103,13 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
         "series:N", shown | others, symbolType="stroke", symbolStrokeWidth=2.5, symbolSize=300, symbolOpacity=1,
         columns=2 if narrow else 0, columnPadding=20,
     )  # fmt: skip
-    dashes = alt.StrokeDash(
-        "series:N",
-        legend=None,
-        sort=None,
-        scale=alt.Scale(domain=[_FRONTIER, _BOUND, waiting], range=[[1, 0], [1, 0], [5, 4]]),
-    )
+    named = list(shown | others)
+    dashed = alt.Scale(domain=named, range=[[5, 4] if name == waiting else [1, 0] for name in named])
+    dashes = alt.StrokeDash("series:N", sort=named, scale=dashed)
     layers: list[Any] = []
     if lines:
         base = alt.Chart(inline(lines)).encode(x=x, y=y, color=color)
-        below = base.transform_filter(alt.datum.series == _BOUND).mark_line(strokeWidth=6, opacity=0.4)
+        below = base.transform_filter(alt.datum.series == _BOUND).mark_line(strokeWidth=4, opacity=0.45)
         above = base.transform_filter(alt.datum.series != _BOUND).mark_line(strokeWidth=1.8)
         layers += [each.encode(strokeDash=dashes, order=alt.Order("x:Q")) for each in (below, above)]
         layers.append(base.mark_point(size=70, filled=True, opacity=0).encode(tooltip=tip))
@@ -128,7 +124,7 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     if marks:
         base = alt.Chart(inline(marks))
         layers.append(base.mark_point(style="applicable", size=70).encode(x=x, y=y, tooltip=tip))
-        below = base.mark_text(style="good-label", dy=15, tooltip=None)
+        below = base.mark_text(style="good-label", align="left", dx=6, dy=-9, tooltip=None)
         layers.append(below.encode(x=x, y=y, text="label:N"))
     layers += _marked([row(before, default_s, default_j)], "dot", x, y, tip)
     layers += _marked(_own_rows(overview, row), "plan", x, y, tip)

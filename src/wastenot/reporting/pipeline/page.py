@@ -15,6 +15,7 @@ from wastenot.reporting.pipeline.drawing import about
 from wastenot.reporting.pipeline.energy_figure import energy_figure
 from wastenot.reporting.pipeline.frontier_figure import frontier_figure
 from wastenot.reporting.pipeline.power_figure import power_figure
+from wastenot.reporting.pipeline.savings_figure import savings_figure
 from wastenot.reporting.pipeline.schedule_figure import schedule_figure
 from wastenot.reporting.pipeline.story import story_of
 from wastenot.reporting.pipeline.tables import frontier_table, ranks_table, stages_table, stragglers_table
@@ -28,12 +29,14 @@ def pipeline_figures(overview: PipelineOverview) -> tuple[Figure, ...]:
     Raises:
         MissingExtraError: the ``report`` extra is not installed.
     """
+    savings = savings_figure(overview)
     return (
         schedule_figure(overview),
         power_figure(overview),
         energy_figure(overview),
         frontier_figure(overview),
         clocks_figure(overview),
+        *([] if savings is None else [savings]),
     )
 
 
@@ -99,7 +102,7 @@ def render_pipeline_page(
 
 
 def _notes(overview: PipelineOverview) -> list[str]:
-    notes = [f"{note[:1].upper()}{note[1:]}{'' if note.endswith('.') else '.'}" for note in overview.plan.notes]
+    notes = [f"Assumed: {note}{'' if note.endswith('.') else '.'}" for note in overview.plan.notes]
     if overview.plan.baseline_clocks == "highest":
         notes.insert(0, "The profile has no numbers at the default clocks: the highest stand for them.")
     return notes

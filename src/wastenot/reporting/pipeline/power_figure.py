@@ -25,7 +25,7 @@ def power_figure(overview: PipelineOverview) -> Figure:
     note = (
         f"All {gpus} GPUs of a pipeline together{mean}: what instructions draw, and "
         f"{quantity(overview.plan.waiting_w, 'W', 3)} each while waiting. "
-        "The area under a line is the energy of an iteration."
+        "The area under a line is the energy of an iteration; between the lines, what is saved."
     )
     wide, narrow = (specification_of(_chart(overview, axis, narrow=each)) for each in (False, True))
     return Figure("pipeline-power", "Power over an iteration", about(overview), note, wide, narrow)
@@ -49,7 +49,8 @@ def _chart(overview: PipelineOverview, axis: TimeAxis, *, narrow: bool) -> Any:
     )
     base = alt.Chart(inline(rows)).encode(x=x, y=y, color=color)
     shown = tooltips({"series:N": " ", "power:N": "power", "x:Q": f"from, {axis.unit}"})
-    areas = base.mark_area(interpolate="step-after", opacity=0.13, line=False)
+    below = base.transform_filter(alt.datum.series == AFTER)
+    areas = below.mark_area(interpolate="step-after", opacity=0.15, line=False)
     lines = base.mark_line(interpolate="step-after", strokeWidth=1.7)
     targets = base.mark_point(opacity=0, size=60, filled=True).encode(tooltip=shown)
     layers = [areas, lines, targets]

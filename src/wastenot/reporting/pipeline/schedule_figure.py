@@ -91,12 +91,14 @@ def _chart(overview: PipelineOverview, axis: TimeAxis, *, narrow: bool) -> Any:
     for place, (name, line) in enumerate(lines):
         title = f"{name}: {quantity(line.lasts_s, 's', 4)}, {quantity(line.energy_j, 'J', 4)}"
         title += f", GPUs wait {percent(line.waiting, 1)} of the time"
+        above = title if narrow or len(windows) == 1 else ""  # over three panels it would push them apart
         panels = [
-            _panel(overview, line, axis, window, span, width, title if index == 0 else "", last=place == 1,
+            _panel(overview, line, axis, window, span, width, above if index == 0 else "", last=place == 1,
                    first=index == 0 or narrow, narrow=narrow)
             for index, window in enumerate(windows)
         ]  # fmt: skip
-        rows.append(alt.vconcat(*panels, spacing=6) if narrow else alt.hconcat(*panels, spacing=_GAP))
+        joined = alt.vconcat(*panels, spacing=6) if narrow else alt.hconcat(*panels, spacing=_GAP)
+        rows.append(joined if above else joined.properties(title=_title(title)))
     return alt.vconcat(*rows, spacing=14).resolve_scale(color="shared", x="independent")
 
 
@@ -153,13 +155,12 @@ def _panel(
     layers = [*_boxes(shown, axis, x, y, span, px_of_unit=width / (window.end - window.begin))]
     layers += _critical(shown, axis, x, y)
     layers += _ends(overview, line, axis, x, window)
-    text = {"text": [each for each in (title, window.name) if each], "fontSize": 12, "fontWeight": "normal", "offset": 6}
-    if narrow and title:
-        name, _, rest = title.partition(": ")
-        text["text"] = [name, rest, *([window.name] if window.name else [])]
-    elif not whole and not title:
-        text["text"] = [" ", window.name]
-    return alt.layer(*layers).properties(width=width, height=height, title=text)
+    texts = [*(title.split(": ", 1) if narrow and title else [title]), window.name]
+    return alt.layer(*layers).properties(width=width, height=height, title=_title(*filter(None, texts)))
+
+
+def _title(*lines: str) -> dict[str, object]:
+    return {"text": list(lines) or "", "fontSize": 12, "fontWeight": "normal", "offset": 6}
 
 
 def _boxes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wastenot.origin import Origin
-from wastenot.reporting.formatting import SPACE, number, percent, quantity
+from wastenot.reporting.formatting import SPACE, change, number, percent, quantity
 from wastenot.reporting.panel import Line, Panel, Tone
 from wastenot.reporting.pipeline.drawing import before_text, mhz_text
 from wastenot.stack.pipeline.overview import PipelineOverview
@@ -11,10 +11,10 @@ from wastenot.stack.pipeline.plan import PipelinePlan
 from wastenot.wording import counted
 
 _HOW: dict[Origin, str] = {
-    "measured": "from instructions that were measured one by one",
+    "measured": "computed from instructions that were measured one by one",
     "simulated": "on a simulated GPU",
-    "synthetic": "from a profile made up for a demonstration",
-    "forecast": "from a forecast",
+    "synthetic": "computed from a profile made up for a demonstration",
+    "forecast": "computed from a forecast",
 }
 _SAME = 5e-6  # slowdown that is none
 
@@ -31,17 +31,22 @@ def _effect(plan: PipelinePlan) -> str:
     if plan.until_s is not None:
         slower = plan.until_s / plan.baseline.time_s - 1.0
         return f"{what} while another pipeline is {percent(slower, 1)} slower"
-    change = plan.predicted.time_s / plan.baseline.time_s - 1.0
-    if abs(change) < _SAME:
+    slower = plan.predicted.time_s / plan.baseline.time_s - 1.0
+    if abs(slower) < _SAME:
         return f"{what}, no slower"
-    return f"{what}, {percent(abs(change))} {'slower' if change > 0.0 else 'faster'}"
+    return f"{what}, {percent(abs(slower))} {'slower' if slower > 0.0 else 'faster'}"
 
 
 def _verdict(plan: PipelinePlan) -> str:
     gap = f"at most {percent(max(plan.gap, 0.0))} above the least energy that is possible"
     if plan.until_s is not None:
         return f"done just when the other is, {gap}, {_HOW[plan.origin]}"
-    limit = "" if plan.max_slowdown is None else f"within the slowdown limit of {100.0 * plan.max_slowdown:.3g}{SPACE}%, "
+    limit = "" if plan.max_slowdown is None else f"the slowdown limit of {100.0 * plan.max_slowdown:.3g}{SPACE}%"
+    if limit and plan.promise is not None:
+        sure = percent(plan.promise.probability, 1)
+        limit = f"{limit} is kept with {sure} probability, "
+    elif limit:
+        limit = f"within {limit}, "
     return f"{limit}{gap}, {_HOW[plan.origin]}"
 
 
@@ -53,6 +58,10 @@ def _energy(overview: PipelineOverview) -> Panel:
         Line("Mean power", f"{power} instead of {was}"),
         Line("No plan needs less than", joules(plan.lower_bound_j)),
     ]
+    if plan.promise is not None:
+        low, high = plan.promise.energy_change_interval
+        interval = f"{change(low)} to {change(high)} ({percent(plan.promise.level, 0)})"
+        lines.append(Line("Expected, with all errors", f"{change(plan.promise.energy_change)}; {interval}"))
     text = f"instead of {joules(before.energy_j)} at the {before_text(plan)}, all {counted(plan.gpus, 'GPU')} of a pipeline."
     return Panel("Energy of an iteration", joules(after.energy_j), text, lines=tuple(lines))
 

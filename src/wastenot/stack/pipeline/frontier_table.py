@@ -26,7 +26,7 @@ class FrontierRow:
 
 
 def frontier_rows(plan: PipelinePlan) -> tuple[FrontierRow, ...]:
-    """The rungs of a plan, from the fastest."""
+    """The rungs of a plan, from the fastest to that of least energy."""
     waited_s = max((plan.until_s or 0.0) - plan.baseline.time_s, 0.0)
     baseline_j = plan.baseline.energy_j - plan.waiting_w * plan.gpus * waited_s
     return tuple(
@@ -40,6 +40,7 @@ def frontier_rows(plan: PipelinePlan) -> tuple[FrontierRow, ...]:
             (rung.energy_j - rung.lower_bound_j) / rung.energy_j,
         )
         for rung in plan.rungs
+        if not rung.stragglers_only
     )
 
 

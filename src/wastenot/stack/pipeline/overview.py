@@ -15,6 +15,7 @@ from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
 from wastenot.stack.pipeline.plan import Clocks, PipelinePlan, RankPlan, Way
 from wastenot.stack.pipeline.rank_steps import PlanGraph
+from wastenot.stack.pipeline.savings import Savings
 
 _STRAGGLERS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
 
@@ -181,6 +182,7 @@ class PipelineOverview:
         stragglers: what plans save while another pipeline is slow; empty without a frontier.
         clocks: how often instructions run at which clock under the plan.
         others: plans of other solvers.
+        savings: what would be saved in other shapes.
     """
 
     plan: PipelinePlan
@@ -190,14 +192,18 @@ class PipelineOverview:
     stragglers: tuple[StragglerPoint, ...]
     clocks: tuple[InstructionClocks, ...]
     others: tuple[OthersPoints, ...] = ()
+    savings: Savings | None = None
 
 
-def pipeline_overview(plan: PipelinePlan, others: Sequence[OthersPoints] = ()) -> PipelineOverview:
+def pipeline_overview(
+    plan: PipelinePlan, *, others: Sequence[OthersPoints] = (), savings: Savings | None = None
+) -> PipelineOverview:
     """The overview of a plan.
 
     Args:
         plan: to show.
         others: plans of other solvers for the same pipeline, to be shown beside.
+        savings: what would be saved in other shapes, to be shown below.
 
     Raises:
         BadInputError: the plan's schedule deadlocks, or it does not say what instructions take at the default clocks.
@@ -207,7 +213,7 @@ def pipeline_overview(plan: PipelinePlan, others: Sequence[OthersPoints] = ()) -
     missing = {(way.stage, way.instruction) for way in after.ways} - set(place)
     if missing:
         stage, name = min(missing)
-        raise BadInputError(f"plan {plan.name}: `defaults` lack {name} of stage {stage}; make the plan anew")
+        raise BadInputError(f"plan {plan.name}: `defaults`: lack {name} of stage {stage}; make the plan anew")
     ranks = tuple(
         RankPlan(instructions=tuple((place[each.stage, each.name], each.micro_batch) for each in rank))
         for rank in after.schedule.ranks
@@ -215,7 +221,9 @@ def pipeline_overview(plan: PipelinePlan, others: Sequence[OthersPoints] = ()) -
     before = PlanGraph(plan.model_copy(update={"ways": plan.defaults, "ranks": ranks, "rungs": ()}))
     frontier = tuple(FrontierPoint(each.time_s, each.energy_j, each.lower_bound_j, each.within_s) for each in plan.rungs)
     made = time_line(after)
-    return PipelineOverview(plan, time_line(before), made, frontier, _stragglers(plan), _clocks(made), tuple(others))
+    return PipelineOverview(
+        plan, time_line(before), made, frontier, _stragglers(plan), _clocks(made), tuple(others), savings
+    )
 
 
 def time_line(graph: PlanGraph) -> TimeLine:

@@ -13,6 +13,7 @@ from pydantic import Field
 from wastenot.documents import Count, Finite, Name, NotNegative, Part, Positive
 from wastenot.files import write_text
 from wastenot.origin import Origin
+from wastenot.planning.headline import Interval
 from wastenot.setting import Setting
 from wastenot.stack.pipeline.profile import BaselineClocks
 
@@ -91,6 +92,26 @@ class Iteration(Part):
     energy_j: Positive
 
 
+class Promise(Part):
+    """What becomes of the plan under all errors of the numbers that it was made from.
+
+    Attributes:
+        confidence: with which the plan was to keep its slowdown.
+        probability: with which it does.
+        level: of the intervals.
+        time_change: of an iteration, expected, relative to the baseline.
+        energy_change: of all GPUs, likewise.
+    """
+
+    confidence: Annotated[float, Field(gt=0.5, lt=1.0)]
+    probability: Annotated[float, Field(ge=0.0, le=1.0)]
+    level: Annotated[float, Field(gt=0.0, lt=1.0)]
+    time_change: Finite
+    time_change_interval: Interval
+    energy_change: Finite
+    energy_change_interval: Interval
+
+
 class Rung(Part):
     """Another plan of the same pipeline, of least energy at another deadline.
 
@@ -99,6 +120,7 @@ class Rung(Part):
         time_s: of an iteration.
         energy_j: of all GPUs of the pipeline in that time; who waits longer adds ``waiting_w`` of each GPU.
         lower_bound_j: no plan within ``within_s`` needs less.
+        stragglers_only: it is slower than the plan of least energy, and saves only while all wait.
         ways: for each rank the ways of its instructions, in the order of the plan's :attr:`PipelinePlan.ranks`.
     """
 
@@ -106,27 +128,8 @@ class Rung(Part):
     time_s: Positive
     energy_j: Positive
     lower_bound_j: Positive
+    stragglers_only: bool = False
     ways: Annotated[tuple[Annotated[tuple[Count, ...], Field(strict=False)], ...], Field(strict=False)]
-
-
-class Promise(Part):
-    """What holds of the true iteration, where the profile says how far its numbers can be off.
-
-    Attributes:
-        confidence: with which the slowdown was to be kept.
-        probability: with which it is, by draws of all errors.
-        level: of the intervals.
-        time_change: expected, of an iteration against the default clocks.
-        energy_change: expected, of all GPUs, waiting included.
-    """
-
-    confidence: Finite
-    probability: Finite
-    level: Finite
-    time_change: Finite
-    time_change_interval: Annotated[tuple[Finite, Finite], Field(strict=False)]
-    energy_change: Finite
-    energy_change_interval: Annotated[tuple[Finite, Finite], Field(strict=False)]
 
 
 class PipelinePlan(Part):
@@ -142,13 +145,13 @@ class PipelinePlan(Part):
         baseline: at the default clocks, waiting for the straggler too.
         baseline_clocks: what stands for the default clocks.
         predicted: under the plan, likewise.
-        lower_bound_j: no plan within the deadline needs less.
+        lower_bound_j: no plan within the deadline needs less, by the numbers expected.
+        promise: with which confidence the slowdown is kept; ``None`` where nothing says how noisy the numbers are.
         defaults: each instruction of each stage as it runs in the baseline.
         fixed: loads, sends, receives and the like, which have no ways.
         recomputes: whether a backward runs the forward again first.
         notes: what was assumed, for a reader.
-        promise: how surely the slowdown is kept; ``None`` where nothing says how far the numbers can be off.
-        rungs: plans along the frontier, by rising time; the runtime changes between them as a straggler comes and goes.
+        rungs: plans along the frontier, by rising time; those slower than that of least energy are for stragglers only.
         digest: of the content, by which an edit is noticed.
     """
 
@@ -172,13 +175,13 @@ class PipelinePlan(Part):
     baseline_clocks: BaselineClocks = "highest"
     predicted: Iteration
     lower_bound_j: Positive
+    promise: Promise | None = None
     ways: Annotated[tuple[Way, ...], Field(strict=False, min_length=1)]
     ranks: Annotated[tuple[RankPlan, ...], Field(strict=False, min_length=1)]
     defaults: Annotated[tuple[Way, ...], Field(strict=False)] = ()
     fixed: Annotated[tuple[FixedWork, ...], Field(strict=False)] = ()
     recomputes: bool = False
     notes: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    promise: Promise | None = None
     rungs: Annotated[tuple[Rung, ...], Field(strict=False)] = ()
     digest: str = ""
 

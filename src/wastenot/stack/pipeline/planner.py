@@ -17,7 +17,7 @@ from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.progress import Progress
 from wastenot.setting import AUTO, Setting
 from wastenot.stack.pipeline.build import pipeline_graph
-from wastenot.stack.pipeline.confidence import DEFAULT_CONFIDENCE, LEVEL, ConfidentPlan, keep_with_confidence
+from wastenot.stack.pipeline.confidence import DEFAULT_CONFIDENCE, LEVEL, ConfidentPlan, judged_plan, keep_with_confidence
 from wastenot.stack.pipeline.derived import suited
 from wastenot.stack.pipeline.plan import Clocks, FixedWork, Iteration, PipelinePlan, Promise, RankPlan, Rung, Way
 from wastenot.stack.pipeline.profile import PipelineProfile
@@ -25,6 +25,7 @@ from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
 from wastenot.stack.pipeline.ways import Stretch
 
 SOLVE_S = 10.0  # for improving one plan
+_AGES = 1e3  # times a pipeline's own time: a straggler that leaves all the time there is
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,15 +71,15 @@ def plan_pipeline(
         max_slowdown: allowed, of an iteration at the default clocks.
         straggler: another pipeline is slower than this one at its default clocks by this fraction, and all wait for it.
         straggler_s: the same, as the time of the other pipeline's iteration.
-        confidence: with which the true iteration is to keep the slowdown; 0.95 unless given.
+        confidence: with which the plan keeps its slowdown or is done before the straggler; 0.95 where the profile says how
+            noisy it is.
         solve_s: time for improving the plan.
 
     Raises:
         BadInputError: a number is out of range, or profile and schedule do not fit.
         InfeasibleError: no plan is that fast, or none surely; names the fastest.
     """
-    if not -1.0 < max_slowdown < math.inf:
-        raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be above -1")
+    check_goal(max_slowdown, confidence)
     profile = suited(profile, schedule)
     graph = pipeline_graph(schedule, profile)
     baseline = baseline_of(profile, schedule)
@@ -87,15 +88,19 @@ def plan_pipeline(
     deadline = default_s * (1 + Fraction(max_slowdown))
     if until_s is not None:
         deadline = max(deadline, Fraction(until_s))
-    solved = _solve(graph, profile, deadline, until_s, float(default_s), solve_s if profile.errors is None else 0.0)
-    promise = None
-    if profile.errors is not None or confidence is not None:
+    _check_deadline(graph, profile, deadline, float(default_s))
+    solved: GraphPlan
+    promise: Promise | None = None
+    if profile.errors is None and confidence is None:
+        until = None if until_s is None else max(until_s - profile.iteration_s, 0.0)
+        solved = graph.least_energy(deadline - Fraction(profile.iteration_s), until_s=until, seconds=solve_s)
+    else:
         sure = keep_with_confidence(
             schedule,
             profile,
             max_slowdown=max_slowdown,
             until_s=until_s,
-            confidence=confidence or DEFAULT_CONFIDENCE,
+            confidence=DEFAULT_CONFIDENCE if confidence is None else confidence,
             seconds=solve_s,
         )
         solved, promise = sure.solved, _promise(sure)
@@ -123,6 +128,7 @@ def plan_pipeline(
             time_s=solved.time_s + profile.iteration_s, energy_j=total_j(profile, schedule, solved, until_s)
         ),
         lower_bound_j=_bound_j(profile, schedule, solved),
+        promise=promise,
         ways=tuple(ways.listed),
         ranks=ranks,
         defaults=_defaults(profile, graph),
@@ -132,9 +138,20 @@ def plan_pipeline(
         ),
         recomputes=profile.recomputes,
         notes=profile.notes,
-        promise=promise,
     )
     return PlannedPipeline(plan.sealed(), profile, schedule, graph, solved, baseline, graph.least_time())
+
+
+def check_goal(max_slowdown: float, confidence: float | None) -> None:
+    """Refuse a goal that no plan can have, before anything is measured for it.
+
+    Raises:
+        BadInputError: a number is out of range.
+    """
+    if not -1.0 < max_slowdown < math.inf:
+        raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be above -1")
+    if confidence is not None and not 0.5 < confidence < 1.0:
+        raise BadInputError(f"`confidence` {confidence:g}: must be above 0.5 and below 1")
 
 
 def _promise(sure: ConfidentPlan) -> Promise:
@@ -161,48 +178,72 @@ def _defaults(profile: PipelineProfile, graph: Graph) -> tuple[Way, ...]:
     return tuple(found)
 
 
-def frontier_rungs(
-    made: PlannedPipeline, number: int, progress: Progress | None = None
-) -> Iterator[tuple[float, GraphPlan]]:
-    """Plans at evenly spaced deadlines, from the fastest to the one beyond which no time saves energy.
+@dataclass(frozen=True, slots=True, eq=False)
+class FrontierPlan:
+    """A plan of least energy at a deadline.
+
+    Attributes:
+        within_s: the deadline of an iteration.
+        solved: the plan.
+        stragglers_only: it is slower than that of least energy, and all wait until the deadline.
+    """
+
+    within_s: float
+    solved: GraphPlan
+    stragglers_only: bool
+
+
+def frontier_rungs(made: PlannedPipeline, number: int, progress: Progress | None = None) -> Iterator[FrontierPlan]:
+    """Plans at evenly spaced deadlines.
+
+    The first ``number`` go from the fastest to that of least energy. While all wait for a straggler, plans slower than that
+    still save, and follow at the same steps until no time saves anything.
 
     Args:
         made: the pipeline.
-        number: of plans.
+        number: of plans up to that of least energy, at least 2.
         progress: informed of each plan.
 
     Yields:
-        Deadline of the iteration, and the plan.
+        Each plan as it is found.
     """
     if number < 2:
-        raise BadInputError(f"`frontier` {number}: needs 2 plans at least")
+        raise BadInputError(f"`frontier` {number}: must be at least 2")
     graph, added_s = made.graph, made.profile.iteration_s
-    least = graph.least_energy()
-    first_s, last_s = made.fastest.time_s, least.time_s
+    first_s, least_s = made.fastest.time_s, graph.least_energy().time_s
+    slowest_s = graph.least_energy(until_s=_AGES * least_s).time_s
+    deadlines = np.linspace(first_s, max(least_s, first_s), number)
+    step_s = float(deadlines[1] - deadlines[0])
+    more = min(math.ceil((slowest_s - least_s) / step_s - 1e-6), number) if step_s > 0.0 else 0
+    further = np.linspace(least_s, slowest_s, more + 1)[1:] if more > 0 else np.zeros(0)
     if progress is not None:
-        progress.begin(number)
-    for within_s in np.linspace(first_s, max(last_s, first_s), number).tolist():
-        plan = graph.least_energy(max(Fraction(within_s), made.fastest.exact_time_s))
+        progress.begin(len(deadlines) + len(further))
+    for index, within_s in enumerate([*deadlines.tolist(), *further.tolist()]):
         if progress is not None:
             progress.step(f"a plan within {within_s + added_s:.4g} s")
-        yield within_s + added_s, plan
+        held = index >= len(deadlines)
+        deadline = max(Fraction(within_s), made.fastest.exact_time_s)
+        solved = graph.least_energy(deadline, until_s=within_s if held else None)
+        yield FrontierPlan(within_s + added_s, solved, held)
 
 
-def with_rungs(made: PlannedPipeline, found: Iterable[tuple[float, GraphPlan]]) -> PlannedPipeline:
+def with_rungs(made: PlannedPipeline, found: Iterable[FrontierPlan]) -> PlannedPipeline:
     """The same with more plans of its frontier in its document."""
-    listed = list(found)
+    listed, added_s = list(found), made.profile.iteration_s
     ways = _Ways(made.schedule, made.graph)
     ranks = tuple(RankPlan(instructions=ranked) for ranked in ways.of(made.solved))
     rungs = sorted(
         (
             Rung(
-                within_s=within_s,
-                time_s=solved.time_s + made.profile.iteration_s,
-                energy_j=total_j(made.profile, made.schedule, solved),
-                lower_bound_j=_bound_j(made.profile, made.schedule, solved),
-                ways=tuple(tuple(way for way, _ in rank) for rank in ways.of(solved)),
+                within_s=each.within_s,
+                time_s=each.solved.time_s + added_s,
+                energy_j=energy_j,
+                stragglers_only=each.stragglers_only,
+                lower_bound_j=min(_bound_j(made.profile, made.schedule, each.solved, each.solved.time_s), energy_j),
+                ways=tuple(tuple(way for way, _ in rank) for rank in ways.of(each.solved)),
             )
-            for within_s, solved in listed
+            for each in listed
+            for energy_j in (total_j(made.profile, made.schedule, each.solved, each.solved.time_s + added_s),)
         ),
         key=lambda rung: rung.time_s,
     )
@@ -219,7 +260,18 @@ def replanned(made: PlannedPipeline, way: IndexArray) -> PlannedPipeline:
     ways = _Ways(schedule, made.graph)
     ranks = tuple(RankPlan(instructions=rank) for rank in ways.of(solved))
     predicted = Iteration(time_s=solved.time_s + profile.iteration_s, energy_j=total_j(profile, schedule, solved, until_s))
-    plan = made.plan.model_copy(update={"predicted": predicted, "ways": tuple(ways.listed), "ranks": ranks, "rungs": ()})
+    changed = {"predicted": predicted, "ways": tuple(ways.listed), "ranks": ranks, "rungs": ()}
+    if (before := made.plan.promise) is not None:
+        sure = judged_plan(
+            schedule,
+            profile,
+            solved,
+            max_slowdown=made.plan.max_slowdown or 0.0,
+            until_s=until_s,
+            confidence=before.confidence,
+        )
+        changed["promise"] = _promise(sure)
+    plan = made.plan.model_copy(update=changed)
     return replace(made, plan=plan.sealed(), solved=solved)
 
 
@@ -237,9 +289,12 @@ def total_j(profile: PipelineProfile, schedule: PipelineSchedule, solved: GraphP
     return profile.gpus_per_stage * (solved.energy_j + waiting_j + profile.iteration_j * ranks)
 
 
-def _bound_j(profile: PipelineProfile, schedule: PipelineSchedule, solved: GraphPlan) -> float:
+def _bound_j(profile: PipelineProfile, schedule: PipelineSchedule, solved: GraphPlan, lasts_s: float | None = None) -> float:
+    """The lower bound of :func:`total_j`, where GPUs are kept as long as the plan keeps them, or so long."""
     assert solved.lower_bound_j is not None
-    return profile.gpus_per_stage * (solved.lower_bound_j + profile.iteration_j * len(schedule.ranks))
+    ranks = len(schedule.ranks)
+    waiting_j = 0.0 if lasts_s is None else profile.waiting_w * ranks * (lasts_s - solved.lasts_s)
+    return profile.gpus_per_stage * (solved.lower_bound_j + waiting_j + profile.iteration_j * ranks)
 
 
 def _straggler_s(fraction: float | None, time_s: float | None, default_s: float) -> float | None:
@@ -257,12 +312,9 @@ def _straggler_s(fraction: float | None, time_s: float | None, default_s: float)
     return until_s
 
 
-def _solve(
-    graph: Graph, profile: PipelineProfile, deadline: Fraction, until_s: float | None, default_s: float, solve_s: float
-) -> GraphPlan:
+def _check_deadline(graph: Graph, profile: PipelineProfile, deadline: Fraction, default_s: float) -> None:
     fastest = graph.least_time()
-    added = Fraction(profile.iteration_s)
-    if fastest.exact_time_s + added > deadline:
+    if fastest.exact_time_s + Fraction(profile.iteration_s) > deadline:
         fastest_s = fastest.time_s + profile.iteration_s
         least = fastest_s / default_s - 1.0
         raise InfeasibleError(
@@ -270,8 +322,6 @@ def _solve(
             least_slowdown=least,
             asked=f"`max_slowdown` {float(deadline) / default_s - 1.0:.6g}",
         )
-    until = None if until_s is None else max(until_s - profile.iteration_s, 0.0)
-    return graph.least_energy(deadline - added, until_s=until, seconds=solve_s)
 
 
 class _Ways:

@@ -19,6 +19,7 @@ from wastenot.planning.switching import SwitchTime
 from wastenot.stack.pipeline.communication import LINKS, Link, all_gather_s, all_reduce_s, point_to_point_s
 from wastenot.stack.pipeline.errors import KernelErrors, Loadings, ProfileErrors
 from wastenot.stack.pipeline.kernel_table import KernelTable
+from wastenot.stack.pipeline.measured_stages import MeasuredStages, measured_stages
 from wastenot.stack.pipeline.partition import balanced, least_energy_partition
 from wastenot.stack.pipeline.profile import Fixed, PipelineProfile
 from wastenot.stack.pipeline.schedule import PipelineSchedule
@@ -99,13 +100,12 @@ def profile_of_workload(
         workload=workload,
         as_measured=as_measured,
     )
+    if model.measured is not None:
+        return model.profile(_as_measured(model.measured, stages, partition, recomputation))
     check_stages(stages, model.layers)
     if not isinstance(partition, str):
         return model.profile(check_partition(partition, stages, model.layers))
-    if partition not in PARTITIONS:
-        raise BadInputError(
-            f"`partition` {partition}: {suggestion(partition, PARTITIONS)}, or write the layers of each stage"
-        )
+    check_partition_kind(partition)
     first = model.balanced(stages)
     if partition == "balanced":
         return model.profile(first)
@@ -113,6 +113,18 @@ def profile_of_workload(
         raise BadInputError("`partition` least-energy: depends on the `schedule`; give one")
     found = least_energy_partition(first, model.profile, schedule, max_slowdown=max_slowdown)
     return model.profile(found.partition)
+
+
+def check_partition_kind(partition: str) -> None:
+    """Refuse what is no way to share out layers.
+
+    Raises:
+        BadInputError: it is none.
+    """
+    if partition not in PARTITIONS:
+        raise BadInputError(
+            f"`partition` {partition}: {suggestion(partition, PARTITIONS)}, or write the layers of each stage"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +144,7 @@ class StageModel:
         switching: how long the device takes to change clocks.
         corrected: whether the numbers are corrected for noise.
         notes: what was assumed.
+        measured: the stages, where their instructions were measured as a whole.
     """
 
     planner: Planner
@@ -146,6 +159,7 @@ class StageModel:
     switching: SwitchTime
     corrected: bool
     notes: tuple[str, ...]
+    measured: MeasuredStages | None = None
 
     @classmethod
     def of(
@@ -174,10 +188,16 @@ class StageModel:
         notes = [f"waiting power: {waiting.watts:g} W, {waiting.source}"]
         for what, link in (("inside stages", inside), ("between stages", between)):
             notes.append(f"{what}: {link.name}, {link.source}")
+        measured = measured_stages(table.kernels)
+        if measured is not None and settings != "instruction":
+            raise BadInputError(
+                f"`settings` {settings}: instructions were measured as a whole, which take one setting; measure kernels"
+            )
         model = cls(
             planner, table, settings, recomputation, split_backward, replicas, waiting.watts, inside, between, switching,
             corrected,
             tuple(notes),
+            measured,
         )  # fmt: skip
         return model._without_slow_memory()
 
@@ -186,7 +206,7 @@ class StageModel:
     @cached_property
     def layers(self) -> int:
         """Of the model."""
-        return layers_of(self.table.kernels)
+        return layers_of(self.table.kernels) if self.measured is None else sum(self.measured.partition)
 
     @property
     def model(self) -> Model | None:
@@ -225,6 +245,8 @@ class StageModel:
         return sum(self._baseline(each)[0] for (at, _), each in self._work(partition).items() if at == stage)
 
     def _work(self, partition: Sequence[int]) -> Mapping[tuple[int, str], StageWork]:
+        if self.measured is not None:
+            return self.measured.work
         return stage_work(
             self.table.kernels, partition, recomputation=self.recomputation, split_backward=self.split_backward
         )
@@ -246,7 +268,7 @@ class StageModel:
             gpus_per_stage=self.tensor_parallel,
             replicas=self.replicas,
             fixed=self._fixed(partition),
-            recomputes=self.recomputation == "full",
+            recomputes=self.recomputation == "full" if self.measured is None else self.measured.recomputes,
             notes=(f"layers by stage: {written}", *self.notes),
             baseline_clocks="auto",
             errors=self._errors(work),
@@ -301,7 +323,8 @@ class StageModel:
         fixed: dict[tuple[int, str], Fixed] = {}
         if receive_s := self._receive_s():
             fixed |= {(stage, "receive"): Fixed(receive_s) for stage in range(len(partition))}
-        for stage, work in enumerate(update_work(self.table.kernels, partition)):
+        updates = update_work(self.table.kernels, partition) if self.measured is None else self.measured.update
+        for stage, work in enumerate(updates):
             if work.loops:
                 fixed[stage, "optimizer"] = Fixed(*self._baseline(work))
         if self.replicas > 1 and self.model is not None:
@@ -344,8 +367,9 @@ class StageModel:
     def _without_slow_memory(self) -> StageModel:
         """Without memory clocks of their own where those take longer to change than an instruction lasts."""
         longest_s = max(self._baseline(each)[0] for each in self._work((self.layers,)).values())
+        longest_s /= self.layers if self.measured is None else 1
         own = [each.memory_mhz is None for each in self.table.settings]
-        if all(own) or self.switching.memory_s <= longest_s / self.layers:
+        if all(own) or self.switching.memory_s <= longest_s:
             return self
         note = (
             f"memory clocks stay at the default: they take {self.switching.memory_s:g} s to change "
@@ -354,7 +378,24 @@ class StageModel:
         return StageModel(
             self.planner, self.table.only(own), self.settings, self.recomputation, self.split_backward, self.replicas,
             self.waiting_w, self.tensor_link, self.pipeline_link, self.switching, self.corrected, (*self.notes, note),
+            self.measured,
         )  # fmt: skip
+
+
+def _as_measured(
+    measured: MeasuredStages, stages: int, partition: Sequence[int] | str, recomputation: Recomputation
+) -> tuple[int, ...]:
+    """The partition that was measured; refuses another one."""
+    written = ",".join(map(str, measured.partition))
+    if stages != len(measured.partition):
+        raise BadInputError(f"`stages` {stages}: instructions of {len(measured.partition)} stages were measured ({written})")
+    if not isinstance(partition, str) and tuple(partition) != measured.partition:
+        asked = ",".join(map(str, partition))
+        raise BadInputError(f"`partition` {asked}: instructions of {written} layers were measured; leave it out")
+    if (recomputation == "full") != measured.recomputes:
+        how = "with" if measured.recomputes else "without"
+        raise BadInputError(f"`recomputation` {recomputation}: the backward was measured {how} full recomputation")
+    return measured.partition
 
 
 def _link(argument: str, name: str) -> Link:

@@ -1,13 +1,14 @@
 """A schedule with times of its instructions: when each runs, how much of the time ranks wait, what they hold meanwhile.
 
-    rank 0  F0 F1             B0    B1
-    rank 1     F0 B0    F1 B1
+    rank 0  F0F1    B0--  B1--
+    rank 1    F0B0--F1B1--
 
 Forwards of one unit and backwards of two are the pictures of the papers that schedules come from.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -99,16 +100,22 @@ def timeline(schedule: PipelineSchedule, times: Mapping[str, float] = UNITS) -> 
     return Timeline(schedule, begin, begin + np.array([times[each.name] for each in instructions]))
 
 
-def drawn(line: Timeline, columns_per_unit: int = 3) -> str:
+def drawn(line: Timeline, columns_per_unit: int | None = None) -> str:
     """A picture in text: a line for each rank, a letter and the micro-batch where an instruction begins.
 
     ``F`` forward, ``B`` backward, ``R`` recomputation, ``I`` backward for the input, ``W`` for the weights; with several
     stages on a rank, those of the second one are in lower case, and so on in turn.
 
+    Args:
+        line: to be drawn.
+        columns_per_unit: of time; by default so many that the shortest instruction has room for its micro-batch.
+
     Raises:
         BadInputError: the picture would be wider than anybody reads.
     """
     schedule = line.schedule
+    if columns_per_unit is None:
+        columns_per_unit = math.ceil((1 + len(str(schedule.micro_batches - 1))) / float((line.end - line.start).min()))
     width = round(line.length * columns_per_unit)
     if width > _MOST_COLUMNS:
         raise BadInputError(f"schedule {schedule.name}: a picture of {width:,} columns; draw fewer micro-batches")

@@ -1,0 +1,176 @@
+"""``wastenot pipeline`` as a user meets it."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+from tests.support.pipeline_profiles import profile_text, write_profile
+
+GIVEN = ("--micro-batches", "8", "--waiting-power", "70W")
+
+
+@pytest.fixture
+def program(wastenot):
+    write_profile(wastenot.folder / "profile.csv")
+    return wastenot
+
+
+def plain(text):
+    return " ".join(text.split())
+
+
+def test_a_profile_is_planned_in_a_screenful(program):
+    ran = program("pipeline", "profile.csv", *GIVEN, "--out", "plan.json", COLUMNS="80")
+    assert ran.code == 0, ran.err
+    assert ran.err == "plan.json: plan written\n"
+    lines = ran.out.splitlines()
+    assert len(lines) < 30 and all(len(line) <= 80 for line in lines)
+    assert re.search(r"^Saves \d+\.\d\s% of the energy at no slowdown\.$", ran.out, re.M)
+    text = plain(ran.out)
+    assert "numbers: measured" in text and "all 4 GPUs, waiting included" in text
+    assert "no plan of these numbers needs less than" in text and "at the highest clock" in text
+    assert lines[-1] == "Next: wastenot apply plan.json -- torchrun ... train.py"
+
+
+def test_json_is_the_plan_as_it_is_written(program):
+    ran = program("pipeline", "profile.csv", *GIVEN, "--json", "--out", "plan.json")
+    assert json.loads(ran.out) == json.loads((program.folder / "plan.json").read_text())
+
+
+def test_the_frontier_as_text_and_as_a_table(program):
+    ran = program("pipeline", "profile.csv", *GIVEN, "--frontier", "4", "--csv", "frontier.csv")
+    assert ran.code == 0, ran.err
+    shown = ran.out.partition("From the fastest plan to that of least energy")[2].splitlines()
+    assert len([line for line in shown if "\N{NO-BREAK SPACE}J" in line]) == 4
+    rows = list(csv.DictReader(io.StringIO((program.folder / "frontier.csv").read_text())))
+    assert len(rows) == 4 and float(rows[0]["time_s"]) < float(rows[3]["time_s"])
+    assert all(float(row["lower_bound_j"]) <= float(row["energy_j"]) for row in rows)
+
+
+def test_stragglers_as_people_write_them(program):
+    def until_s(text):
+        ran = program("pipeline", "profile.csv", *GIVEN, "--straggler", text, "--json")
+        assert ran.code == 0, ran.err
+        return json.loads(ran.out)["until_s"]
+
+    assert until_s("1.2") == pytest.approx(until_s("20%")) == pytest.approx(until_s(f"{until_s('1.2')}s"))
+    said = plain(program("pipeline", "profile.csv", *GIVEN, "--straggler", "20%").out)
+    assert "of the energy that waiting for the straggler at the default clocks takes" in said
+
+
+def test_the_page(program):
+    ran = program("pipeline", "profile.csv", *GIVEN, "--report", "page.html", "--figures", "figures")
+    assert ran.code == 0, ran.err
+    assert "profile.csv" in (program.folder / "page.html").read_text()
+    assert "page.html: report written" in ran.err and "figure files written" in ran.err
+
+
+def test_a_schedule_in_a_file(program):
+    (program.folder / "order.txt").write_text("".join(f"{stage}F0,{stage}B0\n" for stage in range(4)))
+    ran = program("pipeline", "profile.csv", "--waiting-power", "70", "--schedule", "order.txt", "--json")
+    assert ran.code == 0, ran.err
+    plan = json.loads(ran.out)
+    assert (plan["schedule"], plan["micro_batches"]) == ("order", 1)
+
+
+def rows_without(condition):
+    return "\n".join(line for line in profile_text().splitlines() if not condition(line)) + "\n"
+
+
+PLAIN = ["pipeline", "profile.csv", *GIVEN]
+MODEL = ["pipeline", "gpt3-xl", *GIVEN, "--stages", "4", "--device", "sim:h200"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["pipeline", "profile.csv", "--waiting-power", "70"], "--micro-batches: how many"),
+        (["pipeline", "profile.csv", "--micro-batches", "8"], "--waiting-power: profile.csv does not say"),
+        (["pipeline", "none.csv", *GIVEN], "none.csv"),
+        (["pipeline", *GIVEN], "name a model such as gpt3-175b, a CSV file, or a study (--study)"),
+        (["pipeline", "gpt3-xl", *GIVEN, "--stages", "4"], "--device: where are the kernels of gpt3-xl"),
+        (["pipeline", "gpt3-xl", *GIVEN, "--device", "sim:h200"], "--stages: how many"),
+        (["pipeline", "gpt9", *GIVEN, "--stages", "4", "--device", "sim:h200"], "gpt9"),
+        (["pipeline", "gpt3-xl", *GIVEN, "--stages", "99", "--device", "sim:h200"], "99"),
+        ([*MODEL, "--partition", "6,6,6"], "partition"),
+        ([*MODEL, "--partition", "much", "--study", "s.db"], "--partition"),
+        ([*MODEL, "--partition", "balance"], "did you mean 'balanced'"),
+        (["pipeline", "gpt3-xl", *GIVEN, "--stages", "4", "--device", "sim:nothing", "--study", "s.db"], "sim:nothing"),
+        ([*MODEL, "--max-slowdown", "nan", "--study", "s.db"], "--max-slowdown"),
+        ([*MODEL, "--confidence", "0.3", "--study", "s.db"], "--confidence"),
+        ([*MODEL, "--schedule", "zb-h2", "--study", "s.db"], "zb-h1"),
+        ([*PLAIN, "--stages", "5"], "--stages 5: the profile has 4 stages"),
+        ([*PLAIN, "--schedule", "2f2b"], "--schedule '2f2b': unknown"),
+        ([*PLAIN, "--schedule", "1f1"], "did you mean '1f1b'?"),
+        ([*PLAIN, "--schedule", "none.txt"], "none.txt"),
+        ([*PLAIN, "--chunks", "2"], "--chunks 2"),
+        ([*PLAIN, "--schedule", "interleaved", "--chunks", "3"], "--chunks 3"),
+        (["pipeline", "profile.csv", "--waiting-power", "70", "--micro-batches", "0"], "--micro-batches 0"),
+        (["pipeline", "profile.csv", "--waiting-power", "70", "--micro-batches", "1e9"], "--micro-batches"),
+        (["pipeline", "profile.csv", "--waiting-power", "-3", "--micro-batches", "8"], "waiting"),
+        (["pipeline", "profile.csv", "--waiting-power", "nan", "--micro-batches", "8"], "waiting"),
+        ([*PLAIN, "--max-slowdown", "-5%"], "no plan is done in"),
+        ([*PLAIN, "--max-slowdown", "2"], "for 2 % write 2%"),
+        ([*PLAIN, "--max-slowdown", "nan"], "--max-slowdown"),
+        ([*PLAIN, "--straggler", "0.5"], "--straggler 0.5: write 1.2"),
+        ([*PLAIN, "--straggler", "-20%"], "--straggler"),
+        ([*PLAIN, "--straggler", "1ms"], "--straggler"),
+        ([*PLAIN, "--straggler", "slow"], "--straggler slow: write"),
+        ([*PLAIN, "--straggler", "inf"], "--straggler"),
+        ([*PLAIN, "--frontier", "1"], "--frontier 1: must be at least 2"),
+        ([*PLAIN, "--csv", "frontier.csv"], "--csv: has no effect without --frontier"),
+        ([*PLAIN, "--data-parallel", "0"], "--data-parallel"),
+        ([*PLAIN, "--tensor-parallel", "0"], "--tensor-parallel"),
+        ([*PLAIN, "--partition", "1,1,1,1"], "--partition: has no effect on profile.csv"),
+        ([*PLAIN, "--device", "sim:h200"], "--device: has no effect on profile.csv"),
+        ([*PLAIN, "--granularity", "kernel"], "--granularity: has no effect on profile.csv"),
+        ([*PLAIN, "--seed", "1"], "--seed: has no effect"),
+        ([*PLAIN, "--out", "no/plan.json"], "no/plan.json"),
+        ([*PLAIN, "--out", "/dev/full"], "No space left"),
+        ([*PLAIN, "--report", "no/page.html"], "no/page.html"),
+        ([*PLAIN, "--figures", "profile.csv"], "profile.csv: is a file"),
+        (["pipeline", "--study", "none.db", *GIVEN, "--stages", "4"], "none.db"),
+        (["pipeline", "--study", "my.db", *GIVEN, "--stages", "4", "--device", "sim:h200"], "--device: has no effect"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_planned_is_refused_in_one_line(program, arguments, says):
+    before = {path: path.read_bytes() for path in program.folder.iterdir()}
+    assert says in program.refuse(*arguments)
+    assert {path: path.read_bytes() for path in program.folder.iterdir()} == before
+
+
+def test_a_deadline_that_no_plan_meets_names_the_fastest(program):
+    assert re.search(
+        r"--max-slowdown -0\.05: no plan is done in [\d.]+ s; the fastest takes [\d.]+ s, a slowdown of 0",
+        program.refuse(*PLAIN, "--max-slowdown", "-5%"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (rows_without(lambda line: line.startswith("2,")), "stage 2"),
+        (rows_without(lambda line: line.startswith("3,backward")), "stage 3 has no backward"),
+        (rows_without(lambda line: line.startswith("1,forward,810")), "810"),
+        (profile_text().replace("1,forward,810", "1,forward,bad"), "bad"),
+        (profile_text().replace("stage,", "step,"), "stage"),
+        ("", "profile.csv"),
+        ("stage,instruction,frequency,time,energy\n", "profile.csv"),
+    ],
+)
+def test_a_bad_profile_is_refused_with_file_and_reason(program, text, says):
+    (program.folder / "profile.csv").write_text(text)
+    said = program.refuse(*PLAIN)
+    assert "profile.csv" in said and says in said
+
+
+def test_a_schedule_that_deadlocks_says_who_waits_for_whom(program):
+    (program.folder / "order.txt").write_text("0B0,0F0\n1F0,1B0\n2F0,2B0\n3F0,3B0\n")
+    said = program.refuse("pipeline", "profile.csv", "--waiting-power", "70", "--schedule", "order.txt")
+    assert "order.txt" in said and "waits for" in said
+    (program.folder / "order.txt").write_text("0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1\n2F0,2B0,2F1,2B1\n3F0,3B0,3F1,3B1\n")
+    said = program.refuse("pipeline", "profile.csv", "--waiting-power", "70", "--schedule", "order.txt")
+    assert "deadlocks" in said and "rank 0 cannot run" in said
