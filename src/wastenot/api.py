@@ -681,7 +681,7 @@ def pipeline(
         ClocksRefusedError: the device's clocks may not be set.
         DeviceError: the device failed.
     """
-    from wastenot.stack.pipeline.planner import frontier_rungs, plan_pipeline, with_rungs
+    from wastenot.stack.pipeline.planner import check_goal, frontier_rungs, plan_pipeline, with_rungs
     from wastenot.stack.pipeline.profile import PipelineProfile
     from wastenot.stack.pipeline.source import is_profile_file, profile_of_file, schedule_for
 
@@ -690,6 +690,7 @@ def pipeline(
     for argument, degree in (("data_parallel", data_parallel), ("tensor_parallel", shape.get("tensor_parallel", 1))):
         if degree < 1:
             raise BadInputError(f"`{argument}` {degree}: must be at least 1")
+    check_goal(max_slowdown, confidence)
     wanted = partial(schedule_for, schedule, micro_batches=micro_batches, chunks=chunks, ranks=stages)
     if isinstance(source, PipelineProfile):
         profile = source
@@ -739,7 +740,7 @@ def _measured_stages(
     """What the kernels of a model's stages cost: measured now, or in a study."""
     from wastenot.devices.open import open_device
     from wastenot.study.store import open_study
-    from wastenot.tuning.pipeline import measure_pipeline, stage_tasks
+    from wastenot.tuning.pipeline import check_cut, measure_pipeline, stage_tasks
 
     if name is None:
         assert study is not None
@@ -752,6 +753,7 @@ def _measured_stages(
     if workload is not None:
         raise BadInputError(f"`workload` {workload}: has no effect beside {os.fspath(name)}; leave it out")
     tasks = stage_tasks(os.fspath(name), len(order.ranks), **shape)
+    check_cut(tasks, order, partition)  # before a study is made
     target = device
     if isinstance(target, str):
         target = open_device(target, seed=seed, allow_clock_control=allow_clock_control)

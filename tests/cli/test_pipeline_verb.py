@@ -81,6 +81,7 @@ def rows_without(condition):
 
 
 PLAIN = ["pipeline", "profile.csv", *GIVEN]
+MODEL = ["pipeline", "gpt3-xl", *GIVEN, "--stages", "4", "--device", "sim:h200"]
 
 
 @pytest.mark.parametrize(
@@ -94,8 +95,13 @@ PLAIN = ["pipeline", "profile.csv", *GIVEN]
         (["pipeline", "gpt3-xl", *GIVEN, "--device", "sim:h200"], "--stages: how many"),
         (["pipeline", "gpt9", *GIVEN, "--stages", "4", "--device", "sim:h200"], "gpt9"),
         (["pipeline", "gpt3-xl", *GIVEN, "--stages", "99", "--device", "sim:h200"], "99"),
-        (["pipeline", "gpt3-xl", *GIVEN, "--stages", "4", "--device", "sim:h200", "--partition", "6,6,6"], "partition"),
-        (["pipeline", "gpt3-xl", *GIVEN, "--stages", "4", "--device", "sim:h200", "--partition", "much"], "--partition"),
+        ([*MODEL, "--partition", "6,6,6"], "partition"),
+        ([*MODEL, "--partition", "much", "--study", "s.db"], "--partition"),
+        ([*MODEL, "--partition", "balance"], "did you mean 'balanced'"),
+        (["pipeline", "gpt3-xl", *GIVEN, "--stages", "4", "--device", "sim:nothing", "--study", "s.db"], "sim:nothing"),
+        ([*MODEL, "--max-slowdown", "nan", "--study", "s.db"], "--max-slowdown"),
+        ([*MODEL, "--confidence", "0.3", "--study", "s.db"], "--confidence"),
+        ([*MODEL, "--schedule", "zb-h2", "--study", "s.db"], "zb-h1"),
         ([*PLAIN, "--stages", "5"], "--stages 5: the profile has 4 stages"),
         ([*PLAIN, "--schedule", "2f2b"], "--schedule '2f2b': unknown"),
         ([*PLAIN, "--schedule", "1f1"], "did you mean '1f1b'?"),

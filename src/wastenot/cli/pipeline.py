@@ -201,7 +201,7 @@ def pipeline(
     if as_json:
         print_json("pipeline", made.plan.document())
     else:
-        console().print(pipeline_text(made, out))
+        console().print(pipeline_text(made, out, frontier=frontier is not None))
 
 
 def _typed(study: str | None) -> str:

@@ -16,12 +16,13 @@ from wastenot.wording import counted
 _SAME = 5e-5  # changes of time that are none
 
 
-def pipeline_text(made: PlannedPipeline, out: Path | None = None) -> RenderableType:
+def pipeline_text(made: PlannedPipeline, out: Path | None = None, *, frontier: bool = False) -> RenderableType:
     """The whole, for a terminal.
 
     Args:
         made: the plan.
         out: file that it was written to.
+        frontier: show its frontier as well.
     """
     from wastenot.cli.planning import named_rows
 
@@ -39,7 +40,7 @@ def pipeline_text(made: PlannedPipeline, out: Path | None = None) -> RenderableT
         named_rows(_numbers(made)),
         "",
         _stage_table(stages_of(made)),
-        *(["", _frontier_table(plan)] if plan.rungs else []),
+        *(["", _frontier_table(plan)] if frontier and plan.rungs else []),
         *_next(plan, out),
     )
 

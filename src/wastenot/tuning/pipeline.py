@@ -18,7 +18,7 @@ from wastenot.setting import Setting
 from wastenot.stack.pipeline.measured_stages import measured_name
 from wastenot.stack.pipeline.partition import least_energy_partition
 from wastenot.stack.pipeline.schedule import PipelineSchedule
-from wastenot.stack.pipeline.stages import PartitionKind, StageModel
+from wastenot.stack.pipeline.stages import PartitionKind, StageModel, check_partition_kind
 from wastenot.stack.pipeline.ways import Settings
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel, Sweep
@@ -61,6 +61,20 @@ def stage_tasks(name: str, stages: int, **shape: Unpack[ShapeOptions]) -> Worklo
         BadInputError: there is no such model, or it cannot be run so.
     """
     return tasks_of(build_workload(name, pipeline_shape(name, stages, **shape)))
+
+
+def check_cut(tasks: WorkloadTasks, schedule: PipelineSchedule, partition: Sequence[int] | PartitionKind) -> None:
+    """Refuse stages that a model cannot be cut into.
+
+    Raises:
+        BadInputError: says why.
+    """
+    layers = layers_of(tasks.kernels)
+    check_stages(schedule.stages, layers)
+    if isinstance(partition, str):
+        check_partition_kind(partition)
+    else:
+        check_partition(partition, schedule.stages, layers)
 
 
 def whole_tasks(
@@ -136,7 +150,7 @@ def measure_pipeline(
         StudyError: the study cannot be written.
     """
     layers, stages = layers_of(tasks.kernels), schedule.stages
-    check_stages(stages, layers)
+    check_cut(tasks, schedule, partition)
     measure = partial(measure_stages, device, options=options, progress=progress)
     if settings != "instruction":
         if not isinstance(partition, str):

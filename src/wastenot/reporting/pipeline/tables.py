@@ -40,7 +40,8 @@ def stages_table(overview: PipelineOverview) -> Table:
                 (what, len(boxes), was.time_s, time_s, was.energy_j, energy_j, mean, low, high),
             )
         )  # fmt: skip
-    note = f"For one micro-batch on one GPU; before is at the {before_text(overview.plan)}; the mean clock is of those that are set."
+    before_is = f"before is at the {before_text(overview.plan)}"
+    note = f"For one micro-batch on one GPU; {before_is}; the mean clock is of those that are set."
     fold = Fold(_SHOWN, f"{len(rows) - _SHOWN} more") if len(rows) > _SHOWN else None
     return Table("Instructions of each stage", columns, tuple(rows), note, fold)
 

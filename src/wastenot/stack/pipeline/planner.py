@@ -79,8 +79,7 @@ def plan_pipeline(
         BadInputError: a number is out of range, or profile and schedule do not fit.
         InfeasibleError: no plan is that fast, or none surely; names the fastest.
     """
-    if not -1.0 < max_slowdown < math.inf:
-        raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be above -1")
+    check_goal(max_slowdown, confidence)
     profile = suited(profile, schedule)
     graph = pipeline_graph(schedule, profile)
     baseline = baseline_of(profile, schedule)
@@ -141,6 +140,18 @@ def plan_pipeline(
         notes=profile.notes,
     )
     return PlannedPipeline(plan.sealed(), profile, schedule, graph, solved, baseline, graph.least_time())
+
+
+def check_goal(max_slowdown: float, confidence: float | None) -> None:
+    """Refuse a goal that no plan can have, before anything is measured for it.
+
+    Raises:
+        BadInputError: a number is out of range.
+    """
+    if not -1.0 < max_slowdown < math.inf:
+        raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be above -1")
+    if confidence is not None and not 0.5 < confidence < 1.0:
+        raise BadInputError(f"`confidence` {confidence:g}: must be above 0.5 and below 1")
 
 
 def _promise(sure: ConfidentPlan) -> Promise:

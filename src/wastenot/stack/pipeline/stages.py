@@ -105,10 +105,7 @@ def profile_of_workload(
     check_stages(stages, model.layers)
     if not isinstance(partition, str):
         return model.profile(check_partition(partition, stages, model.layers))
-    if partition not in PARTITIONS:
-        raise BadInputError(
-            f"`partition` {partition}: {suggestion(partition, PARTITIONS)}, or write the layers of each stage"
-        )
+    check_partition_kind(partition)
     first = model.balanced(stages)
     if partition == "balanced":
         return model.profile(first)
@@ -116,6 +113,18 @@ def profile_of_workload(
         raise BadInputError("`partition` least-energy: depends on the `schedule`; give one")
     found = least_energy_partition(first, model.profile, schedule, max_slowdown=max_slowdown)
     return model.profile(found.partition)
+
+
+def check_partition_kind(partition: str) -> None:
+    """Refuse what is no way to share out layers.
+
+    Raises:
+        BadInputError: it is none.
+    """
+    if partition not in PARTITIONS:
+        raise BadInputError(
+            f"`partition` {partition}: {suggestion(partition, PARTITIONS)}, or write the layers of each stage"
+        )
 
 
 @dataclass(frozen=True, eq=False)
