@@ -191,7 +191,7 @@ class StageModel:
         measured = measured_stages(table.kernels)
         if measured is not None and settings != "instruction":
             raise BadInputError(
-                f"`settings` {settings}: instructions were measured as a whole, which take one setting; measure kernels"
+                f"`granularity` {settings}: instructions were measured as a whole, which take one setting; measure kernels"
             )
         model = cls(
             planner, table, settings, recomputation, split_backward, replicas, waiting.watts, inside, between, switching,
