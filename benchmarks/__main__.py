@@ -36,6 +36,7 @@ from benchmarks import (
     bench_sensor,
     bench_solver,
     bench_startup,
+    bench_straggler,
     bench_tune,
 )
 from benchmarks.verdict import Verdict
@@ -72,6 +73,7 @@ BENCHMARKS = {
     "iteration": bench_iteration,
     "apply": bench_apply,
     "kills": bench_kills,
+    "straggler": bench_straggler,
     "tune": bench_tune,
 }
 

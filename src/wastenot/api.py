@@ -634,6 +634,7 @@ def pipeline(
     straggler: float | None = None,
     straggler_s: float | None = None,
     frontier: int = 0,
+    switch_time_s: float | Literal["auto"] | None = None,
     allow_clock_control: bool = False,
     seed: int = 0,
     command: str | None = None,
@@ -669,6 +670,8 @@ def pipeline(
         straggler: another pipeline is slower than this one by this fraction, and all wait for it.
         straggler_s: the same, as the time of its iteration.
         frontier: number of plans, from the fastest to that of least energy, to keep with the plan: stragglers come and go.
+        switch_time_s: settings of the plan last at least as long as it takes to change them, with a little time in reserve,
+            as is needed to put it to work; ``auto`` for what is known of the device. By default switching takes no time.
         allow_clock_control: allow the clocks of a real GPU to be changed, to measure; they are given back.
         seed: of a simulated device that is given by name.
         command: that does the same, for the study to name to whoever finds it unfinished.
@@ -717,6 +720,11 @@ def pipeline(
         profile, order,
         max_slowdown=max_slowdown, straggler=straggler, straggler_s=straggler_s, confidence=confidence,
     )  # fmt: skip
+    if switch_time_s is not None:
+        from wastenot.planning.switching import switch_time
+        from wastenot.stack.pipeline.switched import with_switching
+
+        made = with_switching(made, switch_time(profile.device, None if switch_time_s == "auto" else switch_time_s))
     return with_rungs(made, frontier_rungs(made, frontier, progress)) if frontier else made
 
 

@@ -163,7 +163,11 @@ RULES: dict[str, tuple[Rule, ...]] = {
         not_with("confidence", "as_measured"),
         *_MEASURING,
     ),
-    "report": (not_with(_OF_A_PLAN, "applied", instead="a run has its plan already: leave it out"), *_PLANNING),
+    "report": (
+        not_with(_OF_A_PLAN, "applied", instead="a run has its plan already: leave it out"),
+        not_with(f"{_OF_A_PLAN} applied", "pipeline", instead="it is a plan already: leave it out"),
+        *_PLANNING,
+    ),
     "frontier": (needs("clock_tolerance", "granularity", "pass", "iteration"),),
     "workload": (_SHAPE,),
 }

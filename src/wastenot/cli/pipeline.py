@@ -138,6 +138,14 @@ def pipeline(
         int | None,
         typer.Option("--frontier", metavar="N", help="List N plans from the fastest to that of least energy, with bounds."),
     ] = None,
+    switch_time: Annotated[
+        str | None,
+        typer.Option(
+            "--switch-time",
+            metavar="TIME|auto",
+            help="Let settings last as long as they take to change, to put the plan to work; auto: as known of the device.",
+        ),
+    ] = None,
     waiting_power: Annotated[
         float | None,
         typer.Option(
@@ -189,6 +197,7 @@ def pipeline(
             workload=workload, partition=layers, granularity=granularity, recompute=model.recompute,
             data_parallel=model.data_parallel, waiting_power_w=waiting_power, confidence=confidence, as_measured=as_measured,
             max_slowdown=max_slowdown, straggler=later, straggler_s=later_s, frontier=shown, seed=seed,
+            switch_time_s=parse_switch_time(switch_time),
             command=command, progress=progress, **model.shape(),
         )  # fmt: skip
     if out is not None:
@@ -202,6 +211,13 @@ def pipeline(
         print_json("pipeline", made.plan.document())
     else:
         console().print(pipeline_text(made, out, frontier=frontier is not None))
+
+
+def parse_switch_time(text: str | None) -> float | Literal["auto"] | None:
+    """How long switching takes, in s; ``auto`` for what is known of the device, ``None`` for no time."""
+    if text is None or text.strip() == "auto":
+        return None if text is None else "auto"
+    return quantities.seconds(text)
 
 
 def _typed(study: str | None) -> str:

@@ -22,8 +22,10 @@ from wastenot.planning.switching import SwitchTime
 from wastenot.setting import AUTO, Setting
 from wastenot.stack.pipeline.rank_steps import Step
 
-CAUTION = 0.75
-"""Standard deviations of a switch's latency by which a faster clock is requested earlier, and a slower one later."""
+CAUTION = {True: 1.0, False: 0.5}
+"""Standard deviations of a switch's latency by which a faster clock (``True``) is requested earlier, and a slower one later.
+
+Few switches take very long, and none very short: a faster clock is what comes much too late now and then."""
 
 _REMEMBERED = 5  # times between two instructions
 _OF_PLAN = 2  # of them as planned, at first
@@ -50,18 +52,28 @@ class RankExecution:
     def __init__(
         self, device: Device, steps: Sequence[Step], period_s: float, switching: SwitchTime, *, dry_run: bool = False
     ) -> None:
-        self.device, self.steps = device, tuple(steps)
+        self.device = device
         self._switching, self._dry_run = switching, dry_run
         self._place = {(s.instruction.name, s.instruction.micro_batch, s.instruction.stage): i for i, s in enumerate(steps)}
+        self.follow(steps, period_s)
+        self.due_s, self.target, self.requests, self.out_of_order = math.inf, AUTO, 0, 0
+        self.at: int | None = None
+        self._began_s = -math.inf
+        self._over = False
+
+    def follow(self, steps: Sequence[Step], period_s: float) -> None:
+        """Run the same instructions in other ways from now on.
+
+        Args:
+            steps: the same instructions in the same order.
+            period_s: time of an iteration, as planned.
+        """
+        self.steps = tuple(steps)
         begins = [step.start_s for step in steps]
         until = [*begins[1:], period_s + begins[0]]
         self._planned_s = [max(end - begin, 0.0) for begin, end in zip(begins, until, strict=True)]
         # The plan counts as two iterations: a first one that is unlike the others, as it sets up connections, is outvoted.
         self._took_s = [deque([planned_s] * _OF_PLAN, maxlen=_REMEMBERED) for planned_s in self._planned_s]
-        self.due_s, self.target, self.requests, self.out_of_order = math.inf, AUTO, 0, 0
-        self.at: int | None = None
-        self._began_s = -math.inf
-        self._over = False
 
     def place(self, name: str, micro_batch: int, stage: int | None = None) -> int | None:
         """Index of an instruction among :attr:`steps`; ``None`` where the plan has none such.
@@ -146,7 +158,7 @@ class RankExecution:
     def _lead_s(self, before: Setting, after: Setting) -> float:
         """How long before it is wanted a setting is requested."""
         faster = _speed(after) > _speed(before)
-        caution = CAUTION if faster else -CAUTION
+        caution = (1.0 if faster else -1.0) * CAUTION[faster]
         return self._switching.latency_s(before, after) * math.exp(caution * self._switching.jitter)
 
     def _request(self, setting: Setting) -> bool:

@@ -11,10 +11,11 @@ from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device, Identity
 from wastenot.errors import BadInputError, ClocksRefusedError
 from wastenot.metering.devices import visible_names
-from wastenot.planning.switching import commands, switch_time
+from wastenot.planning.switching import commands, switch_time, undo_commands
 from wastenot.runtime.pipeline_controller import PipelineController
 from wastenot.runtime.places import make_socket_path
 from wastenot.runtime.session import PATIENCE_S, Session
+from wastenot.runtime.straggler_source import PlanSource
 from wastenot.setting import Setting
 from wastenot.stack.pipeline.plan import PipelinePlan
 from wastenot.stack.pipeline.plan_file import read_pipeline_plan
@@ -58,6 +59,7 @@ class PipelineApplication:
         name: str | None = None,
         rank: int | None = None,
         patience_s: float = PATIENCE_S,
+        source: PlanSource | None = None,
     ) -> Session:
         """A session that carries it out, not yet begun.
 
@@ -66,6 +68,7 @@ class PipelineApplication:
             name: of its socket; by default that of this process.
             rank: of the pipeline that runs on the only GPU; by default programs say which they are.
             patience_s: how long to wait for the first instruction.
+            source: tells the only rank which of the plan's rungs to run.
 
         Raises:
             BadInputError: its socket cannot be made, or the plan has no such rank.
@@ -73,6 +76,8 @@ class PipelineApplication:
         controller = self.controller(dry_run=dry_run)
         if rank is not None:
             controller.seat(0, rank)
+            if source is not None:
+                controller.listen(0, rank, source)
         return Session(
             controller,
             make_socket_path(name or f"apply-{os.getpid()}"),
@@ -173,5 +178,6 @@ def would_be_set_in_pipeline(application: PipelineApplication, rank: int | None 
                 at_ms, what = 1e3 * (step.start_s + stay.offset_s), step.instruction
                 yield f"  from {what.name} of micro-batch {what.micro_batch}, at {at_ms:.4g} ms: {before}"
         settings = list(dict.fromkeys(stay.setting for step in steps for stay in step.stays))
-        for command in dict.fromkeys(line for each in settings for line in commands(label, each)):
+        wanted = tuple(dict.fromkeys(line for each in settings for line in commands(label, each)))
+        for command in (*wanted, *undo_commands(wanted)):
             yield f"      {command}"

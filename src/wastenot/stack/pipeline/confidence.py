@@ -97,6 +97,31 @@ def keep_with_confidence(
     return _Search(schedule, profile, max_slowdown, until_s, confidence, seconds, seed).found()
 
 
+def judged_plan(
+    schedule: PipelineSchedule,
+    profile: PipelineProfile,
+    solved: GraphPlan,
+    *,
+    max_slowdown: float,
+    until_s: float | None,
+    confidence: float,
+) -> ConfidentPlan:
+    """What becomes of a plan under all errors of the numbers that it was made from.
+
+    Args:
+        schedule: the order of instructions.
+        profile: what each instruction can take, with errors.
+        solved: the plan, in the graph of both.
+        max_slowdown: allowed, of an iteration at the default clocks.
+        until_s: a straggler's iteration takes so long: being done by then is enough.
+        confidence: with which it was to be kept.
+    """
+    search = _Search(schedule, profile, max_slowdown, until_s, confidence, 0.0, 0)
+    points = [search.graph.ways(kind) for kind in range(len(search.graph.kinds))]
+    taken = zip(search.graph.kind.tolist(), solved.way.tolist(), strict=True)
+    return search.draws.judged(np.array([int(points[kind][way].options[0]) for kind, way in taken]), search)
+
+
 @dataclass(frozen=True, eq=False)
 class _Search:
     schedule: PipelineSchedule

@@ -17,7 +17,7 @@ from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.progress import Progress
 from wastenot.setting import AUTO, Setting
 from wastenot.stack.pipeline.build import pipeline_graph
-from wastenot.stack.pipeline.confidence import DEFAULT_CONFIDENCE, LEVEL, ConfidentPlan, keep_with_confidence
+from wastenot.stack.pipeline.confidence import DEFAULT_CONFIDENCE, LEVEL, ConfidentPlan, judged_plan, keep_with_confidence
 from wastenot.stack.pipeline.derived import suited
 from wastenot.stack.pipeline.plan import Clocks, FixedWork, Iteration, PipelinePlan, Promise, RankPlan, Rung, Way
 from wastenot.stack.pipeline.profile import PipelineProfile
@@ -260,7 +260,18 @@ def replanned(made: PlannedPipeline, way: IndexArray) -> PlannedPipeline:
     ways = _Ways(schedule, made.graph)
     ranks = tuple(RankPlan(instructions=rank) for rank in ways.of(solved))
     predicted = Iteration(time_s=solved.time_s + profile.iteration_s, energy_j=total_j(profile, schedule, solved, until_s))
-    plan = made.plan.model_copy(update={"predicted": predicted, "ways": tuple(ways.listed), "ranks": ranks, "rungs": ()})
+    changed = {"predicted": predicted, "ways": tuple(ways.listed), "ranks": ranks, "rungs": ()}
+    if (before := made.plan.promise) is not None:
+        sure = judged_plan(
+            schedule,
+            profile,
+            solved,
+            max_slowdown=made.plan.max_slowdown or 0.0,
+            until_s=until_s,
+            confidence=before.confidence,
+        )
+        changed["promise"] = _promise(sure)
+    plan = made.plan.model_copy(update=changed)
     return replace(made, plan=plan.sealed(), solved=solved)
 
 

@@ -35,7 +35,7 @@ RESERVE = 0.004
 """Fraction of an instruction's time that one which is slowed down may take longer without the deadline being missed."""
 
 _IN_TIME = 1.645  # standard deviations: 95 % of switches are done before the next one
-_OFF = 0.13  # standard deviations of a switch's latency by which what is fast is met by a slow clock, on average
+_OFF = 0.3  # standard deviations of a switch's latency by which what is fast is met by a slow clock, on average
 _UNKNOWN = 0.2  # of its speed that an instruction loses at a setting that it was not measured at
 _STEPS = (1, 2, 4)  # settings by which a stay is slowed down at once
 
@@ -312,7 +312,10 @@ def deadline_of(made: PlannedPipeline) -> Fraction:
     """What the graph of a plan has to be done within, exactly."""
     plan, added = made.plan, Fraction(made.profile.iteration_s)
     within = (made.baseline.exact_time_s + added) * (1 + Fraction(plan.max_slowdown or 0.0))
-    return max(within, Fraction(plan.until_s or 0.0)) - added
+    within = max(within, Fraction(plan.until_s or 0.0))
+    if plan.promise is not None:  # as careful as the plan was made, of whose numbers none is sure
+        within = min(within, max(made.solved.exact_time_s + added, Fraction(plan.until_s or 0.0)))
+    return within - added
 
 
 def _with_reserve(profile: PipelineProfile, reserve: float) -> PipelineProfile:
