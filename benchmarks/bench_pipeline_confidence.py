@@ -1,9 +1,10 @@
 """Pipelines planned from noisy measurements, judged by the truth of the simulated card that was measured.
 
-    nice python -m benchmarks pipeline-confidence        about 10 minutes
+    nice python -m benchmarks pipeline-confidence        about 3 minutes
 
 Instructions of stages are measured on a simulated card with all its noise and planned by numbers corrected for it: with 95 %
-confidence, and as if these numbers were true. Then both plans, and the default clocks, are timed by the card's true times through the same graph.
+confidence, and as if these numbers were true. Then both plans, and the default clocks, are timed by the card's true times
+through the same graph.
 Seeds from 5000 on, which nothing was tuned on; below 1000 some were looked at while the method was made.
 
 The rows are kept in data/pipelines/confidence.json, which docs/pipelines-stages.md is computed from.

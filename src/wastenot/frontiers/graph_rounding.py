@@ -21,6 +21,7 @@ _STRETCH = 64  # parts of a stretch
 _BETTER = 1e-12
 _ROUNDING = 1e-12
 _MOST_STATES = 5_000
+_MOST_SUMS = 200_000  # of states and ways
 _CANDIDATES = 20
 _ALL = 1 << 20
 _STALE = 10  # sweeps that gain nothing, after which the search stops
@@ -37,8 +38,11 @@ def planned(problem: GraphProblem, relaxed: Relaxed, seconds: float, tolerance: 
         tolerance: stop improving when the cost is above the bound by no more than this.
     """
     began = time.monotonic()
-    aimed = replace(problem, within_s=problem.within_s - relaxed.saved_s, end_s=0.0)
-    enough = relaxed.bound + tolerance + problem.end_w * relaxed.saved_s
+    fastest = problem.table.time_s[problem.klass, 0]
+    room_s = problem.within_s - float((problem.dag.earliest_s(fastest) + fastest).max())
+    saved_s = min(relaxed.saved_s, max(room_s, 0.0))
+    aimed = replace(problem, within_s=problem.within_s - saved_s, end_s=0.0)
+    enough = relaxed.bound + tolerance + problem.end_w * saved_s
     chosen, cost = _carried(aimed, relaxed.time_s)
     target = _target(aimed, relaxed.time_s, relaxed)
     order = _order(aimed, target)
@@ -72,14 +76,18 @@ def cheaper_than(problem: GraphProblem, relaxed: Relaxed, cost: float) -> Found:
     """
     target = _target(problem, relaxed.time_s, relaxed)
     limit = cost - relaxed.bound + _ROUNDING * (abs(cost) + abs(relaxed.bound))
-    guide = Guide(width=_MOST_STATES, early=0.0, late=0.0, late_s=np.inf, faster=_ALL, slower=_ALL, limit=limit)
+    doubt = 64.0 * float(np.finfo(np.float64).eps * relaxed.through_w.sum()) * problem.within_s
+    limit += doubt
+    sure = doubt <= _ROUNDING * abs(cost) + 1e-3 * (cost - relaxed.bound)  # prices without end make sums of losses inexact
+    width = max(1, min(_MOST_STATES, _MOST_SUMS // int(problem.table.size.max())))
+    guide = Guide(width, early=0.0, late=0.0, late_s=np.inf, faster=_ALL, slower=_ALL, limit=limit, same=0.0)
     order = _order(problem, target)
     found = searched(problem, target, order, np.zeros(len(order)), guide, best=_CANDIDATES)
     if found is None:
-        return Found(np.empty((0, len(order)), dtype=np.intp), np.empty(0), complete=True)
+        return Found(np.empty((0, len(order)), dtype=np.intp), np.empty(0), complete=sure)
     ways = np.empty_like(found.ways)
     ways[:, order] = found.ways
-    return replace(found, ways=ways)
+    return replace(found, ways=ways, complete=found.complete and sure)
 
 
 def _improved(
