@@ -58,6 +58,23 @@ def test_a_server_that_is_signalled_removes_its_socket(wastenot, served, number)
     assert served.wait(10) != 1 and not os.path.exists(path)
 
 
+def test_a_server_that_was_killed_can_be_started_again_at_the_same_place(wastenot, served):
+    path = status(wastenot)["at"]
+    served.kill()
+    served.wait()
+    assert os.path.exists(path) and wastenot("straggler", "--status").code == 1
+    again = subprocess.Popen(
+        [sys.executable, "-m", "wastenot", "straggler", "pipeline.json"],
+        cwd=wastenot.folder, env=dict(os.environ), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert "1 replica; ranks need" in again.stderr.readline()
+        assert len(status(wastenot)["replicas"]) == 1
+    finally:
+        again.kill()
+        again.communicate()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -121,6 +121,10 @@ def test_addresses_and_tokens(rungs, tmp_path):
         serving(rungs, tmp_path / "nowhere" / "s.sock")
     with serving(rungs, tmp_path / "s.sock"), pytest.raises(BadInputError, match="listens there already"):
         serving(rungs, tmp_path / "s.sock")
+    (tmp_path / "mine.json").write_text("{}")
+    with pytest.raises(BadInputError, match="is no socket"):
+        serving(rungs, tmp_path / "mine.json")
+    assert (tmp_path / "mine.json").read_text() == "{}"
     token = tmp_path / "token"
     token.write_text("short")
     with pytest.raises(ValueError, match="others may read"):

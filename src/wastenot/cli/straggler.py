@@ -121,11 +121,12 @@ def _serve(path: Path, replicas: int | None, at: str | None, token_file: Path | 
     from wastenot.stack.pipeline.straggler import Rungs
 
     plan = read_pipeline_plan(path)
-    stragglers = Stragglers(Rungs(plan), replicas or plan.replicas if replicas != 0 else 0, plan.gpus)
+    number = plan.replicas if replicas is None else replicas
+    stragglers = Stragglers(Rungs(plan), number, plan.gpus)
     server = StragglerServer(stragglers, at or default_address(), token=_token(token_file), digest=plan.digest)
     token = "" if token_file is None else f" {TOKEN_FILE}={token_file}"
-    number = replicas or plan.replicas
-    say(f"{path}: {len(plan.rungs)} plans, {number} replicas; ranks need {ADDRESS}={server.address}{token}")
+    many = f"{number} replica{'' if number == 1 else 's'}"
+    say(f"{path}: {len(plan.rungs)} plans, {many}; ranks need {ADDRESS}={server.address}{token}")
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     with server:
         told = 0.0

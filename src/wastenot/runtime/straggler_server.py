@@ -7,6 +7,7 @@ import json
 import os
 import selectors
 import socket
+import stat
 import threading
 import time
 from collections.abc import Mapping
@@ -147,8 +148,10 @@ class StragglerServer:
     @staticmethod
     def _refuse_second(path: str) -> None:
         """Remove the socket of a server that died."""
-        if not os.path.exists(path):
+        if not os.path.lexists(path):
             return
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise BadInputError(f"{path}: is there already, and is no socket; name another path")
         try:
             Line.to(path).close()
         except ConnectionRefusedError:
