@@ -23,7 +23,7 @@ from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier, Points
 from wastenot.frontiers.graph_curve import CostCurve
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed
-from wastenot.frontiers.graph_rounding import cheaper_than, planned
+from wastenot.frontiers.graph_rounding import Effort, cheaper_than, planned
 from wastenot.frontiers.graph_times import Dag
 from wastenot.frontiers.graph_ways import CostTable, ways_of
 from wastenot.frontiers.nodes import Ways
@@ -31,6 +31,8 @@ from wastenot.frontiers.nodes import Ways
 _NEAR_ENOUGH = 1e-4  # of the cost: the search for a better plan stops
 _MOST_EXACT = 64  # parts of a graph in which all better plans are looked for
 _ROUNDING = 1e-12
+_STEPS = 40_000  # parts looked at again to improve a plan
+_STEPS_OF_A_POINT = 1  # sweeps that improve each plan of a frontier
 _POINTS_OF_A_PART = 48  # plans listed of a graph that is a part of another one
 _CURVE_TOLERANCE = 2e-4  # of the cost, between deadlines at which the relaxation is solved
 
@@ -174,14 +176,14 @@ class Graph:
         return self.plan(self._ways_at(np.zeros(len(self), dtype=np.intp)))
 
     def least_energy(
-        self, within_s: Fraction | float | None = None, *, until_s: float | None = None, seconds: float = 1.0
+        self, within_s: Fraction | float | None = None, *, until_s: float | None = None, seconds: float | None = None
     ) -> GraphPlan:
         """The plan of least energy that ends within a time.
 
         Args:
             within_s: the deadline; ``None`` for no limit.
             until_s: workers wait until then at least, however early they are done (a straggler holds them up).
-            seconds: stop improving the plan after so long.
+            seconds: stop improving the plan after so long; ``None`` for a fixed effort, about a second for a thousand parts.
 
         Raises:
             BadInputError: a time is not a number of seconds.
@@ -190,7 +192,7 @@ class Graph:
         fastest = self._feasible(within_s, until_s)
         problem = self._problem(within_s, until_s)
         relaxed = self._curve.solved(problem)
-        plan = self._planned(problem, relaxed, fastest, within_s, until_s, seconds)
+        plan = self._planned(problem, relaxed, fastest, within_s, until_s, Effort.of(seconds, _STEPS))
         bound_j = self._bound_j(problem, relaxed, until_s, plan)
         if plan.energy_j - bound_j > _ROUNDING * abs(plan.energy_j) and len(self) <= _MOST_EXACT:
             plan, bound_j = self._closed(problem, relaxed, plan, bound_j, within_s, until_s)
@@ -227,14 +229,14 @@ class Graph:
         ended = problem.end_w if problem.ends_early else 0.0
         return max(self._curve.at(problem.within_s).price_w(self._dag) - ended, 0.0)
 
-    def frontier(self, points: int = 32, *, held: bool = False, seconds: float = 0.2) -> GraphFrontier:
+    def frontier(self, points: int = 32, *, held: bool = False, seconds: float | None = None) -> GraphFrontier:
         """Plans of least energy from the fastest to the one of least energy.
 
         Args:
             points: how many, at deadlines evenly apart; at least 2.
             held: workers are held until the deadline, as by another pipeline that takes so long: more time then saves
                 energy for longer. Otherwise a plan is over when its last part ends.
-            seconds: stop improving each plan after so long.
+            seconds: stop improving each plan after so long; ``None`` for a fixed effort.
 
         Raises:
             BadInputError: fewer than two points are asked for.
@@ -255,7 +257,14 @@ class Graph:
         for limit, relaxed in zip(within_s.tolist(), relaxations, strict=True):
             until_s = limit if held else None
             at = replace(problem, within_s=limit, end_s=0.0)
-            plan = self._planned(at, relaxed, plans[-1] if plans else fastest, limit, until_s, seconds)
+            plan = self._planned(
+                at,
+                relaxed,
+                plans[-1] if plans else fastest,
+                limit,
+                until_s,
+                Effort.of(seconds, _STEPS_OF_A_POINT * len(self)),
+            )
             if held:
                 bound = relaxed.bound + drawn * limit
             else:  # the least over all times at which a plan may end
@@ -278,7 +287,7 @@ class Graph:
         energy_j = float((energy - self._power_w * time).sum() + self.waiting_w.sum() * lasts)
         return GraphPlan(way, time, begin[dag.place], np.maximum(slack, 0.0)[dag.place], total, exact, lasts, energy_j)
 
-    def as_frontier(self, points: int = 32, *, seconds: float = 0.2) -> Frontier:
+    def as_frontier(self, points: int = 32, *, seconds: float | None = None) -> Frontier:
         """The graph as a part of other frontiers: one choice of several plans, from the fastest to the least energy.
 
         A way is labelled with the choices of each part, in order.
@@ -333,14 +342,14 @@ class Graph:
         known: GraphPlan,
         within_s: Fraction | float | None,
         until_s: float | None,
-        seconds: float,
+        effort: Effort,
     ) -> GraphPlan:
         """A plan near the relaxation, in time without rounding; at worst one that is known to be."""
         tolerance = _NEAR_ENOUGH * abs(relaxed.bound)
         known = self.plan(known.way, until_s)
         for margin in (0.0, 4.0 * self._dag.doubt_s(problem.within_s)):
             aimed = replace(problem, within_s=problem.within_s - margin)
-            taken, _ = planned(aimed, relaxed, seconds, tolerance)
+            taken, _ = planned(aimed, relaxed, effort, tolerance)
             plan = self.plan(self._ways_at(taken), until_s)
             if within_s is None or plan.exact_time_s <= within_s:
                 return min(plan, known, key=lambda each: each.energy_j)

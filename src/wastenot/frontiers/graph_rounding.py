@@ -7,8 +7,9 @@ parts let it, so that time that one of them could not use is handed on. Last, st
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,13 +29,31 @@ _STALE = 10  # sweeps that gain nothing, after which the search stops
 _WORTHWHILE = 1e-3  # of the gap
 
 
-def planned(problem: GraphProblem, relaxed: Relaxed, seconds: float, tolerance: float) -> tuple[IndexArray, float]:
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """When to stop improving a plan.
+
+    Attributes:
+        steps: after so many parts were looked at again, so that the same question has the same answer.
+        seconds: after so long.
+    """
+
+    steps: float
+    seconds: float
+
+    @classmethod
+    def of(cls, seconds: float | None, steps: float) -> Effort:
+        """Of as many steps, unless a time is asked for."""
+        return cls(steps, math.inf) if seconds is None else cls(math.inf, seconds)
+
+
+def planned(problem: GraphProblem, relaxed: Relaxed, effort: Effort, tolerance: float) -> tuple[IndexArray, float]:
     """A way of each part, in time, as positions in the rows of the table; and their cost, less what ending early saves.
 
     Args:
         problem: the graph and its deadline.
         relaxed: the solution of its relaxation.
-        seconds: stop improving after so long.
+        effort: when to stop improving.
         tolerance: stop improving when the cost is above the bound by no more than this.
     """
     began = time.monotonic()
@@ -53,10 +72,12 @@ def planned(problem: GraphProblem, relaxed: Relaxed, seconds: float, tolerance: 
         if its_cost < cost:
             chosen, cost = taken, its_cost
     rng = np.random.default_rng(0)
-    stale = 0
-    while stale < _STALE and cost > enough and time.monotonic() - began < seconds:
+    stale, steps = 0, 0
+    until = began + effort.seconds
+    while stale < _STALE and cost > enough and steps < effort.steps and time.monotonic() < until:
         before = cost
-        chosen, cost = _improved(aimed, chosen, cost, relaxed, rng, began + seconds)
+        chosen, cost = _improved(aimed, chosen, cost, relaxed, rng, until)
+        steps += len(chosen)
         stale = 0 if before - cost > _WORTHWHILE * (before - enough) else stale + 1
     return chosen, total_cost(problem, chosen)
 
