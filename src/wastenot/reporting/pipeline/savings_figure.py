@@ -28,7 +28,8 @@ def savings_figure(overview: PipelineOverview) -> Figure | None:
     note = (
         f"Energy saved without any slowdown against the {before_text(overview.plan)}. Left: more micro-batches, so that the "
         f"beginning and the end matter less. Middle: neighbouring stages merged, {at}. Right: all stages equal but the "
-        f"last, which takes longer than the mean, {at}. Diamond: this pipeline's own number."
+        f"last, which takes longer than the mean, {at}. Diamond: this pipeline's own number. "
+        "Errors of the numbers are left aside."
     )
     return Figure("pipeline-savings", _TITLE, subtitle, note, wide, narrow)
 

@@ -15,16 +15,17 @@ import numpy as np
 from wastenot.errors import InfeasibleError
 from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.frontiers.graph import Graph
-from wastenot.stack.pipeline.planner import plan_pipeline
+from wastenot.stack.pipeline.build import pipeline_graph
+from wastenot.stack.pipeline.planner import baseline_of, total_j
 from wastenot.stack.pipeline.profile import PipelineProfile
 from wastenot.stack.pipeline.schedule import PipelineSchedule
 from wastenot.stack.pipeline.schedules import SCHEDULES, build_schedule
 
-_MICRO_BATCHES = (2, 4, 8, 16, 32, 64)
+_MICRO_BATCHES = (2, 4, 8, 16, 32)
 _IMBALANCES = (0.0, 0.1, 0.2, 0.3, 0.5)
-_MOST_MICRO_BATCHES = 16  # where something else is varied
+_MOST_MICRO_BATCHES = 12  # where something else is varied
 _MOST_INSTRUCTIONS = 2_000  # of a shape, to be quick
-_SOLVE_S = 1.0
+_SOLVE_S = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,12 @@ def _saved(profile: PipelineProfile | None, schedule: PipelineSchedule) -> list[
     """What the plan of no slowdown saves; nothing where there is no plan, or none soon."""
     if profile is None or len(schedule.instructions) > _MOST_INSTRUCTIONS:
         return []
+    baseline = baseline_of(profile, schedule)
     try:
-        return [-plan_pipeline(profile, schedule, solve_s=_SOLVE_S).plan.energy_change]
+        solved = pipeline_graph(schedule, profile).least_energy(baseline.exact_time_s, seconds=_SOLVE_S)
     except InfeasibleError:
         return []
+    return [1.0 - total_j(profile, schedule, solved) / total_j(profile, schedule, baseline)]
 
 
 def _divisors(stages: int, chunks: int) -> Sequence[int]:
