@@ -10,6 +10,7 @@ from benchmarks import (
     bench_clocks,
     bench_coverage,
     bench_forecast,
+    bench_graph,
     bench_h200,
     bench_h200_fit,
     bench_import,
@@ -21,6 +22,7 @@ from benchmarks import (
     bench_natural_forecast,
     bench_natural_h200,
     bench_noise,
+    bench_pipeline_confidence,
     bench_pipeline_h200,
     bench_pipeline_measured,
     bench_pipeline_run,
@@ -35,6 +37,7 @@ from benchmarks import (
     bench_sensor,
     bench_solver,
     bench_startup,
+    bench_straggler,
     bench_tune,
 )
 from benchmarks.verdict import Verdict
@@ -45,7 +48,9 @@ BENCHMARKS = {
     "solver": bench_solver,
     "scale": bench_scale,
     "schedule": bench_schedule,
+    "graph": bench_graph,
     "pipeline-h200": bench_pipeline_h200,
+    "pipeline-confidence": bench_pipeline_confidence,
     "plan": bench_plan,
     "calibration": bench_calibration,
     "measurement": bench_measurement,
@@ -70,6 +75,7 @@ BENCHMARKS = {
     "iteration": bench_iteration,
     "apply": bench_apply,
     "kills": bench_kills,
+    "straggler": bench_straggler,
     "tune": bench_tune,
 }
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from benchmarks.lowtime_plans import LowtimePlans, read_plans
 from benchmarks.pipeline_audit import Pipeline, rows_of
+from benchmarks.plan_clocks import clocks_of
 from benchmarks.verdict import Verdict
 from wastenot.stack.pipeline.build import pipeline_graph
 from wastenot.stack.pipeline.perseus_csv import read_perseus_csv
@@ -48,11 +49,7 @@ def emulate(file: Path, micro_batches: int, perseus: Path | None) -> list[dict[s
         began = time.process_time()
         plan = graph.least_energy(until, until_s=held or None)
         seconds = time.process_time() - began
-        clocks = {
-            (each.stage, each.name, each.micro_batch): graph.ways(int(graph.kind[part]))[int(plan.way[part])].choices[0].core_mhz
-            for part, each in enumerate(schedule.instructions)
-        }
-        own = pipeline.recompute(rows, clocks, WAITING_W, held)
+        own = pipeline.recompute(rows, clocks_of(plan, graph, schedule), WAITING_W, held)
         assert own.exact_s <= until
         assert plan.lower_bound_j is not None
         row = {
@@ -75,9 +72,8 @@ def emulate(file: Path, micro_batches: int, perseus: Path | None) -> list[dict[s
 def _perseus(found: LowtimePlans, until_s: float, held_s: float) -> dict[str, Any]:
     """Its plan for the deadline by its own times, and the best of its plans that truly meets it."""
     energy = found.energy_j(WAITING_W, STAGES, held_s)
-    chosen = min(
-        (at for at in range(len(energy)) if found.claimed_s[at] <= until_s), key=lambda at: -found.claimed_s[at], default=None
-    )
+    in_time = [at for at in range(len(energy)) if found.claimed_s[at] <= until_s]
+    chosen = max(in_time, key=lambda at: float(found.claimed_s[at]), default=None)
     if not held_s:
         chosen = len(energy) - 1  # without a straggler it runs the fastest plan of its frontier
     best = found.cheapest_within(until_s, held_s)
@@ -105,8 +101,8 @@ def main(verdict: Verdict, folder: Path = DATA, out: Path | None = None, perseus
         peer = f", Perseus {1 - row['perseus_j'] / against:.2%} in {row['perseus_s']:.3f} s" if row.get("perseus_j") else ""
         gap = 1 - row["bound_j"] / row["ours_j"]
         print(
-            f"  {row['micro_batches']:2} micro-batches, straggler {row['straggler']:.0%}: until {row['until_s']:.3f} s, ours saves "
-            f"{1 - row['ours_j'] / against:.2%} (bound {1 - row['bound_j'] / against:.2%}, gap {gap:.3%}){peer}"
+            f"  {row['micro_batches']:2} micro-batches, straggler {row['straggler']:.0%}: until {row['until_s']:.3f} s, "
+            f"ours saves {1 - row['ours_j'] / against:.2%} (bound {1 - row['bound_j'] / against:.2%}, gap {gap:.3%}){peer}"
         )
     for each in MICRO_BATCHES:
         gaps = [1 - row["bound_j"] / row["ours_j"] for row in table if row["micro_batches"] == each]

@@ -30,12 +30,11 @@ import numpy as np
 
 from benchmarks.lowtime_plans import read_plans
 from benchmarks.pipeline_audit import Pipeline, Rows, rows_of
+from benchmarks.plan_clocks import clocks_of
 from benchmarks.synthetic_pipeline import SEED, WAITING_W, synthetic_rows
 from benchmarks.verdict import Verdict
-from wastenot.frontiers.graph import Graph, GraphPlan
 from wastenot.stack.pipeline.build import pipeline_graph
 from wastenot.stack.pipeline.perseus_csv import read_perseus_csv
-from wastenot.stack.pipeline.schedule import PipelineSchedule
 from wastenot.stack.pipeline.schedules import one_forward_one_backward
 
 STAGES, MICRO_BATCHES, UNIT_S, POINTS = 8, 64, 0.001, 100
@@ -96,16 +95,6 @@ def summary(found: Path, rows: Rows) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def recomputed(plan: GraphPlan, graph: Graph, schedule: PipelineSchedule, rows: Rows, pipeline: Pipeline) -> tuple[Fraction, float]:
-    """Exact time and energy of a plan of ours, from the clocks that it names."""
-    clocks: Mapping[tuple[int, str, int], float] = {
-        (each.stage, each.name, each.micro_batch): graph.ways(int(graph.kind[part]))[int(plan.way[part])].choices[0].core_mhz
-        for part, each in enumerate(schedule.instructions)
-    }
-    found = pipeline.recompute(rows, clocks, WAITING_W)
-    return found.exact_s, found.energy_j
-
-
 def ours(kept: Mapping[str, Any], profile: Path, rows: Rows) -> dict[str, Any]:
     """Our plan at each of its deadlines."""
     schedule, pipeline = one_forward_one_backward(STAGES, MICRO_BATCHES), Pipeline(STAGES, MICRO_BATCHES)
@@ -117,10 +106,10 @@ def ours(kept: Mapping[str, Any], profile: Path, rows: Rows) -> dict[str, Any]:
         began = time.process_time()
         plan = graph.least_energy(time_s)
         seconds.append(time.process_time() - began)
-        exact, energy = recomputed(plan, graph, schedule, rows, pipeline)
-        assert exact <= Fraction(time_s), "our plan is late"
+        found = pipeline.recompute(rows, clocks_of(plan, graph, schedule), WAITING_W)
+        assert found.exact_s <= Fraction(time_s), "our plan is late"
         assert plan.lower_bound_j is not None
-        points.append([time_s, float(exact), energy, plan.lower_bound_j, energy_j])
+        points.append([time_s, found.time_s, found.energy_j, plan.lower_bound_j, energy_j])
     began = time.process_time()
     fastest = pipeline.recompute(rows, pipeline.fastest(rows), WAITING_W)
     return {

@@ -60,7 +60,7 @@ def read_plans(file: Path, rows: Rows, pipeline: Pipeline, waiting_w: float) -> 
         )
         clocks = kept["clocks_mhz"].astype(np.intp)
         if set(keys) != set(pipeline.order):
-            raise ValueError(f"{file}: not a pipeline of {pipeline.stages} stages and {pipeline.micro_batches} micro-batches")
+            raise ValueError(f"{file}: not of {pipeline.stages} stages and {pipeline.micro_batches} micro-batches")
         time, cost = {}, np.zeros(len(clocks))
         for key, column in zip(keys, clocks.T, strict=True):
             known = np.array(sorted(rows[key[:2]]))

@@ -16,7 +16,8 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 Key = tuple[int, str, int]
-Rows = dict[tuple[int, str], dict[float, tuple[float, float]]]
+Kind = tuple[int, str]
+Rows = dict[Kind, dict[float, tuple[float, float]]]
 
 
 def rows_of(path: Path) -> Rows:
@@ -78,7 +79,9 @@ class Pipeline:
         points = {key: rows[key[:2]][float(clock_mhz[key])] for key in self.order}
         return self.recompute_points(points, waiting_w, until_s)
 
-    def recompute_points(self, points: Mapping[Key, tuple[float, float]], waiting_w: float, until_s: float = 0.0) -> Recomputed:
+    def recompute_points(
+        self, points: Mapping[Key, tuple[float, float]], waiting_w: float, until_s: float = 0.0
+    ) -> Recomputed:
         """Time and energy of a plan, given each instruction's time and energy."""
         end: dict[Key, Fraction] = {}
         for key in self.order:
@@ -103,7 +106,7 @@ class Pipeline:
         Variables: a weight of each point of each instruction, when each instruction ends, when all are done.
         """
         index = {key: place for place, key in enumerate(self.order)}
-        kinds: dict[tuple[int, str], Sequence[tuple[float, float]]] = {key: list(each.values()) for key, each in rows.items()}
+        kinds: dict[Kind, Sequence[tuple[float, float]]] = {key: list(each.values()) for key, each in rows.items()}
         first, weights = {}, 0
         for key in self.order:
             first[key] = weights

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from docs import make_calibration, make_fingrav, make_h200, make_natural
+from docs import make_calibration, make_fingrav, make_h200, make_natural, make_pipeline_tables
 from docs.blocks import blocks_of, table, write_blocks
 
 
 def test_the_page_on_the_h200_says_what_its_data_say() -> None:
     assert blocks_of(make_h200.PAGE) == make_h200.blocks()
+
+
+def test_the_page_on_pipelines_says_what_its_data_say() -> None:
+    assert blocks_of(make_pipeline_tables.PAGE) == make_pipeline_tables.blocks()
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ from .frontiers.algebra import (
     sequence as sequence,
     tie as tie,
 )
+from .frontiers.graph import Graph as Graph, GraphPlan as GraphPlan, graph as graph
 from .metering.window import measure as measure
 from .planning.comparison import compare as compare, whole_frontier as whole_frontier
 from .planning.difference import difference as difference

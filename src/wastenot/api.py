@@ -638,6 +638,7 @@ def pipeline(
     allow_clock_control: bool = False,
     seed: int = 0,
     command: str | None = None,
+    announce: Announce | None = None,
     progress: Progress | None = None,
     **shape: Unpack[ShapeOptions],
 ) -> PlannedPipeline:
@@ -675,6 +676,7 @@ def pipeline(
         allow_clock_control: allow the clocks of a real GPU to be changed, to measure; they are given back.
         seed: of a simulated device that is given by name.
         command: that does the same, for the study to name to whoever finds it unfinished.
+        announce: receives what there is to measure and how long that takes, before it begins.
         progress: informed of every measurement.
         shape: how the model is run: ``batch`` (sequences of a micro-batch), ``sequence``, ``tensor_parallel``, ...
 
@@ -706,7 +708,7 @@ def pipeline(
         measured = _measured_stages(
             source, order, device, study,
             partition=partition, granularity=granularity, recompute=recompute, max_slowdown=max_slowdown, workload=workload,
-            allow_clock_control=allow_clock_control, seed=seed, command=command, progress=progress,
+            allow_clock_control=allow_clock_control, seed=seed, command=command, announce=announce, progress=progress,
             **shape,
         )  # fmt: skip
         profile = _profile_of_stages(
@@ -728,6 +730,47 @@ def pipeline(
     return with_rungs(made, frontier_rungs(made, frontier, progress)) if frontier else made
 
 
+def pipeline_estimate(
+    source: PathLike,
+    device: str | Device,
+    *,
+    micro_batches: int | None = None,
+    stages: int | None = None,
+    schedule: PathLike | PipelineSchedule = "1f1b",
+    chunks: int | None = None,
+    partition: Sequence[int] | PartitionKind = "balanced",
+    granularity: Settings = "instruction",
+    recompute: bool = False,
+    **shape: Unpack[ShapeOptions],
+) -> Estimate:
+    """What :func:`pipeline` measures of a model into a new study, and how long that takes; nothing is measured or set.
+
+    Args:
+        source: a model.
+        device: to measure on, or its name.
+        micro_batches: of an iteration.
+        stages: after one another.
+        schedule: its name, or a file that has one.
+        chunks: stages of the model on each GPU, for ``interleaved``.
+        partition: layers of each stage.
+        granularity: what gets clocks of its own.
+        recompute: the backward runs the forward again first.
+        shape: how the model is run.
+
+    Raises:
+        BadInputError: an argument makes no sense.
+    """
+    from wastenot.devices.open import open_device
+    from wastenot.stack.pipeline.source import schedule_for
+    from wastenot.tuning.pipeline import estimate_pipeline, stage_tasks
+
+    order = schedule_for(schedule, micro_batches=micro_batches, chunks=chunks, ranks=stages)
+    tasks = stage_tasks(os.fspath(source), len(order.ranks), **shape)
+    target = open_device(device) if isinstance(device, str) else device
+    recomputation = _recomputation(order, recompute)
+    return estimate_pipeline(target, tasks, order, partition=partition, settings=granularity, recomputation=recomputation)
+
+
 def _measured_stages(
     name: PathLike | None,
     order: PipelineSchedule,
@@ -742,13 +785,14 @@ def _measured_stages(
     allow_clock_control: bool,
     seed: int,
     command: str | None,
+    announce: Announce | None,
     progress: Progress | None,
     **shape: Unpack[ShapeOptions],
 ) -> Source:
     """What the kernels of a model's stages cost: measured now, or in a study."""
     from wastenot.devices.open import open_device
     from wastenot.study.store import open_study
-    from wastenot.tuning.pipeline import check_cut, measure_pipeline, stage_tasks
+    from wastenot.tuning.pipeline import check_cut, estimate_pipeline, measure_pipeline, stage_tasks
 
     if name is None:
         assert study is not None
@@ -765,10 +809,15 @@ def _measured_stages(
     target = device
     if isinstance(target, str):
         target = open_device(target, seed=seed, allow_clock_control=allow_clock_control)
+    recomputation = _recomputation(order, recompute)
+    if announce is not None:
+        announce(
+            estimate_pipeline(target, tasks, order, partition=partition, settings=granularity, recomputation=recomputation)
+        )
     kept = open_study(study, create=True) if isinstance(study, str | os.PathLike) else study
     return measure_pipeline(
         target, tasks, order, kept,
-        partition=partition, settings=granularity, recomputation=_recomputation(order, recompute),
+        partition=partition, settings=granularity, recomputation=recomputation,
         max_slowdown=max_slowdown, progress=progress, command=command,
     )  # fmt: skip
 

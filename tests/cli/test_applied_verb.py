@@ -34,7 +34,7 @@ def test_a_page_and_figures_of_a_run(wastenot, folder):
         (["--applied", "missing.json"], "missing.json: cannot be read"),
         (["--applied", "other.json"], "other.json:1: schema: is 'wastenot.plan/1'"),
         (["--applied", "broken.json"], "broken.json:1: status.rung: "),
-        ([], "give a study (--study), or the summary of a run (--applied)"),
+        ([], "give a study (--study), the summary of a run (--applied) or a pipeline's plan (--pipeline)"),
     ],
 )
 def test_bad_input_is_one_line(wastenot, folder, more, said):

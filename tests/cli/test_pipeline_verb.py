@@ -76,6 +76,28 @@ def test_a_schedule_in_a_file(program):
     assert (plan["schedule"], plan["micro_batches"]) == ("order", 1)
 
 
+def test_a_dry_run_says_what_would_be_measured_and_measures_nothing(program):
+    before = sorted(program.folder.iterdir())
+    arguments = [*MODEL, "--study", "s.db", "--out", "plan.json", "--dry-run"]
+    ran = program(*arguments)
+    assert ran.code == 0, ran.err
+    assert "nothing was measured or written" in ran.out and "on sim:h200" in ran.out
+    (part,) = json.loads(program(*arguments, "--json").out)["parts"]
+    assert part["todo" if "todo" in part else "points"] > 100 and part["virtual"]
+    assert sorted(program.folder.iterdir()) == before
+
+
+def test_a_model_is_measured_once_and_planned_again_from_its_study(program):
+    first = program(*MODEL, "--study", "s.db", "--json")
+    assert first.code == 0, first.err
+    one = json.loads(first.out)
+    assert (one["origin"], one["device"], one["baseline_clocks"]) == ("simulated", "sim:h200", "auto")
+    assert one["promise"]["probability"] >= 0.95 and one["predicted"]["energy_j"] < one["baseline"]["energy_j"]
+    again = json.loads(program("pipeline", "--study", "s.db", *GIVEN, "--stages", "4", "--json").out)
+    assert again["baseline"] == one["baseline"]
+    assert again["predicted"]["energy_j"] == pytest.approx(one["predicted"]["energy_j"], rel=2e-3)
+
+
 def rows_without(condition):
     return "\n".join(line for line in profile_text().splitlines() if not condition(line)) + "\n"
 
@@ -128,6 +150,8 @@ MODEL = ["pipeline", "gpt3-xl", *GIVEN, "--stages", "4", "--device", "sim:h200"]
         ([*PLAIN, "--device", "sim:h200"], "--device: has no effect on profile.csv"),
         ([*PLAIN, "--granularity", "kernel"], "--granularity: has no effect on profile.csv"),
         ([*PLAIN, "--seed", "1"], "--seed: has no effect"),
+        ([*PLAIN, "--dry-run"], "--dry-run: has no effect on profile.csv"),
+        (["pipeline", *GIVEN, "--dry-run"], "--dry-run: says what is measured of a model on a device"),
         ([*PLAIN, "--out", "no/plan.json"], "no/plan.json"),
         ([*PLAIN, "--out", "/dev/full"], "No space left"),
         ([*PLAIN, "--report", "no/page.html"], "no/page.html"),

@@ -27,7 +27,7 @@ VERBS = {
     "Know what runs": ("workloads", "workload", "capture"),
     "Measure": ("sweep", "natural", "profile", "monitor", "import"),
     "Decide": ("plan", "frontier", "compare", "forecast", "iteration", "pairs", "pipeline"),
-    "Put a plan to work": ("apply", "tune"),
+    "Put a plan to work": ("apply", "tune", "straggler"),
     "Check a plan": ("validate", "refine", "transfer", "diff"),
     "Show and pass on": ("report", "show", "profiles", "export"),
     "Look after devices": ("doctor", "sensor", "latency", "calibrate", "reset"),
@@ -61,6 +61,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "wastenot apply plan.json --device sim:rtx-3080-ti --iterations 500",
         "wastenot apply --status",
     ),
+    "straggler": (
+        "wastenot straggler pipeline.json --replicas 4",
+        "wastenot straggler --tell 20% --replica 1 --for 10min",
+        "wastenot straggler --status",
+    ),
     "tune": (
         "wastenot tune --max-slowdown 2% --out plan.json -- python train.py",
         "wastenot tune --device sim:h200 --workload gpt3-xl --max-slowdown 2%",
@@ -82,6 +87,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "wastenot report --study my.db --out report.html --figures figures",
         "wastenot report --study my.db --plan checked.json --out checked.html",
         "wastenot report --applied run.json --out run.html",
+        "wastenot report --pipeline pipeline.json --out pipeline.html",
     ),
     "show": ("wastenot show --study my.db",),
     "profiles": ("wastenot profiles gemm.parquet softmax.parquet --report together.html",),

@@ -184,7 +184,9 @@ class ReportSource:
         from wastenot.errors import BadInputError
 
         if self.study is None:
-            raise BadInputError("nothing to show: give a study (--study), or the summary of a run (--applied)")
+            raise BadInputError(
+                "nothing to show: give a study (--study), the summary of a run (--applied) or a pipeline's plan (--pipeline)"
+            )
         return SweepOptions(self.study, self.workload, self.energies)
 
 

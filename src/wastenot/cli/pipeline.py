@@ -13,6 +13,7 @@ from wastenot.cli.options import (
     AsMeasuredOption,
     ClockControlOptions,
     ConfidenceOption,
+    DryRunOption,
     FiguresOption,
     JsonOption,
     MaxSlowdownOption,
@@ -26,9 +27,11 @@ from wastenot.wording import counted
 if TYPE_CHECKING:
     from wastenot.stack.pipeline.plan import PipelinePlan
     from wastenot.stack.pipeline.stages import PartitionKind
+    from wastenot.sweeping.estimate import Estimate
     from wastenot.workloads.shape import ShapeOptions as Shape
 
 
+_SHORTER = "--study FILE keeps what was measured, to resume later"
 _SHOWN = 20  # plans of the frontier on a page
 
 
@@ -167,6 +170,7 @@ def pipeline(
     figures: FiguresOption = None,
     clock_control: ClockControlOptions,
     seed: SeedOption = 0,
+    dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Plan the clocks of pipeline-parallel training.
@@ -189,6 +193,18 @@ def pipeline(
     target: Any = device
     if device is not None and source is not None and not source.lower().endswith(".csv"):
         target = clock_control.open_device(device, seed=seed, workload=None)
+    if dry_run:
+        from wastenot.api import pipeline_estimate
+        from wastenot.cli.announce import show_dry_run
+
+        if source is None or target is None:
+            raise BadInputError("--dry-run: says what is measured of a model on a device: gpt3-175b --device sim:h200")
+        estimate = pipeline_estimate(
+            source, target, stages=stages, micro_batches=micro_batches, schedule=schedule, chunks=chunks, partition=layers,
+            granularity=granularity, recompute=model.recompute, **model.shape(),
+        )  # fmt: skip
+        show_dry_run(estimate, as_json=as_json, shorter=_SHORTER)
+        return
     command = _typed(study)
     kept = "nothing was kept; --study FILE keeps what is measured" if study is None else resume_with(command, study)
     with kept_if_interrupted(kept), shown_progress(f"pipeline of {source or study}") as progress:
@@ -198,7 +214,7 @@ def pipeline(
             data_parallel=model.data_parallel, waiting_power_w=waiting_power, confidence=confidence, as_measured=as_measured,
             max_slowdown=max_slowdown, straggler=later, straggler_s=later_s, frontier=shown, seed=seed,
             switch_time_s=parse_switch_time(switch_time),
-            command=command, progress=progress, **model.shape(),
+            command=command, announce=_announce, progress=progress, **model.shape(),
         )  # fmt: skip
     if out is not None:
         made.plan.write(out)
@@ -218,6 +234,14 @@ def parse_switch_time(text: str | None) -> float | Literal["auto"] | None:
     if text is None or text.strip() == "auto":
         return None if text is None else "auto"
     return quantities.seconds(text)
+
+
+def _announce(estimate: Estimate) -> None:
+    """Say before what will take long; a simulated GPU takes seconds."""
+    from wastenot.cli.announce import announce
+
+    if not estimate.virtual:
+        announce(estimate, shorter=_SHORTER)
 
 
 def _typed(study: str | None) -> str:

@@ -10,7 +10,7 @@ from wastenot.setting import format_mhz
 from wastenot.stack.pipeline.frontier_table import frontier_rows
 from wastenot.stack.pipeline.plan import PipelinePlan, Promise
 from wastenot.stack.pipeline.planner import PlannedPipeline
-from wastenot.stack.pipeline.summary import StageSummary, critical_path, stages_of
+from wastenot.stack.pipeline.summary import StageSummary, stages_of
 from wastenot.wording import counted
 
 _SAME = 5e-5  # changes of time that are none
@@ -127,7 +127,7 @@ def _proof(plan: PipelinePlan) -> str:
 
 def _critical(made: PlannedPipeline) -> str:
     """Where the time goes."""
-    parts = critical_path(made)
+    parts = made.graph.critical_path(made.solved).tolist()
     instructions = made.schedule.instructions
     on = [instructions[part].stage for part in parts if part < len(instructions)]
     most = max(set(on), key=on.count)

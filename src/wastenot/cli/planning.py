@@ -185,6 +185,10 @@ def report(
             "--applied", metavar="RUN.json", help="Show a run under a plan, from what 'wastenot apply --out' wrote."
         ),
     ] = None,
+    pipeline: Annotated[
+        Path | None,
+        typer.Option("--pipeline", metavar="PIPELINE.json", help="Show a pipeline's plan, which 'wastenot pipeline' wrote."),
+    ] = None,
     figures: FiguresOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -203,6 +207,9 @@ def report(
         )
     if applied is not None:
         _report_of_a_run(applied, out, figures, as_json=as_json)
+        return
+    if pipeline is not None:
+        _report_of_a_pipeline(pipeline, out, figures, as_json=as_json)
         return
     price, source = price_options.price(), shown.sweep()
     if plan is None:
@@ -233,6 +240,23 @@ def _report_of_a_run(applied: Path, out: Path, figures: Path | None, *, as_json:
     if as_json:
         run = summary.model_dump(mode="json", by_alias=True)
         print_json("report", {"page": str(out), "figures": list(map(str, files)), "plan": None, "run": run})
+
+
+def _report_of_a_pipeline(plan: Path, out: Path, figures: Path | None, *, as_json: bool) -> None:
+    from wastenot.cli.output import print_json, say, typed_command
+    from wastenot.reporting.pipeline.page import write_pipeline_figures, write_pipeline_page
+    from wastenot.stack.pipeline.overview import pipeline_overview
+    from wastenot.stack.pipeline.plan_file import read_pipeline_plan
+
+    overview = pipeline_overview(read_pipeline_plan(plan))
+    write_pipeline_page(overview, out, command=typed_command(str(plan)))
+    say(f"{out}: report written")
+    files = [] if figures is None else write_pipeline_figures(overview, figures)
+    if figures is not None:
+        say(f"{figures}: {counted(len(files), 'figure file')} written")
+    if as_json:
+        written = {"page": str(out), "figures": list(map(str, files))}
+        print_json("report", {**written, "plan": None, "pipeline": overview.plan.document()})
 
 
 def _refuse_a_goal_beside_a_plan(source: SweepOptions, goal: PlanOptions) -> None:

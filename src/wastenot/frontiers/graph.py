@@ -11,7 +11,7 @@ parts may mix their ways (the linear time-cost trade-off: Fulkerson, Management 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -23,13 +23,17 @@ from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier, Points
 from wastenot.frontiers.graph_curve import CostCurve
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed
-from wastenot.frontiers.graph_rounding import cheaper_than, planned
+from wastenot.frontiers.graph_rounding import Effort, cheaper_than, planned
 from wastenot.frontiers.graph_times import Dag
 from wastenot.frontiers.graph_ways import CostTable, ways_of
+from wastenot.frontiers.nodes import Ways
 
 _NEAR_ENOUGH = 1e-4  # of the cost: the search for a better plan stops
 _MOST_EXACT = 64  # parts of a graph in which all better plans are looked for
 _ROUNDING = 1e-12
+_STEPS = 40_000  # parts looked at again to improve a plan
+_STEPS_OF_A_POINT = 1  # sweeps that improve each plan of a frontier
+_POINTS_OF_A_PART = 48  # plans listed of a graph that is a part of another one
 _CURVE_TOLERANCE = 2e-4  # of the cost, between deadlines at which the relaxation is solved
 
 
@@ -97,7 +101,8 @@ class Graph:
     """Parts with dependencies.
 
     Args:
-        kinds: frontiers of parts that are alike, such as a stage's forward.
+        kinds: frontiers of parts that are alike, such as a stage's forward; or graphs of their own, such as one of several
+            pipelines, whose plans are then looked for beforehand.
         kind: of each part, an index into ``kinds``; shape (parts,).
         edges: pairs (earlier part, later part); shape (edges, 2).
         delay_s: that must pass between the end of the earlier part and the start of the later one, such as a transfer;
@@ -112,7 +117,7 @@ class Graph:
 
     def __init__(
         self,
-        kinds: Sequence[Frontier],
+        kinds: Sequence[Frontier | Graph],
         kind: IndexArray,
         edges: IndexArray,
         *,
@@ -130,19 +135,31 @@ class Graph:
         self._dag = Dag(len(self.kind), self.edges, self.delay_s)
         power = np.concatenate([self.waiting_w, [0.0]])[self.worker]  # what a part's worker would draw if it waited
         self._power_w = power
-        self._points = tuple(
-            ways_of(each, np.unique(power[self.kind == index])) if (self.kind == index).any() else ways_of(each, np.zeros(1))
+        inner = {index: each for index, each in enumerate(self.kinds) if isinstance(each, Graph)}
+        listed = [
+            ways_of(
+                each.as_frontier(_POINTS_OF_A_PART, seconds=0.0) if isinstance(each, Graph) else each,
+                np.unique(power[self.kind == index]) if (self.kind == index).any() else np.zeros(1),
+            )
             for index, each in enumerate(self.kinds)
-        )
+        ]
+        self._points = tuple(points for points, _ in listed)
+        self._complete = not inner and all(complete for _, complete in listed)
         self._first_way = np.cumsum([0, *map(len, self._points)])
         self._way_time_s = np.concatenate([each.time_s for each in self._points])
         self._way_energy_j = np.concatenate([each.energy_j for each in self._points])
         classes, klass = np.unique(np.stack([self.kind, power], axis=1), axis=0, return_inverse=True)
         self._klass = klass.reshape(-1)[self._dag.order]
         points = [self._points[int(kind)] for kind in classes[:, 0]]
+        drawn = classes[:, 1].tolist()
         self._table = CostTable.of(
             [each.time_s for each in points],
-            [each.energy_j - waiting * each.time_s for each, waiting in zip(points, classes[:, 1].tolist(), strict=True)],
+            [each.energy_j - waiting * each.time_s for each, waiting in zip(points, drawn, strict=True)],
+            {
+                index: inner[kind]._floor(drawn[index])
+                for index, kind in enumerate(classes[:, 0].astype(int).tolist())
+                if kind in inner
+            },
         )
 
     def __len__(self) -> int:
@@ -159,14 +176,14 @@ class Graph:
         return self.plan(self._ways_at(np.zeros(len(self), dtype=np.intp)))
 
     def least_energy(
-        self, within_s: Fraction | float | None = None, *, until_s: float | None = None, seconds: float = 1.0
+        self, within_s: Fraction | float | None = None, *, until_s: float | None = None, seconds: float | None = None
     ) -> GraphPlan:
         """The plan of least energy that ends within a time.
 
         Args:
             within_s: the deadline; ``None`` for no limit.
             until_s: workers wait until then at least, however early they are done (a straggler holds them up).
-            seconds: stop improving the plan after so long.
+            seconds: stop improving the plan after so long; ``None`` for a fixed effort, about a second for a thousand parts.
 
         Raises:
             BadInputError: a time is not a number of seconds.
@@ -175,7 +192,7 @@ class Graph:
         fastest = self._feasible(within_s, until_s)
         problem = self._problem(within_s, until_s)
         relaxed = self._curve.solved(problem)
-        plan = self._planned(problem, relaxed, fastest, within_s, until_s, seconds)
+        plan = self._planned(problem, relaxed, fastest, within_s, until_s, Effort.of(seconds, _STEPS))
         bound_j = self._bound_j(problem, relaxed, until_s, plan)
         if plan.energy_j - bound_j > _ROUNDING * abs(plan.energy_j) and len(self) <= _MOST_EXACT:
             plan, bound_j = self._closed(problem, relaxed, plan, bound_j, within_s, until_s)
@@ -212,14 +229,14 @@ class Graph:
         ended = problem.end_w if problem.ends_early else 0.0
         return max(self._curve.at(problem.within_s).price_w(self._dag) - ended, 0.0)
 
-    def frontier(self, points: int = 32, *, held: bool = False, seconds: float = 0.2) -> GraphFrontier:
+    def frontier(self, points: int = 32, *, held: bool = False, seconds: float | None = None) -> GraphFrontier:
         """Plans of least energy from the fastest to the one of least energy.
 
         Args:
             points: how many, at deadlines evenly apart; at least 2.
             held: workers are held until the deadline, as by another pipeline that takes so long: more time then saves
                 energy for longer. Otherwise a plan is over when its last part ends.
-            seconds: stop improving each plan after so long.
+            seconds: stop improving each plan after so long; ``None`` for a fixed effort.
 
         Raises:
             BadInputError: fewer than two points are asked for.
@@ -234,14 +251,25 @@ class Graph:
         within_s = np.linspace(fastest.time_s, last_s, points)
         within_s[0] = math.nextafter(float(within_s[0]), math.inf)
         relaxations = self._curve.over(within_s, _CURVE_TOLERANCE)
+        vertices = self._curve.floor(fastest.time_s, float(within_s[-1]))
+        drawn = float(self.waiting_w.sum())
         plans: list[GraphPlan] = []
         for limit, relaxed in zip(within_s.tolist(), relaxations, strict=True):
             until_s = limit if held else None
             at = replace(problem, within_s=limit, end_s=0.0)
-            plan = self._planned(at, relaxed, plans[-1] if plans else fastest, limit, until_s, seconds)
-            drawn = float(self.waiting_w.sum())
-            over_s = limit if held or relaxed.price_w(self._dag) >= drawn else fastest.time_s
-            bound = relaxed.bound - relaxed.price_w(self._dag) * (over_s - limit) + drawn * over_s
+            plan = self._planned(
+                at,
+                relaxed,
+                plans[-1] if plans else fastest,
+                limit,
+                until_s,
+                Effort.of(seconds, _STEPS_OF_A_POINT * len(self)),
+            )
+            if held:
+                bound = relaxed.bound + drawn * limit
+            else:  # the least over all times at which a plan may end
+                times = np.append(vertices[0][vertices[0] < limit], limit)
+                bound = float((np.interp(times, *vertices) + drawn * times).min())
             plans.append(replace(plan, lower_bound_j=min(bound, plan.energy_j)))
         return GraphFrontier(within_s, tuple(plans))
 
@@ -259,6 +287,18 @@ class Graph:
         energy_j = float((energy - self._power_w * time).sum() + self.waiting_w.sum() * lasts)
         return GraphPlan(way, time, begin[dag.place], np.maximum(slack, 0.0)[dag.place], total, exact, lasts, energy_j)
 
+    def as_frontier(self, points: int = 32, *, seconds: float | None = None) -> Frontier:
+        """The graph as a part of other frontiers: one choice of several plans, from the fastest to the least energy.
+
+        A way is labelled with the choices of each part, in order.
+        """
+        found = [each for held in (False, True) for each in self.frontier(points, held=held, seconds=seconds).plans]
+        plans = sorted({each.way.tobytes(): self.plan(each.way) for each in found}.values(), key=lambda each: each.time_s)
+        ways = Ways(
+            np.array([each.time_s for each in plans]), np.array([each.energy_j for each in plans]), _Labels(self, plans)
+        )
+        return Frontier((ways,))
+
     def critical_path(self, plan: GraphPlan) -> IndexArray:
         """Parts of a plan that follow on each other without a pause, from its start to its end."""
         dag = self._dag
@@ -273,6 +313,11 @@ class Graph:
         return dag.order[path[::-1]]
 
     # ---- inside ----------------------------------------------------------------------------------------------
+
+    def _floor(self, waiting_w: float) -> tuple[FloatArray, FloatArray]:
+        """A convex curve that no plan is below, of time and of what it costs a worker whose waiting draws so much."""
+        times, costs = self._curve.floor(self.least_time().time_s, self._problem(None, None).within_s)
+        return times, costs + (float(self.waiting_w.sum()) - waiting_w) * times
 
     @cached_property
     def _curve(self) -> CostCurve:
@@ -297,14 +342,14 @@ class Graph:
         known: GraphPlan,
         within_s: Fraction | float | None,
         until_s: float | None,
-        seconds: float,
+        effort: Effort,
     ) -> GraphPlan:
         """A plan near the relaxation, in time without rounding; at worst one that is known to be."""
         tolerance = _NEAR_ENOUGH * abs(relaxed.bound)
         known = self.plan(known.way, until_s)
         for margin in (0.0, 4.0 * self._dag.doubt_s(problem.within_s)):
             aimed = replace(problem, within_s=problem.within_s - margin)
-            taken, _ = planned(aimed, relaxed, seconds, tolerance)
+            taken, _ = planned(aimed, relaxed, effort, tolerance)
             plan = self.plan(self._ways_at(taken), until_s)
             if within_s is None or plan.exact_time_s <= within_s:
                 return min(plan, known, key=lambda each: each.energy_j)
@@ -329,7 +374,7 @@ class Graph:
                 plan = min(other, plan, key=lambda each: each.energy_j)
                 break
             late = True
-        return plan, bound_j if late or not found.complete else plan.energy_j
+        return plan, bound_j if late or not (found.complete and self._complete) else plan.energy_j
 
     def _bound_j(
         self, problem: GraphProblem, relaxed: Relaxed, until_s: float | None, plan: GraphPlan | None = None
@@ -366,7 +411,72 @@ class Graph:
         """No plan needs to be longer than that in which each part takes the fastest of its cheapest ways."""
         slowest = self._table.time_s[self._klass, self._table.size[self._klass] - 1]
         longest = float((self._dag.earliest_s(slowest) + slowest).max())
-        limit = longest if within_s is None else min(float(within_s), longest)
+        limit = longest
+        if within_s is not None:
+            above = float(within_s)  # not below the deadline, so that the bound is one
+            limit = min(math.nextafter(above, math.inf) if above < within_s else above, longest)
         return GraphProblem(
             self._dag, self._table, self._klass, float(self.waiting_w.sum()), max(limit - (until_s or 0.0), 0.0), limit
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Labels(Sequence[tuple[object, ...]]):
+    """The choices of each part of some plans, looked up when asked for."""
+
+    graph: Graph
+    plans: Sequence[GraphPlan]
+
+    def __len__(self) -> int:
+        return len(self.plans)
+
+    def __getitem__(self, index: int) -> tuple[object, ...]:  # type: ignore[override]  # never sliced
+        kinds = self.graph.kind.tolist()
+        return tuple(
+            self.graph.ways(kind)[way].choices for kind, way in zip(kinds, self.plans[index].way.tolist(), strict=True)
+        )
+
+
+def graph(
+    parts: Sequence[Frontier | Graph],
+    edges: Iterable[tuple[int, int]],
+    *,
+    delay_s: float | Sequence[float] = 0.0,
+    worker: Sequence[int] | None = None,
+    waiting_w: float | Sequence[float] = 0.0,
+) -> Graph:
+    """Parts of which some wait for others.
+
+        >>> kernel = choice([(1.0, 9.0, "fast"), (2.0, 4.0, "slow")])
+        >>> long, short = choice([(4.0, 20.0, "only")]), kernel
+        >>> both = graph([long, short, short], [(1, 2)])  # the short ones follow on each other, beside the long one
+        >>> both.least_energy(within_s=4.0).energy_j
+        28.0
+
+    Args:
+        parts: frontiers, or graphs; those that are the same object are of one kind.
+        edges: pairs (earlier part, later part) of indices into ``parts``.
+        delay_s: between the end of the earlier part and the start of the later one; one for all, or one for each edge.
+        worker: that each part keeps busy, from 0, or -1 for none; by default none.
+        waiting_w: power that a worker draws while no part keeps it busy; one for all, or one for each worker.
+
+    Raises:
+        BadInputError: parts wait for each other in a cycle, or a number is not one that can be.
+    """
+    pairs = np.array(list(edges), dtype=np.intp).reshape(-1, 2)
+    place: dict[int, int] = {}
+    kinds: list[Frontier | Graph] = []
+    for part in parts:
+        if id(part) not in place:
+            place[id(part)] = len(kinds)
+            kinds.append(part)
+    workers = np.full(len(parts), -1, dtype=np.intp) if worker is None else np.array(worker, dtype=np.intp)
+    powers = np.array(waiting_w, dtype=float)
+    return Graph(
+        kinds,
+        np.array([place[id(part)] for part in parts], dtype=np.intp),
+        pairs,
+        delay_s=np.full(len(pairs), float(delay_s)) if isinstance(delay_s, int | float) else np.array(delay_s, dtype=float),
+        worker=workers,
+        waiting_w=powers if powers.ndim else np.full(max(int(workers.max(initial=-1)) + 1, 1), float(powers)),
+    )

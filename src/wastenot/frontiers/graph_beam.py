@@ -18,7 +18,6 @@ from wastenot.frontiers.graph_relaxation import GraphProblem
 from wastenot.frontiers.graph_times import Dag
 
 _DEDUPLICATED = 2  # every so many parts, states that differ no longer are merged
-_SAME = 1e-13  # of the deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,7 @@ class Guide:
         faster: ways looked at that are faster than the targeted time, ...
         slower: ... and slower.
         limit: states that lost as much are dropped.
+        same: states whose ends differ by less than this fraction of the deadline are merged.
     """
 
     width: int = 64
@@ -42,6 +42,7 @@ class Guide:
     faster: int = 4
     slower: int = 3
     limit: float = np.inf
+    same: float = 1e-13
 
     def charged(self, behind_s: FloatArray) -> FloatArray:
         """Time charged for being behind the target, or ahead of it."""
@@ -111,7 +112,7 @@ def searched(
     states = _States(np.zeros((max(slots.count, 1), 1)), np.zeros(1), np.zeros(1))
     states.ahead[: len(slots.outside), 0] = earliest_end_s[slots.outside] - target.end_s[slots.outside]
     mixing = np.random.default_rng(0).uniform(0.5, 1.5, len(states.ahead))
-    same = _SAME * problem.within_s
+    same = guide.same * problem.within_s
     # Time left at the end is lost, unless ending early saves something.
     last = (np.diff(dag.out) == 0) & (not problem.ends_early)
     complete = True
@@ -190,10 +191,12 @@ class _States:
     def different(self, mixing: FloatArray, same_s: float) -> IndexArray:
         """Of states that differ in nothing to come, the one that lost least."""
         key = mixing @ self.ahead
+        if same_s > 0.0:
+            key = np.rint(key / same_s)
         order = np.lexsort((self.lost, key))
         apart = np.empty(len(order), dtype=bool)
         apart[0] = True
-        np.greater(np.diff(key[order]), same_s, out=apart[1:])
+        np.not_equal(key[order][1:], key[order][:-1], out=apart[1:])
         kept: IndexArray = order[apart]
         return kept
 

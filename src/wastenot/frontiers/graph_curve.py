@@ -52,6 +52,31 @@ class CostCurve:
             np.maximum(best, relaxed.bound - relaxed.price_w(self.problem.dag) * (within_s - at_s), out=best)
         return best
 
+    def floor(self, first_s: float, last_s: float) -> tuple[FloatArray, FloatArray]:
+        """Times and costs of the vertices of the convex curve below which, by the lines known, no cost is."""
+        lines = sorted(
+            ((each.price_w(self.problem.dag), each.bound, at_s) for at_s, each in self._solved.items()), reverse=True
+        )
+        kept: list[tuple[float, float]] = []  # price and cost at time 0, of lines that are highest somewhere
+        since: list[float] = []  # and from when
+        for price, bound, at_s in lines:
+            cost = bound + price * at_s
+            while kept:
+                if kept[-1][0] == price:
+                    crossing = -np.inf if cost > kept[-1][1] else np.inf
+                else:
+                    crossing = (kept[-1][1] - cost) / (kept[-1][0] - price)
+                if crossing > since[-1]:
+                    break
+                kept.pop()
+                since.pop()
+            begin = crossing if kept else -np.inf
+            if begin < np.inf:
+                kept.append((price, cost))
+                since.append(begin)
+        times = np.unique([first_s, *(each for each in since if first_s < each < last_s), last_s])
+        return times, np.max([cost - price * times for price, cost in kept], axis=0)
+
     def over(self, within_s: FloatArray, tolerance: float) -> list[Relaxed]:
         """Relaxations at rising deadlines, each within a fraction of the cost of the best.
 

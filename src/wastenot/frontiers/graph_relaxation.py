@@ -166,14 +166,10 @@ def flow_bound(problem: GraphProblem, through: FloatArray, edge_w: FloatArray) -
         edge_w: flow along each edge.
     """
     dag, table, klass = problem.dag, problem.table, problem.klass
-    vertices = np.diff(table.hull_start)
-    row = np.repeat(np.arange(len(vertices)), vertices)
-    hull_time, hull_cost = table.time_s[row, table.hull], table.cost_j[row, table.hull]
     best = np.empty(len(dag))
-    for each in range(len(vertices)):
+    for each in range(len(table.size)):
         mine = np.flatnonzero(klass == each)
-        vertex = slice(int(table.hull_start[each]), int(table.hull_start[each + 1]))
-        times, costs = hull_time[vertex], hull_cost[vertex]
+        times, costs = table.vertices(each)
         rate = -np.diff(costs) / np.diff(times)
         taken = np.searchsorted(-rate, -through[mine])
         # Rounding may take a neighbour's vertex, which costs as much.

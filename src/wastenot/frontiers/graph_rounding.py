@@ -7,8 +7,9 @@ parts let it, so that time that one of them could not use is handed on. Last, st
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,24 +22,46 @@ _STRETCH = 64  # parts of a stretch
 _BETTER = 1e-12
 _ROUNDING = 1e-12
 _MOST_STATES = 5_000
+_MOST_SUMS = 200_000  # of states and ways
 _CANDIDATES = 20
 _ALL = 1 << 20
 _STALE = 10  # sweeps that gain nothing, after which the search stops
 _WORTHWHILE = 1e-3  # of the gap
 
 
-def planned(problem: GraphProblem, relaxed: Relaxed, seconds: float, tolerance: float) -> tuple[IndexArray, float]:
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """When to stop improving a plan.
+
+    Attributes:
+        steps: after so many parts were looked at again, so that the same question has the same answer.
+        seconds: after so long.
+    """
+
+    steps: float
+    seconds: float
+
+    @classmethod
+    def of(cls, seconds: float | None, steps: float) -> Effort:
+        """Of as many steps, unless a time is asked for."""
+        return cls(steps, math.inf) if seconds is None else cls(math.inf, seconds)
+
+
+def planned(problem: GraphProblem, relaxed: Relaxed, effort: Effort, tolerance: float) -> tuple[IndexArray, float]:
     """A way of each part, in time, as positions in the rows of the table; and their cost, less what ending early saves.
 
     Args:
         problem: the graph and its deadline.
         relaxed: the solution of its relaxation.
-        seconds: stop improving after so long.
+        effort: when to stop improving.
         tolerance: stop improving when the cost is above the bound by no more than this.
     """
     began = time.monotonic()
-    aimed = replace(problem, within_s=problem.within_s - relaxed.saved_s, end_s=0.0)
-    enough = relaxed.bound + tolerance + problem.end_w * relaxed.saved_s
+    fastest = problem.table.time_s[problem.klass, 0]
+    room_s = problem.within_s - float((problem.dag.earliest_s(fastest) + fastest).max())
+    saved_s = min(relaxed.saved_s, max(room_s, 0.0))
+    aimed = replace(problem, within_s=problem.within_s - saved_s, end_s=0.0)
+    enough = relaxed.bound + tolerance + problem.end_w * saved_s
     chosen, cost = _carried(aimed, relaxed.time_s)
     target = _target(aimed, relaxed.time_s, relaxed)
     order = _order(aimed, target)
@@ -49,10 +72,12 @@ def planned(problem: GraphProblem, relaxed: Relaxed, seconds: float, tolerance: 
         if its_cost < cost:
             chosen, cost = taken, its_cost
     rng = np.random.default_rng(0)
-    stale = 0
-    while stale < _STALE and cost > enough and time.monotonic() - began < seconds:
+    stale, steps = 0, 0
+    until = began + effort.seconds
+    while stale < _STALE and cost > enough and steps < effort.steps and time.monotonic() < until:
         before = cost
-        chosen, cost = _improved(aimed, chosen, cost, relaxed, rng, began + seconds)
+        chosen, cost = _improved(aimed, chosen, cost, relaxed, rng, until)
+        steps += len(chosen)
         stale = 0 if before - cost > _WORTHWHILE * (before - enough) else stale + 1
     return chosen, total_cost(problem, chosen)
 
@@ -72,14 +97,18 @@ def cheaper_than(problem: GraphProblem, relaxed: Relaxed, cost: float) -> Found:
     """
     target = _target(problem, relaxed.time_s, relaxed)
     limit = cost - relaxed.bound + _ROUNDING * (abs(cost) + abs(relaxed.bound))
-    guide = Guide(width=_MOST_STATES, early=0.0, late=0.0, late_s=np.inf, faster=_ALL, slower=_ALL, limit=limit)
+    doubt = 64.0 * float(np.finfo(np.float64).eps * relaxed.through_w.sum()) * problem.within_s
+    limit += doubt
+    sure = doubt <= _ROUNDING * abs(cost) + 1e-3 * (cost - relaxed.bound)  # prices without end make sums of losses inexact
+    width = max(1, min(_MOST_STATES, _MOST_SUMS // int(problem.table.size.max())))
+    guide = Guide(width, early=0.0, late=0.0, late_s=np.inf, faster=_ALL, slower=_ALL, limit=limit, same=0.0)
     order = _order(problem, target)
     found = searched(problem, target, order, np.zeros(len(order)), guide, best=_CANDIDATES)
     if found is None:
-        return Found(np.empty((0, len(order)), dtype=np.intp), np.empty(0), complete=True)
+        return Found(np.empty((0, len(order)), dtype=np.intp), np.empty(0), complete=sure)
     ways = np.empty_like(found.ways)
     ways[:, order] = found.ways
-    return replace(found, ways=ways)
+    return replace(found, ways=ways, complete=found.complete and sure)
 
 
 def _improved(

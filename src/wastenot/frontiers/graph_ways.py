@@ -6,7 +6,7 @@ A way is worth having if no other is both as fast and as cheap, which one of mor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +18,8 @@ from wastenot.frontiers.nodes import Node
 from wastenot.frontiers.pareto import Groups, hull_points, pareto_points
 from wastenot.frontiers.relaxation import Relaxation
 
-_MOST_LISTED = 4_000  # ways of one kind whose decisions are multiplied out; beyond, only those on the hull are kept
-_MOST_SUMS = 1_000_000
+_MOST_LISTED = 500  # ways of one kind whose decisions are multiplied out; beyond, only those on the hull are kept
+_MOST_SUMS = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +33,7 @@ class CostTable:
         size: ways of each class; shape (classes,).
         hull: positions in the row of the lower hull's vertices, classes laid end to end.
         hull_start: class ``c`` has ``hull[hull_start[c]:hull_start[c + 1]]``.
+        floor: by class, where there are more ways than are listed: times and costs of a convex curve that none is below.
     """
 
     time_s: FloatArray
@@ -41,9 +42,15 @@ class CostTable:
     size: IndexArray
     hull: IndexArray
     hull_start: IndexArray
+    floor: Mapping[int, tuple[FloatArray, FloatArray]]
 
     @classmethod
-    def of(cls, time_s: Sequence[FloatArray], cost_j: Sequence[FloatArray]) -> CostTable:
+    def of(
+        cls,
+        time_s: Sequence[FloatArray],
+        cost_j: Sequence[FloatArray],
+        floor: Mapping[int, tuple[FloatArray, FloatArray]],
+    ) -> CostTable:
         """The table of classes with some ways each."""
         groups = Groups(
             np.concatenate(time_s), np.concatenate(cost_j), np.cumsum([0, *(len(each) for each in time_s)], dtype=np.intp)
@@ -63,19 +70,30 @@ class CostTable:
             size,
             hull - first[group[hull]],
             np.searchsorted(group[hull], np.arange(len(groups) + 1)),
+            floor,
         )
 
+    def vertices(self, klass: int) -> tuple[FloatArray, FloatArray]:
+        """Times and costs of the convex curve that no way of a class is below."""
+        if klass in self.floor:
+            return self.floor[klass]
+        column = self.hull[self.hull_start[klass] : self.hull_start[klass + 1]]
+        return self.time_s[klass, column], self.cost_j[klass, column]
 
-def ways_of(frontier: Frontier, powers_w: FloatArray) -> Points:
+
+def ways_of(frontier: Frontier, powers_w: FloatArray) -> tuple[Points, bool]:
     """The ways of a part, by rising time: all of a single choice, otherwise those worth having at some waiting power.
 
-    Where the decisions of a part multiply out to too many, only ways on the lower hull are kept.
+    Returns:
+        The ways, and whether all are there: where the decisions of a part multiply out to too many, only those on the lower
+        hull are.
     """
-    time, energy, maker, which = [], [], [], []
+    time, energy, maker, which, whole = [], [], [], [], True
     for node in frontier.alternatives:
         groups = node.groups
-        listed = [_all(groups)] if len(groups) == 1 else [_worth_having(groups, power) for power in powers_w.tolist()]
-        for options in listed:
+        listed = [_worth_having(groups, power) for power in powers_w.tolist()] if len(groups) > 1 else [_all(groups)]
+        for options, complete in listed:
+            whole &= complete
             point = groups.start[:-1] + options
             time.append(groups.time_s[point].sum(axis=1))
             energy.append(groups.energy_j[point].sum(axis=1))
@@ -93,7 +111,7 @@ def ways_of(frontier: Frontier, powers_w: FloatArray) -> Points:
         node, options = maker[made]
         return _point(node, options[row], float(energies[order[index]]))
 
-    return Points(times[order], energies[order], point_at)
+    return Points(times[order], energies[order], point_at), whole
 
 
 def _point(node: Node, options: IndexArray, energy_j: float) -> Point:
@@ -101,26 +119,26 @@ def _point(node: Node, options: IndexArray, energy_j: float) -> Point:
     return Point(float(exact_s), energy_j, exact_s, options, node)
 
 
-def _all(groups: Groups) -> IndexArray:
-    return np.arange(len(groups.time_s))[:, None]
+def _all(groups: Groups) -> tuple[IndexArray, bool]:
+    return np.arange(len(groups.time_s))[:, None], True
 
 
-def _worth_having(groups: Groups, power_w: float) -> IndexArray:
-    """The options of the ways that are worth having; shape (ways, decisions)."""
+def _worth_having(groups: Groups, power_w: float) -> tuple[IndexArray, bool]:
+    """The options of the ways that are worth having, shape (ways, decisions), and whether these are all."""
     cost = Groups(groups.time_s, groups.energy_j - power_w * groups.time_s, groups.start)
     time, total = np.zeros(1), np.zeros(1)
     options = np.zeros((1, 0), dtype=np.intp)
     for begin, end in zip(groups.start[:-1].tolist(), groups.start[1:].tolist(), strict=True):
         if len(time) * (end - begin) > _MOST_SUMS:
-            return _on_hull(cost)
+            return _on_hull(cost), False
         times = (time[:, None] + cost.time_s[begin:end]).ravel()
         totals = (total[:, None] + cost.energy_j[begin:end]).ravel()
         kept = pareto_points(Groups.of_one(times, totals))
         if len(kept) > _MOST_LISTED:
-            return _on_hull(cost)
+            return _on_hull(cost), False
         options = np.column_stack([options[kept // (end - begin)], kept % (end - begin)])
         time, total = times[kept], totals[kept]
-    return options
+    return options, True
 
 
 def _on_hull(cost: Groups) -> IndexArray:

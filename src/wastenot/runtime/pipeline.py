@@ -53,18 +53,28 @@ class RankExecution:
     def __init__(
         self, device: Device, steps: Sequence[Step], period_s: float, switching: SwitchTime, *, dry_run: bool = False
     ) -> None:
-        self.device, self.steps = device, tuple(steps)
+        self.device = device
         self._switching, self._dry_run = switching, dry_run
         self._place = {(s.instruction.name, s.instruction.micro_batch, s.instruction.stage): i for i, s in enumerate(steps)}
+        self.follow(steps, period_s)
+        self.due_s, self.target, self.requests, self.out_of_order = math.inf, AUTO, 0, 0
+        self.at: int | None = None
+        self._began_s = -math.inf
+        self.over = False
+
+    def follow(self, steps: Sequence[Step], period_s: float) -> None:
+        """Run the same instructions in other ways from now on.
+
+        Args:
+            steps: the same instructions in the same order.
+            period_s: time of an iteration, as planned.
+        """
+        self.steps = tuple(steps)
         begins = [step.start_s for step in steps]
         until = [*begins[1:], period_s + begins[0]]
         self._planned_s = [max(end - begin, 0.0) for begin, end in zip(begins, until, strict=True)]
         # The plan counts as two iterations: a first one that is unlike the others, as it sets up connections, is outvoted.
         self._took_s = [deque([planned_s] * _OF_PLAN, maxlen=_REMEMBERED) for planned_s in self._planned_s]
-        self.due_s, self.target, self.requests, self.out_of_order = math.inf, AUTO, 0, 0
-        self.at: int | None = None
-        self._began_s = -math.inf
-        self.over = False
 
     def place(self, name: str, micro_batch: int, stage: int | None = None) -> int | None:
         """Index of an instruction among :attr:`steps`; ``None`` where the plan has none such.

@@ -15,6 +15,7 @@ from wastenot.planning.switching import commands, switch_time, undo_commands
 from wastenot.runtime.pipeline_controller import PipelineController
 from wastenot.runtime.places import make_socket_path
 from wastenot.runtime.session import PATIENCE_S, Session
+from wastenot.runtime.straggler_source import PlanSource
 from wastenot.setting import Setting
 from wastenot.stack.pipeline.plan import PipelinePlan
 from wastenot.stack.pipeline.plan_file import read_pipeline_plan
@@ -58,6 +59,7 @@ class PipelineApplication:
         name: str | None = None,
         rank: int | None = None,
         patience_s: float = PATIENCE_S,
+        source: PlanSource | None = None,
     ) -> Session:
         """A session that carries it out, not yet begun.
 
@@ -66,6 +68,7 @@ class PipelineApplication:
             name: of its socket; by default that of this process.
             rank: of the pipeline that runs on the only GPU; by default programs say which they are.
             patience_s: how long to wait for the first instruction.
+            source: tells the only rank which of the plan's rungs to run.
 
         Raises:
             BadInputError: its socket cannot be made, or the plan has no such rank.
@@ -73,6 +76,8 @@ class PipelineApplication:
         controller = self.controller(dry_run=dry_run)
         if rank is not None:
             controller.seat(0, rank)
+            if source is not None:
+                controller.listen(0, rank, source)
         return Session(
             controller,
             make_socket_path(name or f"apply-{os.getpid()}"),

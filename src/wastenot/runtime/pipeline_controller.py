@@ -15,12 +15,15 @@ from wastenot.devices.protocol import Device
 from wastenot.planning.switching import SwitchTime
 from wastenot.runtime.marker import Marker
 from wastenot.runtime.pipeline import RankExecution
+from wastenot.runtime.rung_follower import RungFollower
 from wastenot.runtime.status import Event, GpuStatus, PipelineStatus, Proof, Status, Summary
+from wastenot.runtime.straggler_source import PlanSource
 from wastenot.stack.pipeline.rank_steps import PlanGraph
 
 _SENSORS_S = 1.0  # between two readings
 _REMEMBERED = 20  # iterations
 _MOST_TOLD = 64  # events
+_THROTTLED = 0.1  # of the time, beyond which a GPU counts as throttled
 
 Kind = Literal["started", "stepped", "drift", "refused", "stopped", "ended", "note"]
 
@@ -54,6 +57,9 @@ class _Gpu:
     temperature_c: float | None = None
     core_mhz: float | None = None
     memory_mhz: float | None = None
+    follower: RungFollower | None = None
+    throttled_s: float | None = None
+    throttled: bool = False
 
 
 class PipelineController:
@@ -117,6 +123,10 @@ class PipelineController:
         if one.execution is not None:
             one.execution.release(self._now_s)
 
+    def listen(self, gpu: int, rank: int, source: PlanSource) -> None:
+        """The rank on a GPU is told which of the plan's rungs to run, as other pipelines are slow."""
+        self._all[gpu].follower = RungFollower(self._plan, rank, source)
+
     def begins_iteration(self, gpu: int, marker: str) -> bool:
         """Whether a marker is the first of its rank's iteration."""
         execution, found = self._all[gpu].execution, parse_instruction(marker)
@@ -139,6 +149,8 @@ class PipelineController:
                 f"rank {one.rank} runs {name} of micro-batch {micro_batch}{on}, which it does not in the plan", self._now_s
             )
             return
+        if one.follower is not None:
+            one.follower.mark(one.execution, place, marker.reached_s, "throttled" if one.throttled else None)
         if place == 0:
             if one.began_s is not None:
                 one.took_s.append(marker.reached_s - one.began_s)
@@ -194,8 +206,8 @@ class PipelineController:
             max_slowdown=max(plan.max_slowdown or 0.0, 0.0),
             iteration=done - 1 if done else None,
             marker=self._marker,
-            rung=0,
-            rungs=1,
+            rung=next((one.follower.rung for one in self._all if one.follower is not None and one.follower.rung), 0),
+            rungs=max(len(plan.rungs), 1),
             at_default=self._state != "running",
             predicted_time_change=plan.predicted.time_s / plan.baseline.time_s - 1.0,
             predicted_energy_change=plan.predicted.energy_j / plan.baseline.energy_j - 1.0,
@@ -247,6 +259,10 @@ class PipelineController:
             one.power_w, one.temperature_c = sensors.power_w(), sensors.temperature_c()
             one.core_mhz, one.memory_mhz = clocks.core_mhz, clocks.memory_mhz
             one.latest_j = sensors.energy_j()
+            throttled_s = sensors.throttled_s()
+            if throttled_s is not None:
+                one.throttled = one.throttled_s is not None and throttled_s > one.throttled_s + _THROTTLED * _SENSORS_S
+                one.throttled_s = throttled_s
             if one.begin_j is None:
                 one.begin_j = one.latest_j
 

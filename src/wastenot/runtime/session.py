@@ -294,7 +294,7 @@ class Session:
     def _accept(self, selector: selectors.BaseSelector) -> None:
         with suppress(OSError):
             connected, _ = self._listening.accept()
-            if not _is_friend(connected):
+            if not is_friend(connected):
                 connected.close()
                 return
             connected.setblocking(True)
@@ -390,7 +390,7 @@ class Session:
                     self._try(lambda: self._driver.refuse(why, self._now_s()))
 
 
-def _is_friend(connected: socket.socket) -> bool:
+def is_friend(connected: socket.socket) -> bool:
     """Whether the other end is the same user, or root."""
     peer = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     user = struct.unpack("3i", peer)[1]

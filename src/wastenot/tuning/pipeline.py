@@ -16,12 +16,13 @@ from wastenot.errors import BadInputError
 from wastenot.planning.switching import switch_time
 from wastenot.setting import Setting
 from wastenot.stack.pipeline.measured_stages import measured_name
-from wastenot.stack.pipeline.partition import least_energy_partition
+from wastenot.stack.pipeline.partition import balanced, least_energy_partition
 from wastenot.stack.pipeline.schedule import PipelineSchedule
 from wastenot.stack.pipeline.stages import PartitionKind, StageModel, check_partition_kind
 from wastenot.stack.pipeline.ways import Settings
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Kernel, Sweep
+from wastenot.sweeping.estimate import Estimate, estimate_sweep
 from wastenot.sweeping.grid import Grid, check_measures, settable
 from wastenot.sweeping.point import PointOptions
 from wastenot.sweeping.sweep import BASELINE_ROUNDS, measure_sweep
@@ -168,6 +169,33 @@ def measure_pipeline(
         chosen = cut(measure(tasks, core_step_mhz=None), as_measured=True).balanced(stages)
     whole = whole_tasks(tasks, chosen, recomputation=recomputation, split_backward=split_backward)
     return measure(whole, study, core_step_mhz=core_step_mhz, command=command)
+
+
+def estimate_pipeline(
+    device: Device,
+    tasks: WorkloadTasks,
+    schedule: PipelineSchedule,
+    *,
+    partition: Sequence[int] | PartitionKind = "balanced",
+    settings: Settings = "instruction",
+    recomputation: Recomputation = "none",
+) -> Estimate:
+    """What :func:`measure_pipeline` measures into a new study, and how long that takes.
+
+    Where layers are still to be shared out, equal stages stand for the ones that it finds, and its look at kernels for that
+    is left out.
+
+    Raises:
+        BadInputError: as there.
+    """
+    check_measures(device)
+    check_cut(tasks, schedule, partition)
+    if settings == "instruction":
+        layers, stages = layers_of(tasks.kernels), schedule.stages
+        cut = balanced(layers, stages, 1.0) if isinstance(partition, str) else partition
+        split_backward = any(each.name == "backward_input" for each in schedule.instructions)
+        tasks = whole_tasks(tasks, cut, recomputation=recomputation, split_backward=split_backward)
+    return estimate_sweep(device, tasks, stage_settings(device), {}, rounds=BASELINE_ROUNDS)
 
 
 def stage_settings(device: Device, core_step_mhz: float = CORE_STEP_MHZ) -> tuple[Setting, ...]:

@@ -103,16 +103,13 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
         "series:N", shown | others, symbolType="stroke", symbolStrokeWidth=2.5, symbolSize=300, symbolOpacity=1,
         columns=2 if narrow else 0, columnPadding=20,
     )  # fmt: skip
-    dashes = alt.StrokeDash(
-        "series:N",
-        legend=None,
-        sort=None,
-        scale=alt.Scale(domain=[_FRONTIER, _BOUND, waiting], range=[[1, 0], [1, 0], [5, 4]]),
-    )
+    named = list(shown | others)
+    dashed = alt.Scale(domain=named, range=[[5, 4] if name == waiting else [1, 0] for name in named])
+    dashes = alt.StrokeDash("series:N", sort=named, scale=dashed)
     layers: list[Any] = []
     if lines:
         base = alt.Chart(inline(lines)).encode(x=x, y=y, color=color)
-        below = base.transform_filter(alt.datum.series == _BOUND).mark_line(strokeWidth=6, opacity=0.4)
+        below = base.transform_filter(alt.datum.series == _BOUND).mark_line(strokeWidth=4, opacity=0.45)
         above = base.transform_filter(alt.datum.series != _BOUND).mark_line(strokeWidth=1.8)
         layers += [each.encode(strokeDash=dashes, order=alt.Order("x:Q")) for each in (below, above)]
         layers.append(base.mark_point(size=70, filled=True, opacity=0).encode(tooltip=tip))

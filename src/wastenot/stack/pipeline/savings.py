@@ -160,7 +160,7 @@ def with_last_stage(profile: PipelineProfile, longer: float) -> PipelineProfile:
 
 def _listed(frontier: Frontier) -> list[tuple[float, float, object]]:
     """The ways of a frontier with their labels."""
-    points = ways_of(frontier, np.zeros(1))
+    points, _ = ways_of(frontier, np.zeros(1))
     return [
         (time_s, energy_j, points[index].choices[0] if len(points[index].choices) == 1 else points[index].choices)
         for index, (time_s, energy_j) in enumerate(zip(points.time_s.tolist(), points.energy_j.tolist(), strict=True))

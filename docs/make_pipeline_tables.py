@@ -1,0 +1,180 @@
+"""Computes the tables of docs/pipelines-evaluation.md from data/pipelines.
+
+PYTHONPATH=src:. python docs/make_pipeline_tables.py
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from docs.blocks import signed, table, write_blocks
+
+ROOT = Path(__file__).parents[1]
+DATA, PAGE = ROOT / "data" / "pipelines", ROOT / "docs" / "pipelines-evaluation.md"
+SETTINGS = {
+    "instruction": "one for an instruction",
+    "layer": "one for a layer",
+    "kernel": "one for a kernel",
+    "schedule": "stretches as long as a switch",
+}
+
+
+def read(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text())
+    return found
+
+
+def percent(value: float, digits: int = 2) -> str:
+    return f"{100.0 * value:.{digits}f} %"
+
+
+def saved(row: dict[str, Any], name: str) -> str:
+    return percent(1.0 - row[name] / row["highest_j"])
+
+
+def emulation() -> str:
+    """Ours, and the bound, at every straggler."""
+    rows = read("perseus-emulation")["rows"]
+    sizes = sorted({row["micro_batches"] for row in rows})
+    lines = []
+    for straggler in sorted({row["straggler"] for row in rows}):
+        each = {row["micro_batches"]: row for row in rows if row["straggler"] == straggler}
+        name = "no straggler" if not straggler else f"{straggler:.0%} slower"
+        cells = [f"{saved(each[size], 'ours_j')} (≤ {saved(each[size], 'bound_j')})" for size in sizes]
+        lines.append([name, *cells])
+    return table(["the other pipeline", *(f"{size} micro-batches" for size in sizes)], lines)
+
+
+def perseus() -> str:
+    """Perseus' plans beside ours, where it was run."""
+    rows = [row for row in read("perseus-emulation")["rows"] if row.get("perseus_j")]
+    lines = []
+    for row in rows:
+        late = row["perseus_s"] / row["until_s"] - 1.0
+        met = "none does" if row["perseus_met_j"] is None else saved(row, "perseus_met_j")
+        lines.append([
+            f"{row['micro_batches']}", "—" if not row["straggler"] else f"{row['straggler']:.0%}",
+            saved(row, "perseus_j"), signed(100.0 * late, 2, " %"), met, saved(row, "ours_j"), saved(row, "bound_j"),
+        ])  # fmt: skip
+    heads = [
+        "micro-batches",
+        "straggler",
+        "Perseus",
+        "its time against the deadline",
+        "Perseus, plans in time",
+        "ours",
+        "bound",
+    ]
+    runs = sorted({(row["micro_batches"], row["perseus_iterations"], row["perseus_cpu_s"]) for row in rows})
+    solver = "; ".join(f"{size} micro-batches: {count:,} iterations, {cpu:.0f} s" for size, count, cpu in runs)
+    own = max(row["cpu_s"] for row in rows)
+    words = (
+        f"CPU time of Perseus' solver for its whole frontier: {solver}. Of ours for one of these plans: {own:.2f} s at most."
+    )
+    return table(heads, lines) + "\n" + textwrap.fill(words, 120) + "\n"
+
+
+def lowtime() -> str:
+    """8 x 64, each tenth deadline."""
+    kept, own = read("lowtime-8x64"), read("lowtime-8x64-ours")
+    lines = []
+    points = list(zip(kept["points"], own["points"], own["cpu_s"], strict=True))
+    for (_, claimed, _, cpu, time_s, energy), (_, own_s, own_j, bound, _), own_cpu in [*points[:-1:11], points[-1]]:
+        lines.append([
+            f"{time_s:.3f} s", f"{claimed:.3f} s", f"{energy:,.1f} J", f"{cpu:,.0f} s", f"{own_s:.3f} s", f"{own_j:,.1f} J",
+            signed(100.0 * (own_j / energy - 1.0), 2, " %"), f"{bound:,.1f} J", f"{own_cpu:.2f} s",
+        ])  # fmt: skip
+    heads = [
+        "its time", "as it claims", "its energy", "CPU until then", "our time", "our energy", "less energy", "bound", "CPU of ours",
+    ]  # fmt: skip
+    array = np.array(own["points"])
+    less = array[:, 2] / array[:, 4] - 1.0
+    gap = 1.0 - array[:, 3] / array[:, 2]
+    every = sum(own["cpu_s"])
+    words = (
+        f"lowtime {kept['lowtime']} took {kept['solver_cpu_s']:,.0f} s of CPU time for {kept['iterations']:,} iterations "
+        f"({kept['date']}; {kept['machine']}). Ours took {own['cpu_s'][-1]:.2f} s for the last deadline and {every:.1f} s for all "
+        f"{len(array)} of these. At every one of them our plan needs no more energy in no more time: "
+        f"{signed(100 * less.min(), 2)} to {signed(100 * less.max(), 2)} %, {signed(100 * less.mean(), 2)} % in the mean; it is "
+        f"{100 * gap.mean():.3f} % above the bound in the mean, {100 * gap.max():.3f} % at most."
+    )
+    return table(heads, lines) + "\n" + textwrap.fill(words, 120) + "\n"
+
+
+def measured() -> str:
+    """The plans that were measured."""
+    found = read("measured-plans")
+    spearman = found["spearman"]
+    communication, spread = found["communication_s"]
+    lines = [
+        ["iteration time, no time for communication", *errors(found["without_communication"])],
+        [
+            f"iteration time, own forwards and backwards, and {1e3 * communication:.2f} ± {1e3 * spread:.2f} ms for communication",
+            *errors(found["from_own_times"]),
+        ],
+        ["iteration time from clocks alone", *errors(found["from_clocks"])],
+        ["the same, plans whose clocks the training half had", *errors(found["from_clocks_seen"])],
+        ["energy from clocks alone", *errors(found["energy_from_clocks"])],
+    ]
+    first = table(["of plans that nothing was fitted on", "mean error", "mean absolute error", "largest"], lines)
+    rows = []
+    for name, text in (
+        ("all plans", "all"),
+        ("one standard deviation apart", "any two differ by more than the noise of their difference"),
+        ("apart", "any two differ by more than 1.96 times that"),
+    ):
+        rho, count = spearman[name]
+        rows.append([text, f"{count:.1f}", f"{rho:.3f}", f"{spearman[f'{name}, without error'][0]:.3f}"])
+    second = table(["plans of the other half", "number", "Spearman's ρ", "a predictor without error"], rows)
+    ranks = ", ".join(f"{rho:.2f}" for rho in found["spearman_by_rank"])
+    words = (
+        f"Noise from run to run is {found['run_to_run_j']:.0f} J, from {found['pairs_alike']} pairs of plans that hardly differ, of "
+        f"energies of about 57,800 J. By GPU, all plans of the other half, ρ is {ranks}. {found['splits']} random halves."
+    )
+    shifts = found["correlation_by_shift"]
+    layout = (
+        f"All {found['clock_changes']:,} changes of clocks in the lists fall on a forward or a backward if a rank's steps are "
+        "those of 1F1B, where a send is joined with the receive that follows it, with a load before each forward of the first "
+        "and the last rank and three steps at the end; that also gives the lengths of the lists (518, 520, 518, 516). Times "
+        f"of instructions correlate with one over the clock by {shifts['0']:.3f}; by {shifts['-1']:.3f} if the clock is that of the "
+        f"entry before, and by {shifts['1']:.3f} and {shifts['2']:.3f} if it is that of the next or the one after, which often "
+        "have the same clock."
+    )
+    return "\n".join([first, second, textwrap.fill(words, 120), "", textwrap.fill(layout, 120), ""])
+
+
+def errors(each: dict[str, float]) -> list[str]:
+    return [signed(100.0 * each["mean"], 3, " %"), percent(each["absolute"], 3), percent(each["largest"], 2)]
+
+
+def inside() -> str:
+    """Kernels' own clocks, planned and executed."""
+    lines = [
+        [
+            f"{row['card'].upper()}, {row['model']}, {row['stages']} × {row['micro_batches']}", f"{row['slowdown']:.0%}",
+            SETTINGS[row["settings"]], percent(row["planned_saved"]), percent(row["bound_saved"]),
+            f"{percent(row['free_saved'])} ({signed(100 * row['free_time'], 2, ' %')})",
+            f"{percent(row['own_saved'])} ({signed(100 * row['own_time'], 2, ' %')})",
+        ]
+        for row in read("kernels-inside")["rows"]
+    ]  # fmt: skip
+    heads = [
+        "card, model, stages × micro-batches", "slowdown", "clocks", "planned", "at most",
+        "run, switches free (time)", "run, the card's switches (time)",
+    ]  # fmt: skip
+    return table(heads, lines)
+
+
+def blocks() -> dict[str, str]:
+    """The blocks of the page."""
+    return {
+        "emulation": emulation(), "perseus": perseus(), "lowtime": lowtime(), "measured": measured(), "inside": inside(),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    write_blocks(PAGE, blocks())
