@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from wastenot.cli.tables import Group, Paragraph, RenderableType, Text, headline, plain_table
+from wastenot.frontiers.graph import GraphPlan
 from wastenot.reporting.formatting import SPACE, change, fraction_of_whole, percent, quantity
 from wastenot.setting import format_mhz
 from wastenot.stack.pipeline.frontier_table import frontier_rows
-from wastenot.stack.pipeline.plan import PipelinePlan, Promise
+from wastenot.stack.pipeline.plan import Iteration, PipelinePlan, Promise
 from wastenot.stack.pipeline.planner import PlannedPipeline
 from wastenot.stack.pipeline.summary import StageSummary, stages_of
 from wastenot.wording import counted
@@ -139,11 +140,14 @@ def _critical(made: PlannedPipeline) -> str:
 
 
 def _waiting(made: PlannedPipeline) -> str:
-    plan, solved = made.plan, made.solved
-    count = len(made.schedule.instructions)
-    ranks = len(plan.ranks)
-    before = 1.0 - float(made.baseline.part_time_s[:count].sum()) / (ranks * made.baseline.time_s)
-    after = 1.0 - float(solved.part_time_s[:count].sum()) / (ranks * solved.time_s)
+    plan, busy = made.plan, made.graph.worker >= 0
+
+    def waiting(solved: GraphPlan, iteration: Iteration) -> float:
+        lasts_s = max(iteration.time_s, plan.until_s or 0.0)
+        working_s = float(solved.part_time_s[busy].sum()) / len(plan.ranks) + plan.iteration_s
+        return 1.0 - working_s / lasts_s
+
+    before, after = waiting(made.baseline, plan.baseline), waiting(made.solved, plan.predicted)
     return f"{percent(after, 1)} of the GPUs' time, {percent(before, 1)} before; a GPU draws {plan.waiting_w:g}{SPACE}W then"
 
 
