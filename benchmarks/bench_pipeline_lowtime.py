@@ -40,6 +40,7 @@ from wastenot.stack.pipeline.schedules import one_forward_one_backward
 STAGES, MICRO_BATCHES, UNIT_S, POINTS = 8, 64, 0.001, 100
 KEPT = Path(__file__).parents[1] / "data" / "pipelines" / "lowtime-8x64.json"
 ONE, FRONTIER = 1000.0, 100.0
+FRONTIER_SECONDS, FRONTIER_GAP = 0.05, 0.005  # for improving each of its plans
 
 
 def write_profile(path: Path) -> None:
@@ -110,12 +111,21 @@ def ours(kept: Mapping[str, Any], profile: Path, rows: Rows) -> dict[str, Any]:
         assert found.exact_s <= Fraction(time_s), "our plan is late"
         assert plan.lower_bound_j is not None
         points.append([time_s, found.time_s, found.energy_j, plan.lower_bound_j, energy_j])
+    anew = pipeline_graph(schedule, read_perseus_csv(profile, waiting_w=WAITING_W))  # knows nothing of the plans above
     began = time.process_time()
-    fastest = pipeline.recompute(rows, pipeline.fastest(rows), WAITING_W)
+    frontier = anew.frontier(POINTS, seconds=FRONTIER_SECONDS)
+    frontier_s = time.process_time() - began
+    gaps = []
+    for within_s, plan in zip(frontier.within_s.tolist(), frontier.plans, strict=True):
+        found = pipeline.recompute(rows, clocks_of(plan, anew, schedule), WAITING_W)
+        assert found.exact_s <= Fraction(within_s), "a plan of our frontier is late"
+        assert plan.lower_bound_j is not None
+        gaps.append(1.0 - plan.lower_bound_j / found.energy_j)
     return {
         "graph_cpu_s": built,
         "cpu_s": seconds,
-        "fastest_s": fastest.time_s,
+        "frontier_cpu_s": frontier_s,
+        "frontier_gaps": gaps,
         "columns": ["within_s", "time_s", "energy_j", "bound_j", "lowtime_j"],
         "points": points,
     }
@@ -135,14 +145,17 @@ def main(verdict: Verdict, python: str = "", out: Path | None = None) -> None:
         out.write_text(json.dumps(own, indent=0) + "\n")
     points = np.array(own["points"])
     once = own["cpu_s"][-1] + own["graph_cpu_s"]
-    every = sum(own["cpu_s"]) + own["graph_cpu_s"]
+    every = own["frontier_cpu_s"] + own["graph_cpu_s"]
     more = points[:, 2] / points[:, 4] - 1.0
     gaps = 1.0 - points[:, 3] / points[:, 2]
-    print(f"  lowtime: {kept['solver_cpu_s']:.0f} s of CPU; ours: {once:.2f} s for its last deadline, {every:.1f} s for all")
+    print(
+        f"  CPU: lowtime {kept['solver_cpu_s']:.0f} s; ours {once:.2f} s for its last deadline, {every:.1f} s for a frontier"
+    )
     print(f"  ours needs {more.min():+.2%} to {more.max():+.2%} of lowtime's energy, mean {more.mean():+.2%}")
     print(f"  ours is above the bound by {gaps.mean():.3%}, at most {gaps.max():.3%}")
     verdict.at_least("times faster, one deadline", kept["solver_cpu_s"] / once, ONE)
-    verdict.at_least(f"times faster, frontier of {len(points)} points", kept["solver_cpu_s"] / every, FRONTIER)
+    verdict.at_least(f"times faster, frontier of {POINTS} points", kept["solver_cpu_s"] / every, FRONTIER)
+    verdict.at_most("largest gap on that frontier", max(own["frontier_gaps"]), FRONTIER_GAP)
     verdict.at_most("largest excess over lowtime's energy at its deadlines", float(more.max()), 0.0)
 
 

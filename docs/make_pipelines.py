@@ -10,8 +10,10 @@ data/pipelines/lowtime-8x64.json, which were recomputed from the same profile.
 from __future__ import annotations
 
 import json
+import struct
 import sys
 import tempfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +37,7 @@ from wastenot.stack.pipeline.schedules import one_forward_one_backward
 ROOT = Path(__file__).parents[1]
 LOWTIME, IMAGES = ROOT / "data/pipelines/lowtime-8x64.json", ROOT / "docs/images"
 SHOWN = ("pipeline-schedule", "pipeline-power", "pipeline-frontier", "pipeline-savings", "pipeline-lowtime")
-POINTS, SCALE = 30, 1.3
+POINTS, SCALE = 30, 1.6
 
 
 def main(*names: str) -> None:
@@ -77,7 +79,25 @@ def _draw(figures: Sequence[Figure], origin: Origin) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for path in export_figures(figures, origin, folder):
             if path.suffix == ".svg" and path.stem in SHOWN:
-                (IMAGES / f"{path.stem}.png").write_bytes(vl_convert.svg_to_png(path.read_text(), scale=SCALE))
+                picture = packed(vl_convert.svg_to_png(path.read_text(), scale=SCALE))
+                (IMAGES / f"{path.stem}.png").write_bytes(picture)
+
+
+def packed(png: bytes) -> bytes:
+    """The same picture in a fifth of the bytes: what draws it compresses for speed."""
+    head, chunks, at = png[:8], [], 8
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4])
+        chunks.append((png[at + 4 : at + 8], png[at + 8 : at + 8 + length]))
+        at += 12 + length
+    pixels = zlib.decompress(b"".join(content for kind, content in chunks if kind == b"IDAT"))
+    end = chunks.pop()
+    kept = [chunk for chunk in chunks if chunk[0] != b"IDAT"]
+    written = [*kept, (b"IDAT", zlib.compress(pixels, 9)), end]
+    return head + b"".join(
+        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        for kind, content in written
+    )
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
@@ -178,11 +180,49 @@ def test_a_program_under_apply_follows_the_server(tmp_path, monkeypatch):
         assert applied.summary.ended == "job ended"
 
 
+PROGRAM = """
+import sys, time
+import wastenot as wn
+from wastenot.stack.pipeline.plan_file import read_pipeline_plan
+from wastenot.stack.pipeline.rank_steps import PlanGraph
+steps = PlanGraph(read_pipeline_plan("pipeline.json")).steps(1)
+with wn.apply("pipeline.json") as applied:
+    for iteration in range(8):
+        began_s = time.monotonic()
+        for step in steps:
+            time.sleep(max(began_s + step.start_s - steps[0].start_s - time.monotonic(), 0.0))
+            applied.instruction(step.instruction.name, step.instruction.micro_batch)
+        time.sleep(step.time_s)
+    print(applied.status().rung)
+"""
+
+
+def test_a_rank_that_apply_has_started_follows_the_server(tmp_path):
+    plan = planned_frontier(forward_s=0.02)
+    plan.write(tmp_path / "pipeline.json")
+    rungs = Rungs(plan)
+    with serving(rungs, tmp_path / "s.sock", digest=plan.digest) as server:
+        ask(server.address, {"ask": "tell", "replica": 0, "slower": 0.4})
+        environment = {**os.environ, "WASTENOT_RUNTIME": str(tmp_path / "run"), "WASTENOT_STRAGGLER": server.address}
+        environment |= {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+        environment.pop("WASTENOT_APPLY", None)
+        done = subprocess.run(
+            [sys.executable, "-m", "wastenot", "apply", "pipeline.json", "--device", "sim:h200", "--",
+             sys.executable, "-c", PROGRAM],
+            check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        status = ask(server.address, {"ask": "status"})["status"]
+        assert int(done.stdout) == status["replicas"][1]["rung"] > rungs.own, done.stderr
+        assert "rank 1 is gone" in [event["text"] for event in status["events"]][-1] or status["iteration"] is None
+
+
 def test_a_program_runs_its_own_plan_where_there_is_no_server(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("WASTENOT_RUNTIME", str(tmp_path / "run"))
     monkeypatch.setenv("WASTENOT_STRAGGLER", str(tmp_path / "nobody.sock"))
     monkeypatch.delenv("WASTENOT_APPLY", raising=False)
     with wn.apply(planned_frontier(), rank=0, device="sim:h200", dry_run=True) as applied:
         applied.instruction("forward", 0)
+        time.sleep(0.5)
     assert applied.summary.ended == "job ended"
     assert "this rank runs its own plan" in capsys.readouterr().err

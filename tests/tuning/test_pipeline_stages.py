@@ -87,7 +87,7 @@ def test_a_study_of_instructions_is_of_its_partition(whole):
         profile_of_workload(whole, stages=4)
     with pytest.raises(BadInputError, match="partition 11,13,12,12,12,12,12,12: instructions of 12,12"):
         profile_of_workload(whole, stages=8, partition=(11, 13, *[12] * 6))
-    with pytest.raises(BadInputError, match="settings kernel: instructions were measured as a whole"):
+    with pytest.raises(BadInputError, match="granularity kernel: instructions were measured as a whole"):
         profile_of_workload(whole, stages=8, settings="kernel")
     with pytest.raises(BadInputError, match="measured without full recomputation"):
         profile_of_workload(whole, stages=8, recomputation="full")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from wastenot.cli.tables import Group, Paragraph, RenderableType, Text, headline, plain_table
+from wastenot.frontiers.graph import GraphPlan
 from wastenot.reporting.formatting import SPACE, change, fraction_of_whole, percent, quantity
 from wastenot.setting import format_mhz
 from wastenot.stack.pipeline.frontier_table import frontier_rows
-from wastenot.stack.pipeline.plan import PipelinePlan, Promise
+from wastenot.stack.pipeline.plan import Iteration, PipelinePlan, Promise
 from wastenot.stack.pipeline.planner import PlannedPipeline
-from wastenot.stack.pipeline.summary import StageSummary, critical_path, stages_of
+from wastenot.stack.pipeline.summary import StageSummary, stages_of
 from wastenot.wording import counted
 
 _SAME = 5e-5  # changes of time that are none
@@ -77,8 +78,10 @@ def _numbers(made: PlannedPipeline) -> list[tuple[str, str]]:
         ("Proof", _proof(plan)),
     ]
     if plan.replicas > 1:
-        saved_j, gpus = plan.replicas * (base_j - energy_j), plan.replicas * plan.gpus
-        rows.append(("All pipelines", f"{plan.replicas} of them, {gpus:,} GPUs: {_joules(saved_j)} saved an iteration"))
+        saving = plan.replicas - (plan.until_s is not None)  # the straggler saves nothing
+        which = "of them" if saving == plan.replicas else "that wait for the straggler"
+        saved = f"{_joules(saving * (base_j - energy_j))} saved an iteration"
+        rows.append(("All pipelines", f"{saving} {which}, {saving * plan.gpus:,} GPUs: {saved}"))
     rows.append(("Critical path", _critical(made)))
     rows.append(("Waiting", _waiting(made)))
     return [*rows, ("Assumed", "; ".join(plan.notes))] if plan.notes else rows
@@ -127,7 +130,7 @@ def _proof(plan: PipelinePlan) -> str:
 
 def _critical(made: PlannedPipeline) -> str:
     """Where the time goes."""
-    parts = critical_path(made)
+    parts = made.graph.critical_path(made.solved).tolist()
     instructions = made.schedule.instructions
     on = [instructions[part].stage for part in parts if part < len(instructions)]
     most = max(set(on), key=on.count)
@@ -139,11 +142,14 @@ def _critical(made: PlannedPipeline) -> str:
 
 
 def _waiting(made: PlannedPipeline) -> str:
-    plan, solved = made.plan, made.solved
-    count = len(made.schedule.instructions)
-    ranks = len(plan.ranks)
-    before = 1.0 - float(made.baseline.part_time_s[:count].sum()) / (ranks * made.baseline.time_s)
-    after = 1.0 - float(solved.part_time_s[:count].sum()) / (ranks * solved.time_s)
+    plan, busy = made.plan, made.graph.worker >= 0
+
+    def waiting(solved: GraphPlan, iteration: Iteration) -> float:
+        lasts_s = max(iteration.time_s, plan.until_s or 0.0)
+        working_s = float(solved.part_time_s[busy].sum()) / len(plan.ranks) + plan.iteration_s
+        return 1.0 - working_s / lasts_s
+
+    before, after = waiting(made.baseline, plan.baseline), waiting(made.solved, plan.predicted)
     return f"{percent(after, 1)} of the GPUs' time, {percent(before, 1)} before; a GPU draws {plan.waiting_w:g}{SPACE}W then"
 
 

@@ -53,7 +53,7 @@ def straggler(
 ) -> None:
     """Slow pipelines down while they wait for a slower one.
 
-    Ranks under wn.apply report their iterations where WASTENOT_STRAGGLER names the server. It notices which pipeline is
+    Ranks under apply report their iterations where WASTENOT_STRAGGLER names the server. It notices which pipeline is
     slow, or is told, and answers with the plan of the frontier that is done just then, from the same iteration on for all.
     """
     from wastenot.errors import BadInputError

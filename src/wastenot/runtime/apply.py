@@ -260,12 +260,7 @@ class apply:  # noqa: N801 - reads as a verb, and is one
         )
         for note in application.notes:
             print(f"wastenot: {note}", file=sys.stderr)
-        from wastenot.runtime.straggler_seat import source_of
-
-        source = source_of(application.graph.plan, seat)
-        if source is not None:
-            self._stack.callback(source.close)
-        self._session = application.session(dry_run=self._dry_run, name=f"apply-{os.getpid()}", rank=seat, source=source)
+        self._session = application.session(dry_run=self._dry_run, name=f"apply-{os.getpid()}", rank=seat)
         self._stack.enter_context(self._session)
         return str(self._session.path)
 

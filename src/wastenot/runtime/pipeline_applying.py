@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device, Identity
@@ -15,7 +16,7 @@ from wastenot.planning.switching import commands, switch_time, undo_commands
 from wastenot.runtime.pipeline_controller import PipelineController
 from wastenot.runtime.places import make_socket_path
 from wastenot.runtime.session import PATIENCE_S, Session
-from wastenot.runtime.straggler_source import PlanSource
+from wastenot.runtime.straggler_seat import source_of
 from wastenot.setting import Setting
 from wastenot.stack.pipeline.plan import PipelinePlan
 from wastenot.stack.pipeline.plan_file import read_pipeline_plan
@@ -50,6 +51,7 @@ class PipelineApplication:
             now_s=self.gpus[0].time.now_s(),
             dry_run=dry_run,
             digest=self.graph.plan.digest,
+            connect=partial(source_of, self.graph.plan),
         )
 
     def session(
@@ -59,7 +61,6 @@ class PipelineApplication:
         name: str | None = None,
         rank: int | None = None,
         patience_s: float = PATIENCE_S,
-        source: PlanSource | None = None,
     ) -> Session:
         """A session that carries it out, not yet begun.
 
@@ -68,7 +69,6 @@ class PipelineApplication:
             name: of its socket; by default that of this process.
             rank: of the pipeline that runs on the only GPU; by default programs say which they are.
             patience_s: how long to wait for the first instruction.
-            source: tells the only rank which of the plan's rungs to run.
 
         Raises:
             BadInputError: its socket cannot be made, or the plan has no such rank.
@@ -76,8 +76,6 @@ class PipelineApplication:
         controller = self.controller(dry_run=dry_run)
         if rank is not None:
             controller.seat(0, rank)
-            if source is not None:
-                controller.listen(0, rank, source)
         return Session(
             controller,
             make_socket_path(name or f"apply-{os.getpid()}"),

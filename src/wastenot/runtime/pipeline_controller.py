@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
@@ -24,6 +25,8 @@ _SENSORS_S = 1.0  # between two readings
 _REMEMBERED = 20  # iterations
 _MOST_TOLD = 64  # events
 _THROTTLED = 0.1  # of the time, beyond which a GPU counts as throttled
+
+Connect = Callable[[int, Mapping[str, str]], PlanSource | None]
 
 Kind = Literal["started", "stepped", "drift", "refused", "stopped", "ended", "note"]
 
@@ -73,6 +76,7 @@ class PipelineController:
         now_s: by the GPUs' clock.
         dry_run: only pretend to set clocks.
         digest: of the plan.
+        connect: finds who tells a rank that other pipelines are slow, by its environment.
     """
 
     def __init__(
@@ -85,8 +89,10 @@ class PipelineController:
         now_s: float,
         dry_run: bool = False,
         digest: str = "",
+        connect: Connect | None = None,
     ) -> None:
         self.gpus = tuple(gpus)
+        self._connect = connect
         self._plan, self._path, self._digest = plan, path, digest
         self._switching, self._dry_run = tuple(switching), dry_run
         self._all = [_Gpu(gpu) for gpu in gpus]
@@ -101,26 +107,38 @@ class PipelineController:
 
     # ---- who runs where --------------------------------------------------------------------------------------
 
-    def seat(self, gpu: int, rank: int) -> None:
+    def seat(self, gpu: int, rank: int, environment: Mapping[str, str] | None = None) -> None:
         """A rank of the pipeline runs on a GPU of this machine.
+
+        Args:
+            gpu: index of it.
+            rank: of the pipeline.
+            environment: of the program, once it has said so itself.
 
         Raises:
             BadInputError: the plan has no such rank.
         """
         one = self._all[gpu]
         steps = self._plan.steps(rank)
-        if one.rank != rank and self._state == "running":
+        begun = one.rank == rank and one.execution is not None and not one.execution.over
+        if not begun and self._state == "running":
             one.rank = rank
             one.execution = RankExecution(
                 one.device, steps, self._plan.period_s, self._switching[gpu], dry_run=self._dry_run
             )
 
+        if self._connect is not None and environment and one.follower is None and self._state == "running":
+            connect = self._connect
+            # In a thread, as a server that does not answer must not keep clocks waiting.
+            threading.Thread(target=lambda: self._listen(gpu, rank, connect(rank, environment)), daemon=True).start()
+
     def leave(self, gpu: int) -> None:
         """The program on a GPU has ended, or died: its clocks are given back."""
         one = self._all[gpu]
+        one.began_s = None
         if one.execution is not None:
             one.execution.release(self._now_s)
-            one.execution, one.rank, one.began_s = None, None, None
+        self._hang_up(one)
 
     def listen(self, gpu: int, rank: int, source: PlanSource) -> None:
         """The rank on a GPU is told which of the plan's rungs to run, as other pipelines are slow."""
@@ -149,7 +167,8 @@ class PipelineController:
             )
             return
         if one.follower is not None:
-            one.follower.mark(one.execution, place, marker.reached_s, "throttled" if one.throttled else None)
+            iteration = one.iterations - (place != 0)
+            one.follower.mark(one.execution, place, iteration, marker.reached_s, "throttled" if one.throttled else None)
         if place == 0:
             if one.began_s is not None:
                 one.took_s.append(marker.reached_s - one.began_s)
@@ -243,10 +262,26 @@ class PipelineController:
 
     # ---- inside ----------------------------------------------------------------------------------------------
 
+    def _listen(self, gpu: int, rank: int, source: PlanSource | None) -> None:
+        if source is None:
+            return
+        one = self._all[gpu]
+        if self._state == "running" and one.rank == rank:
+            self.listen(gpu, rank, source)
+        else:
+            source.close()
+
+    @staticmethod
+    def _hang_up(one: _Gpu) -> None:
+        if one.follower is not None:
+            one.follower.close()
+            one.follower = None
+
     def _release(self, now_s: float) -> None:
         for one in self._all:
             if one.execution is not None:
                 one.execution.release(now_s)
+            self._hang_up(one)
 
     def _tell(self, kind: Kind, text: str) -> None:
         self._events.append(Event(at_s=self._now_s - self._began_s, kind=kind, text=text))

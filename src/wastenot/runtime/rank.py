@@ -14,7 +14,7 @@ from typing import Any
 
 from wastenot.runtime.hooks import Hooks
 from wastenot.runtime.markers import Markers
-from wastenot.runtime.wire import PIPELINE, VARIABLE, Line, Message, hello
+from wastenot.runtime.wire import PIPELINE, SEATED_BY, VARIABLE, Line, Message, hello
 
 _SEEN_AFTER = 3  # steps of the optimizer: by then a whole iteration has been seen
 
@@ -81,7 +81,8 @@ class Rank:
             self._seated = pipeline_rank
             if self._began():
                 self._tell_gpu()
-                self._try_to_send({"pipeline_rank": pipeline_rank})
+                environment = {name: os.environ[name] for name in SEATED_BY if name in os.environ}
+                self._try_to_send({"pipeline_rank": pipeline_rank, "environment": environment})
         self._record(marker)
 
     def instruct_stage(self, name: str, micro_batch: int, stage: int, pipeline_rank: int) -> None:

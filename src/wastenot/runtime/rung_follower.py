@@ -19,24 +19,28 @@ class RungFollower:
 
     Attributes:
         rung: that is run; ``None`` for the plan's own.
-        iteration: counted from 0 at the first that is seen, alike on all ranks.
     """
 
     def __init__(self, plan: PlanGraph, rank: int, source: PlanSource) -> None:
         self._plan, self._rank, self._source = plan, rank, source
         self.rung: int | None = None
-        self.iteration = -1
         self._known: dict[int | None, tuple[tuple[Step, ...], float]] = {}
         self._began_s: float | None = None
 
-    def mark(self, execution: RankExecution, place: int, now_s: float, throttled: str | None = None) -> None:
+    def mark(self, execution: RankExecution, place: int, iteration: int, now_s: float, throttled: str | None = None) -> None:
         """The rank begins an instruction; what it runs changes before the first of an iteration.
 
         An iteration is reported when its last instruction begins: what follows is the time that all wait for each other.
+
+        Args:
+            execution: of the rank.
+            place: of the instruction among the rank's.
+            iteration: counted from 0, alike on all ranks.
+            now_s: when it begins.
+            throttled: why the GPU is held back, if it is.
         """
         if place == 0:
-            self.iteration += 1
-            rung = self._source.rung(self.iteration)
+            rung = self._source.rung(iteration)
             if rung != self.rung:
                 self.rung = rung
                 execution.follow(*self._steps(rung))
@@ -44,8 +48,12 @@ class RungFollower:
         elif place == len(execution.steps) - 1 and self._began_s is not None:
             planned_s = execution.steps[-1].start_s - execution.steps[0].start_s
             if planned_s > 0.0 and now_s > self._began_s:
-                self._source.ended(self.iteration, (now_s - self._began_s) / planned_s, throttled)
+                self._source.ended(iteration, (now_s - self._began_s) / planned_s, throttled)
             self._began_s = None
+
+    def close(self) -> None:
+        """Follow nobody any more."""
+        self._source.close()
 
     def _steps(self, rung: int | None) -> tuple[tuple[Step, ...], float]:
         if rung not in self._known:

@@ -17,7 +17,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,8 +74,8 @@ class Driver(Protocol):
 class Seats(Protocol):
     """Who runs where, of programs that are not alike: the ranks of a pipeline."""
 
-    def seat(self, gpu: int, rank: int) -> None:
-        """A rank runs on a GPU."""
+    def seat(self, gpu: int, rank: int, environment: Mapping[str, str] | None = None) -> None:
+        """A rank runs on a GPU; its environment is given once it has said so itself."""
 
     def leave(self, gpu: int) -> None:
         """The program on a GPU has ended."""
@@ -327,7 +327,7 @@ class Session:
         elif "gpu" in message:
             client.gpu = self._gpu_of(str(message["gpu"]))
         elif "pipeline_rank" in message:
-            self._seat(client, int(message["pipeline_rank"]))
+            self._seat(client, int(message["pipeline_rank"]), dict(message.get("environment", {})))
         elif "seen" in message:
             self._judge(Seen(**message["seen"]))
         elif message.get("ask") == "status":
@@ -370,13 +370,13 @@ class Session:
             return name == ITERATION
         return gpu is not None and self._seats.begins_iteration(gpu, name)
 
-    def _seat(self, client: _Client, rank: int) -> None:
+    def _seat(self, client: _Client, rank: int, environment: Mapping[str, str]) -> None:
         """A program says which rank of the pipeline it is, after its GPU where that is not its local rank's."""
         seats, gpu = self._seats, client.gpu
         if seats is not None and gpu is not None:
             with self._lock:
                 if self._summary is None:
-                    self._try(lambda: seats.seat(gpu, rank))
+                    self._try(lambda: seats.seat(gpu, rank, environment))
 
     def _leave(self, gpu: int | None) -> None:
         if self._seats is not None and gpu is not None:

@@ -135,7 +135,6 @@ class Stragglers:
             self._orders = [Order(self._rungs.own, 0, HOLD)] * len(self._replicas)
             for each in self._replicas:
                 each.rung = self._rungs.own
-            return {}
         return self._decide(now_s)
 
     def report(

@@ -31,7 +31,7 @@ def source_of(
     plan: PipelinePlan, pipeline_rank: int, environment: Mapping[str, str] | None = None
 ) -> StragglerSource | None:
     """A connection to the server; ``None`` where none is named, or it cannot be reached, which is said."""
-    environment = os.environ if environment is None else environment
+    environment = {**os.environ, **(environment or {})}
     address = environment.get(ADDRESS)
     if not address:
         return None

@@ -28,6 +28,9 @@ VARIABLE: Final = "WASTENOT_APPLY"
 PIPELINE: Final = "WASTENOT_APPLY_PIPELINE"
 """Set where the plan is for a pipeline, whose instructions are to be marked rather than passes."""
 
+SEATED_BY: Final = ("RANK", "WORLD_SIZE", "WASTENOT_REPLICA", "WASTENOT_STRAGGLER", "WASTENOT_STRAGGLER_TOKEN")
+"""What a rank of a pipeline says of its environment: where it belongs, and who tells it that others are slow."""
+
 LONGEST = 1 << 20
 """Bytes of a line, beyond which whoever sends it is no friend."""
 

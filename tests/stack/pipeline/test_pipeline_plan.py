@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tests.support.pipeline_profiles import WAITING_W, write_profile
 from wastenot.stack.pipeline.frontier_table import frontier_csv, frontier_rows
 from wastenot.stack.pipeline.rank_steps import PlanGraph
 from wastenot.stack.pipeline.schedules import SCHEDULES
-from wastenot.stack.pipeline.summary import critical_path, stages_of
+from wastenot.stack.pipeline.summary import stages_of
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +49,8 @@ def test_the_last_stage_is_the_slowest_and_stays_at_full_clocks(made):
     assert stages[3].core_mhz == {"forward": (1410.0, 1410.0), "backward": (1410.0, 1410.0)}
     assert stages[3].critical == 1.0 and stages[3].energy_change == 0.0
     assert all(each.slower > 0.0 > each.energy_change for each in stages[:3])
-    path = critical_path(made)
-    assert made.solved.part_time_s[list(path)].sum() == pytest.approx(made.solved.time_s, rel=1e-9)
+    path = made.graph.critical_path(made.solved)
+    assert made.solved.part_time_s[path].sum() == pytest.approx(made.solved.time_s, rel=1e-9)
 
 
 def test_the_frontier_goes_from_the_fastest_to_the_least_energy_and_on_for_stragglers(made):
@@ -60,7 +61,8 @@ def test_the_frontier_goes_from_the_fastest_to_the_least_energy_and_on_for_strag
     assert all(row.lower_bound_j <= row.energy_j * (1 + 1e-9) for row in rows)
     # While all wait, only what is above waiting counts, and that falls to the last rung.
     above = [rung.energy_j - made.plan.waiting_w * made.plan.gpus * rung.time_s for rung in rungs]
-    assert above == sorted(above, reverse=True)
+    assert all(later <= 1.001 * earlier for earlier, later in pairwise(above))
+    assert above[-1] < 0.98 * above[9]
     assert len(frontier_csv(made.plan).splitlines()) == 11
 
 

@@ -56,7 +56,7 @@ def test_bad_input_is_named(planner):
         profile_of_workload(planner, stages=30)
     with pytest.raises(BadInputError, match="partition 4,4"):
         profile_of_workload(planner, stages=2, partition=(4, 4))
-    with pytest.raises(BadInputError, match="settings kernels: unknown"):
+    with pytest.raises(BadInputError, match="granularity kernels: unknown"):
         profile_of_workload(planner, stages=2, settings="kernels")
     with pytest.raises(BadInputError, match="tensor_link nvlink: unknown"):
         profile_of_workload(planner, stages=2, tensor_link="nvlink")

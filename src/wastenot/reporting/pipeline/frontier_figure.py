@@ -24,6 +24,8 @@ from wastenot.stack.pipeline.overview import PipelineOverview
 _TITLE = "Time and energy of an iteration"
 _HEIGHT = 330
 _OTHERS = ("#b04bb8", "#7a8699", "#8a9a00")
+_FURTHEST = 1.55  # of the own time: beyond, plans are for stragglers that there hardly are
+_MOST_DOTS = 60
 _NEAR = 0.08  # relative to the plan's own time, where labels would touch
 _FRONTIER, _BOUND = "plans", "lower bound"
 
@@ -89,9 +91,14 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
         row("a straggler, done just then", until_s, energy_j,
             f"{percent(-change, 1)} saved against waiting for one {percent(slowdown, 0)} slower")
         | {"label": "" if plan.until_s and abs(until_s / plan.until_s - 1.0) < _NEAR else percent(change, 0, sign=True)}
-        for until_s, energy_j, change, slowdown in stragglers
+        | {"rises": energy_j > before_j}
+        for before_j, (until_s, energy_j, change, slowdown) in zip(
+            [float("inf"), *(each[1] for each in stragglers)], stragglers, strict=False
+        )
     ]  # fmt: skip
-    x_domain, y_domain = _domains([*lines, *marks, row("", default_s, default_j), *_own_rows(overview, row)])
+    own = [row("", default_s, default_j), *_own_rows(overview, row)]
+    furthest = axis.factor * _FURTHEST * max(default_s, plan.predicted.time_s, plan.until_s or 0.0)
+    x_domain, y_domain = _domains([each for each in [*lines, *marks, *own] if float(str(each["x"])) <= furthest])
     x = alt.X(
         "x:Q", title=f"time of an iteration, {axis.unit}", scale=alt.Scale(domain=x_domain, nice=False),
         axis=alt.Axis(tickCount=4 if narrow else 10),
@@ -99,36 +106,49 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
     y = alt.Y("y:Q", title=f"energy of all GPUs, {unit}", scale=alt.Scale(domain=y_domain, nice=True, zero=False))
     tip = tooltips({"series:N": " ", "time:N": "time", "energy:N": "energy", "more:N": "note"})
     shown = {name: color for name, color in colors.items() if any(each["series"] == name for each in lines)}
-    color = series_color(
-        "series:N", shown | others, symbolType="stroke", symbolStrokeWidth=2.5, symbolSize=300, symbolOpacity=1,
-        columns=2 if narrow else 0, columnPadding=20,
-    )  # fmt: skip
+    legend: dict[str, Any] = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 300, "symbolOpacity": 1}
+    legend |= {"columns": 2 if narrow else 0, "columnPadding": 20}
+    color = series_color("series:N", shown | others, **legend)
     named = list(shown | others)
     dashed = alt.Scale(domain=named, range=[[5, 4] if name == waiting else [1, 0] for name in named])
-    dashes = alt.StrokeDash("series:N", sort=named, scale=dashed)
+    dashes = alt.StrokeDash("series:N", title=None, sort=None, scale=dashed, legend=alt.Legend(orient="top", **legend))
     layers: list[Any] = []
     if lines:
-        base = alt.Chart(inline(lines)).encode(x=x, y=y, color=color)
-        below = base.transform_filter(alt.datum.series == _BOUND).mark_line(strokeWidth=4, opacity=0.45)
-        above = base.transform_filter(alt.datum.series != _BOUND).mark_line(strokeWidth=1.8)
-        layers += [each.encode(strokeDash=dashes, order=alt.Order("x:Q")) for each in (below, above)]
-        layers.append(base.mark_point(size=70, filled=True, opacity=0).encode(tooltip=tip))
-        dots = [each for each in lines if each["series"] == _FRONTIER]
-        if len(dots) <= 60:
-            layers.append(alt.Chart(inline(dots)).mark_circle(size=18, opacity=1).encode(x=x, y=y, color=color, tooltip=tip))
+        layers += _curves(lines, x, y, color, dashes, tip)
     for each in overview.others:
         points = [row(each.name, time_s, energy_j, "recomputed") for time_s, energy_j in each.points]
-        layers.append(
-            alt.Chart(inline(points)).mark_circle(size=26, opacity=0.8, clip=True).encode(x=x, y=y, color=color, tooltip=tip)
-        )
+        dots = alt.Chart(inline(points)).mark_circle(size=26, opacity=0.8, clip=True)
+        layers.append(dots.encode(x=x, y=y, color=color, tooltip=tip))
     if marks:
-        base = alt.Chart(inline(marks))
-        layers.append(base.mark_point(style="applicable", size=70).encode(x=x, y=y, tooltip=tip))
-        below = base.mark_text(style="good-label", align="left", dx=6, dy=-9, tooltip=None)
-        layers.append(below.encode(x=x, y=y, text="label:N"))
+        layers += _straggler_marks(marks, x, y, tip)
     layers += _marked([row(before, default_s, default_j)], "dot", x, y, tip)
     layers += _marked(_own_rows(overview, row), "plan", x, y, tip)
     return alt.layer(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
+
+
+def _curves(lines: Sequence[dict[str, object]], x: Any, y: Any, color: Any, dashes: Any, tip: Any) -> list[Any]:
+    """The frontier, its bound below it, and the line of waiting."""
+    alt = load("altair")
+    base = alt.Chart(inline(lines)).encode(x=x, y=y, color=color)
+    below = base.transform_filter(alt.datum.series == _BOUND).mark_line(strokeWidth=4, opacity=0.45, clip=True)
+    above = base.transform_filter(alt.datum.series != _BOUND).mark_line(strokeWidth=1.8, clip=True)
+    drawn = [each.encode(strokeDash=dashes, order=alt.Order("x:Q")) for each in (below, above)]
+    plans = [each for each in lines if each["series"] == _FRONTIER]
+    if len(plans) <= _MOST_DOTS:
+        dots = alt.Chart(inline(plans)).mark_circle(size=18, opacity=1, clip=True)
+        drawn.append(dots.encode(x=x, y=y, color=color, tooltip=tip))
+    return [*drawn, base.mark_point(size=70, filled=True, opacity=0, clip=True).encode(tooltip=tip)]
+
+
+def _straggler_marks(marks: Sequence[dict[str, object]], x: Any, y: Any, tip: Any) -> list[Any]:
+    """Squares with their savings below the curve, whichever way it goes."""
+    base = load("altair").Chart(inline(marks))
+    drawn = [base.mark_point(style="applicable", size=70).encode(x=x, y=y, tooltip=tip)]
+    for rises, align, dx in ((True, "left", 5), (False, "right", -5)):
+        beside = base.transform_filter("datum.rises" if rises else "!datum.rises")
+        texts = beside.mark_text(style="good-label", align=align, dx=dx, dy=11, tooltip=None)
+        drawn.append(texts.encode(x=x, y=y, text="label:N"))
+    return drawn
 
 
 def _own_rows(overview: PipelineOverview, row: Any) -> list[dict[str, object]]:

@@ -40,11 +40,11 @@ def _effect(plan: PipelinePlan) -> str:
 def _verdict(plan: PipelinePlan) -> str:
     gap = f"at most {percent(max(plan.gap, 0.0))} above the least energy that is possible"
     if plan.until_s is not None:
-        return f"done just when the other is, {gap}, {_HOW[plan.origin]}"
+        sure = "" if plan.promise is None else f" with {percent(plan.promise.confidence, 0)} confidence"
+        return f"done when the other is{sure}, {gap}, {_HOW[plan.origin]}"
     limit = "" if plan.max_slowdown is None else f"the slowdown limit of {100.0 * plan.max_slowdown:.3g}{SPACE}%"
     if limit and plan.promise is not None:
-        sure = percent(plan.promise.probability, 1)
-        limit = f"{limit} is kept with {sure} probability, "
+        limit = f"{limit} is kept with {percent(plan.promise.confidence, 0)} confidence, "
     elif limit:
         limit = f"within {limit}, "
     return f"{limit}{gap}, {_HOW[plan.origin]}"
@@ -81,8 +81,11 @@ def _time(overview: PipelineOverview) -> Panel:
         if each.slowdown in (0.1, 0.3)
     ]
     if plan.until_s is not None:
-        lines.insert(0, Line("The plan's own part", quantity(after.time_s, "s", 4)))
+        own = f"{quantity(after.time_s, 's', 4)} instead of {quantity(before.time_s, 's', 4)} at the {before_text(plan)}"
+        lines.insert(0, Line("Its own work", own))
     text = f"instead of {quantity(before.lasts_s, 's', 4)} at the {before_text(plan)}."
+    if plan.until_s is not None:
+        text = "until the slower pipeline is done."
     return Panel("Time of an iteration", quantity(after.lasts_s, "s", 4), text, lines=tuple(lines))
 
 

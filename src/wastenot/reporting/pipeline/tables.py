@@ -18,7 +18,7 @@ def stages_table(overview: PipelineOverview) -> Table:
     columns = (
         Column("Instruction"), Column("Times an iteration", numeric=True), Column("Time before", numeric=True),
         Column("Time, mean", numeric=True), Column("Energy before", numeric=True), Column("Energy, mean", numeric=True),
-        Column("Core clock, mean", numeric=True), Column("Lowest", numeric=True), Column("Highest", numeric=True),
+        Column("Mean clock", numeric=True), Column("Lowest", numeric=True), Column("Highest", numeric=True),
     )  # fmt: skip
     before, after = _by_instruction(overview.before.boxes), _by_instruction(overview.after.boxes)
     rows = []

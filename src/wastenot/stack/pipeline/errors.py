@@ -70,22 +70,23 @@ class KernelErrors:
     doubt_s: FloatArray
 
     @classmethod
-    def of(cls, planner: Planner, table: KernelTable, doubt: float) -> Self:
+    def of(cls, planner: Planner, table: KernelTable, too_low: float, expected: float = 0.5) -> Self:
         """The errors of a sweep that says how noisy it is.
 
         Args:
             planner: of the sweep.
             table: of its kernels, corrected for noise.
-            doubt: half of the fraction by which times that were chosen may be expected too low.
+            too_low: fraction by which times that were chosen may be expected too low.
+            expected: how much of that is taken to be so; half of it is doubted.
         """
         posteriors = planner.posteriors
         assert posteriors is not None
         rows = posteriors.index(np.maximum(table.rows, 0))
         time = _loadings(posteriors.time_s, rows)
         energy = _loadings(posteriors.energy_j, rows)
-        chosen = np.where(rows == rows[:1], 0.0, doubt * posteriors.time_s.mean[rows])
-        time = np.concatenate([time, chosen[:, :, None]], axis=2)
-        return cls(time, energy, chosen)
+        chosen = np.where(rows == rows[:1], 0.0, too_low * posteriors.time_s.mean[rows])
+        time = np.concatenate([time, 0.5 * chosen[:, :, None]], axis=2)
+        return cls(time, energy, expected * chosen)
 
     def of_runs(self, runs: FloatArray) -> Loadings:
         """Errors of a sum of kernels at settings, run so often; shape (settings, kernels)."""

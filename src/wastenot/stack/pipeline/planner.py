@@ -25,7 +25,6 @@ from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
 from wastenot.stack.pipeline.ways import Stretch
 
 SOLVE_S = 10.0  # for improving one plan
-_AGES = 1e3  # times a pipeline's own time: a straggler that leaves all the time there is
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,37 +193,32 @@ class FrontierPlan:
 
 
 def frontier_rungs(made: PlannedPipeline, number: int, progress: Progress | None = None) -> Iterator[FrontierPlan]:
-    """Plans at evenly spaced deadlines.
+    """Plans at evenly spaced deadlines, from the fastest to that of least energy, and beyond it.
 
-    The first ``number`` go from the fastest to that of least energy. While all wait for a straggler, plans slower than that
-    still save, and follow at the same steps until no time saves anything.
+    While all wait for a straggler, plans slower than that of least energy still save; they follow until no time saves
+    anything, at steps of their own.
 
     Args:
         made: the pipeline.
         number: of plans up to that of least energy, at least 2.
-        progress: informed of each plan.
+        progress: informed of both parts.
 
     Yields:
-        Each plan as it is found.
+        Each plan, by rising deadline.
     """
     if number < 2:
         raise BadInputError(f"`frontier` {number}: must be at least 2")
-    graph, added_s = made.graph, made.profile.iteration_s
-    first_s, least_s = made.fastest.time_s, graph.least_energy().time_s
-    slowest_s = graph.least_energy(until_s=_AGES * least_s).time_s
-    deadlines = np.linspace(first_s, max(least_s, first_s), number)
-    step_s = float(deadlines[1] - deadlines[0])
-    more = min(math.ceil((slowest_s - least_s) / step_s - 1e-6), number) if step_s > 0.0 else 0
-    further = np.linspace(least_s, slowest_s, more + 1)[1:] if more > 0 else np.zeros(0)
+    added_s, last_s = made.profile.iteration_s, 0.0
     if progress is not None:
-        progress.begin(len(deadlines) + len(further))
-    for index, within_s in enumerate([*deadlines.tolist(), *further.tolist()]):
+        progress.begin(2)
+    for held, what in ((False, "plans up to that of least energy"), (True, "plans for stragglers")):
+        found = made.graph.frontier(number, held=held)
         if progress is not None:
-            progress.step(f"a plan within {within_s + added_s:.4g} s")
-        held = index >= len(deadlines)
-        deadline = max(Fraction(within_s), made.fastest.exact_time_s)
-        solved = graph.least_energy(deadline, until_s=within_s if held else None)
-        yield FrontierPlan(within_s + added_s, solved, held)
+            progress.step(what)
+        for within_s, solved in zip(found.within_s.tolist(), found.plans, strict=True):
+            if not held or within_s > last_s:
+                yield FrontierPlan(within_s + added_s, solved, held)
+        last_s = float(found.within_s[-1])
 
 
 def with_rungs(made: PlannedPipeline, found: Iterable[FrontierPlan]) -> PlannedPipeline:

@@ -14,7 +14,7 @@ import numpy as np
 
 from wastenot.errors import InfeasibleError
 from wastenot.frontiers.algebra import Frontier, choice
-from wastenot.frontiers.graph_ways import ways_of
+from wastenot.frontiers.graph import Graph
 from wastenot.stack.pipeline.planner import plan_pipeline
 from wastenot.stack.pipeline.profile import PipelineProfile
 from wastenot.stack.pipeline.schedule import PipelineSchedule
@@ -160,7 +160,7 @@ def with_last_stage(profile: PipelineProfile, longer: float) -> PipelineProfile:
 
 def _listed(frontier: Frontier) -> list[tuple[float, float, object]]:
     """The ways of a frontier with their labels."""
-    points, _ = ways_of(frontier, np.zeros(1))
+    points = Graph([frontier], np.zeros(1, dtype=np.intp), np.zeros((0, 2), dtype=np.intp)).ways(0)
     return [
         (time_s, energy_j, points[index].choices[0] if len(points[index].choices) == 1 else points[index].choices)
         for index, (time_s, energy_j) in enumerate(zip(points.time_s.tolist(), points.energy_j.tolist(), strict=True))

@@ -65,23 +65,6 @@ def stages_of(made: PlannedPipeline) -> tuple[StageSummary, ...]:
     return tuple(found)
 
 
-def critical_path(made: PlannedPipeline) -> tuple[int, ...]:
-    """One critical path: indices of the graph's parts in order, none of which can be longer without the iteration being."""
-    solved = made.solved
-    end_s = solved.start_s + solved.part_time_s
-    near = 1e-9 * solved.time_s
-    before: dict[int, list[tuple[int, float]]] = {}
-    for (earlier, later), delay_s in zip(made.graph.edges.tolist(), made.graph.delay_s.tolist(), strict=True):
-        before.setdefault(later, []).append((earlier, delay_s))
-    at: int | None = int(np.argmax(end_s))
-    path: list[int] = []
-    while at is not None:
-        path.append(at)
-        start_s = float(solved.start_s[at])
-        at = next((one for one, delay_s in before.get(at, ()) if end_s[one] + delay_s >= start_s - near), None)
-    return tuple(reversed(path))
-
-
 def _key(way: Way) -> tuple[int, str]:
     return way.stage, way.instruction
 

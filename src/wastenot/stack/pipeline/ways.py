@@ -70,7 +70,7 @@ def ways_of(
         BadInputError: there are no such settings, or the kernels have none in common.
     """
     if settings not in SETTINGS:
-        raise BadInputError(f"`settings` {settings}: unknown; {suggestion(settings, SETTINGS)}")
+        raise BadInputError(f"`granularity` {settings}: unknown; {suggestion(settings, SETTINGS)}")
     tied = _tied(table, work)
     if settings == "instruction":
         found = tied
