@@ -25,7 +25,7 @@ from wastenot.errors import BadInputError
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
-    from wastenot.stack.pipeline.plan import PipelinePlan
+    from wastenot.stack.pipeline.planner import PlannedPipeline
     from wastenot.stack.pipeline.stages import PartitionKind
     from wastenot.sweeping.estimate import Estimate
     from wastenot.workloads.shape import ShapeOptions as Shape
@@ -222,7 +222,7 @@ def pipeline(
     if csv is not None:
         write_text(csv, frontier_csv(made.plan))
         say(f"{csv}: frontier written")
-    _write_page(made.plan, report, figures, command)
+    _write_page(made, report, figures, command)
     if as_json:
         print_json("pipeline", made.plan.document())
     else:
@@ -254,14 +254,15 @@ def _typed(study: str | None) -> str:
     return shlex.join(["wastenot", *sys.argv[1:]]) if study is None else typed_command(study)
 
 
-def _write_page(plan: PipelinePlan, report: Path | None, figures: Path | None, command: str) -> None:
+def _write_page(made: PlannedPipeline, report: Path | None, figures: Path | None, command: str) -> None:
     if report is None and figures is None:
         return
     from wastenot.cli.output import say
     from wastenot.reporting.pipeline.page import write_pipeline_figures, write_pipeline_page
     from wastenot.stack.pipeline.overview import pipeline_overview
+    from wastenot.stack.pipeline.savings import savings_by_shape
 
-    overview = pipeline_overview(plan)
+    overview = pipeline_overview(made.plan, savings=savings_by_shape(made.profile, made.schedule))
     if report is not None:
         write_pipeline_page(overview, report, command=command)
         say(f"{report}: report written")
