@@ -172,7 +172,7 @@ def run(verdict: Verdict, *, first_seed: int = FIRST_SEED, jobs: int = JOBS, cas
     every: list[tuple[Case, Job]] = []
     for number, case in enumerate(cases):
         seeds = [first_seed + 10 * number + job for job in range(jobs)]
-        plain = prepare(case, first_seed)
+        plain = prepare(case, seeds[0])
         aware = replace(plain, made=with_switching(plain.made, switch_time(f"sim:{case.preset}")))
         found = judged(aware, seeds)
         every += [(case, job) for job in found]

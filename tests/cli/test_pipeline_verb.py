@@ -59,6 +59,8 @@ def test_stragglers_as_people_write_them(program):
     assert until_s("1.2") == pytest.approx(until_s("20%")) == pytest.approx(until_s(f"{until_s('1.2')}s"))
     said = plain(program("pipeline", "profile.csv", *GIVEN, "--straggler", "20%").out)
     assert "of the energy that waiting for the straggler at the default clocks takes" in said
+    four = plain(program("pipeline", "profile.csv", *GIVEN, "--straggler", "20%", "--data-parallel", "4").out)
+    assert "3 that wait for the straggler, 12 GPUs: " in four
 
 
 def test_the_page(program):

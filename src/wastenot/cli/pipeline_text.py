@@ -78,8 +78,10 @@ def _numbers(made: PlannedPipeline) -> list[tuple[str, str]]:
         ("Proof", _proof(plan)),
     ]
     if plan.replicas > 1:
-        saved_j, gpus = plan.replicas * (base_j - energy_j), plan.replicas * plan.gpus
-        rows.append(("All pipelines", f"{plan.replicas} of them, {gpus:,} GPUs: {_joules(saved_j)} saved an iteration"))
+        saving = plan.replicas - (plan.until_s is not None)  # the straggler saves nothing
+        which = "of them" if saving == plan.replicas else "that wait for the straggler"
+        saved = f"{_joules(saving * (base_j - energy_j))} saved an iteration"
+        rows.append(("All pipelines", f"{saving} {which}, {saving * plan.gpus:,} GPUs: {saved}"))
     rows.append(("Critical path", _critical(made)))
     rows.append(("Waiting", _waiting(made)))
     return [*rows, ("Assumed", "; ".join(plan.notes))] if plan.notes else rows

@@ -47,6 +47,7 @@ class RankExecution:
         target: the setting requested.
         requests: how many there were.
         out_of_order: instructions that came in another order than planned.
+        over: whether the clocks were given back.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class RankExecution:
         self.due_s, self.target, self.requests, self.out_of_order = math.inf, AUTO, 0, 0
         self.at: int | None = None
         self._began_s = -math.inf
-        self._over = False
+        self.over = False
 
     def follow(self, steps: Sequence[Step], period_s: float) -> None:
         """Run the same instructions in other ways from now on.
@@ -106,20 +107,20 @@ class RankExecution:
 
     def act(self, now_s: float) -> bool:
         """Make the request that is due; returns whether there was one."""
-        if self._over or self.at is None or now_s < self.due_s:
+        if self.over or self.at is None or now_s < self.due_s:
             return False
         return self._plan_next(now_s)
 
     def release(self, now_s: float) -> None:
         """Give the clocks back, and request nothing any more."""
-        self._over, self.due_s = True, math.inf
+        self.over, self.due_s = True, math.inf
         self._request(AUTO)
 
     # ---- inside ----------------------------------------------------------------------------------------------
 
     def _plan_next(self, now_s: float) -> bool:
         """Request what should be in effect by when a request arrives that is made now; find out when the next one is due."""
-        if self._over:
+        if self.over:
             return False
         assert self.at is not None
         follows_s = self._began_s + self._between_s(self.at)

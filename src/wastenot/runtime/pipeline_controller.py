@@ -120,7 +120,8 @@ class PipelineController:
         """
         one = self._all[gpu]
         steps = self._plan.steps(rank)
-        if one.rank != rank and self._state == "running":
+        begun = one.rank == rank and one.execution is not None and not one.execution.over
+        if not begun and self._state == "running":
             one.rank = rank
             one.execution = RankExecution(
                 one.device, steps, self._plan.period_s, self._switching[gpu], dry_run=self._dry_run
@@ -134,9 +135,9 @@ class PipelineController:
     def leave(self, gpu: int) -> None:
         """The program on a GPU has ended, or died: its clocks are given back."""
         one = self._all[gpu]
+        one.began_s = None
         if one.execution is not None:
             one.execution.release(self._now_s)
-            one.execution, one.rank, one.began_s = None, None, None
         self._hang_up(one)
 
     def listen(self, gpu: int, rank: int, source: PlanSource) -> None:

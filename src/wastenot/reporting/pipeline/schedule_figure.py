@@ -53,10 +53,13 @@ def schedule_figure(overview: PipelineOverview) -> Figure:
         "The schedule is long: its beginning, a part of its middle and its end are shown, at one scale. "
     )  # fmt: skip
     grey = " Grey: clocks left to the GPU, or work of the same time at every clock." if _has_grey(overview) else ""
+    names = {box.name for box in overview.after.boxes}
+    more = "lower ones gradients of weights, " if "backward_weight" in names else ""
+    more += "the lowest recomputations, " if "recomputation" in names else ""
     note = (
-        f"{parts}One row a rank. Low boxes are forwards, high ones backwards, with their micro-batch where there is room; "
-        f"empty is waiting.{grey} Red underline: the critical path, where later is slower. What waited before runs at lower "
-        "clocks now, which needs less energy at no cost in time."
+        f"{parts}One row a rank. Low boxes are forwards, high ones backwards, {more}with their micro-batch where there is "
+        f"room; empty is waiting.{grey} Red underline: the critical path, where later is slower. What waited before runs at "
+        "lower clocks now, which needs less energy at no cost in time."
     )
     return Figure("pipeline-schedule", _TITLE, about(overview), note, wide, narrow)
 

@@ -81,8 +81,11 @@ def _time(overview: PipelineOverview) -> Panel:
         if each.slowdown in (0.1, 0.3)
     ]
     if plan.until_s is not None:
-        lines.insert(0, Line("The plan's own part", quantity(after.time_s, "s", 4)))
+        own = f"{quantity(after.time_s, 's', 4)} instead of {quantity(before.time_s, 's', 4)} at the {before_text(plan)}"
+        lines.insert(0, Line("Its own work", own))
     text = f"instead of {quantity(before.lasts_s, 's', 4)} at the {before_text(plan)}."
+    if plan.until_s is not None:
+        text = "until the slower pipeline is done."
     return Panel("Time of an iteration", quantity(after.lasts_s, "s", 4), text, lines=tuple(lines))
 
 
