@@ -55,10 +55,10 @@ def synthetic(stages: int, seed: int, clocks: int = 34) -> PipelineProfile:
 
 
 def solved(graph: Graph, within_s: float, seconds: float | None) -> tuple[float, float, float, bool]:
-    """Lower bound of cost, gap in cost, seconds, and whether the deadline is kept; workers are held until then."""
-    began = time.perf_counter()
+    """Lower bound of cost, gap in cost, CPU seconds, and whether the deadline is kept; workers are held until then."""
+    began = time.process_time()
     plan = graph.least_energy(within_s, until_s=within_s, seconds=seconds)
-    took_s = time.perf_counter() - began
+    took_s = time.process_time() - began
     drawn_j = float(graph.waiting_w.sum()) * within_s
     bound_j = (plan.lower_bound_j or 0.0) - drawn_j
     return bound_j, 1.0 - bound_j / (plan.energy_j - drawn_j), took_s, plan.exact_time_s <= within_s
@@ -78,20 +78,20 @@ def measured(verdict: Verdict) -> None:
             label = f"8 stages x {micro_batches} at {slowdown:g} T"
             verdict.at_most(f"{label}: bound {bound_j:,.1f} J off the reference, J", abs(bound_j - reference_j), 0.5)
             verdict.at_most(f"{label}: gap in cost", gap, GAPS[micro_batches])
-            verdict.at_most(f"{label}: seconds", seconds, 5.0)
+            verdict.at_most(f"{label}: CPU seconds", seconds, 5.0)
             verdict.at_least(f"{label}: deadline kept", float(kept), 1.0)
     swept(verdict, "8 stages x 96, measured", graph, 60.0)
 
 
 def swept(verdict: Verdict, label: str, graph: Graph, most_s: float) -> None:
     """A frontier of 100 deadlines."""
-    began = time.perf_counter()
+    began = time.process_time()
     frontier = graph.frontier(100, held=True)
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     drawn_j = float(graph.waiting_w.sum()) * frontier.within_s
     gaps = 1.0 - (frontier.lower_bound_j - drawn_j) / (frontier.energy_j - drawn_j)
     print(f"  {label}, 100 deadlines: gap in cost {gaps.mean():.3%} in the mean, {gaps.max():.3%} at most")
-    verdict.at_most(f"{label}: seconds of a frontier of 100 deadlines", seconds, most_s)
+    verdict.at_most(f"{label}: CPU seconds of a frontier of 100 deadlines", seconds, most_s)
 
 
 def drawn(verdict: Verdict, stages: int, micro_batches: int, most_gap: float, most_s: float, seeds: int) -> None:
@@ -102,7 +102,7 @@ def drawn(verdict: Verdict, stages: int, micro_batches: int, most_gap: float, mo
             _, gap, seconds, kept = solved(graph, graph.least_time().time_s * slowdown, None)
             label = f"{stages} stages x {micro_batches}, seed {seed}, {slowdown:g} T"
             verdict.at_most(f"{label}: gap in cost", gap, most_gap)
-            verdict.at_most(f"{label}: seconds", seconds, most_s)
+            verdict.at_most(f"{label}: CPU seconds", seconds, most_s)
             verdict.at_least(f"{label}: deadline kept", float(kept), 1.0)
 
 

@@ -31,8 +31,8 @@ from wastenot.frontiers.nodes import Ways
 _NEAR_ENOUGH = 1e-4  # of the cost: the search for a better plan stops
 _MOST_EXACT = 64  # parts of a graph in which all better plans are looked for
 _ROUNDING = 1e-12
-_STEPS = 40_000  # parts looked at again to improve a plan
-_STEPS_OF_A_POINT = 1  # sweeps that improve each plan of a frontier
+_STEPS = 10_000  # parts looked at again to improve a plan
+_STEPS_OF_A_POINT = 0  # sweeps that improve each plan of a frontier
 _POINTS_OF_A_PART = 48  # plans listed of a graph that is a part of another one
 _CURVE_TOLERANCE = 2e-4  # of the cost, between deadlines at which the relaxation is solved
 
@@ -183,7 +183,7 @@ class Graph:
         Args:
             within_s: the deadline; ``None`` for no limit.
             until_s: workers wait until then at least, however early they are done (a straggler holds them up).
-            seconds: stop improving the plan after so long; ``None`` for a fixed effort, about a second for a thousand parts.
+            seconds: stop improving the plan after so long; ``None`` for a fixed effort.
 
         Raises:
             BadInputError: a time is not a number of seconds.
@@ -249,7 +249,7 @@ class Graph:
         if problem.ends_early:
             last_s = min(last_s, max(self.least_energy(seconds=seconds).time_s, fastest.time_s))
         within_s = np.linspace(fastest.time_s, last_s, points)
-        within_s[0] = math.nextafter(float(within_s[0]), math.inf)
+        within_s = np.maximum(within_s, math.nextafter(fastest.time_s, math.inf))  # its exact time may be just above
         relaxations = self._curve.over(within_s, _CURVE_TOLERANCE)
         vertices = self._curve.floor(fastest.time_s, float(within_s[-1]))
         drawn = float(self.waiting_w.sum())

@@ -18,14 +18,14 @@ from wastenot.frontiers.graph_beam import Found, Guide, Target, searched
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed
 
 _MOST_PASSES = 20
-_STRETCH = 64  # parts of a stretch
+_STRETCH = 80  # parts of a stretch
 _BETTER = 1e-12
 _ROUNDING = 1e-12
 _MOST_STATES = 5_000
 _MOST_SUMS = 200_000  # of states and ways
 _CANDIDATES = 20
 _ALL = 1 << 20
-_STALE = 10  # sweeps that gain nothing, after which the search stops
+_STALE = 40  # sweeps that gain nothing, after which the search stops
 _WORTHWHILE = 1e-3  # of the gap
 
 
@@ -127,8 +127,8 @@ def _improved(
         parts = order[max(first, 0) : first + stretch]
         guide = Guide(
             width=64,
-            early=float(rng.uniform(0.1, 0.7)),
-            late=float(rng.uniform(0.1, 0.7)),
+            early=float(rng.uniform(0.05, 0.3)),
+            late=float(rng.uniform(0.05, 0.3)),
             late_s=float(rng.choice([0.0, 0.02, 0.1])) * float(time_s.mean()),
         )
         found = searched(problem, target, parts, ends, guide)
