@@ -75,6 +75,53 @@ def share_elsewhere(ran, mhz):
     return max(elsewhere - LATE_S, 0.0) / (ran["end_s"] - ran["begin_s"])
 
 
+UNCHANGED = """
+import time, torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+
+class Slow(nn.Module):
+    def forward(self, x):
+        time.sleep(0.03)
+        return self.layer(x)
+
+dist.init_process_group("gloo")
+rank, ranks = dist.get_rank(), dist.get_world_size()
+module = Slow()
+module.layer = nn.Linear(8, 8)
+schedule = Schedule1F1B(PipelineStage(module, rank, ranks, torch.device("cpu")), 4, loss_fn=nn.functional.mse_loss)
+for _ in range(6):
+    schedule.step(*((torch.randn(4, 8),) if rank == 0 else ()), **({"target": torch.zeros(4, 8)} if rank else {}))
+dist.destroy_process_group()
+"""
+
+
+def test_torchruns_pipelining_needs_no_change_under_the_command(tmp_path):
+    pytest.importorskip("torch.distributed.pipelining")
+    planned(made_profile(2, forward_s=0.03), 4, slower=0.1).write(tmp_path / "pipeline.json")
+    (tmp_path / "train.py").write_text(UNCHANGED)
+    command = [
+        sys.executable,
+        "-m",
+        "wastenot",
+        "apply",
+        "pipeline.json",
+        "--device",
+        "sim:h200,sim:h200",
+        "--out",
+        "out.json",
+    ]
+    command += ["--", sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "train.py"]
+    ranks = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    own = {name: value for name, value in environment(0, 2, free_port(), tmp_path).items() if name not in ranks}
+    ended = subprocess.run(command, env=own, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+    status = json.loads((tmp_path / "out.json").read_text())["status"]
+    assert status["pipeline"]["ranks"] == [0, 1] and status["pipeline"]["out_of_order"] == 0
+    assert status["iteration"] == 5 and status["pipeline"]["requests"] > 6
+    assert "an iteration takes" in ended.stderr
+
+
 # ---- clocks that must be given back ------------------------------------------------------------------------------
 
 STAND_IN_JOB = """

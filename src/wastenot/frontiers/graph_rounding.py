@@ -25,7 +25,7 @@ _MOST_STATES = 5_000
 _MOST_SUMS = 200_000  # of states and ways
 _CANDIDATES = 20
 _ALL = 1 << 20
-_STALE = 10  # sweeps that gain nothing, after which the search stops
+_STALE = 40  # sweeps that gain nothing, after which the search stops
 _WORTHWHILE = 1e-3  # of the gap
 
 

@@ -226,7 +226,7 @@ class PipelineController:
             marker=self._marker,
             rung=next((one.follower.rung for one in self._all if one.follower is not None and one.follower.rung), 0),
             rungs=max(len(plan.rungs), 1),
-            at_default=self._state != "running",
+            at_default=self._state == "refused",
             predicted_time_change=plan.predicted.time_s / plan.baseline.time_s - 1.0,
             predicted_energy_change=plan.predicted.energy_j / plan.baseline.energy_j - 1.0,
             proof=Proof(
