@@ -6,6 +6,7 @@ from wastenot.origin import Origin
 from wastenot.reporting.formatting import SPACE, change, number, percent, quantity
 from wastenot.reporting.panel import Line, Panel, Tone
 from wastenot.reporting.pipeline.drawing import before_text, mhz_text
+from wastenot.reporting.pipeline.switching import switching_text
 from wastenot.stack.pipeline.overview import PipelineOverview
 from wastenot.stack.pipeline.plan import PipelinePlan
 from wastenot.wording import counted
@@ -72,10 +73,11 @@ def _time(overview: PipelineOverview) -> Panel:
         Line("GPUs wait", f"{percent(after.waiting, 1)} of the time instead of {percent(before.waiting, 1)}"),
         Line("On a critical path", _critical_text(overview)),
     ]
+    free = "" if plan.switching is None else ", were switching free"
     lines += [
         Line(
             f"If another pipeline is {percent(each.slowdown, 0)} slower",
-            f"{percent(-each.energy_change, 1)} less than waiting for it",
+            f"{percent(-each.energy_change, 1)} less than waiting for it{free}",
         )
         for each in overview.stragglers
         if each.slowdown in (0.1, 0.3)
@@ -105,6 +107,7 @@ def _basis(overview: PipelineOverview) -> Panel:
         lines.append(Line("Core clocks", f"{min(clocks):,.0f} to {mhz_text(max(clocks))}"))
     switches = _switches(overview)
     lines.append(Line("Clocks change", f"{number(switches, 3)} times an iteration on a rank"))
+    lines.append(Line("Switching", switching_text(plan)))
     lines.append(Line("Compared with", f"all instructions at the {before_text(plan)}"))
     return Panel("What is planned", counted(plan.stages, "stage"), f"{text}.", lines=tuple(lines))
 

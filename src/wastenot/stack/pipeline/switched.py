@@ -32,11 +32,14 @@ from wastenot.stack.pipeline.planner import PlannedPipeline, replanned
 from wastenot.stack.pipeline.profile import PipelineProfile, listed_ways
 
 RESERVE = 0.004
-"""Fraction of an instruction's time that one which is slowed down may take longer without the deadline being missed."""
+"""Fraction of an instruction's time that one which is slowed down may take longer without the deadline being missed.
+
+No more than :data:`_LATE` of a switch, for that is about what one that is late or early costs."""
 
 _IN_TIME = 1.645  # standard deviations: 95 % of switches are done before the next one
 _OFF = 0.3  # standard deviations of a switch's latency by which what is fast is met by a slow clock, on average
 _UNKNOWN = 0.2  # of its speed that an instruction loses at a setting that it was not measured at
+_LATE = 0.2  # of a switch's latency: the whole of it at a setting that is slower by about as much
 _STEPS = (1, 2, 4)  # settings by which a stay is slowed down at once
 
 
@@ -45,7 +48,8 @@ def with_switching(
 ) -> PlannedPipeline:
     """The plan of a pipeline whose settings last as long as switching takes, within the same deadline.
 
-    Plans whose kernels have settings of their own inside instructions stay as they are: these last long enough already.
+    Where switching takes no time, the plan stays as it is; so do plans whose kernels have settings of their own inside
+    instructions, and these note it.
 
     Args:
         made: the plan, as if switching took no time.
@@ -56,11 +60,19 @@ def with_switching(
     Raises:
         InfeasibleError: never but by rounding, as each instruction may be as fast as it can be.
     """
+    if max(switching.core_s, switching.memory_s, switching.stall_s, switching.memory_stall_s) == 0.0:
+        return made
     problem = _Problem.of(made, switching, reserve)
     if problem is None:
-        return made
+        note = (
+            "settings change inside instructions, as planned without regard to how long a switch between instructions takes"
+        )
+        plan = made.plan.model_copy(update={"notes": (*made.plan.notes, note)})
+        return replace(made, plan=plan.sealed())
     setting = problem.improved(problem.on_time(problem.first()), seconds)
-    return problem.exactly(setting)
+    found = problem.exactly(setting)
+    plan = found.plan.model_copy(update={"switching": switching, "free": made.plan.predicted})
+    return replace(found, plan=plan.sealed())
 
 
 @dataclass(eq=False)
@@ -113,7 +125,8 @@ class _Problem:
         settings = sorted((each for each in labels if isinstance(each, Setting)), key=_speed)
         if len(settings) < len(labels):
             return None
-        padded = pipeline_graph(made.schedule, _with_reserve(made.profile, reserve))
+        late_s = _LATE * max(switching.core_s, switching.memory_s)
+        padded = pipeline_graph(made.schedule, _with_reserve(made.profile, reserve, late_s))
         iteration_s = made.profile.iteration_s
         until_s = None if made.plan.until_s is None else max(made.plan.until_s - iteration_s, 0.0)
         within = deadline_of(made)
@@ -131,7 +144,7 @@ class _Problem:
             for setting, index in ways[kind].items():
                 assert isinstance(setting, Setting)
                 column, plain_s = number[setting], float(points.time_s[index])
-                time_s[part, column] = plain_s if plain_s <= fastest_s else plain_s * (1.0 + reserve)
+                time_s[part, column] = plain_s if plain_s <= fastest_s else plain_s + min(reserve * plain_s, late_s)
                 cost_j[part, column] = float(points.energy_j[index]) - waiting_w * plain_s
                 way[part, column] = index
         ranks = np.cumsum([0, *map(len, made.schedule.ranks)])
@@ -318,13 +331,16 @@ def deadline_of(made: PlannedPipeline) -> Fraction:
     return within - added
 
 
-def _with_reserve(profile: PipelineProfile, reserve: float) -> PipelineProfile:
-    """The profile whose ways take longer, all but the fastest of each instruction; waiting is what they cost."""
+def _with_reserve(profile: PipelineProfile, reserve: float, late_s: float) -> PipelineProfile:
+    """The profile whose ways take longer, all but the fastest of each instruction; waiting is what they cost.
+
+    They do by a fraction of their time, and by no more than so many seconds.
+    """
 
     def padded(frontier: Frontier) -> Frontier:
         listed = listed_ways(frontier)
         fastest_s = min(time_s for time_s, _, _ in listed)
-        more_s = [reserve * time_s if time_s > fastest_s else 0.0 for time_s, _, _ in listed]
+        more_s = [min(reserve * time_s, late_s) if time_s > fastest_s else 0.0 for time_s, _, _ in listed]
         return choice(
             [(time_s + more, energy_j + profile.waiting_w * more, label)
              for (time_s, energy_j, label), more in zip(listed, more_s, strict=True)]
