@@ -115,7 +115,7 @@ def _time(plan: PipelinePlan) -> str:
 
 def _promise(plan: PipelinePlan, promise: Promise) -> str:
     goal = "keeps the slowdown" if plan.until_s is None else "is done before the straggler"
-    sure = f"{goal} with {percent(promise.confidence, 0)} confidence"
+    sure = f"{goal} with {percent(promise.sure, 0)} confidence"
     time, energy = (
         " to ".join(map(change, ends)) for ends in (promise.time_change_interval, promise.energy_change_interval)
     )

@@ -41,11 +41,11 @@ def _effect(plan: PipelinePlan) -> str:
 def _verdict(plan: PipelinePlan) -> str:
     gap = f"at most {percent(max(plan.gap, 0.0))} above the least energy that is possible"
     if plan.until_s is not None:
-        sure = "" if plan.promise is None else f" with {percent(plan.promise.confidence, 0)} confidence"
+        sure = "" if plan.promise is None else f" with {percent(plan.promise.sure, 0)} confidence"
         return f"done when the other is{sure}, {gap}, {_HOW[plan.origin]}"
     limit = "" if plan.max_slowdown is None else f"the slowdown limit of {100.0 * plan.max_slowdown:.3g}{SPACE}%"
     if limit and plan.promise is not None:
-        limit = f"{limit} is kept with {percent(plan.promise.confidence, 0)} confidence, "
+        limit = f"{limit} is kept with {percent(plan.promise.sure, 0)} confidence, "
     elif limit:
         limit = f"within {limit}, "
     return f"{limit}{gap}, {_HOW[plan.origin]}"

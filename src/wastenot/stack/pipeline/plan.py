@@ -112,6 +112,11 @@ class Promise(Part):
     energy_change: Finite
     energy_change_interval: Interval
 
+    @property
+    def sure(self) -> float:
+        """The confidence with which the slowdown may be said to be kept."""
+        return min(self.confidence, self.probability)
+
 
 class Rung(Part):
     """Another plan of the same pipeline, of least energy at another deadline.
