@@ -12,7 +12,9 @@ def switching_text(plan: PipelinePlan) -> str:
     if plan.switching is not None:
         saved = percent(-plan.free_energy_change, 1)
         return f"settings last as long as a switch takes, {_known(plan.switching)}; were switching free: {saved} saved"
-    inside = "between instructions " if any(len(way.clocks) > 1 for way in plan.ways) else ""
+    inside = (
+        "settings change inside instructions; between them it is " if any(len(way.clocks) > 1 for way in plan.ways) else ""
+    )
     return f"{inside}taken as free; settings that last as long as a switch takes save less"
 
 

@@ -195,6 +195,7 @@ class _Problem:
         for begin, end in pairwise(self.ranks.tolist()):
             here = slice(begin, end)
             allowed = self.time_s[here] <= self.part_time_s[here, None] * (1.0 + 1e-9)
+            allowed |= self.time_s[here] <= self.time_s[here].min(axis=1, keepdims=True)  # where a setting has several ways
             found[here] = self._lasting(here, allowed)
         return found
 
