@@ -110,7 +110,8 @@ def pipeline(
             "--device",
             metavar="D",
             autocompletion=completing.devices,
-            help="Where to measure a model's kernels: sim:NAME, sim:FILE.toml or nvidia:INDEX.",
+            help="Where to measure a model's kernels: sim:NAME, sim:FILE.toml or nvidia:INDEX; of a CSV file, the GPU that "
+            "it is of, such as a100.",
         ),
     ] = None,
     study: Annotated[
@@ -146,7 +147,8 @@ def pipeline(
         typer.Option(
             "--switch-time",
             metavar="TIME|auto",
-            help="Let settings last as long as they take to change, to put the plan to work; auto: as known of the device.",
+            help="How long the device takes to switch clocks, such as 30ms: settings last at least as long; 0 plans as if "
+            "it took no time. Default (auto): as measured by 'wastenot latency', else stated or assumed.",
         ),
     ] = None,
     waiting_power: Annotated[
@@ -234,11 +236,9 @@ def pipeline(
         console().print(pipeline_text(made, out, frontier=frontier is not None))
 
 
-def parse_switch_time(text: str | None) -> float | Literal["auto"] | None:
-    """How long switching takes, in s; ``auto`` for what is known of the device, ``None`` for no time."""
-    if text is None or text.strip() == "auto":
-        return None if text is None else "auto"
-    return quantities.seconds(text)
+def parse_switch_time(text: str | None) -> float | None:
+    """How long switching takes, in s; ``None`` for what is known of the device."""
+    return None if text is None or text.strip() == "auto" else quantities.seconds(text)
 
 
 def _announce(estimate: Estimate) -> None:

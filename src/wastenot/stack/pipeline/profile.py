@@ -10,6 +10,7 @@ from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import Frontier
 from wastenot.frontiers.nodes import Ways
 from wastenot.origin import Origin
+from wastenot.planning.switching import SwitchTime
 from wastenot.suggest import suggestion
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class PipelineProfile:
         notes: what was assumed, for the reader of a plan.
         errors: how far times and energies can be off; ``None`` where nothing says.
         baseline_clocks: whether the baseline is at the default clocks, or at the highest for want of those.
+        switching: how long the device takes to change clocks, where more is known than its name tells.
     """
 
     name: str
@@ -85,6 +87,7 @@ class PipelineProfile:
     notes: tuple[str, ...] = ()
     baseline_clocks: BaselineClocks = "highest"
     errors: ProfileErrors | None = None
+    switching: SwitchTime | None = None
 
     def __post_init__(self) -> None:
         where = f"profile {self.name}"
