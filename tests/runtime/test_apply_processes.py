@@ -216,8 +216,8 @@ def test_a_program_of_ones_own_that_is_ended_gives_the_clocks_back(machine, plan
 
 
 def test_ranks_of_a_machine_share_one_session(machine):
-    # Long iterations that are seldom asked for, so that two jobs leave a busy machine the time to simulate their GPUs. On one
-    # that is starved all the same their iterations last so much longer that they are refused as another workload's: once more.
+    # Long iterations that are seldom asked for, so that two jobs leave a busy machine the time to simulate their GPUs.
+    # On one that is starved they still last so much longer that they are refused as another workload's: once more.
     for last in (False, False, True):
         try:
             _two_ranks(machine)
