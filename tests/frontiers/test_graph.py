@@ -185,6 +185,16 @@ def test_a_frontier_leads_from_the_fastest_to_the_least_energy() -> None:
         assert plan.lasts_s == within_s and plan.exact_time_s <= within_s
 
 
+def test_a_frontier_ends_with_the_plan_of_least_energy() -> None:
+    kinds = [choice([(0.0502, 23.81), (0.0558, 20.34)]), choice([(0.093, 44.58), (0.1046, 38.27)])]
+    made = graph([*kinds, *kinds, *kinds], [(part, part + 1) for part in range(5)], worker=[0] * 6, waiting_w=70.0)
+    least = made.least_energy()
+    found = made.frontier(7)
+    assert found.plans[-1].energy_j == pytest.approx(least.energy_j, rel=1e-12)
+    assert found.plans[-1].gap == pytest.approx(0.0, abs=1e-9)
+    assert all(plan.exact_time_s <= within_s for plan, within_s in zip(found.plans, found.within_s, strict=True))
+
+
 @pytest.mark.parametrize("chosen", [False, True])
 def test_parts_without_a_choice_have_an_exact_bound(chosen: bool) -> None:
     only, other = choice([(0.1, 20.0)]), choice([(0.1, 30.0), (0.15, 25.0)] if chosen else [(0.1, 30.0)])

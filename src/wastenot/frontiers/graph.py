@@ -249,7 +249,8 @@ class Graph:
         if problem.ends_early:
             last_s = min(last_s, max(self.least_energy(seconds=seconds).time_s, fastest.time_s))
         within_s = np.linspace(fastest.time_s, last_s, points)
-        within_s = np.maximum(within_s, math.nextafter(fastest.time_s, math.inf))  # its exact time may be just above
+        for each in (fastest.time_s, last_s):  # exact times of these plans may be just above
+            within_s[within_s == each] = math.nextafter(each, math.inf)
         relaxations = self._curve.over(within_s, _CURVE_TOLERANCE)
         vertices = self._curve.floor(fastest.time_s, float(within_s[-1]))
         drawn = float(self.waiting_w.sum())

@@ -292,7 +292,7 @@ class Stragglers:
                 new[index] = self._orders[index] = Order(rung, begin, begin + HOLD)
         if new:
             slow = max(range(len(factors)), key=factors.__getitem__)
-            told = f"rungs {', '.join(str(each.rung) for each in self._replicas)} from iteration {begin} on"
+            told = f"plans {', '.join(str(each.rung + 1) for each in self._replicas)} from iteration {begin} on"
             self._tell(now_s, "ordered", slow, f"{told}: all wait until {answer.until_s:.4g} s")
         return new
 
