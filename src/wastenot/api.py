@@ -634,7 +634,7 @@ def pipeline(
     straggler: float | None = None,
     straggler_s: float | None = None,
     frontier: int = 0,
-    switch_time_s: float | Literal["auto"] | None = None,
+    switch_time_s: float | None = None,
     allow_clock_control: bool = False,
     seed: int = 0,
     command: str | None = None,
@@ -655,7 +655,7 @@ def pipeline(
         stages: GPUs, or groups of them, after one another (the pipeline-parallel degree).
         schedule: ``gpipe``, ``1f1b``, ``early-recomputation``, ``interleaved``, ``zb-h1``, or a file that has one.
         chunks: stages of the model on each GPU, for ``interleaved``.
-        device: to measure a model on, or its name.
+        device: to measure a model on, or its name; of a CSV file, the GPU that it is of, such as ``a100``.
         study: keeps what is measured; or was measured before, where no device is given.
         workload: of the study; may be left out where it holds only one.
         partition: layers of each stage of the model; ``balanced`` makes the slowest as fast as can be; ``least-energy``,
@@ -671,8 +671,9 @@ def pipeline(
         straggler: another pipeline is slower than this one by this fraction, and all wait for it.
         straggler_s: the same, as the time of its iteration.
         frontier: number of plans, from the fastest to that of least energy, to keep with the plan: stragglers come and go.
-        switch_time_s: settings of the plan last at least as long as it takes to change them, with a little time in reserve,
-            as is needed to put it to work; ``auto`` for what is known of the device. By default switching takes no time.
+        switch_time_s: that the device takes to switch clocks: settings of the plan last at least as long, with a little time
+            in reserve. By default as measured (in the study), else as stated by the device, published or assumed of it;
+            0 plans as if switching took no time, which bounds what a plan could save.
         allow_clock_control: allow the clocks of a real GPU to be changed, to measure; they are given back.
         seed: of a simulated device that is given by name.
         command: that does the same, for the study to name to whoever finds it unfinished.
@@ -686,9 +687,11 @@ def pipeline(
         ClocksRefusedError: the device's clocks may not be set.
         DeviceError: the device failed.
     """
+    from wastenot.planning.switching import switch_time
     from wastenot.stack.pipeline.planner import check_goal, frontier_rungs, plan_pipeline, with_rungs
     from wastenot.stack.pipeline.profile import PipelineProfile
     from wastenot.stack.pipeline.source import is_profile_file, profile_of_file, schedule_for
+    from wastenot.stack.pipeline.switched import with_switching
 
     if source is None and study is None:
         raise BadInputError("what is the pipeline of? name a model such as gpt3-175b, a CSV file, or a study (`study`)")
@@ -696,12 +699,14 @@ def pipeline(
         if degree < 1:
             raise BadInputError(f"`{argument}` {degree}: must be at least 1")
     check_goal(max_slowdown, confidence)
+    given = None if switch_time_s is None else switch_time("", switch_time_s)
     wanted = partial(schedule_for, schedule, micro_batches=micro_batches, chunks=chunks, ranks=stages)
     if isinstance(source, PipelineProfile):
         profile = source
         order = wanted(stages=profile.stages)
     elif source is not None and is_profile_file(source):
-        profile = profile_of_file(source, waiting_power_w, replicas=data_parallel, shape=shape)
+        named = device if isinstance(device, str) and ":" not in device else None
+        profile = profile_of_file(source, waiting_power_w, device=named, replicas=data_parallel, shape=shape)
         order = wanted(stages=profile.stages)
     else:
         order = wanted()
@@ -722,11 +727,9 @@ def pipeline(
         profile, order,
         max_slowdown=max_slowdown, straggler=straggler, straggler_s=straggler_s, confidence=confidence,
     )  # fmt: skip
-    if switch_time_s is not None:
-        from wastenot.planning.switching import switch_time
-        from wastenot.stack.pipeline.switched import with_switching
-
-        made = with_switching(made, switch_time(profile.device, None if switch_time_s == "auto" else switch_time_s))
+    if given is None:
+        given = profile.switching or switch_time(profile.device)
+    made = with_switching(made, given)
     return with_rungs(made, frontier_rungs(made, frontier, progress)) if frontier else made
 
 

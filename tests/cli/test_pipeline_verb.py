@@ -32,7 +32,25 @@ def test_a_profile_is_planned_in_a_screenful(program):
     text = plain(ran.out)
     assert "numbers: measured" in text and "all 4 GPUs, waiting included" in text
     assert "no plan of these numbers needs less than" in text and "at the highest clock" in text
+    assert re.search(r"takes, 100 ms \(assumed; give yours with --switch-time\); were switching free: \d+\.\d % saved", text)
     assert lines[-1] == "Next: wastenot apply plan.json -- torchrun ... train.py"
+
+
+def test_how_long_switching_takes_can_be_given(program):
+    def planned(*given):
+        ran = program("pipeline", "profile.csv", *GIVEN, *given, "--json")
+        assert ran.code == 0, ran.err
+        return json.loads(ran.out)
+
+    free, given, default, named = (
+        planned(*each) for each in (("--switch-time", "0"), ("--switch-time", "50ms"), (), ("--switch-time", "auto"))
+    )
+    assert (free["switching"], free["free"]) == (None, None)
+    assert (given["switching"]["core_s"], given["switching"]["basis"]) == (0.05, "given")
+    assert default == named and default["free"] == given["free"] == free["predicted"]
+    assert free["predicted"]["energy_j"] < given["predicted"]["energy_j"] < default["predicted"]["energy_j"]
+    text = plain(program("pipeline", "profile.csv", *GIVEN, "--switch-time", "0").out)
+    assert "Switching taken as free;" in text
 
 
 def test_json_is_the_plan_as_it_is_written(program):
@@ -155,6 +173,9 @@ MODEL = ["pipeline", "gpt3-xl", *GIVEN, "--stages", "4", "--device", "sim:h200"]
         ([*PLAIN, "--dry-run"], "--dry-run: has no effect on profile.csv"),
         (["pipeline", *GIVEN, "--dry-run"], "--dry-run: says what is measured of a model on a device"),
         ([*PLAIN, "--out", "no/plan.json"], "no/plan.json"),
+        ([*PLAIN, "--out", "profile.csv"], "--out profile.csv: is read; give another file"),
+        ([*PLAIN, "--out", "a", "--report", "a"], "--report a: is what --out writes; give another file"),
+        ([*PLAIN, "--frontier", "1000000000"], "--frontier 1000000000: must be 10,000 at most"),
         ([*PLAIN, "--out", "/dev/full"], "No space left"),
         ([*PLAIN, "--report", "no/page.html"], "no/page.html"),
         ([*PLAIN, "--figures", "profile.csv"], "profile.csv: is a file"),

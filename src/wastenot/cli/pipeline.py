@@ -110,7 +110,8 @@ def pipeline(
             "--device",
             metavar="D",
             autocompletion=completing.devices,
-            help="Where to measure a model's kernels: sim:NAME, sim:FILE.toml or nvidia:INDEX.",
+            help="Where to measure a model's kernels: sim:NAME, sim:FILE.toml or nvidia:INDEX; of a CSV file, the GPU that "
+            "it is of, such as a100.",
         ),
     ] = None,
     study: Annotated[
@@ -146,7 +147,8 @@ def pipeline(
         typer.Option(
             "--switch-time",
             metavar="TIME|auto",
-            help="Let settings last as long as they take to change, to put the plan to work; auto: as known of the device.",
+            help="How long the device takes to switch clocks, such as 30ms: settings last at least as long; 0 plans as if "
+            "it took no time. Default (auto): as measured by 'wastenot latency', else stated or assumed.",
         ),
     ] = None,
     waiting_power: Annotated[
@@ -184,10 +186,13 @@ def pipeline(
     from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.files import write_text
     from wastenot.stack.pipeline.frontier_table import frontier_csv
+    from wastenot.stack.pipeline.planner import MOST_PLANS
 
     later, later_s = parse_straggler(straggler)
     if frontier is not None and frontier < 2:
         raise BadInputError(f"--frontier {frontier}: must be at least 2")
+    if frontier is not None and frontier > MOST_PLANS:
+        raise BadInputError(f"--frontier {frontier}: must be {MOST_PLANS:,} at most")
     shown = frontier or (_SHOWN if report or figures else 0)
     layers = model.layers()
     target: Any = device
@@ -206,7 +211,9 @@ def pipeline(
         show_dry_run(estimate, as_json=as_json, shorter=_SHORTER)
         return
     command = _typed(study)
-    kept = "nothing was kept; --study FILE keeps what is measured" if study is None else resume_with(command, study)
+    given = source is not None and source.lower().endswith(".csv")
+    unkept = "nothing was kept" if given else "nothing was kept; --study FILE keeps what is measured"
+    kept = unkept if study is None else resume_with(command, study)
     with kept_if_interrupted(kept), shown_progress(f"pipeline of {source or study}") as progress:
         made = plan_pipeline(
             source, stages=stages, micro_batches=micro_batches, schedule=schedule, chunks=chunks, device=target, study=study,
@@ -229,11 +236,9 @@ def pipeline(
         console().print(pipeline_text(made, out, frontier=frontier is not None))
 
 
-def parse_switch_time(text: str | None) -> float | Literal["auto"] | None:
-    """How long switching takes, in s; ``auto`` for what is known of the device, ``None`` for no time."""
-    if text is None or text.strip() == "auto":
-        return None if text is None else "auto"
-    return quantities.seconds(text)
+def parse_switch_time(text: str | None) -> float | None:
+    """How long switching takes, in s; ``None`` for what is known of the device."""
+    return None if text is None or text.strip() == "auto" else quantities.seconds(text)
 
 
 def _announce(estimate: Estimate) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from wastenot.cli.tables import Group, Paragraph, RenderableType, Text, headline, plain_table
 from wastenot.frontiers.graph import GraphPlan
 from wastenot.reporting.formatting import SPACE, change, fraction_of_whole, percent, quantity
+from wastenot.reporting.pipeline.switching import switching_text
 from wastenot.setting import format_mhz
 from wastenot.stack.pipeline.frontier_table import frontier_rows
 from wastenot.stack.pipeline.plan import Iteration, PipelinePlan, Promise
@@ -51,9 +52,7 @@ def verdict(plan: PipelinePlan) -> str:
     saved = percent(-plan.energy_change, 1)
     slower = plan.time_change
     if plan.until_s is not None:
-        return (
-            f"Saves {saved} of the energy that waiting for the straggler at the default clocks takes, and is done just then"
-        )
+        return f"Saves {saved} of the energy that waiting for the straggler at the default clocks takes; done before it is"
     if plan.energy_change > -_SAME:
         return "Saves nothing within the slowdown allowed"
     if slower > _SAME:
@@ -82,6 +81,7 @@ def _numbers(made: PlannedPipeline) -> list[tuple[str, str]]:
         which = "of them" if saving == plan.replicas else "that wait for the straggler"
         saved = f"{_joules(saving * (base_j - energy_j))} saved an iteration"
         rows.append(("All pipelines", f"{saving} {which}, {saving * plan.gpus:,} GPUs: {saved}"))
+    rows.append(("Switching", switching_text(plan)))
     rows.append(("Critical path", _critical(made)))
     rows.append(("Waiting", _waiting(made)))
     return [*rows, ("Assumed", "; ".join(plan.notes))] if plan.notes else rows
@@ -113,7 +113,7 @@ def _time(plan: PipelinePlan) -> str:
 
 def _promise(plan: PipelinePlan, promise: Promise) -> str:
     goal = "keeps the slowdown" if plan.until_s is None else "is done before the straggler"
-    sure = f"{goal} with {percent(promise.confidence, 0)} confidence"
+    sure = f"{goal} with {percent(promise.sure, 0)} confidence"
     time, energy = (
         " to ".join(map(change, ends)) for ends in (promise.time_change_interval, promise.energy_change_interval)
     )
@@ -124,8 +124,10 @@ def _proof(plan: PipelinePlan) -> str:
     least = f"no plan of these numbers needs less than {_joules(plan.lower_bound_j)}"
     left = percent(max(plan.gap, 0.0))
     if plan.promise is None:
+        least += "" if plan.switching is None else " even if switching were free"
         return f"{least}: at most {left} is left"
-    return f"{least}, {left} below this one, which is surer to keep the slowdown"
+    lasting = "" if plan.switching is None else " and whose settings last"
+    return f"{least}, {left} below this one, which is surer to keep the slowdown{lasting}"
 
 
 def _critical(made: PlannedPipeline) -> str:

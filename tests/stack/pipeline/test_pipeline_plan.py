@@ -9,6 +9,7 @@ import pytest
 
 import wastenot as wn
 from tests.support.pipeline_profiles import WAITING_W, write_profile
+from wastenot.planning.switching import switch_time
 from wastenot.stack.pipeline.frontier_table import frontier_csv, frontier_rows
 from wastenot.stack.pipeline.rank_steps import PlanGraph
 from wastenot.stack.pipeline.schedules import SCHEDULES
@@ -22,7 +23,7 @@ def profile(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(profile):
-    return wn.pipeline(profile, micro_batches=8, waiting_power_w=WAITING_W, frontier=10)
+    return wn.pipeline(profile, micro_batches=8, waiting_power_w=WAITING_W, switch_time_s=0.0, frontier=10)
 
 
 def test_what_is_saved_costs_no_time_and_the_bound_is_close(made):
@@ -38,7 +39,7 @@ def test_what_is_saved_costs_no_time_and_the_bound_is_close(made):
 
 
 def test_a_slowdown_that_is_allowed_saves_more(profile, made):
-    slower = wn.pipeline(profile, micro_batches=8, waiting_power_w=WAITING_W, max_slowdown=0.1).plan
+    slower = wn.pipeline(profile, micro_batches=8, waiting_power_w=WAITING_W, switch_time_s=0.0, max_slowdown=0.1).plan
     assert made.plan.baseline.time_s < slower.predicted.time_s <= 1.1 * made.plan.baseline.time_s
     assert slower.energy_change < made.plan.energy_change - 0.01
 
@@ -68,7 +69,7 @@ def test_the_frontier_goes_from_the_fastest_to_the_least_energy_and_on_for_strag
 
 @pytest.mark.parametrize("slower", [0.05, 0.2, 3.0])
 def test_a_straggler_leaves_time_that_saves(profile, made, slower):
-    plan = wn.pipeline(profile, micro_batches=8, waiting_power_w=WAITING_W, straggler=slower).plan
+    plan = wn.pipeline(profile, micro_batches=8, waiting_power_w=WAITING_W, switch_time_s=0.0, straggler=slower).plan
     until_s = made.plan.baseline.time_s * (1.0 + slower)
     assert plan.until_s == pytest.approx(until_s)
     assert plan.predicted.time_s <= plan.until_s * (1 + 1e-12)
@@ -78,13 +79,13 @@ def test_a_straggler_leaves_time_that_saves(profile, made, slower):
     rung = made.plan.rung_within(until_s)
     looked_up = rung.energy_j + 4 * WAITING_W * (until_s - rung.time_s)
     assert plan.predicted.energy_j * (1 - 1e-3) <= looked_up <= 1.03 * plan.predicted.energy_j
-    same = wn.pipeline(profile, micro_batches=8, waiting_power_w=WAITING_W, straggler_s=plan.until_s).plan
+    same = wn.pipeline(profile, micro_batches=8, waiting_power_w=WAITING_W, switch_time_s=0.0, straggler_s=plan.until_s).plan
     assert same.predicted.energy_j == pytest.approx(plan.predicted.energy_j, rel=1e-3)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_schedule_is_planned(profile, schedule):
-    plan = wn.pipeline(profile, micro_batches=6, waiting_power_w=WAITING_W, schedule=schedule).plan
+    plan = wn.pipeline(profile, micro_batches=6, waiting_power_w=WAITING_W, switch_time_s=0.0, schedule=schedule).plan
     assert plan.predicted.time_s <= plan.baseline.time_s and plan.energy_change < 0.0
     assert len(plan.ranks) == (2 if schedule == "interleaved" else 4)
     assert plan.gap < 0.03
@@ -147,7 +148,9 @@ def test_an_edited_document_is_refused_in_one_line(made, tmp_path, edit, says):
 
 
 def test_degrees_multiply_energies(profile, made):
-    plan = wn.pipeline(profile, micro_batches=8, waiting_power_w=WAITING_W, tensor_parallel=8, data_parallel=4).plan
+    plan = wn.pipeline(
+        profile, micro_batches=8, waiting_power_w=WAITING_W, switch_time_s=0.0, tensor_parallel=8, data_parallel=4
+    ).plan
     assert (plan.gpus, plan.replicas) == (32, 4)
     assert plan.baseline.energy_j == pytest.approx(8 * made.plan.baseline.energy_j)
 
@@ -159,3 +162,27 @@ def test_errors_name_arguments(profile):
         wn.pipeline(micro_batches=8, stages=4)
     with pytest.raises(wn.BadInputError, match=r"^device: where are the kernels of gpt3-xl to be measured"):
         wn.pipeline("gpt3-xl", micro_batches=8, stages=4)
+
+
+def test_settings_last_as_long_as_switching_takes_unless_told_otherwise(profile):
+    def planned(**options):
+        return wn.pipeline(profile, micro_batches=8, waiting_power_w=WAITING_W, **options).plan
+
+    free, default, known = planned(switch_time_s=0.0), planned(), planned(device="A100")
+    assert (free.switching, free.free) == (None, None)
+    assert default.switching == switch_time("unknown GPU") and default.switching.basis == "assumed"
+    assert known.switching == switch_time("A100") and known.device == "A100"
+    assert default.free == known.free == free.predicted
+    assert default.free_energy_change == free.energy_change == free.free_energy_change
+    assert free.energy_change < known.energy_change < default.energy_change < 0.0
+    assert planned(switch_time_s=0.1).predicted == default.predicted
+    with pytest.raises(wn.BadInputError, match="switch_time_s -1: must be"):
+        planned(switch_time_s=-1)
+
+
+def test_plans_from_before_switching_was_noted_keep_their_digest(profile, tmp_path):
+    plan = wn.pipeline(profile, micro_batches=8, waiting_power_w=WAITING_W, switch_time_s=0.0).plan
+    document = plan.document()
+    del document["switching"], document["free"]
+    (tmp_path / "old.json").write_text(json.dumps(document))
+    assert wn.read_pipeline_plan(tmp_path / "old.json") == plan

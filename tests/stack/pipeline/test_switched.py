@@ -49,15 +49,16 @@ def test_settings_last_and_the_deadline_is_kept(name, slowdown):
         assert lasting.plan.energy_change < 0.5 * made.plan.energy_change
 
 
-def test_switches_that_take_no_time_cost_nothing_but_the_reserve():
+def test_switches_that_take_no_time_cost_nothing_and_those_that_take_some_a_reserve():
     made = plan_pipeline(made_profile(4), build_schedule("1f1b", ranks=4, micro_batches=8), max_slowdown=0.05)
-    free = switch_time("unknown", 0.0)
-    assert with_switching(made, free, reserve=0.0).plan.predicted.energy_j == pytest.approx(
-        made.plan.predicted.energy_j, rel=2e-3
-    )
-    kept = with_switching(made, free, reserve=0.01).plan
+    assert with_switching(made, switch_time("unknown", 0.0), reserve=0.01) is made
+    short = switch_time("unknown", 1e-6)
+    almost = with_switching(made, short).plan
+    assert almost.predicted.energy_j == pytest.approx(made.plan.predicted.energy_j, rel=2e-3)
+    assert (almost.switching, almost.free) == (short, made.plan.predicted)
+    kept = with_switching(made, switch_time("unknown", 0.02), reserve=0.01).plan
     assert kept.predicted.time_s <= made.plan.within_s / 1.003
-    assert kept.predicted.energy_j > made.plan.predicted.energy_j
+    assert kept.predicted.energy_j > almost.predicted.energy_j
 
 
 def test_at_no_slowdown_what_is_critical_has_no_switches_that_could_be_late():
@@ -76,4 +77,7 @@ def test_plans_with_settings_inside_instructions_stay_as_they_are():
     inside = (Stretch(Setting(900.0), 1, 0.1), Stretch(Setting(1980.0), 2, 0.05))
     ways[0, "forward"] = choice([(0.15, 60.0, inside), (0.1, 80.0, Setting(1980.0))])
     made = plan_pipeline(replace(profile, ways=ways), build_schedule("1f1b", ranks=2, micro_batches=2), max_slowdown=0.5)
-    assert with_switching(made, SLOW) is made
+    same = with_switching(made, SLOW)
+    assert same.plan.ranks == made.plan.ranks and same.plan.switching is None
+    assert any("settings change inside instructions" in note for note in same.plan.notes)
+    assert same.plan.digest == same.plan.content_digest()

@@ -6,6 +6,7 @@ from wastenot.origin import Origin
 from wastenot.reporting.formatting import SPACE, change, number, percent, quantity
 from wastenot.reporting.panel import Line, Panel, Tone
 from wastenot.reporting.pipeline.drawing import before_text, mhz_text
+from wastenot.reporting.pipeline.switching import switching_text
 from wastenot.stack.pipeline.overview import PipelineOverview
 from wastenot.stack.pipeline.plan import PipelinePlan
 from wastenot.wording import counted
@@ -40,11 +41,11 @@ def _effect(plan: PipelinePlan) -> str:
 def _verdict(plan: PipelinePlan) -> str:
     gap = f"at most {percent(max(plan.gap, 0.0))} above the least energy that is possible"
     if plan.until_s is not None:
-        sure = "" if plan.promise is None else f" with {percent(plan.promise.confidence, 0)} confidence"
+        sure = "" if plan.promise is None else f" with {percent(plan.promise.sure, 0)} confidence"
         return f"done when the other is{sure}, {gap}, {_HOW[plan.origin]}"
     limit = "" if plan.max_slowdown is None else f"the slowdown limit of {100.0 * plan.max_slowdown:.3g}{SPACE}%"
     if limit and plan.promise is not None:
-        limit = f"{limit} is kept with {percent(plan.promise.confidence, 0)} confidence, "
+        limit = f"{limit} is kept with {percent(plan.promise.sure, 0)} confidence, "
     elif limit:
         limit = f"within {limit}, "
     return f"{limit}{gap}, {_HOW[plan.origin]}"
@@ -72,10 +73,11 @@ def _time(overview: PipelineOverview) -> Panel:
         Line("GPUs wait", f"{percent(after.waiting, 1)} of the time instead of {percent(before.waiting, 1)}"),
         Line("On a critical path", _critical_text(overview)),
     ]
+    free = "" if plan.switching is None else ", were switching free"
     lines += [
         Line(
             f"If another pipeline is {percent(each.slowdown, 0)} slower",
-            f"{percent(-each.energy_change, 1)} less than waiting for it",
+            f"{percent(-each.energy_change, 1)} less than waiting for it{free}",
         )
         for each in overview.stragglers
         if each.slowdown in (0.1, 0.3)
@@ -105,6 +107,7 @@ def _basis(overview: PipelineOverview) -> Panel:
         lines.append(Line("Core clocks", f"{min(clocks):,.0f} to {mhz_text(max(clocks))}"))
     switches = _switches(overview)
     lines.append(Line("Clocks change", f"{number(switches, 3)} times an iteration on a rank"))
+    lines.append(Line("Switching", switching_text(plan)))
     lines.append(Line("Compared with", f"all instructions at the {before_text(plan)}"))
     return Panel("What is planned", counted(plan.stages, "stage"), f"{text}.", lines=tuple(lines))
 

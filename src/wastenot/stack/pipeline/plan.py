@@ -14,6 +14,7 @@ from wastenot.documents import Count, Finite, Name, NotNegative, Part, Positive
 from wastenot.files import write_text
 from wastenot.origin import Origin
 from wastenot.planning.headline import Interval
+from wastenot.planning.switching import SwitchTime
 from wastenot.setting import Setting
 from wastenot.stack.pipeline.profile import BaselineClocks
 
@@ -111,6 +112,11 @@ class Promise(Part):
     energy_change: Finite
     energy_change_interval: Interval
 
+    @property
+    def sure(self) -> float:
+        """The confidence with which the slowdown may be said to be kept."""
+        return min(self.confidence, self.probability)
+
 
 class Rung(Part):
     """Another plan of the same pipeline, of least energy at another deadline.
@@ -150,8 +156,12 @@ class PipelinePlan(Part):
         defaults: each instruction of each stage as it runs in the baseline.
         fixed: loads, sends, receives and the like, which have no ways.
         recomputes: whether a backward runs the forward again first.
+        switching: how long the device takes to change clocks: the plan's settings last at least as long; ``None`` where it
+            was planned as if that took no time.
+        free: under the plan as it would be if switching took no time, to compare; ``None`` where this is that plan.
         notes: what was assumed, for a reader.
-        rungs: plans along the frontier, by rising time; those slower than that of least energy are for stragglers only.
+        rungs: plans along the frontier, by rising time, as if switching took no time; those slower than that of least energy
+            are for stragglers only.
         digest: of the content, by which an edit is noticed.
     """
 
@@ -181,6 +191,8 @@ class PipelinePlan(Part):
     defaults: Annotated[tuple[Way, ...], Field(strict=False)] = ()
     fixed: Annotated[tuple[FixedWork, ...], Field(strict=False)] = ()
     recomputes: bool = False
+    switching: SwitchTime | None = None
+    free: Iteration | None = None
     notes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     rungs: Annotated[tuple[Rung, ...], Field(strict=False)] = ()
     digest: str = ""
@@ -189,6 +201,11 @@ class PipelinePlan(Part):
     def energy_change(self) -> float:
         """Energy of an iteration under the plan, relative to the baseline; negative is saved."""
         return self.predicted.energy_j / self.baseline.energy_j - 1.0
+
+    @property
+    def free_energy_change(self) -> float:
+        """As :attr:`energy_change`, if switching took no time."""
+        return (self.free or self.predicted).energy_j / self.baseline.energy_j - 1.0
 
     @property
     def time_change(self) -> float:
@@ -241,5 +258,8 @@ class PipelinePlan(Part):
         """The digest of what the plan says."""
         content = self.document()
         del content["digest"]
+        for name in ("switching", "free"):  # files from before these keep their digests
+            if content[name] is None:
+                del content[name]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(canonical.encode()).hexdigest()

@@ -10,6 +10,7 @@ from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import Frontier
 from wastenot.frontiers.nodes import Ways
 from wastenot.origin import Origin
+from wastenot.planning.switching import SwitchTime
 from wastenot.suggest import suggestion
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class PipelineProfile:
         notes: what was assumed, for the reader of a plan.
         errors: how far times and energies can be off; ``None`` where nothing says.
         baseline_clocks: whether the baseline is at the default clocks, or at the highest for want of those.
+        switching: how long the device takes to change clocks, where more is known than its name tells.
     """
 
     name: str
@@ -85,6 +87,7 @@ class PipelineProfile:
     notes: tuple[str, ...] = ()
     baseline_clocks: BaselineClocks = "highest"
     errors: ProfileErrors | None = None
+    switching: SwitchTime | None = None
 
     def __post_init__(self) -> None:
         where = f"profile {self.name}"
@@ -97,7 +100,7 @@ class PipelineProfile:
             ("rest of an iteration", "J", self.iteration_j),
         ):
             if not 0.0 <= number < float("inf"):
-                raise BadInputError(f"{where}: {what} of {number:g} {unit}: must be 0 at least")
+                raise BadInputError(f"{where}: {what} of {number:g} {unit}: must be 0 at least, and finite")
         if self.gpus_per_stage < 1 or self.replicas < 1:
             raise BadInputError(
                 f"{where}: {self.gpus_per_stage} GPUs for a stage, {self.replicas} replicas: must be 1 at least"

@@ -272,6 +272,7 @@ class StageModel:
             notes=(f"layers by stage: {written}", *self.notes),
             baseline_clocks="auto",
             errors=self._errors(work),
+            switching=self.switching,
         )
 
     def _ways(self, work: StageWork, settings: Settings | None = None) -> InstructionWays:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -32,11 +32,18 @@ from wastenot.stack.pipeline.planner import PlannedPipeline, replanned
 from wastenot.stack.pipeline.profile import PipelineProfile, listed_ways
 
 RESERVE = 0.004
-"""Fraction of an instruction's time that one which is slowed down may take longer without the deadline being missed."""
+"""Fraction of an instruction's time that one which is slowed down may take longer without the deadline being missed.
+
+No more than :data:`_LATE` of a switch, for that is about what one that is late or early costs."""
 
 _IN_TIME = 1.645  # standard deviations: 95 % of switches are done before the next one
 _OFF = 0.3  # standard deviations of a switch's latency by which what is fast is met by a slow clock, on average
 _UNKNOWN = 0.2  # of its speed that an instruction loses at a setting that it was not measured at
+_LATE = 0.2  # of a switch's latency: the whole of it at a setting that is slower by about as much
+_MARGINS = (0.0, 1.645, 3.0, 6.0, 1e6)
+"""Standard deviations by which ways may be slower than they seem next to the default clocks, tried until the plan is as sure
+to keep its slowdown as was asked; at the last one only the default clocks are left for what is critical."""
+
 _STEPS = (1, 2, 4)  # settings by which a stay is slowed down at once
 
 
@@ -45,7 +52,8 @@ def with_switching(
 ) -> PlannedPipeline:
     """The plan of a pipeline whose settings last as long as switching takes, within the same deadline.
 
-    Plans whose kernels have settings of their own inside instructions stay as they are: these last long enough already.
+    Where switching takes no time, the plan stays as it is; so do plans whose kernels have settings of their own inside
+    instructions, and these note it.
 
     Args:
         made: the plan, as if switching took no time.
@@ -56,11 +64,27 @@ def with_switching(
     Raises:
         InfeasibleError: never but by rounding, as each instruction may be as fast as it can be.
     """
-    problem = _Problem.of(made, switching, reserve)
-    if problem is None:
+    if max(switching.core_s, switching.memory_s, switching.stall_s, switching.memory_stall_s) == 0.0:
         return made
-    setting = problem.improved(problem.on_time(problem.first()), seconds)
-    return problem.exactly(setting)
+    found: PlannedPipeline | None = None
+    hopeless = made.plan.promise is not None and not made.plan.max_slowdown and made.plan.until_s is None
+    for margin in _MARGINS[hopeless:]:
+        problem = _Problem.of(made, switching, reserve, margin)
+        if problem is None:
+            break
+        tried = problem.exactly(problem.improved(problem.on_time(problem.first()), seconds))
+        if found is None or _probability(tried) > _probability(found):
+            found = tried
+        if found.plan.promise is None or found.plan.promise.probability >= found.plan.promise.confidence:
+            break
+    if found is None:
+        note = (
+            "settings change inside instructions, as planned without regard to how long a switch between instructions takes"
+        )
+        plan = made.plan.model_copy(update={"notes": (*made.plan.notes, note)})
+        return replace(made, plan=plan.sealed())
+    plan = found.plan.model_copy(update={"switching": switching, "free": made.plan.predicted})
+    return replace(found, plan=plan.sealed())
 
 
 @dataclass(eq=False)
@@ -102,7 +126,7 @@ class _Problem:
     off_s: float
 
     @classmethod
-    def of(cls, made: PlannedPipeline, switching: SwitchTime, reserve: float) -> _Problem | None:
+    def of(cls, made: PlannedPipeline, switching: SwitchTime, reserve: float, margin: float) -> _Problem | None:
         """The problem of a plan; ``None`` where instructions have several settings inside."""
         graph, instructions = made.graph, made.schedule.instructions
         kinds = sorted(set(graph.kind[: len(instructions)].tolist()))
@@ -113,7 +137,9 @@ class _Problem:
         settings = sorted((each for each in labels if isinstance(each, Setting)), key=_speed)
         if len(settings) < len(labels):
             return None
-        padded = pipeline_graph(made.schedule, _with_reserve(made.profile, reserve))
+        late_s = _LATE * max(switching.core_s, switching.memory_s)
+        charges = _charges(made.profile, margin)
+        padded = pipeline_graph(made.schedule, _with_reserve(made.profile, reserve, late_s, charges))
         iteration_s = made.profile.iteration_s
         until_s = None if made.plan.until_s is None else max(made.plan.until_s - iteration_s, 0.0)
         within = deadline_of(made)
@@ -124,14 +150,17 @@ class _Problem:
         number = {setting: index for index, setting in enumerate(settings)}
         time_s = np.full((len(instructions), len(settings)), np.inf)
         cost_j, way = time_s.copy(), np.full(time_s.shape, -1, dtype=np.intp)
-        waiting_w = made.profile.waiting_w
+        waiting_w, keys = made.profile.waiting_w, list(made.profile.ways)
         for part, kind in enumerate(graph.kind[: len(instructions)].tolist()):
             points = graph.ways(kind)
             fastest_s = float(points.time_s.min())
+            charge_s = charges.get(keys[kind])
             for setting, index in ways[kind].items():
                 assert isinstance(setting, Setting)
                 column, plain_s = number[setting], float(points.time_s[index])
-                time_s[part, column] = plain_s if plain_s <= fastest_s else plain_s * (1.0 + reserve)
+                time_s[part, column] = plain_s if plain_s <= fastest_s else plain_s + min(reserve * plain_s, late_s)
+                if charge_s is not None:
+                    time_s[part, column] += charge_s[int(points[index].options[0])]
                 cost_j[part, column] = float(points.energy_j[index]) - waiting_w * plain_s
                 way[part, column] = index
         ranks = np.cumsum([0, *map(len, made.schedule.ranks)])
@@ -308,6 +337,10 @@ class _Problem:
         return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
 
 
+def _probability(made: PlannedPipeline) -> float:
+    return 1.0 if made.plan.promise is None else made.plan.promise.probability
+
+
 def deadline_of(made: PlannedPipeline) -> Fraction:
     """What the graph of a plan has to be done within, exactly."""
     plan, added = made.plan, Fraction(made.profile.iteration_s)
@@ -318,19 +351,37 @@ def deadline_of(made: PlannedPipeline) -> Fraction:
     return within - added
 
 
-def _with_reserve(profile: PipelineProfile, reserve: float) -> PipelineProfile:
-    """The profile whose ways take longer, all but the fastest of each instruction; waiting is what they cost."""
+def _with_reserve(
+    profile: PipelineProfile, reserve: float, late_s: float, charges: Mapping[tuple[int, str], FloatArray]
+) -> PipelineProfile:
+    """The profile whose ways take longer, all but the fastest of each instruction; waiting is what they cost.
 
-    def padded(frontier: Frontier) -> Frontier:
+    They do by a fraction of their time, and by no more than so many seconds; and by what they are charged beyond that.
+    """
+
+    def padded(key: tuple[int, str], frontier: Frontier) -> Frontier:
         listed = listed_ways(frontier)
         fastest_s = min(time_s for time_s, _, _ in listed)
-        more_s = [reserve * time_s if time_s > fastest_s else 0.0 for time_s, _, _ in listed]
+        more_s = [min(reserve * time_s, late_s) if time_s > fastest_s else 0.0 for time_s, _, _ in listed]
+        if key in charges:
+            more_s = [more + charge for more, charge in zip(more_s, charges[key].tolist(), strict=True)]
         return choice(
             [(time_s + more, energy_j + profile.waiting_w * more, label)
              for (time_s, energy_j, label), more in zip(listed, more_s, strict=True)]
         )  # fmt: skip
 
-    return replace(profile, ways={key: padded(each) for key, each in profile.ways.items()})
+    return replace(profile, ways={key: padded(key, each) for key, each in profile.ways.items()})
+
+
+def _charges(profile: PipelineProfile, margin: float) -> dict[tuple[int, str], FloatArray]:
+    """How much slower ways may be than they seem, next to the default clocks, in so many standard deviations."""
+    if profile.errors is None or margin == 0.0:
+        return {}
+    found = {}
+    for key, own in profile.errors.ways.items():
+        deviation_s = np.sqrt(np.square(own.time_s - profile.errors.baseline[key].time_s).sum(axis=1))
+        found[key] = margin * deviation_s + own.doubt_s
+    return found
 
 
 def _switch_j(settings: Sequence[Setting], switching: SwitchTime, time_s: FloatArray, cost_j: FloatArray) -> FloatArray:
