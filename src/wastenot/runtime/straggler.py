@@ -201,7 +201,7 @@ class Stragglers:
         if not for_s > 0.0:
             raise BadInputError(f"`for_s` {for_s:g}: must be above 0")
         one.told = _Told(1.0 + slower, now_s + for_s)
-        self._tell(now_s, "told", replica, f"is {slower:.1%} slower than planned")
+        self._tell(now_s, "told", replica, f"is {100.0 * slower:.1f} % slower than planned")
         return self._decide(now_s)
 
     def clear(self, replica: int | None, now_s: float) -> dict[int, Order]:
