@@ -42,7 +42,7 @@ def test_a_server_is_told_shows_what_it_knows_and_is_ended(wastenot, served):
     told = status(wastenot)
     assert told["replicas"][1]["told"] == 1.2 and told["replicas"][0]["rung"] > 0 == told["replicas"][1]["rung"]
     text = wastenot("straggler", "--status").out
-    assert "replica 1: +20.0% (told), 0 of 2 ranks" in text and "(predicted)" in text
+    assert "replica 1: +20.0 % (told), 0 of 2 ranks" in text and "(predicted)" in text
     assert json.loads(wastenot("straggler", "--clear", "--json").out)["replicas"][1]["told"] is None
     assert status(wastenot)["replicas"][0]["rung"] == 0
     assert wastenot("straggler", "--stop").code == 0

@@ -195,6 +195,18 @@ def test_a_client_is_told_that_the_daemon_has_gone_and_comes_back_to_the_next(st
     assert clean(stand_in)
 
 
+def test_a_claim_whose_heartbeat_met_the_daemons_end_ends_without_an_error(stand_in, daemon):
+    daemon.start()
+    clocks = open_nvidia("nvidia:0", allow_clock_control=True).clocks
+    with clocks.claimed():
+        clocks.request(Setting(1200.0))
+        daemon.stop()
+        until(lambda: not any(thread.name == "wastenot-heartbeat" for thread in threading.enumerate()))
+        with pytest.raises(DeviceError, match="wastenotd has gone"):
+            clocks.request(Setting(1005.0))
+    assert stand_in.control.state(0).untouched
+
+
 def test_there_is_one_daemon(daemon):
     daemon.start()
     second = subprocess.run(

@@ -185,6 +185,27 @@ def test_a_frontier_leads_from_the_fastest_to_the_least_energy() -> None:
         assert plan.lasts_s == within_s and plan.exact_time_s <= within_s
 
 
+def test_a_frontier_ends_with_the_plan_of_least_energy() -> None:
+    kinds = [choice([(0.0502, 23.81), (0.0558, 20.34)]), choice([(0.093, 44.58), (0.1046, 38.27)])]
+    made = graph([*kinds, *kinds, *kinds], [(part, part + 1) for part in range(5)], worker=[0] * 6, waiting_w=70.0)
+    least = made.least_energy()
+    found = made.frontier(7)
+    assert found.plans[-1].energy_j == pytest.approx(least.energy_j, rel=1e-12)
+    assert found.plans[-1].gap == pytest.approx(0.0, abs=1e-9)
+    assert all(plan.exact_time_s <= within_s for plan, within_s in zip(found.plans, found.within_s, strict=True))
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_parts_without_a_choice_have_an_exact_bound(chosen: bool) -> None:
+    only, other = choice([(0.1, 20.0)]), choice([(0.1, 30.0), (0.15, 25.0)] if chosen else [(0.1, 30.0)])
+    made = graph([only, only, only, other], [(0, 1), (1, 2), (0, 3)], worker=[0, 0, 0, 1], waiting_w=70.0)
+    fastest = made.least_time()
+    for within_s in (None, fastest.exact_time_s, 0.4):
+        for until_s in (None, 0.1, 0.5):
+            found = made.least_energy(within_s, until_s=until_s)
+            assert found.lower_bound_j == pytest.approx(found.energy_j, rel=1e-9)
+
+
 def test_the_price_of_time_is_what_a_longer_deadline_saves() -> None:
     made = random_pipeline(np.random.default_rng(5), 4, 8)
     within_s = made.least_time().time_s * 1.05

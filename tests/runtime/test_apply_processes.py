@@ -217,20 +217,37 @@ def test_a_program_of_ones_own_that_is_ended_gives_the_clocks_back(machine, plan
 
 def test_ranks_of_a_machine_share_one_session(machine):
     # Long iterations that are seldom asked for, so that two jobs leave a busy machine the time to simulate their GPUs.
+    # On one that is starved they still last so much longer that they are refused as another workload's: once more.
+    for last in (False, False, True):
+        try:
+            _two_ranks(machine)
+            return
+        except AssertionError:
+            if last:
+                raise
+        machine.wait_for_clock(None, 0)
+        machine.wait_for_clock(None, 1)
+
+
+def _two_ranks(machine):
     plan = str(make_plan(machine.folder, machine.server, slower=14.0))
+    seen = machine.folder / "seen"
+    seen.unlink(missing_ok=True)
     training = ("--batch", "64", "--poll", "0.01", "--seconds", "120", "--until", "seen")
     of_job = {"LOCAL_WORLD_SIZE": "2", "MASTER_PORT": "29501", "TORCHELASTIC_RUN_ID": "a-job"}
     ranks = [
         machine.start_job(plan, *training, "--gpu", str(rank), LOCAL_RANK=str(rank), **of_job) for rank in (1, 0)
     ]  # fmt: skip
-    for index in (0, 1):
-        machine.wait_for_clock(PLANNED_MHZ, index)
-    [status] = json.loads(machine.run("apply", "--status", "--json")[1])["sessions"]
-    assert [gpu["device"] for gpu in status["gpus"]] == ["nvidia:0", "nvidia:1"] and status["process"] == ranks[1].pid
-    (machine.folder / "seen").touch()
-    for process in ranks:
-        assert ended(process)[0] == 0
-    assert restored(machine)
+    try:
+        for index in (0, 1):
+            machine.wait_for_clock(PLANNED_MHZ, index)
+        [status] = json.loads(machine.run("apply", "--status", "--json")[1])["sessions"]
+        assert [gpu["device"] for gpu in status["gpus"]] == ["nvidia:0", "nvidia:1"]
+        assert status["process"] == ranks[1].pid
+    finally:
+        seen.touch()
+        codes = [ended(process)[0] for process in ranks]
+    assert codes == [0, 0] and restored(machine)
 
 
 class TestTraining:

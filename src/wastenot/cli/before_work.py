@@ -175,6 +175,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 """By verb, the options that may have no effect."""
 
 _OUTPUTS = ("out", "report", "csv", "figures", "summary")
+_INPUTS = ("source", "study", "schedule")  # files that an output must not replace
 _MAY_LACK_PAGES = ("natural",)  # verbs that do the rest without the extra that pages need, and say so
 
 
@@ -191,13 +192,22 @@ def check_before_work(verb: str, values: Values, typed: Callable[[str], bool], m
         BadInputError: an option would have no effect, or an output cannot be written.
         MissingExtraError: an output needs software that is not installed.
     """
+    from wastenot.errors import BadInputError
+
     check_rules(RULES.get(verb, ()), values, typed)
     pages = False
+    taken = {
+        Path(str(values[name])).absolute(): "is read" for name in _INPUTS if Path(str(values.get(name) or "")).is_file()
+    }
     for name in _OUTPUTS:
         target = values.get(name)
         if target is not None:
             metavar = metavars.get(name) or ""
             check_output(Path(target), name, folder=metavar == "DIR")
+            place = Path(target).absolute()
+            if place in taken and (place.is_file() or not place.exists()):
+                raise BadInputError(f"{_flag(name)} {target}: {taken[place]}; give another file")
+            taken[place] = f"is what {_flag(name)} writes"
             pages |= name == "figures" or metavar.endswith(".html")
     if pages and verb not in _MAY_LACK_PAGES:
         from wastenot.reporting.optional_imports import check_report

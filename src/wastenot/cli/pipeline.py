@@ -186,10 +186,13 @@ def pipeline(
     from wastenot.cli.progress import kept_if_interrupted, resume_with, shown_progress
     from wastenot.files import write_text
     from wastenot.stack.pipeline.frontier_table import frontier_csv
+    from wastenot.stack.pipeline.planner import MOST_PLANS
 
     later, later_s = parse_straggler(straggler)
     if frontier is not None and frontier < 2:
         raise BadInputError(f"--frontier {frontier}: must be at least 2")
+    if frontier is not None and frontier > MOST_PLANS:
+        raise BadInputError(f"--frontier {frontier}: must be {MOST_PLANS:,} at most")
     shown = frontier or (_SHOWN if report or figures else 0)
     layers = model.layers()
     target: Any = device
@@ -208,7 +211,9 @@ def pipeline(
         show_dry_run(estimate, as_json=as_json, shorter=_SHORTER)
         return
     command = _typed(study)
-    kept = "nothing was kept; --study FILE keeps what is measured" if study is None else resume_with(command, study)
+    given = source is not None and source.lower().endswith(".csv")
+    unkept = "nothing was kept" if given else "nothing was kept; --study FILE keeps what is measured"
+    kept = unkept if study is None else resume_with(command, study)
     with kept_if_interrupted(kept), shown_progress(f"pipeline of {source or study}") as progress:
         made = plan_pipeline(
             source, stages=stages, micro_batches=micro_batches, schedule=schedule, chunks=chunks, device=target, study=study,

@@ -52,9 +52,7 @@ def verdict(plan: PipelinePlan) -> str:
     saved = percent(-plan.energy_change, 1)
     slower = plan.time_change
     if plan.until_s is not None:
-        return (
-            f"Saves {saved} of the energy that waiting for the straggler at the default clocks takes, and is done just then"
-        )
+        return f"Saves {saved} of the energy that waiting for the straggler at the default clocks takes; done before it is"
     if plan.energy_change > -_SAME:
         return "Saves nothing within the slowdown allowed"
     if slower > _SAME:

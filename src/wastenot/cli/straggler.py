@@ -174,7 +174,8 @@ def _show(status: dict[str, Any], as_json: bool) -> None:
         saved = 1.0 - one["energy_j"] / one["waiting_at_default_j"]
         throttled = "".join(f", {each}" for each in one["throttled"])
         typer.echo(
-            f"  replica {number}: {one['times_as_long'] - 1.0:+.1%} ({said}{throttled}), {one['ranks']} of {one['of']} ranks"
-            f", rung {one['rung']} of {status['rungs']}, {saved:.1%} less energy than waiting at the default clocks"
-            " (predicted)"
+            f"  replica {number}: {100.0 * one['times_as_long'] - 100.0:+.1f} % ({said}{throttled})"
+            f", {one['ranks']} of {one['of']} ranks"
+            f", plan {one['rung'] + 1} of {status['rungs']}, {100.0 * saved:.1f} % less energy than waiting at the"
+            " default clocks (predicted)"
         )

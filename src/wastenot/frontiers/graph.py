@@ -31,7 +31,6 @@ from wastenot.frontiers.nodes import Ways
 _NEAR_ENOUGH = 1e-4  # of the cost: the search for a better plan stops
 _MOST_EXACT = 64  # parts of a graph in which all better plans are looked for
 _ROUNDING = 1e-12
-_STEPS = 10_000  # parts looked at again to improve a plan
 _STEPS_OF_A_POINT = 0  # sweeps that improve each plan of a frontier
 _POINTS_OF_A_PART = 48  # plans listed of a graph that is a part of another one
 _CURVE_TOLERANCE = 2e-4  # of the cost, between deadlines at which the relaxation is solved
@@ -192,7 +191,7 @@ class Graph:
         fastest = self._feasible(within_s, until_s)
         problem = self._problem(within_s, until_s)
         relaxed = self._curve.solved(problem)
-        plan = self._planned(problem, relaxed, fastest, within_s, until_s, Effort.of(seconds, _STEPS))
+        plan = self._planned(problem, relaxed, fastest, within_s, until_s, Effort.of_parts(seconds, len(self)))
         bound_j = self._bound_j(problem, relaxed, until_s, plan)
         if plan.energy_j - bound_j > _ROUNDING * abs(plan.energy_j) and len(self) <= _MOST_EXACT:
             plan, bound_j = self._closed(problem, relaxed, plan, bound_j, within_s, until_s)
@@ -249,7 +248,8 @@ class Graph:
         if problem.ends_early:
             last_s = min(last_s, max(self.least_energy(seconds=seconds).time_s, fastest.time_s))
         within_s = np.linspace(fastest.time_s, last_s, points)
-        within_s = np.maximum(within_s, math.nextafter(fastest.time_s, math.inf))  # its exact time may be just above
+        for each in (fastest.time_s, last_s):  # exact times of these plans may be just above
+            within_s[within_s == each] = math.nextafter(each, math.inf)
         relaxations = self._curve.over(within_s, _CURVE_TOLERANCE)
         vertices = self._curve.floor(fastest.time_s, float(within_s[-1]))
         drawn = float(self.waiting_w.sum())

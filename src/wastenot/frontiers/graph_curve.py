@@ -12,7 +12,7 @@ import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.frontiers.graph_interior import InteriorPoint
-from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed, relaxed_by_highs
+from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed, fastest_ways, relaxed_by_highs
 
 _MOST_CELLS = 60_000_000  # of a band matrix; wider graphs go to HiGHS
 
@@ -31,13 +31,20 @@ class CostCurve:
 
     def solved(self, problem: GraphProblem) -> Relaxed:
         """The relaxation of a problem of this graph."""
+        fastest = fastest_ways(problem)
+        if not (np.diff(problem.table.hull_start)[problem.klass] > 1).any():
+            return fastest
         early = problem.ends_early
         if early not in self._interior:
             self._interior[early] = InteriorPoint(problem.dag, early)
         solver = self._interior[early]
         if solver.laplacian.cells > _MOST_CELLS:
             return relaxed_by_highs(problem)
-        return solver.solve(problem)
+        found = solver.solve(problem)
+        if found.bound >= fastest.bound:
+            return found
+        # No part on the critical path has a choice: prices grow without end, and their bound is lost in rounding.
+        return max(relaxed_by_highs(problem), fastest, key=lambda each: each.bound)
 
     def at(self, within_s: float) -> Relaxed:
         """The relaxation at a deadline, where ending early saves nothing."""

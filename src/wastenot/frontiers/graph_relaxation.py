@@ -155,6 +155,28 @@ def relaxed_by_highs(problem: GraphProblem) -> Relaxed:
     return Relaxed(base + added, float(solved.x[-1]) if saved else 0.0, bound, edge_w, through)
 
 
+def fastest_ways(problem: GraphProblem) -> Relaxed:
+    """Every part at its fastest, and its bound: exact where no part has a choice.
+
+    A second is worth what ending early saves, along the longest path.
+    """
+    dag = problem.dag
+    time_s = problem.table.time_s[problem.klass, 0]
+    start_s = dag.earliest_s(time_s)
+    end_s = start_s + time_s
+    through, edge_w = np.zeros(len(dag)), np.zeros(len(dag.earlier))
+    part, worth = int(np.argmax(end_s)), problem.end_w if problem.ends_early else 0.0
+    through[part] = worth
+    while worth and dag.into[part] < dag.into[part + 1]:
+        into = np.arange(dag.into[part], dag.into[part + 1])
+        edge = int(into[np.argmax(end_s[dag.earlier[into]] + dag.delay_s[into])])
+        edge_w[edge] = worth
+        part = int(dag.earlier[edge])
+        through[part] = worth
+    saved_s = float(np.clip(problem.within_s - end_s.max(), 0.0, problem.end_s)) if worth else 0.0
+    return Relaxed(time_s, saved_s, flow_bound(problem, through, edge_w), edge_w, through)
+
+
 def flow_bound(problem: GraphProblem, through: FloatArray, edge_w: FloatArray) -> float:
     """No plan costs less, whatever the flow, if it is not negative and as much enters each part as leaves it.
 

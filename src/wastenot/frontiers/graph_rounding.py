@@ -2,7 +2,8 @@
 
 A beam search follows the relaxation (:mod:`wastenot.frontiers.graph_beam`). A pass over the graph then gives each part the
 slowest way that ends by the latest time at which the rest could still go on as before: it starts as early as its earlier
-parts let it, so that time that one of them could not use is handed on. Last, stretches of the plan are searched again.
+parts let it, so that time that one of them could not use is handed on. Last, stretches of the plan are searched again, and
+once that gains nothing more, those of the first plan anew with other stretches: the best plan counts.
 """
 
 from __future__ import annotations
@@ -18,14 +19,19 @@ from wastenot.frontiers.graph_beam import Found, Guide, Target, searched
 from wastenot.frontiers.graph_relaxation import GraphProblem, Relaxed
 
 _MOST_PASSES = 20
-_STRETCH = 80  # parts of a stretch
+_STRETCH = 120  # parts of a stretch
+_WIDTH = 1000  # states kept in the search of a stretch
 _BETTER = 1e-12
 _ROUNDING = 1e-12
 _MOST_STATES = 5_000
 _MOST_SUMS = 200_000  # of states and ways
 _CANDIDATES = 20
 _ALL = 1 << 20
-_STALE = 40  # sweeps that gain nothing, after which the search stops
+_STALE = 8  # sweeps that gain nothing, after which the search starts anew, ...
+_STARTS = 6  # ... until it did so often
+_MOST_STEPS = 20_000  # by default; about 0.2 ms each
+_MANY_SWEEPS = 4  # over a large graph
+_STEPS_TIMES_PARTS = 4e6  # over a small one
 _WORTHWHILE = 1e-3  # of the gap
 
 
@@ -45,6 +51,12 @@ class Effort:
     def of(cls, seconds: float | None, steps: float) -> Effort:
         """Of as many steps, unless a time is asked for."""
         return cls(steps, math.inf) if seconds is None else cls(math.inf, seconds)
+
+    @classmethod
+    def of_parts(cls, seconds: float | None, parts: int) -> Effort:
+        """For one plan of a graph, of a second or a few: more for a small graph, in which losses do not average out."""
+        steps = max(_MANY_SWEEPS * parts, _STEPS_TIMES_PARTS / parts)
+        return cls.of(seconds, min(steps, _MOST_STEPS))
 
 
 def planned(problem: GraphProblem, relaxed: Relaxed, effort: Effort, tolerance: float) -> tuple[IndexArray, float]:
@@ -72,14 +84,21 @@ def planned(problem: GraphProblem, relaxed: Relaxed, effort: Effort, tolerance: 
         if its_cost < cost:
             chosen, cost = taken, its_cost
     rng = np.random.default_rng(0)
-    stale, steps = 0, 0
+    first = best = (chosen, cost)
+    starts, stale, steps = 1, 0, 0
     until = began + effort.seconds
-    while stale < _STALE and cost > enough and steps < effort.steps and time.monotonic() < until:
+    while best[1] > enough and steps < effort.steps and time.monotonic() < until:
+        if stale == _STALE:
+            if starts == _STARTS:
+                break
+            starts, stale = starts + 1, 0
+            chosen, cost = first
         before = cost
         chosen, cost = _improved(aimed, chosen, cost, relaxed, rng, until)
+        best = min(best, (chosen, cost), key=lambda each: each[1])
         steps += len(chosen)
         stale = 0 if before - cost > _WORTHWHILE * (before - enough) else stale + 1
-    return chosen, total_cost(problem, chosen)
+    return best[0], total_cost(problem, best[0])
 
 
 def total_cost(problem: GraphProblem, chosen: IndexArray) -> float:
@@ -126,7 +145,7 @@ def _improved(
         order = _order(problem, target)
         parts = order[max(first, 0) : first + stretch]
         guide = Guide(
-            width=64,
+            width=_WIDTH,
             early=float(rng.uniform(0.05, 0.3)),
             late=float(rng.uniform(0.05, 0.3)),
             late_s=float(rng.choice([0.0, 0.02, 0.1])) * float(time_s.mean()),

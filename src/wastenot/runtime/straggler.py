@@ -201,7 +201,7 @@ class Stragglers:
         if not for_s > 0.0:
             raise BadInputError(f"`for_s` {for_s:g}: must be above 0")
         one.told = _Told(1.0 + slower, now_s + for_s)
-        self._tell(now_s, "told", replica, f"is {slower:.1%} slower than planned")
+        self._tell(now_s, "told", replica, f"is {100.0 * slower:.1f} % slower than planned")
         return self._decide(now_s)
 
     def clear(self, replica: int | None, now_s: float) -> dict[int, Order]:
@@ -292,7 +292,7 @@ class Stragglers:
                 new[index] = self._orders[index] = Order(rung, begin, begin + HOLD)
         if new:
             slow = max(range(len(factors)), key=factors.__getitem__)
-            told = f"rungs {', '.join(str(each.rung) for each in self._replicas)} from iteration {begin} on"
+            told = f"plans {', '.join(str(each.rung + 1) for each in self._replicas)} from iteration {begin} on"
             self._tell(now_s, "ordered", slow, f"{told}: all wait until {answer.until_s:.4g} s")
         return new
 

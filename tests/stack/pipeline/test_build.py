@@ -179,8 +179,8 @@ def test_a_profile_that_does_not_fit_is_refused() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"transfer_s": -1.0}, "profile mine: transfer of -1 s: must be 0 at least"),
-        ({"transfer_s": float("nan")}, "profile mine: transfer of nan s: must be 0 at least"),
+        ({"transfer_s": -1.0}, "profile mine: transfer of -1 s: must be 0 at least, and finite"),
+        ({"transfer_s": float("nan")}, "profile mine: transfer of nan s: must be 0 at least, and finite"),
         ({"replicas": 0}, "profile mine: 1 GPUs for a stage, 0 replicas: must be 1"),
         ({"gpus_per_stage": 0}, "profile mine: 0 GPUs for a stage, 1 replicas: must be 1"),
         ({"fixed": {(0, "recieve"): Fixed(1.0)}}, "profile mine: unknown fixed work 'recieve'; did you mean 'receive'?"),

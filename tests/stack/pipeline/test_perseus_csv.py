@@ -107,6 +107,7 @@ def without(*lines: str) -> str:
         (GOOD + "1,forward,800,,1\n", "profile.csv:20: time: is ''; must be a number (in s, of one micro-batch)"),
         (GOOD + "1,forward,800,nan,1\n", "profile.csv:20: time: is 'nan'; must be a number (in s, of one micro-batch)"),
         (GOOD + "1,forward,800,-0.1,1\n", "profile.csv:20: time: is '-0.1'; must be above 0 and finite"),
+        (GOOD + "1,forward,800,1e308,1\n", "profile.csv:20: time: is '1e308'; must be 1e+09 at most"),
         (GOOD + "1,forward,800,1e999,1\n", "profile.csv:20: time: is '1e999'; must be above 0 and finite"),
         (GOOD + "1,forward,800,0.1,0\n", "profile.csv:20: energy: is '0'; must be above 0 and finite"),
         (GOOD + "1,forward,-800,0.1,1\n", "profile.csv:20: frequency: is '-800'; must be above 0 and finite"),
@@ -184,7 +185,7 @@ def test_the_last_stage_needs_no_recomputation(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("waiting_w", [-1.0, float("nan"), float("inf")])
 def test_waiting_power_is_a_power(tmp_path: Path, waiting_w: float) -> None:
-    with pytest.raises(BadInputError, match=r"^profile profile: waiting power of .* W: must be 0 at least$"):
+    with pytest.raises(BadInputError, match=r"^profile profile: waiting power of .* W: must be 0 at least, and finite$"):
         reading(tmp_path, GOOD, waiting_w=waiting_w)
 
 

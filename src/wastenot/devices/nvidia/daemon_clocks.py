@@ -115,7 +115,8 @@ class DaemonClocks:
             self._set(session, AUTO)
             return
         try:
-            session.connection.ask("release", gpu=self._uuid)
+            if not session.is_lost:  # else a heartbeat has met that, and there is nothing left to give back
+                session.connection.ask("release", gpu=self._uuid)
         finally:
             self._hang_up()
 
@@ -146,8 +147,8 @@ class DaemonClocks:
         self.release()
 
     def _set(self, session: _Session, setting: Setting) -> None:
-        session.check()
         try:
+            session.check()
             session.connection.ask(
                 "set", gpu=self._uuid, core_mhz=setting.core_mhz, memory_mhz=setting.memory_mhz,
                 power_limit_w=setting.power_limit_w,
@@ -212,6 +213,11 @@ class _Session:
     def is_own(self) -> bool:
         """Whether this process made it."""
         return os.getpid() == self._process
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a heartbeat met the end of the lease."""
+        return isinstance(self._error, LeaseLostError)
 
     def check(self) -> None:
         """Raises what a heartbeat met."""

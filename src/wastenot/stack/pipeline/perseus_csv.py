@@ -31,6 +31,7 @@ _MEANINGS: Final = {
 }
 _AUTO: Final = "auto"
 _MOST_STAGES: Final = 100_000
+_MOST: Final = 1e9  # s, J or MHz: a slip of units, and sums stay finite
 
 _Key = tuple[int, str]
 
@@ -156,6 +157,8 @@ def _row(fields: Mapping[str, str], where: str, line: int) -> tuple[_Key, _Row]:
         number = _number(fields, column, where)
         if not 0.0 < number < float("inf"):
             raise BadInputError(f"{where}: {column}: is {quoted(fields[column])}; must be above 0 and finite")
+        if number > _MOST:
+            raise BadInputError(f"{where}: {column}: is {quoted(fields[column])}; must be {_MOST:.0e} at most")
         numbers.append(number)
     core_mhz, time_s, energy_j = numbers
     assert time_s is not None and energy_j is not None

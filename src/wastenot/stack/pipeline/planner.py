@@ -25,6 +25,7 @@ from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
 from wastenot.stack.pipeline.ways import Stretch
 
 SOLVE_S = 10.0  # for improving one plan
+MOST_PLANS = 10_000  # of a frontier: each is in the plan's file
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +149,7 @@ def check_goal(max_slowdown: float, confidence: float | None) -> None:
         BadInputError: a number is out of range.
     """
     if not -1.0 < max_slowdown < math.inf:
-        raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be above -1")
+        raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be above -1 and finite")
     if confidence is not None and not 0.5 < confidence < 1.0:
         raise BadInputError(f"`confidence` {confidence:g}: must be above 0.5 and below 1")
 
@@ -208,6 +209,8 @@ def frontier_rungs(made: PlannedPipeline, number: int, progress: Progress | None
     """
     if number < 2:
         raise BadInputError(f"`frontier` {number}: must be at least 2")
+    if number > MOST_PLANS:
+        raise BadInputError(f"`frontier` {number}: must be {MOST_PLANS:,} at most")
     added_s, last_s = made.profile.iteration_s, 0.0
     if progress is not None:
         progress.begin(2)
@@ -300,8 +303,8 @@ def _straggler_s(fraction: float | None, time_s: float | None, default_s: float)
     until_s = time_s if time_s is not None else default_s * (1.0 + (fraction or 0.0))
     if not default_s <= until_s < math.inf:
         raise BadInputError(
-            f"`straggler_s` {until_s:g}: must be a time in which this pipeline is done at its default clocks, "
-            f"{default_s:.9g} s at least"
+            f"`straggler_s` {until_s:g}: at its default clocks this pipeline itself takes {default_s:.9g} s; "
+            "a straggler takes at least as long"
         )
     return until_s
 

@@ -100,7 +100,7 @@ class PipelineProfile:
             ("rest of an iteration", "J", self.iteration_j),
         ):
             if not 0.0 <= number < float("inf"):
-                raise BadInputError(f"{where}: {what} of {number:g} {unit}: must be 0 at least")
+                raise BadInputError(f"{where}: {what} of {number:g} {unit}: must be 0 at least, and finite")
         if self.gpus_per_stage < 1 or self.replicas < 1:
             raise BadInputError(
                 f"{where}: {self.gpus_per_stage} GPUs for a stage, {self.replicas} replicas: must be 1 at least"
