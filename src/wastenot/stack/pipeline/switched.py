@@ -40,7 +40,7 @@ _IN_TIME = 1.645  # standard deviations: 95 % of switches are done before the ne
 _OFF = 0.3  # standard deviations of a switch's latency by which what is fast is met by a slow clock, on average
 _UNKNOWN = 0.2  # of its speed that an instruction loses at a setting that it was not measured at
 _LATE = 0.2  # of a switch's latency: the whole of it at a setting that is slower by about as much
-_MARGINS = (0.0, 1.645, 3.0, 6.0, 1e6)
+_MARGINS = (0.0, 1.645, 6.0, 12.0, 30.0, 100.0, 1e6)
 """Standard deviations by which ways may be slower than they seem next to the default clocks, tried until the plan is as sure
 to keep its slowdown as was asked; at the last one only the default clocks are left for what is critical."""
 
