@@ -1,0 +1,140 @@
+"""Energy of the GPUs behind a server: between any two moments of a measurement, by whatever meter there is.
+
+A meter is watched while a server is measured, and asked afterwards what was used between two moments: which part of the
+measurement is the steady state is known only when it has passed. Moments are of ``time.perf_counter``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from wastenot.devices.protocol import Device
+from wastenot.errors import BadInputError
+from wastenot.metering.result import GpuWindow, WindowResult, gpu_window
+from wastenot.metering.window import Window, measure
+from wastenot.study.serving_records import PointEvidence
+
+_PATIENCE_S = 2.0  # for the energy counter's next step
+
+
+@dataclass(frozen=True, slots=True)
+class EnergyUsed:
+    """What GPUs used between two moments.
+
+    Attributes:
+        energy_j: all GPUs together; ``None`` where the meter did not tell.
+        energy_se_j: its standard error.
+        notes: caveats for the reader.
+    """
+
+    energy_j: float | None
+    energy_se_j: float | None
+    notes: tuple[str, ...] = ()
+
+
+class Watch(Protocol):
+    """A meter that is being watched."""
+
+    def used(self, begin_s: float, end_s: float) -> EnergyUsed:
+        """What was used between two moments since the watch began; may wait for the meter's next reading."""
+
+
+class EnergyMeter(Protocol):
+    """What tells the energy of the GPUs behind a server."""
+
+    @property
+    def name(self) -> str:
+        """Of the meter, for people: the GPUs' names, or the address that is read."""
+
+    @property
+    def gpu(self) -> str:
+        """Model of the GPUs."""
+
+    @property
+    def gpus(self) -> int:
+        """How many it covers."""
+
+    @property
+    def evidence(self) -> PointEvidence:
+        """Whether its numbers are measured or simulated."""
+
+    def watch(self) -> AbstractContextManager[Watch]:
+        """Watch it inside the context."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMeter:
+    """GPUs of this machine, as ``wn.measure`` measures them.
+
+    Args:
+        devices: to measure, all of one model.
+
+    Raises:
+        BadInputError: there are none, or of several models.
+    """
+
+    devices: tuple[Device, ...]
+
+    def __post_init__(self) -> None:
+        models = {device.identity.model for device in self.devices}
+        if len(models) != 1:
+            listed = ", ".join(sorted(models)) or "none"
+            raise BadInputError(f"`device`: the GPUs of a server are of one model; these are {listed}")
+
+    @property
+    def name(self) -> str:
+        """Names of the GPUs."""
+        return ", ".join(device.identity.name for device in self.devices)
+
+    @property
+    def gpu(self) -> str:
+        """Model of the GPUs."""
+        return self.devices[0].identity.model
+
+    @property
+    def gpus(self) -> int:
+        """How many there are."""
+        return len(self.devices)
+
+    @property
+    def evidence(self) -> PointEvidence:
+        """Whether they are real."""
+        return "measured" if self.devices[0].identity.origin == "measured" else "simulated"
+
+    @contextmanager
+    def watch(self) -> Iterator[Watch]:
+        """Follow their energy counters inside the context."""
+        window = measure(self.devices, name="server", cycles=False).begin()
+        try:
+            yield _LocalWatch(window)
+        finally:
+            window.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _LocalWatch:
+    """The open window keeps the log of each GPU from its begin."""
+
+    _window: Window
+
+    def used(self, begin_s: float, end_s: float) -> EnergyUsed:
+        gpus: list[GpuWindow] = []
+        for follower in self._window.followers:
+            follower.log.wait(None if follower.has_counter is False else end_s, end_s, _PATIENCE_S)
+            gpus.append(gpu_window(follower.device.identity, follower.log, bool(follower.has_counter), begin_s, end_s))
+        whole = WindowResult.of("server", end_s - begin_s, tuple(gpus))
+        return EnergyUsed(whole.energy_j, whole.energy_se_j, whole.flags)
+
+
+def together(parts: Sequence[EnergyUsed]) -> EnergyUsed:
+    """Several GPUs together; unknown where one of them is."""
+    energies = [part.energy_j for part in parts if part.energy_j is not None]
+    errors = [part.energy_se_j for part in parts if part.energy_se_j is not None]
+    notes = tuple(dict.fromkeys(note for part in parts for note in part.notes))
+    if len(energies) < len(parts):
+        return EnergyUsed(None, None, notes)
+    error = sum(each**2 for each in errors) ** 0.5 if len(errors) == len(parts) else None
+    return EnergyUsed(sum(energies), error, notes)

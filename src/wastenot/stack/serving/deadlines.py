@@ -1,0 +1,36 @@
+"""What readers of answers may expect: bounds on the time to the first token and between tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.arrays import FloatArray, IndexArray
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Bounds on the latencies of requests, each to be kept by a share of them.
+
+    Attributes:
+        ttft_s: bound on the time to the first token of each class of prompt lengths.
+        prompt_below: prompts of class ``i`` have fewer tokens than this; one fewer than classes, ascending.
+        tbt_s: bound on the time between two tokens.
+        share: of the tokens of a request that are to keep ``tbt_s``, and of the requests that are to keep all.
+        end_to_end_s: bound on the time from arrival to the last token; ``None`` for none.
+    """
+
+    ttft_s: tuple[float, ...] = (0.250, 0.400, 2.000)
+    prompt_below: tuple[int, ...] = (256, 1024)
+    tbt_s: float = 0.100
+    share: float = 0.99
+    end_to_end_s: float | None = None
+
+    def ttft_of(self, prompt_tokens: IndexArray) -> FloatArray:
+        """The bound on the time to the first token of each request."""
+        return np.asarray(self.ttft_s)[np.searchsorted(self.prompt_below, prompt_tokens, side="right")]
+
+
+LITERATURE = Deadlines()
+"""As DynamoLLM has them (HPCA'25): P99 within 250, 400 or 2,000 ms by prompt length, and 100 ms between tokens."""

@@ -1,0 +1,1 @@
+"""Policies that steer the clock of one engine."""

@@ -1,0 +1,158 @@
+"""What the steps of an engine cost, as tables: the one form that every source of a profile comes to.
+
+A *prefill step* computes ``tokens`` new tokens of prompts of which ``past`` tokens are in the cache already. A *decode
+step* makes one token for each of ``batch`` sequences, which hold ``context`` tokens in the cache on average. A *mixed step*
+does both at once (chunked prefill). Times and energies are of the whole engine: all GPUs of its parallel degree.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from wastenot.arrays import FloatArray
+from wastenot.errors import BadInputError
+from wastenot.setting import Setting
+
+Source = Literal["measured", "fitted", "kernels"]
+Evidence = Literal["measured", "simulated", "forecast"]
+
+
+class StepCost(NamedTuple):
+    """What a step costs.
+
+    Attributes:
+        time_s: of the step.
+        energy_j: of the whole engine during it.
+    """
+
+    time_s: float
+    energy_j: float
+
+    @property
+    def power_w(self) -> float:
+        """Mean power of the step."""
+        return self.energy_j / self.time_s
+
+
+class OutsideProfileError(BadInputError):
+    """A profile is asked for a step outside what it covers; the text says what it covers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngineTables:
+    """Times and energies of steps on a grid. Between its knots they are interpolated, beyond them nothing is said.
+
+    Cells that are not known (many sequences with much context do not fit into a cache) are NaN, in times and energies
+    alike, and outside the profile.
+
+    Attributes:
+        settings: by rising core clock; an automatic one last.
+        prefill_tokens: new tokens of a step, ascending; shape (p,).
+        past_tokens: tokens of the same prompts in the cache, ascending from 0; shape (q,).
+        prefill_time_s: shape (settings, p, q).
+        prefill_energy_j: shape (settings, p, q).
+        batches: sequences of a decode step, ascending; shape (b,).
+        context_tokens: mean tokens in the cache of a sequence, ascending; shape (c,).
+        decode_time_s: shape (settings, b, c).
+        decode_energy_j: shape (settings, b, c).
+        idle_power_w: of the engine with nothing to do, at each setting; shape (settings,).
+        source: how the tables came about.
+        evidence: whether they are measured, simulated or forecast.
+    """
+
+    settings: tuple[Setting, ...]
+    prefill_tokens: FloatArray
+    past_tokens: FloatArray
+    prefill_time_s: FloatArray
+    prefill_energy_j: FloatArray
+    batches: FloatArray
+    context_tokens: FloatArray
+    decode_time_s: FloatArray
+    decode_energy_j: FloatArray
+    idle_power_w: FloatArray
+    source: Source
+    evidence: Evidence
+
+    def prefill(self, setting: int, tokens: float, past: float = 0.0) -> StepCost:
+        """A step of ``tokens`` new tokens on top of ``past`` ones.
+
+        Raises:
+            OutsideProfileError: beyond the tables.
+        """
+        at = (
+            _place("prefill", "new tokens", tokens, self.prefill_tokens),
+            _place("prefill", "tokens before them", past, self.past_tokens),
+        )
+        cost = StepCost(_bilinear(self.prefill_time_s[setting], *at), _bilinear(self.prefill_energy_j[setting], *at))
+        if math.isnan(cost.time_s):
+            raise _unknown(f"a prefill step of {tokens:g} tokens on top of {past:g} ones")
+        return cost
+
+    def decode(self, setting: int, batch: float, context: float) -> StepCost:
+        """A step of ``batch`` sequences that hold ``context`` tokens each on average.
+
+        Raises:
+            OutsideProfileError: beyond the tables.
+        """
+        at = (
+            _place("decode", "sequences", batch, self.batches),
+            _place("decode", "tokens in the cache", context, self.context_tokens),
+        )
+        cost = StepCost(_bilinear(self.decode_time_s[setting], *at), _bilinear(self.decode_energy_j[setting], *at))
+        if math.isnan(cost.time_s):
+            raise _unknown(f"a decode step of {batch:g} sequences with {context:g} tokens in the cache each")
+        return cost
+
+    def mixed(self, setting: int, tokens: float, past: float, batch: float, context: float) -> StepCost:
+        """A step that prefills ``tokens`` and decodes ``batch`` sequences at once.
+
+        The decoded tokens ride along in the matrix products of the prefill, and their attention is added: the cost of a
+        prefill of ``tokens + batch``, or of a decode step with empty caches where that costs more, and what the decode step
+        costs above one with empty caches (the least context of the tables).
+
+        Raises:
+            OutsideProfileError: beyond the tables.
+        """
+        together = self.prefill(setting, tokens + batch, past)
+        empty = self.decode(setting, batch, float(self.context_tokens[0]))
+        full = self.decode(setting, batch, context)
+        return StepCost(
+            max(together.time_s, empty.time_s) + full.time_s - empty.time_s,
+            max(together.energy_j, empty.energy_j) + full.energy_j - empty.energy_j,
+        )
+
+
+def _place(step: str, what: str, value: float, knots: FloatArray) -> tuple[int, float]:
+    """The interval between knots that a value lies in, and how far along."""
+    if not knots[0] <= value <= knots[-1]:
+        raise OutsideProfileError(
+            f"a {step} step with {value:g} {what} is outside the profile, which covers {knots[0]:g} to {knots[-1]:g}; "
+            "profile the engine there too"
+        )
+    if len(knots) == 1:
+        return 0, 0.0
+    index = min(int(np.searchsorted(knots, value, side="right")) - 1, len(knots) - 2)
+    return index, float((value - knots[index]) / (knots[index + 1] - knots[index]))
+
+
+def _unknown(step: str) -> OutsideProfileError:
+    return OutsideProfileError(f"{step} is outside the profile, which has no such steps; profile the engine there too")
+
+
+def _bilinear(values: FloatArray, row: tuple[int, float], column: tuple[int, float]) -> float:
+    (i, along), (j, across) = row, column
+    if along == 1.0:
+        return _between(values[i + 1], j, across)
+    upper = _between(values[i], j, across)
+    return upper if along == 0.0 else upper * (1 - along) + _between(values[i + 1], j, across) * along
+
+
+def _between(values: FloatArray, j: int, across: float) -> float:
+    """Linear between two knots; on a knot, the one beyond it does not count (it may be NaN)."""
+    if across == 0.0:
+        return float(values[j])
+    return float(values[j + 1] if across == 1.0 else values[j] * (1 - across) + values[j + 1] * across)

@@ -1,0 +1,99 @@
+"""``wastenot recommend``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+TABLE = """task,model_id,gpu_model,num_gpus,max_num_seqs,energy_per_token_joules,median_itl_ms,p99_itl_ms,avg_power_watts
+chat,org/small,H100,1,8,0.40,8,11,400
+chat,org/small,H100,1,64,0.10,20,60,500
+chat,org/small,H100,1,256,0.08,70,90,600
+chat,org/large,H100,4,8,3.0,18,20,1800
+chat,org/large,B200,4,64,0.6,28,40,2400
+"""
+
+
+@pytest.fixture
+def table(wastenot):
+    (wastenot.folder / "table.csv").write_text(TABLE)
+    return wastenot
+
+
+def test_the_least_energy_within_a_bound(table):
+    text = table("recommend", "table.csv", "--itl", "50ms").out
+    assert "org/small  1 × H100, batch 64" in text and "75.0 %" in text
+    assert "org/large  4 × B200, batch 64" in text
+    document = json.loads(table("recommend", "table.csv", "--itl", "50ms", "--model", "small", "--json").out)
+    (found,) = document["recommendations"]
+    assert document["schema"] == "wastenot.recommend/1" and found["batch"] == 64 and found["evidence"] == "measured"
+    assert found["looser"] == {"latency_s": 0.07, "saved": pytest.approx(0.2), "point": found["frontier"][-1]}
+    one = table("recommend", "table.csv", "--itl", "50ms", "--model", "small").out
+    assert "with 70.0 ms: 20.0 % less" in one and "below 20.0 ms: 300.0 % more" in one
+
+
+def test_a_percentile_and_money(table):
+    document = json.loads(table("recommend", "table.csv", "--itl", "50ms", "--percentile", "p99", "--json").out)
+    assert [each["batch"] for each in document["recommendations"]] == [8, 64]
+    text = table("recommend", "table.csv", "--itl", "50ms", "--unit", "money", "--gpu-hour", "2", "--currency", "EUR").out
+    assert "EUR a million tokens" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--itl", "5ms"), "the least time between tokens is 8 ms (1 × H100, batch 8)"),
+        (("--model", "huge"), "--model huge: not among org/small, org/large"),
+        (("--itl", "0"), "--itl 0: must be a positive number"),
+        (("--unit", "money", "--price-per-kwh", "-1"), "--price-per-kwh -1.0: must be a number of at least 0"),
+        (("--clocks", "none.json"), "--clocks: a profile is of one model"),
+    ],
+)
+def test_what_cannot_be(table, options, message):
+    result = table("recommend", "table.csv", *options)
+    assert result.code == 2 and message in result.err and not result.out
+
+
+def test_sources_that_hold_nothing(table):
+    assert "does not exist" in table("recommend", "none.db").err
+    assert "cannot be read" in table("recommend", "none.csv").err
+
+
+def test_when_nothing_fits_the_nearest_models_are_named_first(table):
+    many = [f"chat,org/m{index:02},H100,1,8,0.4,{40 - index},50,400" for index in range(12)]
+    (table.folder / "many.csv").write_text("\n".join([TABLE.splitlines()[0], *many]))
+    said = table("recommend", "many.csv", "--itl", "5ms").err
+    assert said.startswith("error: nothing fits: org/m11: the least time between tokens is 29 ms")
+    assert said.rstrip().endswith("; and 9 more models") and said.count("org/") == 3
+    same = table("recommend", "many.csv", "--itl", "50ms", "--ttft", "1s").err
+    assert same == "error: nothing fits: of 12 models, no median time to the first token is on record\n"
+
+
+def test_without_a_bound_more_time_is_worth_nothing(table):
+    assert "a millisecond more" not in table("recommend", "table.csv", "--model", "small").out
+
+
+def test_a_table_that_is_empty_or_another_one(table):
+    (table.folder / "empty.csv").write_text("")
+    (table.folder / "other.csv").write_text("model,batch\n1,2\n")
+    assert "empty.csv:1: has no column model_id; give a table" in table("recommend", "empty.csv").err
+    other = table("recommend", "other.csv").err
+    assert "other.csv:1: has no column model_id (did you mean 'model'? There are: model, batch); give a table" in other
+
+
+def test_a_page_does_not_replace_a_table(table):
+    pytest.importorskip("altair")
+    result = table("recommend", "table.csv", "--itl", "50ms", "--page", "table.csv")
+    assert result.code == 2 and "--page table.csv: is read; give another file" in result.err
+    assert (table.folder / "table.csv").read_text() == TABLE
+
+
+def test_a_page(table):
+    pytest.importorskip("altair")
+    result = table("recommend", "table.csv", "--itl", "50ms", "--page", "choice.html")
+    page = (table.folder / "choice.html").read_text()
+    assert result.code == 0 and "choice.html: page written" in result.err
+    assert "org/large" in page and "wastenot recommend table.csv --itl 50ms" in page
+    assert table("recommend", "table.csv", "--itl", "5ms", "--page", "none.html").code == 2
+    assert not (table.folder / "none.html").exists()

@@ -1,0 +1,260 @@
+"""The rules of the simulator in their plainest form: each request an object, each step a loop over all of them."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.arrays import FloatArray
+from wastenot.errors import BadInputError
+from wastenot.stack.serving.deadlines import LITERATURE, Deadlines
+from wastenot.stack.serving.engine import Engine
+from wastenot.stack.serving.requests import Requests
+from wastenot.stack.serving.simulation.policy import Policy, View
+from wastenot.stack.serving.simulation.served import GAP_EDGES_S, Served
+
+
+@dataclass(slots=True)
+class _Request:
+    index: int
+    arrival_s: float
+    prompt: int
+    output: int
+    predicted: float
+    to_prefill: int  # tokens: of the prompt, and after a preemption of what was made, too
+    prefilled: int = 0
+    made: int = 0
+    context: int = 0  # tokens in the cache
+    blocks: int = 0
+    first_s: float = math.nan
+    last_s: float = math.nan
+    finish_s: float = math.nan
+    late: int = 0
+    longest_s: float = 0.0
+    preemptions: int = 0
+    handed: bool = False  # its cache comes with it
+
+
+def plainly_served(
+    requests: Requests,
+    engine: Engine,
+    policy: Policy,
+    *,
+    deadlines: Deadlines = LITERATURE,
+    predicted_tokens: FloatArray | None = None,
+    first_token_s: FloatArray | None = None,
+) -> Served:
+    """Run an engine until all requests are answered.
+
+    Args:
+        requests: the load.
+        engine: that serves it.
+        policy: that steers its clock.
+        deadlines: that the policy is told, and that late tokens are counted by.
+        predicted_tokens: answers' lengths as the policy is told; by default the true ones.
+
+    Raises:
+        BadInputError: a request that can never fit into the cache.
+        OutsideProfileError: a step that the tables do not cover.
+    """
+    tables, predicted = engine.tables, requests.output_tokens if predicted_tokens is None else predicted_tokens
+    to_come = deque(
+        _Request(index, float(arrival), int(prompt), int(output), float(guess), int(prompt))
+        for index, (arrival, prompt, output, guess) in enumerate(
+            zip(requests.arrival_s, requests.prompt_tokens, requests.output_tokens, predicted, strict=True)
+        )
+    )
+    every = list(to_come)
+    if first_token_s is not None:
+        for request, first_s in zip(every, first_token_s, strict=True):
+            request.handed, request.made, request.first_s, request.last_s = True, 1, float(first_s), float(first_s)
+    for request in every:
+        most = blocks_of(request.prompt + request.output, engine)
+        if most > engine.cache_blocks:
+            raise BadInputError(
+                f"request {request.index + 1}: {request.prompt} + {request.output} tokens do not fit into the cache of "
+                f"{engine.cache_blocks * engine.block_tokens} tokens; leave it out or give the engine more memory"
+            )
+    waiting: deque[_Request] = deque()
+    prefilling: list[_Request] = []
+    decoding: list[_Request] = []
+    free, now, steps = engine.cache_blocks, 0.0, 0
+    setting = policy.begin(engine, deadlines)
+    asked, effective_s, again_s, hold_s, news, switches = setting, math.inf, -math.inf, -math.inf, True, 0
+    energy_j = dict.fromkeys(("prefill", "decode", "mixed", "idle"), 0.0)
+    time_s, count = dict(energy_j), {"prefill": 0, "decode": 0, "mixed": 0}
+    setting_s, gaps = np.zeros(len(tables.settings)), np.zeros(len(GAP_EDGES_S) + 1, dtype=np.intp)
+
+    def idle(until: float) -> None:
+        nonlocal now, setting, effective_s, switches
+        while now < until:
+            end = min(until, effective_s) if effective_s > now else until
+            energy_j["idle"] += tables.idle_power_w[setting] * (end - now)
+            time_s["idle"] += end - now
+            setting_s[setting] += end - now
+            now = end
+            take_effect()
+
+    def take_effect() -> None:
+        nonlocal setting, effective_s, switches
+        if now >= effective_s:
+            switches += setting != asked
+            setting, effective_s = asked, math.inf
+
+    def preempt(request: _Request) -> None:
+        nonlocal free, news
+        free, request.blocks, request.context, request.prefilled = free + request.blocks, 0, 0, 0
+        request.to_prefill, request.preemptions = request.prompt + request.made, request.preemptions + 1
+        request.handed = False
+        (decoding if request in decoding else prefilling).remove(request)
+        waiting.appendleft(request)
+        news = True
+
+    def ask() -> None:
+        nonlocal asked, effective_s, again_s, hold_s, news
+        queue = [*prefilling, *waiting]
+        view = View(
+            now, setting, asked, steps, free,
+            *(np.array([float(each) for each in column]) for column in (
+                [request.context for request in decoding],
+                [max(request.predicted - request.made, 1.0) for request in decoding],
+                [request.made for request in decoding],
+                [request.arrival_s for request in decoding],
+                [request.first_s for request in decoding],
+                [request.last_s for request in decoding],
+                [0 if request.handed else request.to_prefill - request.prefilled for request in queue],
+                [request.prompt for request in queue],
+                [request.predicted for request in queue],
+                [request.arrival_s for request in queue],
+            )),
+        )  # fmt: skip
+        choice = policy.choose(view)
+        if choice.setting != asked:
+            asked = choice.setting
+            effective_s = math.inf if asked == setting else now + engine.switch_s
+        again_s, hold_s, news = choice.again_s, choice.hold_s, False
+
+    while to_come or waiting or prefilling or decoding:
+        while to_come and to_come[0].arrival_s <= now:
+            waiting.append(to_come.popleft())
+            news = True
+        take_effect()
+        if not (waiting or prefilling or decoding):
+            if news or now >= again_s:
+                ask()
+                take_effect()
+            idle(min(to_come[0].arrival_s, again_s if again_s > now else math.inf))
+            continue
+
+        for request in tuple(decoding):  # room for one more token each
+            if request not in decoding:
+                continue
+            while request in decoding and blocks_of(request.context + 1, engine) > request.blocks:
+                if free:
+                    free, request.blocks = free - 1, request.blocks + 1
+                else:
+                    preempt(max([*decoding, *prefilling], key=lambda each: (each.arrival_s, each.index)))
+
+        chunks: list[tuple[_Request, int]] = []
+        room = engine.most_step_tokens - (len(decoding) if engine.chunked else 0)
+        for request in prefilling:
+            if room > 0 and engine.chunked:
+                chunks.append((request, min(room, request.to_prefill - request.prefilled)))
+                room -= chunks[-1][1]
+            elif not engine.chunked:  # held back since it was admitted
+                chunks.append((request, request.to_prefill))
+                room -= request.to_prefill
+        while waiting and (room > 0 or waiting[0].handed) and len(decoding) + len(prefilling) < engine.most_running:
+            request = waiting[0]
+            need = blocks_of(request.to_prefill + 1, engine)
+            if need > free or (not engine.chunked and chunks and not request.handed and request.to_prefill > room):
+                break
+            free, request.blocks = free - need, need
+            if request.handed:
+                request.context = request.to_prefill
+                decoding.append(waiting.popleft())
+                news = True
+                room -= engine.chunked
+                continue
+            prefilling.append(waiting.popleft())
+            chunks.append((request, min(room, request.to_prefill) if engine.chunked else request.to_prefill))
+            room -= chunks[-1][1]
+
+        if news or now >= again_s:
+            ask()
+            take_effect()
+        if decoding and now < hold_s:
+            chunks = []
+        if engine.overhead_s:
+            idle(now + engine.overhead_s)
+
+        batch = decoding if engine.chunked or not chunks else []
+        context = sum(request.context for request in batch) / len(batch) if batch else 0.0
+        tokens = sum(chunk for _, chunk in chunks)
+        if chunks:
+            attention = sum(chunk * (request.prefilled + chunk / 2) for request, chunk in chunks)
+            past = max(attention / tokens - tokens / 2, 0.0)
+            kind = "mixed" if batch else "prefill"
+            cost = (
+                tables.mixed(setting, tokens, past, len(batch), context) if batch else tables.prefill(setting, tokens, past)
+            )
+        else:
+            kind, cost = "decode", tables.decode(setting, len(batch), context)
+        now, steps = now + cost.time_s, steps + 1
+        energy_j[kind], time_s[kind], count[kind] = (
+            energy_j[kind] + cost.energy_j,
+            time_s[kind] + cost.time_s,
+            count[kind] + 1,
+        )
+        setting_s[setting] += cost.time_s
+
+        done = list(batch)
+        for request in batch:
+            request.context += 1
+        for request, chunk in chunks:
+            request.prefilled += chunk
+            if request.prefilled == request.to_prefill:
+                request.context = request.to_prefill
+                prefilling.remove(request)
+                decoding.append(request)
+                done.append(request)
+                news = True
+        for request in done:  # each has one more token
+            request.made += 1
+            if request.made == 1:
+                request.first_s = now
+            else:
+                gap = now - request.last_s
+                request.late += gap > deadlines.tbt_s
+                request.longest_s = max(request.longest_s, gap)
+                gaps[np.searchsorted(GAP_EDGES_S, gap, side="right")] += 1
+            request.last_s = now
+            if request.made == request.output:
+                request.finish_s, free = now, free + request.blocks
+                decoding.remove(request)
+                news = True
+
+    return Served(
+        requests,
+        np.array([request.first_s for request in every]),
+        np.array([request.finish_s for request in every]),
+        np.array([request.late for request in every], dtype=np.intp),
+        np.array([request.longest_s for request in every]),
+        np.array([request.preemptions for request in every], dtype=np.intp),
+        now,
+        energy_j,
+        time_s,
+        count,
+        setting_s,
+        switches,
+        gaps,
+        setting,
+    )
+
+
+def blocks_of(tokens: int, engine: Engine) -> int:
+    """Blocks of the cache that so many tokens need."""
+    return -(-tokens // engine.block_tokens)
