@@ -39,9 +39,9 @@ format: $(READY)
 $(REPORT_READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info[:2] < (3, 14) else \
 	  f"wastenot needs Python 3.11 to 3.13, this is {sys.version.split()[0]}; name another: make PYTHON=python3.12")'
-	@echo "Installing wastenot into $(VENV), 0.6 GB ..."
+	@echo "Installing wastenot into $(VENV), 0.8 GB ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(INSTALL) '.[report]'
+	@$(INSTALL) '.[report,serve]'
 	@touch $(REPORT_READY)
 
 $(READY): $(REPORT_READY)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import csv
 import json
+import lzma
+import tempfile
 import textwrap
 from itertools import combinations
 from pathlib import Path
@@ -18,11 +20,15 @@ import numpy as np
 import vl_convert
 from docs.blocks import signed, table, write_blocks
 from docs.make_natural import forecasts
+from docs.make_pipelines import packed
 
 from benchmarks.bench_pipeline_h200 import configurations, held_out_errors
 from presets.h200_data import read_all
 from presets.h200_errors import Off, errors_at_auto, time_ratio
 from wastenot.devices.simulated.preset import find_preset
+from wastenot.reporting.figure import export_figures
+from wastenot.reporting.jobs.page import job_figures
+from wastenot.stack.jobs.overview import job_overview
 from wastenot.study.sweep_file import read_sweep
 from wastenot.workloads.build import build_workload
 
@@ -255,18 +261,73 @@ def pipeline() -> str:
     return table(heads, found) + "\n" + textwrap.fill(words, 120) + "\n"
 
 
+def job() -> str:
+    """A training job that came back: what each batch size costs, and what learning that cost."""
+    record = json.loads((DATA / "jobs" / "gpt-on-the-standard-library.json").read_text())
+    terms = record["terms"]
+
+    def price(run: dict[str, Any]) -> float:
+        return float(terms["eta"] * run["energy_j"] + (1.0 - terms["eta"]) * terms["max_power_w"] * run["time_s"])
+
+    whole = [run for run in record["judged"] + record["runs"] if run["outcome"] != "stopped"]
+    found, means = [], {}
+    for size in terms["batch_sizes"]:
+        runs = [run for run in whole if run["batch_size"] == size]
+        done = [run for run in runs if run["outcome"] == "reached"]
+        own = sum(run["batch_size"] == size for run in record["runs"])
+        row = [f"{size:,}", f"{own}", f"{len(done)} of {len(runs)}"]
+        if done:
+            costs = [price(run) for run in done]
+            means[size] = sum(costs) / len(costs)
+            error = float(np.std(costs, ddof=1)) / len(costs) ** 0.5
+            row += [f"{np.mean([run[what] for run in done]):,.{digits}f}" for what, digits in _SHOWN.items()]
+            row.append(f"{means[size]:,.0f} ± {error:,.0f}")
+        found.append(row + ["–"] * (7 - len(row)))
+    best, default = min(means, key=means.__getitem__), terms["default"]
+    count = max(run["recurrence"] for run in record["runs"]) + 1
+    spent = np.bincount([run["recurrence"] for run in record["runs"]], [price(run) for run in record["runs"]])
+    regret = spent / means[best] - 1.0
+    first = int(np.flatnonzero([run["batch_size"] != best for run in record["runs"]])[-1]) + 1
+    recurrences = record["runs"][first - 1]["recurrence"] + 1
+    words = (
+        f"{count} recurrences in {len(record['runs'])} runs: from recurrence {recurrences + 1} on every run took {best}. The first "
+        f"{recurrences} cost {regret[:recurrences].sum():.1f} runs of {best} more than as many of these would have, the other "
+        f"{count - recurrences} {abs(regret[recurrences:].sum()):.1f} {'more' if regret[recurrences:].sum() > 0 else 'less'}, which is "
+        f"chance; always the default, {default}, would have cost {count * (means[default] / means[best] - 1.0):.0f} more. All in all "
+        f"the job cost {100.0 * (1.0 - spent.sum() / count / means[default]):.0f} % less than with the default."
+    )
+    heads = ["batch size", "runs of the job", "reached", "epochs", "time, s", "energy, J", "cost, J"]
+    return table(heads, found) + "\n" + textwrap.fill(words, 120) + "\n"
+
+
+_SHOWN = {"epochs": 1, "time_s": 2, "energy_j": 0}  # of a run, with digits
+
+
 def blocks() -> dict[str, str]:
     """The blocks of docs/h200.md."""
     return {
         "watts": watts(), "cards": cards(), "stated-errors": stated_errors(), "never-fitted": never_fitted(),
         "kernels": kernel_table(), "forecasts": forecasts(), "apply-overhead": apply_overhead(),
-        "pipeline": pipeline(),
+        "pipeline": pipeline(), "job": job(),
     }  # fmt: skip
 
 
+def draw_job() -> None:
+    """Time and energy to the target of the job that came back, as its page draws them."""
+    with tempfile.TemporaryDirectory() as folder:
+        study = Path(folder) / "jobs.db"
+        study.write_bytes(lzma.decompress((DATA / "jobs" / "jobs.db.xz").read_bytes()))
+        overview = job_overview(study, "gpt-on-the-standard-library")
+        for path in export_figures(job_figures(overview), overview.origin, folder):
+            if path.name == "job-frontier.svg":
+                picture = packed(vl_convert.svg_to_png(path.read_text(), scale=1.6))
+                (ROOT / "docs" / "images" / "h200-job.png").write_bytes(picture)
+
+
 def main() -> None:
-    """Write the blocks of docs/h200.md and docs/images/h200-kernels.png."""
+    """Write the blocks of docs/h200.md and its pictures."""
     write_blocks(PAGE, blocks())
+    draw_job()
     kernels = rows()
     base = alt.Chart(alt.Data(values=kernels)).encode(y=alt.Y("kernel:N", sort=None, title=None))
     total = base.mark_bar(color="#9ecae9").encode(x=alt.X("power:Q", title="power at the default clocks, W (dark: memory)"))

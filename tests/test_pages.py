@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from docs import make_calibration, make_fingrav, make_h200, make_natural, make_pipeline_tables
+from docs import (
+    make_calibration,
+    make_fingrav,
+    make_h200,
+    make_jobs_tables,
+    make_natural,
+    make_pipeline_tables,
+    make_serving,
+    make_serving_policies,
+)
 from docs.blocks import blocks_of, table, write_blocks
 
 
@@ -13,6 +22,18 @@ def test_the_page_on_the_h200_says_what_its_data_say() -> None:
 
 def test_the_page_on_pipelines_says_what_its_data_say() -> None:
     assert blocks_of(make_pipeline_tables.PAGE) == make_pipeline_tables.blocks()
+
+
+def test_the_page_on_jobs_beside_zeus_says_what_its_data_say() -> None:
+    assert blocks_of(make_jobs_tables.PAGE) == make_jobs_tables.blocks()
+
+
+def test_the_page_on_serving_says_what_its_data_say() -> None:
+    assert blocks_of(make_serving.PAGE) == make_serving.blocks()
+
+
+def test_the_page_on_steering_says_what_its_data_say() -> None:
+    assert blocks_of(make_serving_policies.PAGE) == make_serving_policies.blocks()
 
 
 @pytest.mark.slow

@@ -30,7 +30,9 @@ from .frontiers.algebra import (
     sequence as sequence,
     tie as tie,
 )
+from .frontiers.bounded_means import Bound as Bound
 from .frontiers.graph import Graph as Graph, GraphPlan as GraphPlan, graph as graph
+from .frontiers.mix import Load as Load, RequestClass as RequestClass, mix as mix
 from .metering.window import measure as measure
 from .planning.comparison import compare as compare, whole_frontier as whole_frontier
 from .planning.difference import difference as difference
@@ -42,11 +44,24 @@ from .profiling.profile import profile as profile
 from .profiling.profile_file import read_profile as read_profile, write_profile as write_profile
 from .profiling.result import Profile as Profile
 from .runtime.apply import Applied as Applied, apply as apply
+from .runtime.job import job as job
 from .runtime.tracking import tracker as tracker
+from .runtime.training_run import TrainingRun as TrainingRun
+from .serving.bench import serve_bench as serve_bench
 from .setting import AUTO as AUTO, Setting as Setting
+from .stack.jobs.overview import JobOverview as JobOverview, job_overview as job_overview
 from .stack.pipeline.plan import PipelinePlan as PipelinePlan
 from .stack.pipeline.plan_file import read_pipeline_plan as read_pipeline_plan
 from .stack.pipeline.planner import PlannedPipeline as PlannedPipeline
+from .stack.serving.from_steps import profile_of_steps as profile_of_steps
+from .stack.serving.load_classes import EngineWay as EngineWay, engine_load as engine_load
+from .stack.serving.operating_points import OperatingPoint as OperatingPoint, operating_points as operating_points
+from .stack.serving.profile_file import (
+    EngineProfile as EngineProfile,
+    read_engine as read_engine,
+    write_engine as write_engine,
+)
+from .stack.serving.step_tables import StepTable as StepTable, read_step_tables as read_step_tables
 from .study.store import Study as Study, open_study as open_study
 from .study.sweep import Kernel as Kernel, Sweep as Sweep
 from .study.sweep_file import (

@@ -60,7 +60,7 @@ class MissingExtraError(WastenotError):
 class DeviceError(WastenotError):
     """A device, its driver or one of its sensors failed, does not answer, or lacks what measuring needs.
 
-    The command line exits with 1 for it and with 2 for the two subclasses below, which a different request avoids.
+    The command line exits with 1 for it and with 2 for two of the subclasses below, which a different request avoids.
     """
 
 
@@ -70,3 +70,7 @@ class ClocksRefusedError(DeviceError):
 
 class CannotRunError(DeviceError):
     """A device cannot run a task: no operation is known for a kernel, or its data do not fit into memory."""
+
+
+class ServerError(DeviceError):
+    """A server that is measured failed, or stopped answering."""

@@ -17,6 +17,16 @@ def start_of(process: int) -> str:
     return "" if fields[0] in ("Z", "X") else fields[19]
 
 
+def started_unix_s() -> float:
+    """When this process was started, by the calendar; 0 where the system does not tell."""
+    try:
+        text = Path("/proc/stat").read_text()
+        boot_s = float(next(line.split()[1] for line in text.splitlines() if line.startswith("btime")))
+        return boot_s + int(start_of(os.getpid())) / os.sysconf("SC_CLK_TCK")
+    except (OSError, StopIteration, ValueError):
+        return 0.0
+
+
 def boot_id() -> str:
     """Identifies the time since this machine was started; empty where the system does not tell."""
     try:

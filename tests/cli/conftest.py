@@ -30,7 +30,7 @@ loss,1,900,9501,0.019,4.5,loss,,0.0001,0.01
 
 
 _DOCUMENTS = Path(__file__).parents[2] / "docs" / "json.md"
-SCHEMAS = dict(re.findall(r"^\| `(\w+)` \| `(wastenot\.\w+/\d+)` \|", _DOCUMENTS.read_text(), re.M))
+SCHEMAS = dict(re.findall(r"^\| `([\w-]+)` \| `(wastenot\.[\w-]+/\d+)` \|", _DOCUMENTS.read_text(), re.M))
 """The schema of each verb's document, as it is documented."""
 
 

@@ -103,7 +103,7 @@ def test_every_output_is_tried_first():
             writes = (parameter.metavar or "").startswith(("DIR", "FILE.html")) or "Write" in (
                 getattr(parameter, "help", "") or ""
             )
-            assert not writes or parameter.name in ("out", "report", "csv", "figures", "summary", "dry_run"), (
+            assert not writes or parameter.name in ("out", "report", "page", "csv", "figures", "summary", "dry_run"), (
                 name,
                 parameter.name,
             )

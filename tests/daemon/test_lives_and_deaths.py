@@ -274,7 +274,7 @@ def test_what_a_killed_command_of_root_left_is_restored_by_a_daemon_that_runs(st
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     assert not clean(stand_in) and until(lambda: clean(stand_in), 15.0)
-    assert f'left_by="process {child} (user ' in daemon.said()
+    assert until(lambda: f'left_by="process {child} (user ' in daemon.said())
 
 
 def test_two_gpus_at_once_from_two_threads(stand_in, daemon):
@@ -392,10 +392,15 @@ def test_another_user_gets_what_the_policy_allows_and_no_more(stand_in, as_nobod
 @pytest.mark.parametrize("kind", ["client", "hang", "daemon", "both"])
 @pytest.mark.parametrize("kills", [16, pytest.param(100, marks=pytest.mark.slow)])
 def test_kills_leave_nothing_behind(kind, kills):
-    counts = kill_runs.main(kind, kills, kills)
-    assert counts["kills"] == kills and counts["left"] == 0
-    assert counts["journal_there"] > 0  # or nothing was tried
-    assert counts["longest_s"] < kill_runs.HEARTBEAT_S + 5.0
+    journals_there = 0
+    for seed in range(kills, kills + 5):  # more rounds where every kill happened to fall between two requests
+        counts = kill_runs.main(kind, kills, seed)
+        assert counts["kills"] == kills and counts["left"] == 0
+        assert counts["longest_s"] < kill_runs.HEARTBEAT_S + 5.0
+        journals_there += counts["journal_there"]
+        if journals_there:
+            break
+    assert journals_there > 0  # or nothing was tried
 
 
 @pytest.mark.parametrize(

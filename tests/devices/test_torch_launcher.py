@@ -53,7 +53,7 @@ def test_laps_and_completed_count_every_call_between_marks(monkeypatch):
         assert run.laps == ()
     assert [lap.calls for lap in run.laps] == [second - first, len(ran) - second]
     assert all(lap.seconds >= 0.02 for lap in run.laps) and run.laps[0].seconds >= 0.04
-    assert run.call_s == pytest.approx(run.laps[0].seconds / run.laps[0].calls, rel=1.0)
+    assert 0.1 < run.call_s / (run.laps[0].seconds / run.laps[0].calls) < 10  # of a few calls on a machine that may be busy
     assert run.how.startswith("eager: on the CPU")
 
 

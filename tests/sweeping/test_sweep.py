@@ -186,7 +186,7 @@ def test_a_study_locked_in_mid_sweep_stops_it_and_loses_nothing(tmp_path, monkey
 def test_a_full_disk_in_mid_sweep_stops_it_and_loses_nothing(tmp_path):
     code = (
         "import resource, sys; from wastenot.cli.main import run; "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (80_000, 80_000)); sys.exit(run(sys.argv[1:]))"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (140_000, 140_000)); sys.exit(run(sys.argv[1:]))"
     )
     command = [sys.executable, "-c", code, "sweep", "gpt3-small", "--device", DEVICE, "--core-step", "210",
                "--warm-up", "0.2", "--window", "0.5", "--study", str(tmp_path / "s.db")]  # fmt: skip

@@ -134,7 +134,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "transfer": (needs("sequence_parallel", "tensor_parallel"), *_MEASURING),
     "sensor": (_SEED,),
     "profile": (_SEED, Rule(SHAPE_OPTIONS, _primitive)),
-    "monitor": (Rule(("interval",), _quiet_without_file),),
+    "monitor": (Rule(("interval",), _quiet_without_file), needs("metrics_host", "metrics_port")),
     "tune": (Rule(SHAPE_OPTIONS, _fixed_shape), needs("iterations real_time", "workload")),
     "plan": _PLANNING,
     "pipeline": (
@@ -169,13 +169,23 @@ RULES: dict[str, tuple[Rule, ...]] = {
         not_with(f"{_OF_A_PLAN} applied", "pipeline", instead="it is a plan already: leave it out"),
         *_PLANNING,
     ),
+    "serve-bench": (
+        not_with("device gpus", "meter"),
+        needs("meter_gpus", "meter"),
+        not_with("core memory power_limit", "meter"),
+        not_with("core memory power_limit allow_clock_control restore_clocks", "device", "none"),
+        not_with("prompt_tokens output_tokens spread trace", "requests"),
+        not_with("prompt_tokens output_tokens spread", "trace"),
+        needs("lenient", "trace"),
+    ),
     "frontier": (needs("clock_tolerance", "granularity", "pass", "iteration"),),
     "workload": (_SHAPE,),
 }
 """By verb, the options that may have no effect."""
 
-_OUTPUTS = ("out", "report", "csv", "figures", "summary")
-_INPUTS = ("source", "study", "schedule")  # files that an output must not replace
+_OUTPUTS = ("out", "report", "page", "csv", "figures", "summary")
+_INPUTS = ("source", "sources", "what", "study", "schedule", "engine", "trace", "clocks", "requests")
+"""Files that an output must not replace."""
 _MAY_LACK_PAGES = ("natural",)  # verbs that do the rest without the extra that pages need, and say so
 
 
@@ -196,9 +206,8 @@ def check_before_work(verb: str, values: Values, typed: Callable[[str], bool], m
 
     check_rules(RULES.get(verb, ()), values, typed)
     pages = False
-    taken = {
-        Path(str(values[name])).absolute(): "is read" for name in _INPUTS if Path(str(values.get(name) or "")).is_file()
-    }
+    given = [each for name in _INPUTS for each in _each(values.get(name))]
+    taken = {Path(each).absolute(): "is read" for each in given if Path(each).is_file()}
     for name in _OUTPUTS:
         target = values.get(name)
         if target is not None:
@@ -213,6 +222,11 @@ def check_before_work(verb: str, values: Values, typed: Callable[[str], bool], m
         from wastenot.reporting.optional_imports import check_report
 
         check_report()
+
+
+def _each(value: object) -> list[str]:
+    """What was given for an argument that may be repeated, or not be given at all."""
+    return [str(each) for each in value] if isinstance(value, list | tuple) else [str(value or "")]
 
 
 def check_rules(rules: tuple[Rule, ...], values: Values, typed: Callable[[str], bool]) -> None:

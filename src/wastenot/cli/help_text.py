@@ -11,8 +11,8 @@ from wastenot.cli.output import say
 from wastenot.processes import Terminated
 
 NOTHING_KEPT = (
-    "validate", "transfer", "sensor", "profile", "profiles", "calibrate", "forecast", "capture", "plan", "frontier",
-    "compare", "report",
+    "validate", "transfer", "sensor", "steer", "profile", "profiles", "calibrate", "forecast", "capture", "plan", "frontier",
+    "compare", "report", "recommend", "recur",
 )  # fmt: skip
 """Verbs that work for a while and write only in the end."""
 
@@ -25,9 +25,11 @@ BEGIN = {
 VERBS = {
     "All in one go": ("run", "demo", "reproduce"),
     "Know what runs": ("workloads", "workload", "capture"),
-    "Measure": ("sweep", "natural", "profile", "monitor", "import"),
+    "Measure": ("sweep", "natural", "profile", "monitor", "serve-bench", "import"),
     "Decide": ("plan", "frontier", "compare", "forecast", "iteration", "pairs", "pipeline"),
     "Put a plan to work": ("apply", "tune", "straggler"),
+    "Serve LLMs": ("engine", "recommend", "steer"),
+    "Training jobs that come back": ("jobs", "job", "recur"),
     "Check a plan": ("validate", "refine", "transfer", "diff"),
     "Show and pass on": ("report", "show", "profiles", "export"),
     "Look after devices": ("doctor", "sensor", "latency", "calibrate", "reset"),
@@ -45,12 +47,18 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "wastenot sweep gpt3-xl --device sim:rtx-3080-ti --study my.db",
         "wastenot sweep mine.json --device nvidia:0 --clocks auto --study my.db",
     ),
+    "serve-bench": (
+        "wastenot serve-bench http://localhost:8000 --batch 8,16,32,64 --study server.db",
+        "wastenot serve-bench http://localhost:8000 --rate 4 --prompt-tokens 1000 --output-tokens 200",
+        "wastenot serve-bench http://gpu-node:8000 --meter http://gpu-node:9400/metrics --meter-gpus 0,1",
+    ),
     "natural": ("wastenot natural gpt3-xl --device nvidia:0",),
     "profile": ("wastenot profile gemm:8192 --device sim:mi300x --out gemm.parquet --report gemm.html",),
     "monitor": ("wastenot monitor -- python train.py",),
     "import": (
         'wastenot import sweep.csv --study my.db --device-name "RTX 3080 Ti"',
         "cat sweep.csv | wastenot import - --study my.db --workload mine",
+        "wastenot import ml-energy-h100.csv --study servers.db",
     ),
     "plan": (
         "wastenot plan --study my.db --max-slowdown 2% --out plan.json",
@@ -69,6 +77,30 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "tune": (
         "wastenot tune --max-slowdown 2% --out plan.json -- python train.py",
         "wastenot tune --device sim:h200 --workload gpt3-xl --max-slowdown 2%",
+    ),
+    "engine": (
+        "wastenot engine llama-8b --device sim:h200 --out engine.json",
+        "wastenot engine llama-70b --device sim:h200 --degrees 2,4,8 --study kernels.db",
+        "wastenot engine steps.csv --out engine.json --page engine.html",
+        "wastenot engine engine.json --context 4096",
+    ),
+    "steer": (
+        "wastenot steer engine.json --trace requests.csv --load 50%",
+        "wastenot steer engine.json --trace requests.csv --rate 4 --policy greenllm --page steer.html",
+    ),
+    "recommend": (
+        "wastenot recommend ml-energy.csv --task lm-arena-chat --itl 50ms",
+        "wastenot recommend server.db --itl 50ms --ttft 500ms --percentile p99 --unit money --gpu-hour 2.50",
+        "wastenot recommend ml-energy.csv --model Llama-3.1-8B --clocks engine.json --itl 50ms --page choice.html",
+    ),
+    "recur": (
+        "wastenot recur --made-up 1 --seeds 5",
+        "wastenot recur summary_train.csv summary_power.csv --job squad/bert --target 84 --default 32",
+    ),
+    "jobs": ("wastenot jobs --study jobs.db",),
+    "job": (
+        "wastenot job bert-nightly --study jobs.db --page bert.html",
+        "wastenot job bert-nightly --study jobs.db --within 2h",
     ),
     "frontier": ("wastenot frontier --study my.db --bounds 0,1%,2%",),
     "compare": ("wastenot compare --study my.db",),

@@ -16,8 +16,10 @@ from wastenot.cli import (
     demo,
     devices,
     doctor,
+    engine,
     forecast,
     iteration,
+    jobs,
     latency,
     monitoring,
     natural,
@@ -25,6 +27,10 @@ from wastenot.cli import (
     pipeline,
     planning,
     profiling,
+    recommend,
+    recur,
+    serve_bench,
+    steer,
     straggler,
     studies,
     sweeping,
@@ -42,7 +48,7 @@ from wastenot.processes import Terminated
 
 DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
-_FLAG_OF: dict[str, str] = {"state": "--energies"}
+_FLAG_OF: dict[str, str] = {"state": "--energies", "rate_per_s": "--rate"}
 """Flags whose names differ from the arguments of the library that they set."""
 
 # Typer brings its own copy of Click and exports only this one, the most specific of its errors.
@@ -76,6 +82,7 @@ _VERBS: dict[str, Callable[..., None]] = {
     "profile": profiling.profile,
     "profiles": profiling.profiles,
     "sweep": sweeping.sweep,
+    "serve-bench": serve_bench.serve_bench,
     "refine": sweeping.refine,
     "validate": validation.validate,
     "transfer": validation.transfer,
@@ -85,7 +92,13 @@ _VERBS: dict[str, Callable[..., None]] = {
     "pipeline": pipeline.pipeline,
     "apply": apply.apply,
     "straggler": straggler.straggler,
+    "engine": engine.engine,
+    "steer": steer.steer,
     "tune": tune.tune,
+    "jobs": jobs.jobs,
+    "job": jobs.job,
+    "recommend": recommend.recommend,
+    "recur": recur.recur,
     "frontier": planning.frontier,
     "compare": planning.compare,
     "diff": planning.diff,

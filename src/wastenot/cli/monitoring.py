@@ -50,6 +50,18 @@ def monitor(
             help="Interval between lines shown or written, in seconds.",
         ),
     ] = 1.0,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            metavar="PORT",
+            help="Serve energy and power to Prometheus, and to 'wastenot serve-bench --meter', on this port.",
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str,
+        typer.Option("--metrics-host", metavar="ADDRESS", help="Listen there; 0.0.0.0 lets other machines read them."),
+    ] = "127.0.0.1",
     quiet: Annotated[bool, typer.Option("--quiet", help="Show nothing while the program runs.")] = False,
     *,
     price_options: PriceOptions,
@@ -73,7 +85,13 @@ def monitor(
     names = None if device == "all" else [name.strip() for name in device.split(",")]
     meter = measure(names, name=shortened(" ".join(shlex.join(command).split()), _LONGEST_NAME))
     # The file only once the program runs: one of a run before is not lost to a command that cannot be run.
-    with _program(command, to_stderr=as_json) as child, _rows(csv) as table, meter as window:
+    with _program(command, to_stderr=as_json) as child, _rows(csv) as table, meter as window, ExitStack() as stack:
+        if metrics_port is not None:
+            from wastenot.runtime.metrics import serve_registry
+            from wastenot.runtime.window_metrics import window_registry
+
+            port = stack.enter_context(serve_registry(metrics_port, window_registry(window), host=metrics_host))
+            say(f"metrics: http://{metrics_host}:{port}/metrics")
         _watch(child, window, interval, table, shown=not quiet)
     result = window.result()
     code = exit_code(child)

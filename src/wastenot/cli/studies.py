@@ -45,8 +45,18 @@ def import_(
 ) -> None:
     """Import a sweep file into a study.
 
-    All of it or, if any row is invalid, nothing. A study file that does not exist is created.
+    All of it or, if any row is invalid, nothing. A study file that does not exist is created. A table of the ML.ENERGY
+    leaderboard, CSV or JSON, is imported as operating points of servers.
     """
+    from wastenot.cli.server_tables import import_servers, is_server_table
+
+    if is_server_table(file):
+        given = {
+            "--device-name": device_name, "--workload": workload, "--energies": energies, "--granularity": granularity,
+            "--origin": None if origin == "measured" else origin, "--append": append,
+        }  # fmt: skip
+        import_servers(file, study, given, as_json=as_json)
+        return
     from wastenot.cli.output import print_json, say
     from wastenot.study.plausible import implausible_rows
     from wastenot.study.sweep_file import STANDARD, import_sweep
@@ -125,6 +135,7 @@ def show(study: StudyOption, as_json: JsonOption = False) -> None:
 def _summary_text(study: str, summary: StudySummary) -> RenderableType:
     from rich.markup import escape
 
+    from wastenot.cli.serving_points import servers_text
     from wastenot.cli.tables import Group, plain_table
     from wastenot.study.plausible import implausible_power
 
@@ -152,8 +163,9 @@ def _summary_text(study: str, summary: StudySummary) -> RenderableType:
         for workload in summary.workloads
         for when in workload.imports
     ]
+    device = f"device {escape(summary.device)}" if summary.device else "no measurements"
     head = (
-        f"[bold]{escape(study)}[/]: device {escape(summary.device)}; schema {summary.schema_version}, created by "
+        f"[bold]{escape(study)}[/]: {device}; schema {summary.schema_version}, created by "
         f"{escape(summary.created_by)} on {summary.created_at:%Y-%m-%d %H:%M} UTC"
     )
     sweeps = [f"  {escape(_sweep_line(workload, sweep))}" for workload in summary.workloads for sweep in workload.sweeps]
@@ -162,7 +174,11 @@ def _summary_text(study: str, summary: StudySummary) -> RenderableType:
         for workload in summary.workloads
         if workload.holder is not None
     ]
-    parts: list[RenderableType] = [head, "", table, "", "imports", *imports]
+    jobs = [f"jobs (wastenot jobs --study {escape(study)}): {escape(', '.join(summary.jobs))}"] if summary.jobs else []
+    servers = servers_text(summary)
+    if not summary.workloads:
+        return Group(head, *jobs, *servers)
+    parts: list[RenderableType] = [head, *jobs, *servers, "", table, "", "imports", *imports]
     doubts = [
         f"  '{escape(workload.name)}': {doubt}"
         for workload in summary.workloads

@@ -225,22 +225,16 @@ class _Job:
 def _open(names: Sequence[str], *, dry_run: bool, restore: str | None, seed: int) -> tuple[Device, ...]:
     from wastenot.cli.options import parse_restore
     from wastenot.devices.open import open_device
-    from wastenot.errors import BadInputError, ClocksRefusedError
+    from wastenot.runtime.fitting import check_may_set, check_named_once
     from wastenot.sweeping.grid import check_measures
 
     ranges = parse_restore(restore)
     gpus = tuple(open_device(name, seed=seed, allow_clock_control=not dry_run, restore=ranges) for name in names)
-    identities = [gpu.identity.unique_id for gpu in gpus]
-    twice = next((one for one in identities if identities.count(one) > 1), None)
-    if twice is not None:
-        raise BadInputError(f"`device`: {twice} is named twice")
+    check_named_once(gpus)
     for gpu in gpus:
         check_measures(gpu)
-        refusal = None if dry_run else gpu.clocks.refusal()
-        if refusal is not None:
-            raise ClocksRefusedError(
-                f"{gpu.identity.name}: clocks cannot be set: {refusal} (`dry_run` shows what would be tried)"
-            )
+    if not dry_run:
+        check_may_set(gpus, "tried")
     return gpus
 
 

@@ -31,7 +31,6 @@ from wastenot.frontiers.nodes import Ways
 _NEAR_ENOUGH = 1e-4  # of the cost: the search for a better plan stops
 _MOST_EXACT = 64  # parts of a graph in which all better plans are looked for
 _ROUNDING = 1e-12
-_STEPS_OF_A_POINT = 0  # sweeps that improve each plan of a frontier
 _POINTS_OF_A_PART = 48  # plans listed of a graph that is a part of another one
 _CURVE_TOLERANCE = 2e-4  # of the cost, between deadlines at which the relaxation is solved
 
@@ -235,7 +234,7 @@ class Graph:
             points: how many, at deadlines evenly apart; at least 2.
             held: workers are held until the deadline, as by another pipeline that takes so long: more time then saves
                 energy for longer. Otherwise a plan is over when its last part ends.
-            seconds: stop improving each plan after so long; ``None`` for a fixed effort.
+            seconds: improve each plan for so long; ``None`` takes it as the first search finds it.
 
         Raises:
             BadInputError: fewer than two points are asked for.
@@ -263,7 +262,7 @@ class Graph:
                 plans[-1] if plans else fastest,
                 limit,
                 until_s,
-                Effort.of(seconds, _STEPS_OF_A_POINT * len(self)),
+                Effort.of(seconds, steps=0),
             )
             if held:
                 bound = relaxed.bound + drawn * limit

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
@@ -66,7 +67,7 @@ class Node(ABC):
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
         """For each decision what its options are matched by in a tie."""
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int | Fraction, float]]:
         """The time taken as a sum of (runs, time of one run), which is exact."""
         return chain.from_iterable(part.time_terms(its) for part, its in self.parts_taken(taken))
 
@@ -137,7 +138,7 @@ class Ways(Node):
     def parts_taken(self, taken: IndexArray) -> Iterable[tuple[Node, IndexArray]]:
         return [(self, taken)]
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int | Fraction, float]]:
         runs = [1] * len(taken) if self.runs is None else self.runs.tolist()
         return zip(runs, self.time_s[self._start[:-1] + taken].tolist(), strict=True)
 
@@ -179,8 +180,30 @@ class Repeated(Node):
     def tie_keys(self) -> Iterator[Sequence[Hashable]]:
         return self.node.tie_keys()
 
-    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int, float]]:
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int | Fraction, float]]:
         return ((self.times * runs, time) for runs, time in self.node.time_terms(taken))
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted(Node):
+    """A node that is a share of the whole: its times and energies count by its weight."""
+
+    node: Node
+    weight: Fraction
+
+    @cached_property
+    def groups(self) -> Groups:
+        whole, weight = self.node.groups, float(self.weight)
+        return Groups(whole.time_s * weight, whole.energy_j * weight, whole.start)
+
+    def parts_taken(self, taken: IndexArray) -> Iterable[tuple[Node, IndexArray]]:
+        return [(self.node, taken)]
+
+    def tie_keys(self) -> Iterator[Sequence[Hashable]]:
+        return self.node.tie_keys()
+
+    def time_terms(self, taken: IndexArray) -> Iterable[tuple[int | Fraction, float]]:
+        return ((self.weight * runs, time) for runs, time in self.node.time_terms(taken))
 
 
 @dataclass(frozen=True, eq=False)

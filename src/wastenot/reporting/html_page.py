@@ -28,6 +28,8 @@ _TEMPLATES = (
     "natural.html.j2",
     "applied.html.j2",
     "pipeline.html.j2",
+    "job.html.j2",
+    "serving.html.j2",
 )
 _STYLES = ("page.css", "hero.css", "tables.css")
 _LONG_TABLE = 60  # rows above which a table scrolls in its own frame

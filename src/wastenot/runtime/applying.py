@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from wastenot.devices.open import device_of_study, open_device
 from wastenot.devices.protocol import Device
-from wastenot.errors import BadInputError, ClocksRefusedError
+from wastenot.errors import BadInputError
 from wastenot.planning.plan import Plan, read_plan
 from wastenot.planning.switching import commands, undo_commands
 from wastenot.runtime.controller import Controller, Subject
-from wastenot.runtime.fitting import check_card, schedule_of, why_not_the_job
+from wastenot.runtime.fitting import check_card, check_may_set, check_named_once, schedule_of, why_not_the_job
 from wastenot.runtime.places import make_socket_path
 from wastenot.runtime.session import PATIENCE_S, Session
 
@@ -103,18 +103,10 @@ def prepare(
     schedule = schedule_of(made, path)
     names = devices or (device_of_study(path, made.device),)
     gpus = tuple(open_device(name, seed=seed, allow_clock_control=not dry_run, restore=restore) for name in names)
-    identities = [gpu.identity.unique_id for gpu in gpus]
-    twice = next((one for one in identities if identities.count(one) > 1), None)
-    if twice is not None:
-        raise BadInputError(f"`device`: {twice} is named twice")
+    check_named_once(gpus)
     notes = [note for gpu in gpus if (note := check_card(made, path, gpu.identity)) is not None]
     if not dry_run:
-        for gpu in gpus:
-            refusal = gpu.clocks.refusal()
-            if refusal is not None:
-                raise ClocksRefusedError(
-                    f"{gpu.identity.name}: clocks cannot be set: {refusal} (`dry_run` shows what would be set)"
-                )
+        check_may_set(gpus)
     return Application(made, path, schedule, gpus, tuple(dict.fromkeys(notes)))
 
 

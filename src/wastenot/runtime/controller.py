@@ -31,6 +31,7 @@ from wastenot.runtime.blocks import LEAST_ITERATIONS, Lengths, Stretch
 from wastenot.runtime.close_up import CloseUp
 from wastenot.runtime.energy_edges import Edge, EnergyEdges
 from wastenot.runtime.execution import Execution
+from wastenot.runtime.gpu_reading import GpuReading
 from wastenot.runtime.guard import Alarm, Guard
 from wastenot.runtime.ladder import Ladder
 from wastenot.runtime.ledger import Ledger
@@ -70,17 +71,6 @@ class Subject:
     digest: str
     workload: str
     origin: Origin
-
-
-@dataclass(slots=True)
-class _Readings:
-    """Latest readings of one GPU."""
-
-    power_w: float | None = None
-    temperature_c: float | None = None
-    core_mhz: float | None = None
-    memory_mhz: float | None = None
-    first_j: float | None = None
 
 
 class Controller:
@@ -124,7 +114,7 @@ class Controller:
         self._rng = random.Random(seed)
         self._executions = [Execution(gpu, schedule, dry_run=dry_run) for gpu in gpus]
         self._edges = [EnergyEdges(gpu, gpu.time.now_s) for gpu in gpus]
-        self._readings = [_Readings() for _ in gpus]
+        self._readings = [GpuReading() for _ in gpus]
         self._sensors_due_s = now_s
         self._lengths = Lengths(_LATE * max(schedule.switching.core_s, _memory_s(schedule)), default_share)
         self._guard = Guard(schedule.max_slowdown)
@@ -579,11 +569,8 @@ class Controller:
     def _read_sensors(self, now_s: float) -> None:
         self._sensors_due_s = now_s + _SENSORS_S
         for device, edges, latest in zip(self.gpus, self._edges, self._readings, strict=True):
-            sensors = device.sensors
             edges.look()
-            clocks = sensors.clocks()
-            latest.power_w, latest.temperature_c = sensors.power_w(), sensors.temperature_c()
-            latest.core_mhz, latest.memory_mhz = clocks.core_mhz, clocks.memory_mhz
+            latest.read(device.sensors)
         read_c = [latest.temperature_c for latest in self._readings if latest.temperature_c is not None]
         if self._stretch is not None and read_c:
             self._stretch.temperatures_c.append(math.fsum(read_c) / len(read_c))
@@ -606,21 +593,8 @@ class Controller:
         )
 
     def _gpu_status(self, index: int) -> GpuStatus:
-        identity, latest = self.gpus[index].identity, self._readings[index]
-        target, edges = self._executions[index].target, self._edges[index]
-        return GpuStatus(
-            device=identity.name,
-            model=identity.model,
-            unique_id=identity.unique_id,
-            target_core_mhz=target.core_mhz,
-            target_memory_mhz=target.memory_mhz,
-            target_power_limit_w=target.power_limit_w,
-            core_mhz=latest.core_mhz,
-            memory_mhz=latest.memory_mhz,
-            power_w=latest.power_w,
-            temperature_c=latest.temperature_c,
-            energy_j=edges.used_j,
-        )
+        latest, used_j = self._readings[index], self._edges[index].used_j
+        return latest.status(self.gpus[index].identity, used_j, self._executions[index].target)
 
 
 def _median(times_s: Sequence[float]) -> float:

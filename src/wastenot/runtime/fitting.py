@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wastenot.devices.protocol import Identity
-from wastenot.errors import BadInputError
+from wastenot.devices.protocol import Device, Identity
+from wastenot.errors import BadInputError, ClocksRefusedError
 from wastenot.runtime.hooks import Seen
 from wastenot.workloads.models import MODELS
 
@@ -30,6 +31,36 @@ def schedule_of(plan: Plan, path: str) -> Schedule:
     if schedule is None:
         raise BadInputError(f"{path}: has no schedule to carry out; make the plan anew with 'wastenot plan'")
     return schedule
+
+
+def check_named_once(gpus: Sequence[Device]) -> None:
+    """Refuse GPUs of which one is named twice.
+
+    Raises:
+        BadInputError: one is.
+    """
+    identities = [gpu.identity.unique_id for gpu in gpus]
+    twice = next((one for one in identities if identities.count(one) > 1), None)
+    if twice is not None:
+        raise BadInputError(f"`device`: {twice} is named twice")
+
+
+def check_may_set(gpus: Sequence[Device], shown: str = "set") -> None:
+    """Refuse GPUs whose clocks this process may not set.
+
+    Args:
+        gpus: to set.
+        shown: what a dry run shows of settings: those that would be ``set``, or ``tried``.
+
+    Raises:
+        ClocksRefusedError: says what would be needed.
+    """
+    for gpu in gpus:
+        refusal = gpu.clocks.refusal()
+        if refusal is not None:
+            raise ClocksRefusedError(
+                f"{gpu.identity.name}: clocks cannot be set: {refusal} (`dry_run` shows what would be {shown})"
+            )
 
 
 def check_card(plan: Plan, path: str, card: Identity) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ITERATION = "iteration"
+EPOCH = "epoch"
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,8 +176,15 @@ def serve_metrics(port: int, status: Callable[[], Status], *, host: str = LOCALH
         BadInputError: the port cannot be opened.
         MissingExtraError: the ``serve`` extra is not installed.
     """
+    with serve_registry(port, metrics_registry(status), host=host) as opened:
+        yield opened
+
+
+@contextmanager
+def serve_registry(port: int, registry: Any, *, host: str = LOCALHOST) -> Iterator[int]:
+    """Serve a registry of ``prometheus_client``; the rest is as of :func:`serve_metrics`."""
     try:
-        server, thread = load_client().start_http_server(port, addr=host, registry=metrics_registry(status))
+        server, thread = load_client().start_http_server(port, addr=host, registry=registry)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise BadInputError(

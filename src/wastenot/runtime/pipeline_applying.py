@@ -10,9 +10,10 @@ from functools import partial
 
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Device, Identity
-from wastenot.errors import BadInputError, ClocksRefusedError
+from wastenot.errors import BadInputError
 from wastenot.metering.devices import visible_names
 from wastenot.planning.switching import commands, switch_time, undo_commands
+from wastenot.runtime.fitting import check_may_set, check_named_once
 from wastenot.runtime.pipeline_controller import PipelineController
 from wastenot.runtime.places import make_socket_path
 from wastenot.runtime.session import PATIENCE_S, Session
@@ -122,14 +123,10 @@ def prepare_pipeline(
         )
         for index, name in enumerate(names)
     )  # fmt: skip
+    check_named_once(gpus)
     notes = [note for gpu in gpus if (note := check_pipeline_card(made, path, gpu.identity)) is not None]
     if not dry_run:
-        for gpu in gpus:
-            refusal = gpu.clocks.refusal()
-            if refusal is not None:
-                raise ClocksRefusedError(
-                    f"{gpu.identity.name}: clocks cannot be set: {refusal} (`dry_run` shows what would be set)"
-                )
+        check_may_set(gpus)
     return PipelineApplication(PlanGraph(made), path, gpus, tuple(dict.fromkeys(notes)))
 
 

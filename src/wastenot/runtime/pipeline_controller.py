@@ -14,11 +14,13 @@ from typing import Literal
 
 from wastenot.devices.protocol import Device
 from wastenot.planning.switching import SwitchTime
+from wastenot.runtime.gpu_reading import GpuReading
 from wastenot.runtime.marker import Marker
 from wastenot.runtime.pipeline import RankExecution
 from wastenot.runtime.rung_follower import RungFollower
 from wastenot.runtime.status import Event, GpuStatus, PipelineStatus, Proof, Status, Summary
 from wastenot.runtime.straggler_source import PlanSource
+from wastenot.setting import AUTO
 from wastenot.stack.pipeline.rank_steps import PlanGraph
 
 _SENSORS_S = 1.0  # between two readings
@@ -56,10 +58,7 @@ class _Gpu:
     took_s: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
     begin_j: float | None = None
     latest_j: float | None = None
-    power_w: float | None = None
-    temperature_c: float | None = None
-    core_mhz: float | None = None
-    memory_mhz: float | None = None
+    reading: GpuReading = field(default_factory=GpuReading)
     follower: RungFollower | None = None
     throttled_s: float | None = None
     throttled: bool = False
@@ -126,7 +125,6 @@ class PipelineController:
             one.execution = RankExecution(
                 one.device, steps, self._plan.period_s, self._switching[gpu], dry_run=self._dry_run
             )
-
         if self._connect is not None and environment and one.follower is None and self._state == "running":
             connect = self._connect
             # In a thread, as a server that does not answer must not keep clocks waiting.
@@ -289,9 +287,7 @@ class PipelineController:
     def _read_sensors(self) -> None:
         for one in self._all:
             sensors = one.device.sensors
-            clocks = sensors.clocks()
-            one.power_w, one.temperature_c = sensors.power_w(), sensors.temperature_c()
-            one.core_mhz, one.memory_mhz = clocks.core_mhz, clocks.memory_mhz
+            one.reading.read(sensors)
             one.latest_j = sensors.energy_j()
             throttled_s = sensors.throttled_s()
             if throttled_s is not None:
@@ -302,18 +298,5 @@ class PipelineController:
 
 
 def _gpu_status(one: _Gpu) -> GpuStatus:
-    identity, target = one.device.identity, None if one.execution is None else one.execution.target
     used_j = None if one.latest_j is None or one.begin_j is None else one.latest_j - one.begin_j
-    return GpuStatus(
-        device=identity.name,
-        model=identity.model,
-        unique_id=identity.unique_id,
-        target_core_mhz=None if target is None else target.core_mhz,
-        target_memory_mhz=None if target is None else target.memory_mhz,
-        target_power_limit_w=None if target is None else target.power_limit_w,
-        core_mhz=one.core_mhz,
-        memory_mhz=one.memory_mhz,
-        power_w=one.power_w,
-        temperature_c=one.temperature_c,
-        energy_j=used_j,
-    )
+    return one.reading.status(one.device.identity, used_j, AUTO if one.execution is None else one.execution.target)

@@ -69,6 +69,10 @@ class Rank:
         self._by_hand()
         self._record(name)
 
+    def note(self, name: str) -> None:
+        """Mark a place that hooks do not know of, such as the end of an epoch; those at work go on."""
+        self._record(name)
+
     def instruct(self, marker: str, pipeline_rank: int) -> None:
         """Mark the begin of an instruction of a pipeline.
 

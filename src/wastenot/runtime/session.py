@@ -28,7 +28,7 @@ from wastenot.devices.protocol import Device
 from wastenot.errors import BadInputError, WastenotError
 from wastenot.metering.cycle_marks import bare_unique_id
 from wastenot.runtime.hooks import Seen
-from wastenot.runtime.marker import ITERATION, Marker
+from wastenot.runtime.marker import EPOCH, ITERATION, Marker
 from wastenot.runtime.status import Status, Summary
 from wastenot.runtime.wire import SCHEMA, Line, Message
 
@@ -361,8 +361,9 @@ class Session:
             for name in names:
                 if self._begins_iteration(client.gpu, str(name)):
                     client.iteration += 1
-                if client.gpu is not None and client.iteration >= 0 and self._summary is None:
-                    marker = Marker(str(name), client.iteration, at_s + self._offset_s, client.gpu)
+                counts = client.iteration >= 0 or name == EPOCH  # which also programs without iterations tell
+                if client.gpu is not None and counts and self._summary is None:
+                    marker = Marker(str(name), max(client.iteration, 0), at_s + self._offset_s, client.gpu)
                     self._try(lambda marker=marker: self._driver.mark(marker))  # type: ignore[misc]
 
     def _begins_iteration(self, gpu: int | None, name: str) -> bool:

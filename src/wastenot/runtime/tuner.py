@@ -32,6 +32,7 @@ from wastenot.runtime.candidates import Ladder, ladders_of
 from wastenot.runtime.controller import Controller, Subject
 from wastenot.runtime.energy_edges import EnergyEdges
 from wastenot.runtime.estimate import LogMean
+from wastenot.runtime.gpu_reading import GpuReading
 from wastenot.runtime.guard import Alarm, Guard
 from wastenot.runtime.marker import ITERATION, Marker
 from wastenot.runtime.one_setting import Change, one_setting
@@ -135,7 +136,7 @@ class Tuner:
         self._alarm: tuple[Candidate, Alarm] | None = None
         self._default_time_s: list[float] = []
         self._default_energy_j: list[float] = []
-        self._readings: list[tuple[float | None, float | None, float | None, float | None]] = [(None,) * 4 for _ in gpus]
+        self._readings = [GpuReading() for _ in gpus]
         self._tell("started", f"{subject.workload}: looking for a setting at most {max_slowdown:.1%} slower")
 
     # ---- what drives it --------------------------------------------------------------------------------------
@@ -557,9 +558,8 @@ class Tuner:
 
     def _read_sensors(self, now_s: float) -> None:
         self._sensors_due_s = now_s + _SENSORS_S
-        for index, gpu in enumerate(self.gpus):
-            clocks = gpu.sensors.clocks()
-            self._readings[index] = gpu.sensors.power_w(), gpu.sensors.temperature_c(), clocks.core_mhz, clocks.memory_mhz
+        for gpu, latest in zip(self.gpus, self._readings, strict=True):
+            latest.read(gpu.sensors)
 
     def _moment(self, now_s: float) -> Moment:
         sensors = self.gpus[0].sensors
@@ -575,20 +575,7 @@ class Tuner:
         )
 
     def _gpu_status(self, index: int) -> GpuStatus:
-        identity, (power_w, temperature_c, core_mhz, memory_mhz) = self.gpus[index].identity, self._readings[index]
-        return GpuStatus(
-            device=identity.name,
-            model=identity.model,
-            unique_id=identity.unique_id,
-            target_core_mhz=self._target.core_mhz,
-            target_memory_mhz=self._target.memory_mhz,
-            target_power_limit_w=self._target.power_limit_w,
-            core_mhz=core_mhz,
-            memory_mhz=memory_mhz,
-            power_w=power_w,
-            temperature_c=temperature_c,
-            energy_j=self._edges[index].used_j,
-        )
+        return self._readings[index].status(self.gpus[index].identity, self._edges[index].used_j, self._target)
 
 
 def _usual_interval(mean: LogMean, sure: float) -> Estimate:

@@ -34,6 +34,9 @@ from wastenot.workloads.shape import Shape
 UNKNOWN_DEVICE = "unknown"
 """Stands for the device of the study that a sweep is added to."""
 
+NO_DEVICE = ""
+"""The device of a study that holds nothing but jobs, which may run on several: its first measurements decide."""
+
 Steps = tuple[tuple[KernelSpec, int], ...]
 """What one measured kernel, pass or iteration runs: kernels in order, each with its number of calls."""
 
@@ -74,7 +77,7 @@ class StudyHeader:
     """A study itself.
 
     Attributes:
-        device: that everything was taken on.
+        device: that all measurements were taken on; empty where there are none.
         created_by: the program that made it.
         created_at: in UTC.
     """
@@ -128,7 +131,7 @@ def prepare(connection: Connection, label: str, device: str) -> str:
     Args:
         connection: in a writing transaction.
         label: how messages name the study.
-        device: that the new rows were taken on; ``unknown`` stands for that of the study.
+        device: that the new rows were taken on; ``unknown`` stands for that of the study, and none is of no rows.
 
     Returns:
         The device of the study.
@@ -146,12 +149,25 @@ def prepare(connection: Connection, label: str, device: str) -> str:
         return device
     if header.schema_version < schema.SCHEMA_VERSION:
         connection.execute(update(schema.study).values(schema_version=schema.SCHEMA_VERSION))
+    if device == NO_DEVICE:
+        return header.device
+    if header.device == NO_DEVICE:
+        connection.execute(update(schema.study).values(device=device))
+        return device
     if device not in (header.device, UNKNOWN_DEVICE):
         raise BadInputError(
             f"{label}: device: holds measurements of {quoted(header.device)}, not of {quoted(device)}; "
             "a study is of one device: name another study"
         )
     return header.device
+
+
+def job_names(connection: Connection) -> tuple[str, ...]:
+    """Of the jobs that come back, in the order in which they came."""
+    table = schema.jobs
+    if not inspect(connection).has_table(table.name):  # studies of earlier versions
+        return ()
+    return tuple(connection.scalars(select(table.c.name).order_by(table.c.id)))
 
 
 def keep_latency(connection: Connection, document: str) -> None:

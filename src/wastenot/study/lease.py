@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from sqlalchemy import Connection, Row, delete, func, insert, inspect, select, update
 
@@ -30,7 +31,22 @@ from wastenot.processes import is_running, process_space, start_of
 from wastenot.study import schema
 
 BEAT_S = 30.0
+_FIRST_BEAT_S = 1.0
 SILENT_S = 180.0  # without a sign of life after which a holder counts as gone
+
+
+class Kept(Protocol):
+    """What must give signs of life."""
+
+    @property
+    def token(self) -> str:
+        """Tells it from every other."""
+
+    def renew(self, connection: Connection) -> bool:
+        """Give a sign of life; returns whether it is still held."""
+
+    def release(self, connection: Connection) -> None:
+        """Let go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +86,7 @@ class Lease:
     def renew(self, connection: Connection) -> bool:
         """Give a sign of life; returns whether the lease is still held."""
         mine = (schema.leases.c.workload_id == self.workload_id) & (schema.leases.c.token == self.token)
-        renewed = connection.execute(update(schema.leases).where(mine).values(heard_at=_moment(connection)))
+        renewed = connection.execute(update(schema.leases).where(mine).values(heard_at=moment(connection)))
         return renewed.rowcount == 1
 
     def release(self, connection: Connection) -> None:
@@ -92,10 +108,10 @@ def take(connection: Connection, workload_id: int, label: str, what: str) -> Lea
         StudyError: another process holds it; says which, and how to go on.
     """
     table = schema.leases
-    now = _moment(connection)
+    now = moment(connection)
     row = connection.execute(select(table).where(table.c.workload_id == workload_id)).one_or_none()
     if row is not None:
-        if not _gone(row, now):
+        if not is_gone(row, now):
             holder = _holder(row)
             silent = datetime.fromisoformat(now) - holder.heard_at
             until = holder.heard_at + timedelta(seconds=SILENT_S)
@@ -107,10 +123,16 @@ def take(connection: Connection, workload_id: int, label: str, what: str) -> Lea
             )
         connection.execute(delete(table).where(table.c.workload_id == workload_id))
     token = uuid.uuid4().hex
-    values = {"host": socket.gethostname(), "user": _user(), "process": os.getpid()}
-    values |= {"process_started": start_of(os.getpid()), "process_space": process_space(), "what": what}
+    values = this_process() | {"user": _user(), "what": what}
     connection.execute(insert(table).values(workload_id=workload_id, token=token, **values, started_at=now, heard_at=now))
     return Lease(workload_id, token)
+
+
+def this_process() -> dict[str, str | int]:
+    """What a row holds of this process, so that others can tell whether it still runs."""
+    process = os.getpid()
+    started, space = start_of(process), process_space()
+    return {"host": socket.gethostname(), "process": process, "process_started": started, "process_space": space}
 
 
 def holder_of(connection: Connection, workload_id: int) -> Holder | None:
@@ -119,11 +141,11 @@ def holder_of(connection: Connection, workload_id: int) -> Holder | None:
     if not inspect(connection).has_table(table.name):
         return None
     row = connection.execute(select(table).where(table.c.workload_id == workload_id)).one_or_none()
-    return None if row is None or _gone(row, _moment(connection)) else _holder(row)
+    return None if row is None or is_gone(row, moment(connection)) else _holder(row)
 
 
 @contextmanager
-def kept_alive(lease: Lease, writing: Callable[[], AbstractContextManager[Connection]]) -> Iterator[None]:
+def kept_alive(lease: Kept, writing: Callable[[], AbstractContextManager[Connection]]) -> Iterator[None]:
     """Gives signs of life while long measurements run, and releases the lease in the end.
 
     Args:
@@ -133,7 +155,10 @@ def kept_alive(lease: Lease, writing: Callable[[], AbstractContextManager[Connec
     ended = threading.Event()
 
     def beat() -> None:
-        while not ended.wait(BEAT_S):
+        # The first ones come soon: what a process is killed after is then known within a factor of two.
+        wait_s = _FIRST_BEAT_S
+        while not ended.wait(wait_s):
+            wait_s = min(2.0 * wait_s, BEAT_S)
             with suppress(StudyError), writing() as connection:  # a study that is busy now hears the next one
                 lease.renew(connection)
 
@@ -148,7 +173,13 @@ def kept_alive(lease: Lease, writing: Callable[[], AbstractContextManager[Connec
             lease.release(connection)
 
 
-def _gone(row: Row[tuple[object, ...]], now: str) -> bool:
+def is_gone(row: Row[tuple[object, ...]], now: str) -> bool:
+    """Whether whoever holds something has ended, or has fallen silent.
+
+    Args:
+        row: with the process that holds it (:func:`this_process`), a token and when it was last heard of.
+        now: by the clock of :func:`moment`.
+    """
     heard_at = datetime.fromisoformat(row.heard_at)
     if datetime.fromisoformat(now) - heard_at > timedelta(seconds=SILENT_S):
         return True
@@ -168,7 +199,7 @@ def _holder(row: Row[tuple[object, ...]]) -> Holder:
     return Holder(row.host, row.user, row.process, row.what, *times)
 
 
-def _moment(connection: Connection) -> str:
+def moment(connection: Connection) -> str:
     """Now, by the clock of the server where there is one, since those of two hosts may differ."""
     now = datetime.now(UTC)
     if connection.dialect.name != "sqlite":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -17,12 +19,13 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from wastenot.study.serving_records import LATENCIES, Percentiles
 from wastenot.study.sweep import NUMBERS
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 7
 OLDEST_READ = 2
-"""Before 3, studies did not record sweeps, nor who was measuring, before 4 nothing at natural clocks, and before 5 no
-switching latency; they are read as they are, and writing adds the tables."""
+"""Before 3, studies did not record sweeps, nor who was measuring, before 4 nothing at natural clocks, before 5 no
+switching latency, before 6 no jobs, and before 7 no servers; they are read as they are, and writing adds the tables."""
 
 # Names begin with ours, because on a database server a study may share its schema with other programs' tables.
 metadata = MetaData()
@@ -203,4 +206,142 @@ latencies = Table(
     Column("id", Integer, primary_key=True),
     Column("recorded_at", String(32), nullable=False),
     Column("document", Text, nullable=False),
+)
+
+# Training jobs that come back; see job_store.py. What decides how many epochs a run needs identifies a job.
+jobs = Table(
+    "wastenot_jobs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(255), nullable=False, unique=True),
+    Column("target", Double),
+    Column("higher_is_better", Boolean, nullable=False),
+    Column("created_at", String(32), nullable=False),
+)
+
+# What was asked for last on each device: the rest of the terms. Batch sizes are a JSON list, settings one of core clock,
+# memory clock and power limit.
+job_terms = Table(
+    "wastenot_job_terms",
+    metadata,
+    Column("job_id", ForeignKey(jobs.c.id), primary_key=True, autoincrement=False),
+    Column("device", String(255), primary_key=True),
+    Column("batch_sizes", Text, nullable=False),
+    Column("default_batch_size", BigInteger, nullable=False),
+    Column("max_epochs", BigInteger),
+    Column("settings", Text, nullable=False),
+    Column("eta", Double, nullable=False),
+    Column("max_power_w", Double),
+    Column("within_s", Double),
+    Column("power_budget_w", Double),
+    Column("asked_at", String(32), nullable=False),
+)
+
+# A run that is under way gives signs of life, as whoever measures a workload does; see lease.py.
+job_runs = Table(
+    "wastenot_job_runs",
+    metadata,
+    Column("job_id", ForeignKey(jobs.c.id), primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("batch_size", BigInteger, nullable=False),
+    Column("device", String(255), nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("epochs", BigInteger, nullable=False),
+    Column("time_s", Double, nullable=False),
+    Column("energy_j", Double),
+    Column("core_mhz", Double),
+    Column("memory_mhz", Double),
+    Column("power_limit_w", Double),
+    Column("metric", Double),
+    Column("started_unix_s", Double, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("seats", String(255)),
+    Column("token", String(32), nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("process", BigInteger, nullable=False),
+    Column("process_started", String(32), nullable=False),
+    Column("process_space", String(255), nullable=False),
+    Column("heard_at", String(32), nullable=False),
+)
+
+# What a run that is spread over several machines has used on all but the first.
+job_energy_elsewhere = Table(
+    "wastenot_job_energy_elsewhere",
+    metadata,
+    Column("job_id", ForeignKey(jobs.c.id), primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("machine", String(255), primary_key=True),
+    Column("energy_j", Double, nullable=False),
+)
+
+# How fast a job trains on a device, as it was measured last.
+job_speeds = Table(
+    "wastenot_job_speeds",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("job_id", ForeignKey(jobs.c.id), nullable=False),
+    Column("device", String(255), nullable=False),
+    Column("batch_size", BigInteger, nullable=False),
+    Column("core_mhz", Double),
+    Column("memory_mhz", Double),
+    Column("power_limit_w", Double),
+    Column("epoch_time_s", Double, nullable=False),
+    Column("power_w", Double),
+    Column("time_error", Double, nullable=False),
+    Column("power_error", Double, nullable=False),
+    Column("measured_at", String(32), nullable=False),
+)
+
+# What was measured of servers, or imported, together; see serving_store.py. Points wanted are a JSON list of batch size
+# (null where requests arrive at a rate), that rate, core clock, memory clock and power limit.
+serving_runs = Table(
+    "wastenot_serving_runs",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("source", Text, nullable=False),
+    Column("sha256", String(64)),
+    Column("wanted", Text, nullable=False),
+    Column("command", Text),
+    Column("started_at", String(32), nullable=False),
+    Column("finished_at", String(32)),
+)
+
+# Operating points of servers. A latency has a column for each of its percentiles; notes and what the server says of itself
+# are JSON.
+serving_points = Table(
+    "wastenot_serving_points",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("run_id", ForeignKey(serving_runs.c.id), nullable=False),
+    Column("recorded_at", String(32), nullable=False),
+    Column("model", Text, nullable=False),
+    Column("gpu", String(255), nullable=False),
+    Column("gpus", Integer, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("max_running", BigInteger, nullable=False),
+    Column("mean_running", Double),
+    Column("energy_per_token_j", Double),
+    Column("energy_per_token_se_j", Double),
+    Column("power_w", Double),
+    Column("tokens_per_s", Double, nullable=False),
+    Column("output_tokens", Double),
+    *(
+        Column(f"{latency}_{percentile}", Double)
+        for latency in LATENCIES
+        for percentile in (field.name for field in fields(Percentiles))
+    ),
+    Column("core_mhz", Double),
+    Column("memory_mhz", Double),
+    Column("power_limit_w", Double),
+    Column("tensor_parallel", Integer, nullable=False),
+    Column("expert_parallel", Integer, nullable=False),
+    Column("data_parallel", Integer, nullable=False),
+    Column("precision", String(64), nullable=False),
+    Column("steady_s", Double),
+    Column("evidence", String(16), nullable=False),
+    Column("source", Text, nullable=False),
+    Column("rate_per_s", Double),
+    Column("why_unstable", Text, nullable=False),
+    Column("notes", Text, nullable=False),
+    Column("server", Text, nullable=False),
 )

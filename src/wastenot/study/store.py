@@ -24,6 +24,7 @@ from wastenot.study.natural_log import KeptTimeline, curve_errors, read_curves, 
 from wastenot.study.packing import Packed
 from wastenot.study.recorder import Measurement, Recorder, read_measurements
 from wastenot.study.rows import insert_rows, select_rows
+from wastenot.study.serving_rows import stored_runs, summarise_servers
 from wastenot.study.summary import StudySummary, summarise_workload
 from wastenot.study.sweep import Kernel, Sweep, check_sweep, quoted
 from wastenot.study.sweep_log import begin_sweep, recorded_sweeps
@@ -56,6 +57,11 @@ class Study:
     """A study that is open; get one from :func:`open_study`. Nothing is held between calls: no need to close it."""
 
     _database: Database
+
+    @property
+    def database(self) -> Database:
+        """What it is kept in."""
+        return self._database
 
     @property
     def path(self) -> Path | None:
@@ -354,8 +360,18 @@ class Study:
             except (ValueError, TypeError, AttributeError) as error:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
 
-    def _header(self, connection: Connection) -> StudyHeader:
+    def _header(self, connection: Connection, *, measured: bool = True) -> StudyHeader:
         header = catalog.read_header(connection, str(self))
+        if header is not None and measured and header.device == catalog.NO_DEVICE:
+            if stored_runs(connection) and not catalog.job_names(connection):
+                raise StudyError(
+                    f"{self}: holds points of servers and no kernels; look at them: wastenot show --study {self}, or "
+                    f"measure a workload: wastenot sweep WORKLOAD --device D --study {self}"
+                )
+            raise StudyError(
+                f"{self}: holds jobs and no measurements; look at them: wastenot jobs --study {self}, or measure a "
+                f"workload: wastenot sweep WORKLOAD --device D --study {self}"
+            )
         if header is None:
             raise StudyError(
                 f"{self}: holds nothing yet; fill it: wastenot sweep WORKLOAD --device D --study {self}, or from a file: "
@@ -376,12 +392,16 @@ class Study:
             StudyError: the study holds nothing yet or cannot be read.
         """
         with self._database.reading() as connection:
-            header = self._header(connection)
+            header = self._header(connection, measured=False)
+            jobs = catalog.job_names(connection)
             try:
                 held = tuple(summarise_workload(connection, each) for each in self._stored(connection))
+                served, runs = summarise_servers(connection), stored_runs(connection)
             except (ZeroDivisionError, ValueError, TypeError, IndexError) as error:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
-        return StudySummary(header.device, header.schema_version, header.created_by, header.created_at, held)
+        return StudySummary(
+            header.device, header.schema_version, header.created_by, header.created_at, held, jobs, served, runs
+        )
 
 
 Source = str | os.PathLike[str] | Study | Sweep
@@ -426,7 +446,7 @@ def _unfinished(workload: WorkloadKey, kernels: tuple[Kernel, ...], kernel_index
 
 def _check_device(held: str, device: str, label: str) -> None:
     """Refuse to mix numbers of two cards in one study."""
-    if held != device:
+    if held not in (device, catalog.NO_DEVICE):
         raise BadInputError(
             f"{label}: device: holds measurements of {quoted(held)}, not of {quoted(device)}; name another study"
         )

@@ -13,6 +13,7 @@ from wastenot.study import schema
 from wastenot.study.catalog import ImportSummary, StoredWorkload, StudyHeader, imports_of, kernels_of, settings_done
 from wastenot.study.coverage import Coverage, SweepKind, coverage_of, intended_points
 from wastenot.study.lease import Holder, holder_of
+from wastenot.study.serving_rows import ServingSummary, StoredRun
 from wastenot.study.sweep import SETTING
 from wastenot.study.sweep_log import recorded_sweeps
 from wastenot.workloads.identity import EnergyState, Granularity, ModelRun
@@ -83,9 +84,15 @@ class StudySummary(StudyHeader):
 
     Attributes:
         workloads: in order of their first import.
+        jobs: names of those that come back, in the order in which they came.
+        servers: measured or imported, in the order of their first point.
+        serving_runs: what was measured of servers, or imported, together.
     """
 
     workloads: tuple[WorkloadSummary, ...]
+    jobs: tuple[str, ...] = ()
+    servers: tuple[ServingSummary, ...] = ()
+    serving_runs: tuple[StoredRun, ...] = ()
 
 
 def summarise_workload(connection: Connection, stored: StoredWorkload) -> WorkloadSummary:

@@ -15,23 +15,17 @@ from typing import Literal, Protocol
 
 from wastenot.errors import BadInputError
 from wastenot.wording import counted
-from wastenot.workloads.order import StepLoop
+from wastenot.workloads.order import Ordered, StepLoop
 
 Recomputation = Literal["none", "full", "early"]
 """Whether activations are kept, computed again by the backward, or by an instruction of their own before it."""
 
 
-class Placed(Protocol):
+class Placed(Ordered, Protocol):
     """A kernel of a workload, as far as stages go by it."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
-    @property
-    def count(self) -> int: ...  # noqa: D102
-    @property
-    def block(self) -> str | None: ...  # noqa: D102
-    @property
-    def pass_name(self) -> str | None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from accelerate.optimizer import AcceleratedOptimizer  # type: ignore[import-not-found,unused-ignore]
+from accelerate.optimizer import AcceleratedOptimizer
 
 from wastenot.runtime.apply import Applied, apply
 
