@@ -53,8 +53,19 @@ def test_laps_and_completed_count_every_call_between_marks(monkeypatch):
         assert run.laps == ()
     assert [lap.calls for lap in run.laps] == [second - first, len(ran) - second]
     assert all(lap.seconds >= 0.02 for lap in run.laps) and run.laps[0].seconds >= 0.04
-    assert 0.1 < run.call_s / (run.laps[0].seconds / run.laps[0].calls) < 10  # of a few calls on a machine that may be busy
     assert run.how.startswith("eager: on the CPU")
+
+
+def test_the_time_of_a_call_is_that_of_the_laps():
+    def ratio():
+        with TorchLauncher("cpu").start(Task.of_kernel(kernel())) as run:
+            run.mark()
+            run.feed()
+            run.mark()
+        (lap,) = run.laps
+        return run.call_s / (lap.seconds / lap.calls)
+
+    assert any(0.5 < ratio() < 2 for _ in range(10))  # a machine that is busy may stretch either of them
 
 
 def test_a_call_longer_than_a_feed_runs_once_a_feed():
