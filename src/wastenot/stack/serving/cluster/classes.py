@@ -13,7 +13,7 @@ _SIZES = "SML"
 
 @dataclass(frozen=True, slots=True)
 class RequestClasses:
-    """Three kinds of prompts by three kinds of answers; class ``3 * i + o`` has prompts of kind ``i``, answers of kind ``o``.
+    """Three kinds of prompts by three of answers; class ``3 * i + o`` has prompts of kind ``i``, answers of kind ``o``.
 
     Attributes:
         prompt_below: prompts of kinds 0 and 1 have fewer tokens than these.
@@ -37,5 +37,5 @@ NAMES: tuple[str, ...] = tuple(prompt + output for prompt in _SIZES for output i
 
 
 def dominates(larger: int, smaller: int) -> bool:
-    """Whether what serves one class within its deadlines may serve the other: neither prompts nor answers are longer there."""
+    """Whether what serves one class may serve the other: neither prompts nor answers are longer there."""
     return larger // 3 >= smaller // 3 and larger % 3 >= smaller % 3
