@@ -1,7 +1,7 @@
 """A cluster, what may be done with it, and what a controller sees of it.
 
-An *instance* is an engine on GPUs of one host, of one of the *layouts* (parallel degrees) that the cluster knows. It belongs to a
-*pool*; requests of a class go to the pools that the routes name for it.
+An *instance* is an engine on GPUs of one host, of one of the *layouts* (parallel degrees) that the cluster knows. It
+belongs to a *pool*; requests of a class go to the pools that the routes name for it.
 """
 
 from __future__ import annotations
