@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from tests.stand_in.fixtures import start_stand_in
-from tests.support.prometheus import prometheus_scraping
 from wastenot.devices.nvidia import journal
 
 ROOT = Path(__file__).parents[3]
