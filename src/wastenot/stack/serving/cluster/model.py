@@ -249,11 +249,19 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedAction:
-    """What was done, when, and what came of it; ``refused`` says why where it could not be."""
+    """What was done, or befell, when, and what came of it.
+
+    Attributes:
+        at_s: when.
+        action: of a controller, or a failure.
+        refused: why it could not be done; empty where it was.
+        rerouted: requests that came to the router again, of a failure.
+    """
 
     at_s: float
-    action: Action
+    action: Action | Failure
     refused: str = ""
+    rerouted: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,66 @@
+"""Rules by which an instance's clock follows its batch: tables that are made once, and looked up before each step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wastenot.arrays import FloatArray
+from wastenot.stack.serving.cluster.frontiers import InstanceFrontier
+from wastenot.stack.serving.cluster.model import ClockRule
+from wastenot.stack.serving.deadlines import Deadlines
+from wastenot.stack.serving.engine import Engine
+from wastenot.stack.serving.policies.costs import StepCosts
+
+_MARGIN = 3.0
+"""Standard deviations that a batch may lie above its mean before it is taken for more load."""
+
+
+def greatest(engine: Engine) -> ClockRule:
+    """The greatest clock, whatever happens."""
+    return ClockRule.fixed(len(engine.tables.settings) - 1, engine)
+
+
+def rule_at(frontier: InstanceFrontier, rate_per_s: float) -> ClockRule:
+    """The cheapest clock for a rate, and a higher one as soon as the batch says that there is more load.
+
+    With independent requests a batch varies about its mean by its root. Beyond three times this, the batch counts as that of
+    the level of load for which it is usual, and its clock holds; beyond all levels, the greatest.
+
+    Args:
+        frontier: levels of load of the instance.
+        rate_per_s: that is expected.
+    """
+    engine = frontier.engine
+    top = len(engine.tables.settings) - 1
+    if not len(frontier.rate_per_s):
+        return greatest(engine)
+    expected = int(frontier.setting_at(rate_per_s))
+    batch = np.arange(engine.most_running + 1, dtype=np.float64)
+    usual = frontier.batch + _MARGIN * np.sqrt(frontier.batch) + 1.0
+    at = np.searchsorted(np.maximum.accumulate(usual), batch)
+    by_batch = np.append(np.maximum.accumulate(frontier.setting), top)[at]
+    first = int(np.searchsorted(frontier.rate_per_s * (1 + 1e-9), rate_per_s))
+    within = at <= first
+    return ClockRule(np.where(within, expected, np.maximum(by_batch, expected)).astype(np.intp), expected)
+
+
+def lowest_in_time(engine: Engine, context: float, deadlines: Deadlines, *, within: float = 0.8) -> ClockRule:
+    """The lowest clock at which each batch has its tokens in time, and the greatest while there are prompts (throttLL'eM).
+
+    Args:
+        engine: of the instance.
+        context: tokens in the cache of a request, on average.
+        deadlines: to be kept.
+        within: share of the time between tokens that a step may take.
+    """
+    tokens_s = decode_s(engine, context)
+    good = tokens_s <= within * deadlines.tbt_s
+    top = len(engine.tables.settings) - 1
+    lowest = np.where(good.any(axis=0), good.argmax(axis=0), top).astype(np.intp)
+    return ClockRule(lowest, top)
+
+
+def decode_s(engine: Engine, context: float) -> FloatArray:
+    """The time of a decode step, by setting and batch, at a context; shape (settings, most_running + 1)."""
+    batch = np.maximum(np.arange(engine.most_running + 1, dtype=np.float64), 1.0)
+    return StepCosts(engine.tables).decode(batch, np.full(len(batch), context))[0] + engine.overhead_s

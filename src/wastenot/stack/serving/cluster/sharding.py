@@ -1,0 +1,192 @@
+"""Which layouts share a load at least power: dynamic programming over GPUs and units of load, exact.
+
+An *option* is an instance of a layout at one level of load. With ``least[g, q]`` the least power of instances on at most
+``g`` GPUs that take at least ``q`` units of load,
+
+    least[g, q] = min over options of least[g - gpus, max(q - units, 0)] + power
+
+Rates are counted in whole units of load, options' rounded down and the load rounded up, so a plan never promises more than
+its options can take. That rounding is all that parts it from the integer program, which DynamoLLM gives to a solver.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.errors import BadInputError
+
+UNITS = 200
+"""Of a load, unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An instance at one level of load.
+
+    Attributes:
+        layout: which.
+        gpus: that it takes.
+        rate_per_s: that it serves.
+        power_w: that it draws.
+        setting: of its clocks.
+    """
+
+    layout: int
+    gpus: int
+    rate_per_s: float
+    power_w: float
+    setting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """Instances that share a load.
+
+    Attributes:
+        options: one for each instance.
+        power_w: of all of them, spare GPUs included.
+    """
+
+    options: tuple[Option, ...]
+    power_w: float
+
+    @property
+    def gpus(self) -> int:
+        """Of all instances."""
+        return sum(each.gpus for each in self.options)
+
+    def counts(self, layouts: int) -> tuple[int, ...]:
+        """Instances of each layout."""
+        return tuple(sum(each.layout == layout for each in self.options) for layout in range(layouts))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shardings:
+    """Least power on any number of GPUs.
+
+    Attributes:
+        power_w: on at most so many GPUs, inf where the load is too much for them; shape (gpus + 1,).
+    """
+
+    power_w: FloatArray
+    _options: tuple[Option, ...]
+    _units: IndexArray
+    _choice: IndexArray
+
+    def on(self, gpus: int) -> Sharding | None:
+        """The plan on at most so many GPUs; ``None`` where they are too few."""
+        if not np.isfinite(self.power_w[gpus]):
+            return None
+        chosen, left, at = [], self._choice.shape[1] - 1, gpus
+        while left > 0:
+            option = int(self._choice[at, left])
+            if option < 0:  # a GPU less does as well
+                at -= 1
+                continue
+            chosen.append(self._options[option])
+            left, at = max(left - int(self._units[option]), 0), at - self._options[option].gpus
+        return Sharding(tuple(sorted(chosen, key=lambda each: (-each.gpus, -each.rate_per_s))), float(self.power_w[gpus]))
+
+
+def shardings(
+    options: Sequence[Option], gpus: int, rate_per_s: float, *, unit_per_s: float | None = None, spare_gpu_w: float = 0.0
+) -> Shardings:
+    """The least power that takes a load on every number of GPUs.
+
+    Args:
+        options: instances, at levels of load.
+        gpus: at most.
+        rate_per_s: the load.
+        unit_per_s: of load; by default one of :data:`UNITS` that it consists of.
+        spare_gpu_w: what a GPU draws that no instance runs on.
+
+    Raises:
+        BadInputError: a load or unit that is negative.
+    """
+    if not (0 <= rate_per_s < math.inf and gpus >= 0):
+        raise BadInputError(f"a load of {rate_per_s:g} requests/s on {gpus} GPUs cannot be shared")
+    unit = unit_per_s if unit_per_s is not None else max(rate_per_s, 1e-9) / UNITS
+    if not unit > 0:
+        raise BadInputError(f"`unit_per_s` ({unit:g}) must be above 0")
+    load = math.ceil(rate_per_s / unit - 1e-9)
+    units = np.array([math.floor(each.rate_per_s / unit + 1e-9) for each in options], dtype=np.intp)
+    more_w = np.array([each.power_w - spare_gpu_w * each.gpus for each in options])
+    usable = [place for place, each in enumerate(options) if units[place] > 0 and each.gpus <= gpus]
+    before = np.maximum(np.arange(load + 1)[None, :] - units[:, None], 0)
+    least = np.full((gpus + 1, load + 1), math.inf)
+    choice = np.full((gpus + 1, load + 1), -1, dtype=np.intp)
+    least[0, 0] = 0.0
+    for count in range(gpus + 1):
+        if count:
+            least[count] = least[count - 1]
+        for place in usable:
+            if options[place].gpus > count:
+                continue
+            power_w = least[count - options[place].gpus][before[place]] + more_w[place]
+            better = power_w < least[count]
+            better[0] = False  # no load needs no instance
+            least[count][better], choice[count][better] = power_w[better], place
+    return Shardings(least[:, load] + spare_gpu_w * gpus, tuple(options), units, choice)
+
+
+def split(pools: Sequence[FloatArray], gpus: int) -> tuple[int, ...] | None:
+    """GPUs for each of several pools so that all together draw least; ``None`` where they are too few.
+
+    Args:
+        pools: least power of each on any number of GPUs; shape (gpus + 1,) each.
+        gpus: of all.
+    """
+    least, parts = np.zeros(gpus + 1), []
+    for power_w in pools:
+        # [all, own]: power where this pool has so many of so many
+        own = np.arange(gpus + 1)
+        rest = own[:, None] - own[None, :]
+        together = np.where(rest >= 0, least[np.maximum(rest, 0)] + power_w[None, :], math.inf)
+        parts.append(together.argmin(axis=1))
+        least = together.min(axis=1)
+    if not np.isfinite(least[gpus]):
+        return None
+    found, left = [], gpus
+    for part in reversed(parts):
+        found.append(int(part[left]))
+        left -= found[-1]
+    return tuple(reversed(found))
+
+
+def power_as_it_is(
+    options: Sequence[Option], counts: Sequence[int], rate_per_s: float, *, unit_per_s: float | None = None
+) -> float:
+    """Least power of the instances that are there under a load that they share; inf where it is too much for them.
+
+    Args:
+        options: levels of load of each layout, its least one standing for an idle instance, too.
+        counts: of instances by layout.
+        rate_per_s: the load.
+        unit_per_s: of load; by default one of :data:`UNITS` that it consists of.
+    """
+    unit = unit_per_s if unit_per_s is not None else max(rate_per_s, 1e-9) / UNITS
+    load = math.ceil(rate_per_s / unit - 1e-9)
+    least = np.full(load + 1, math.inf)
+    least[0] = 0.0
+    for layout, count in enumerate(counts):
+        own = [each for each in options if each.layout == layout]
+        if count and not own:
+            return math.inf
+        units = [math.floor(each.rate_per_s / unit + 1e-9) for each in own]
+        idle_w = min((each.power_w for each in own), default=0.0)
+        for _ in range(count):
+            after = least + idle_w
+            for each, some in zip(own, units, strict=True):
+                after = np.minimum(after, least[np.maximum(np.arange(load + 1) - some, 0)] + each.power_w)
+            least = after
+    return float(least[load])
+
+
+def worth_it(now_w: float, then_w: float, horizon_s: float, change_j: float) -> bool:
+    """Whether a change saves more until it would be looked at again than it costs; always where there is no choice."""
+    return math.isfinite(then_w) and (math.isinf(now_w) or (now_w - then_w) * horizon_s > change_j)

@@ -1,0 +1,1 @@
+"""Many engines behind a router, few events for each request."""

@@ -1,0 +1,1174 @@
+"""Engines behind a router, compiled: each follows the rules of :mod:`wastenot.stack.serving.simulation.simulate`.
+
+An engine that only decodes makes a *stretch* of steps: nothing comes or goes, the clock stays, and within one cell of its
+tables the time and the energy of a step are affine in its number, so that ``k`` steps from a first one of ``a`` seconds last
+``k * a + b * k * (k - 1) / 2``. A stretch is planned at its beginning and takes place at its end:
+
+    boundary ── plan: k steps, until then ──────────────────► end: tokens, energy, gaps, blocks; next boundary
+                        ▲ a request comes: k is cut to the first boundary at or after it
+
+So each instance has one time at which something happens to it, all of them are leaves of a tree whose root is the next one,
+and a request costs a handful of events however long its answer is. Steps with prompts are planned one at a time.
+
+What all decoding requests of an instance have in common is kept once, as in the engine's core: tokens that came late, blocks
+that are due by residue of the event. Requests that are in the cluster lie in *slots*, which are used again; the arrays over
+all requests are read once at their arrival and written once at their end.
+
+:func:`run` goes on until a time at which something else is due, or until something rare happens that is not decided here.
+Everything compiled stands in this file, since Numba's cache notices changes only of the file that a function stands in.
+Without Numba the same code runs on lists, slower.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from wastenot.stack.serving.compiled import compiled as by_numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+Column = Any
+"""An array where the code is compiled, a list where it is not."""
+
+IDLE, STRETCH, STEP, AWAY = 0, 1, 2, 3  # what an instance does until its next event; away ones are not in here
+DONE, UNTIL, EMPTY, READY, SLOTS, BINS, OUTSIDE = 0, 1, 2, 3, 4, 5, 6  # why run() returns
+SERVING, DRAINING = 2, 3  # states, as in the model
+LEAST_REQUESTS, POWER_OF_TWO, LEAST_TOKENS = 0, 1, 2
+KINDS = ("prefill", "decode", "mixed", "idle")
+PREFILL, DECODE, MIXED, REST = 0, 1, 2, 3
+_TICKET = 1 << 32
+_LOW = _TICKET - 1
+
+
+def compiled(function: Function) -> Function:
+    """The function, by Numba where it is installed."""
+    # Nothing is allocated in here, and without counting references it is several times as fast.
+    return cast("Function", by_numba(function, nogil=True, error_model="numpy", _nrt=False))
+
+
+def _record(floats: str, integers: str) -> np.dtype[Any]:
+    return np.dtype([(name, np.float64) for name in floats.split()] + [(name, np.int64) for name in integers.split()])
+
+
+NUMBERS = _record(
+    "bin_s bin_begin_s bin_end_s tbt_s late_share end_to_end_s prefill_j decode_j mixed_j idle_j now_s",
+    "requests next left spare unplaced last_unplaced unplaced_count predicts router drawn routed bin which leaves gap_bins "
+    "ttft_classes prompt_below_0 prompt_below_1 output_below_0 output_below_1 pools switches calendar_room due_room "
+    "rule_room",
+)
+"""The numbers of a run. ``left``: requests that are not answered yet; ``spare``: the first free slot; ``unplaced``: the
+first request that waits at the router; ``bin``: of the timeline, now; ``leaves``: of the tree of events; ``which``: the
+instance that :func:`run` returned for; ``…_room``: places of an instance in arrays of which each has a part."""
+
+LAYOUT = _record(
+    "overhead_s switch_s",
+    "gpus cache_blocks block_tokens most_running most_step_tokens chunked decode_at contexts_at contexts prefill_at "
+    "tokens_at tokens pasts_at pasts places_at last_tokens idle_at clock_at",
+)
+"""An engine; ``…_at`` is where its numbers begin in the tables, ``places_at`` in the intervals of numbers of tokens."""
+
+INSTANCE = _record(
+    "now_s end_s event_s effective_s step_s step_more_s step_j step_more_j lead_j tokens_left past_tokens mean_context",
+    "layout state doing steps requests waiting head tail waiting_tokens prefilling first_prefilling last_prefilling running "
+    "context fresh first_fresh free events secured exempt late gap_bin place setting asked room rule prompts step_tokens "
+    "step_batch tickets pool leaf",
+)
+"""An instance since ``now_s``: what it does lasts until ``end_s``. ``step_s``, ``step_j``: of the first of ``steps``, and
+``…_more_…`` of each one after it; ``lead_j``: at idle power before each; ``requests`` there: ``waiting`` ones in a list from
+``head``, preempted ones first, those whose prompts are being prefilled in another one, and ``running`` ones in a heap by
+their last events; ``secured``: the event for which they have blocks; ``exempt`` of those due by their residue, since they
+just joined."""
+
+SLOT = _record(
+    "arrival_s first_s last_s predicted",
+    "request kind prompt output to_prefill prefilled chunk made joined blocks took late_before late ticket after "
+    "fresh_after",
+)
+"""A request in the cluster. ``kind``: its class as predicted; ``made``, ``joined``: tokens and events when it began to
+decode; ``took``: the event for which it took a block; ``ticket``: its place in the order in which the instance got them."""
+
+POOL = _record("", "tree_at leaves members_at ready")
+"""Instances of a pool that serve: ``ready`` of them, from ``members_at``, their loads in a tree."""
+
+KIND = _record("output_tokens", "arrivals prompt_tokens finished missed")
+"""Requests of a class since the controller's last visit."""
+
+BIN = _record("energy_j clock", "")
+"""A bin of the timeline; ``clock``: MHz times GPUs times seconds."""
+
+
+class State(NamedTuple):
+    """A run.
+
+    Attributes:
+        numbers: a single record.
+        layouts: one each.
+        instances: each that ever was.
+        slots: requests in the cluster, and free ones in a list.
+        pools: one each.
+        kinds: one for each class.
+        bins: of the timeline.
+        tables: of all layouts, and the bounds on the time to the first token.
+        places: intervals of whole numbers of tokens in the tables; bounds of prompts' classes.
+        ends: last events of decoding requests with their slots, a heap for each instance.
+        due: requests that need a block, by residue of the event, for each instance.
+        rules: settings by batch, for each instance.
+        events: a tree over instances of when something happens to them.
+        loads: a tree for each pool.
+        members: of the pools.
+        routes: pools by class, -1 after the last.
+        gap_edges_s: of the histogram.
+        gap_counts: the histogram.
+        scratch: as long as the largest batch.
+        arrival_s: of all requests.
+        prompt: likewise.
+        output: likewise.
+        predicted: likewise; empty where nothing is predicted.
+        answered: instance that answered each request.
+        first_s: when it had its first token.
+        finish_s: when it had its last.
+        late: its late tokens.
+    """
+
+    numbers: Column
+    layouts: Column
+    instances: Column
+    slots: Column
+    pools: Column
+    kinds: Column
+    bins: Column
+    tables: Column
+    places: Column
+    ends: Column
+    due: Column
+    rules: Column
+    events: Column
+    loads: Column
+    members: Column
+    routes: Column
+    gap_edges_s: Column
+    gap_counts: Column
+    scratch: Column
+    arrival_s: Column
+    prompt: Column
+    output: Column
+    predicted: Column
+    answered: Column
+    first_s: Column
+    finish_s: Column
+    late: Column
+
+
+# ---- trees whose root is the least of their leaves -----------------------------------------------------------------
+
+
+@compiled
+def _put(tree: Column, at: int, leaves: int, leaf: int, key: float) -> None:
+    node = leaves + leaf
+    tree[at + node] = key
+    while node > 1:
+        node >>= 1
+        one, other = tree[at + 2 * node], tree[at + 2 * node + 1]
+        least = min(other, one)
+        if tree[at + node] == least:
+            return
+        tree[at + node] = least
+
+
+@compiled
+def _first(tree: Column, at: int, leaves: int) -> int:
+    """The leaf with the least key; the first of several."""
+    node, key = 1, tree[at + 1]
+    while node < leaves:
+        node *= 2
+        if tree[at + node] != key:
+            node += 1
+    return node - leaves
+
+
+@compiled
+def grow_tree(tree: Column, at: int, leaves: int) -> None:
+    """All nodes from the leaves."""
+    for node in range(leaves - 1, 0, -1):
+        tree[at + node] = min(tree[at + 2 * node], tree[at + 2 * node + 1])
+
+
+# ---- what steps cost -----------------------------------------------------------------------------------------------
+
+
+@compiled
+def _between(tables: Column, at: int, across: float) -> float:
+    if across == 0.0:
+        return tables[at]  # type: ignore[no-any-return]
+    if across == 1.0:
+        return tables[at + 2]  # type: ignore[no-any-return]
+    return tables[at] * (1 - across) + tables[at + 2] * across  # type: ignore[no-any-return]
+
+
+@compiled
+def _bilinear(tables: Column, at: int, row: int, along: float, across: float) -> float:
+    if along == 1.0:
+        return _between(tables, at + row, across)
+    upper = _between(tables, at, across)
+    if along == 0.0:
+        return upper
+    return upper * (1 - along) + _between(tables, at + row, across) * along
+
+
+@compiled
+def _place(tables: Column, at: int, count: int, value: float, hint: int) -> int:
+    """The interval that a value lies in, looked for from where the last one was; -1 beyond the knots."""
+    last = count - 1
+    if not tables[at] <= value <= tables[at + last]:
+        return -1
+    while hint > 0 and tables[at + hint] > value:
+        hint -= 1
+    while hint < last - 1 and tables[at + hint + 1] <= value:
+        hint += 1
+    return hint
+
+
+@compiled
+def _decode(tables: Column, lay: Any, c: Any, batch: int, context: float) -> tuple[float, float, float, float, int]:
+    """Time and energy of a decode step, what each one after it takes more, and how many there are in this cell."""
+    knots = lay.contexts_at
+    j = _place(tables, knots, lay.contexts, context, c.place)
+    if j < 0:
+        return np.nan, np.nan, np.nan, np.nan, 1
+    c.place = j
+    at = lay.decode_at + ((c.setting * (lay.most_running + 1) + batch) * lay.contexts + j) * 2
+    if lay.contexts == 1:
+        return tables[at], tables[at + 1], np.nan, np.nan, 1
+    low, high = tables[knots + j], tables[knots + j + 1]
+    across = (context - low) / (high - low)
+    return (
+        _between(tables, at, across),
+        _between(tables, at + 1, across),
+        (tables[at + 2] - tables[at]) / (high - low),
+        (tables[at + 3] - tables[at + 1]) / (high - low),
+        int(high - context) + 1,
+    )
+
+
+@compiled
+def _prefill(tables: Column, places: Column, lay: Any, c: Any, tokens: int, past: float) -> tuple[float, float]:
+    if tokens > lay.last_tokens:
+        return np.nan, np.nan
+    i = places[lay.places_at + tokens]
+    j = _place(tables, lay.pasts_at, lay.pasts, past, 0)
+    if i < 0 or j < 0:
+        return np.nan, np.nan
+    row = 2 * lay.pasts
+    at = lay.prefill_at + (c.setting * lay.tokens + i) * row + 2 * j
+    along = across = 0.0
+    if lay.tokens > 1:
+        low = tables[lay.tokens_at + i]
+        along = (tokens - low) / (tables[lay.tokens_at + i + 1] - low)
+    if lay.pasts > 1:
+        low = tables[lay.pasts_at + j]
+        across = (past - low) / (tables[lay.pasts_at + j + 1] - low)
+    return _bilinear(tables, at, row, along, across), _bilinear(tables, at + 1, row, along, across)
+
+
+@compiled
+def _cost(tables: Column, places: Column, lay: Any, c: Any, context: float) -> tuple[float, float]:
+    """Time and energy of a step with prompts."""
+    tokens, batch = c.step_tokens, c.step_batch
+    together_s, together_j = _prefill(tables, places, lay, c, tokens + batch, c.past_tokens)
+    if not batch:
+        return together_s, together_j
+    empty = lay.decode_at + (c.setting * (lay.most_running + 1) + batch) * lay.contexts * 2
+    empty_s, empty_j = tables[empty], tables[empty + 1]
+    full_s, full_j, _, _, _ = _decode(tables, lay, c, batch, context)
+    return max(together_s, empty_s) + full_s - empty_s, max(together_j, empty_j) + full_j - empty_j
+
+
+# ---- stretches -----------------------------------------------------------------------------------------------------
+
+
+@compiled
+def _lasts(first: float, more: float, steps: int) -> float:
+    return first * steps + more * (0.5 * steps * (steps - 1))
+
+
+@compiled
+def _steps_until(first_s: float, more_s: float, most: int, time_s: float) -> int:
+    """Least number of steps, from 1 to ``most``, that last at least so long; ``most`` where even they do not."""
+    if most <= 1 or first_s >= time_s:
+        return 1
+    if _lasts(first_s, more_s, most) <= time_s:
+        return most
+    linear = first_s - 0.5 * more_s
+    root = 2 * time_s / (linear + math.sqrt(max(linear * linear + 2 * more_s * time_s, 0.0)))
+    steps = min(max(int(root), 1), most)
+    # The root is rounded: what counts is the sum that the time of the boundary is made of.
+    while steps > 1 and _lasts(first_s, more_s, steps - 1) >= time_s:
+        steps -= 1
+    while steps < most and _lasts(first_s, more_s, steps) < time_s:
+        steps += 1
+    return steps
+
+
+@compiled
+def _steps_below(first: float, more: float, begin: int, end: int, bound: float) -> int:
+    """The first step from ``begin`` on that no longer is on the side of a bound that ``begin`` is on; ``end`` if none."""
+    above = first + more * begin >= bound
+    if more == 0.0 or (first + more * (end - 1) >= bound) == above:
+        return end
+    step = min(max(int((bound - first) / more), begin), end)
+    while step > begin and (first + more * (step - 1) >= bound) != above:
+        step -= 1
+    while step < end and (first + more * step >= bound) == above:
+        step += 1
+    return step
+
+
+@compiled
+def _note_gap(edges_s: Column, counts: Column, c: Any, last: int, gap_s: float, tokens: int) -> None:
+    """Into the histogram: so many tokens came so long after the ones before."""
+    at = c.gap_bin  # edges[at - 1] <= gap < edges[at], most often as the last time
+    while at > 0 and gap_s < edges_s[at - 1]:
+        at -= 1
+    while at < last and gap_s >= edges_s[at]:
+        at += 1
+    c.gap_bin = at
+    counts[at] += tokens
+
+
+@compiled
+def _note_gaps(s: State, c: Any, first_s: float, more_s: float, end: int) -> None:
+    """Those of all steps of a stretch but the first one."""
+    n = s.numbers[0]
+    tokens, step = c.running, 1
+    while step < end:
+        gap_s = first_s + more_s * step
+        _note_gap(s.gap_edges_s, s.gap_counts, c, n.gap_bins, gap_s, tokens)
+        after = end
+        if more_s > 0.0 and c.gap_bin < n.gap_bins:
+            after = _steps_below(first_s, more_s, step, end, s.gap_edges_s[c.gap_bin])
+        elif more_s < 0.0 and c.gap_bin > 0:
+            after = _steps_below(first_s, more_s, step, end, s.gap_edges_s[c.gap_bin - 1])
+        s.gap_counts[c.gap_bin] += tokens * (after - step - 1)
+        step = after
+    if first_s + more_s > n.tbt_s or first_s + more_s * (end - 1) > n.tbt_s:
+        above = first_s + more_s > n.tbt_s
+        after = _steps_above(first_s, more_s, 1, end, n.tbt_s)
+        c.late += after - 1 if above else end - after
+
+
+@compiled
+def _steps_above(first: float, more: float, begin: int, end: int, bound: float) -> int:
+    """As :func:`_steps_below`, but what is at the bound counts as below it."""
+    above = first + more * begin > bound
+    if more == 0.0 or (first + more * (end - 1) > bound) == above:
+        return end
+    step = min(max(int((bound - first) / more), begin), end)
+    while step > begin and (first + more * (step - 1) > bound) != above:
+        step -= 1
+    while step < end and (first + more * step > bound) == above:
+        step += 1
+    return step
+
+
+@compiled
+def _spend(s: State, c: Any, lay: Any, begin_s: float, end_s: float, energy_j: float) -> None:
+    """Into the timeline."""
+    n = s.numbers[0]
+    clock = s.tables[lay.clock_at + c.setting] * lay.gpus
+    if begin_s >= n.bin_begin_s and end_s <= n.bin_end_s:
+        s.bins[n.bin].energy_j += energy_j
+        s.bins[n.bin].clock += clock * (end_s - begin_s)
+        return
+    if end_s > n.bin_end_s:
+        n.bin = min(int(end_s / n.bin_s), len(s.bins) - 1)
+        n.bin_begin_s, n.bin_end_s = n.bin * n.bin_s, (n.bin + 1) * n.bin_s
+    power_w = energy_j / (end_s - begin_s) if end_s > begin_s else 0.0
+    at = min(int(begin_s / n.bin_s), len(s.bins) - 1)
+    from_s = begin_s
+    while True:
+        until_s = min((at + 1) * n.bin_s, end_s)
+        if until_s >= end_s or at + 1 >= len(s.bins):
+            s.bins[at].energy_j += energy_j - power_w * (from_s - begin_s)
+            s.bins[at].clock += clock * (end_s - from_s)
+            return
+        if until_s > from_s:
+            s.bins[at].energy_j += power_w * (until_s - from_s)
+            s.bins[at].clock += clock * (until_s - from_s)
+            from_s = until_s
+        at += 1
+
+
+@compiled
+def _take_effect(s: State, c: Any) -> None:
+    if c.now_s >= c.effective_s:
+        if c.setting != c.asked:
+            s.numbers[0].switches += 1
+        c.setting, c.effective_s = c.asked, np.inf
+
+
+@compiled
+def _rest(s: State, c: Any, lay: Any, until_s: float) -> None:
+    """At idle power."""
+    n = s.numbers[0]
+    while c.now_s < until_s:
+        end_s = min(until_s, c.effective_s) if c.effective_s > c.now_s else until_s
+        energy_j = s.tables[lay.idle_at + c.setting] * (end_s - c.now_s)
+        n.idle_j += energy_j
+        _spend(s, c, lay, c.now_s, end_s, energy_j)
+        c.now_s = end_s
+        _take_effect(s, c)
+
+
+# ---- requests of an instance ---------------------------------------------------------------------------------------
+
+
+@compiled
+def _blocks_of(tokens: int, block: int) -> int:
+    return (tokens + block - 1) // block
+
+
+@compiled
+def _heap_in(ends: Column, at: int, count: int, key: int) -> None:
+    place = count
+    while place > 0:
+        up = (place - 1) >> 1
+        if ends[at + up] <= key:
+            break
+        ends[at + place] = ends[at + up]
+        place = up
+    ends[at + place] = key
+
+
+@compiled
+def _heap_out(ends: Column, at: int, count: int, place: int) -> None:
+    """Without what lies at a place of a heap that had so many."""
+    key, count = ends[at + count - 1], count - 1
+    if place == count:
+        return
+    while place > 0:
+        up = (place - 1) >> 1
+        if ends[at + up] <= key:
+            break
+        ends[at + place] = ends[at + up]
+        place = up
+    while True:
+        down = 2 * place + 1
+        if down >= count:
+            break
+        if down + 1 < count and ends[at + down + 1] < ends[at + down]:
+            down += 1
+        if ends[at + down] >= key:
+            break
+        ends[at + place] = ends[at + down]
+        place = down
+    ends[at + place] = key
+
+
+@compiled
+def _join(s: State, c: Any, lay: Any, q: Any, slot: int, fresh: bool) -> None:
+    """From now on the request decodes."""
+    n = s.numbers[0]
+    q.joined, q.took, q.late_before = c.events, -1, c.late
+    _heap_in(s.ends, c.room * n.calendar_room, c.running, (c.events + q.output - q.made) * _TICKET + slot)
+    c.running += 1
+    c.context += q.to_prefill
+    s.due[c.room * n.due_room + (q.joined + 1 - q.to_prefill) % lay.block_tokens] += 1
+    if q.to_prefill % lay.block_tokens == 0:
+        c.exempt += 1
+    if fresh:
+        q.fresh_after = c.first_fresh
+        c.first_fresh = slot
+        c.fresh += 1
+
+
+@compiled
+def _leave(s: State, c: Any, lay: Any, q: Any, place: int) -> None:
+    """The request no longer decodes; its blocks are free."""
+    n = s.numbers[0]
+    _heap_out(s.ends, c.room * n.calendar_room, c.running, place)
+    context = q.to_prefill + c.events - q.joined
+    c.free += max(q.blocks, _blocks_of(context, lay.block_tokens))
+    if q.took == c.events + 1:
+        c.free += 1
+    c.running -= 1
+    c.context -= context
+    s.due[c.room * n.due_room + (q.joined + 1 - q.to_prefill) % lay.block_tokens] -= 1
+    if q.joined == c.events and q.to_prefill % lay.block_tokens == 0:
+        c.exempt -= 1
+    q.late += c.late - q.late_before
+
+
+@compiled
+def _load(s: State, i: int, c: Any) -> None:
+    """The router learns of an instance's load."""
+    if c.leaf >= 0:
+        p = s.pools[c.pool]
+        load = c.tokens_left if s.numbers[0].router == LEAST_TOKENS else float(c.requests)
+        _put(s.loads, p.tree_at, p.leaves, c.leaf, load)
+
+
+@compiled
+def _finish(s: State, i: int, c: Any, q: Any, slot: int) -> None:
+    """The request is answered."""
+    n = s.numbers[0]
+    r = q.request
+    s.answered[r], s.first_s[r], s.finish_s[r], s.late[r] = i, q.first_s, c.now_s, q.late
+    s.kinds[q.kind].finished += 1
+    ttft = 0
+    while ttft < n.ttft_classes - 1 and q.prompt >= s.places[ttft]:
+        ttft += 1
+    if (
+        q.first_s - q.arrival_s > s.tables[ttft]
+        or q.late > n.late_share * (q.output - 1)
+        or c.now_s - q.arrival_s > n.end_to_end_s
+    ):
+        s.kinds[q.kind].missed += 1
+    c.requests -= 1
+    c.tokens_left += q.output - q.predicted
+    n.left -= 1
+    q.after = n.spare
+    n.spare = slot
+
+
+@compiled
+def _was_fresh(s: State, c: Any, slot: int) -> bool:
+    """Whether a request had no token since it began to decode; it is taken from the list of those."""
+    fresh, last = c.first_fresh, -1
+    while fresh >= 0 and fresh != slot:
+        last, fresh = fresh, s.slots[fresh].fresh_after
+    if fresh < 0:
+        return False
+    if last >= 0:
+        s.slots[last].fresh_after = s.slots[slot].fresh_after
+    else:
+        c.first_fresh = s.slots[slot].fresh_after
+    c.fresh -= 1
+    return True
+
+
+@compiled
+def _preempt(s: State, c: Any, lay: Any) -> None:
+    """The request that began last waits before all others, and begins anew."""
+    n = s.numbers[0]
+    heap, youngest, slot, place = c.room * n.calendar_room, -1, -1, -1
+    for index in range(c.running):
+        other = s.ends[heap + index] & _LOW
+        if s.slots[other].ticket > youngest:
+            youngest, slot, place = s.slots[other].ticket, other, index
+    other, before = c.first_prefilling, -1
+    last = -1
+    while other >= 0:
+        if s.slots[other].ticket > youngest:
+            youngest, slot, place, before = s.slots[other].ticket, other, -1, last
+        last, other = other, s.slots[other].after
+    q = s.slots[slot]
+    if place >= 0:
+        _leave(s, c, lay, q, place)
+        if not _was_fresh(s, c, slot):
+            q.last_s = c.event_s
+        q.made += c.events - q.joined
+    else:
+        c.free += q.blocks
+        if before >= 0:
+            s.slots[before].after = q.after
+        else:
+            c.first_prefilling = q.after
+        if c.last_prefilling == slot:
+            c.last_prefilling = before
+        c.prefilling -= 1
+    left = q.to_prefill - q.prefilled
+    q.took, q.prefilled, q.to_prefill = -1, 0, q.prompt + q.made
+    c.waiting_tokens += q.to_prefill - left
+    c.tokens_left += q.to_prefill - left
+    q.after = c.head
+    c.head = slot
+    if c.tail < 0:
+        c.tail = slot
+    c.waiting += 1
+
+
+@compiled
+def _make_room(s: State, c: Any, lay: Any) -> None:
+    """A block for each decoding request whose last one is full, by preemption where none is free."""
+    n = s.numbers[0]
+    event = c.events + 1
+    if c.secured == event:
+        return
+    c.secured = event
+    needed = s.due[c.room * n.due_room + event % lay.block_tokens] - c.exempt
+    if needed <= c.free:
+        c.free -= needed
+        return
+    heap, count = c.room * n.calendar_room, 0
+    for index in range(c.running):  # those in need, in the order in which they joined, which is that of their tickets
+        slot = s.ends[heap + index] & _LOW
+        q = s.slots[slot]
+        if q.joined == c.events or (q.to_prefill + c.events - q.joined) % lay.block_tokens:
+            continue
+        place = count
+        while place > 0 and s.slots[s.scratch[place - 1]].ticket > q.ticket:
+            s.scratch[place] = s.scratch[place - 1]
+            place -= 1
+        s.scratch[place] = slot
+        count += 1
+    for place in range(count):
+        q = s.slots[s.scratch[place]]
+        while q.prefilled and q.took != event:  # a preempted one has nothing prefilled
+            if c.free:
+                c.free -= 1
+                q.took = event
+            else:
+                _preempt(s, c, lay)
+
+
+@compiled
+def _admit(s: State, c: Any, lay: Any) -> None:
+    """The prompts, or chunks of them, that the next step prefills."""
+    room, tokens, attention = lay.most_step_tokens, 0, 0.0
+    if lay.chunked:
+        room -= c.running
+    slot = c.first_prefilling
+    while slot >= 0:  # what is left of the last one
+        q = s.slots[slot]
+        left = q.to_prefill - q.prefilled
+        if lay.chunked:
+            left = max(min(room, left), 0)
+        q.chunk = left
+        room -= left
+        tokens += left
+        attention += left * (q.prefilled + left / 2)
+        slot = q.after
+    while c.head >= 0:
+        slot = c.head
+        q = s.slots[slot]
+        if c.running + c.prefilling >= lay.most_running or room <= 0:
+            break
+        need = _blocks_of(q.to_prefill + 1, lay.block_tokens)
+        if need > c.free or (not lay.chunked and tokens and q.to_prefill > room):
+            break
+        c.head = q.after
+        if c.head < 0:
+            c.tail = -1
+        c.waiting -= 1
+        c.free -= need
+        q.blocks = need
+        q.chunk = min(room, q.to_prefill) if lay.chunked else q.to_prefill
+        room -= q.chunk
+        tokens += q.chunk
+        attention += q.chunk * (q.chunk / 2)
+        q.after = -1
+        if c.last_prefilling >= 0:
+            s.slots[c.last_prefilling].after = slot
+        else:
+            c.first_prefilling = slot
+        c.last_prefilling = slot
+        c.prefilling += 1
+    c.step_tokens = tokens
+    c.past_tokens = max(attention / tokens - tokens / 2, 0.0) if tokens else 0.0
+
+
+# ---- an instance at a boundary -------------------------------------------------------------------------------------
+
+
+@compiled
+def _wanted(s: State, c: Any) -> int:
+    """The clock that an instance's rule asks for now."""
+    if c.waiting or c.prefilling:
+        return c.prompts  # type: ignore[no-any-return]
+    return s.rules[c.rule + c.running]  # type: ignore[no-any-return]
+
+
+@compiled
+def _ask_clock(s: State, c: Any, lay: Any) -> None:
+    setting = _wanted(s, c)
+    if setting != c.asked:
+        c.asked, c.effective_s = setting, np.inf if setting == c.setting else c.now_s + lay.switch_s
+    if c.effective_s < np.inf:
+        _take_effect(s, c)
+
+
+@compiled
+def _plan(s: State, i: int, c: Any, lay: Any) -> bool:  # noqa: PLR0912 - the rules, in their order
+    """What the instance does next, from a boundary between two steps on; whether the tables cover it."""
+    n = s.numbers[0]
+    if c.effective_s < np.inf:
+        _take_effect(s, c)
+    if not c.requests:
+        _ask_clock(s, c, lay)
+        c.doing, c.end_s = IDLE, np.inf
+        return True
+    if c.running:
+        _make_room(s, c, lay)
+    if c.waiting or c.prefilling:
+        _admit(s, c, lay)
+    else:
+        c.step_tokens = 0
+    _ask_clock(s, c, lay)
+    lead_s, alone = lay.overhead_s, False
+    c.lead_j = 0.0
+    if lead_s > 0:
+        if c.effective_s <= c.now_s + lead_s:  # the clock changes before the step begins
+            _rest(s, c, lay, c.now_s + lead_s)
+            alone = True
+        else:
+            c.lead_j = lead_s * s.tables[lay.idle_at + c.setting]
+    c.step_batch = c.running if lay.chunked or not c.step_tokens else 0
+    context = c.context / c.step_batch if c.step_batch else 0.0
+    c.steps = 1
+    if c.step_tokens:
+        c.doing = STEP
+        c.step_s, c.step_j = _cost(s.tables, s.places, lay, c, context)
+        c.step_more_s = c.step_more_j = 0.0
+    else:
+        c.doing = STRETCH
+        c.step_s, c.step_j, c.step_more_s, c.step_more_j, steps = _decode(s.tables, lay, c, c.step_batch, context)
+        if not alone and c.step_more_s == c.step_more_s and c.step_more_j == c.step_more_j:
+            c.steps = _room_for(s, c, lay, min(steps, (s.ends[c.room * n.calendar_room] >> 32) - c.events))
+    if not c.step_s >= 0:
+        c.mean_context = context
+        return False
+    if not alone:
+        c.step_s += lead_s
+    if c.effective_s < np.inf:
+        c.steps = _steps_until(c.step_s, c.step_more_s, c.steps, c.effective_s - lead_s - c.now_s)
+    c.end_s = c.now_s + _lasts(c.step_s, c.step_more_s, c.steps)
+    return True
+
+
+@compiled
+def _room_for(s: State, c: Any, lay: Any, steps: int) -> int:
+    """How many steps of a stretch the free blocks suffice for; the first one has what it needs."""
+    more = steps - 1
+    if c.running * _blocks_of(more, lay.block_tokens) <= c.free:
+        return steps
+    needed, at, residue = 0, c.room * s.numbers[0].due_room, (c.events + 2) % lay.block_tokens
+    for step in range(1, steps):
+        needed += s.due[at + residue]
+        if needed > c.free:
+            return step
+        residue = residue + 1 if residue + 1 < lay.block_tokens else 0
+    return steps
+
+
+@compiled
+def _decoded(s: State, c: Any, now_s: float) -> None:
+    """Each decoding request has one more token now."""
+    n = s.numbers[0]
+    c.events += 1
+    c.exempt = 0
+    c.context += c.running
+    common, gap_s = c.running - c.fresh, now_s - c.event_s
+    if common:
+        if gap_s > n.tbt_s:
+            c.late += 1
+        _note_gap(s.gap_edges_s, s.gap_counts, c, n.gap_bins, gap_s, common)
+    if c.fresh:
+        slot = c.first_fresh
+        while slot >= 0:
+            q = s.slots[slot]
+            if now_s - q.last_s > n.tbt_s:
+                q.late += 1
+            q.late_before = c.late
+            _note_gap(s.gap_edges_s, s.gap_counts, c, n.gap_bins, now_s - q.last_s, 1)
+            slot = q.fresh_after
+        c.fresh, c.first_fresh = 0, -1
+
+
+@compiled
+def _go(s: State, i: int, c: Any, lay: Any) -> None:
+    """Those that have all of their tokens."""
+    n = s.numbers[0]
+    heap = c.room * n.calendar_room
+    while c.running and s.ends[heap] >> 32 == c.events:
+        slot = s.ends[heap] & _LOW
+        q = s.slots[slot]
+        _leave(s, c, lay, q, 0)
+        _finish(s, i, c, q, slot)
+
+
+@compiled
+def _stretch(s: State, i: int, c: Any, lay: Any, steps: int, end_s: float) -> None:
+    """The steps of a stretch have taken place."""
+    n = s.numbers[0]
+    idle_j, energy_j = c.lead_j * steps, _lasts(c.step_j, c.step_more_j, steps)
+    n.idle_j += idle_j
+    n.decode_j += energy_j
+    _spend(s, c, lay, c.now_s, end_s, idle_j + energy_j)
+    _decoded(s, c, c.now_s + c.step_s)
+    if steps > 1:
+        _note_gaps(s, c, c.step_s, c.step_more_s, steps)
+        more, at = steps - 1, c.room * n.due_room
+        turns = more // lay.block_tokens
+        needed, residue = turns * c.running, (c.events + 1) % lay.block_tokens
+        for _ in range(more - turns * lay.block_tokens):
+            needed += s.due[at + residue]
+            residue = residue + 1 if residue + 1 < lay.block_tokens else 0
+        c.free -= needed
+        c.events += more
+        c.secured = c.events
+        c.context += more * c.running
+    c.tokens_left -= steps * c.running
+    c.now_s = c.event_s = end_s
+
+
+@compiled
+def _step(s: State, i: int, c: Any, lay: Any) -> None:  # noqa: PLR0912 - the rules, in their order
+    """A step with prompts has taken place."""
+    n = s.numbers[0]
+    n.idle_j += c.lead_j
+    if c.step_batch:
+        n.mixed_j += c.step_j
+    else:
+        n.prefill_j += c.step_j
+    _spend(s, c, lay, c.now_s, c.end_s, c.lead_j + c.step_j)
+    c.now_s = c.end_s
+    if c.step_batch:
+        c.tokens_left -= c.running
+        _decoded(s, c, c.now_s)
+        c.event_s = c.now_s
+        _go(s, i, c, lay)
+    c.tokens_left -= c.step_tokens
+    slot, last = c.first_prefilling, -1
+    while slot >= 0:
+        q = s.slots[slot]
+        after = q.after
+        q.prefilled += q.chunk
+        c.waiting_tokens -= q.chunk
+        if q.prefilled < q.to_prefill:
+            last, slot = slot, after
+            continue
+        if last >= 0:
+            s.slots[last].after = after
+        else:
+            c.first_prefilling = after
+        if after < 0:
+            c.last_prefilling = last
+        c.prefilling -= 1
+        q.made += 1
+        c.tokens_left -= 1
+        if q.made == 1:
+            q.first_s = c.now_s
+        else:  # it was preempted
+            gap_s = c.now_s - q.last_s
+            if gap_s > n.tbt_s:
+                q.late += 1
+            _note_gap(s.gap_edges_s, s.gap_counts, c, n.gap_bins, gap_s, 1)
+        q.last_s = c.now_s
+        if q.made == q.output:
+            c.free += q.blocks
+            _finish(s, i, c, q, slot)
+        else:
+            _join(s, c, lay, q, slot, c.step_batch == 0)
+        slot = after
+
+
+@compiled
+def _advance(s: State, i: int) -> int:
+    """What an instance did until now has taken place; what it does next."""
+    n = s.numbers[0]
+    c = s.instances[i]
+    n.which = i
+    if c.doing == AWAY:
+        return READY
+    lay = s.layouts[c.layout]
+    requests = c.requests
+    if c.doing == STRETCH:
+        _stretch(s, i, c, lay, c.steps, c.end_s)
+        _go(s, i, c, lay)
+    elif c.doing == STEP:
+        _step(s, i, c, lay)
+    else:
+        _rest(s, c, lay, c.end_s)
+    if not _plan(s, i, c, lay):
+        return OUTSIDE
+    _put(s.events, 0, n.leaves, i, c.end_s)
+    if c.requests != requests or n.router == LEAST_TOKENS:
+        _load(s, i, c)
+    if c.state == DRAINING and not c.requests:
+        return EMPTY
+    return DONE
+
+
+@compiled
+def cut(s: State, i: int, now_s: float) -> None:
+    """What an instance does ends at the first boundary from now on."""
+    n = s.numbers[0]
+    c = s.instances[i]
+    if c.doing == STRETCH:
+        if c.steps > 1:
+            steps = _steps_until(c.step_s, c.step_more_s, c.steps, now_s - c.now_s)
+            if steps < c.steps:
+                c.steps = steps
+                c.end_s = c.now_s + _lasts(c.step_s, c.step_more_s, steps)
+                _put(s.events, 0, n.leaves, i, c.end_s)
+    elif c.doing == IDLE and c.end_s > now_s:
+        c.end_s = now_s
+        _put(s.events, 0, n.leaves, i, now_s)
+
+
+# ---- the router ----------------------------------------------------------------------------------------------------
+
+
+@compiled
+def _scattered(value: int) -> int:
+    """32 bits that look random, of 32 bits; products stay below 2**63, with and without the compiler alike."""
+    value = (value * 747796405 + 2891336453) & 0xFFFFFFFF
+    value = (((value >> ((value >> 28) + 4)) ^ value) * 277803737) & 0xFFFFFFFF
+    return (value >> 22) ^ value
+
+
+@compiled
+def _fits(s: State, i: int, q: Any) -> bool:
+    lay = s.layouts[s.instances[i].layout]
+    return _blocks_of(q.prompt + q.output, lay.block_tokens) <= lay.cache_blocks  # type: ignore[no-any-return]
+
+
+@compiled
+def _chosen(s: State, q: Any) -> int:
+    """The instance for a request; -1 where there is none."""
+    n = s.numbers[0]
+    for place in range(n.pools):
+        pool = s.routes[q.kind * n.pools + place]
+        if pool < 0:
+            return -1
+        p = s.pools[pool]
+        if not p.ready:
+            continue
+        if n.router == POWER_OF_TWO:
+            n.drawn = _scattered((n.drawn + n.routed) & 0xFFFFFFFF)
+            n.routed += 1
+            one = s.members[p.members_at + n.drawn % p.ready]
+            other = s.members[p.members_at + _scattered(n.drawn ^ 0x5BD1E995) % p.ready]
+            i = other if s.instances[other].requests < s.instances[one].requests else one
+        else:
+            i = s.members[p.members_at + _first(s.loads, p.tree_at, p.leaves)]
+        if _fits(s, i, q):
+            return i  # type: ignore[no-any-return]
+        best, least = -1, np.inf
+        for member in range(p.ready):
+            load = s.loads[p.tree_at + p.leaves + member]
+            if load < least and _fits(s, s.members[p.members_at + member], q):
+                best, least = s.members[p.members_at + member], load
+        if best >= 0:
+            return best
+    return -1
+
+
+@compiled
+def _route(s: State, slot: int, now_s: float) -> bool:
+    """Send a request to an instance; whether there was one."""
+    q = s.slots[slot]
+    i = _chosen(s, q)
+    if i < 0:
+        return False
+    c = s.instances[i]
+    q.ticket, q.after = c.tickets, -1
+    c.tickets += 1
+    if c.tail >= 0:
+        s.slots[c.tail].after = slot
+    else:
+        c.head = slot
+    c.tail = slot
+    c.waiting += 1
+    c.requests += 1
+    c.waiting_tokens += q.to_prefill
+    c.tokens_left += q.to_prefill + q.predicted - q.made
+    _load(s, i, c)
+    cut(s, i, now_s)
+    return True
+
+
+@compiled
+def _wait(s: State, slot: int) -> None:
+    """A request that nobody takes waits at the router."""
+    n = s.numbers[0]
+    s.slots[slot].after = -1
+    if n.last_unplaced >= 0:
+        s.slots[n.last_unplaced].after = slot
+    else:
+        n.unplaced = slot
+    n.last_unplaced = slot
+    n.unplaced_count += 1
+
+
+@compiled
+def place(s: State, now_s: float) -> None:
+    """Send those that wait at the router to instances, in their order, as far as there are some now."""
+    n = s.numbers[0]
+    slot = n.unplaced
+    n.unplaced = n.last_unplaced = -1
+    n.unplaced_count = 0
+    while slot >= 0:
+        after = s.slots[slot].after
+        if not _route(s, slot, now_s):
+            _wait(s, slot)
+        slot = after
+
+
+@compiled
+def _come(s: State) -> None:
+    """The next request."""
+    n = s.numbers[0]
+    r, slot = n.next, n.spare
+    q = s.slots[slot]
+    n.next += 1
+    n.spare = q.after
+    q.request, q.arrival_s, q.prompt, q.output = r, s.arrival_s[r], s.prompt[r], s.output[r]
+    q.predicted = s.predicted[r] if n.predicts else float(q.output)
+    q.to_prefill, q.prefilled, q.made, q.late, q.took = q.prompt, 0, 0, 0, -1
+    size = 0 if q.prompt < n.prompt_below_0 else 1 if q.prompt < n.prompt_below_1 else 2
+    length = 0 if q.predicted < n.output_below_0 else 1 if q.predicted < n.output_below_1 else 2
+    q.kind = 3 * size + length
+    kind = s.kinds[q.kind]
+    kind.arrivals += 1
+    kind.prompt_tokens += q.prompt
+    kind.output_tokens += q.predicted
+    if not _route(s, slot, q.arrival_s):
+        _wait(s, slot)
+
+
+# ---- what is called from without -----------------------------------------------------------------------------------
+
+
+@compiled
+def run(s: State, until_s: float) -> int:
+    """Go on until all requests are answered (``DONE``), a time has come (``UNTIL``), or something is not decided here.
+
+    ``EMPTY``: an instance that drains has nothing left; ``READY``: one that was away is back; ``SLOTS``, ``BINS``: more are
+    needed; ``OUTSIDE``: the tables do not cover a step. Requests come before instances' boundaries at the same time.
+    """
+    n = s.numbers[0]
+    while n.left:
+        arrival_s = s.arrival_s[n.next] if n.next < n.requests else np.inf
+        event_s = s.events[1]
+        if arrival_s <= event_s:
+            if arrival_s > until_s or arrival_s == np.inf:
+                return UNTIL
+            if n.spare < 0:
+                return SLOTS
+            n.now_s = arrival_s
+            _come(s)
+            continue
+        if event_s >= until_s:
+            return UNTIL
+        if event_s >= n.bin_s * (len(s.bins) - 1):
+            return BINS
+        n.now_s = event_s
+        why = _advance(s, _first(s.events, 0, n.leaves))
+        if why:
+            return why
+    return DONE
+
+
+@compiled
+def begin(s: State, i: int, now_s: float) -> None:
+    """An instance serves from now on, with nothing to do."""
+    n = s.numbers[0]
+    c = s.instances[i]
+    lay = s.layouts[c.layout]
+    c.now_s, c.effective_s, c.state = now_s, np.inf, SERVING
+    c.setting = c.asked = s.rules[c.rule]
+    c.head = c.tail = c.first_prefilling = c.last_prefilling = c.first_fresh = -1
+    c.requests = c.waiting = c.waiting_tokens = c.prefilling = c.running = c.context = c.fresh = 0
+    c.events = c.exempt = c.late = c.place = 0
+    c.secured, c.free, c.tokens_left = -1, lay.cache_blocks, 0.0
+    for residue in range(n.due_room):
+        s.due[c.room * n.due_room + residue] = 0
+    c.doing, c.end_s = IDLE, np.inf
+    _put(s.events, 0, n.leaves, i, np.inf)
+
+
+@compiled
+def leave(s: State, i: int, now_s: float, until_s: float) -> None:
+    """An instance that has nothing to do is away from now on, until a time."""
+    c = s.instances[i]
+    if c.doing == IDLE:
+        _rest(s, c, s.layouts[c.layout], now_s)
+    c.doing, c.end_s, c.leaf = AWAY, until_s, -1
+    _put(s.events, 0, s.numbers[0].leaves, i, until_s)
+
+
+@compiled
+def settle(s: State, i: int, now_s: float) -> None:
+    """The energy that an idle instance used until now."""
+    c = s.instances[i]
+    if c.doing == IDLE:
+        _rest(s, c, s.layouts[c.layout], now_s)
+
+
+@compiled
+def heed(s: State, i: int, now_s: float) -> None:
+    """An instance has another rule for its clock, which it looks at at its next boundary."""
+    c = s.instances[i]
+    if c.doing != AWAY and _wanted(s, c) != c.asked:
+        cut(s, i, now_s)
+
+
+@compiled
+def progress(s: State, i: int, now_s: float) -> int:
+    """Steps of its stretch that an instance has made by now."""
+    c = s.instances[i]
+    if c.doing != STRETCH:
+        return 0
+    steps = _steps_until(c.step_s, c.step_more_s, c.steps, now_s - c.now_s)
+    if c.now_s + _lasts(c.step_s, c.step_more_s, steps) > now_s:
+        steps -= 1
+    return steps
+
+
+@compiled
+def fail(s: State, i: int, now_s: float) -> int:
+    """An instance is no more; what it had comes to the router anew. Returns how many requests that were.
+
+    Tokens that readers have are not made again; they are prefilled with the prompt elsewhere, as after a preemption.
+    """
+    n = s.numbers[0]
+    c = s.instances[i]
+    lay = s.layouts[c.layout]
+    if c.doing == AWAY:
+        c.end_s = np.inf
+        _put(s.events, 0, n.leaves, i, np.inf)
+        return 0
+    done = progress(s, i, now_s)
+    if done:
+        _stretch(s, i, c, lay, done, c.now_s + _lasts(c.step_s, c.step_more_s, done))
+    if c.doing == IDLE:
+        _rest(s, c, lay, now_s)
+    else:  # the step that it was in
+        step_s, step_j = c.step_s + done * c.step_more_s, c.step_j + done * c.step_more_j
+        share = max(now_s - c.now_s, 0.0) / step_s if step_s > 0 else 0.0
+        n.idle_j += c.lead_j * share
+        if c.doing == STRETCH:
+            n.decode_j += step_j * share
+        elif c.step_batch:
+            n.mixed_j += step_j * share
+        else:
+            n.prefill_j += step_j * share
+        _spend(s, c, lay, c.now_s, now_s, (c.lead_j + step_j) * share)
+    while c.running or c.prefilling:
+        _preempt(s, c, lay)
+    lost, slot = c.requests, c.head  # now all of them, the oldest first
+    while slot >= 0:
+        after = s.slots[slot].after
+        _wait(s, slot)
+        slot = after
+    c.requests = c.waiting = c.waiting_tokens = 0
+    c.doing, c.end_s, c.leaf = AWAY, np.inf, -1
+    _put(s.events, 0, n.leaves, i, np.inf)
+    return lost  # type: ignore[no-any-return]
+
+
+@compiled
+def look(
+    s: State, now_s: float, running: Column, waiting: Column, waiting_tokens: Column, context: Column, setting: Column
+) -> None:
+    """What a controller sees of each instance."""
+    for i in range(len(running)):
+        c = s.instances[i]
+        running[i], waiting[i], waiting_tokens[i] = c.running, c.waiting + c.prefilling, c.waiting_tokens
+        context[i] = c.context + c.running * progress(s, i, now_s)
+        setting[i] = c.asked if c.effective_s <= now_s else c.setting

@@ -1,0 +1,848 @@
+"""A cluster under a load: engines behind a router, with a controller that starts, stops and steers them.
+
+Each instance answers the requests that it is sent as the engine of :mod:`wastenot.stack.serving.simulation.simulate` would,
+with a policy that looks its clock up in the instance's :class:`ClockRule`. Around it:
+
+- A request comes to the router and goes to an instance at once: to the first pool of its class (as predicted) in which an
+  instance serves whose cache can hold it. Of several that the router thinks equal it is the first one, by layout and then by
+  number. Requests that nobody can take wait at the router, first come, first served.
+- At the same time, requests come first, then hosts fail or are back, then the controller visits, then steps end.
+- An instance that is stopped, parked or re-sharded finishes what it has first. Re-sharded ones wait for each other.
+- A host that fails takes its instances along. What they had comes to the router anew: tokens that were made are not made
+  again, but prefilled with the prompt. The energy of steps that were cut off is spent.
+- GPUs of a failed host draw nothing, those without an instance draw ``off_power_w``.
+- The run ends with the last answer. Requests that wait at the router while nothing else is left to do are given up after an
+  hour; they have no instance (-1), and their times are ``nan``.
+
+The steps are made by :mod:`wastenot.stack.serving.cluster.simulation.core`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.errors import BadInputError
+from wastenot.stack.serving.cluster import classes
+from wastenot.stack.serving.cluster.model import (
+    Action,
+    Assign,
+    ClockRule,
+    Cluster,
+    ClusterServed,
+    ClusterTimeline,
+    ClusterView,
+    Controller,
+    Failure,
+    InstanceState,
+    LoggedAction,
+    Park,
+    Reshard,
+    Route,
+    Router,
+    SetClock,
+    Start,
+    Stop,
+    Wake,
+)
+from wastenot.stack.serving.cluster.simulation import core
+from wastenot.stack.serving.compiled import COMPILED
+from wastenot.stack.serving.engine import Engine
+from wastenot.stack.serving.requests import Requests
+from wastenot.stack.serving.simulation.served import GAP_EDGES_S
+
+_PATIENCE_S = 3600.0
+_OFF, _STARTING, _SERVING, _DRAINING, _PARKED, _WAKING, _RESHARDING, _FAILED = InstanceState
+_IN_USE = (_STARTING, _SERVING, _DRAINING, _PARKED, _WAKING, _RESHARDING)
+_CHANGING = (_STARTING, _WAKING, _RESHARDING)
+
+
+def simulate_cluster(
+    requests: Requests,
+    cluster: Cluster,
+    controller: Controller,
+    *,
+    router: Router = Router.LEAST_REQUESTS,
+    predicted_tokens: FloatArray | None = None,
+    failures: Sequence[Failure] = (),
+    seed: int = 0,
+    bin_s: float = 60.0,
+) -> ClusterServed:
+    """Run a cluster until all requests are answered.
+
+    Args:
+        requests: the load.
+        cluster: that serves it.
+        controller: that steers it.
+        router: how an instance is chosen for a request.
+        predicted_tokens: answers' lengths as router and controller are told; by default the true ones.
+        failures: of hosts.
+        seed: of what is drawn at random.
+        bin_s: width of the timeline's bins.
+
+    Raises:
+        BadInputError: a request that no layout's cache can hold; layouts, failures or a period that make no run.
+        OutsideProfileError: a step that the tables do not cover.
+    """
+    _check(requests, cluster, controller, router, failures, bin_s)
+    return _Run(requests, cluster, controller, router, predicted_tokens, failures, seed, bin_s).served()
+
+
+def _check(
+    requests: Requests,
+    cluster: Cluster,
+    controller: Controller,
+    router: Router,
+    failures: Sequence[Failure],
+    bin_s: float,
+) -> None:
+    if not cluster.layouts or len(cluster.changes.start_s) != len(cluster.layouts):
+        raise BadInputError("a cluster needs layouts, and `start_s` for each of them")
+    for place, engine in enumerate(cluster.layouts):
+        if engine.most_running < 1 or engine.most_step_tokens < 1:
+            raise BadInputError("`most_running` and `most_step_tokens` of an engine must be at least 1")
+        if not 1 <= engine.gpus <= cluster.gpus_per_host:
+            raise BadInputError(f"layout {place} needs {engine.gpus} GPUs; a host has {cluster.gpus_per_host}")
+    if not controller.period_s > 0:
+        raise BadInputError(f"`period_s` of '{controller.name}' ({controller.period_s:g}) must be above 0")
+    if not 0 < bin_s < math.inf:
+        raise BadInputError(f"`bin_s` ({bin_s:g}) must be above 0")
+    if router not in (Router.LEAST_REQUESTS, Router.POWER_OF_TWO, Router.LEAST_TOKENS):
+        raise BadInputError(f"router {router.name} is not simulated; use LEAST_REQUESTS, POWER_OF_TWO or LEAST_TOKENS")
+    for failure in failures:
+        if not 0 <= failure.host < cluster.hosts:
+            raise BadInputError(f"host {failure.host} cannot fail; there are hosts 0 to {cluster.hosts - 1}")
+        if not failure.at_s >= 0 or (failure.back_s is not None and failure.back_s < failure.at_s):
+            raise BadInputError("a host fails from 0 s on, and is back after it has failed")
+    tokens = requests.prompt_tokens + requests.output_tokens
+    fits = np.zeros(len(requests), dtype=bool)
+    for engine in cluster.layouts:
+        fits |= -(-tokens // engine.block_tokens) <= engine.cache_blocks
+    if not fits.all():
+        first = int(np.argmin(fits))
+        raise BadInputError(
+            f"request {first + 1}: {requests.prompt_tokens[first]} + {requests.output_tokens[first]} tokens do not fit into "
+            "the cache of any layout; leave it out or give the engines more memory"
+        )
+
+
+# ---- columns: arrays where the core is compiled, lists where it is not ---------------------------------------------
+
+
+def _column(values: np.ndarray) -> core.Column:
+    if COMPILED:
+        return np.ascontiguousarray(values)
+    if names := values.dtype.names:
+        return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in values.tolist()]
+    return values.tolist()
+
+
+def _values(column: core.Column, name: str) -> np.ndarray:
+    """One field of all records."""
+    return np.asarray(column[name] if COMPILED else [getattr(row, name) for row in column])
+
+
+def _row(column: core.Column, at: int) -> Any:
+    """A record, its fields as attributes."""
+    return column.view(np.recarray)[at] if COMPILED else column[at]
+
+
+def _assign(column: core.Column, name: str, at: np.ndarray, values: np.ndarray) -> None:
+    """One field of some records."""
+    if COMPILED:
+        column[name][at] = values
+        return
+    for place, value in zip(at.tolist(), values.tolist(), strict=True):
+        setattr(column[place], name, value)
+
+
+def _longer(column: core.Column, more: np.ndarray) -> core.Column:
+    return np.concatenate([column, more]) if COMPILED else column + _column(more)
+
+
+# ---- layouts as the core has them ----------------------------------------------------------------------------------
+
+
+class _Tables:
+    """Numbers one after the other, and where each lot begins."""
+
+    def __init__(self) -> None:
+        self.lots: list[np.ndarray] = []
+        self.size = 0
+
+    def add(self, values: np.ndarray) -> int:
+        at, self.size = self.size, self.size + values.size
+        self.lots.append(values.ravel())
+        return at
+
+
+def _rows(engine: Engine) -> FloatArray:
+    """Times and energies of decode steps for each batch from 0 on; shape (settings, most_running + 1, contexts, 2)."""
+    tables = engine.tables
+    costs = np.stack([tables.decode_time_s, tables.decode_energy_j], axis=-1)
+    rows = np.full((len(tables.settings), engine.most_running + 1, len(tables.context_tokens), 2), math.nan)
+    knots = tables.batches
+    for batch in range(engine.most_running + 1):
+        if not knots[0] <= batch <= knots[-1]:
+            continue
+        i = min(int(np.searchsorted(knots, batch, side="right")) - 1, max(len(knots) - 2, 0))
+        along = (batch - knots[i]) / (knots[i + 1] - knots[i]) if len(knots) > 1 else 0.0
+        if along in (0.0, 1.0):  # on a knot, the other one does not count: it may be NaN
+            rows[:, batch] = costs[:, i + int(along)]
+        else:
+            rows[:, batch] = costs[:, i] * (1 - along) + costs[:, i + 1] * along
+    return rows
+
+
+def _places(knots: FloatArray) -> IndexArray:
+    """The interval of each whole number from 0 to the last knot; -1 before the first."""
+    numbers = np.arange(int(knots[-1]) + 1)
+    places = np.minimum(np.searchsorted(knots, numbers, side="right") - 1, max(len(knots) - 2, 0))
+    known = (knots[0] <= numbers) & (numbers <= knots[-1])
+    return np.where(known, places, -1)
+
+
+def _layouts(cluster: Cluster) -> tuple[np.ndarray, FloatArray, IndexArray]:
+    """The layouts' records, and the tables and intervals that they point to."""
+    tables, places = _Tables(), _Tables()
+    deadlines = cluster.deadlines
+    tables.add(np.asarray(deadlines.ttft_s, dtype=np.float64))
+    places.add(np.asarray(deadlines.prompt_below, dtype=np.int64))
+    layouts = np.zeros(len(cluster.layouts), dtype=core.LAYOUT)
+    for lay, engine in zip(layouts, cluster.layouts, strict=True):
+        of = engine.tables
+        for name in ("overhead_s", "switch_s", "gpus", "cache_blocks", "block_tokens", "most_running", "most_step_tokens"):
+            lay[name] = getattr(engine, name)
+        clocks = np.array([math.nan if each.core_mhz is None else each.core_mhz for each in of.settings])
+        greatest = float(np.nanmax(clocks)) if not np.isnan(clocks).all() else 0.0
+        lay["chunked"], lay["last_tokens"] = engine.chunked, int(of.prefill_tokens[-1])
+        lay["contexts"], lay["tokens"], lay["pasts"] = len(of.context_tokens), len(of.prefill_tokens), len(of.past_tokens)
+        lay["decode_at"], lay["contexts_at"] = tables.add(_rows(engine)), tables.add(of.context_tokens)
+        lay["prefill_at"] = tables.add(np.stack([of.prefill_time_s, of.prefill_energy_j], axis=-1))
+        lay["tokens_at"], lay["pasts_at"] = tables.add(of.prefill_tokens), tables.add(of.past_tokens)
+        lay["idle_at"], lay["clock_at"] = (
+            tables.add(of.idle_power_w),
+            tables.add(np.where(np.isnan(clocks), greatest, clocks)),
+        )
+        lay["places_at"] = places.add(_places(of.prefill_tokens))
+    return layouts, np.concatenate(tables.lots).astype(np.float64), np.concatenate(places.lots).astype(np.int64)
+
+
+# ---- a run ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True, eq=False)
+class _Instance:
+    """What is known of an instance besides its requests.
+
+    Attributes:
+        layout: its engine.
+        pool: that it belongs to.
+        host: that its GPUs are in.
+        rule: of its clock.
+        state: what it is doing.
+        since_s: since when.
+        room: its place in arrays of which each instance in use has a part; -1 where it has none.
+        after: what happens when it is drained: ``None`` and it is off, ``_PARKED``, or a re-sharding.
+    """
+
+    layout: int
+    pool: int
+    host: int
+    rule: ClockRule
+    state: InstanceState
+    since_s: float
+    room: int
+    after: InstanceState | _Resharding | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Resharding:
+    """Instances on their way to become others."""
+
+    action: Reshard
+    drained: set[int] = field(default_factory=set)
+
+
+class _RefusedError(Exception):
+    """An action that cannot be done."""
+
+
+class _Spans:
+    """Times during which something was so, with a weight: GPUs, or one for a host."""
+
+    def __init__(self) -> None:
+        self.begin_s: list[float] = []
+        self.end_s: list[float] = []
+        self.weight: list[float] = []
+
+    def add(self, begin_s: float, end_s: float, weight: float) -> None:
+        if end_s > begin_s:
+            self.begin_s.append(begin_s)
+            self.end_s.append(end_s)
+            self.weight.append(weight)
+
+    def over(self, edges_s: FloatArray) -> FloatArray:
+        """The weight times the time within each bin."""
+        weight = np.asarray(self.weight)
+        at = np.concatenate([np.asarray(self.begin_s), np.asarray(self.end_s)])
+        if not len(at):
+            return np.zeros(len(edges_s) - 1)
+        order = np.argsort(at, kind="stable")
+        at, change = at[order], np.concatenate([weight, -weight])[order]
+        total = np.concatenate([[0.0], np.cumsum(np.cumsum(change)[:-1] * np.diff(at))])
+        return np.diff(np.interp(edges_s, at, total))
+
+
+class _Run:
+    """Hosts, instances and their states; what is between them and their requests is the core's."""
+
+    def __init__(
+        self,
+        requests: Requests,
+        cluster: Cluster,
+        controller: Controller,
+        router: Router,
+        predicted_tokens: FloatArray | None,
+        failures: Sequence[Failure],
+        seed: int,
+        bin_s: float,
+    ) -> None:
+        self.requests, self.cluster, self.controller = requests, cluster, controller
+        self.predicted, self.bin_s = predicted_tokens, bin_s
+        self.instances: list[_Instance] = []
+        self.rooms: list[int] = []
+        self.free = np.full(cluster.hosts, cluster.gpus_per_host, dtype=np.intp)
+        self.failed: dict[int, float] = {}
+        self.used_since: dict[int, float] = {}
+        self.on_host = np.zeros(cluster.hosts, dtype=np.intp)
+        self.spans = {state: _Spans() for state in InstanceState}
+        self.serving = [_Spans() for _ in cluster.layouts]
+        self.host_spans = _Spans()
+        self.log: list[LoggedAction] = []
+        self.routes: tuple[tuple[int, ...], ...] | None = None
+        self.stale = True
+        self.timers: list[tuple[float, int, Failure]] = []
+        for order, failure in enumerate(failures):
+            heapq.heappush(self.timers, (failure.at_s, 2 * order, failure))
+            if failure.back_s is not None:
+                heapq.heappush(self.timers, (failure.back_s, 2 * order + 1, failure))
+        self.s = self._state(router, seed)
+
+    def _state(self, router: Router, seed: int) -> core.State:
+        requests, cluster = self.requests, self.cluster
+        layouts, tables, places = _layouts(cluster)
+        deadlines, count = cluster.deadlines, len(requests)
+        numbers = np.zeros(1, dtype=core.NUMBERS)
+        n = numbers[0]
+        last_s = float(requests.arrival_s[-1]) if count else 0.0
+        n["bin_s"] = n["bin_end_s"] = self.bin_s
+        n["tbt_s"], n["late_share"] = deadlines.tbt_s, 1 - deadlines.share
+        n["end_to_end_s"] = math.inf if deadlines.end_to_end_s is None else deadlines.end_to_end_s
+        n["requests"] = n["left"] = count
+        n["spare"] = n["unplaced"] = n["last_unplaced"] = -1
+        n["predicts"], n["router"], n["drawn"] = self.predicted is not None, int(router), seed & 0xFFFFFFFF
+        n["ttft_classes"], n["gap_bins"], n["leaves"] = len(deadlines.ttft_s), len(GAP_EDGES_S), 1
+        n["prompt_below_0"], n["prompt_below_1"] = cluster.classes.prompt_below
+        n["output_below_0"], n["output_below_1"] = cluster.classes.output_below
+        n["calendar_room"] = n["rule_room"] = max(each.most_running for each in cluster.layouts) + 1
+        n["due_room"] = max(each.block_tokens for each in cluster.layouts)
+        none = np.zeros(0, dtype=np.int64)
+        return core.State(
+            numbers=_column(numbers),
+            layouts=_column(layouts),
+            instances=_column(np.zeros(0, dtype=core.INSTANCE)),
+            slots=_column(np.zeros(0, dtype=core.SLOT)),
+            pools=_column(np.zeros(0, dtype=core.POOL)),
+            kinds=_column(np.zeros(classes.COUNT, dtype=core.KIND)),
+            bins=_column(np.zeros(int(last_s / self.bin_s) + 16, dtype=core.BIN)),
+            tables=_column(tables),
+            places=_column(places),
+            ends=_column(none),
+            due=_column(none),
+            rules=_column(none),
+            events=_column(np.full(2, math.inf)),
+            loads=_column(np.full(2, math.inf)),
+            members=_column(none),
+            routes=_column(none),
+            gap_edges_s=_column(GAP_EDGES_S.astype(np.float64)),
+            gap_counts=_column(np.zeros(len(GAP_EDGES_S) + 1, dtype=np.int64)),
+            scratch=_column(np.zeros(int(n["calendar_room"]), dtype=np.int64)),
+            arrival_s=_column(requests.arrival_s.astype(np.float64, copy=False)),
+            prompt=_column(requests.prompt_tokens.astype(np.int64, copy=False)),
+            output=_column(requests.output_tokens.astype(np.int64, copy=False)),
+            predicted=_column(np.zeros(0) if self.predicted is None else np.asarray(self.predicted, dtype=np.float64)),
+            answered=_column(np.full(count, -1, dtype=np.int64)),
+            first_s=_column(np.full(count, math.nan)),
+            finish_s=_column(np.full(count, math.nan)),
+            late=_column(np.zeros(count, dtype=np.int64)),
+        )
+
+    @property
+    def _numbers(self) -> Any:
+        return _row(self.s.numbers, 0)
+
+    # ---- the run
+
+    def served(self) -> ClusterServed:
+        """Run, and what came of it."""
+        n = self._numbers
+        self._act(0.0, self.controller.begin(self.cluster), begins=True)
+        visits, visit_s, stuck_s = 0, self.controller.period_s, math.inf
+        while True:
+            self._arrange(float(n.now_s))
+            until_s = min(visit_s, self.timers[0][0] if self.timers else math.inf)
+            why = core.run(self.s, until_s)
+            if why == core.DONE:
+                break
+            if why == core.UNTIL:
+                if until_s == math.inf:
+                    break
+                n.now_s = until_s
+                if self.timers and self.timers[0][0] == until_s:
+                    self._fail_or_back(until_s)
+                    continue
+                idle = n.next == n.requests and n.left == n.unplaced_count
+                stuck_s = min(stuck_s, until_s) if idle else math.inf
+                if until_s - stuck_s > _PATIENCE_S:
+                    break
+                visits += 1
+                visit_s = (visits + 1) * self.controller.period_s
+                self._act(until_s, self.controller.control(self._view(until_s)))
+            elif why == core.EMPTY:
+                self._emptied(int(n.which), float(n.now_s))
+            elif why == core.READY:
+                self._begin(int(n.which), float(n.now_s))
+            elif why == core.SLOTS:
+                self._more_slots()
+            elif why == core.BINS:
+                more = np.zeros(len(self.s.bins), dtype=core.BIN)
+                self.s = self.s._replace(bins=_longer(self.s.bins, more))
+            else:
+                self._refuse(int(n.which))
+        return self._served(float(n.now_s))
+
+    def _more_slots(self) -> None:
+        had = len(self.s.slots)
+        more = np.zeros(max(had, min(1024, len(self.requests))), dtype=core.SLOT)
+        more["after"] = np.arange(had + 1, had + len(more) + 1)
+        more["after"][-1] = -1
+        self.s = self.s._replace(slots=_longer(self.s.slots, more))
+        self._numbers.spare = had
+
+    def _refuse(self, which: int) -> None:
+        """Say of which step the tables know nothing."""
+        c = _row(self.s.instances, which)
+        tables = self.cluster.layouts[self.instances[which].layout].tables
+        setting, tokens, batch = int(c.setting), int(c.step_tokens), int(c.step_batch)
+        past, context = float(c.past_tokens), float(c.mean_context)
+        if tokens and batch:
+            tables.mixed(setting, tokens, past, batch, context)
+        elif tokens:
+            tables.prefill(setting, tokens, past)
+        else:
+            tables.decode(setting, batch, context)
+        raise AssertionError("the tables cover a step that the simulator could not make")
+
+    def _view(self, now_s: float) -> ClusterView:
+        count, s, n = len(self.instances), self.s, self._numbers
+        seen = [_column(np.zeros(count, dtype=np.int64)) for _ in range(5)]
+        core.look(s, now_s, *seen)
+        running, waiting, waiting_tokens, context, setting = (np.asarray(each, dtype=np.intp) for each in seen)
+        kinds = {name: _values(s.kinds, name).copy() for name in core.KIND.names or ()}
+        for name in kinds:
+            _assign(s.kinds, name, np.arange(classes.COUNT), np.zeros(classes.COUNT, dtype=core.KIND[name]))
+        return ClusterView(
+            now_s,
+            *self._known(),
+            setting,
+            running,
+            waiting,
+            waiting_tokens,
+            context,
+            self.free.copy(),
+            kinds["arrivals"],
+            kinds["prompt_tokens"],
+            kinds["output_tokens"],
+            kinds["finished"],
+            kinds["missed"],
+            int(n.unplaced_count),
+        )
+
+    def _known(self) -> tuple[IndexArray, IndexArray, IndexArray, IndexArray]:
+        """State, layout, pool and host of each instance."""
+        rows = [(each.state, each.layout, each.pool, each.host) for each in self.instances]
+        state, layout, pool, host = np.array(rows, dtype=np.intp).reshape(-1, 4).T
+        return state, layout, pool, host
+
+    # ---- who serves
+
+    def _arrange(self, now_s: float) -> None:
+        """The instances that serve, by pool, for the router."""
+        if not self.stale:
+            return
+        self.stale = False
+        state, layout, pool, _ = self._known()
+        count = 1 + max(int(pool.max(initial=0)), max((max(each, default=0) for each in self.routes or ()), default=0))
+        serving = np.flatnonzero(state == _SERVING)
+        members = serving[np.lexsort((serving, layout[serving], pool[serving]))]
+        ready = np.bincount(pool[members], minlength=count)
+        begins = np.concatenate([[0], np.cumsum(ready)[:-1]])
+        leaves = 1 << np.ceil(np.log2(np.maximum(ready, 1))).astype(np.int64)
+        trees = np.concatenate([[0], np.cumsum(2 * leaves)])
+        leaf = np.arange(len(members)) - begins[pool[members]]
+        loads = np.full(int(trees[-1]), math.inf)
+        name = "tokens_left" if self._numbers.router == core.LEAST_TOKENS else "requests"
+        loads[trees[pool[members]] + leaves[pool[members]] + leaf] = _values(self.s.instances, name)[members]
+        pools = np.zeros(count, dtype=core.POOL)
+        pools["tree_at"], pools["leaves"], pools["members_at"], pools["ready"] = trees[:-1], leaves, begins, ready
+        everyone = np.arange(len(self.instances))
+        _assign(self.s.instances, "leaf", everyone, np.full(len(everyone), -1))
+        _assign(self.s.instances, "leaf", members, leaf)
+        _assign(self.s.instances, "pool", everyone, pool)
+        routes = np.full((classes.COUNT, count), -1, dtype=np.int64)
+        for kind in range(classes.COUNT):
+            named = range(count) if self.routes is None else self.routes[kind]
+            routes[kind, : len(named)] = named
+        loads_column = _column(loads)
+        for each in range(count):
+            core.grow_tree(loads_column, int(trees[each]), int(leaves[each]))
+        self._numbers.pools = count
+        self.s = self.s._replace(
+            pools=_column(pools),
+            loads=loads_column,
+            members=_column(members.astype(np.int64)),
+            routes=_column(routes.ravel()),
+        )
+        core.place(self.s, now_s)
+
+    # ---- instances come, change and go
+
+    def _new(self, layout: int, pool: int, host: int, rule: ClockRule | None, state: InstanceState, now_s: float) -> int:
+        """One more instance; its number."""
+        engine, number = self.cluster.layouts[layout], len(self.instances)
+        rule = ClockRule.fixed(len(engine.tables.settings) - 1, engine) if rule is None else rule
+        if not self.rooms:
+            self._more_rooms()
+        room = self.rooms.pop()
+        self.instances.append(_Instance(layout, pool, host, rule, state, now_s, room))
+        if number >= len(self.s.instances):
+            self._more_instances()
+        c = _row(self.s.instances, number)
+        c.layout, c.pool, c.room, c.rule, c.leaf, c.doing = (
+            layout,
+            pool,
+            room,
+            room * int(self._numbers.rule_room),
+            -1,
+            core.AWAY,
+        )
+        self._set_rule(number, rule)
+        self.free[host] -= engine.gpus
+        self.on_host[host] += 1
+        if self.on_host[host] == 1:
+            self.used_since[host] = now_s
+        self.stale = True
+        return number
+
+    def _more_rooms(self) -> None:
+        n = self._numbers
+        had = len(self.s.due) // int(n.due_room)
+        more = max(had, 8)
+        self.s = self.s._replace(
+            ends=_longer(self.s.ends, np.zeros(more * int(n.calendar_room), dtype=np.int64)),
+            due=_longer(self.s.due, np.zeros(more * int(n.due_room), dtype=np.int64)),
+            rules=_longer(self.s.rules, np.zeros(more * int(n.rule_room), dtype=np.int64)),
+        )
+        self.rooms.extend(range(had + more - 1, had - 1, -1))
+
+    def _more_instances(self) -> None:
+        had = len(self.s.instances)
+        instances = _longer(self.s.instances, np.zeros(max(had, 8), dtype=core.INSTANCE))
+        count = len(instances)
+        leaves = 1 << (count - 1).bit_length()
+        events = np.full(2 * leaves, math.inf)
+        events[leaves : leaves + had] = self.s.events[int(self._numbers.leaves) :][:had]
+        column = _column(events)
+        core.grow_tree(column, 0, leaves)
+        self._numbers.leaves = leaves
+        self.s = self.s._replace(instances=instances, events=column)
+
+    def _set_rule(self, number: int, rule: ClockRule) -> None:
+        c = _row(self.s.instances, number)
+        values = np.asarray(rule.by_batch, dtype=np.int64)
+        at = int(c.rule)
+        self.s.rules[at : at + len(values)] = values if COMPILED else values.tolist()
+        c.prompts = int(rule.prompts)
+        self.instances[number].rule = rule
+
+    def _turn(self, number: int, state: InstanceState, now_s: float) -> None:
+        """An instance is in another state from now on."""
+        each = self.instances[number]
+        gpus = self.cluster.layouts[each.layout].gpus
+        self._span(each, now_s)
+        was, each.state, each.since_s = each.state, state, now_s
+        _row(self.s.instances, number).state = int(state)
+        self.stale = True
+        if was in _IN_USE and state not in _IN_USE:
+            self.on_host[each.host] -= 1
+            if not self.on_host[each.host]:
+                self.host_spans.add(self.used_since.pop(each.host), now_s, 1.0)
+            if each.host not in self.failed:
+                self.free[each.host] += gpus
+            self.rooms.append(each.room)
+            each.room = -1
+
+    def _span(self, each: _Instance, now_s: float) -> None:
+        gpus = self.cluster.layouts[each.layout].gpus
+        self.spans[each.state].add(each.since_s, now_s, gpus)
+        if each.state == _SERVING:
+            self.serving[each.layout].add(each.since_s, now_s, 1.0)
+
+    def _begin(self, number: int, now_s: float) -> None:
+        """An instance serves from now on."""
+        self._turn(number, _SERVING, now_s)
+        core.begin(self.s, number, now_s)
+
+    def _away(self, number: int, state: InstanceState, now_s: float, until_s: float = math.inf) -> None:
+        """An instance that has nothing to do is in a state in which it serves nobody, until a time."""
+        core.leave(self.s, number, now_s, until_s)
+        self._turn(number, state, now_s)
+
+    def _emptied(self, number: int, now_s: float) -> None:
+        """An instance that drains has nothing left."""
+        after = self.instances[number].after
+        if isinstance(after, _Resharding):
+            after.drained.add(number)
+            if len(after.drained) == len(after.action.instances):
+                self._reshard(after.action, now_s)
+        elif after is None:
+            self._away(number, _OFF, now_s)
+        else:
+            self._away(number, after, now_s)
+
+    def _reshard(self, action: Reshard, now_s: float) -> None:
+        host = self.instances[action.instances[0]].host
+        for number in action.instances:
+            self._away(number, _OFF, now_s)
+        for layout in action.layouts:
+            number = self._new(layout, action.pool, host, None, _RESHARDING, now_s)
+            core.leave(self.s, number, now_s, now_s + self.cluster.changes.reshard_s)
+
+    def _drain(self, number: int, after: InstanceState | _Resharding | None, now_s: float) -> None:
+        self.instances[number].after = after
+        self._turn(number, _DRAINING, now_s)
+        if not _row(self.s.instances, number).requests:
+            self._emptied(number, now_s)
+
+    def _fail_or_back(self, now_s: float) -> None:
+        """What is due of failures."""
+        _, order, failure = heapq.heappop(self.timers)
+        host = failure.host
+        if order % 2:
+            if self.failed.get(host) == failure.at_s:
+                self.spans[_FAILED].add(self.failed.pop(host), now_s, self.cluster.gpus_per_host)
+                self.free[host] = self.cluster.gpus_per_host
+            return
+        if host in self.failed:
+            return
+        self.failed[host], rerouted = now_s, 0
+        self.free[host] = 0
+        for number, each in enumerate(self.instances):
+            if each.host != host or each.state not in _IN_USE:
+                continue
+            rerouted += core.fail(self.s, number, now_s)
+            self._turn(number, _FAILED, now_s)
+        self.log.append(LoggedAction(now_s, failure, rerouted=rerouted))
+        self.stale = True
+
+    # ---- what a controller asks for
+
+    def _act(self, now_s: float, actions: Sequence[Action], *, begins: bool = False) -> None:
+        for action in actions:
+            refused = ""
+            try:
+                self._do(action, now_s, begins)
+            except _RefusedError as why:
+                refused = str(why)
+            self.log.append(LoggedAction(now_s, action, refused))
+
+    def _do(self, action: Action, now_s: float, begins: bool) -> None:  # noqa: PLR0912 - one case for each action
+        match action:
+            case Start():
+                self._start(action, now_s, begins)
+            case Stop():
+                each = self._of(action.instance, _SERVING, _PARKED, _DRAINING, _STARTING, _WAKING)
+                if isinstance(each.after, _Resharding):
+                    raise _RefusedError(f"instance {action.instance} is being re-sharded")
+                if each.state == _SERVING:
+                    self._drain(action.instance, None, now_s)
+                elif each.state == _DRAINING:
+                    each.after = None
+                else:
+                    self._away(action.instance, _OFF, now_s)
+            case Park():
+                each = self._of(action.instance, _SERVING)
+                self._drain(action.instance, _PARKED, now_s)
+            case Wake():
+                each = self._of(action.instance, _PARKED, _DRAINING)
+                if each.state == _DRAINING:
+                    if each.after != _PARKED:
+                        raise _RefusedError(f"instance {action.instance} does not drain in order to be parked")
+                    each.after = None
+                    self._turn(action.instance, _SERVING, now_s)
+                else:
+                    self._away(action.instance, _WAKING, now_s, now_s + self.cluster.changes.wake_s)
+            case Reshard():
+                self._begin_reshard(action, now_s)
+            case Assign():
+                each = self._of(action.instance, *_IN_USE)
+                self._check_pool(action.pool)
+                each.pool = action.pool
+                self.stale = True
+            case SetClock():
+                each = self._of(action.instance, *_IN_USE)
+                self._check_rule(action.clock, each.layout)
+                self._set_rule(action.instance, action.clock)
+                core.heed(self.s, action.instance, now_s)
+            case Route():
+                if len(action.pools) != classes.COUNT:
+                    raise _RefusedError(f"routes for {len(action.pools)} classes; there are {classes.COUNT}")
+                for pools in action.pools:
+                    for pool in pools:
+                        self._check_pool(pool)
+                self.routes, self.stale = action.pools, True
+
+    def _of(self, number: int, *states: InstanceState) -> _Instance:
+        """An instance that is in one of these states."""
+        if not 0 <= number < len(self.instances):
+            raise _RefusedError(f"there is no instance {number}")
+        each = self.instances[number]
+        if each.state not in states:
+            raise _RefusedError(f"instance {number} is {each.state.name.lower()}")
+        return each
+
+    def _check_pool(self, pool: int) -> None:
+        if not 0 <= pool < 1 << 16:
+            raise _RefusedError(f"there can be no pool {pool}")
+
+    def _check_layout(self, layout: int) -> Engine:
+        if not 0 <= layout < len(self.cluster.layouts):
+            raise _RefusedError(f"there is no layout {layout}")
+        return self.cluster.layouts[layout]
+
+    def _check_rule(self, rule: ClockRule, layout: int) -> None:
+        engine = self.cluster.layouts[layout]
+        settings = len(engine.tables.settings)
+        if len(rule.by_batch) != engine.most_running + 1:
+            raise _RefusedError(
+                f"a clock rule for batches up to {len(rule.by_batch) - 1}; layout {layout} has {engine.most_running}"
+            )
+        if not (np.min(rule.by_batch) >= 0 and np.max(rule.by_batch) < settings and 0 <= rule.prompts < settings):
+            raise _RefusedError(f"a clock rule with a setting that is none; there are settings 0 to {settings - 1}")
+
+    def _start(self, action: Start, now_s: float, begins: bool) -> None:
+        engine = self._check_layout(action.layout)
+        self._check_pool(action.pool)
+        if action.clock is not None:
+            self._check_rule(action.clock, action.layout)
+        # The fullest host that has room, so that others stay whole.
+        room = np.where(self.free >= engine.gpus, self.free, self.cluster.gpus_per_host + 1)
+        host = int(np.argmin(room))
+        if room[host] > self.cluster.gpus_per_host:
+            raise _RefusedError(f"no host has {engine.gpus} free GPUs")
+        number = self._new(action.layout, action.pool, host, action.clock, _STARTING, now_s)
+        if begins:
+            self._begin(number, now_s)
+        else:
+            core.leave(self.s, number, now_s, now_s + self.cluster.changes.start_s[action.layout])
+
+    def _begin_reshard(self, action: Reshard, now_s: float) -> None:
+        self._check_pool(action.pool)
+        if not action.instances or not action.layouts or len(set(action.instances)) != len(action.instances):
+            raise _RefusedError("re-sharding takes at least one instance, each of them once, and makes at least one")
+        each = [self._of(number, _SERVING) for number in action.instances]
+        if len({one.host for one in each}) > 1:
+            raise _RefusedError("instances of several hosts cannot be re-sharded together")
+        gpus = sum(self.cluster.layouts[one.layout].gpus for one in each)
+        wanted = sum(self._check_layout(layout).gpus for layout in action.layouts)
+        if wanted > gpus:
+            raise _RefusedError(f"{wanted} GPUs are wanted of instances that have {gpus}")
+        resharding = _Resharding(action)
+        for number in action.instances:
+            self._drain(number, resharding, now_s)
+
+    # ---- what came of it
+
+    def _served(self, end_s: float) -> ClusterServed:
+        s, n, changes = self.s, self._numbers, self.cluster.changes
+        for number, each in enumerate(self.instances):
+            core.settle(s, number, end_s)
+            if each.state in _IN_USE:
+                self._span(each, end_s)
+        for since_s in self.failed.values():
+            self.spans[_FAILED].add(since_s, end_s, self.cluster.gpus_per_host)
+        for since_s in self.used_since.values():
+            self.host_spans.add(since_s, end_s, 1.0)
+        bins = max(math.ceil(end_s / self.bin_s), 1)
+        edges_s = np.minimum(np.arange(bins + 1) * self.bin_s, end_s)
+        gpus = np.stack([self.spans[state].over(edges_s) for state in InstanceState], axis=1)
+        gpus[:, _OFF] = self.cluster.gpus * np.diff(edges_s) - gpus[:, 1:].sum(axis=1)
+        used = {
+            "parked": changes.parked_power_w * gpus[:, _PARKED],
+            "changing": changes.start_power_w * gpus[:, _CHANGING].sum(axis=1),
+            "off": changes.off_power_w * gpus[:, _OFF],
+            "hosts": changes.host_power_w * self.host_spans.over(edges_s),
+        }
+        energy_j = {kind: float(getattr(n, f"{kind}_j")) for kind in core.KINDS}
+        energy_j |= {kind: float(each.sum()) for kind, each in used.items()}
+        return ClusterServed(
+            self.controller.name,
+            np.asarray(s.answered, dtype=np.intp),
+            np.asarray(s.first_s, dtype=np.float64),
+            np.asarray(s.finish_s, dtype=np.float64),
+            np.asarray(s.late, dtype=np.intp),
+            end_s,
+            energy_j,
+            np.asarray(s.gap_counts, dtype=np.intp),
+            int(n.switches),
+            self._timeline(edges_s, gpus, sum(used.values(), np.zeros(bins))),
+            self.log,
+        )
+
+    def _timeline(self, edges_s: FloatArray, gpus: FloatArray, used_j: FloatArray) -> ClusterTimeline:
+        s, requests, bins = self.s, self.requests, len(used_j)
+        width_s = np.diff(edges_s)
+        lasted_s = np.where(width_s > 0, width_s, 1.0)
+        energy_j = used_j.copy()
+        drawn_j, clock = _values(s.bins, "energy_j"), _values(s.bins, "clock")
+        energy_j += drawn_j[:bins]
+        energy_j[-1] += drawn_j[bins:].sum()  # rounded into the bin after the end
+        at_work = gpus[:, _SERVING] + gpus[:, _DRAINING]
+        at = np.minimum((requests.arrival_s / self.bin_s).astype(np.intp), bins - 1)
+        kind = self.cluster.classes.of(requests.prompt_tokens, requests.output_tokens)
+        kept = np.asarray(s.first_s) - requests.arrival_s <= self.cluster.deadlines.ttft_of(requests.prompt_tokens)
+        kept &= np.asarray(s.late) <= (1 - self.cluster.deadlines.share) * (requests.output_tokens - 1)
+        if self.cluster.deadlines.end_to_end_s is not None:
+            kept &= np.asarray(s.finish_s) - requests.arrival_s <= self.cluster.deadlines.end_to_end_s
+
+        def counted(of: np.ndarray) -> IndexArray:
+            place = (at * classes.COUNT + kind)[of]
+            return np.bincount(place, minlength=bins * classes.COUNT).reshape(bins, classes.COUNT).astype(np.intp)
+
+        return ClusterTimeline(
+            self.bin_s,
+            energy_j,
+            gpus / lasted_s[:, None],
+            np.stack([each.over(edges_s) for each in self.serving], axis=1) / lasted_s[:, None],
+            np.divide(clock[:bins], at_work, out=np.full(bins, math.nan), where=at_work > 0),
+            counted(np.ones(len(requests), dtype=bool)),
+            counted(~kept),
+        )

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.support.random_clusters import Case, Follows, drawn_cluster
+from wastenot.stack.serving.cluster.model import ClusterServed, Router
+from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
+from wastenot.stack.serving.requests import Requests
+from wastenot.stack.serving.simulation.served import Served
+from wastenot.stack.serving.simulation.simulate import simulate
+
+
+def run_of(case: Case, seed: int) -> ClusterServed:
+    return simulate_cluster(case.requests, case.cluster, case.controller(), router=Router(seed % 3), seed=seed, bin_s=0.05)
+
+
+def part(case: Case, run: ClusterServed, instance: int) -> tuple[np.ndarray, Served]:
+    """Which requests an instance answered, and how an engine alone would have."""
+    mine, requests = run.instance == instance, case.requests
+    sent = Requests(requests.arrival_s[mine], requests.prompt_tokens[mine], requests.output_tokens[mine])
+    return mine, simulate(sent, case.engine, Follows(case.rules[instance]), deadlines=case.cluster.deadlines)
+
+
+@pytest.mark.parametrize("tens", range(40))
+def test_each_instance_answers_what_it_is_sent_as_an_engine_alone_would(tens: int) -> None:
+    for seed in range(10 * tens, 10 * tens + 10):
+        case = drawn_cluster(seed)
+        run = run_of(case, seed)
+        alone = [part(case, run, instance) for instance in range(len(case.rules))]
+        for mine, served in alone:
+            np.testing.assert_allclose(run.first_token_s[mine], served.first_token_s, rtol=1e-9)
+            np.testing.assert_allclose(run.finish_s[mine], served.finish_s, rtol=1e-9)
+            np.testing.assert_array_equal(run.late_tokens[mine], served.late_tokens)
+        for kind in ("prefill", "decode", "mixed"):
+            assert run.energy_j[kind] == pytest.approx(sum(served.energy_j[kind] for _, served in alone), rel=1e-9)
+        np.testing.assert_array_equal(run.gap_counts, sum(served.gap_counts for _, served in alone))
+        assert run.timeline.energy_j.sum() == pytest.approx(run.total_energy_j, rel=1e-9)
+
+
+def test_the_cases_drawn_preempt_switch_and_leave_tokens_late() -> None:
+    preempted = late = mixed = several = 0
+    for seed in range(0, 400, 4):
+        case = drawn_cluster(seed)
+        run = run_of(case, seed)
+        alone = [served for _, served in (part(case, run, instance) for instance in range(len(case.rules)))]
+        preempted += sum(served.preemptions.sum() > 0 for served in alone)
+        mixed += sum(served.steps["mixed"] > 0 for served in alone)
+        late += 0 < run.late_tokens.sum() < case.requests.output_tokens.sum() / 2
+        several += len(set(run.instance.tolist())) > 1
+    assert preempted > 10 and mixed > 20 and late > 20 and several > 40
+
+
+def test_a_run_is_the_same_to_the_last_digit_without_the_compiler() -> None:
+    script = """
+import sys
+if sys.argv[1] == "plain":
+    sys.modules["numba"] = None
+from tests.stack.serving.cluster.test_cluster_simulation import digits
+for seed in range(80):
+    print(digits(seed))
+"""
+    root = Path(__file__).parents[4]
+    one, other = (
+        subprocess.run([sys.executable, "-c", script, how], cwd=root, capture_output=True, text=True, check=True).stdout
+        for how in ("plain", "compiled")
+    )
+    assert len(one.splitlines()) == 80
+    assert one == other
+
+
+def digits(seed: int) -> str:
+    """All that came of a case, to the last digit."""
+    run = run_of(drawn_cluster(seed), seed)
+    numbers = [run.first_token_s, run.finish_s, run.timeline.energy_j, run.timeline.clock_mhz, run.timeline.gpus.ravel()]
+    whole = [run.instance, run.late_tokens, np.flatnonzero(run.gap_counts), run.gap_counts[run.gap_counts > 0]]
+    return " ".join(
+        [value.hex() for each in numbers for value in each.tolist()]
+        + [str(value) for each in whole for value in each.tolist()]
+        + [f"{kind} {value.hex()}" for kind, value in run.energy_j.items()]
+        + [str(run.switches), run.end_s.hex()]
+    )
