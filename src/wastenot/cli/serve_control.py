@@ -66,6 +66,12 @@ def serve_control(
             "--headroom", metavar="X", parser=quantities.share, help="Share of the deadlines that the profile must leave."
         ),
     ] = 0.15,
+    stale_after: Annotated[
+        float,
+        typer.Option(
+            "--stale-after", metavar="TIME", parser=quantities.seconds, help="Age from which a reading is of no use."
+        ),
+    ] = 8.0,
     duration: Annotated[
         float | None,
         typer.Option("--for", metavar="TIME", parser=quantities.seconds, help="End after this; by default never."),
@@ -101,9 +107,11 @@ def serve_control(
         raise BadInputError(f"--period {period:g} s: must be at least 50 ms and at most 4 s")
     if not 0.0 <= headroom < 1.0:
         raise BadInputError(f"--headroom {headroom:g}: must be at least 0 and below 1")
+    if not period < stale_after <= 600.0:
+        raise BadInputError(f"--stale-after {stale_after:g} s: must be longer than --period, and at most 600 s")
     profile = read_engine(engine)
     placed = placements(instance or (), instances)
-    rules = Rules(deadlines_of(ttft, tbt, None, share), headroom, dry_run=not clock_control.allow_clock_control)
+    rules = Rules(deadlines_of(ttft, tbt, None, share), headroom, stale_after, not clock_control.allow_clock_control)
     tell: Tell = _tell_json if as_json else _tell_text
     controlled = [_instance(each, profile, rules, tell, clock_control) for each in placed]
     urls = [each.url for each in placed]
