@@ -2,8 +2,8 @@
 
     python -m tests.stand_in.serve_kills [KIND] [KILLS] [SEED]
 
-The command and a server are processes of their own, on the stand-in for NVML; the server's load changes all the time, so that
-clocks do.
+The command and a server are processes of their own, on the stand-in for NVML; the server's batch changes all the time, so
+that clocks do.
 
     serve-control           the command, with clocks set through wastenotd; checked while the daemon lives
     serve-control as root   the command, which sets clocks itself; checked once its keeper is done, with no other command
@@ -81,12 +81,7 @@ def _kill_one(runs: Runs, rng: random.Random, kind: str) -> dict[str, float]:
     server = runs.fork(lambda: _serve(listening, asks))
     os.close(asks)
     listening.server_close()
-    command = runs.fork(
-        lambda: run(
-            ["serve-control", str(_ENGINE), "--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", str(_PERIOD_S),
-             "--stale-after", str(STALE_S), "--allow-clock-control"]
-        )
-    )  # fmt: skip
+    command = runs.fork(lambda: _control(port))
     if rng.random() < 0.9:  # else at any moment of its start
         os.read(asked, 1)
     time.sleep(rng.uniform(0.0, _LONGEST_WAIT_S))
@@ -119,8 +114,16 @@ def _kill_one(runs: Runs, rng: random.Random, kind: str) -> dict[str, float]:
     return there
 
 
+def _control(port: int) -> None:
+    os.dup2(2, 1)  # the output is that of the kills
+    run(
+        ["serve-control", str(_ENGINE), "--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", str(_PERIOD_S),
+         "--stale-after", str(STALE_S), "--allow-clock-control"]
+    )  # fmt: skip
+
+
 class _Metrics(BaseHTTPRequestHandler):
-    """A server with a steady load, and now and then with more in its batch than that explains: its clock goes up and down."""
+    """A server with a steady load, and now and then more in its batch than that explains: its clock goes up and down."""
 
     asks = -1
 
