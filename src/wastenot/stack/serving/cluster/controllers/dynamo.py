@@ -18,7 +18,7 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.clock_rules import greatest
-from wastenot.stack.serving.cluster.controllers.fixed import with_somewhere
+from wastenot.stack.serving.cluster.controllers.fixed import room_of, with_somewhere
 from wastenot.stack.serving.cluster.demand import Demand
 from wastenot.stack.serving.cluster.frontiers import InstanceFrontier
 from wastenot.stack.serving.cluster.model import (
@@ -82,7 +82,7 @@ class Dynamo:
             for unit in self._units_of(plan, count):
                 actions += [Start(layout, pool, greatest(cluster.layouts[layout])) for layout in unit]
         actions.sort(key=lambda each: -cluster.layouts[each.layout].gpus if isinstance(each, Start) else 0)
-        return [*actions, Route(with_somewhere(self._sizing.pools))]
+        return [*actions, self._route()]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
         """The levels whose periods are over, from the top."""
@@ -121,6 +121,9 @@ class Dynamo:
                 return found
             scale *= 0.97
 
+    def _route(self) -> Route:
+        return Route(with_somewhere(self._sizing.pools), room_of(self.profiles, self._sizing))
+
     def _size(self, view: ClusterView) -> Iterator[Action]:
         """Units go from pools that shrink to those that grow; what is left is stopped, what is missing started."""
         before, self._sizing = self._sizing, self._sized(view.now_s)
@@ -143,7 +146,7 @@ class Dynamo:
             for instance in group:
                 yield Stop(instance)
         if self._sizing.pools != before.pools:
-            yield Route(with_somewhere(self._sizing.pools))
+            yield self._route()
 
     # ---- layouts ----------------------------------------------------------------------------------------------------
 

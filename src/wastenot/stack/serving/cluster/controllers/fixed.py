@@ -12,7 +12,7 @@ from wastenot.arrays import FloatArray
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.model import Action, ClockRule, Cluster, ClusterView, Route, Start
 from wastenot.stack.serving.cluster.profiles import Profiles
-from wastenot.stack.serving.cluster.sizing import sized
+from wastenot.stack.serving.cluster.sizing import Sizing, sized
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,19 @@ class Fixed:
         name: for tables and pictures.
         placed: instances.
         pools: that take the requests of each class, in order.
+        room: of each pool, requests that an instance may have for it to take one more before the next pool.
         period_s: between two visits, at which it does nothing.
     """
 
     name: str
     placed: tuple[Placed, ...]
     pools: tuple[tuple[int, ...], ...]
+    room: tuple[int, ...] = ()
     period_s: float = 3600.0
 
     def begin(self, cluster: Cluster) -> Sequence[Action]:
         """Start all instances."""
-        return [*starts(cluster, self.placed), Route(self.pools)]
+        return [*starts(cluster, self.placed), Route(self.pools, self.room)]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
         """Nothing."""
@@ -92,7 +94,18 @@ def multi_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float =
     layout = len(profiles.cluster.layouts) - 1
     sizing = sized(peak_per_s * (1 + head_room), profiles.capacity_by_class(layout))
     placed = tuple(Placed(pool, layout, count) for pool, count in enumerate(sizing.instances) if count)
-    return Fixed("MultiPool", placed, with_somewhere(sizing.pools))
+    return Fixed("MultiPool", placed, with_somewhere(sizing.pools), room_of(profiles, sizing))
+
+
+def room_of(profiles: Profiles, sizing: Sizing) -> tuple[int, ...]:
+    """Requests that an instance of each pool has at its capacity, at the greatest clock: more go to the next pool."""
+    layout = len(profiles.cluster.layouts) - 1
+    found = []
+    for pool in range(COUNT):
+        rate = sizing.rate_per_s[pool]
+        batch = profiles.frontier(layout, rate, full_speed=True).batch if rate.sum() > 0 else np.zeros(0)
+        found.append(math.ceil(batch[-1]) + 1 if len(batch) else profiles.cluster.layouts[layout].most_running)
+    return tuple(found)
 
 
 def with_somewhere(pools: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
