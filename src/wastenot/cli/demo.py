@@ -20,7 +20,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write to.")] = Path("wastenot-demo"),
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the page in a browser.")] = False,
 ) -> None:
-    """Show what wastenot does on a simulated GPU, and open a page.
+    """Show what wastenot does on a simulated GPU; opens a page.
 
     Sweeps GPT-3 XL training, plans its clocks, checks the plan, and runs a job under it; writes a page of the plan and one
     of the job. Every number is simulated.

@@ -114,7 +114,7 @@ def steer(
     from wastenot.stack.serving.traces import read_trace
 
     chosen = _policies(policy, POLICY_NAMES) if policy else DEFAULT_POLICIES
-    deadlines = _deadlines(ttft, tbt, e2e, share)
+    deadlines = deadlines_of(ttft, tbt, e2e, share)
     if rate is not None and not rate > 0:
         raise BadInputError(f"--rate {rate:g}: must be above 0")
     if length_error < 0:
@@ -164,7 +164,12 @@ def _policies(asked: list[str], known: tuple[PolicyName, ...]) -> tuple[PolicyNa
     return tuple(chosen)
 
 
-def _deadlines(ttft: str, tbt: float, e2e: float | None, share: float) -> Deadlines:
+def deadlines_of(ttft: str, tbt: float, e2e: float | None, share: float) -> Deadlines:
+    """The deadlines that were asked for.
+
+    Raises:
+        BadInputError: they cannot be understood.
+    """
     from wastenot.stack.serving.deadlines import LITERATURE, Deadlines
 
     try:

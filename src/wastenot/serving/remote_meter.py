@@ -11,7 +11,6 @@ then is not known is not told.
 from __future__ import annotations
 
 import http.client
-import re
 import threading
 import time
 import urllib.error
@@ -27,6 +26,7 @@ import numpy as np
 from wastenot.errors import BadInputError, first_line
 from wastenot.metering.window_energy import SHORT, Steps, window_energy
 from wastenot.serving.energy import EnergyUsed, Watch, together
+from wastenot.serving.metric_samples import samples
 from wastenot.study.serving_records import PointEvidence
 from wastenot.suggest import suggestion
 
@@ -39,9 +39,6 @@ _SLOW_S = 2.0  # steps longer than this are worth a word
 _LONGEST_WAIT_S = 65.0  # for the step after a window's end: two of the longest that are usual
 
 _UNREADABLE = (OSError, ValueError, http.client.HTTPException)
-
-_SERIES = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)")
-_LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"')
 
 Quantity = Literal["energy", "power"]
 
@@ -87,18 +84,11 @@ class GpuSeries:
 def gpu_series(text: str) -> list[GpuSeries]:
     """The GPUs in what an exporter serves: their energy, or their power where there is no counter of energy."""
     found: dict[Quantity, dict[str, GpuSeries]] = {"energy": {}, "power": {}}
-    for line in text.splitlines():
-        if not line.startswith(tuple(_KNOWN)):
+    for name, labels, raw in samples(text, tuple(_KNOWN)):
+        known = _KNOWN.get(name)
+        if known is None:
             continue
-        match = _SERIES.match(line)
-        known = _KNOWN.get(match[1]) if match else None
-        if match is None or known is None:
-            continue
-        labels = dict(_LABEL.findall(match[2] or ""))
-        try:
-            value = float(match[3]) * known.scale
-        except ValueError:
-            continue
+        value = raw * known.scale
         if not 0.0 <= value < _BLANK * known.scale:
             continue
         key = next((labels[name] for name in known.identity if labels.get(name)), "")

@@ -6,7 +6,6 @@ vLLM, SGLang, TensorRT-LLM and Triton have these under different names; a server
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,10 +14,11 @@ from typing import Any, Literal
 import numpy as np
 
 from wastenot.arrays import FloatArray
+from wastenot.serving.metric_samples import samples
 
 Quantity = Literal["running", "waiting", "cache_used", "prompt_tokens", "output_tokens", "preemptions"]
 
-_NAMES: Mapping[Quantity, tuple[str, ...]] = {
+NAMES: Mapping[Quantity, tuple[str, ...]] = {
     "running": (
         "vllm:num_requests_running", "sglang:num_running_reqs", "trtllm_num_requests_running",
         'nv_trt_llm_request_metrics{request_type="scheduled"}', "tgi_batch_current_size",
@@ -37,10 +37,12 @@ _NAMES: Mapping[Quantity, tuple[str, ...]] = {
 }  # fmt: skip
 """By what names servers have a quantity; the first that is there counts."""
 
+_PREFIXES = tuple({name.partition("{")[0] for names in NAMES.values() for name in names})
+
 _PATHS = ("/metrics", "/prometheus/metrics")
 _EVERY_S = 1.0
 _MEAN_OVER_LABELS = frozenset({"cache_used"})
-_LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(\{.*\})?\s+(\S+)")
+_TELLING = ("request_type", "kv_cache_block_type")  # labels that tell quantities of one name apart
 
 
 @dataclass(slots=True)
@@ -82,19 +84,13 @@ class Scraped:
 def read_metrics(text: str) -> dict[Quantity, tuple[str, float]]:
     """The quantities in a page of Prometheus metrics, each with the name it has there; summed over engines."""
     series: dict[str, list[float]] = {}
-    for line in text.splitlines():
-        match = _LINE.match(line)
-        if match is None:
-            continue
-        try:
-            value = float(match[3])
-        except ValueError:
-            continue
-        series.setdefault(match[1], []).append(value)
-        for label in re.findall(r'(?:request_type|kv_cache_block_type)="[^"]*"', match[2] or ""):
-            series.setdefault(f"{match[1]}{{{label}}}", []).append(value)
+    for name, labels, value in samples(text, _PREFIXES):
+        series.setdefault(name, []).append(value)
+        for label in _TELLING:
+            if label in labels:
+                series.setdefault(f'{name}{{{label}="{labels[label]}"}}', []).append(value)
     found: dict[Quantity, tuple[str, float]] = {}
-    for quantity, names in _NAMES.items():
+    for quantity, names in NAMES.items():
         for name in names:
             if name in series:
                 values = series[name]

@@ -160,9 +160,16 @@ class SetClock:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Pools that take the requests of each class, in order: the next one where those before have no room."""
+    """Pools that take the requests of each class, in order: the next one where those before have no room.
+
+    Attributes:
+        pools: by class.
+        room: by pool, requests that an instance may have for there to be room for one more; pools without one always have
+            room. Where no pool has room, the first that can takes a request all the same.
+    """
 
     pools: tuple[tuple[int, ...], ...]
+    room: tuple[int, ...] = ()
 
 
 Action = Start | Stop | Park | Wake | Reshard | Assign | SetClock | Route

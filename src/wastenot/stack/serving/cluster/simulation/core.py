@@ -99,8 +99,9 @@ SLOT = _record(
 """A request in the cluster. ``kind``: its class as predicted; ``made``, ``joined``: tokens and events when it began to
 decode; ``took``: the event for which it took a block; ``ticket``: its place in the order in which the instance got them."""
 
-POOL = _record("", "tree_at leaves members_at ready")
-"""Instances of a pool that serve: ``ready`` of them, from ``members_at``, their loads in a tree."""
+POOL = _record("", "tree_at leaves members_at ready room")
+"""Instances of a pool that serve: ``ready`` of them, from ``members_at``, their loads in a tree. ``room``: requests that
+each may have for there to be room for one more."""
 
 ANSWER = _record("first_s finish_s", "", "instance late")
 """What became of a request."""
@@ -950,11 +951,11 @@ def _fits(s: State, i: int, q: Any) -> bool:
 @inlined
 def _chosen(s: State, q: Any) -> int:
     """The instance for a request; -1 where there is none."""
-    n = s.numbers[0]
+    n, full = s.numbers[0], -1
     for place in range(n.pools):
         pool = s.routes[q.kind * n.pools + place]
         if pool < 0:
-            return -1
+            break
         p = s.pools[pool]
         if not p.ready:
             continue
@@ -966,6 +967,10 @@ def _chosen(s: State, q: Any) -> int:
             i = other if s.instances[other].requests < s.instances[one].requests else one
         else:
             i = s.members[p.members_at + _first(s.loads, p.tree_at, p.leaves)]
+        if s.instances[i].requests >= p.room:
+            if full < 0 and _fits(s, i, q):
+                full = i
+            continue
         if _fits(s, i, q):
             return i  # type: ignore[no-any-return]
         best, least = -1, np.inf
@@ -975,7 +980,7 @@ def _chosen(s: State, q: Any) -> int:
                 best, least = s.members[p.members_at + member], load
         if best >= 0:
             return best
-    return -1
+    return full
 
 
 @inlined

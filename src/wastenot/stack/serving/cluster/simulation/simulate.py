@@ -4,8 +4,9 @@ Each instance answers the requests that it is sent as the engine of :mod:`wasten
 with a policy that looks its clock up in the instance's :class:`ClockRule`. Around it:
 
 - A request comes to the router and goes to an instance at once: to the first pool of its class (as predicted) in which an
-  instance serves whose cache can hold it. Of several that the router thinks equal it is the first one, by layout and then by
-  number. Requests that nobody can take wait at the router, first come, first served.
+  instance serves whose cache can hold it and which has room; where none has room, to the first that can. Of several that the
+  router thinks equal it is the first one, by layout and then by number. Requests that nobody can take wait at the router,
+  first come, first served.
 - At the same time, requests come first, then hosts fail or are back, then the controller visits, then steps end.
 - An instance that is stopped, parked or re-sharded finishes what it has first. Re-sharded ones wait for each other.
 - A host that fails takes its instances along. What they had comes to the router anew: tokens that were made are not made
@@ -334,6 +335,7 @@ class _Run:
         self.host_spans = _Spans()
         self.log: list[LoggedAction] = []
         self.routes: tuple[tuple[int, ...], ...] | None = None
+        self.room: tuple[int, ...] = ()
         self.stale = True
         self.timers: list[tuple[float, int, Failure]] = []
         for order, failure in enumerate(failures):
@@ -506,6 +508,8 @@ class _Run:
         name = "tokens_left" if self._numbers.router == core.LEAST_TOKENS else "requests"
         loads[trees[pool[members]] + leaves[pool[members]] + leaf] = _values(self.s.instances, name)[members]
         pools = np.zeros(count, dtype=core.POOL)
+        pools["room"] = np.iinfo(np.int64).max
+        pools["room"][: len(self.room)] = self.room[:count]
         pools["tree_at"], pools["leaves"], pools["members_at"], pools["ready"] = trees[:-1], leaves, begins, ready
         everyone = np.arange(len(self.instances))
         _assign(self.s.instances, "leaf", everyone, np.full(len(everyone), -1))
@@ -726,7 +730,9 @@ class _Run:
                 for pools in action.pools:
                     for pool in pools:
                         self._check_pool(pool)
-                self.routes, self.stale = action.pools, True
+                if any(each < 0 for each in action.room):
+                    raise _RefusedError("room for fewer than no requests")
+                self.routes, self.room, self.stale = action.pools, action.room, True
 
     def _of(self, number: int, *states: InstanceState) -> _Instance:
         """An instance that is in one of these states."""
