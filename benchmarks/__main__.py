@@ -8,6 +8,7 @@ from benchmarks import (
     bench_apply,
     bench_calibration,
     bench_clocks,
+    bench_cluster_policies,
     bench_cluster_speed,
     bench_coverage,
     bench_forecast,
@@ -103,6 +104,7 @@ BENCHMARKS = {
     "serving-attack": bench_serving_attack,
     "serving-simulator": bench_serving_simulator,
     "cluster-speed": bench_cluster_speed,
+    "cluster-policies": bench_cluster_policies,
 }
 
 
