@@ -24,7 +24,8 @@ def rule_at(frontier: InstanceFrontier, rate_per_s: float) -> ClockRule:
     """The cheapest clock for a rate, and a higher one as soon as the batch says that there is more load.
 
     With independent requests a batch varies about its mean by its root. Beyond three times this, the batch counts as that of
-    the level of load for which it is usual, and its clock holds; beyond all levels, the greatest.
+    the level of load for which it is usual, and its clock holds; beyond all levels, and for a
+    full batch, the greatest.
 
     Args:
         frontier: levels of load of the instance.
@@ -40,8 +41,9 @@ def rule_at(frontier: InstanceFrontier, rate_per_s: float) -> ClockRule:
     at = np.searchsorted(np.maximum.accumulate(usual), batch)
     by_batch = np.append(np.maximum.accumulate(frontier.setting), top)[at]
     first = int(np.searchsorted(frontier.rate_per_s * (1 + 1e-9), rate_per_s))
-    within = at <= first
-    return ClockRule(np.where(within, expected, np.maximum(by_batch, expected)).astype(np.intp), expected)
+    settings = np.where(at <= first, expected, np.maximum(by_batch, expected)).astype(np.intp)
+    settings[-1] = top  # a full batch says nothing of how many wait
+    return ClockRule(settings, expected)
 
 
 def lowest_in_time(engine: Engine, context: float, deadlines: Deadlines, *, within: float = 0.8) -> ClockRule:

@@ -81,9 +81,15 @@ def mix_of(requests: Requests, kinds: int = 128) -> Mix:
     if not len(requests):
         raise BadInputError("there are no requests to take a mix from")
     order = np.lexsort((requests.output_tokens, requests.prompt_tokens))
-    some = order[np.linspace(0, len(order) - 1, min(kinds, len(order))).astype(np.intp)]
+    some = order[evenly(len(order), kinds)]
     prompt, output = (each[some].astype(np.float64) for each in (requests.prompt_tokens, requests.output_tokens))
     return Mix(prompt, output, np.full(len(some), 1 / len(some)))
+
+
+def evenly(count: int, kinds: int) -> IndexArray:
+    """The middles of so many equal parts of a row of things."""
+    kinds = min(kinds, count)
+    return ((np.arange(kinds) + 0.5) * count / kinds).astype(np.intp)
 
 
 def mix_of_classes(

@@ -160,9 +160,16 @@ class SetClock:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Pools that take the requests of each class, in order: the next one where those before have no room."""
+    """Pools that take the requests of each class, in order: the next one where those before have no room.
+
+    Attributes:
+        pools: by class.
+        room: by pool, requests that an instance may have for there to be room for one more; pools without one always have
+            room. Where no pool has room, the first that can takes a request all the same.
+    """
 
     pools: tuple[tuple[int, ...], ...]
+    room: tuple[int, ...] = ()
 
 
 Action = Start | Stop | Park | Wake | Reshard | Assign | SetClock | Route
@@ -235,7 +242,7 @@ class Router(enum.IntEnum):
     LEAST_REQUESTS = 0  # join the shortest queue; the first of several
     POWER_OF_TWO = 1  # the shorter of two drawn at random
     LEAST_TOKENS = 2  # fewest tokens still to be prefilled and, as predicted, made
-    LEAST_ENERGY = 3  # least added energy a token by the tables at the clock in effect, of those that keep the deadlines
+    LEAST_ENERGY = 3  # least added energy a step by the tables at the clock for so many, of those that keep the deadlines
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,9 @@ Column = Any
 IDLE, STRETCH, STEP, AWAY = 0, 1, 2, 3  # what an instance does until its next event; away ones are not in here
 DONE, UNTIL, EMPTY, READY, SLOTS, BINS, OUTSIDE = 0, 1, 2, 3, 4, 5, 6  # why run() returns
 SERVING, DRAINING = 2, 3  # states, as in the model
-LEAST_REQUESTS, POWER_OF_TWO, LEAST_TOKENS = 0, 1, 2
+LEAST_REQUESTS, POWER_OF_TWO, LEAST_TOKENS, LEAST_ENERGY = 0, 1, 2, 3
+LOOKED_AT = 8
+"""Instances that are compared for a request by the energy that it adds."""
 KINDS = ("prefill", "decode", "mixed", "idle")
 PREFILL, DECODE, MIXED, REST = 0, 1, 2, 3
 _TICKET = 1 << 32
@@ -50,8 +52,14 @@ def compiled(function: Function) -> Function:
     return cast("Function", by_numba(function, nogil=True, error_model="numpy", _nrt=False))
 
 
-def _record(floats: str, integers: str) -> np.dtype[Any]:
-    return np.dtype([(name, np.float64) for name in floats.split()] + [(name, np.int64) for name in integers.split()])
+def inlined(function: Function) -> Function:
+    """Likewise, into those that call it: handing over all arrays would take longer than what most of these do."""
+    return cast("Function", by_numba(function, nogil=True, error_model="numpy", _nrt=False, forceinline=True))
+
+
+def _record(floats: str, integers: str, small: str = "") -> np.dtype[Any]:
+    kinds = ((floats, np.float64), (integers, np.int64), (small, np.int32))
+    return np.dtype([(name, kind) for names, kind in kinds for name in names.split()])
 
 
 NUMBERS = _record(
@@ -73,8 +81,9 @@ LAYOUT = _record(
 
 INSTANCE = _record(
     "now_s end_s event_s effective_s step_s step_more_s step_j step_more_j lead_j tokens_left past_tokens mean_context",
-    "layout state doing steps requests waiting head tail waiting_tokens prefilling first_prefilling last_prefilling running "
-    "context fresh first_fresh free events secured exempt late gap_bin place setting asked room rule prompts step_tokens "
+    "waiting_tokens context rule",
+    "layout state doing steps requests waiting head tail prefilling first_prefilling last_prefilling running "
+    "fresh first_fresh free events secured exempt late gap_bin place setting asked room prompts step_tokens "
     "step_batch tickets pool leaf",
 )
 """An instance since ``now_s``: what it does lasts until ``end_s``. ``step_s``, ``step_j``: of the first of ``steps``, and
@@ -85,14 +94,19 @@ just joined."""
 
 SLOT = _record(
     "arrival_s first_s last_s predicted",
+    "",
     "request kind prompt output to_prefill prefilled chunk made joined blocks took late_before late ticket after "
     "fresh_after",
 )
 """A request in the cluster. ``kind``: its class as predicted; ``made``, ``joined``: tokens and events when it began to
 decode; ``took``: the event for which it took a block; ``ticket``: its place in the order in which the instance got them."""
 
-POOL = _record("", "tree_at leaves members_at ready")
-"""Instances of a pool that serve: ``ready`` of them, from ``members_at``, their loads in a tree."""
+POOL = _record("", "tree_at leaves members_at ready room")
+"""Instances of a pool that serve: ``ready`` of them, from ``members_at``, their loads in a tree. ``room``: requests that
+each may have for there to be room for one more."""
+
+ANSWER = _record("first_s finish_s", "", "instance late")
+"""What became of a request."""
 
 KIND = _record("output_tokens", "arrivals prompt_tokens finished missed")
 """Requests of a class since the controller's last visit."""
@@ -128,10 +142,7 @@ class State(NamedTuple):
         prompt: likewise.
         output: likewise.
         predicted: likewise; empty where nothing is predicted.
-        answered: instance that answered each request.
-        first_s: when it had its first token.
-        finish_s: when it had its last.
-        late: its late tokens.
+        answers: one for each request.
     """
 
     numbers: Column
@@ -157,29 +168,27 @@ class State(NamedTuple):
     prompt: Column
     output: Column
     predicted: Column
-    answered: Column
-    first_s: Column
-    finish_s: Column
-    late: Column
+    answers: Column
 
 
 # ---- trees whose root is the least of their leaves -----------------------------------------------------------------
 
 
-@compiled
+@inlined
 def _put(tree: Column, at: int, leaves: int, leaf: int, key: float) -> None:
-    node = leaves + leaf
+    node, least = leaves + leaf, key
     tree[at + node] = key
     while node > 1:
+        other = tree[at + (node ^ 1)]
+        if other < least:  # noqa: PLR1730 - faster than min, which thinks of NaN
+            least = other
         node >>= 1
-        one, other = tree[at + 2 * node], tree[at + 2 * node + 1]
-        least = min(other, one)
         if tree[at + node] == least:
             return
         tree[at + node] = least
 
 
-@compiled
+@inlined
 def _first(tree: Column, at: int, leaves: int) -> int:
     """The leaf with the least key; the first of several."""
     node, key = 1, tree[at + 1]
@@ -200,7 +209,7 @@ def grow_tree(tree: Column, at: int, leaves: int) -> None:
 # ---- what steps cost -----------------------------------------------------------------------------------------------
 
 
-@compiled
+@inlined
 def _between(tables: Column, at: int, across: float) -> float:
     if across == 0.0:
         return tables[at]  # type: ignore[no-any-return]
@@ -209,7 +218,7 @@ def _between(tables: Column, at: int, across: float) -> float:
     return tables[at] * (1 - across) + tables[at + 2] * across  # type: ignore[no-any-return]
 
 
-@compiled
+@inlined
 def _bilinear(tables: Column, at: int, row: int, along: float, across: float) -> float:
     if along == 1.0:
         return _between(tables, at + row, across)
@@ -219,7 +228,7 @@ def _bilinear(tables: Column, at: int, row: int, along: float, across: float) ->
     return upper * (1 - along) + _between(tables, at + row, across) * along
 
 
-@compiled
+@inlined
 def _place(tables: Column, at: int, count: int, value: float, hint: int) -> int:
     """The interval that a value lies in, looked for from where the last one was; -1 beyond the knots."""
     last = count - 1
@@ -232,30 +241,31 @@ def _place(tables: Column, at: int, count: int, value: float, hint: int) -> int:
     return hint
 
 
-@compiled
-def _decode(tables: Column, lay: Any, c: Any, batch: int, context: float) -> tuple[float, float, float, float, int]:
-    """Time and energy of a decode step, what each one after it takes more, and how many there are in this cell."""
-    knots = lay.contexts_at
-    j = _place(tables, knots, lay.contexts, context, c.place)
+@inlined
+def _decode(
+    tables: Column, lay: Any, setting: int, batch: int, context: float, hint: int
+) -> tuple[float, float, float, float, int, int]:
+    """Time and energy of a decode step, what each one after it takes more, how many there are in this cell, and which."""
+    knots, last = lay.contexts_at, lay.contexts - 1
+    j = _place(tables, knots, last + 1, context, hint)
     if j < 0:
-        return np.nan, np.nan, np.nan, np.nan, 1
-    c.place = j
-    at = lay.decode_at + ((c.setting * (lay.most_running + 1) + batch) * lay.contexts + j) * 2
-    if lay.contexts == 1:
-        return tables[at], tables[at + 1], np.nan, np.nan, 1
-    low, high = tables[knots + j], tables[knots + j + 1]
-    across = (context - low) / (high - low)
-    return (
-        _between(tables, at, across),
-        _between(tables, at + 1, across),
-        (tables[at + 2] - tables[at]) / (high - low),
-        (tables[at + 3] - tables[at + 1]) / (high - low),
-        int(high - context) + 1,
-    )
+        return np.nan, np.nan, np.nan, np.nan, 1, hint
+    at = lay.decode_at + ((setting * (lay.most_running + 1) + batch) * lay.contexts + j) * 4
+    beyond, steps = context - tables[knots + j], 1
+    step_s, step_j, more_s, more_j = tables[at], tables[at + 1], tables[at + 2], tables[at + 3]
+    if last > 0:
+        left = tables[knots + j + 1] - context
+        steps = int(left) + 1
+        if left == 0.0:  # on the last knot, the cell before it does not count: it may be NaN
+            step_s, step_j, beyond = tables[at + 4], tables[at + 5], 0.0
+    if beyond > 0.0:
+        step_s += more_s * beyond
+        step_j += more_j * beyond
+    return step_s, step_j, more_s, more_j, steps, j
 
 
-@compiled
-def _prefill(tables: Column, places: Column, lay: Any, c: Any, tokens: int, past: float) -> tuple[float, float]:
+@inlined
+def _prefill(tables: Column, places: Column, lay: Any, setting: int, tokens: int, past: float) -> tuple[float, float]:
     if tokens > lay.last_tokens:
         return np.nan, np.nan
     i = places[lay.places_at + tokens]
@@ -263,7 +273,7 @@ def _prefill(tables: Column, places: Column, lay: Any, c: Any, tokens: int, past
     if i < 0 or j < 0:
         return np.nan, np.nan
     row = 2 * lay.pasts
-    at = lay.prefill_at + (c.setting * lay.tokens + i) * row + 2 * j
+    at = lay.prefill_at + (setting * lay.tokens + i) * row + 2 * j
     along = across = 0.0
     if lay.tokens > 1:
         low = tables[lay.tokens_at + i]
@@ -274,28 +284,28 @@ def _prefill(tables: Column, places: Column, lay: Any, c: Any, tokens: int, past
     return _bilinear(tables, at, row, along, across), _bilinear(tables, at + 1, row, along, across)
 
 
-@compiled
+@inlined
 def _cost(tables: Column, places: Column, lay: Any, c: Any, context: float) -> tuple[float, float]:
     """Time and energy of a step with prompts."""
     tokens, batch = c.step_tokens, c.step_batch
-    together_s, together_j = _prefill(tables, places, lay, c, tokens + batch, c.past_tokens)
+    together_s, together_j = _prefill(tables, places, lay, c.setting, tokens + batch, c.past_tokens)
     if not batch:
         return together_s, together_j
-    empty = lay.decode_at + (c.setting * (lay.most_running + 1) + batch) * lay.contexts * 2
+    empty = lay.decode_at + (c.setting * (lay.most_running + 1) + batch) * lay.contexts * 4
     empty_s, empty_j = tables[empty], tables[empty + 1]
-    full_s, full_j, _, _, _ = _decode(tables, lay, c, batch, context)
+    full_s, full_j, _, _, _, c.place = _decode(tables, lay, c.setting, batch, context, c.place)
     return max(together_s, empty_s) + full_s - empty_s, max(together_j, empty_j) + full_j - empty_j
 
 
 # ---- stretches -----------------------------------------------------------------------------------------------------
 
 
-@compiled
+@inlined
 def _lasts(first: float, more: float, steps: int) -> float:
     return first * steps + more * (0.5 * steps * (steps - 1))
 
 
-@compiled
+@inlined
 def _steps_until(first_s: float, more_s: float, most: int, time_s: float) -> int:
     """Least number of steps, from 1 to ``most``, that last at least so long; ``most`` where even they do not."""
     if most <= 1 or first_s >= time_s:
@@ -313,7 +323,7 @@ def _steps_until(first_s: float, more_s: float, most: int, time_s: float) -> int
     return steps
 
 
-@compiled
+@inlined
 def _steps_below(first: float, more: float, begin: int, end: int, bound: float) -> int:
     """The first step from ``begin`` on that no longer is on the side of a bound that ``begin`` is on; ``end`` if none."""
     above = first + more * begin >= bound
@@ -327,7 +337,7 @@ def _steps_below(first: float, more: float, begin: int, end: int, bound: float) 
     return step
 
 
-@compiled
+@inlined
 def _note_gap(edges_s: Column, counts: Column, c: Any, last: int, gap_s: float, tokens: int) -> None:
     """Into the histogram: so many tokens came so long after the ones before."""
     at = c.gap_bin  # edges[at - 1] <= gap < edges[at], most often as the last time
@@ -339,28 +349,32 @@ def _note_gap(edges_s: Column, counts: Column, c: Any, last: int, gap_s: float, 
     counts[at] += tokens
 
 
-@compiled
+@inlined
 def _note_gaps(s: State, c: Any, first_s: float, more_s: float, end: int) -> None:
     """Those of all steps of a stretch but the first one."""
     n = s.numbers[0]
-    tokens, step = c.running, 1
+    tokens, step, last, at, edges_s = c.running, 1, n.gap_bins, c.gap_bin, s.gap_edges_s
     while step < end:
-        gap_s = first_s + more_s * step
-        _note_gap(s.gap_edges_s, s.gap_counts, c, n.gap_bins, gap_s, tokens)
-        after = end
-        if more_s > 0.0 and c.gap_bin < n.gap_bins:
-            after = _steps_below(first_s, more_s, step, end, s.gap_edges_s[c.gap_bin])
-        elif more_s < 0.0 and c.gap_bin > 0:
-            after = _steps_below(first_s, more_s, step, end, s.gap_edges_s[c.gap_bin - 1])
-        s.gap_counts[c.gap_bin] += tokens * (after - step - 1)
+        gap_s, after = first_s + more_s * step, end
+        while at > 0 and gap_s < edges_s[at - 1]:
+            at -= 1
+        while at < last and gap_s >= edges_s[at]:
+            at += 1
+        if more_s > 0.0 and at < last:
+            after = _steps_below(first_s, more_s, step, end, edges_s[at])
+        elif more_s < 0.0 and at > 0:
+            after = _steps_below(first_s, more_s, step, end, edges_s[at - 1])
+        s.gap_counts[at] += tokens * (after - step)
         step = after
-    if first_s + more_s > n.tbt_s or first_s + more_s * (end - 1) > n.tbt_s:
-        above = first_s + more_s > n.tbt_s
-        after = _steps_above(first_s, more_s, 1, end, n.tbt_s)
-        c.late += after - 1 if above else end - after
+    c.gap_bin = at
+    last_s, tbt_s = first_s + more_s * (end - 1), n.tbt_s
+    first_s += more_s
+    if first_s > tbt_s or last_s > tbt_s:
+        after = _steps_above(first_s, more_s, 0, end - 1, tbt_s)
+        c.late += after if first_s > tbt_s else end - 1 - after
 
 
-@compiled
+@inlined
 def _steps_above(first: float, more: float, begin: int, end: int, bound: float) -> int:
     """As :func:`_steps_below`, but what is at the bound counts as below it."""
     above = first + more * begin > bound
@@ -374,7 +388,7 @@ def _steps_above(first: float, more: float, begin: int, end: int, bound: float) 
     return step
 
 
-@compiled
+@inlined
 def _spend(s: State, c: Any, lay: Any, begin_s: float, end_s: float, energy_j: float) -> None:
     """Into the timeline."""
     n = s.numbers[0]
@@ -382,27 +396,30 @@ def _spend(s: State, c: Any, lay: Any, begin_s: float, end_s: float, energy_j: f
     if begin_s >= n.bin_begin_s and end_s <= n.bin_end_s:
         s.bins[n.bin].energy_j += energy_j
         s.bins[n.bin].clock += clock * (end_s - begin_s)
-        return
-    if end_s > n.bin_end_s:
-        n.bin = min(int(end_s / n.bin_s), len(s.bins) - 1)
-        n.bin_begin_s, n.bin_end_s = n.bin * n.bin_s, (n.bin + 1) * n.bin_s
-    power_w = energy_j / (end_s - begin_s) if end_s > begin_s else 0.0
-    at = min(int(begin_s / n.bin_s), len(s.bins) - 1)
-    from_s = begin_s
-    while True:
-        until_s = min((at + 1) * n.bin_s, end_s)
-        if until_s >= end_s or at + 1 >= len(s.bins):
-            s.bins[at].energy_j += energy_j - power_w * (from_s - begin_s)
-            s.bins[at].clock += clock * (end_s - from_s)
-            return
-        if until_s > from_s:
-            s.bins[at].energy_j += power_w * (until_s - from_s)
-            s.bins[at].clock += clock * (until_s - from_s)
-            from_s = until_s
-        at += 1
+    else:
+        _spread(s.bins, n, clock, begin_s, end_s, energy_j)
 
 
 @compiled
+def _spread(bins: Column, n: Any, clock: float, begin_s: float, end_s: float, energy_j: float) -> None:
+    """Over several bins of the timeline, or into another one than the last time."""
+    last = len(bins) - 1
+    if end_s > n.bin_end_s:
+        n.bin = min(int(end_s / n.bin_s), last)
+        n.bin_begin_s, n.bin_end_s = n.bin * n.bin_s, (n.bin + 1) * n.bin_s
+    power_w = energy_j / (end_s - begin_s) if end_s > begin_s else 0.0
+    at, from_s, left_j = min(int(begin_s / n.bin_s), last), begin_s, energy_j
+    while at < last and (at + 1) * n.bin_s < end_s:
+        until_s = max((at + 1) * n.bin_s, from_s)
+        bins[at].energy_j += power_w * (until_s - from_s)
+        bins[at].clock += clock * (until_s - from_s)
+        left_j -= power_w * (until_s - from_s)
+        at, from_s = at + 1, until_s
+    bins[at].energy_j += left_j
+    bins[at].clock += clock * (end_s - from_s)
+
+
+@inlined
 def _take_effect(s: State, c: Any) -> None:
     if c.now_s >= c.effective_s:
         if c.setting != c.asked:
@@ -426,12 +443,12 @@ def _rest(s: State, c: Any, lay: Any, until_s: float) -> None:
 # ---- requests of an instance ---------------------------------------------------------------------------------------
 
 
-@compiled
+@inlined
 def _blocks_of(tokens: int, block: int) -> int:
     return (tokens + block - 1) // block
 
 
-@compiled
+@inlined
 def _heap_in(ends: Column, at: int, count: int, key: int) -> None:
     place = count
     while place > 0:
@@ -443,7 +460,7 @@ def _heap_in(ends: Column, at: int, count: int, key: int) -> None:
     ends[at + place] = key
 
 
-@compiled
+@inlined
 def _heap_out(ends: Column, at: int, count: int, place: int) -> None:
     """Without what lies at a place of a heap that had so many."""
     key, count = ends[at + count - 1], count - 1
@@ -468,7 +485,7 @@ def _heap_out(ends: Column, at: int, count: int, place: int) -> None:
     ends[at + place] = key
 
 
-@compiled
+@inlined
 def _join(s: State, c: Any, lay: Any, q: Any, slot: int, fresh: bool) -> None:
     """From now on the request decodes."""
     n = s.numbers[0]
@@ -485,7 +502,7 @@ def _join(s: State, c: Any, lay: Any, q: Any, slot: int, fresh: bool) -> None:
         c.fresh += 1
 
 
-@compiled
+@inlined
 def _leave(s: State, c: Any, lay: Any, q: Any, place: int) -> None:
     """The request no longer decodes; its blocks are free."""
     n = s.numbers[0]
@@ -502,7 +519,7 @@ def _leave(s: State, c: Any, lay: Any, q: Any, place: int) -> None:
     q.late += c.late - q.late_before
 
 
-@compiled
+@inlined
 def _load(s: State, i: int, c: Any) -> None:
     """The router learns of an instance's load."""
     if c.leaf >= 0:
@@ -511,18 +528,24 @@ def _load(s: State, i: int, c: Any) -> None:
         _put(s.loads, p.tree_at, p.leaves, c.leaf, load)
 
 
-@compiled
+@inlined
+def _ttft(s: State, q: Any) -> float:
+    """The bound on the time to a request's first token."""
+    at = 0
+    while at < s.numbers[0].ttft_classes - 1 and q.prompt >= s.places[at]:
+        at += 1
+    return s.tables[at]  # type: ignore[no-any-return]
+
+
+@inlined
 def _finish(s: State, i: int, c: Any, q: Any, slot: int) -> None:
     """The request is answered."""
     n = s.numbers[0]
-    r = q.request
-    s.answered[r], s.first_s[r], s.finish_s[r], s.late[r] = i, q.first_s, c.now_s, q.late
+    answer = s.answers[q.request]
+    answer.first_s, answer.finish_s, answer.instance, answer.late = q.first_s, c.now_s, i, q.late
     s.kinds[q.kind].finished += 1
-    ttft = 0
-    while ttft < n.ttft_classes - 1 and q.prompt >= s.places[ttft]:
-        ttft += 1
     if (
-        q.first_s - q.arrival_s > s.tables[ttft]
+        q.first_s - q.arrival_s > _ttft(s, q)
         or q.late > n.late_share * (q.output - 1)
         or c.now_s - q.arrival_s > n.end_to_end_s
     ):
@@ -591,7 +614,7 @@ def _preempt(s: State, c: Any, lay: Any) -> None:
     c.waiting += 1
 
 
-@compiled
+@inlined
 def _make_room(s: State, c: Any, lay: Any) -> None:
     """A block for each decoding request whose last one is full, by preemption where none is free."""
     n = s.numbers[0]
@@ -602,8 +625,14 @@ def _make_room(s: State, c: Any, lay: Any) -> None:
     needed = s.due[c.room * n.due_room + event % lay.block_tokens] - c.exempt
     if needed <= c.free:
         c.free -= needed
-        return
-    heap, count = c.room * n.calendar_room, 0
+    else:
+        _make_room_by_force(s, c, lay)
+
+
+@compiled
+def _make_room_by_force(s: State, c: Any, lay: Any) -> None:
+    n = s.numbers[0]
+    event, heap, count = c.events + 1, c.room * n.calendar_room, 0
     for index in range(c.running):  # those in need, in the order in which they joined, which is that of their tickets
         slot = s.ends[heap + index] & _LOW
         q = s.slots[slot]
@@ -625,7 +654,7 @@ def _make_room(s: State, c: Any, lay: Any) -> None:
                 _preempt(s, c, lay)
 
 
-@compiled
+@inlined
 def _admit(s: State, c: Any, lay: Any) -> None:
     """The prompts, or chunks of them, that the next step prefills."""
     room, tokens, attention = lay.most_step_tokens, 0, 0.0
@@ -674,7 +703,7 @@ def _admit(s: State, c: Any, lay: Any) -> None:
 # ---- an instance at a boundary -------------------------------------------------------------------------------------
 
 
-@compiled
+@inlined
 def _wanted(s: State, c: Any) -> int:
     """The clock that an instance's rule asks for now."""
     if c.waiting or c.prefilling:
@@ -682,7 +711,7 @@ def _wanted(s: State, c: Any) -> int:
     return s.rules[c.rule + c.running]  # type: ignore[no-any-return]
 
 
-@compiled
+@inlined
 def _ask_clock(s: State, c: Any, lay: Any) -> None:
     setting = _wanted(s, c)
     if setting != c.asked:
@@ -691,7 +720,7 @@ def _ask_clock(s: State, c: Any, lay: Any) -> None:
         _take_effect(s, c)
 
 
-@compiled
+@inlined
 def _plan(s: State, i: int, c: Any, lay: Any) -> bool:  # noqa: PLR0912 - the rules, in their order
     """What the instance does next, from a boundary between two steps on; whether the tables cover it."""
     n = s.numbers[0]
@@ -725,7 +754,9 @@ def _plan(s: State, i: int, c: Any, lay: Any) -> bool:  # noqa: PLR0912 - the ru
         c.step_more_s = c.step_more_j = 0.0
     else:
         c.doing = STRETCH
-        c.step_s, c.step_j, c.step_more_s, c.step_more_j, steps = _decode(s.tables, lay, c, c.step_batch, context)
+        c.step_s, c.step_j, c.step_more_s, c.step_more_j, steps, c.place = _decode(
+            s.tables, lay, c.setting, c.step_batch, context, c.place
+        )
         if not alone and c.step_more_s == c.step_more_s and c.step_more_j == c.step_more_j:
             c.steps = _room_for(s, c, lay, min(steps, (s.ends[c.room * n.calendar_room] >> 32) - c.events))
     if not c.step_s >= 0:
@@ -739,7 +770,7 @@ def _plan(s: State, i: int, c: Any, lay: Any) -> bool:  # noqa: PLR0912 - the ru
     return True
 
 
-@compiled
+@inlined
 def _room_for(s: State, c: Any, lay: Any, steps: int) -> int:
     """How many steps of a stretch the free blocks suffice for; the first one has what it needs."""
     more = steps - 1
@@ -754,7 +785,7 @@ def _room_for(s: State, c: Any, lay: Any, steps: int) -> int:
     return steps
 
 
-@compiled
+@inlined
 def _decoded(s: State, c: Any, now_s: float) -> None:
     """Each decoding request has one more token now."""
     n = s.numbers[0]
@@ -778,7 +809,7 @@ def _decoded(s: State, c: Any, now_s: float) -> None:
         c.fresh, c.first_fresh = 0, -1
 
 
-@compiled
+@inlined
 def _go(s: State, i: int, c: Any, lay: Any) -> None:
     """Those that have all of their tokens."""
     n = s.numbers[0]
@@ -790,32 +821,33 @@ def _go(s: State, i: int, c: Any, lay: Any) -> None:
         _finish(s, i, c, q, slot)
 
 
-@compiled
+@inlined
 def _stretch(s: State, i: int, c: Any, lay: Any, steps: int, end_s: float) -> None:
     """The steps of a stretch have taken place."""
     n = s.numbers[0]
+    running, step_s = c.running, c.step_s
     idle_j, energy_j = c.lead_j * steps, _lasts(c.step_j, c.step_more_j, steps)
     n.idle_j += idle_j
     n.decode_j += energy_j
     _spend(s, c, lay, c.now_s, end_s, idle_j + energy_j)
-    _decoded(s, c, c.now_s + c.step_s)
+    _decoded(s, c, c.now_s + step_s)
     if steps > 1:
-        _note_gaps(s, c, c.step_s, c.step_more_s, steps)
-        more, at = steps - 1, c.room * n.due_room
-        turns = more // lay.block_tokens
-        needed, residue = turns * c.running, (c.events + 1) % lay.block_tokens
-        for _ in range(more - turns * lay.block_tokens):
+        _note_gaps(s, c, step_s, c.step_more_s, steps)
+        more, at, block = steps - 1, c.room * n.due_room, lay.block_tokens
+        turns = more // block
+        needed, residue = turns * running, (c.events + 1) % block
+        for _ in range(more - turns * block):
             needed += s.due[at + residue]
-            residue = residue + 1 if residue + 1 < lay.block_tokens else 0
+            residue = residue + 1 if residue + 1 < block else 0
         c.free -= needed
         c.events += more
         c.secured = c.events
-        c.context += more * c.running
-    c.tokens_left -= steps * c.running
+        c.context += more * running
+    c.tokens_left -= steps * running
     c.now_s = c.event_s = end_s
 
 
-@compiled
+@inlined
 def _step(s: State, i: int, c: Any, lay: Any) -> None:  # noqa: PLR0912 - the rules, in their order
     """A step with prompts has taken place."""
     n = s.numbers[0]
@@ -866,7 +898,7 @@ def _step(s: State, i: int, c: Any, lay: Any) -> None:  # noqa: PLR0912 - the ru
         slot = after
 
 
-@compiled
+@inlined
 def _advance(s: State, i: int) -> int:
     """What an instance did until now has taken place; what it does next."""
     n = s.numbers[0]
@@ -893,7 +925,7 @@ def _advance(s: State, i: int) -> int:
     return DONE
 
 
-@compiled
+@inlined
 def cut(s: State, i: int, now_s: float) -> None:
     """What an instance does ends at the first boundary from now on."""
     n = s.numbers[0]
@@ -913,7 +945,7 @@ def cut(s: State, i: int, now_s: float) -> None:
 # ---- the router ----------------------------------------------------------------------------------------------------
 
 
-@compiled
+@inlined
 def _scattered(value: int) -> int:
     """32 bits that look random, of 32 bits; products stay below 2**63, with and without the compiler alike."""
     value = (value * 747796405 + 2891336453) & 0xFFFFFFFF
@@ -921,23 +953,93 @@ def _scattered(value: int) -> int:
     return (value >> 22) ^ value
 
 
-@compiled
+@inlined
 def _fits(s: State, i: int, q: Any) -> bool:
     lay = s.layouts[s.instances[i].layout]
     return _blocks_of(q.prompt + q.output, lay.block_tokens) <= lay.cache_blocks  # type: ignore[no-any-return]
 
 
 @compiled
+def _least_that_fits(s: State, p: Any, q: Any) -> int:
+    """The instance with the least load of those whose cache can hold a request; -1 where there is none."""
+    best, least = -1, np.inf
+    for member in range(p.ready):
+        load = s.loads[p.tree_at + p.leaves + member]
+        if load < least and _fits(s, s.members[p.members_at + member], q):
+            best, least = s.members[p.members_at + member], load
+    return best
+
+
+@compiled
+def _added_energy(s: State, i: int, q: Any) -> float:
+    """Energy that a step of an instance takes more with one more request; infinite where deadlines would hardly be kept.
+
+    Waiting requests count as if they decoded already, at the clock of the instance's rule for so many. The first token comes
+    after the step under way and all prompts before it, prefilled in steps as large as may be.
+    """
+    n = s.numbers[0]
+    c = s.instances[i]
+    lay = s.layouts[c.layout]
+    batch = c.requests + 1
+    if batch > lay.most_running:
+        return np.inf
+    setting, tokens = s.rules[c.rule + batch], c.waiting_tokens + q.to_prefill
+    low, high = s.tables[lay.contexts_at], s.tables[lay.contexts_at + lay.contexts - 1]
+    context = min(max((c.context + tokens) / batch, low), high)
+    step_s, step_j, _, _, _, _ = _decode(s.tables, lay, setting, batch, context, c.place)
+    if c.requests:
+        before = min(max((c.context + c.waiting_tokens) / c.requests, low), high)
+        _, before_j, _, _, _, _ = _decode(s.tables, lay, setting, c.requests, before, c.place)
+    else:
+        before_j = s.tables[lay.idle_at + setting] * step_s
+    at_once = min(tokens, lay.most_step_tokens)
+    prompt_s, _ = _prefill(s.tables, s.places, lay, c.prompts, at_once, 0.0)
+    first_s = prompt_s * ((tokens + at_once - 1) // at_once) + (c.step_s if c.doing != IDLE else 0.0)
+    if step_s + lay.overhead_s <= n.tbt_s and first_s <= _ttft(s, q):
+        return step_j - before_j
+    return np.inf
+
+
+@compiled
+def _least_energy(s: State, p: Any, q: Any) -> int:
+    """The instance to which a request adds least energy, of all in a small pool, of some drawn at random in a large one.
+
+    Where none keeps the deadlines, the one with the fewest requests; -1 where there is none that can hold it and has room.
+    """
+    n = s.numbers[0]
+    best, least_j, short, fewest = -1, np.inf, -1, np.inf
+    for member in range(min(p.ready, LOOKED_AT)):
+        place = member
+        if p.ready > LOOKED_AT:
+            n.drawn = _scattered((n.drawn + n.routed) & 0xFFFFFFFF)
+            n.routed += 1
+            place = n.drawn % p.ready
+        i = s.members[p.members_at + place]
+        if not _fits(s, i, q) or s.instances[i].requests >= p.room:
+            continue
+        added_j = _added_energy(s, i, q)
+        if added_j < least_j:
+            best, least_j = i, added_j
+        if s.instances[i].requests < fewest:
+            short, fewest = i, float(s.instances[i].requests)
+    return best if best >= 0 else short
+
+
+@inlined
 def _chosen(s: State, q: Any) -> int:
     """The instance for a request; -1 where there is none."""
-    n = s.numbers[0]
+    n, full = s.numbers[0], -1
     for place in range(n.pools):
         pool = s.routes[q.kind * n.pools + place]
         if pool < 0:
-            return -1
+            break
         p = s.pools[pool]
         if not p.ready:
             continue
+        if n.router == LEAST_ENERGY:
+            i = _least_energy(s, p, q)
+            if i >= 0:
+                return i
         if n.router == POWER_OF_TWO:
             n.drawn = _scattered((n.drawn + n.routed) & 0xFFFFFFFF)
             n.routed += 1
@@ -946,19 +1048,18 @@ def _chosen(s: State, q: Any) -> int:
             i = other if s.instances[other].requests < s.instances[one].requests else one
         else:
             i = s.members[p.members_at + _first(s.loads, p.tree_at, p.leaves)]
-        if _fits(s, i, q):
-            return i  # type: ignore[no-any-return]
-        best, least = -1, np.inf
-        for member in range(p.ready):
-            load = s.loads[p.tree_at + p.leaves + member]
-            if load < least and _fits(s, s.members[p.members_at + member], q):
-                best, least = s.members[p.members_at + member], load
-        if best >= 0:
-            return best
-    return -1
+        if not _fits(s, i, q):
+            i = _least_that_fits(s, p, q)
+            if i < 0:
+                continue
+        if s.instances[i].requests < p.room:
+            return i
+        if full < 0:
+            full = i
+    return full
 
 
-@compiled
+@inlined
 def _route(s: State, slot: int, now_s: float) -> bool:
     """Send a request to an instance; whether there was one."""
     q = s.slots[slot]
@@ -982,7 +1083,7 @@ def _route(s: State, slot: int, now_s: float) -> bool:
     return True
 
 
-@compiled
+@inlined
 def _wait(s: State, slot: int) -> None:
     """A request that nobody takes waits at the router."""
     n = s.numbers[0]
@@ -1009,7 +1110,7 @@ def place(s: State, now_s: float) -> None:
         slot = after
 
 
-@compiled
+@inlined
 def _come(s: State) -> None:
     """The next request."""
     n = s.numbers[0]

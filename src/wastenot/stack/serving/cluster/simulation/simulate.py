@@ -4,8 +4,9 @@ Each instance answers the requests that it is sent as the engine of :mod:`wasten
 with a policy that looks its clock up in the instance's :class:`ClockRule`. Around it:
 
 - A request comes to the router and goes to an instance at once: to the first pool of its class (as predicted) in which an
-  instance serves whose cache can hold it. Of several that the router thinks equal it is the first one, by layout and then by
-  number. Requests that nobody can take wait at the router, first come, first served.
+  instance serves whose cache can hold it and which has room; where none has room, to the first that can. Of several that the
+  router thinks equal it is the first one, by layout and then by number. Requests that nobody can take wait at the router,
+  first come, first served.
 - At the same time, requests come first, then hosts fail or are back, then the controller visits, then steps end.
 - An instance that is stopped, parked or re-sharded finishes what it has first. Re-sharded ones wait for each other.
 - A host that fails takes its instances along. What they had comes to the router anew: tokens that were made are not made
@@ -28,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.errors import BadInputError
 from wastenot.stack.serving.cluster import classes
 from wastenot.stack.serving.cluster.model import (
@@ -91,7 +92,7 @@ def simulate_cluster(
         BadInputError: a request that no layout's cache can hold; layouts, failures or a period that make no run.
         OutsideProfileError: a step that the tables do not cover.
     """
-    _check(requests, cluster, controller, router, failures, bin_s)
+    _check(requests, cluster, controller, failures, bin_s)
     return _Run(requests, cluster, controller, router, predicted_tokens, failures, seed, bin_s).served()
 
 
@@ -99,7 +100,6 @@ def _check(
     requests: Requests,
     cluster: Cluster,
     controller: Controller,
-    router: Router,
     failures: Sequence[Failure],
     bin_s: float,
 ) -> None:
@@ -114,8 +114,6 @@ def _check(
         raise BadInputError(f"`period_s` of '{controller.name}' ({controller.period_s:g}) must be above 0")
     if not 0 < bin_s < math.inf:
         raise BadInputError(f"`bin_s` ({bin_s:g}) must be above 0")
-    if router not in (Router.LEAST_REQUESTS, Router.POWER_OF_TWO, Router.LEAST_TOKENS):
-        raise BadInputError(f"router {router.name} is not simulated; use LEAST_REQUESTS, POWER_OF_TWO or LEAST_TOKENS")
     for failure in failures:
         if not 0 <= failure.host < cluster.hosts:
             raise BadInputError(f"host {failure.host} cannot fail; there are hosts 0 to {cluster.hosts - 1}")
@@ -184,7 +182,10 @@ class _Tables:
 
 
 def _rows(engine: Engine) -> FloatArray:
-    """Times and energies of decode steps for each batch from 0 on; shape (settings, most_running + 1, contexts, 2)."""
+    """Time and energy of decode steps, and what both grow by with each token of context up to the next knot.
+
+    For each batch from 0 on; shape (settings, most_running + 1, contexts, 4).
+    """
     tables = engine.tables
     costs = np.stack([tables.decode_time_s, tables.decode_energy_j], axis=-1)
     rows = np.full((len(tables.settings), engine.most_running + 1, len(tables.context_tokens), 2), math.nan)
@@ -198,7 +199,9 @@ def _rows(engine: Engine) -> FloatArray:
             rows[:, batch] = costs[:, i + int(along)]
         else:
             rows[:, batch] = costs[:, i] * (1 - along) + costs[:, i + 1] * along
-    return rows
+    more = np.full_like(rows, math.nan)
+    more[:, :, :-1] = np.diff(rows, axis=2) / np.diff(tables.context_tokens)[:, None]
+    return np.concatenate([rows, more], axis=-1)
 
 
 def _places(knots: FloatArray) -> IndexArray:
@@ -318,6 +321,7 @@ class _Run:
         self.requests, self.cluster, self.controller = requests, cluster, controller
         self.predicted, self.bin_s = predicted_tokens, bin_s
         self.instances: list[_Instance] = []
+        self.known = np.zeros((4, 8), dtype=np.intp)
         self.rooms: list[int] = []
         self.free = np.full(cluster.hosts, cluster.gpus_per_host, dtype=np.intp)
         self.failed: dict[int, float] = {}
@@ -328,6 +332,7 @@ class _Run:
         self.host_spans = _Spans()
         self.log: list[LoggedAction] = []
         self.routes: tuple[tuple[int, ...], ...] | None = None
+        self.room: tuple[int, ...] = ()
         self.stale = True
         self.timers: list[tuple[float, int, Failure]] = []
         for order, failure in enumerate(failures):
@@ -354,6 +359,9 @@ class _Run:
         n["output_below_0"], n["output_below_1"] = cluster.classes.output_below
         n["calendar_room"] = n["rule_room"] = max(each.most_running for each in cluster.layouts) + 1
         n["due_room"] = max(each.block_tokens for each in cluster.layouts)
+        answers = np.zeros(count, dtype=core.ANSWER)
+        answers["first_s"] = answers["finish_s"] = math.nan
+        answers["instance"] = -1
         none = np.zeros(0, dtype=np.int64)
         return core.State(
             numbers=_column(numbers),
@@ -366,8 +374,8 @@ class _Run:
             tables=_column(tables),
             places=_column(places),
             ends=_column(none),
-            due=_column(none),
-            rules=_column(none),
+            due=_column(np.zeros(0, dtype=np.int32)),
+            rules=_column(np.zeros(0, dtype=np.int16)),
             events=_column(np.full(2, math.inf)),
             loads=_column(np.full(2, math.inf)),
             members=_column(none),
@@ -379,10 +387,7 @@ class _Run:
             prompt=_column(requests.prompt_tokens.astype(np.int64, copy=False)),
             output=_column(requests.output_tokens.astype(np.int64, copy=False)),
             predicted=_column(np.zeros(0) if self.predicted is None else np.asarray(self.predicted, dtype=np.float64)),
-            answered=_column(np.full(count, -1, dtype=np.int64)),
-            first_s=_column(np.full(count, math.nan)),
-            finish_s=_column(np.full(count, math.nan)),
-            late=_column(np.zeros(count, dtype=np.int64)),
+            answers=_column(answers),
         )
 
     @property
@@ -406,6 +411,7 @@ class _Run:
                 if until_s == math.inf:
                     break
                 n.now_s = until_s
+                self._cover(until_s)
                 if self.timers and self.timers[0][0] == until_s:
                     self._fail_or_back(until_s)
                     continue
@@ -423,11 +429,17 @@ class _Run:
             elif why == core.SLOTS:
                 self._more_slots()
             elif why == core.BINS:
-                more = np.zeros(len(self.s.bins), dtype=core.BIN)
-                self.s = self.s._replace(bins=_longer(self.s.bins, more))
+                self._cover(2 * len(self.s.bins) * self.bin_s)
             else:
                 self._refuse(int(n.which))
         return self._served(float(n.now_s))
+
+    def _cover(self, until_s: float) -> None:
+        """The timeline reaches beyond a time."""
+        missing = int(until_s / self.bin_s) + 3 - len(self.s.bins)
+        if missing > 0:
+            more = np.zeros(max(missing, len(self.s.bins)), dtype=core.BIN)
+            self.s = self.s._replace(bins=_longer(self.s.bins, more))
 
     def _more_slots(self) -> None:
         had = len(self.s.slots)
@@ -456,12 +468,16 @@ class _Run:
         seen = [_column(np.zeros(count, dtype=np.int64)) for _ in range(5)]
         core.look(s, now_s, *seen)
         running, waiting, waiting_tokens, context, setting = (np.asarray(each, dtype=np.intp) for each in seen)
+        state, layout, pool, host = self.known[:, :count].copy()
         kinds = {name: _values(s.kinds, name).copy() for name in core.KIND.names or ()}
         for name in kinds:
             _assign(s.kinds, name, np.arange(classes.COUNT), np.zeros(classes.COUNT, dtype=core.KIND[name]))
         return ClusterView(
             now_s,
-            *self._known(),
+            state,
+            layout,
+            pool,
+            host,
             setting,
             running,
             waiting,
@@ -476,12 +492,6 @@ class _Run:
             int(n.unplaced_count),
         )
 
-    def _known(self) -> tuple[IndexArray, IndexArray, IndexArray, IndexArray]:
-        """State, layout, pool and host of each instance."""
-        rows = [(each.state, each.layout, each.pool, each.host) for each in self.instances]
-        state, layout, pool, host = np.array(rows, dtype=np.intp).reshape(-1, 4).T
-        return state, layout, pool, host
-
     # ---- who serves
 
     def _arrange(self, now_s: float) -> None:
@@ -489,7 +499,7 @@ class _Run:
         if not self.stale:
             return
         self.stale = False
-        state, layout, pool, _ = self._known()
+        state, layout, pool, _ = self.known[:, : len(self.instances)]
         count = 1 + max(int(pool.max(initial=0)), max((max(each, default=0) for each in self.routes or ()), default=0))
         serving = np.flatnonzero(state == _SERVING)
         members = serving[np.lexsort((serving, layout[serving], pool[serving]))]
@@ -502,6 +512,8 @@ class _Run:
         name = "tokens_left" if self._numbers.router == core.LEAST_TOKENS else "requests"
         loads[trees[pool[members]] + leaves[pool[members]] + leaf] = _values(self.s.instances, name)[members]
         pools = np.zeros(count, dtype=core.POOL)
+        pools["room"] = np.iinfo(np.int64).max
+        pools["room"][: len(self.room)] = self.room[:count]
         pools["tree_at"], pools["leaves"], pools["members_at"], pools["ready"] = trees[:-1], leaves, begins, ready
         everyone = np.arange(len(self.instances))
         _assign(self.s.instances, "leaf", everyone, np.full(len(everyone), -1))
@@ -535,6 +547,9 @@ class _Run:
         self.instances.append(_Instance(layout, pool, host, rule, state, now_s, room))
         if number >= len(self.s.instances):
             self._more_instances()
+        if number >= self.known.shape[1]:
+            self.known = np.concatenate([self.known, np.zeros_like(self.known)], axis=1)
+        self.known[:, number] = state, layout, pool, host
         c = _row(self.s.instances, number)
         c.layout, c.pool, c.room, c.rule, c.leaf, c.doing = (
             layout,
@@ -558,8 +573,8 @@ class _Run:
         more = max(had, 8)
         self.s = self.s._replace(
             ends=_longer(self.s.ends, np.zeros(more * int(n.calendar_room), dtype=np.int64)),
-            due=_longer(self.s.due, np.zeros(more * int(n.due_room), dtype=np.int64)),
-            rules=_longer(self.s.rules, np.zeros(more * int(n.rule_room), dtype=np.int64)),
+            due=_longer(self.s.due, np.zeros(more * int(n.due_room), dtype=np.int32)),
+            rules=_longer(self.s.rules, np.zeros(more * int(n.rule_room), dtype=np.int16)),
         )
         self.rooms.extend(range(had + more - 1, had - 1, -1))
 
@@ -589,6 +604,7 @@ class _Run:
         gpus = self.cluster.layouts[each.layout].gpus
         self._span(each, now_s)
         was, each.state, each.since_s = each.state, state, now_s
+        self.known[0, number] = state
         _row(self.s.instances, number).state = int(state)
         self.stale = True
         if was in _IN_USE and state not in _IN_USE:
@@ -705,7 +721,7 @@ class _Run:
             case Assign():
                 each = self._of(action.instance, *_IN_USE)
                 self._check_pool(action.pool)
-                each.pool = action.pool
+                each.pool = self.known[2, action.instance] = action.pool
                 self.stale = True
             case SetClock():
                 each = self._of(action.instance, *_IN_USE)
@@ -718,7 +734,9 @@ class _Run:
                 for pools in action.pools:
                     for pool in pools:
                         self._check_pool(pool)
-                self.routes, self.stale = action.pools, True
+                if any(each < 0 for each in action.room):
+                    raise _RefusedError("room for fewer than no requests")
+                self.routes, self.room, self.stale = action.pools, action.room, True
 
     def _of(self, number: int, *states: InstanceState) -> _Instance:
         """An instance that is in one of these states."""
@@ -782,6 +800,7 @@ class _Run:
     # ---- what came of it
 
     def _served(self, end_s: float) -> ClusterServed:
+        self._cover(end_s)
         s, n, changes = self.s, self._numbers, self.cluster.changes
         for number, each in enumerate(self.instances):
             core.settle(s, number, end_s)
@@ -803,21 +822,33 @@ class _Run:
         }
         energy_j = {kind: float(getattr(n, f"{kind}_j")) for kind in core.KINDS}
         energy_j |= {kind: float(each.sum()) for kind, each in used.items()}
+        first_s, finish_s = _values(s.answers, "first_s").copy(), _values(s.answers, "finish_s").copy()
+        late = _values(s.answers, "late").astype(np.intp)
         return ClusterServed(
             self.controller.name,
-            np.asarray(s.answered, dtype=np.intp),
-            np.asarray(s.first_s, dtype=np.float64),
-            np.asarray(s.finish_s, dtype=np.float64),
-            np.asarray(s.late, dtype=np.intp),
+            _values(s.answers, "instance").astype(np.intp),
+            first_s,
+            finish_s,
+            late,
             end_s,
             energy_j,
             np.asarray(s.gap_counts, dtype=np.intp),
             int(n.switches),
-            self._timeline(edges_s, gpus, sum(used.values(), np.zeros(bins))),
+            self._timeline(edges_s, gpus, sum(used.values(), np.zeros(bins)), self._missed(first_s, finish_s, late)),
             self.log,
         )
 
-    def _timeline(self, edges_s: FloatArray, gpus: FloatArray, used_j: FloatArray) -> ClusterTimeline:
+    def _missed(self, first_s: FloatArray, finish_s: FloatArray, late: IndexArray) -> BoolArray:
+        """Whether each request missed a deadline; those without an answer did."""
+        requests, deadlines = self.requests, self.cluster.deadlines
+        kept = first_s - requests.arrival_s <= deadlines.ttft_of(requests.prompt_tokens)
+        kept &= late <= (1 - deadlines.share) * (requests.output_tokens - 1)
+        kept &= np.isfinite(finish_s)
+        if deadlines.end_to_end_s is not None:
+            kept &= finish_s - requests.arrival_s <= deadlines.end_to_end_s
+        return np.asarray(~kept)
+
+    def _timeline(self, edges_s: FloatArray, gpus: FloatArray, used_j: FloatArray, missed: BoolArray) -> ClusterTimeline:
         s, requests, bins = self.s, self.requests, len(used_j)
         width_s = np.diff(edges_s)
         lasted_s = np.where(width_s > 0, width_s, 1.0)
@@ -827,15 +858,10 @@ class _Run:
         energy_j[-1] += drawn_j[bins:].sum()  # rounded into the bin after the end
         at_work = gpus[:, _SERVING] + gpus[:, _DRAINING]
         at = np.minimum((requests.arrival_s / self.bin_s).astype(np.intp), bins - 1)
-        kind = self.cluster.classes.of(requests.prompt_tokens, requests.output_tokens)
-        kept = np.asarray(s.first_s) - requests.arrival_s <= self.cluster.deadlines.ttft_of(requests.prompt_tokens)
-        kept &= np.asarray(s.late) <= (1 - self.cluster.deadlines.share) * (requests.output_tokens - 1)
-        if self.cluster.deadlines.end_to_end_s is not None:
-            kept &= np.asarray(s.finish_s) - requests.arrival_s <= self.cluster.deadlines.end_to_end_s
+        at = at * classes.COUNT + self.cluster.classes.of(requests.prompt_tokens, requests.output_tokens)
 
-        def counted(of: np.ndarray) -> IndexArray:
-            place = (at * classes.COUNT + kind)[of]
-            return np.bincount(place, minlength=bins * classes.COUNT).reshape(bins, classes.COUNT).astype(np.intp)
+        def counted(of: IndexArray) -> IndexArray:
+            return np.bincount(of, minlength=bins * classes.COUNT).reshape(bins, classes.COUNT).astype(np.intp)
 
         return ClusterTimeline(
             self.bin_s,
@@ -843,6 +869,6 @@ class _Run:
             gpus / lasted_s[:, None],
             np.stack([each.over(edges_s) for each in self.serving], axis=1) / lasted_s[:, None],
             np.divide(clock[:bins], at_work, out=np.full(bins, math.nan), where=at_work > 0),
-            counted(np.ones(len(requests), dtype=bool)),
-            counted(~kept),
+            counted(at),
+            counted(at[missed]),
         )

@@ -1,0 +1,1 @@
+"""Controllers of a cluster: each decides what runs where, at which clock."""

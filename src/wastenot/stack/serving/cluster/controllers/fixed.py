@@ -1,0 +1,147 @@
+"""Controllers that change nothing: SinglePool, MultiPool, and any other plan that is kept, each instance with its clock."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wastenot.arrays import FloatArray
+from wastenot.stack.serving.cluster.classes import COUNT
+from wastenot.stack.serving.cluster.clock_rules import lowest_in_time
+from wastenot.stack.serving.cluster.model import Action, ClockRule, Cluster, ClusterView, Route, Start
+from wastenot.stack.serving.cluster.profiles import Profiles
+from wastenot.stack.serving.cluster.sizing import Sizing, sized
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Instances of a layout in a pool.
+
+    Attributes:
+        pool: which.
+        layout: which.
+        count: of them.
+        setting: of their clocks; ``None`` is the greatest.
+        clock: a rule that they follow instead.
+    """
+
+    pool: int
+    layout: int
+    count: int
+    setting: int | None = None
+    clock: ClockRule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A plan that is kept.
+
+    Attributes:
+        name: for tables and pictures.
+        placed: instances.
+        pools: that take the requests of each class, in order.
+        room: of each pool, requests that an instance may have for it to take one more before the next pool.
+        period_s: between two visits, at which it does nothing.
+    """
+
+    name: str
+    placed: tuple[Placed, ...]
+    pools: tuple[tuple[int, ...], ...]
+    room: tuple[int, ...] = ()
+    period_s: float = 3600.0
+
+    def begin(self, cluster: Cluster) -> Sequence[Action]:
+        """Start all instances."""
+        return [*starts(cluster, self.placed), Route(self.pools, self.room)]
+
+    def control(self, view: ClusterView) -> Sequence[Action]:
+        """Nothing."""
+        return ()
+
+
+def starts(cluster: Cluster, placed: Sequence[Placed]) -> list[Action]:
+    """Starts of instances, large ones first, which hosts have room for only while they are empty."""
+    actions: list[Action] = []
+    for each in sorted(placed, key=lambda some: -cluster.layouts[some.layout].gpus):
+        engine = cluster.layouts[each.layout]
+        setting = len(engine.tables.settings) - 1 if each.setting is None else each.setting
+        actions += [Start(each.layout, each.pool, each.clock or ClockRule.fixed(setting, engine))] * each.count
+    return actions
+
+
+def single_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float = 0.0) -> Fixed:
+    """All classes on instances of the largest layout at the greatest clock, as many as the peak needs.
+
+    Args:
+        profiles: of the cluster.
+        peak_per_s: of each class, all at once; shape (9,).
+        head_room: of the capacity, above the peak.
+    """
+    layout = len(profiles.cluster.layouts) - 1
+    capacity = profiles.frontier(layout, peak_per_s, full_speed=True).capacity_per_s
+    count = _within(profiles.cluster, layout, float(peak_per_s.sum()) * (1 + head_room), capacity)
+    return Fixed("SinglePool", (Placed(0, layout, count),), ((0,),) * COUNT)
+
+
+def throttled(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float = 0.0) -> Fixed:
+    """The single pool with the lowest clock that has each batch's tokens in time, after throttLL'eM (HPCA'25).
+
+    Args:
+        profiles: of the cluster.
+        peak_per_s: of each class, all at once; shape (9,).
+        head_room: of the capacity, above the peak.
+    """
+    plan = single_pool(profiles, peak_per_s, head_room=head_room)
+    cluster = profiles.cluster
+    context = profiles.mix(peak_per_s).context
+    placed = tuple(
+        replace(each, clock=lowest_in_time(cluster.layouts[each.layout], context, cluster.deadlines)) for each in plan.placed
+    )
+    return replace(plan, name="throttLL'eM", placed=placed)
+
+
+def multi_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float = 0.0) -> Fixed:
+    """A pool for each class that fills whole instances, of the largest layout at the greatest clock.
+
+    Args:
+        profiles: of the cluster.
+        peak_per_s: of each class; shape (9,).
+        head_room: of the capacity, above the peak.
+    """
+    layout = len(profiles.cluster.layouts) - 1
+    sizing = sized(peak_per_s * (1 + head_room), profiles.capacity_by_class(layout))
+    placed = tuple(Placed(pool, layout, count) for pool, count in enumerate(sizing.instances) if count)
+    return Fixed("MultiPool", placed, with_somewhere(sizing.pools), room_of(profiles, sizing))
+
+
+def room_of(profiles: Profiles, sizing: Sizing) -> tuple[int, ...]:
+    """Requests that an instance of each pool has at its capacity, at the greatest clock: more go to the next pool."""
+    layout = len(profiles.cluster.layouts) - 1
+    found = []
+    for pool in range(COUNT):
+        rate = sizing.rate_per_s[pool]
+        batch = profiles.frontier(layout, rate, full_speed=True).batch if rate.sum() > 0 else np.zeros(0)
+        found.append(math.ceil(batch[-1]) + 1 if len(batch) else profiles.cluster.layouts[layout].most_running)
+    return tuple(found)
+
+
+def with_somewhere(pools: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """Routes in which a class that nothing was planned for goes to the pool of the largest class that has one."""
+    last = max((pool for each in pools for pool in each), default=0)
+    return tuple(each or (last,) for each in pools)
+
+
+def _within(cluster: Cluster, layout: int, rate_per_s: float, capacity_per_s: float) -> int:
+    """Instances for a rate, as many as there are GPUs for."""
+    most = cluster.hosts * (cluster.gpus_per_host // cluster.layouts[layout].gpus)
+    if not capacity_per_s > 0:
+        return most
+    return max(min(math.ceil(rate_per_s / capacity_per_s), most), 1)
+
+
+def peak_of(counts: FloatArray, slot_s: float) -> FloatArray:
+    """Rates of each class in the slot in which most requests come; ``counts`` by slot and class."""
+    return np.asarray(counts[int(counts.sum(axis=1).argmax())] / slot_s)

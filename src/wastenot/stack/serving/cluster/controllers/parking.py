@@ -1,0 +1,241 @@
+"""Our controller: deadlines are the constraint, energy the objective, and what is not needed now is parked, not stopped.
+
+    plan      pools and layouts of least power at clocks that keep the deadlines, for the load that is forecast
+    5 min     instances that are there: enough for what is forecast until new ones could have started, and head-room
+    5 s       instances that serve: the number of least power for the load of the moment, the others parked or woken
+    a step    the clock: by a rule that follows the batch, for the rate that each instance has
+
+A parked instance is back in tens of milliseconds and a new one in minutes, so mistakes of the forecast cost little where
+some are parked. More serve as soon as more are needed, fewer only when fewer were enough for a while. When prompts pile up
+or deadlines are missed, all that are parked are woken and clocks are at their greatest until it is over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wastenot.arrays import FloatArray, IndexArray
+from wastenot.stack.serving.cluster.classes import COUNT
+from wastenot.stack.serving.cluster.clock_rules import greatest, rule_at
+from wastenot.stack.serving.cluster.demand import Demand
+from wastenot.stack.serving.cluster.frontiers import InstanceFrontier
+from wastenot.stack.serving.cluster.model import (
+    Action,
+    Cluster,
+    ClusterView,
+    InstanceState,
+    Park,
+    Route,
+    SetClock,
+    Start,
+    Stop,
+    Wake,
+)
+from wastenot.stack.serving.cluster.pools import PoolPlan, planned, power_by_count
+from wastenot.stack.serving.cluster.profiles import Profiles
+
+PATIENCE = 0.6
+"""Of the time to the first token that prompts which wait may take of an instance before it is an emergency."""
+REMEMBERED_S = 600.0
+"""Time over which misses are counted."""
+PLAN_S = 300.0
+"""Between two looks at how many instances are to be there."""
+
+
+@dataclass(slots=True, eq=False)
+class Parking:
+    """Pools of instances that are woken and parked as the load goes, at the cheapest clocks that keep the deadlines.
+
+    Attributes:
+        profiles: of the cluster.
+        demand: that is expected.
+        name: for tables and pictures.
+        margin: of the load that clocks are chosen for, above that of the moment; it grows when deadlines are missed.
+        head_room: of the load that serving instances could take, above that of the moment.
+        reserve: of the load that instances which are there could take, above what is forecast.
+        lasts_s: that fewer instances must have been enough before some are parked.
+        alarm_s: that an emergency lasts after its last sign.
+    """
+
+    profiles: Profiles
+    demand: Demand
+    name: str = "ours"
+    margin: float = 0.08
+    head_room: float = 0.15
+    reserve: float = 0.1
+    lasts_s: float = 60.0
+    alarm_s: float = 30.0
+    period_s: float = 5.0
+    _pools: tuple[PoolPlan, ...] = field(init=False, repr=False)
+    _needed: list[deque[tuple[float, int]]] = field(init=False, repr=False)
+    _alarm_s: list[float] = field(init=False, repr=False)
+    _misses: list[tuple[float, float]] = field(init=False, repr=False)
+    _rule: dict[int, int] = field(init=False, repr=False)
+    _plan_s: float = field(init=False, repr=False)
+
+    def begin(self, cluster: Cluster) -> Sequence[Action]:
+        """Pools for the load that is forecast for the first minutes, all instances awake."""
+        first = self._ahead_s(min(len(cluster.layouts) - 1, 0))
+        peak = self.demand.peak(0.0, first)
+        mean = self.demand.peak(0.0, 1.0)
+        self._pools = planned(
+            self.profiles,
+            mean,
+            peak * (1 + self.reserve),
+            spare_gpu_w=cluster.changes.parked_power_w,
+        )
+        self._needed, self._alarm_s = [deque() for _ in self._pools], [-math.inf] * len(self._pools)
+        self._misses = [(0.0, 0.0)] * len(self._pools)
+        self._rule, self._plan_s = {}, PLAN_S
+        placed = sorted(enumerate(self._pools), key=lambda each: -cluster.layouts[each[1].layout].gpus)
+        actions: list[Action] = []
+        for pool, plan in placed:
+            actions += [Start(plan.layout, pool, greatest(cluster.layouts[plan.layout]))] * self._there(pool, peak)
+        return [*actions, Route(self._routes())]
+
+    def control(self, view: ClusterView) -> Sequence[Action]:
+        """What the load of the moment asks for, and every five minutes what is forecast."""
+        self.demand.see(view)
+        actions: list[Action] = []
+        if view.now_s >= self._plan_s - 1e-9:
+            self._plan_s = view.now_s + PLAN_S
+            actions += self._resize(view)
+        for pool in range(len(self._pools)):
+            actions += self._steer(view, pool)
+        return actions
+
+    # ---- instances that are there -----------------------------------------------------------------------------------
+
+    def _ahead_s(self, layout: int) -> float:
+        return self.profiles.cluster.changes.start_s[layout] + 2 * PLAN_S
+
+    def _own(self, pool: int, rate_per_s: FloatArray) -> float:
+        return float(rate_per_s[list(self._pools[pool].classes)].sum())
+
+    def _there(self, pool: int, peak_per_s: FloatArray) -> int:
+        """Instances that a pool is to have for a peak: those of least power, the others off."""
+        layout, rate = self._pools[pool].layout, self._own(pool, peak_per_s)
+        most = self.profiles.cluster.gpus // self.profiles.cluster.layouts[layout].gpus
+        return max(self._fewest_watts(pool, rate, rate * (1 + self.reserve), most, 0.0), 1)
+
+    def _known(self, pool: int, instances: int) -> InstanceFrontier:
+        return self._pools[pool].frontier(self.profiles, instances)
+
+    def _routes(self) -> tuple[tuple[int, ...], ...]:
+        """Each class to its own pool, then to those of longer prompts, then to the others."""
+        found = []
+        for number in range(COUNT):
+            own = next(pool for pool, plan in enumerate(self._pools) if number in plan.classes)
+            found.append((own, *range(own + 1, len(self._pools)), *range(own - 1, -1, -1)))
+        return tuple(found)
+
+    def _resize(self, view: ClusterView) -> Iterator[Action]:
+        """Start what will be needed by the time that it serves; stop what stays parked longer than a start is worth."""
+        cluster = self.profiles.cluster
+        states = (InstanceState.STARTING, InstanceState.SERVING, InstanceState.PARKED, InstanceState.WAKING)
+        free = np.asarray(view.free_gpus).copy()
+        for pool, plan in enumerate(self._pools):
+            start_s = cluster.changes.start_s[plan.layout]
+            soon = self._there(pool, self.demand.peak(view.now_s, view.now_s + start_s + PLAN_S))
+            pays_s = start_s * (1 + cluster.changes.start_power_w / max(cluster.changes.parked_power_w, 1.0))
+            later = self._there(pool, self.demand.peak(view.now_s, view.now_s + pays_s + PLAN_S))
+            own = np.flatnonzero((view.pool == pool) & np.isin(view.state, states))
+            gpus = cluster.layouts[plan.layout].gpus
+            for _ in range(soon - len(own)):
+                room = np.flatnonzero(free >= gpus)
+                if not len(room):
+                    break
+                free[room[0]] -= gpus
+                yield Start(plan.layout, pool, greatest(cluster.layouts[plan.layout]))
+            parked = own[view.state[own] == InstanceState.PARKED]
+            for instance in parked[: max(len(own) - max(soon, later), 0)].tolist():
+                yield Stop(instance)
+
+    # ---- instances that serve ---------------------------------------------------------------------------------------
+
+    def _steer(self, view: ClusterView, pool: int) -> Iterator[Action]:
+        mine = view.pool == pool
+        serving = np.flatnonzero(mine & (view.state == InstanceState.SERVING))
+        parked = np.flatnonzero(mine & np.isin(view.state, (InstanceState.PARKED, InstanceState.DRAINING)))
+        waking = int((mine & (view.state == InstanceState.WAKING)).sum())
+        rate = max(self._own(pool, self.demand.recent(window_s)) for window_s in (15.0, 60.0))
+        alarm = self._alarmed(view, pool, serving)
+        most = len(serving) + waking + len(parked)
+        parked_w = self.profiles.cluster.changes.parked_power_w
+        rate *= self._raised(pool)
+        upper = rate * (1 + self.head_room)
+        target = most if alarm else self._fewest_watts(pool, rate, upper, most, parked_w)
+        target = self._held(view.now_s, pool, max(target, min(most, 1)))
+        awake = len(serving) + waking
+        if target > awake:
+            back = sorted(parked.tolist(), key=lambda each: (view.state[each] == InstanceState.PARKED, each))
+            for instance in back[: target - awake]:
+                yield Wake(instance)
+        elif target < awake:
+            quiet = sorted(serving.tolist(), key=lambda each: (view.running[each] + view.waiting[each], -each))
+            for instance in quiet[: min(awake - target, len(serving) - 1)]:
+                yield Park(instance)
+            serving = np.array(sorted(set(serving.tolist()) - set(quiet[: awake - target])), dtype=np.intp)
+        yield from self._clock(pool, serving, max(target, 1), alarm)
+
+    def _fewest_watts(self, pool: int, rate: float, upper: float, most: int, spare_gpu_w: float) -> int:
+        """Instances that draw least at a rate, of those that could take a higher one; all where they are too few."""
+        plan = self._pools[pool]
+        power = power_by_count(self.profiles, plan.layout, plan.blend, rate, upper, most)
+        power -= spare_gpu_w * self.profiles.cluster.layouts[plan.layout].gpus * np.arange(most + 1)
+        return int(power.argmin()) if np.isfinite(power).any() else most
+
+    def _held(self, now_s: float, pool: int, target: int) -> int:
+        """The most instances that were needed lately."""
+        needed = self._needed[pool]
+        while needed and (needed[0][0] <= now_s - self.lasts_s or needed[0][1] <= target):
+            needed.popleft()
+        while needed and needed[-1][1] <= target:
+            needed.pop()
+        needed.append((now_s, target))
+        return needed[0][1]
+
+    def _alarmed(self, view: ClusterView, pool: int, serving: IndexArray) -> bool:
+        """Whether prompts pile up or deadlines are missed, or did so a moment ago."""
+        plan = self._pools[pool]
+        classes = list(plan.classes)
+        finished, missed = int(view.finished[classes].sum()), int(view.missed[classes].sum())
+        keep = math.exp(-self.period_s / REMEMBERED_S)
+        before = self._misses[pool]
+        self._misses[pool] = keep * before[0] + finished, keep * before[1] + missed
+        piled_s = view.waiting_tokens[serving].max(initial=0) * self._token_s(plan)
+        patience_s = self.profiles.cluster.deadlines.ttft_s[min(classes) // 3]
+        if view.unplaced or piled_s > PATIENCE * patience_s or missed > 0.02 * finished + 2 * math.sqrt(0.02 * finished) + 1:
+            self._alarm_s[pool] = view.now_s + self.alarm_s
+        return view.now_s < self._alarm_s[pool]
+
+    def _token_s(self, plan: PoolPlan) -> float:
+        """Of a token of a prompt at the greatest clock, in full steps."""
+        engine = self.profiles.cluster.layouts[plan.layout]
+        tokens = float(min(engine.most_step_tokens, engine.tables.prefill_tokens[-1]))
+        return engine.tables.prefill(len(engine.tables.settings) - 1, tokens).time_s / tokens
+
+    def _raised(self, pool: int) -> float:
+        """What the load of the moment is multiplied with, to be on the safe side of it."""
+        finished, missed = self._misses[pool]
+        allowed = 1 - self.profiles.cluster.deadlines.share
+        used = missed / max(finished, 1.0) / allowed  # of the misses that are allowed
+        return 1 + self.margin * (1 + min(max(2 * used - 0.5, 0.0), 3.0))
+
+    def _clock(self, pool: int, serving: IndexArray, count: int, alarm: bool) -> Iterator[Action]:
+        """A rule for the rate that each instance has."""
+        known = self._known(pool, count)
+        rate = self._own(pool, self.demand.recent(60.0)) * self._raised(pool)
+        level = int(np.searchsorted(known.rate_per_s * (1 + 1e-9), rate / count))
+        level = len(known.rate_per_s) if alarm else level
+        rule = None
+        for instance in serving.tolist():
+            if self._rule.get(instance) != level:
+                self._rule[instance] = level
+                rule = rule or (greatest(known.engine) if alarm else rule_at(known, rate / count))
+                yield SetClock(instance, rule)

@@ -1,0 +1,70 @@
+"""The load that controllers expect: forecast by slots of time where there is a forecast, and what was seen lately."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from wastenot.arrays import FloatArray
+from wastenot.stack.serving.cluster.classes import COUNT
+from wastenot.stack.serving.cluster.model import ClusterView
+
+KEPT_S = 900.0
+"""Of arrivals that are remembered."""
+
+
+@dataclass(slots=True, eq=False)
+class Demand:
+    """Rates by class: what was seen, and what is expected.
+
+    Attributes:
+        forecast_per_s: by slot and class; one slot alone holds for all times; shape (slots, 9).
+        slot_s: length of a slot; the first begins at 0, the last holds on.
+        follows: whether the forecast is scaled by what came of it lately, within a factor of two.
+    """
+
+    forecast_per_s: FloatArray
+    slot_s: float = math.inf
+    follows: bool = True
+    _seen: deque[tuple[float, FloatArray]] = field(default_factory=deque, init=False, repr=False)
+    _begun_s: float | None = field(default=None, init=False, repr=False)
+
+    def see(self, view: ClusterView) -> None:
+        """Take in the arrivals since the last visit."""
+        if self._begun_s is None:
+            self._begun_s = 0.0
+        self._seen.append((view.now_s, np.asarray(view.arrivals, dtype=np.float64)))
+        while self._seen and self._seen[0][0] <= view.now_s - KEPT_S:
+            self._seen.popleft()
+
+    def recent(self, window_s: float) -> FloatArray:
+        """Mean rate of each class over the last so many seconds; the forecast before anything was seen; shape (9,)."""
+        if not self._seen:
+            return np.asarray(self.forecast_per_s[0])
+        now_s = self._seen[-1][0]
+        window_s = min(window_s, max(now_s, 1e-9))
+        count = np.zeros(COUNT)
+        for at_s, arrivals in reversed(self._seen):
+            if at_s <= now_s - window_s + 1e-9:
+                break
+            count += arrivals
+        if window_s < 10.0:  # too short to say much
+            known = window_s / 10.0
+            return np.asarray(known * count / window_s + (1 - known) * self.forecast_per_s[0])
+        return np.asarray(count / window_s)
+
+    def peak(self, now_s: float, until_s: float) -> FloatArray:
+        """The greatest rate of each class that is expected from now on until then; shape (9,)."""
+        slots = len(self.forecast_per_s)
+        first = min(int(now_s / self.slot_s), slots - 1)
+        last = min(int(max(until_s - 1e-9, now_s) / self.slot_s), slots - 1)
+        expected = self.forecast_per_s[first : last + 1].max(axis=0)
+        if not self.follows or now_s < 60.0:
+            return np.asarray(expected)
+        seen, foreseen = self.recent(300.0), self.forecast_per_s[first]
+        ratio = float(seen.sum() / max(foreseen.sum(), 1e-9))
+        blend = seen / max(seen.sum(), 1e-9) * expected.sum()  # classes come as they have come lately
+        return np.asarray(0.5 * (expected + blend) * min(max(ratio, 0.5), 2.0))

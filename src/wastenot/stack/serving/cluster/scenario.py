@@ -1,0 +1,374 @@
+"""Scenarios: a cluster, its traffic, and the policies to compare on it, as a TOML file that people write.
+
+    [cluster]        engines, hosts, what changes take
+    [deadlines]      of requests
+    [predictor]      how well answers' lengths are known
+    [[traffic]]      loads, each by itself: a trace, Poisson arrivals; with failures of hosts
+    [run]            policies, seeds, router
+
+Files that a scenario names stand relative to it. :func:`example` is one with comments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import Field, ValidationError, model_validator
+
+from wastenot.documents import Name, NotNegative, Part, Positive, first_problem
+from wastenot.errors import BadInputError
+from wastenot.stack.serving.cluster.model import ChangeTimes, Cluster, Router
+from wastenot.stack.serving.deadlines import LITERATURE, Deadlines
+from wastenot.stack.serving.engine import Engine
+from wastenot.stack.serving.loads import LogNormal
+from wastenot.stack.serving.profile_file import read_engine
+
+_REMEDY: Final = "'wastenot serve-sim --example' writes a scenario that works"
+_Whole = Annotated[int, Field(ge=1)]
+_Share = Annotated[float, Field(gt=0, le=1)]
+_Each = TypeVar("_Each")
+
+
+class ChangesPart(Part):
+    """What changes of the cluster take; see :class:`~wastenot.stack.serving.cluster.model.ChangeTimes`."""
+
+    start_s: NotNegative | tuple[NotNegative, ...] = 35.0
+    reshard_s: NotNegative = 3.0
+    wake_s: NotNegative = 0.03
+    off_power_w: NotNegative = 0.0
+    parked_power_w: NotNegative = 60.0
+    start_power_w: NotNegative = 120.0
+    host_power_w: NotNegative = 0.0
+
+    def times(self, layouts: int) -> ChangeTimes:
+        """For so many layouts."""
+        start = self.start_s if isinstance(self.start_s, tuple) else (self.start_s,) * layouts
+        others = {name: getattr(self, name) for name in type(self).model_fields if name != "start_s"}
+        return ChangeTimes(start, **others)
+
+
+class ClusterPart(Part):
+    """GPUs and the engines that can run on them."""
+
+    engines: Name | tuple[Name, ...]
+    hosts: _Whole
+    gpus_per_host: _Whole = 8
+    degrees: tuple[_Whole, ...] | None = None
+    step_tokens: _Whole | None = None
+    changes: ChangesPart = ChangesPart()
+
+
+class DeadlinesPart(Part):
+    """Bounds on latencies; see :class:`~wastenot.stack.serving.deadlines.Deadlines`."""
+
+    ttft_s: tuple[Positive, ...] = LITERATURE.ttft_s
+    prompt_below: tuple[_Whole, ...] = LITERATURE.prompt_below
+    tbt_s: Positive = LITERATURE.tbt_s
+    share: _Share = LITERATURE.share
+    end_to_end_s: Positive | None = None
+
+    @model_validator(mode="after")
+    def _one_more(self) -> DeadlinesPart:
+        if len(self.ttft_s) != len(self.prompt_below) + 1:
+            raise ValueError("ttft_s: needs one bound more than prompt_below has limits")
+        if list(self.prompt_below) != sorted(set(self.prompt_below)):
+            raise ValueError("prompt_below: is not ascending")
+        return self
+
+    def deadlines(self) -> Deadlines:
+        """As the simulator has them."""
+        return Deadlines(**{name: getattr(self, name) for name in type(self).model_fields})
+
+
+class PredictorPart(Part):
+    """How well the lengths of answers are known before they are made.
+
+    ``right`` is the share of requests whose kind of answer (short, middle, long) is told right; the others are taken for a
+    neighbouring kind.
+    """
+
+    right: _Share = 1.0
+
+
+class LengthsPart(Part):
+    """Log-normal lengths; see :class:`~wastenot.stack.serving.loads.LogNormal`."""
+
+    median: Positive
+    sigma: NotNegative = 0.0
+    most: _Whole = 8192
+
+    def lengths(self) -> LogNormal:
+        """To draw from."""
+        return LogNormal(self.median, self.sigma, self.most)
+
+
+class FailurePart(Part):
+    """A host that fails; see :class:`~wastenot.stack.serving.cluster.model.Failure`."""
+
+    host: Annotated[int, Field(ge=0)]
+    at_s: NotNegative
+    back_s: NotNegative | None = None
+
+    @model_validator(mode="after")
+    def _back_later(self) -> FailurePart:
+        if self.back_s is not None and self.back_s <= self.at_s:
+            raise ValueError("back_s: must be later than at_s")
+        return self
+
+
+class _Traffic(Part):
+    name: Name | None = None
+    failures: tuple[FailurePart, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """How tables and errors name it."""
+        return self.name or str(getattr(self, "kind", "traffic"))
+
+
+class TracePart(_Traffic):
+    """A file of requests, as it is or at another rate; policies know its first ``history_s`` and are judged on the rest."""
+
+    kind: Literal["trace"]
+    file: Name
+    rate_per_s: Positive | None = None
+    history_s: NotNegative = 0.0
+    duration_s: Positive | None = None
+    lenient: bool = False
+
+
+class PoissonPart(_Traffic):
+    """Requests that come independently of one another."""
+
+    kind: Literal["poisson"]
+    rate_per_s: Positive
+    duration_s: Positive
+    prompt_tokens: LengthsPart = LengthsPart(median=600.0, sigma=1.0)
+    output_tokens: LengthsPart = LengthsPart(median=150.0, sigma=0.8, most=2048)
+
+
+TrafficPart = Annotated[TracePart | PoissonPart, Field(discriminator="kind")]
+_KINDS: Final = ("trace", "poisson")
+
+
+class RunPart(Part):
+    """What is compared, and how often."""
+
+    policies: Annotated[tuple[Name, ...], Field(min_length=1)]
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    router: Literal["least-requests", "power-of-two", "least-tokens"] = "least-requests"
+    attain: _Share = 0.99
+
+    @model_validator(mode="after")
+    def _once(self) -> RunPart:
+        for name, given in (("policies", self.policies), ("seeds", self.seeds)):
+            twice = _first_twice(given)
+            if twice is not None:
+                raise ValueError(f"{name}: {twice!r} is there twice")
+        return self
+
+
+class ScenarioPart(Part):
+    """The file."""
+
+    name: Name | None = None
+    cluster: ClusterPart
+    deadlines: DeadlinesPart = DeadlinesPart()
+    predictor: PredictorPart = PredictorPart()
+    traffic: Annotated[tuple[TrafficPart, ...], Field(min_length=1)]
+    run: RunPart
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scenario:
+    """A scenario that was read.
+
+    Attributes:
+        path: of its file.
+        name: for people.
+        text: of the file.
+        parts: what it says.
+        cluster: with its engines.
+        digest: of all that runs depend on but policy, traffic and seed: cluster, engines, deadlines, predictor, router.
+        files: SHA-256 of each trace, by name.
+    """
+
+    path: Path
+    name: str
+    text: str
+    parts: ScenarioPart
+    cluster: Cluster
+    digest: str
+    files: dict[str, str]
+
+    @property
+    def router(self) -> Router:
+        """How an instance is chosen."""
+        return Router[self.parts.run.router.replace("-", "_").upper()]
+
+    def beside(self, file: str) -> Path:
+        """A file that the scenario names."""
+        return self.path.parent / file
+
+
+def example() -> str:
+    """A scenario with comments, which runs on what the repository holds."""
+    return resources.files("wastenot.stack.serving.cluster").joinpath("example.toml").read_text(encoding="utf-8")
+
+
+def read_scenario(path: str | os.PathLike[str], policies: Sequence[str] | None = None) -> Scenario:
+    """Read a scenario with all files it names but traces, whose content is only looked at.
+
+    Args:
+        path: of the file.
+        policies: names that are known; any by default.
+
+    Raises:
+        BadInputError: a file cannot be read or is wrong; names file and key, and says how to mend it.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}; {_REMEDY}") from error
+    return parse_scenario(content, path, policies)
+
+
+def parse_scenario(content: bytes, path: str | os.PathLike[str], policies: Sequence[str] | None = None) -> Scenario:
+    """A scenario from the content of its file; raises like :func:`read_scenario`."""
+    where = Path(path)
+    try:
+        text = content.decode()
+        values: dict[str, Any] = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path}: is not TOML: {error}; {_REMEDY}") from error
+    try:
+        # By way of JSON, in which arrays are tuples and types are exact all the same.
+        parts = ScenarioPart.model_validate_json(json.dumps(values, default=str))
+    except ValidationError as error:
+        location, problem = first_problem(error)
+        raise _error(path, _key(location), problem) from error
+    _check_run(parts, path, policies)
+    engines, engines_sha256 = _engines(parts.cluster, where)
+    cluster = _cluster(parts, engines, where)
+    _check_failures(parts, path)
+    files = {each.file: _sha256_of(each, place, where) for place, each in _traces(parts)}
+    of = {name: getattr(parts, name).model_dump(mode="json") for name in ("cluster", "deadlines", "predictor")}
+    of |= {"engines": engines_sha256, "router": parts.run.router}
+    return Scenario(where, parts.name or where.stem, text, parts, cluster, digest_of(of), files)
+
+
+def digest_of(values: object) -> str:
+    """SHA-256 of values as JSON, in hexadecimal."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def _error(path: str | os.PathLike[str], key: str, problem: str) -> BadInputError:
+    return BadInputError(f"{path}: {key}: {problem}; {_REMEDY}")
+
+
+def _key(location: Sequence[int | str]) -> str:
+    """A key as people count: ``traffic[1].rate_per_s`` is of the first traffic."""
+    parts: list[str] = []
+    for place, step in enumerate(location):
+        if isinstance(step, int):
+            parts[-1] += f"[{step + 1}]"
+        elif not (step in _KINDS and place and isinstance(location[place - 1], int)):
+            parts.append(step)
+    return ".".join(parts) or "file"
+
+
+def _first_twice(given: Sequence[_Each]) -> _Each | None:
+    return next((each for place, each in enumerate(given) if each in given[:place]), None)
+
+
+def _check_run(parts: ScenarioPart, path: str | os.PathLike[str], policies: Sequence[str] | None) -> None:
+    for place, each in enumerate(parts.run.policies, 1):
+        if policies is not None and each not in policies:
+            raise _error(path, f"run.policies[{place}]", f"'{each}' is none of {', '.join(policies)}")
+    twice = _first_twice([each.label for each in parts.traffic])
+    if twice is not None:
+        raise _error(path, "traffic", f"two are called '{twice}'; give them a 'name'")
+
+
+def _check_failures(parts: ScenarioPart, path: str | os.PathLike[str]) -> None:
+    for place, traffic in enumerate(parts.traffic, 1):
+        for count, failure in enumerate(traffic.failures, 1):
+            if failure.host >= parts.cluster.hosts:
+                known = f"hosts are 0 to {parts.cluster.hosts - 1}" if parts.cluster.hosts > 1 else "there is only host 0"
+                raise _error(path, f"traffic[{place}].failures[{count}].host", f"there is no host {failure.host}; {known}")
+
+
+def _engines(part: ClusterPart, where: Path) -> tuple[tuple[Engine, ...], str]:
+    """Layouts by rising degree, and a digest of the files they are from."""
+    names = (part.engines,) if isinstance(part.engines, str) else part.engines
+    if not names:
+        raise _error(where, "cluster.engines", "names no file; make one with 'wastenot engine --out'")
+    found: dict[int, Engine] = {}
+    digest = hashlib.sha256()
+    for name in names:
+        try:
+            engines = read_engine(where.parent / name).engines
+            digest.update((where.parent / name).read_bytes())
+        except BadInputError as error:
+            raise BadInputError(f"{where}: cluster.engines: {error}") from error
+        for each in engines:
+            other = found.setdefault(each.gpus, each)
+            if other is not each:
+                raise _error(where, "cluster.engines", f"two engines of {each.gpus} GPUs; name files of different degrees")
+            first = next(iter(found.values()))
+            if (each.model, each.device) != (first.model, first.device):
+                raise _error(
+                    where,
+                    "cluster.engines",
+                    f"{each.model} on {each.device} beside {first.model} on {first.device}; name files of one of them",
+                )
+    missing = [degree for degree in part.degrees or () if degree not in found]
+    if missing:
+        known = ", ".join(map(str, sorted(found)))
+        raise _error(where, "cluster.degrees", f"no engine has {missing[0]} GPUs; these files have engines of {known}")
+    chosen = [engine for degree, engine in sorted(found.items()) if part.degrees is None or degree in part.degrees]
+    if part.step_tokens is not None:
+        chosen = [replace(each, most_step_tokens=part.step_tokens) for each in chosen]
+    return tuple(chosen), digest.hexdigest()
+
+
+def _cluster(parts: ScenarioPart, engines: tuple[Engine, ...], where: Path) -> Cluster:
+    part = parts.cluster
+    for each in engines:
+        if part.gpus_per_host % each.gpus:
+            raise _error(
+                where,
+                "cluster.gpus_per_host",
+                f"an engine of {each.gpus} GPUs does not divide hosts of {part.gpus_per_host}; leave it out by 'degrees'",
+            )
+    start = part.changes.start_s
+    if isinstance(start, tuple) and len(start) != len(engines):
+        degrees = ", ".join(str(each.gpus) for each in engines)
+        raise _error(where, "cluster.changes.start_s", f"{len(start)} times; give one for each of the degrees {degrees}")
+    return Cluster(
+        engines, part.hosts, part.changes.times(len(engines)), part.gpus_per_host, deadlines=parts.deadlines.deadlines()
+    )
+
+
+def _traces(parts: ScenarioPart) -> list[tuple[int, TracePart]]:
+    return [(place, each) for place, each in enumerate(parts.traffic, 1) if isinstance(each, TracePart)]
+
+
+def _sha256_of(trace: TracePart, place: int, where: Path) -> str:
+    file = where.parent / trace.file
+    try:
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise BadInputError(
+            f"{where}: traffic[{place}].file: {file}: cannot be read: {error.strerror or error}; name a trace by its path "
+            "from the scenario"
+        ) from error

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from wastenot.stack.serving.cluster.model import ChangeTimes, Cluster
+from wastenot.stack.serving.deadlines import Deadlines
+from wastenot.stack.serving.engine import Engine
+from wastenot.stack.serving.loads import LogNormal, poisson
+from wastenot.stack.serving.requests import Requests
+
+
+@pytest.fixture
+def past() -> Requests:
+    """Requests of every class, for the lengths of prompts and answers."""
+    return poisson(20.0, 200.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=9)
+
+
+@pytest.fixture
+def small_cluster(three_clocks: Engine) -> Cluster:
+    """Four hosts of four GPUs, and engines of one, two and four GPUs that are faster by less than their GPUs are more."""
+    layouts = []
+    for gpus in (1, 2, 4):
+        tables, faster = three_clocks.tables, gpus**0.85
+        layouts.append(
+            replace(
+                three_clocks,
+                gpus=gpus,
+                cache_blocks=4000 * gpus,
+                tables=replace(
+                    tables,
+                    prefill_time_s=tables.prefill_time_s / faster,
+                    decode_time_s=tables.decode_time_s / faster,
+                    prefill_energy_j=tables.prefill_energy_j * gpus / faster,
+                    decode_energy_j=tables.decode_energy_j * gpus / faster,
+                    idle_power_w=tables.idle_power_w * gpus,
+                ),
+            )
+        )
+    deadlines = Deadlines(ttft_s=(0.3, 0.5, 2.0), tbt_s=0.1)
+    changes = ChangeTimes((60.0, 60.0, 60.0), parked_power_w=40.0)
+    return Cluster(tuple(layouts), 4, changes, gpus_per_host=4, deadlines=deadlines)
