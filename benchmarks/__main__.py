@@ -8,6 +8,7 @@ from benchmarks import (
     bench_apply,
     bench_calibration,
     bench_clocks,
+    bench_cluster_policies,
     bench_coverage,
     bench_forecast,
     bench_graph,
@@ -101,6 +102,7 @@ BENCHMARKS = {
     "serving-policies": bench_serving_policies,
     "serving-attack": bench_serving_attack,
     "serving-simulator": bench_serving_simulator,
+    "cluster-policies": bench_cluster_policies,
 }
 
 

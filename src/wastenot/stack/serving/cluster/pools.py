@@ -37,41 +37,49 @@ class PoolPlan:
         classes: that it takes.
         layout: of all instances.
         instances: of which there are so many.
-        frontier: of each.
-        rate_per_s: that all take, on average.
+        blend: rates of the classes, of which the ratios count; shape (9,).
         power_w: of all.
     """
 
     classes: tuple[int, ...]
     layout: int
     instances: int
-    frontier: InstanceFrontier
-    rate_per_s: float
+    blend: FloatArray
     power_w: float
 
-
-def instances_power_w(known: InstanceFrontier, rate_per_s: float, most: int) -> FloatArray:
-    """Power of 0 … ``most`` instances that share a rate evenly; inf where it is too much for them; shape (most + 1,)."""
-    count = np.arange(most + 1, dtype=np.float64)
-    each = np.divide(rate_per_s, count, out=np.full(most + 1, np.inf), where=count > 0)
-    power = np.where(np.isfinite(each), count * known.power_at(np.where(np.isfinite(each), each, 0.0)), np.inf)
-    power[0] = 0.0 if rate_per_s <= 0 else np.inf
-    return power
+    def frontier(self, profiles: Profiles, instances: int) -> InstanceFrontier:
+        """Of one of so many instances."""
+        return profiles.frontier(self.layout, self.blend, together=instances)
 
 
-def cheapest_count(known: InstanceFrontier, rate_per_s: float, upper_per_s: float, most: int, spare_w: float) -> int:
-    """Instances that draw least at a rate, among the numbers that could take a higher one.
+def power_by_count(
+    profiles: Profiles,
+    layout: int,
+    blend: FloatArray,
+    rate_per_s: float,
+    upper_per_s: float,
+    most: int,
+    *,
+    full_speed: bool = False,
+) -> FloatArray:
+    """Power of 0 … ``most`` instances that share a load evenly; inf where it is too much for them; shape (most + 1,).
 
     Args:
-        known: an instance's levels of load.
+        profiles: of the cluster.
+        layout: of the instances.
+        blend: rates of classes, of which the ratios count; shape (9,).
         rate_per_s: that is expected.
         upper_per_s: that must be possible.
-        most: instances that there are; the answer where even they are too few.
-        spare_w: that each instance draws that is not one of them.
+        most: instances.
+        full_speed: at the greatest clock only.
     """
-    power = instances_power_w(known, rate_per_s, most) + spare_w * (most - np.arange(most + 1))
-    power[np.arange(most + 1) * known.capacity_per_s < upper_per_s * (1 - 1e-9)] = np.inf
-    return int(power.argmin()) if np.isfinite(power).any() else most
+    power = np.full(most + 1, np.inf)
+    power[0] = 0.0 if upper_per_s <= 0 else np.inf
+    for count in range(1, most + 1):
+        known = profiles.frontier(layout, blend, full_speed=full_speed, together=count)
+        if count * known.capacity_per_s >= upper_per_s * (1 - 1e-9):
+            power[count] = count * float(known.power_at(rate_per_s / count))
+    return power
 
 
 def planned(
@@ -125,41 +133,37 @@ def _of_partition(
 ) -> tuple[PoolPlan, ...]:
     """One partition, its GPUs split exactly; empty where they do not suffice."""
     pools: list[tuple[FloatArray, list[tuple[int, int]]]] = []
+    blends = []
     for classes in partition:
         own = np.isin(np.arange(COUNT), classes)
-        pools.append(
-            _by_gpus(
-                profiles, np.where(own, rate_per_s, 0.0), np.where(own, upper_per_s, 0.0), gpus, spare_gpu_w, full_speed
-            )
-        )
+        rate, upper = np.where(own, rate_per_s, 0.0), np.where(own, upper_per_s, 0.0)
+        blends.append(rate if rate.sum() > 0 else own.astype(np.float64))
+        load = float(rate.sum()), float(upper.sum())
+        pools.append(_by_gpus(profiles, blends[-1], *load, gpus, spare_gpu_w, full_speed))
     shares = split([power for power, _ in pools], gpus)
     if shares is None:
         return ()
-    found = []
-    for classes, (power, chosen), share in zip(partition, pools, shares, strict=True):
-        layout, count = chosen[share]
-        own = np.isin(np.arange(COUNT), classes)
-        rate = np.where(own, rate_per_s, 0.0)
-        blend = rate if rate.sum() > 0 else own.astype(np.float64)
-        known = profiles.frontier(layout, blend, full_speed=full_speed)
-        found.append(PoolPlan(classes, layout, count, known, float(rate.sum()), float(power[share])))
-    return tuple(found)
+    return tuple(
+        PoolPlan(classes, *chosen[share], blend, float(power[share]))
+        for classes, (power, chosen), share, blend in zip(partition, pools, shares, blends, strict=True)
+    )
 
 
 def _by_gpus(
-    profiles: Profiles, rate_per_s: FloatArray, upper_per_s: FloatArray, gpus: int, spare_gpu_w: float, full_speed: bool
+    profiles: Profiles,
+    blend: FloatArray,
+    rate_per_s: float,
+    upper_per_s: float,
+    gpus: int,
+    spare_gpu_w: float,
+    full_speed: bool,
 ) -> tuple[FloatArray, list[tuple[int, int]]]:
     """Least power of a pool above that of spare GPUs on at most 0 … ``gpus`` GPUs, with layout and instances."""
-    total, upper = float(rate_per_s.sum()), float(upper_per_s.sum())
     power = np.full(gpus + 1, np.inf)
     chosen = [(0, 0)] * (gpus + 1)
-    if total <= 0:
-        return np.zeros(gpus + 1), chosen
     for layout, engine in enumerate(profiles.cluster.layouts):
-        known = profiles.frontier(layout, rate_per_s, full_speed=full_speed)
-        most = gpus // engine.gpus
-        each = instances_power_w(known, total, most) - spare_gpu_w * engine.gpus * np.arange(most + 1)
-        each[np.arange(most + 1) * known.capacity_per_s < upper * (1 - 1e-9)] = np.inf
+        each = power_by_count(profiles, layout, blend, rate_per_s, upper_per_s, gpus // engine.gpus, full_speed=full_speed)
+        each -= spare_gpu_w * engine.gpus * np.arange(len(each))
         for count in np.flatnonzero(np.isfinite(each)).tolist():
             at = count * engine.gpus
             if each[count] < power[at]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wastenot.arrays import FloatArray
-from wastenot.stack.serving.cluster.classes import COUNT, RequestClasses
+from wastenot.stack.serving.cluster.classes import COUNT, RequestClasses, dominates
 from wastenot.stack.serving.cluster.frontiers import InstanceFrontier, frontier
 from wastenot.stack.serving.cluster.mixes import Mix, evenly, mix_of_classes
 from wastenot.stack.serving.cluster.model import Cluster
@@ -15,9 +15,13 @@ from wastenot.stack.serving.requests import Requests
 
 _KINDS = 32
 """Of requests that stand for a class."""
+_TOGETHER = (1, 2, 4)
 _GRAIN = 20
 """Blends are told apart by shares of a twentieth."""
 _TYPICAL_PROMPT, _TYPICAL_OUTPUT = (128.0, 600.0, 2500.0), (50.0, 200.0, 500.0)
+
+
+_Key = tuple[int, bool, int, tuple[int, ...]]
 
 
 @dataclass(slots=True, eq=False)
@@ -28,15 +32,17 @@ class Profiles:
         cluster: whose layouts they are of.
         lengths: requests that show how long prompts and answers of each class are; those of earlier traffic.
         points: levels of load of each frontier.
-        share: of the requests that are to keep the deadlines.
+        share: of the requests that are to keep the deadlines, with independent arrivals; more than is asked of bursty ones.
     """
 
     cluster: Cluster
     lengths: Requests
-    points: int = 10
-    share: float = 0.99
+    points: int = 12
+    share: float = 0.995
     _kinds: list[tuple[FloatArray, FloatArray]] = field(init=False, repr=False)
-    _known: dict[tuple[int, bool, tuple[int, ...]], InstanceFrontier] = field(init=False, repr=False, default_factory=dict)
+    _known: dict[tuple[int, bool, int, tuple[int, ...]], InstanceFrontier] = field(
+        init=False, repr=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         self._kinds = _kinds_of(self.lengths, self.cluster.classes)
@@ -52,18 +58,22 @@ class Profiles:
             np.concatenate([np.full(kinds, some / kinds) for kinds, some in zip(counts, share, strict=True)]),
         )
 
-    def frontier(self, layout: int, rate_per_s: FloatArray, *, full_speed: bool = False) -> InstanceFrontier:
+    def frontier(
+        self, layout: int, rate_per_s: FloatArray, *, full_speed: bool = False, together: int = 1
+    ) -> InstanceFrontier:
         """Of an instance that serves classes in the ratio of these rates.
 
         Args:
             layout: of the instance.
             rate_per_s: of each class; shape (9,).
             full_speed: at the greatest clock only.
+            together: instances behind one router; told apart up to four.
         """
         blend = np.rint(_GRAIN * rate_per_s / rate_per_s.sum()).astype(int)
         if not blend.any():
             blend = np.asarray(rate_per_s > 0, dtype=int)
-        key = (layout, full_speed, tuple(blend.tolist()))
+        together = max(each for each in _TOGETHER if each <= max(together, 1))
+        key = (layout, full_speed, together, tuple(blend.tolist()))
         if key not in self._known:
             engine = self.cluster.layouts[layout]
             settings = (len(engine.tables.settings) - 1,) if full_speed else None
@@ -74,13 +84,18 @@ class Profiles:
                 settings=settings,
                 share=self.share,
                 points=self.points,
+                together=together,
             )
         return self._known[key]
 
     def capacity_by_class(self, layout: int) -> FloatArray:
-        """Of an instance at the greatest clock for each class alone; shape (9,)."""
-        alone = np.eye(COUNT)
-        return np.array([self.frontier(layout, alone[each], full_speed=True).capacity_per_s for each in range(COUNT)])
+        """Of an instance at the greatest clock in each class' pool; shape (9,).
+
+        A pool may get what its class dominates, too, and prompts of a class are not always longer than those of one that it
+        dominates: the least capacity counts.
+        """
+        alone = [self.frontier(layout, each, full_speed=True).capacity_per_s for each in np.eye(COUNT)]
+        return np.array([min(alone[other] for other in range(COUNT) if dominates(each, other)) for each in range(COUNT)])
 
 
 def _kinds_of(requests: Requests, classes: RequestClasses) -> list[tuple[FloatArray, FloatArray]]:

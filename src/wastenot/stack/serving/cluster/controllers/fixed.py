@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.stack.serving.cluster.classes import COUNT
+from wastenot.stack.serving.cluster.clock_rules import lowest_in_time
 from wastenot.stack.serving.cluster.model import Action, ClockRule, Cluster, ClusterView, Route, Start
 from wastenot.stack.serving.cluster.profiles import Profiles
 from wastenot.stack.serving.cluster.sizing import Sizing, sized
@@ -24,12 +25,14 @@ class Placed:
         layout: which.
         count: of them.
         setting: of their clocks; ``None`` is the greatest.
+        clock: a rule that they follow instead.
     """
 
     pool: int
     layout: int
     count: int
     setting: int | None = None
+    clock: ClockRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ def starts(cluster: Cluster, placed: Sequence[Placed]) -> list[Action]:
     for each in sorted(placed, key=lambda some: -cluster.layouts[some.layout].gpus):
         engine = cluster.layouts[each.layout]
         setting = len(engine.tables.settings) - 1 if each.setting is None else each.setting
-        actions += [Start(each.layout, each.pool, ClockRule.fixed(setting, engine))] * each.count
+        actions += [Start(each.layout, each.pool, each.clock or ClockRule.fixed(setting, engine))] * each.count
     return actions
 
 
@@ -81,6 +84,23 @@ def single_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float 
     capacity = profiles.frontier(layout, peak_per_s, full_speed=True).capacity_per_s
     count = _within(profiles.cluster, layout, float(peak_per_s.sum()) * (1 + head_room), capacity)
     return Fixed("SinglePool", (Placed(0, layout, count),), ((0,),) * COUNT)
+
+
+def throttled(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float = 0.0) -> Fixed:
+    """The single pool with the lowest clock that has each batch's tokens in time, after throttLL'eM (HPCA'25).
+
+    Args:
+        profiles: of the cluster.
+        peak_per_s: of each class, all at once; shape (9,).
+        head_room: of the capacity, above the peak.
+    """
+    plan = single_pool(profiles, peak_per_s, head_room=head_room)
+    cluster = profiles.cluster
+    context = profiles.mix(peak_per_s).context
+    placed = tuple(
+        replace(each, clock=lowest_in_time(cluster.layouts[each.layout], context, cluster.deadlines)) for each in plan.placed
+    )
+    return replace(plan, name="throttLL'eM", placed=placed)
 
 
 def multi_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float = 0.0) -> Fixed:

@@ -23,6 +23,7 @@ from wastenot.arrays import FloatArray, IndexArray
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.clock_rules import greatest, rule_at
 from wastenot.stack.serving.cluster.demand import Demand
+from wastenot.stack.serving.cluster.frontiers import InstanceFrontier
 from wastenot.stack.serving.cluster.model import (
     Action,
     Cluster,
@@ -35,11 +36,13 @@ from wastenot.stack.serving.cluster.model import (
     Stop,
     Wake,
 )
-from wastenot.stack.serving.cluster.pools import PoolPlan, cheapest_count, planned
+from wastenot.stack.serving.cluster.pools import PoolPlan, planned, power_by_count
 from wastenot.stack.serving.cluster.profiles import Profiles
 
 PATIENCE = 0.6
 """Of the time to the first token that prompts which wait may take of an instance before it is an emergency."""
+REMEMBERED_S = 600.0
+"""Time over which misses are counted."""
 PLAN_S = 300.0
 """Between two looks at how many instances are to be there."""
 
@@ -52,6 +55,7 @@ class Parking:
         profiles: of the cluster.
         demand: that is expected.
         name: for tables and pictures.
+        margin: of the load that clocks are chosen for, above that of the moment; it grows when deadlines are missed.
         head_room: of the load that serving instances could take, above that of the moment.
         reserve: of the load that instances which are there could take, above what is forecast.
         lasts_s: that fewer instances must have been enough before some are parked.
@@ -61,14 +65,16 @@ class Parking:
     profiles: Profiles
     demand: Demand
     name: str = "ours"
-    head_room: float = 0.2
-    reserve: float = 0.15
+    margin: float = 0.08
+    head_room: float = 0.15
+    reserve: float = 0.1
     lasts_s: float = 60.0
     alarm_s: float = 30.0
     period_s: float = 5.0
     _pools: tuple[PoolPlan, ...] = field(init=False, repr=False)
     _needed: list[deque[tuple[float, int]]] = field(init=False, repr=False)
     _alarm_s: list[float] = field(init=False, repr=False)
+    _misses: list[tuple[float, float]] = field(init=False, repr=False)
     _rule: dict[int, int] = field(init=False, repr=False)
     _plan_s: float = field(init=False, repr=False)
 
@@ -80,10 +86,11 @@ class Parking:
         self._pools = planned(
             self.profiles,
             mean,
-            peak * (1 + self.reserve + self.head_room),
+            peak * (1 + self.reserve),
             spare_gpu_w=cluster.changes.parked_power_w,
         )
         self._needed, self._alarm_s = [deque() for _ in self._pools], [-math.inf] * len(self._pools)
+        self._misses = [(0.0, 0.0)] * len(self._pools)
         self._rule, self._plan_s = {}, PLAN_S
         placed = sorted(enumerate(self._pools), key=lambda each: -cluster.layouts[each[1].layout].gpus)
         actions: list[Action] = []
@@ -111,10 +118,13 @@ class Parking:
         return float(rate_per_s[list(self._pools[pool].classes)].sum())
 
     def _there(self, pool: int, peak_per_s: FloatArray) -> int:
-        """Instances that a pool is to have for a peak."""
-        capacity = self._pools[pool].frontier.capacity_per_s
-        rate = self._own(pool, peak_per_s) * (1 + self.head_room + self.reserve)
-        return max(math.ceil(rate / capacity - 1e-9), 1) if capacity > 0 else self._pools[pool].instances
+        """Instances that a pool is to have for a peak: those of least power, the others off."""
+        layout, rate = self._pools[pool].layout, self._own(pool, peak_per_s)
+        most = self.profiles.cluster.gpus // self.profiles.cluster.layouts[layout].gpus
+        return max(self._fewest_watts(pool, rate, rate * (1 + self.reserve), most, 0.0), 1)
+
+    def _known(self, pool: int, instances: int) -> InstanceFrontier:
+        return self._pools[pool].frontier(self.profiles, instances)
 
     def _routes(self) -> tuple[tuple[int, ...], ...]:
         """Each class to its own pool, then to those of longer prompts, then to the others."""
@@ -149,7 +159,6 @@ class Parking:
     # ---- instances that serve ---------------------------------------------------------------------------------------
 
     def _steer(self, view: ClusterView, pool: int) -> Iterator[Action]:
-        plan = self._pools[pool]
         mine = view.pool == pool
         serving = np.flatnonzero(mine & (view.state == InstanceState.SERVING))
         parked = np.flatnonzero(mine & np.isin(view.state, (InstanceState.PARKED, InstanceState.DRAINING)))
@@ -157,11 +166,10 @@ class Parking:
         rate = max(self._own(pool, self.demand.recent(window_s)) for window_s in (15.0, 60.0))
         alarm = self._alarmed(view, pool, serving)
         most = len(serving) + waking + len(parked)
-        if alarm:
-            target = most
-        else:
-            spare_w = self.profiles.cluster.changes.parked_power_w * plan.frontier.engine.gpus
-            target = cheapest_count(plan.frontier, rate, rate * (1 + self.head_room), most, spare_w)
+        parked_w = self.profiles.cluster.changes.parked_power_w
+        rate *= self._raised(pool)
+        upper = rate * (1 + self.head_room)
+        target = most if alarm else self._fewest_watts(pool, rate, upper, most, parked_w)
         target = self._held(view.now_s, pool, max(target, min(most, 1)))
         awake = len(serving) + waking
         if target > awake:
@@ -173,7 +181,14 @@ class Parking:
             for instance in quiet[: min(awake - target, len(serving) - 1)]:
                 yield Park(instance)
             serving = np.array(sorted(set(serving.tolist()) - set(quiet[: awake - target])), dtype=np.intp)
-        yield from self._clock(plan, serving, rate, max(target, 1), alarm)
+        yield from self._clock(pool, serving, max(target, 1), alarm)
+
+    def _fewest_watts(self, pool: int, rate: float, upper: float, most: int, spare_gpu_w: float) -> int:
+        """Instances that draw least at a rate, of those that could take a higher one; all where they are too few."""
+        plan = self._pools[pool]
+        power = power_by_count(self.profiles, plan.layout, plan.blend, rate, upper, most)
+        power -= spare_gpu_w * self.profiles.cluster.layouts[plan.layout].gpus * np.arange(most + 1)
+        return int(power.argmin()) if np.isfinite(power).any() else most
 
     def _held(self, now_s: float, pool: int, target: int) -> int:
         """The most instances that were needed lately."""
@@ -190,22 +205,32 @@ class Parking:
         plan = self._pools[pool]
         classes = list(plan.classes)
         finished, missed = int(view.finished[classes].sum()), int(view.missed[classes].sum())
+        keep = math.exp(-self.period_s / REMEMBERED_S)
+        before = self._misses[pool]
+        self._misses[pool] = keep * before[0] + finished, keep * before[1] + missed
         piled_s = view.waiting_tokens[serving].max(initial=0) * self._token_s(plan)
         patience_s = self.profiles.cluster.deadlines.ttft_s[min(classes) // 3]
         if view.unplaced or piled_s > PATIENCE * patience_s or missed > 0.02 * finished + 2 * math.sqrt(0.02 * finished) + 1:
             self._alarm_s[pool] = view.now_s + self.alarm_s
         return view.now_s < self._alarm_s[pool]
 
-    @staticmethod
-    def _token_s(plan: PoolPlan) -> float:
+    def _token_s(self, plan: PoolPlan) -> float:
         """Of a token of a prompt at the greatest clock, in full steps."""
-        engine = plan.frontier.engine
+        engine = self.profiles.cluster.layouts[plan.layout]
         tokens = float(min(engine.most_step_tokens, engine.tables.prefill_tokens[-1]))
         return engine.tables.prefill(len(engine.tables.settings) - 1, tokens).time_s / tokens
 
-    def _clock(self, plan: PoolPlan, serving: IndexArray, rate: float, count: int, alarm: bool) -> Iterator[Action]:
+    def _raised(self, pool: int) -> float:
+        """What the load of the moment is multiplied with, to be on the safe side of it."""
+        finished, missed = self._misses[pool]
+        allowed = 1 - self.profiles.cluster.deadlines.share
+        used = missed / max(finished, 1.0) / allowed  # of the misses that are allowed
+        return 1 + self.margin * (1 + min(max(2 * used - 0.5, 0.0), 3.0))
+
+    def _clock(self, pool: int, serving: IndexArray, count: int, alarm: bool) -> Iterator[Action]:
         """A rule for the rate that each instance has."""
-        known = plan.frontier
+        known = self._known(pool, count)
+        rate = self._own(pool, self.demand.recent(60.0)) * self._raised(pool)
         level = int(np.searchsorted(known.rate_per_s * (1 + 1e-9), rate / count))
         level = len(known.rate_per_s) if alarm else level
         rule = None

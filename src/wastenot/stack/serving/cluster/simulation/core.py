@@ -948,6 +948,17 @@ def _fits(s: State, i: int, q: Any) -> bool:
     return _blocks_of(q.prompt + q.output, lay.block_tokens) <= lay.cache_blocks  # type: ignore[no-any-return]
 
 
+@compiled
+def _least_that_fits(s: State, p: Any, q: Any) -> int:
+    """The instance with the least load of those whose cache can hold a request; -1 where there is none."""
+    best, least = -1, np.inf
+    for member in range(p.ready):
+        load = s.loads[p.tree_at + p.leaves + member]
+        if load < least and _fits(s, s.members[p.members_at + member], q):
+            best, least = s.members[p.members_at + member], load
+    return best
+
+
 @inlined
 def _chosen(s: State, q: Any) -> int:
     """The instance for a request; -1 where there is none."""
@@ -967,19 +978,14 @@ def _chosen(s: State, q: Any) -> int:
             i = other if s.instances[other].requests < s.instances[one].requests else one
         else:
             i = s.members[p.members_at + _first(s.loads, p.tree_at, p.leaves)]
-        if s.instances[i].requests >= p.room:
-            if full < 0 and _fits(s, i, q):
-                full = i
-            continue
-        if _fits(s, i, q):
+        if not _fits(s, i, q):
+            i = _least_that_fits(s, p, q)
+            if i < 0:
+                continue
+        if s.instances[i].requests < p.room:
             return i  # type: ignore[no-any-return]
-        best, least = -1, np.inf
-        for member in range(p.ready):
-            load = s.loads[p.tree_at + p.leaves + member]
-            if load < least and _fits(s, s.members[p.members_at + member], q):
-                best, least = s.members[p.members_at + member], load
-        if best >= 0:
-            return best
+        if full < 0:
+            full = i
     return full
 
 

@@ -414,6 +414,7 @@ class _Run:
                 if until_s == math.inf:
                     break
                 n.now_s = until_s
+                self._cover(until_s)
                 if self.timers and self.timers[0][0] == until_s:
                     self._fail_or_back(until_s)
                     continue
@@ -431,11 +432,17 @@ class _Run:
             elif why == core.SLOTS:
                 self._more_slots()
             elif why == core.BINS:
-                more = np.zeros(len(self.s.bins), dtype=core.BIN)
-                self.s = self.s._replace(bins=_longer(self.s.bins, more))
+                self._cover(2 * len(self.s.bins) * self.bin_s)
             else:
                 self._refuse(int(n.which))
         return self._served(float(n.now_s))
+
+    def _cover(self, until_s: float) -> None:
+        """The timeline reaches beyond a time."""
+        missing = int(until_s / self.bin_s) + 3 - len(self.s.bins)
+        if missing > 0:
+            more = np.zeros(max(missing, len(self.s.bins)), dtype=core.BIN)
+            self.s = self.s._replace(bins=_longer(self.s.bins, more))
 
     def _more_slots(self) -> None:
         had = len(self.s.slots)
@@ -796,6 +803,7 @@ class _Run:
     # ---- what came of it
 
     def _served(self, end_s: float) -> ClusterServed:
+        self._cover(end_s)
         s, n, changes = self.s, self._numbers, self.cluster.changes
         for number, each in enumerate(self.instances):
             core.settle(s, number, end_s)

@@ -1,0 +1,364 @@
+"""Instances that come, change, go and fail: what they cost, and that no request is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from tests.support.random_clusters import Scripted
+from wastenot.errors import BadInputError
+from wastenot.stack.serving.cluster.classes import COUNT
+from wastenot.stack.serving.cluster.model import (
+    Action,
+    Assign,
+    ClockRule,
+    Cluster,
+    ClusterServed,
+    ClusterView,
+    Failure,
+    InstanceState,
+    Park,
+    Reshard,
+    Route,
+    Router,
+    SetClock,
+    Start,
+    Stop,
+    Wake,
+)
+from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
+from wastenot.stack.serving.loads import LogNormal, poisson
+from wastenot.stack.serving.requests import Requests
+from wastenot.stack.serving.tables import OutsideProfileError
+
+ROUTERS = (Router.LEAST_REQUESTS, Router.POWER_OF_TWO, Router.LEAST_TOKENS)
+_PROMPT, _OUTPUT = LogNormal(300, 1.0, 2000), LogNormal(60, 0.9, 400)
+
+
+def load(rate_per_s: float, duration_s: float, seed: int = 0) -> Requests:
+    return poisson(rate_per_s, duration_s, _PROMPT, _OUTPUT, seed=seed)
+
+
+def at(*plan: tuple[float, Action]) -> Callable[[ClusterView], Sequence[Action]]:
+    """Actions at times, by a controller that visits each second."""
+    return lambda view: [action for at_s, action in plan if view.now_s == at_s]
+
+
+def states(controller: Scripted, instance: int) -> list[tuple[float, str]]:
+    """When visits found an instance in another state."""
+    seen: list[tuple[float, str]] = []
+    for view in controller.seen:
+        if instance < len(view.state):
+            name = InstanceState(view.state[instance]).name
+            if not seen or seen[-1][1] != name:
+                seen.append((view.now_s, name))
+    return seen
+
+
+class Whims:
+    """Asks for anything, at any time, of any instance."""
+
+    name = "whims"
+
+    def __init__(self, seed: int, cluster: Cluster) -> None:
+        self.random, self.cluster, self.period_s = np.random.default_rng(seed), cluster, 0.5
+
+    def begin(self, cluster: Cluster) -> Sequence[Action]:
+        return [Start(layout, pool) for layout, pool in ((2, 0), (1, 0), (1, 1), (0, 1), (0, 1))] + [self.route()]
+
+    def route(self) -> Route:
+        return Route(tuple((0, 1) if self.random.random() < 0.5 else (1, 0) for _ in range(COUNT)))
+
+    def any_of(self, view: ClusterView) -> Action:
+        random = self.random
+        i, pool, layout = int(random.integers(-1, len(view.state) + 1)), int(random.integers(2)), int(random.integers(3))
+        here = view.layout[i] if 0 <= i < len(view.state) else 0
+        engine = self.cluster.layouts[int(here)]
+        clocks = ClockRule(random.integers(0, 3, engine.most_running + 1), int(random.integers(3)))
+        several = tuple(int(each) for each in random.integers(0, len(view.state), 2))
+        return (
+            Start(layout, pool, None),
+            Start(layout, pool, None),
+            Start(layout, pool, None),
+            Stop(i),
+            Park(i),
+            Wake(i),
+            Reshard((i,), (0, 0), pool),
+            Reshard(several, (layout,), pool),
+            Assign(i, pool),
+            SetClock(i, clocks),
+            SetClock(i, clocks),
+            self.route(),
+        )[int(random.integers(12))]
+
+    def control(self, view: ClusterView) -> Sequence[Action]:
+        return [self.any_of(view) for _ in range(int(self.random.integers(4)))]
+
+
+def whimsical(seed: int, cluster: Cluster) -> tuple[Requests, Cluster, ClusterServed]:
+    """A run in which everything happens."""
+    changes = replace(
+        cluster.changes, start_s=(2.0, 3.0, 4.0), reshard_s=1.5, wake_s=0.3, off_power_w=5.0, host_power_w=50.0
+    )
+    cluster, requests = replace(cluster, changes=changes), load(8.0, 40.0, seed)
+    failures = (Failure(seed % 4, 12.0, 20.0), Failure((seed + 1) % 4, 15.3 + seed / 100))
+    run = simulate_cluster(
+        requests, cluster, Whims(seed, cluster), router=ROUTERS[seed % 3], failures=failures, seed=seed, bin_s=0.7
+    )
+    return requests, cluster, run
+
+
+@pytest.mark.parametrize("tens", range(6))
+def test_whatever_happens_nothing_is_lost(tens: int, small_cluster: Cluster) -> None:
+    for seed in range(10 * tens, 10 * tens + 10):
+        requests, cluster, run = whimsical(seed, small_cluster)
+        answered = run.instance >= 0
+        assert (np.isfinite(run.finish_s) == answered).all()
+        assert (run.first_token_s[answered] > requests.arrival_s[answered]).all()
+        one = answered & (requests.output_tokens == 1)
+        np.testing.assert_array_equal(run.first_token_s[one], run.finish_s[one])
+        # All tokens but the first of each request came after another one.
+        missing = ~answered
+        assert not missing.any() or run.end_s > 3600.0  # only where nobody serves for an hour
+        if answered.all():
+            assert run.gap_counts.sum() == (requests.output_tokens - 1).sum()
+        line = run.timeline
+        assert line.energy_j.sum() == pytest.approx(run.total_energy_j, rel=1e-9)
+        assert (line.energy_j >= 0).all()
+        width = np.minimum(line.bin_s, run.end_s - line.bin_s * np.arange(len(line.energy_j)))
+        np.testing.assert_allclose(line.gpus.sum(axis=1), cluster.gpus, rtol=1e-6)
+        assert (line.gpus > -1e-9).all()
+        assert line.arrivals.sum() == len(requests)
+        power = cluster.changes
+        state_s = (line.gpus * width[:, None]).sum(axis=0)
+        assert run.energy_j["parked"] == pytest.approx(power.parked_power_w * state_s[InstanceState.PARKED], abs=1e-6)
+        assert run.energy_j["off"] == pytest.approx(power.off_power_w * state_s[InstanceState.OFF], rel=1e-9)
+        by_layout = [engine.gpus for engine in cluster.layouts] * line.instances
+        np.testing.assert_allclose(by_layout.sum(axis=1), line.gpus[:, InstanceState.SERVING], atol=1e-9)
+
+
+def test_whims_do_everything(small_cluster: Cluster) -> None:
+    done: dict[str, int] = {}
+    rerouted = 0
+    for seed in range(0, 60, 5):
+        log = whimsical(seed, small_cluster)[2].log
+        for each in log:
+            name = type(each.action).__name__ + (" refused" if each.refused else "")
+            done[name] = done.get(name, 0) + 1
+            rerouted += each.rerouted
+    for name in ("Start", "Stop", "Park", "Wake", "Reshard", "Assign", "SetClock", "Route", "Failure"):
+        assert done[name] >= 5, name
+    assert rerouted > 20
+    assert done["Start refused"] and done["Reshard refused"] and done["SetClock refused"]
+
+
+def test_the_same_seed_gives_the_same_bytes(small_cluster: Cluster) -> None:
+    for seed in range(6):
+        one, other = (whimsical(seed, small_cluster)[2] for _ in range(2))
+        for name in ("instance", "first_token_s", "finish_s", "late_tokens", "gap_counts"):
+            assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
+        assert one.energy_j == other.energy_j
+        assert one.timeline.energy_j.tobytes() == other.timeline.energy_j.tobytes()
+        assert [(each.at_s, each.refused) for each in one.log] == [(each.at_s, each.refused) for each in other.log]
+
+
+@pytest.mark.parametrize("router", ROUTERS)
+def test_the_order_in_which_instances_begin_changes_nothing_but_their_numbers(
+    router: Router, small_cluster: Cluster
+) -> None:
+    """Instances of a pool and a layout have the same clock here: which of several idle ones a request gets is a tie."""
+    requests = load(30.0, 60.0)
+    starts: list[Action] = [Start(0, 0)] * 3 + [Start(1, 0)] * 2 + [Start(0, 1)] * 3 + [Start(2, 1)]
+    route = Route(tuple((kind % 2,) for kind in range(COUNT)))
+    runs = []
+    for order in (range(9), (8, 3, 7, 0, 4, 1, 6, 2, 5)):
+        controller = Scripted([*(starts[each] for each in order), route])
+        runs.append(simulate_cluster(requests, small_cluster, controller, router=router, seed=5))
+    one, other = runs
+    assert not np.array_equal(one.instance, other.instance)
+    for name in ("first_token_s", "finish_s", "late_tokens", "gap_counts"):
+        assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
+    for kind, energy_j in one.energy_j.items():
+        assert other.energy_j[kind] == pytest.approx(energy_j, rel=1e-12)
+
+
+def test_an_instance_starts_serves_drains_parks_and_wakes(small_cluster: Cluster) -> None:
+    changes = replace(small_cluster.changes, start_s=(3.5, 3.5, 3.5), wake_s=1.2)
+    cluster = replace(small_cluster, changes=changes)
+    plan = at((1.0, Start(1, 0)), (10.0, Park(1)), (20.0, Wake(1)), (30.0, Stop(1)))
+    controller = Scripted([Start(2, 0)], then=plan)
+    requests = load(20.0, 40.0)
+    run = simulate_cluster(requests, cluster, controller)
+    seen = states(controller, 1)
+    assert [name for _, name in seen if name != "DRAINING"] == ["STARTING", "SERVING", "PARKED", "WAKING", "SERVING", "OFF"]
+    by_name = {name: at_s for at_s, name in seen[:4]}
+    assert by_name["STARTING"] == 2.0 and by_name["SERVING"] == 5.0  # from 4.5 s on
+    second = run.instance == 1
+    assert (requests.arrival_s[second] > 4.5).all()
+    away = (requests.arrival_s > 10.0) & (requests.arrival_s < 21.2)
+    assert not (second & (away | (requests.arrival_s > 30.0))).any()
+    assert second.sum() > 50
+    assert run.energy_j["changing"] == pytest.approx(changes.start_power_w * 2 * (3.5 + 1.2))
+    assert run.energy_j["parked"] > 0
+
+
+def test_instances_are_resharded_together(small_cluster: Cluster) -> None:
+    plan = at((5.0, Reshard((0, 1), (2,), 0)))
+    controller = Scripted([Start(1, 0), Start(1, 0), Start(2, 1)], then=plan)
+    requests = load(20.0, 40.0)
+    run = simulate_cluster(requests, small_cluster, controller)
+    both = (run.instance == 0) | (run.instance == 1)
+    drained_s = float(run.finish_s[both].max())
+    assert drained_s > 5.0
+    assert run.energy_j["changing"] == pytest.approx(120.0 * 4 * 3.0)
+    new = run.instance == 3
+    assert new.sum() > 100
+    assert requests.arrival_s[new].min() >= drained_s + 3.0
+    assert controller.seen[-1].layout.tolist() == [1, 1, 2, 2]
+    assert controller.seen[-1].host[3] == controller.seen[-1].host[0]
+
+
+def test_a_failed_host_loses_no_request_and_no_token(small_cluster: Cluster) -> None:
+    controller = Scripted([Start(2, 0), Start(2, 0)])
+    requests = load(20.0, 30.0)
+    calm = simulate_cluster(requests, small_cluster, controller)
+    run = simulate_cluster(requests, small_cluster, controller, failures=(Failure(0, 10.01, 20.0),))
+    (failed,) = (each for each in run.log if isinstance(each.action, Failure))
+    moved = (calm.instance == 0) & (calm.finish_s > 10.01) & (requests.arrival_s < 10.01)
+    assert failed.rerouted == moved.sum() > 0
+    assert np.isfinite(run.finish_s).all()
+    assert (run.instance[moved] == 1).all()
+    had = moved & (calm.first_token_s < 10.0)
+    assert had.any()
+    np.testing.assert_array_equal(run.first_token_s[had], calm.first_token_s[had])
+    assert run.gap_counts.sum() == (requests.output_tokens - 1).sum()
+    before = requests.arrival_s + 20.0 < 10.0
+    np.testing.assert_array_equal(run.finish_s[before], calm.finish_s[before])
+
+
+def test_requests_that_nobody_can_take_wait_at_the_router(small_cluster: Cluster) -> None:
+    controller = Scripted([], then=at((7.0, Start(2, 0))))
+    requests = load(3.0, 5.0)
+    run = simulate_cluster(requests, small_cluster, controller)
+    assert controller.seen[5].unplaced == len(requests)
+    assert (run.first_token_s > 67.0).all()
+    assert (np.diff(run.first_token_s) >= 0).all()
+
+
+def test_requests_that_nobody_ever_takes_are_given_up_and_said_so(small_cluster: Cluster) -> None:
+    requests = load(3.0, 5.0)
+    run = simulate_cluster(requests, small_cluster, Scripted([], period_s=60.0))
+    assert (run.instance == -1).all()
+    assert np.isnan(run.finish_s).all()
+    assert run.timeline.missed.sum() == len(requests)
+
+
+def test_a_request_goes_where_the_cache_can_hold_it(small_cluster: Cluster) -> None:
+    layouts = (replace(small_cluster.layouts[0], cache_blocks=30), *small_cluster.layouts[1:])
+    cluster = replace(small_cluster, layouts=layouts)
+    requests = load(10.0, 20.0)
+    run = simulate_cluster(requests, cluster, Scripted([Start(0, 0)] * 4 + [Start(1, 0)]))
+    long = -(-(requests.prompt_tokens + requests.output_tokens) // 16) > 30
+    assert 0 < long.sum() < len(requests)
+    assert (run.instance[long] == 4).all()
+    assert len(set(run.instance[~long].tolist())) == 5
+
+
+def test_a_controller_sees_what_came_and_what_is_there(small_cluster: Cluster) -> None:
+    requests = load(20.0, 30.0)
+    controller = Scripted([Start(2, 0), Start(1, 0)], period_s=2.5)
+    predicted = np.full(len(requests), 120.0)
+    run = simulate_cluster(requests, small_cluster, controller, predicted_tokens=predicted)
+    classes = small_cluster.classes.of(requests.prompt_tokens, predicted)
+    for before, view in zip([None, *controller.seen], controller.seen, strict=False):
+        since_s = before.now_s if before else -1.0
+        came = (requests.arrival_s > since_s) & (requests.arrival_s <= view.now_s)
+        assert view.arrivals.tolist() == np.bincount(classes[came], minlength=COUNT).tolist()
+        assert view.arrived_prompt_tokens.sum() == requests.prompt_tokens[came].sum()
+        assert view.arrived_output_tokens.sum() == pytest.approx(120.0 * came.sum())
+        there = (requests.arrival_s <= view.now_s) & (run.finish_s > view.now_s)
+        decoding = there & (run.first_token_s <= view.now_s)
+        for instance in range(2):
+            mine = run.instance == instance
+            assert view.running[instance] == (mine & decoding).sum()
+            assert view.running[instance] + view.waiting[instance] == (mine & there).sum()
+        gone = (run.finish_s > since_s) & (run.finish_s <= view.now_s)
+        assert view.finished.sum() == gone.sum()
+    assert sum(int(view.missed.sum()) for view in controller.seen) <= run.timeline.missed.sum()
+
+
+def test_tokens_in_the_cache_are_seen_in_the_middle_of_a_stretch(small_cluster: Cluster) -> None:
+    requests = Requests(np.zeros(1), np.array([50]), np.array([400]))
+    controller = Scripted([Start(0, 0)], period_s=0.21)
+    run = simulate_cluster(requests, small_cluster, controller)
+    made = [int(view.context[0]) - 50 for view in controller.seen]
+    assert len(made) > 10
+    step_s = (run.finish_s[0] - run.first_token_s[0]) / 399
+    expected = [(view.now_s - run.first_token_s[0]) / step_s for view in controller.seen]
+    np.testing.assert_allclose(made, expected, atol=4.0)
+    assert all(one < other for one, other in pairwise(made))
+
+
+def test_a_clock_rule_that_is_set_counts_from_the_next_step_on(small_cluster: Cluster) -> None:
+    requests, engine = Requests(np.zeros(1), np.array([50]), np.array([400])), small_cluster.layouts[0]
+    slow = SetClock(0, ClockRule.fixed(0, engine))
+    fast = simulate_cluster(requests, small_cluster, Scripted([Start(0, 0)]))
+    half = simulate_cluster(requests, small_cluster, Scripted([Start(0, 0)], then=at((2.0, slow))))
+    slowest = simulate_cluster(requests, small_cluster, Scripted([Start(0, 0, slow.clock)]))
+    assert fast.switches == slowest.switches == 0
+    assert half.switches == 1
+    assert fast.finish_s[0] < half.finish_s[0] < slowest.finish_s[0]
+    share = (slowest.finish_s[0] - half.finish_s[0]) / (slowest.finish_s[0] - fast.finish_s[0])
+    assert share == pytest.approx(2.02 / fast.finish_s[0], abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("action", "why"),
+    [
+        (Start(2, 0), "no host has 4 free GPUs"),
+        (Start(7, 0), "there is no layout 7"),
+        (Start(0, -1), "there can be no pool -1"),
+        (Start(0, 0, ClockRule(np.zeros(3, dtype=np.intp), 0)), "a clock rule for batches up to 2; layout 0 has 64"),
+        (Start(0, 0, ClockRule(np.zeros(65, dtype=np.intp), 9)), "a setting that is none; there are settings 0 to 2"),
+        (Stop(9), "there is no instance 9"),
+        (Wake(0), "instance 0 is serving"),
+        (Reshard((0, 1), (0,), 0), "instances of several hosts"),
+        (Reshard((0,), (2, 0), 0), "5 GPUs are wanted of instances that have 4"),
+        (Reshard((0, 0), (0,), 0), "each of them once"),
+        (Route(((0,),)), "routes for 1 classes"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_logged(action: Action, why: str, small_cluster: Cluster) -> None:
+    full = [Start(2, 0)] * 4
+    run = simulate_cluster(load(5.0, 3.0), small_cluster, Scripted(full, then=at((1.0, action))))
+    (logged,) = (each for each in run.log if each.at_s == 1.0)
+    assert why in logged.refused
+    assert logged.action is action
+    assert np.isfinite(run.finish_s).all()
+
+
+def test_what_makes_no_run_is_said_so(small_cluster: Cluster) -> None:
+    requests, controller = load(5.0, 3.0), Scripted([Start(0, 0)])
+    with pytest.raises(BadInputError, match="bin_s"):
+        simulate_cluster(requests, small_cluster, controller, bin_s=0.0)
+    with pytest.raises(BadInputError, match="period_s of 'scripted'"):
+        simulate_cluster(requests, small_cluster, Scripted([], period_s=0.0))
+    with pytest.raises(BadInputError, match="host 4 cannot fail"):
+        simulate_cluster(requests, small_cluster, controller, failures=(Failure(4, 1.0),))
+    with pytest.raises(BadInputError, match="back after it has failed"):
+        simulate_cluster(requests, small_cluster, controller, failures=(Failure(0, 5.0, 1.0),))
+    large = Requests(np.zeros(1), np.array([10**6]), np.array([1]))
+    with pytest.raises(BadInputError, match=r"request 1: 1000000 \+ 1 tokens do not fit into the cache of any layout"):
+        simulate_cluster(large, small_cluster, controller)
+    with pytest.raises(OutsideProfileError, match="4608 tokens before them is outside the profile"):
+        simulate_cluster(Requests(np.zeros(1), np.array([9000]), np.array([5])), small_cluster, controller)
+
+
+def test_no_requests_take_no_time(small_cluster: Cluster) -> None:
+    none = Requests(np.array([]), np.array([], dtype=np.intp), np.array([], dtype=np.intp))
+    run = simulate_cluster(none, small_cluster, Scripted([Start(0, 0)]))
+    assert run.end_s == run.total_energy_j == 0.0
