@@ -89,7 +89,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "wastenot steer engine.json --trace requests.csv --rate 4 --policy greenllm --page steer.html",
     ),
     "serve-sim": (
-        "wastenot serve-sim --example > scenario.toml",
+        "wastenot serve-sim --example",
         "wastenot serve-sim scenario.toml --page cluster.html",
     ),
     "serve-control": (

@@ -183,6 +183,7 @@ def _policy_document(outcome: Outcome) -> dict[str, Any]:
     return {
         "policy": outcome.policy,
         "failed": outcome.failed,
+        "hindsight": outcome.hindsight,
         "saved": as_values(outcome.saved),
         "energy_j": as_values(outcome.over(lambda run: run.energy_j)),
         "energy_per_token_j": as_values(outcome.over(lambda run: run.energy_per_token_j)),
@@ -211,7 +212,7 @@ def _comparison_text(scenario: Scenario, found: Comparison) -> Sequence[Renderab
     from wastenot.cli.tables import Text, rich_table
     from wastenot.reporting.serving.cluster_words import notes_on, policies_table, traffic_text
 
-    notes = [Text(note, style="yellow" if note.startswith("note") else "") for note in notes_on(scenario, found)]
+    notes = [Text(note, style="yellow" if note.startswith("Failed") else "") for note in notes_on(scenario, found)]
     return [
         Text.assemble((found.traffic, "bold"), f": {traffic_text(found)}"),
         "",

@@ -76,25 +76,33 @@ def effect_text(found: Comparison) -> str:
 
 
 def verdict_text(scenario: Scenario, found: Comparison) -> str:
-    """What the headline rests on."""
-    hindsight = " (best-static is chosen in hindsight)" if found.best and found.best.policy == "best-static" else ""
-    return f"against {found.outcomes[0].policy}, over {traffic_text(found)} ({steps_text(scenario)}){hindsight}"
+    """What the headline rests on, and what hindsight would have saved."""
+    seers = "".join(
+        f"; {each.policy}, chosen in hindsight, saves {saved_text(each)}" for each in found.outcomes[1:] if each.hindsight
+    )
+    return f"against {found.outcomes[0].policy}, over {traffic_text(found)} ({steps_text(scenario)}){seers}"
 
 
 def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
     """What to know before believing the table."""
-    notes = [
-        f"no policy can need less than {percent(found.bound_share, 1)} of the energy of {found.outcomes[0].policy} "
-        "(lower bound: the steps of least energy that make these tokens, without an idle moment)"
-    ]
+    notes = []
     failed = [each.policy for each in found.outcomes if each.failed]
     if failed:
         asked = percent(scenario.parts.run.attain, 0)
-        notes.append(f"failed: fewer than {asked} of a class in time: {_listed(failed)}; what they save, others pay for")
-    unanswered = {each.policy: sum(run.unanswered for run in each.records) for each in found.outcomes}
-    for policy, count in unanswered.items():
+        notes.append(
+            f"Failed, with fewer than {asked} of a class in time: {_listed(failed)}; what they save, readers pay for."
+        )
+    for each in found.outcomes:
+        count = sum(run.unanswered for run in each.records)
         if count:
-            notes.append(f"note: {policy} left {counted(count, 'request')} unanswered")
+            notes.append(f"{each.policy} left {counted(count, 'request')} unanswered.")
+    hindsight = [each.policy for each in found.outcomes if each.hindsight]
+    if hindsight:
+        notes.append(f"Chosen in hindsight, knowing these very requests: {_listed(hindsight)}.")
+    notes.append(
+        f"No policy can need less than {percent(found.bound_share, 1)} of the energy of {found.outcomes[0].policy}: that is "
+        "what the cheapest steps that make these tokens take, without an idle moment."
+    )
     return notes
 
 

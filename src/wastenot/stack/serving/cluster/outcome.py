@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from wastenot.stack.serving.cluster.classes import COUNT
+from wastenot.stack.serving.cluster.policies import POLICIES
 from wastenot.stack.serving.cluster.runs import RunRecord
 
 
@@ -48,6 +49,11 @@ class Outcome:
         """Whether a class missed its share with any seed."""
         return any(each.failed for each in self.records)
 
+    @property
+    def hindsight(self) -> bool:
+        """Whether it knows the requests that it is judged on."""
+        return POLICIES[self.policy].hindsight
+
     def over(self, value: Callable[[RunRecord], float]) -> Spread:
         """Something of each run, over seeds."""
         return _spread([value(each) for each in self.records])
@@ -83,8 +89,11 @@ class Comparison:
 
     @property
     def best(self) -> Outcome | None:
-        """That of least energy of those that failed nobody; ``None`` where all failed."""
-        good = [each for each in self.outcomes if not each.failed]
+        """The one of least energy of those in which no class missed its share; ``None`` where there is none.
+
+        Those that know the requests beforehand do not count: they cannot be had.
+        """
+        good = [each for each in self.outcomes if not (each.failed or each.hindsight)]
         return min(good, key=lambda each: each.over(lambda run: run.energy_j).mean, default=None)
 
     @property
