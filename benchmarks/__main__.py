@@ -9,6 +9,7 @@ from benchmarks import (
     bench_calibration,
     bench_clocks,
     bench_cluster_policies,
+    bench_cluster_speed,
     bench_coverage,
     bench_forecast,
     bench_graph,
@@ -102,6 +103,7 @@ BENCHMARKS = {
     "serving-policies": bench_serving_policies,
     "serving-attack": bench_serving_attack,
     "serving-simulator": bench_serving_simulator,
+    "cluster-speed": bench_cluster_speed,
     "cluster-policies": bench_cluster_policies,
 }
 

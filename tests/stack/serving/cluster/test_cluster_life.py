@@ -35,7 +35,7 @@ from wastenot.stack.serving.loads import LogNormal, poisson
 from wastenot.stack.serving.requests import Requests
 from wastenot.stack.serving.tables import OutsideProfileError
 
-ROUTERS = (Router.LEAST_REQUESTS, Router.POWER_OF_TWO, Router.LEAST_TOKENS)
+ROUTERS = tuple(Router)
 _PROMPT, _OUTPUT = LogNormal(300, 1.0, 2000), LogNormal(60, 0.9, 400)
 
 
@@ -107,7 +107,7 @@ def whimsical(seed: int, cluster: Cluster) -> tuple[Requests, Cluster, ClusterSe
     cluster, requests = replace(cluster, changes=changes), load(8.0, 40.0, seed)
     failures = (Failure(seed % 4, 12.0, 20.0), Failure((seed + 1) % 4, 15.3 + seed / 100))
     run = simulate_cluster(
-        requests, cluster, Whims(seed, cluster), router=ROUTERS[seed % 3], failures=failures, seed=seed, bin_s=0.7
+        requests, cluster, Whims(seed, cluster), router=ROUTERS[seed % 4], failures=failures, seed=seed, bin_s=0.7
     )
     return requests, cluster, run
 
@@ -356,6 +356,27 @@ def test_what_makes_no_run_is_said_so(small_cluster: Cluster) -> None:
         simulate_cluster(large, small_cluster, controller)
     with pytest.raises(OutsideProfileError, match="4608 tokens before them is outside the profile"):
         simulate_cluster(Requests(np.zeros(1), np.array([9000]), np.array([5])), small_cluster, controller)
+
+
+def test_the_router_sends_requests_where_they_add_least_energy(small_cluster: Cluster) -> None:
+    """A batch on one GPU costs less than one on four, and several requests together less than each alone."""
+    requests = load(2.0, 60.0)
+    controller = Scripted([Start(2, 0), Start(0, 0), Start(0, 0)])
+    runs = {
+        router: simulate_cluster(requests, small_cluster, controller, router=router)
+        for router in (Router.LEAST_REQUESTS, Router.LEAST_ENERGY)
+    }
+    spread, packed = (runs[router].instance for router in (Router.LEAST_REQUESTS, Router.LEAST_ENERGY))
+    assert (packed == 0).mean() < 0.5 * (spread == 0).mean()
+    made = {router: sum(run.energy_j[kind] for kind in ("prefill", "decode", "mixed")) for router, run in runs.items()}
+    assert made[Router.LEAST_ENERGY] < 0.9 * made[Router.LEAST_REQUESTS]
+
+
+def test_where_deadlines_are_at_stake_least_energy_spreads_requests(small_cluster: Cluster) -> None:
+    at_once = Requests(np.zeros(60), np.full(60, 200), np.full(60, 20))
+    run = simulate_cluster(at_once, small_cluster, Scripted([Start(0, 0)] * 4), router=Router.LEAST_ENERGY)
+    assert len(set(run.instance.tolist())) > 1
+    assert (run.first_token_s <= 0.3).mean() > 0.9
 
 
 def test_no_requests_take_no_time(small_cluster: Cluster) -> None:

@@ -16,7 +16,7 @@ from wastenot.stack.serving.simulation.simulate import simulate
 
 
 def run_of(case: Case, seed: int) -> ClusterServed:
-    return simulate_cluster(case.requests, case.cluster, case.controller(), router=Router(seed % 3), seed=seed, bin_s=0.05)
+    return simulate_cluster(case.requests, case.cluster, case.controller(), router=Router(seed % 4), seed=seed, bin_s=0.05)
 
 
 def part(case: Case, run: ClusterServed, instance: int) -> tuple[np.ndarray, Served]:

@@ -242,7 +242,7 @@ class Router(enum.IntEnum):
     LEAST_REQUESTS = 0  # join the shortest queue; the first of several
     POWER_OF_TWO = 1  # the shorter of two drawn at random
     LEAST_TOKENS = 2  # fewest tokens still to be prefilled and, as predicted, made
-    LEAST_ENERGY = 3  # least added energy a token by the tables at the clock in effect, of those that keep the deadlines
+    LEAST_ENERGY = 3  # least added energy a step by the tables at the clock for so many, of those that keep the deadlines
 
 
 @dataclass(frozen=True, slots=True)

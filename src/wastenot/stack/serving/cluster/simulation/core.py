@@ -37,7 +37,9 @@ Column = Any
 IDLE, STRETCH, STEP, AWAY = 0, 1, 2, 3  # what an instance does until its next event; away ones are not in here
 DONE, UNTIL, EMPTY, READY, SLOTS, BINS, OUTSIDE = 0, 1, 2, 3, 4, 5, 6  # why run() returns
 SERVING, DRAINING = 2, 3  # states, as in the model
-LEAST_REQUESTS, POWER_OF_TWO, LEAST_TOKENS = 0, 1, 2
+LEAST_REQUESTS, POWER_OF_TWO, LEAST_TOKENS, LEAST_ENERGY = 0, 1, 2, 3
+LOOKED_AT = 8
+"""Instances that are compared for a request by the energy that it adds."""
 KINDS = ("prefill", "decode", "mixed", "idle")
 PREFILL, DECODE, MIXED, REST = 0, 1, 2, 3
 _TICKET = 1 << 32
@@ -240,14 +242,15 @@ def _place(tables: Column, at: int, count: int, value: float, hint: int) -> int:
 
 
 @inlined
-def _decode(tables: Column, lay: Any, c: Any, batch: int, context: float) -> tuple[float, float, float, float, int]:
-    """Time and energy of a decode step, what each one after it takes more, and how many there are in this cell."""
+def _decode(
+    tables: Column, lay: Any, setting: int, batch: int, context: float, hint: int
+) -> tuple[float, float, float, float, int, int]:
+    """Time and energy of a decode step, what each one after it takes more, how many there are in this cell, and which."""
     knots, last = lay.contexts_at, lay.contexts - 1
-    j = _place(tables, knots, last + 1, context, c.place)
+    j = _place(tables, knots, last + 1, context, hint)
     if j < 0:
-        return np.nan, np.nan, np.nan, np.nan, 1
-    c.place = j
-    at = lay.decode_at + ((c.setting * (lay.most_running + 1) + batch) * lay.contexts + j) * 4
+        return np.nan, np.nan, np.nan, np.nan, 1, hint
+    at = lay.decode_at + ((setting * (lay.most_running + 1) + batch) * lay.contexts + j) * 4
     beyond, steps = context - tables[knots + j], 1
     step_s, step_j, more_s, more_j = tables[at], tables[at + 1], tables[at + 2], tables[at + 3]
     if last > 0:
@@ -258,11 +261,11 @@ def _decode(tables: Column, lay: Any, c: Any, batch: int, context: float) -> tup
     if beyond > 0.0:
         step_s += more_s * beyond
         step_j += more_j * beyond
-    return step_s, step_j, more_s, more_j, steps
+    return step_s, step_j, more_s, more_j, steps, j
 
 
 @inlined
-def _prefill(tables: Column, places: Column, lay: Any, c: Any, tokens: int, past: float) -> tuple[float, float]:
+def _prefill(tables: Column, places: Column, lay: Any, setting: int, tokens: int, past: float) -> tuple[float, float]:
     if tokens > lay.last_tokens:
         return np.nan, np.nan
     i = places[lay.places_at + tokens]
@@ -270,7 +273,7 @@ def _prefill(tables: Column, places: Column, lay: Any, c: Any, tokens: int, past
     if i < 0 or j < 0:
         return np.nan, np.nan
     row = 2 * lay.pasts
-    at = lay.prefill_at + (c.setting * lay.tokens + i) * row + 2 * j
+    at = lay.prefill_at + (setting * lay.tokens + i) * row + 2 * j
     along = across = 0.0
     if lay.tokens > 1:
         low = tables[lay.tokens_at + i]
@@ -285,12 +288,12 @@ def _prefill(tables: Column, places: Column, lay: Any, c: Any, tokens: int, past
 def _cost(tables: Column, places: Column, lay: Any, c: Any, context: float) -> tuple[float, float]:
     """Time and energy of a step with prompts."""
     tokens, batch = c.step_tokens, c.step_batch
-    together_s, together_j = _prefill(tables, places, lay, c, tokens + batch, c.past_tokens)
+    together_s, together_j = _prefill(tables, places, lay, c.setting, tokens + batch, c.past_tokens)
     if not batch:
         return together_s, together_j
     empty = lay.decode_at + (c.setting * (lay.most_running + 1) + batch) * lay.contexts * 4
     empty_s, empty_j = tables[empty], tables[empty + 1]
-    full_s, full_j, _, _, _ = _decode(tables, lay, c, batch, context)
+    full_s, full_j, _, _, _, c.place = _decode(tables, lay, c.setting, batch, context, c.place)
     return max(together_s, empty_s) + full_s - empty_s, max(together_j, empty_j) + full_j - empty_j
 
 
@@ -526,17 +529,23 @@ def _load(s: State, i: int, c: Any) -> None:
 
 
 @inlined
+def _ttft(s: State, q: Any) -> float:
+    """The bound on the time to a request's first token."""
+    at = 0
+    while at < s.numbers[0].ttft_classes - 1 and q.prompt >= s.places[at]:
+        at += 1
+    return s.tables[at]  # type: ignore[no-any-return]
+
+
+@inlined
 def _finish(s: State, i: int, c: Any, q: Any, slot: int) -> None:
     """The request is answered."""
     n = s.numbers[0]
     answer = s.answers[q.request]
     answer.first_s, answer.finish_s, answer.instance, answer.late = q.first_s, c.now_s, i, q.late
     s.kinds[q.kind].finished += 1
-    ttft = 0
-    while ttft < n.ttft_classes - 1 and q.prompt >= s.places[ttft]:
-        ttft += 1
     if (
-        q.first_s - q.arrival_s > s.tables[ttft]
+        q.first_s - q.arrival_s > _ttft(s, q)
         or q.late > n.late_share * (q.output - 1)
         or c.now_s - q.arrival_s > n.end_to_end_s
     ):
@@ -745,7 +754,9 @@ def _plan(s: State, i: int, c: Any, lay: Any) -> bool:  # noqa: PLR0912 - the ru
         c.step_more_s = c.step_more_j = 0.0
     else:
         c.doing = STRETCH
-        c.step_s, c.step_j, c.step_more_s, c.step_more_j, steps = _decode(s.tables, lay, c, c.step_batch, context)
+        c.step_s, c.step_j, c.step_more_s, c.step_more_j, steps, c.place = _decode(
+            s.tables, lay, c.setting, c.step_batch, context, c.place
+        )
         if not alone and c.step_more_s == c.step_more_s and c.step_more_j == c.step_more_j:
             c.steps = _room_for(s, c, lay, min(steps, (s.ends[c.room * n.calendar_room] >> 32) - c.events))
     if not c.step_s >= 0:
@@ -959,6 +970,61 @@ def _least_that_fits(s: State, p: Any, q: Any) -> int:
     return best
 
 
+@compiled
+def _added_energy(s: State, i: int, q: Any) -> float:
+    """Energy that a step of an instance takes more with one more request; infinite where deadlines would hardly be kept.
+
+    Waiting requests count as if they decoded already, at the clock of the instance's rule for so many. The first token comes
+    after the step under way and all prompts before it, prefilled in steps as large as may be.
+    """
+    n = s.numbers[0]
+    c = s.instances[i]
+    lay = s.layouts[c.layout]
+    batch = c.requests + 1
+    if batch > lay.most_running:
+        return np.inf
+    setting, tokens = s.rules[c.rule + batch], c.waiting_tokens + q.to_prefill
+    low, high = s.tables[lay.contexts_at], s.tables[lay.contexts_at + lay.contexts - 1]
+    context = min(max((c.context + tokens) / batch, low), high)
+    step_s, step_j, _, _, _, _ = _decode(s.tables, lay, setting, batch, context, c.place)
+    if c.requests:
+        before = min(max((c.context + c.waiting_tokens) / c.requests, low), high)
+        _, before_j, _, _, _, _ = _decode(s.tables, lay, setting, c.requests, before, c.place)
+    else:
+        before_j = s.tables[lay.idle_at + setting] * step_s
+    at_once = min(tokens, lay.most_step_tokens)
+    prompt_s, _ = _prefill(s.tables, s.places, lay, c.prompts, at_once, 0.0)
+    first_s = prompt_s * ((tokens + at_once - 1) // at_once) + (c.step_s if c.doing != IDLE else 0.0)
+    if step_s + lay.overhead_s <= n.tbt_s and first_s <= _ttft(s, q):
+        return step_j - before_j
+    return np.inf
+
+
+@compiled
+def _least_energy(s: State, p: Any, q: Any) -> int:
+    """The instance to which a request adds least energy, of all in a small pool, of some drawn at random in a large one.
+
+    Where none keeps the deadlines, the one with the fewest requests; -1 where there is none that can hold it and has room.
+    """
+    n = s.numbers[0]
+    best, least_j, short, fewest = -1, np.inf, -1, np.inf
+    for member in range(min(p.ready, LOOKED_AT)):
+        place = member
+        if p.ready > LOOKED_AT:
+            n.drawn = _scattered((n.drawn + n.routed) & 0xFFFFFFFF)
+            n.routed += 1
+            place = n.drawn % p.ready
+        i = s.members[p.members_at + place]
+        if not _fits(s, i, q) or s.instances[i].requests >= p.room:
+            continue
+        added_j = _added_energy(s, i, q)
+        if added_j < least_j:
+            best, least_j = i, added_j
+        if s.instances[i].requests < fewest:
+            short, fewest = i, float(s.instances[i].requests)
+    return best if best >= 0 else short
+
+
 @inlined
 def _chosen(s: State, q: Any) -> int:
     """The instance for a request; -1 where there is none."""
@@ -970,6 +1036,10 @@ def _chosen(s: State, q: Any) -> int:
         p = s.pools[pool]
         if not p.ready:
             continue
+        if n.router == LEAST_ENERGY:
+            i = _least_energy(s, p, q)
+            if i >= 0:
+                return i
         if n.router == POWER_OF_TWO:
             n.drawn = _scattered((n.drawn + n.routed) & 0xFFFFFFFF)
             n.routed += 1
@@ -983,7 +1053,7 @@ def _chosen(s: State, q: Any) -> int:
             if i < 0:
                 continue
         if s.instances[i].requests < p.room:
-            return i  # type: ignore[no-any-return]
+            return i
         if full < 0:
             full = i
     return full

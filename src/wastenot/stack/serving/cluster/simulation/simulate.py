@@ -92,7 +92,7 @@ def simulate_cluster(
         BadInputError: a request that no layout's cache can hold; layouts, failures or a period that make no run.
         OutsideProfileError: a step that the tables do not cover.
     """
-    _check(requests, cluster, controller, router, failures, bin_s)
+    _check(requests, cluster, controller, failures, bin_s)
     return _Run(requests, cluster, controller, router, predicted_tokens, failures, seed, bin_s).served()
 
 
@@ -100,7 +100,6 @@ def _check(
     requests: Requests,
     cluster: Cluster,
     controller: Controller,
-    router: Router,
     failures: Sequence[Failure],
     bin_s: float,
 ) -> None:
@@ -115,8 +114,6 @@ def _check(
         raise BadInputError(f"`period_s` of '{controller.name}' ({controller.period_s:g}) must be above 0")
     if not 0 < bin_s < math.inf:
         raise BadInputError(f"`bin_s` ({bin_s:g}) must be above 0")
-    if router not in (Router.LEAST_REQUESTS, Router.POWER_OF_TWO, Router.LEAST_TOKENS):
-        raise BadInputError(f"router {router.name} is not simulated; use LEAST_REQUESTS, POWER_OF_TWO or LEAST_TOKENS")
     for failure in failures:
         if not 0 <= failure.host < cluster.hosts:
             raise BadInputError(f"host {failure.host} cannot fail; there are hosts 0 to {cluster.hosts - 1}")
