@@ -117,7 +117,7 @@ def main(verdict: Verdict) -> None:
         result = result_of(served, load, there, share=SHARE)
         results[result.policy] = result
         print(row_of(result, results["SinglePool"].energy_j, time.perf_counter() - begun), flush=True)
-    bound_j, estimate_j = step_bound(load, there), slot_estimate(profiles, counts(load, there, SLOT_S))
+    bound_j, estimate_j = step_bound(load, there), slot_estimate(Profiles(there, load), counts(load, there, SLOT_S))
     print(
         f"    oracle: no policy under {bound_j / 1e6:.1f} MJ; with free changes about {estimate_j / 1e6:.1f} MJ", flush=True
     )

@@ -4,7 +4,8 @@
     python -m benchmarks.bench_kills [KILLS] [SEED] [KIND ...]     # adds to data/kills.csv
     python -m benchmarks.bench_kills table                         # puts that into docs/daemon.md
 
-``tests/stand_in/kill_runs.py`` says what the kinds are; of ``wastenot apply``, ``tests/stand_in/apply_kills.py``.
+``tests/stand_in/kill_runs.py`` says what the kinds are; of ``wastenot apply``, ``tests/stand_in/apply_kills.py``, and of
+``wastenot serve-control``, ``tests/stand_in/serve_kills.py``.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from __future__ import annotations
 import csv
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from benchmarks.verdict import Verdict
-from tests.stand_in import apply_kills, kill_runs
+from tests.stand_in import apply_kills, kill_runs, serve_kills
 
 DOCS = Path(__file__).parents[1] / "docs" / "daemon.md"
 BEGIN, END = "<!-- kills -->\n", "<!-- end of kills -->\n"
 DATA = Path(__file__).parents[1] / "data" / "kills.csv"
-ALL = (*kill_runs.KINDS, *apply_kills.KINDS)
+ALL = (*kill_runs.KINDS, *apply_kills.KINDS, *serve_kills.KINDS)
 FIELDS = ("kind", "seed", "kills", "journal_there", "clocks_changed", "left", "median_s", "longest_s")
 
 
@@ -29,8 +31,8 @@ def main(verdict: Verdict) -> None:
         verdict.at_most(f"{kind}: GPUs left changed after 200 kills", found["left"], 0)
         if kind in ("client", "hang"):
             verdict.at_most(f"{kind}: seconds until a living daemon has restored", found["longest_s"], 1.0)
-    for kind in apply_kills.KINDS:
-        found = apply_kills.main(kind, 50)
+    for kind in (*apply_kills.KINDS, *serve_kills.KINDS):
+        found = _judge(kind).main(kind, 50)
         verdict.at_most(f"{kind}: GPUs left changed after 50 kills", found["left"], 0)
 
 
@@ -38,8 +40,7 @@ def write(kills: int, seed: int, kinds: tuple[str, ...]) -> None:
     """Kill, print and add to the data."""
     is_new = not DATA.exists()
     for kind in kinds:
-        judge = apply_kills if kind in apply_kills.KINDS else kill_runs
-        found = judge.main(kind, kills, seed) | {"kind": kind, "seed": seed}
+        found = _judge(kind).main(kind, kills, seed) | {"kind": kind, "seed": seed}
         found |= {name: round(found[name], 4) for name in ("median_s", "longest_s")}
         print(found, flush=True)
         with DATA.open("a", newline="") as stream:
@@ -48,6 +49,10 @@ def write(kills: int, seed: int, kinds: tuple[str, ...]) -> None:
                 writer.writeheader()
                 is_new = False
             writer.writerow(found)
+
+
+def _judge(kind: str) -> ModuleType:
+    return next(each for each in (kill_runs, apply_kills, serve_kills) if kind in each.KINDS)
 
 
 WORDS = {
@@ -60,6 +65,13 @@ WORDS = {
     "apply as root": ("`wastenot apply` of root, without a daemon", "the next command"),
     "program": ("the program that `wastenot apply` runs", "`wastenot apply`, which then ends"),
     "apply and program": ("`wastenot apply` and its program", "the daemon, which lives"),
+    "serve-control": ("`wastenot serve-control`", "the daemon, which lives"),
+    "serve-control as root": ("`wastenot serve-control` of root, without a daemon", "its keeper"),
+    "server": (
+        f"a server that it controls (readings of no use after {serve_kills.STALE_S:g} s)",
+        "`wastenot serve-control`",
+    ),
+    "serve-control and server": ("`wastenot serve-control` and its server", "the daemon, or its keeper"),
 }
 
 

@@ -24,7 +24,8 @@ class Prometheus:
     """Its API."""
 
     def __init__(self, port):
-        self._base = f"http://127.0.0.1:{port}/api/v1"
+        self.url = f"http://127.0.0.1:{port}"
+        self._base = f"{self.url}/api/v1"
 
     def get(self, what, **asked):
         with urllib.request.urlopen(f"{self._base}/{what}?{urllib.parse.urlencode(asked)}", timeout=5) as answer:

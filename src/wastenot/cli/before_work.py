@@ -184,7 +184,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 """By verb, the options that may have no effect."""
 
 _OUTPUTS = ("out", "report", "page", "csv", "figures", "summary")
-_INPUTS = ("source", "sources", "what", "study", "schedule", "engine", "trace", "clocks", "requests")
+_INPUTS = ("source", "sources", "what", "study", "schedule", "engine", "trace", "clocks", "requests", "scenario")
 """Files that an output must not replace."""
 _MAY_LACK_PAGES = ("natural",)  # verbs that do the rest without the extra that pages need, and say so
 

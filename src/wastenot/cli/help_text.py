@@ -28,7 +28,7 @@ VERBS = {
     "Measure": ("sweep", "natural", "profile", "monitor", "serve-bench", "import"),
     "Decide": ("plan", "frontier", "compare", "forecast", "iteration", "pairs", "pipeline"),
     "Put a plan to work": ("apply", "tune", "straggler"),
-    "Serve LLMs": ("engine", "recommend", "steer", "serve-control"),
+    "Serve LLMs": ("engine", "recommend", "steer", "serve-sim", "serve-control"),
     "Training jobs that come back": ("jobs", "job", "recur"),
     "Check a plan": ("validate", "refine", "transfer", "diff"),
     "Show and pass on": ("report", "show", "profiles", "export"),
@@ -87,6 +87,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "steer": (
         "wastenot steer engine.json --trace requests.csv --load 50%",
         "wastenot steer engine.json --trace requests.csv --rate 4 --policy greenllm --page steer.html",
+    ),
+    "serve-sim": (
+        "wastenot serve-sim --example",
+        "wastenot serve-sim scenario.toml --page cluster.html",
     ),
     "serve-control": (
         "wastenot serve-control engine.json --instance http://localhost:8000=nvidia:0",

@@ -18,6 +18,7 @@ from wastenot.wording import counted
 if TYPE_CHECKING:
     from wastenot.devices.protocol import Device
     from wastenot.runtime.serve_control.events import Event, Tell
+    from wastenot.runtime.serve_control.hook import Hook
     from wastenot.runtime.serve_control.instance import Instance, Rules
     from wastenot.runtime.serve_control.placement import Placement
     from wastenot.stack.serving.profile_file import EngineProfile
@@ -66,9 +67,19 @@ def serve_control(
             "--headroom", metavar="X", parser=quantities.share, help="Share of the deadlines that the profile must leave."
         ),
     ] = 0.15,
+    stale_after: Annotated[
+        float,
+        typer.Option(
+            "--stale-after", metavar="TIME", parser=quantities.seconds, help="Age from which a reading is of no use."
+        ),
+    ] = 8.0,
     duration: Annotated[
         float | None,
         typer.Option("--for", metavar="TIME", parser=quantities.seconds, help="End after this; by default never."),
+    ] = None,
+    hook: Annotated[
+        str | None,
+        typer.Option("--hook", metavar="URL", help="POST recommended numbers of instances to this address, as JSON."),
     ] = None,
     metrics_port: Annotated[
         int | None, typer.Option("--metrics-port", metavar="PORT", help="Serve what is done to Prometheus on this port.")
@@ -92,24 +103,32 @@ def serve_control(
     from wastenot.cli.steer import deadlines_of
     from wastenot.runtime.serve_control.control import control, held
     from wastenot.runtime.serve_control.events import Event
+    from wastenot.runtime.serve_control.hook import Hook
     from wastenot.runtime.serve_control.instance import Rules
     from wastenot.runtime.serve_control.placement import placements
+    from wastenot.runtime.serve_control.recommender import Recommender
     from wastenot.runtime.serve_control.sources import DirectSource, PrometheusSource, followed
     from wastenot.stack.serving.profile_file import read_engine
 
-    if not 0.05 <= period <= 4.0:
-        raise BadInputError(f"--period {period:g} s: must be at least 50 ms and at most 4 s")
-    if not 0.0 <= headroom < 1.0:
-        raise BadInputError(f"--headroom {headroom:g}: must be at least 0 and below 1")
+    _check(period, headroom, stale_after)
     profile = read_engine(engine)
     placed = placements(instance or (), instances)
-    rules = Rules(deadlines_of(ttft, tbt, None, share), headroom, dry_run=not clock_control.allow_clock_control)
+    rules = Rules(deadlines_of(ttft, tbt, None, share), headroom, stale_after, not clock_control.allow_clock_control)
     tell: Tell = _tell_json if as_json else _tell_text
+    told_to = None if hook is None else Hook(hook)
     controlled = [_instance(each, profile, rules, tell, clock_control) for each in placed]
     urls = [each.url for each in placed]
     source = DirectSource(urls, period) if prometheus is None else PrometheusSource(prometheus, urls, period)
     if rules.dry_run:
         say("nothing is set without --allow-clock-control; what would be set is shown")
+    recommender = Recommender(controlled, profile.engines, rules, _also_to(told_to, tell))
+
+    def each_tick(now_s: float) -> None:
+        recommender.look(now_s)
+        news = None if told_to is None else told_to.news()
+        if news is not None:
+            tell(Event("note", news))
+
     over_s = None if duration is None else time.monotonic() + duration
     with ExitStack() as stack:
         if metrics_port is not None:
@@ -119,32 +138,58 @@ def serve_control(
             port = stack.enter_context(serve_registry(metrics_port, control_registry(controlled), host=metrics_host))
             say(f"metrics: http://{metrics_host}:{port}/metrics")
         stack.enter_context(nullcontext() if rules.dry_run else held(controlled))
+        if told_to is not None:
+            stack.enter_context(told_to.running())
         heard = stack.enter_context(followed(source))
         gpus = sum(len(each.devices) for each in placed)
         began = f"{counted(len(placed), 'server')} of {profile.model} on {counted(gpus, 'GPU')}"
         tell(Event("began", began, values={"instances": urls, "dry_run": rules.dry_run}))
-        control(controlled, heard, stop=lambda: over_s is not None and time.monotonic() >= over_s)
+        control(controlled, heard, stop=lambda: over_s is not None and time.monotonic() >= over_s, each_tick=each_tick)
     tell(Event("ended", "the clocks are left to the driver again"))
+
+
+def _check(period: float, headroom: float, stale_after: float) -> None:
+    if not 0.05 <= period <= 4.0:
+        raise BadInputError(f"--period {period:g} s: must be at least 50 ms and at most 4 s")
+    if not 0.0 <= headroom < 1.0:
+        raise BadInputError(f"--headroom {headroom:g}: must be at least 0 and below 1")
+    if not period < stale_after <= 600.0:
+        raise BadInputError(f"--stale-after {stale_after:g} s: must be longer than --period, and at most 600 s")
 
 
 def _instance(
     placed: Placement, profile: EngineProfile, rules: Rules, tell: Tell, clock_control: ClockControlOptions
 ) -> Instance:
     from wastenot.runtime.serve_control.instance import Instance
+    from wastenot.stack.serving.cluster.seen_load import SeenLoad, rule_of
     from wastenot.stack.serving.policies.costs import StepCosts
 
     devices: list[Device] = [clock_control.open_device(name, seed=0, workload=None) for name in placed.devices]
     engine = profile.engine(len(devices) or None)
-    return Instance(placed.url, tuple(devices), engine, StepCosts(engine.tables), rules, tell)
+    costs = StepCosts(engine.tables)
+    rule_of(SeenLoad(1.0, 256.0, 256.0, 64.0, 256.0), engine, costs, rules.deadlines)  # compiles before a reading waits
+    return Instance(placed.url, tuple(devices), engine, costs, rules, tell)
 
 
 def _tell_text(event: Event) -> None:
     print(f"{time.strftime('%H:%M:%S')} {event.text}", flush=True)
 
 
+def _also_to(hook: Hook | None, tell: Tell) -> Tell:
+    def both(event: Event) -> None:
+        tell(event)
+        if hook is not None:
+            hook.send(_document(event))
+
+    return both
+
+
 def _tell_json(event: Event) -> None:
-    line: dict[str, Any] = {
+    print(json.dumps(_document(event), ensure_ascii=False, allow_nan=False), flush=True)
+
+
+def _document(event: Event) -> dict[str, Any]:
+    return {
         "schema": SCHEMA, "event": event.kind, "at_unix_s": round(time.time(), 3), "instance": event.instance or None,
         **event.values, "text": event.text,
     }  # fmt: skip
-    print(json.dumps(line, ensure_ascii=False, allow_nan=False), flush=True)

@@ -22,10 +22,11 @@ from sqlalchemy import (
 from wastenot.study.serving_records import LATENCIES, Percentiles
 from wastenot.study.sweep import NUMBERS
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 OLDEST_READ = 2
 """Before 3, studies did not record sweeps, nor who was measuring, before 4 nothing at natural clocks, before 5 no
-switching latency, before 6 no jobs, and before 7 no servers; they are read as they are, and writing adds the tables."""
+switching latency, before 6 no jobs, before 7 no servers, and before 8 no simulated clusters; they are read as they are, and
+writing adds the tables."""
 
 # Names begin with ours, because on a database server a study may share its schema with other programs' tables.
 metadata = MetaData()
@@ -344,4 +345,18 @@ serving_points = Table(
     Column("why_unstable", Text, nullable=False),
     Column("notes", Text, nullable=False),
     Column("server", Text, nullable=False),
+)
+
+# Simulated runs of clusters, each a policy on a traffic with a seed; see cluster_store.py. The digest is of all that a run
+# depends on, and the record a JSON document.
+cluster_runs = Table(
+    "wastenot_cluster_runs",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("scenario", Text, nullable=False),
+    Column("policy", String(255), nullable=False),
+    Column("traffic", Text, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("record", Text, nullable=False),
+    Column("recorded_at", String(32), nullable=False),
 )

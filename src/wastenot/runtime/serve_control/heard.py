@@ -65,32 +65,30 @@ class Recent:
         """The load of the last seconds, on the safe side of chance; ``None`` until enough has been seen."""
         if len(self.readings) < 2:
             return None
-        (now_s, now), (then_s, then) = self.readings[-1], self._since(RATE_OVER_S)
-        if now.ttft is None or then.ttft is None:
+        now, first = self.readings[-1][1], self.readings[0][1]
+        if now.ttft is None or first.ttft is None:
             return None
-        come = now.ttft.total - then.ttft.total + max(now.waiting - then.waiting, 0.0)
+        come, over_s = self.come(RATE_OVER_S)
         self._see_lengths()
         if self._prompt_tokens is None or self._output_tokens is None:
             return None
         mean = self._prompt_tokens
         return SeenLoad(
-            rate_per_s=(come + 2.0 * math.sqrt(come) + 1.0) / (now_s - then_s) / now.engines,
+            rate_per_s=(come + 2.0 * math.sqrt(come) + 1.0) / over_s / now.engines,
             prompt_tokens=mean,
             long_prompt_tokens=mean if self._long_prompt_tokens is None else max(self._long_prompt_tokens, mean),
             output_tokens=self._output_tokens,
             context=max(mean + self._output_tokens / 2.0, self._context(now, engine)),
         )
 
-    def rate_per_s(self) -> float | None:
-        """Requests that came in a second, on average over all that is remembered."""
-        if len(self.readings) < 2:
-            return None
-        (then_s, then), (now_s, now) = self.readings[0], self.readings[-1]
-        if now.ttft is None or then.ttft is None:
-            return None
-        return (now.ttft.total - then.ttft.total) / (now_s - then_s)
+    def come(self, seconds: float) -> tuple[float, float]:
+        """How many requests came lately, on all engines of the server, and over what time they were counted."""
+        (then_s, then), (now_s, now) = self.since(seconds), self.readings[-1]
+        if now.ttft is None or then.ttft is None or now_s <= then_s:
+            return 0.0, seconds
+        return now.ttft.total - then.ttft.total + max(now.waiting - then.waiting, 0.0), now_s - then_s
 
-    def _since(self, seconds: float) -> tuple[float, ServerReading]:
+    def since(self, seconds: float) -> tuple[float, ServerReading]:
         """The last reading at least so long before the latest, or the first."""
         now_s = self.readings[-1][0]
         found = self.readings[0]

@@ -19,7 +19,7 @@ from typing import Literal
 from wastenot.devices.protocol import Device
 from wastenot.errors import DeviceError, WastenotError, first_line
 from wastenot.runtime.serve_control.events import Event, Tell
-from wastenot.runtime.serve_control.feedback import Feedback
+from wastenot.runtime.serve_control.feedback import JUDGED_OVER_S, Feedback
 from wastenot.runtime.serve_control.heard import Heard, Recent
 from wastenot.serving.server_reading import ServerReading
 from wastenot.setting import AUTO, Setting
@@ -92,14 +92,15 @@ class Instance:
     latency_s: float | None = None
     sets: int = 0
     _good: int = 0
-    _last_good_s: float = field(default_factory=time.monotonic)
-    _moved_s: float = field(default_factory=time.monotonic)
+    _last_good_s: float = 0.0
+    _moved_s: float = 0.0
     _fault: str = ""
     _retry_s: float = 0.0
     _undone: bool = True
     _ladder: tuple[Setting, ...] = ()
 
     def __post_init__(self) -> None:
+        self._last_good_s = self._moved_s = time.monotonic()
         self.index = len(self.engine.tables.settings) - 1
         self._ladder = ladder(self.engine, self.devices)
 
@@ -162,7 +163,8 @@ class Instance:
         )
         long_prompt = 0.0 if self.load is None else self.load.long_prompt_tokens
         ttft_s = self.rules.deadlines.ttft_s[-1] if self.load is None else _bound(self.rules.deadlines, long_prompt)
-        self.feedback.see(at_s, reading, self.rules.deadlines, ttft_s, top)
+        lately = self.recent.since(JUDGED_OVER_S)
+        self.feedback.see(at_s, reading, lately, self.rules.deadlines, ttft_s, top)
         batch = min(round(reading.running), len(rule.by_batch) - 1)
         chosen = int(rule.by_batch[batch])
         if waiting > 0.0:

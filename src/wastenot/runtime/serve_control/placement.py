@@ -62,11 +62,11 @@ def placements(named: Sequence[str], path: Path | None = None) -> tuple[Placemen
 def _placement(text: str) -> Placement:
     url, equals, devices = text.rpartition("=")
     if not equals:
-        return Placement(text)
+        return Placement(text.rstrip("/"))
     names = tuple(name.strip() for name in devices.split(","))
     if not all(names):
         raise BadInputError(f"`instance` {text}: names no GPU after the equals sign; {_FORM}")
-    return Placement(url, names)
+    return Placement(url.rstrip("/"), names)
 
 
 class _Instance(Part):

@@ -75,17 +75,17 @@ def test_ours_parks_when_it_is_quiet_and_wakes_afterwards(
 
 
 def test_ours_starts_in_time_for_what_is_forecast(small_cluster: Cluster, profiles: Profiles, past: Requests) -> None:
-    few = poisson(3.0, 600.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=1)
+    few = poisson(3.0, 900.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=1)
     many = poisson(14.0, 600.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=2)
     load = Requests(
-        np.concatenate([few.arrival_s, 600.0 + many.arrival_s]),
+        np.concatenate([few.arrival_s, 900.0 + many.arrival_s]),
         np.concatenate([few.prompt_tokens, many.prompt_tokens]),
         np.concatenate([few.output_tokens, many.output_tokens]),
     )
-    served = simulate_cluster(load, small_cluster, Parking(profiles, Demand(slots(load, small_cluster, 600.0), 600.0)))
+    served = simulate_cluster(load, small_cluster, Parking(profiles, Demand(slots(load, small_cluster, 900.0), 900.0)))
     result = result_of(served, load, small_cluster)
     assert result.attainment > 0.99
-    assert any(isinstance(each.action, Start) and 0 < each.at_s < 600.0 for each in served.log)
+    assert any(isinstance(each.action, Start) and 0 < each.at_s < 900.0 for each in served.log)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from wastenot.stack.serving.cluster.model import ClusterView
 
 KEPT_S = 900.0
 """Of arrivals that are remembered."""
+LEAST = 0.8
+"""Of a forecast, whatever little came."""
 
 
 @dataclass(slots=True, eq=False)
@@ -23,7 +25,7 @@ class Demand:
     Attributes:
         forecast_per_s: by slot and class; one slot alone holds for all times; shape (slots, 9).
         slot_s: length of a slot; the first begins at 0, the last holds on.
-        follows: whether the forecast is scaled by what came of it lately, within a factor of two.
+        follows: whether the forecast is scaled by what came of it lately.
     """
 
     forecast_per_s: FloatArray
@@ -57,14 +59,31 @@ class Demand:
         return np.asarray(count / window_s)
 
     def peak(self, now_s: float, until_s: float) -> FloatArray:
-        """The greatest rate of each class that is expected from now on until then; shape (9,)."""
+        """The greatest rate of each class that is expected from now on until then; shape (9,).
+
+        A forecast is scaled by what came of it in the last quarter of an hour, down a little and up to twice, and what was
+        the load of a minute in this time may be so again.
+        """
         slots = len(self.forecast_per_s)
         first = min(int(now_s / self.slot_s), slots - 1)
         last = min(int(max(until_s - 1e-9, now_s) / self.slot_s), slots - 1)
         expected = self.forecast_per_s[first : last + 1].max(axis=0)
         if not self.follows or now_s < 60.0:
             return np.asarray(expected)
-        seen, foreseen = self.recent(300.0), self.forecast_per_s[first]
-        ratio = float(seen.sum() / max(foreseen.sum(), 1e-9))
-        blend = seen / max(seen.sum(), 1e-9) * expected.sum()  # classes come as they have come lately
-        return np.asarray(0.5 * (expected + blend) * min(max(ratio, 0.5), 2.0))
+        seen, foreseen = self.recent(KEPT_S), self.forecast_per_s[first]
+        ratio = min(max(float(seen.sum() / max(foreseen.sum(), 1e-9)), LEAST), 2.0)
+        blend = 0.5 * (expected / max(expected.sum(), 1e-9) + seen / max(seen.sum(), 1e-9))  # classes as they came lately
+        return np.asarray(blend * max(expected.sum() * ratio, self._busiest_minute()))
+
+    def _busiest_minute(self) -> float:
+        """The greatest rate of all classes over a minute of those that are remembered."""
+        found, at_s, count = 0.0, [each for each, _ in self._seen], [float(arrivals.sum()) for _, arrivals in self._seen]
+        total, begin = 0.0, 0
+        for end, now_s in enumerate(at_s):
+            total += count[end]
+            while at_s[begin] <= now_s - 60.0:
+                total -= count[begin]
+                begin += 1
+            if now_s >= 60.0:
+                found = max(found, total / 60.0)
+        return found

@@ -95,7 +95,7 @@ def slot_estimate(
     """Joules with perfect knowledge, no cost of change, and as many parts of instances as wanted.
 
     Args:
-        profiles: of the cluster.
+        profiles: of the cluster, with the lengths of the very load for perfect knowledge.
         counts: requests by slot of time and class; shape (slots, 9).
         partitions: of the classes into pools, to choose from in each slot.
     """

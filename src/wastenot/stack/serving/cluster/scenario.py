@@ -135,12 +135,15 @@ class _Traffic(Part):
 
 
 class TracePart(_Traffic):
-    """A file of requests, as it is or at another rate; policies know its first ``history_s`` and are judged on the rest."""
+    """A file of requests, as it is or at another rate.
+
+    Policies know its first ``history_s``, by default a sixth of it, and are judged on the rest.
+    """
 
     kind: Literal["trace"]
     file: Name
     rate_per_s: Positive | None = None
-    history_s: NotNegative = 0.0
+    history_s: Positive | None = None
     duration_s: Positive | None = None
     lenient: bool = False
 
@@ -166,6 +169,7 @@ class RunPart(Part):
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
     router: Literal["least-requests", "power-of-two", "least-tokens"] = "least-requests"
     attain: _Share = 0.99
+    head_room: NotNegative = 0.2
 
     @model_validator(mode="after")
     def _once(self) -> RunPart:
@@ -217,6 +221,12 @@ class Scenario:
     def beside(self, file: str) -> Path:
         """A file that the scenario names."""
         return self.path.parent / file
+
+    def with_run(self, *, policies: Sequence[str] | None = None, seeds: Sequence[int] | None = None) -> Scenario:
+        """The same with other policies or seeds; by default its own."""
+        update = {"policies": policies, "seeds": seeds}
+        run = self.parts.run.model_copy(update={name: tuple(each) for name, each in update.items() if each is not None})
+        return replace(self, parts=self.parts.model_copy(update={"run": run}))
 
 
 def example() -> str:

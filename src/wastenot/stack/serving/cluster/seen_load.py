@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import gammainc
 
 from wastenot.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.stack.serving.cluster.model import ClockRule
@@ -23,6 +24,12 @@ _MOST_BUSY = 0.9
 """Share of the time that prompts may take."""
 _SPREAD = 2.0
 """Roots of a mean number of requests that it may be exceeded by: as independent ones vary."""
+_LATE = 0.5
+"""Share of the requests that may miss their deadlines, that is planned to miss them for steps that take too long."""
+_RANKS = (np.arange(10) + 0.5) / 10.0
+"""Of answers by length, which are taken to be distributed exponentially."""
+_SIZES = 8
+"""Sizes of steps that are looked up."""
 _MARGIN = 3.0
 """The same, beyond which there is more load than was seen."""
 
@@ -228,12 +235,36 @@ def _tokens_beside_prompts_in_time(
     deadlines: Deadlines,
     within: float,
 ) -> BoolArray:
-    """Whether steps that prefill are short enough for those who decode, or rare enough to be late."""
-    chunk = min(load.prompt_tokens, float(engine.most_step_tokens)) if engine.chunked else load.prompt_tokens
-    mixed_s = _prompt_alone(chunk, crowded, context, engine, costs)
-    count = max(math.ceil(load.prompt_tokens / engine.most_step_tokens), 1) if engine.chunked else 1
-    share = load.rate_per_s * count * _looked_up(step_s, np.maximum(batch, 1.0))
-    return np.asarray((mixed_s <= within * deadlines.tbt_s) | (share <= 0.5 * (1.0 - deadlines.share)))
+    """Whether steps that prefill are short enough for those who decode, or those that are not rare enough to be late.
+
+    At each clock there is a number of new tokens from which on a step is too long. How many prompts have as many, or have
+    them together with the next one that comes meanwhile, follows from their mean and their 99th percentile.
+    """
+    own_s = _looked_up(step_s, np.maximum(batch, 1.0))
+    most = float(engine.most_step_tokens) if engine.chunked else float(engine.tables.prefill_tokens[-1])
+    sizes = np.linspace(most / _SIZES, most, _SIZES)
+    waits = np.stack([_prompt_alone(each, crowded, context, engine, costs) for each in sizes], axis=1)
+    if not engine.chunked:  # who decodes waits for all of it, and its own step
+        waits = waits + own_s[:, None]
+    limit_s = within * deadlines.tbt_s
+    fits = np.array([np.interp(limit_s, row, sizes, left=0.0, right=np.inf) for row in waits])
+    alone_s = _prompt_alone(load.prompt_tokens, batch, context, engine, costs)
+    two = 1.0 - np.exp(-load.rate_per_s * alone_s)
+    late = (1.0 - two) * _longer_than(fits, load) + two * _longer_than(fits - load.prompt_tokens, load)
+    # Late tokens of an answer of each length: more of them than it may have are a request that misses its deadline.
+    lengths = np.maximum(-np.log(1.0 - _RANKS) * load.output_tokens, 1.0)
+    expected = (load.rate_per_s * late * own_s)[:, None] * lengths
+    allowed = np.floor((1.0 - deadlines.share) * lengths + 1e-9)
+    missed = gammainc(allowed + 1.0, np.maximum(expected, 1e-12)).mean(axis=1)
+    return np.asarray(missed <= _LATE * (1.0 - deadlines.share))
+
+
+def _longer_than(tokens: FloatArray, load: SeenLoad) -> FloatArray:
+    """The share of prompts that are longer: half at the mean, a hundredth at the 99th percentile, exponential between."""
+    mean, long = load.prompt_tokens, max(load.long_prompt_tokens, load.prompt_tokens + 1.0)
+    below = 1.0 - 0.5 * np.clip(tokens, 0.0, mean) / mean
+    beyond = 0.5 * np.exp(-np.log(50.0) * np.maximum(tokens - mean, 0.0) / (long - mean))
+    return np.asarray(np.where(tokens <= mean, below, beyond))
 
 
 def _wait(busy: FloatArray, prompt_s: FloatArray, late: float) -> FloatArray:

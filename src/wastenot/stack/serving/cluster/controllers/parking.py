@@ -26,6 +26,7 @@ from wastenot.stack.serving.cluster.demand import Demand
 from wastenot.stack.serving.cluster.frontiers import InstanceFrontier
 from wastenot.stack.serving.cluster.model import (
     Action,
+    Assign,
     Cluster,
     ClusterView,
     InstanceState,
@@ -43,6 +44,14 @@ PATIENCE = 0.6
 """Of the time to the first token that prompts which wait may take of an instance before it is an emergency."""
 REMEMBERED_S = 600.0
 """Time over which misses are counted."""
+NEAR = 0.02
+"""A load that is so little above a level is taken for it."""
+WINDOWS_S = (20.0, 60.0)
+"""Over which the load of the moment is averaged."""
+FEW = 200.0
+"""Requests of a class of which a miss more or less says little."""
+HURRY_S = 60.0
+"""Between two looks while there is an emergency."""
 PLAN_S = 300.0
 """Between two looks at how many instances are to be there."""
 
@@ -65,16 +74,19 @@ class Parking:
     profiles: Profiles
     demand: Demand
     name: str = "ours"
-    margin: float = 0.08
+    margin: float = 0.05
     head_room: float = 0.15
     reserve: float = 0.1
     lasts_s: float = 60.0
-    alarm_s: float = 30.0
+    alarm_s: float = 10.0
     period_s: float = 5.0
     _pools: tuple[PoolPlan, ...] = field(init=False, repr=False)
     _needed: list[deque[tuple[float, int]]] = field(init=False, repr=False)
     _alarm_s: list[float] = field(init=False, repr=False)
-    _misses: list[tuple[float, float]] = field(init=False, repr=False)
+    _outcome: FloatArray = field(init=False, repr=False)
+    _piled: list[bool] = field(init=False, repr=False)
+    _failed: int = field(init=False, repr=False)
+    _hurried_s: float = field(init=False, repr=False)
     _rule: dict[int, int] = field(init=False, repr=False)
     _plan_s: float = field(init=False, repr=False)
 
@@ -90,7 +102,9 @@ class Parking:
             spare_gpu_w=cluster.changes.parked_power_w,
         )
         self._needed, self._alarm_s = [deque() for _ in self._pools], [-math.inf] * len(self._pools)
-        self._misses = [(0.0, 0.0)] * len(self._pools)
+        self._outcome = np.zeros((2, COUNT))
+        self._piled = [False] * len(self._pools)
+        self._failed, self._hurried_s = 0, 0.0
         self._rule, self._plan_s = {}, PLAN_S
         placed = sorted(enumerate(self._pools), key=lambda each: -cluster.layouts[each[1].layout].gpus)
         actions: list[Action] = []
@@ -101,12 +115,17 @@ class Parking:
     def control(self, view: ClusterView) -> Sequence[Action]:
         """What the load of the moment asks for, and every five minutes what is forecast."""
         self.demand.see(view)
+        keep = math.exp(-self.period_s / REMEMBERED_S)
+        self._outcome = keep * self._outcome + np.stack([view.finished, view.missed])
         actions: list[Action] = []
-        if view.now_s >= self._plan_s - 1e-9:
+        failed = int((view.state == InstanceState.FAILED).sum())
+        if view.now_s >= self._plan_s - 1e-9 or failed > self._failed or self._hurries(view.now_s):
+            self._failed, self._hurried_s = failed, view.now_s
             self._plan_s = view.now_s + PLAN_S
             actions += self._resize(view)
+        lent: set[int] = set()
         for pool in range(len(self._pools)):
-            actions += self._steer(view, pool)
+            actions += self._steer(view, pool, lent)
         return actions
 
     # ---- instances that are there -----------------------------------------------------------------------------------
@@ -116,6 +135,10 @@ class Parking:
 
     def _own(self, pool: int, rate_per_s: FloatArray) -> float:
         return float(rate_per_s[list(self._pools[pool].classes)].sum())
+
+    def _lately(self, pool: int) -> float:
+        """The load of the moment: what came in the last minute, or in a shorter time if that is more."""
+        return max(self._own(pool, self.demand.recent(window_s)) for window_s in WINDOWS_S)
 
     def _there(self, pool: int, peak_per_s: FloatArray) -> int:
         """Instances that a pool is to have for a peak: those of least power, the others off."""
@@ -133,6 +156,10 @@ class Parking:
             own = next(pool for pool, plan in enumerate(self._pools) if number in plan.classes)
             found.append((own, *range(own + 1, len(self._pools)), *range(own - 1, -1, -1)))
         return tuple(found)
+
+    def _hurries(self, now_s: float) -> bool:
+        """Whether an emergency asks for more instances before it is time to look."""
+        return now_s < max(self._alarm_s) and now_s >= self._hurried_s + HURRY_S
 
     def _resize(self, view: ClusterView) -> Iterator[Action]:
         """Start what will be needed by the time that it serves; stop what stays parked longer than a start is worth."""
@@ -158,12 +185,13 @@ class Parking:
 
     # ---- instances that serve ---------------------------------------------------------------------------------------
 
-    def _steer(self, view: ClusterView, pool: int) -> Iterator[Action]:
+    def _steer(self, view: ClusterView, pool: int, lent: set[int]) -> Iterator[Action]:
         mine = view.pool == pool
+        mine[list(lent)] = False
         serving = np.flatnonzero(mine & (view.state == InstanceState.SERVING))
         parked = np.flatnonzero(mine & np.isin(view.state, (InstanceState.PARKED, InstanceState.DRAINING)))
         waking = int((mine & (view.state == InstanceState.WAKING)).sum())
-        rate = max(self._own(pool, self.demand.recent(window_s)) for window_s in (15.0, 60.0))
+        rate = self._lately(pool)
         alarm = self._alarmed(view, pool, serving)
         most = len(serving) + waking + len(parked)
         parked_w = self.profiles.cluster.changes.parked_power_w
@@ -181,7 +209,18 @@ class Parking:
             for instance in quiet[: min(awake - target, len(serving) - 1)]:
                 yield Park(instance)
             serving = np.array(sorted(set(serving.tolist()) - set(quiet[: awake - target])), dtype=np.intp)
+        elif target == most and most * self._known(pool, max(most, 1)).capacity_per_s < upper:
+            yield from self._borrow(view, pool, lent)
         yield from self._clock(pool, serving, max(target, 1), alarm)
+
+    def _borrow(self, view: ClusterView, pool: int, lent: set[int]) -> Iterator[Action]:
+        """One of the parked instances of other pools, where a pool has too few of its own."""
+        alike = (view.pool != pool) & (view.layout == self._pools[pool].layout) & (view.state == InstanceState.PARKED)
+        there = [each for each in np.flatnonzero(alike).tolist() if each not in lent]
+        if there:
+            lent.add(there[0])
+            yield Assign(there[0], pool)
+            yield Wake(there[0])
 
     def _fewest_watts(self, pool: int, rate: float, upper: float, most: int, spare_gpu_w: float) -> int:
         """Instances that draw least at a rate, of those that could take a higher one; all where they are too few."""
@@ -201,16 +240,13 @@ class Parking:
         return needed[0][1]
 
     def _alarmed(self, view: ClusterView, pool: int, serving: IndexArray) -> bool:
-        """Whether prompts pile up or deadlines are missed, or did so a moment ago."""
+        """Whether prompts pile up for longer than a visit, or did so a moment ago."""
         plan = self._pools[pool]
-        classes = list(plan.classes)
-        finished, missed = int(view.finished[classes].sum()), int(view.missed[classes].sum())
-        keep = math.exp(-self.period_s / REMEMBERED_S)
-        before = self._misses[pool]
-        self._misses[pool] = keep * before[0] + finished, keep * before[1] + missed
         piled_s = view.waiting_tokens[serving].max(initial=0) * self._token_s(plan)
-        patience_s = self.profiles.cluster.deadlines.ttft_s[min(classes) // 3]
-        if view.unplaced or piled_s > PATIENCE * patience_s or missed > 0.02 * finished + 2 * math.sqrt(0.02 * finished) + 1:
+        patience_s = self.profiles.cluster.deadlines.ttft_s[min(plan.classes) // 3]
+        piled = bool(view.unplaced) or piled_s > PATIENCE * patience_s
+        self._piled[pool], lasting = piled, piled and self._piled[pool]
+        if lasting:
             self._alarm_s[pool] = view.now_s + self.alarm_s
         return view.now_s < self._alarm_s[pool]
 
@@ -222,20 +258,20 @@ class Parking:
 
     def _raised(self, pool: int) -> float:
         """What the load of the moment is multiplied with, to be on the safe side of it."""
-        finished, missed = self._misses[pool]
+        finished, missed = self._outcome[:, list(self._pools[pool].classes)]
         allowed = 1 - self.profiles.cluster.deadlines.share
-        used = missed / max(finished, 1.0) / allowed  # of the misses that are allowed
-        return 1 + self.margin * (1 + min(max(2 * used - 0.5, 0.0), 3.0))
+        used = float((missed / np.maximum(finished, FEW)).max()) / allowed  # of the misses that are allowed to a class
+        return 1 + self.margin * (1 + min(max(3 * used - 0.5, 0.0), 3.0))
 
     def _clock(self, pool: int, serving: IndexArray, count: int, alarm: bool) -> Iterator[Action]:
         """A rule for the rate that each instance has."""
         known = self._known(pool, count)
-        rate = self._own(pool, self.demand.recent(60.0)) * self._raised(pool)
-        level = int(np.searchsorted(known.rate_per_s * (1 + 1e-9), rate / count))
+        rate = self._lately(pool) * self._raised(pool)
+        level = int(np.searchsorted(known.rate_per_s * (1 + NEAR), rate / count))
         level = len(known.rate_per_s) if alarm else level
         rule = None
         for instance in serving.tolist():
             if self._rule.get(instance) != level:
                 self._rule[instance] = level
-                rule = rule or (greatest(known.engine) if alarm else rule_at(known, rate / count))
+                rule = rule or (greatest(known.engine) if alarm else rule_at(known, rate / count / (1 + NEAR)))
                 yield SetClock(instance, rule)

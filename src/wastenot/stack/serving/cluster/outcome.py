@@ -1,0 +1,132 @@
+"""Policies beside each other on one traffic, over seeds: energy with what became of the deadlines beside it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from wastenot.stack.serving.cluster.classes import COUNT
+from wastenot.stack.serving.cluster.policies import POLICIES
+from wastenot.stack.serving.cluster.runs import RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A number over seeds.
+
+    Attributes:
+        mean: of all seeds.
+        least: of them.
+        most: of them.
+    """
+
+    mean: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A policy on one traffic.
+
+    Attributes:
+        records: of its runs, by seed.
+        saved: of the energy of the first policy, seed by seed.
+    """
+
+    records: tuple[RunRecord, ...]
+    saved: Spread
+
+    @property
+    def policy(self) -> str:
+        """By the name that scenarios use."""
+        return self.records[0].policy
+
+    @property
+    def failed(self) -> bool:
+        """Whether a class missed its share with any seed."""
+        return any(each.failed for each in self.records)
+
+    @property
+    def hindsight(self) -> bool:
+        """Whether it knows the requests that it is judged on."""
+        return POLICIES[self.policy].hindsight
+
+    def over(self, value: Callable[[RunRecord], float]) -> Spread:
+        """Something of each run, over seeds."""
+        return _spread([value(each) for each in self.records])
+
+    def by_class(self) -> tuple[float | None, ...]:
+        """Least attainment of each class over seeds; ``None`` where none has such requests."""
+        return tuple(_least(each.by_class[number] for each in self.records) for number in range(COUNT))
+
+    def ttft_p99_s(self) -> tuple[float | None, ...]:
+        """Mean over seeds for each kind of prompt; ``None`` where there are none."""
+        kinds = range(len(self.records[0].ttft_p99_s))
+        return tuple(_mean(each.ttft_p99_s[kind] for each in self.records) for kind in kinds)
+
+    def actions(self) -> dict[str, float]:
+        """Mean number of each kind over seeds."""
+        total = Counter[str]()
+        for each in self.records:
+            total.update(each.actions)
+        return {name: count / len(self.records) for name, count in sorted(total.items())}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Policies on one traffic.
+
+    Attributes:
+        traffic: label.
+        outcomes: in the order of the scenario; savings are against the first.
+    """
+
+    traffic: str
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def best(self) -> Outcome | None:
+        """The one of least energy of those in which no class missed its share; ``None`` where there is none.
+
+        Those that know the requests beforehand do not count: they cannot be had.
+        """
+        good = [each for each in self.outcomes if not (each.failed or each.hindsight)]
+        return min(good, key=lambda each: each.over(lambda run: run.energy_j).mean, default=None)
+
+    @property
+    def bound_share(self) -> float:
+        """The lower bound of energy over that of the first policy, mean over seeds."""
+        first = self.outcomes[0].records
+        return sum(each.bound_j / each.energy_j for each in first) / len(first)
+
+
+def compared(records: Sequence[RunRecord]) -> tuple[Comparison, ...]:
+    """Records by traffic and policy, in their order."""
+    found: dict[str, dict[str, list[RunRecord]]] = {}
+    for each in records:
+        found.setdefault(each.traffic, {}).setdefault(each.policy, []).append(each)
+    return tuple(_comparison(traffic, list(policies.values())) for traffic, policies in found.items())
+
+
+def _comparison(traffic: str, by_policy: Sequence[Sequence[RunRecord]]) -> Comparison:
+    first = {each.seed: each.energy_j for each in by_policy[0]}
+    outcomes = (
+        Outcome(tuple(records), _spread([1 - each.energy_j / first[each.seed] for each in records])) for records in by_policy
+    )
+    return Comparison(traffic, tuple(outcomes))
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    return Spread(math.fsum(values) / len(values), min(values), max(values))
+
+
+def _least(values: Iterable[float | None]) -> float | None:
+    return min((each for each in values if each is not None), default=None)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [each for each in values if each is not None]
+    return math.fsum(known) / len(known) if known else None

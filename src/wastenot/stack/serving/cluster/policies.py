@@ -1,0 +1,90 @@
+"""Policies by name: how each controller of a cluster is made from what is known before the first request comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from wastenot.stack.serving.cluster.best_static import best_static
+from wastenot.stack.serving.cluster.controllers.dynamo import Dynamo
+from wastenot.stack.serving.cluster.controllers.fixed import multi_pool, single_pool
+from wastenot.stack.serving.cluster.controllers.parking import Parking
+from wastenot.stack.serving.cluster.demand import Demand
+from wastenot.stack.serving.cluster.model import Cluster, Controller, Router
+from wastenot.stack.serving.cluster.profiles import Profiles
+from wastenot.stack.serving.cluster.scenario_load import Load
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """What a policy is made from.
+
+    Attributes:
+        cluster: to steer.
+        profiles: of its engines under what was seen before.
+        load: whose ``known`` part is for all, and its requests for those that choose in hindsight.
+        head_room: above the greatest rate seen before, for policies that plan for it.
+        router: of the run.
+        share: of the requests of each class that are to keep their deadlines.
+    """
+
+    cluster: Cluster
+    profiles: Profiles
+    load: Load
+    head_room: float
+    router: Router
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy to compare.
+
+    Attributes:
+        make: its controller.
+        about: it in a few words.
+        hindsight: whether it knows the requests that it is judged on.
+    """
+
+    make: Callable[[Given], Controller]
+    about: str
+    hindsight: bool = False
+
+
+def _dynamo(
+    name: str, *, instances: bool = False, shards: bool = False, clocks: bool = False
+) -> Callable[[Given], Controller]:
+    def make(given: Given) -> Controller:
+        return Dynamo(given.profiles, _demand(given), name, instances, shards, clocks, head_room=given.head_room)
+
+    return make
+
+
+def _demand(given: Given) -> Demand:
+    return Demand(given.load.known.peak_per_s[None, :])
+
+
+def _best_static(given: Given) -> Controller:
+    return best_static(given.load.requests, given.cluster, share=given.share, router=given.router)
+
+
+POLICIES: Mapping[str, Policy] = {
+    "single-pool": Policy(
+        lambda given: single_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
+        "all classes on instances of the largest degree at the greatest clock, as many as the peak needs",
+    ),
+    "multi-pool": Policy(
+        lambda given: multi_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
+        "a pool for each class that fills an instance, otherwise the same",
+    ),
+    "scale-instances": Policy(_dynamo("ScaleInstances", instances=True), "multi-pool with instances started and stopped"),
+    "scale-degrees": Policy(_dynamo("ScaleDegrees", shards=True), "multi-pool with parallel degrees that change"),
+    "scale-clocks": Policy(_dynamo("ScaleClocks", clocks=True), "multi-pool with clocks that change"),
+    "dynamollm": Policy(_dynamo("DynamoLLM", instances=True, shards=True, clocks=True), "all three, as published (HPCA'25)"),
+    "best-static": Policy(_best_static, "pools, degrees, instances and clocks fixed, chosen in hindsight", hindsight=True),
+    "wastenot": Policy(
+        lambda given: Parking(given.profiles, _demand(given), "wastenot"),
+        "ours: pools of least power, instances parked and woken, clocks by a rule that follows the batch",
+    ),
+}
+"""By the names that scenarios use, in the order in which they are explained."""

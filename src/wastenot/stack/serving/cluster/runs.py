@@ -1,0 +1,359 @@
+"""Runs of a scenario: each a policy on a traffic with a seed, over processes, kept as they end so that none is run twice."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from wastenot.arrays import FloatArray
+from wastenot.blas import single_threaded
+from wastenot.errors import BadInputError
+from wastenot.progress import Progress
+from wastenot.stack.serving.cluster.classes import COUNT
+from wastenot.stack.serving.cluster.model import Cluster, ClusterServed, InstanceState
+from wastenot.stack.serving.cluster.oracle import step_bound
+from wastenot.stack.serving.cluster.policies import POLICIES, Given
+from wastenot.stack.serving.cluster.profiles import Profiles
+from wastenot.stack.serving.cluster.results import result_of
+from wastenot.stack.serving.cluster.scenario import Scenario, TracePart, digest_of, parse_scenario
+from wastenot.stack.serving.cluster.scenario_load import Load, load_of
+from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
+from wastenot.version import own_version
+
+BINS = 240
+"""Of a timeline, or a little more."""
+_BINS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0)
+_AT_WORK = (InstanceState.SERVING, InstanceState.DRAINING)
+_MEANS = "wastenot.cluster-run/1"
+"""Part of the digest of a run: another where the same run would be recorded otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One of a scenario's runs.
+
+    Attributes:
+        policy: by the name that scenarios use.
+        traffic: its place in the scenario.
+        label: of the traffic.
+        seed: of the traffic.
+        digest: of all that its result depends on.
+    """
+
+    policy: str
+    traffic: int
+    label: str
+    seed: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimeline:
+    """A run by bins of time; lists as JSON has them, ``None`` where nothing is known.
+
+    Attributes:
+        bin_s: their width.
+        power_w: mean of each.
+        gpus: by state, on average; the names of states are those of :class:`InstanceState`.
+        instances: that serve, by layout, on average.
+        clock_mhz: mean ceiling over GPUs that serve.
+        arrivals: of requests, by class.
+        missed: of those, the ones that missed a deadline, by class.
+    """
+
+    bin_s: float
+    power_w: list[float]
+    gpus: dict[str, list[float]]
+    instances: list[list[float]]
+    clock_mhz: list[float | None]
+    arrivals: list[list[int]]
+    missed: list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What became of a run, as a study keeps it.
+
+    Attributes:
+        policy: by the name that scenarios use.
+        name: that the controller gives itself.
+        traffic: label.
+        seed: of it.
+        requests: that came.
+        unanswered: of those, the ones that were given up.
+        output_tokens: made.
+        duration_s: in which requests came.
+        end_s: when the last was answered.
+        energy_j: of the run.
+        energy_by_use_j: its parts.
+        bound_j: below which no policy can answer these requests with these layouts.
+        attainment: share of all requests that kept their deadlines.
+        by_class: the same of each class, ``None`` where it has no requests.
+        ttft_p99_s: 99th percentile by kind of prompt, ``None`` where there are none.
+        tbt_p99_s: 99th percentile of the time between tokens.
+        power_p50_w: median over bins of the timeline.
+        power_p99_w: 99th percentile of the same.
+        gpu_hours: of GPUs that were not off.
+        clock_mhz: mean ceiling over GPUs that serve; ``None`` where it is not known.
+        instances: that served, by layout, on average.
+        actions: that were done, by kind, routes left out.
+        refused: actions that could not be done.
+        switches: of clocks.
+        failed: whether a class missed its share.
+        timeline: by bins of time.
+    """
+
+    policy: str
+    name: str
+    traffic: str
+    seed: int
+    requests: int
+    unanswered: int
+    output_tokens: int
+    duration_s: float
+    end_s: float
+    energy_j: float
+    energy_by_use_j: dict[str, float]
+    bound_j: float
+    attainment: float
+    by_class: list[float | None]
+    ttft_p99_s: list[float | None]
+    tbt_p99_s: float
+    power_p50_w: float
+    power_p99_w: float
+    gpu_hours: float
+    clock_mhz: float | None
+    instances: list[float]
+    actions: dict[str, int]
+    refused: int
+    switches: int
+    failed: bool
+    timeline: RunTimeline
+
+    @property
+    def energy_per_token_j(self) -> float:
+        """Energy for each token of an answer."""
+        return self.energy_j / max(self.output_tokens, 1)
+
+    @property
+    def worst_class(self) -> float:
+        """The least attainment of a class."""
+        return min(each for each in self.by_class if each is not None)
+
+
+Keep = Callable[[Run, str], None]
+"""Called with each run that has ended, and its record as JSON."""
+
+
+def runs_of(scenario: Scenario) -> tuple[Run, ...]:
+    """All runs: seeds, and in each the traffics with every policy."""
+    found = []
+    for seed in scenario.parts.run.seeds:
+        for place, traffic in enumerate(scenario.parts.traffic):
+            values = traffic.model_dump(mode="json")
+            if isinstance(traffic, TracePart):
+                values["file"] = scenario.files[traffic.file]
+            for policy in scenario.parts.run.policies:
+                given = {
+                    "means": _MEANS,
+                    "wastenot": own_version(),
+                    "scenario": scenario.digest,
+                    "traffic": values,
+                    "policy": policy,
+                    "seed": seed,
+                    "attain": scenario.parts.run.attain,
+                    "head_room": scenario.parts.run.head_room,
+                }
+                found.append(Run(policy, place, traffic.label, seed, digest_of(given)))
+    return tuple(found)
+
+
+def run_scenario(
+    scenario: Scenario,
+    *,
+    done: Mapping[str, str] | None = None,
+    keep: Keep | None = None,
+    processes: int = 1,
+    progress: Progress | None = None,
+) -> tuple[RunRecord, ...]:
+    """All runs of a scenario, in the order of :func:`runs_of`.
+
+    Args:
+        scenario: to run.
+        done: records of runs that have ended before, as JSON, by the digest of their run.
+        keep: called with each run as it ends.
+        processes: that share the work.
+        progress: informed of every run.
+
+    Raises:
+        BadInputError: a trace cannot be read, or a policy finds no plan that keeps the deadlines.
+    """
+    runs = runs_of(scenario)
+    texts = {run.digest: done[run.digest] for run in runs if done is not None and run.digest in done}
+    missing = [run for run in runs if run.digest not in texts]
+    if progress is not None and missing:
+        progress.begin(len(runs), len(texts))
+    for run, text in _ended(scenario, missing, min(processes, max(len(missing), 1))):
+        texts[run.digest] = text
+        if keep is not None:
+            keep(run, text)
+        if progress is not None:
+            progress.step(f"{run.policy} on {run.label}, seed {run.seed}")
+    return tuple(record_of(texts[run.digest]) for run in runs)
+
+
+def record_of(text: str) -> RunRecord:
+    """A record from its JSON.
+
+    Raises:
+        ValueError: it is none.
+    """
+    values = json.loads(text)
+    if not isinstance(values, dict) or set(values) != {field.name for field in fields(RunRecord)}:
+        raise ValueError("a run that is none")
+    try:
+        return RunRecord(**values | {"timeline": RunTimeline(**values["timeline"])})
+    except TypeError as error:
+        raise ValueError(f"a run that is none ({error})") from error
+
+
+def _ended(scenario: Scenario, runs: Sequence[Run], processes: int) -> Iterator[tuple[Run, str]]:
+    if processes == 1:
+        for run in runs:
+            yield run, simulated(scenario, run)
+        return
+    content = scenario.text.encode()
+    # Spawned, as what this process holds (threads, connections) is not to be copied.
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_ignore_interrupts) as pool:
+        waiting = {pool.submit(simulate_run, content, str(scenario.path), run): run for run in runs}
+        try:
+            for each in as_completed(waiting):
+                yield waiting[each], each.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal; the one that collects results answers it."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def simulate_run(content: bytes, path: str, run: Run) -> str:
+    """A run of a scenario, given as its file's content and path; its record as JSON."""
+    return simulated(_scenario(content, path), run)
+
+
+@lru_cache(maxsize=2)
+def _scenario(content: bytes, path: str) -> Scenario:
+    return parse_scenario(content, Path(path))
+
+
+@lru_cache(maxsize=4)
+def _loaded(scenario: Scenario, traffic: int, seed: int) -> tuple[Load, Profiles, float]:
+    """What all policies on a traffic with a seed share."""
+    load = load_of(scenario, scenario.parts.traffic[traffic], seed)
+    profiles = Profiles(scenario.cluster, load.known.lengths, share=scenario.parts.run.attain)
+    return load, profiles, step_bound(load.requests, scenario.cluster)
+
+
+def simulated(scenario: Scenario, run: Run) -> str:
+    """A run; its record as JSON.
+
+    Raises:
+        BadInputError: says of which run.
+    """
+    try:
+        with single_threaded():
+            return json.dumps(asdict(_simulated(scenario, run)), allow_nan=False)
+    except BadInputError as error:
+        raise BadInputError(f"{scenario.path}: {run.policy} on '{run.label}', seed {run.seed}: {error}") from error
+
+
+def _simulated(scenario: Scenario, run: Run) -> RunRecord:
+    load, profiles, bound_j = _loaded(scenario, run.traffic, run.seed)
+    part, cluster = scenario.parts.run, scenario.cluster
+    given = Given(cluster, profiles, load, part.head_room, scenario.router, part.attain)
+    served = simulate_cluster(
+        load.requests,
+        cluster,
+        POLICIES[run.policy].make(given),
+        router=scenario.router,
+        predicted_tokens=load.predicted_tokens,
+        failures=load.failures,
+        seed=run.seed,
+        bin_s=bin_of(load.duration_s),
+    )
+    return _record(run, load, cluster, served, bound_j, part.attain)
+
+
+def bin_of(duration_s: float) -> float:
+    """The width of a timeline's bins, a round one."""
+    return next((each for each in _BINS_S if duration_s / each <= BINS), _BINS_S[-1])
+
+
+def _record(run: Run, load: Load, cluster: Cluster, served: ClusterServed, bound_j: float, attain: float) -> RunRecord:
+    result = result_of(served, load.requests, cluster, share=attain)
+    timeline = served.timeline
+    at_work = timeline.gpus[:, _AT_WORK].sum(axis=1)
+    known = np.isfinite(timeline.clock_mhz) & (at_work > 0)
+    refused = sum(bool(each.refused) for each in served.log)
+    actions = Counter(type(each.action).__name__ for each in served.log if not each.refused)
+    actions.pop("Route", None)
+    return RunRecord(
+        policy=run.policy,
+        name=served.name,
+        traffic=run.label,
+        seed=run.seed,
+        requests=len(load.requests),
+        unanswered=int((~np.isfinite(served.finish_s)).sum()),
+        output_tokens=int(load.requests.output_tokens[np.isfinite(served.finish_s)].sum()),
+        duration_s=load.duration_s,
+        end_s=float(served.end_s),
+        energy_j=result.energy_j,
+        energy_by_use_j={name: float(each) for name, each in served.energy_j.items()},
+        bound_j=bound_j,
+        attainment=result.attainment,
+        by_class=_with_none(result.by_class),
+        ttft_p99_s=_with_none(result.ttft_p99_s),
+        tbt_p99_s=result.tbt_p99_s,
+        power_p50_w=result.power_w[0],
+        power_p99_w=result.power_w[1],
+        gpu_hours=result.gpu_hours,
+        clock_mhz=float(np.average(timeline.clock_mhz[known], weights=at_work[known])) if known.any() else None,
+        instances=result.instances.tolist(),
+        actions=dict(sorted(actions.items())),
+        refused=refused,
+        switches=served.switches,
+        failed=result.failed,
+        timeline=_timeline(served),
+    )
+
+
+def _timeline(served: ClusterServed) -> RunTimeline:
+    timeline = served.timeline
+    bins = len(timeline.energy_j)
+    lasted_s = np.minimum(served.end_s - timeline.bin_s * np.arange(bins), timeline.bin_s)
+    gpus = {state.name.lower(): timeline.gpus[:, state].round(4).tolist() for state in InstanceState}
+    return RunTimeline(
+        bin_s=timeline.bin_s,
+        power_w=(timeline.energy_j / np.maximum(lasted_s, 1e-9)).round(3).tolist(),
+        gpus={name: each for name, each in gpus.items() if any(each)},
+        instances=timeline.instances.round(4).tolist(),
+        clock_mhz=_with_none(timeline.clock_mhz.round(1)),
+        arrivals=timeline.arrivals.reshape(bins, COUNT).tolist(),
+        missed=timeline.missed.reshape(bins, COUNT).tolist(),
+    )
+
+
+def _with_none(values: FloatArray) -> list[float | None]:
+    return [float(each) if np.isfinite(each) else None for each in values]

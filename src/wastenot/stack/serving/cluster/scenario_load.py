@@ -1,0 +1,136 @@
+"""The load of a scenario's run: requests to serve, what policies are told of them, and what they know beforehand.
+
+    trace     ├── history ──┤├───────────── judged ─────────────┤
+    Poisson   the same service with another seed is what is known
+
+Nothing of what is judged is known beforehand: lengths, rates and peaks come from the history.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from wastenot.arrays import FloatArray
+from wastenot.errors import BadInputError
+from wastenot.stack.serving.cluster.classes import CLASSES, COUNT
+from wastenot.stack.serving.cluster.model import Failure
+from wastenot.stack.serving.cluster.scenario import PoissonPart, PredictorPart, Scenario, TracePart, TrafficPart
+from wastenot.stack.serving.loads import at_rate, poisson
+from wastenot.stack.serving.requests import Requests
+from wastenot.stack.serving.traces import read_trace
+
+SLOT_S = 300.0
+"""Of the history, by which its greatest rate is told."""
+_HISTORY_SEED = 1_000_003
+"""Added to the seed of a load that is drawn for that of its history."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """What policies know before the first request comes.
+
+    Attributes:
+        lengths: earlier requests.
+        mean_per_s: their rate by class; shape (9,).
+        peak_per_s: the greatest rate of each class over five minutes; shape (9,).
+    """
+
+    lengths: Requests
+    mean_per_s: FloatArray
+    peak_per_s: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """What is served in a run.
+
+    Attributes:
+        requests: to serve.
+        duration_s: in which they come.
+        known: beforehand.
+        predicted_tokens: lengths of answers as router and policies are told; ``None`` for the true ones.
+        failures: of hosts.
+    """
+
+    requests: Requests
+    duration_s: float
+    known: Known
+    predicted_tokens: FloatArray | None
+    failures: tuple[Failure, ...]
+
+
+def load_of(scenario: Scenario, traffic: TrafficPart, seed: int) -> Load:
+    """The load of one of a scenario's traffics with one seed.
+
+    Raises:
+        BadInputError: a trace cannot be read, or is too short for its history.
+    """
+    if isinstance(traffic, TracePart):
+        history, requests, history_s, duration_s = _of_trace(scenario, traffic, seed)
+    else:
+        history, requests = (_drawn(traffic, each) for each in (seed + _HISTORY_SEED, seed))
+        history_s = duration_s = traffic.duration_s
+    if not len(requests):
+        raise BadInputError(f"{scenario.path}: traffic '{traffic.label}': has no requests to serve; take more of it")
+    random = np.random.default_rng([seed, 1])
+    return Load(
+        requests,
+        duration_s,
+        _known(history, history_s),
+        predicted(requests, scenario.parts.predictor, random),
+        tuple(Failure(**each.model_dump()) for each in traffic.failures),
+    )
+
+
+def predicted(requests: Requests, predictor: PredictorPart, random: np.random.Generator) -> FloatArray | None:
+    """Lengths of answers as they are told beforehand: true ones, or those of another request of a neighbouring kind."""
+    if predictor.right >= 1.0:
+        return None
+    kinds = np.searchsorted(CLASSES.output_below, requests.output_tokens, side="right")
+    step = np.where(random.random(len(requests)) < 0.5, -1, 1)
+    neighbour = np.where(kinds == 0, 1, np.where(kinds == len(CLASSES.output_below), kinds - 1, kinds + step))
+    wrong = random.random(len(requests)) >= predictor.right
+    told = requests.output_tokens.astype(np.float64)
+    for kind in range(len(CLASSES.output_below) + 1):
+        own, taken_for = np.flatnonzero(kinds == kind), np.flatnonzero(wrong & (neighbour == kind))
+        if len(own):
+            told[taken_for] = requests.output_tokens[random.choice(own, len(taken_for))]
+    return told
+
+
+def _of_trace(scenario: Scenario, traffic: TracePart, seed: int) -> tuple[Requests, Requests, float, float]:
+    where = f"{scenario.path}: traffic '{traffic.label}'"
+    try:
+        requests = read_trace(scenario.beside(traffic.file), lenient=traffic.lenient).requests
+    except BadInputError as error:
+        raise BadInputError(f"{where}: {error}") from error
+    last_s = math.nextafter(float(requests.arrival_s[-1]), math.inf)
+    history_s = traffic.history_s or last_s / 6
+    if not history_s < last_s:
+        raise BadInputError(f"{where}: lasts {last_s:,.0f} s, no longer than its history; shorten history_s")
+    history, judged = requests.part(0.0, history_s), requests.part(history_s, math.inf)
+    lasts_s = last_s - history_s
+    if traffic.rate_per_s is not None:
+        if not len(judged):
+            raise BadInputError(f"{where}: nothing comes after its history; shorten history_s")
+        factor = traffic.rate_per_s * lasts_s / len(judged)
+        judged = at_rate(judged, traffic.rate_per_s, lasts_s, seed=seed)
+        history = at_rate(history, factor * len(history) / history_s, history_s, seed=seed + _HISTORY_SEED)
+    duration_s = min(lasts_s, traffic.duration_s or math.inf)
+    return history, judged.part(0.0, duration_s), history_s, duration_s
+
+
+def _drawn(traffic: PoissonPart, seed: int) -> Requests:
+    lengths = traffic.prompt_tokens.lengths(), traffic.output_tokens.lengths()
+    return poisson(traffic.rate_per_s, traffic.duration_s, *lengths, seed=seed)
+
+
+def _known(history: Requests, history_s: float) -> Known:
+    number = CLASSES.of(history.prompt_tokens, history.output_tokens)
+    slots = max(round(history_s / SLOT_S), 1)
+    slot = np.minimum((history.arrival_s / history_s * slots).astype(np.intp), slots - 1)
+    count = np.bincount(slot * COUNT + number, minlength=slots * COUNT).reshape(slots, COUNT).astype(np.float64)
+    return Known(history, count.sum(axis=0) / history_s, count.max(axis=0) * slots / history_s)

@@ -1,0 +1,41 @@
+"""Servers that fail in one way or another while their clocks are controlled."""
+
+import signal
+import time
+
+from tests.support.live_control import ask, clean, server_under_load, until
+
+
+def test_servers_that_die_or_freeze_or_talk_nonsense_are_left_to_the_driver(stand_in, controller):
+    with server_under_load(stand_in, 0) as (process, first), server_under_load(stand_in, 1) as (_, second):
+        servers = {f"http://127.0.0.1:{port}": gpu for gpu, port in enumerate((first, second))}
+        control = controller(
+            *(part for url, gpu in servers.items() for part in ("--instance", f"{url}=nvidia:{gpu}")), "--period", "0.3"
+        )
+        for _ in servers:
+            assert until(lambda: all(stand_in.control.state(gpu).locked_core_mhz for gpu in range(2)), 60.0)
+        process.kill()
+        ask(second, "say?freeze=1")
+        failed_s = time.monotonic()
+        events = {event["instance"]: event for event in (control.wait_for("default"), control.wait_for("default"))}
+        assert events.keys() == servers.keys()
+        assert until(lambda: not any(stand_in.control.state(gpu).locked_core_mhz for gpu in range(2)))
+        assert 7.0 < time.monotonic() - failed_s < 20.0  # 8 s, and as much again as a busy machine may take
+        urls = list(servers)
+        assert "no metrics for" in events[urls[0]]["why"] and "have not moved" in events[urls[1]]["why"]
+
+        ask(second, "say")  # as before
+        assert control.wait_for("controlled")["instance"] == urls[1]
+        assert until(lambda: stand_in.control.state(1).locked_core_mhz is not None)
+        ask(second, "say?nan=1")
+        assert "is nan" in control.wait_for("default")["why"]
+        assert until(lambda: stand_in.control.state(1).locked_core_mhz is None)
+        ask(second, "say")
+        control.wait_for("controlled")
+    with server_under_load(stand_in, 1, port=second):  # in the same place, within the time that readings may be old
+        assert "began anew" in control.wait_for("default")["why"]
+        assert control.wait_for("controlled")["instance"] == urls[1]
+    assert control.end() == 128 + signal.SIGTERM
+    assert clean(stand_in)
+    kinds = [(event["event"], event["instance"]) for event in control.events]
+    assert kinds.count(("default", urls[0])) == 1  # said once

@@ -1,0 +1,211 @@
+"""Runs of a scenario: what is known beforehand, what is kept, what resumes, and how policies compare."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from wastenot.errors import BadInputError
+from wastenot.stack.serving.cluster.classes import CLASSES
+from wastenot.stack.serving.cluster.outcome import compared
+from wastenot.stack.serving.cluster.policies import POLICIES
+from wastenot.stack.serving.cluster.runs import bin_of, record_of, run_scenario, runs_of
+from wastenot.stack.serving.cluster.scenario import PredictorPart, parse_scenario
+from wastenot.stack.serving.cluster.scenario_load import load_of, predicted
+from wastenot.stack.serving.loads import LogNormal, poisson
+
+ENGINE = Path(__file__).parents[4] / "data" / "serving" / "llama-8b-sim-h200.json"
+TEXT = f"""
+[cluster]
+engines = "{ENGINE}"
+hosts = 2
+gpus_per_host = 4
+[predictor]
+right = 0.8
+[[traffic]]
+name = "steady"
+kind = "poisson"
+rate_per_s = 12
+duration_s = 40.0
+[[traffic]]
+name = "broken"
+kind = "poisson"
+rate_per_s = 6
+duration_s = 30.0
+failures = [{{host = 1, at_s = 10.0, back_s = 15.0}}]
+[run]
+policies = ["single-pool", "scale-clocks"]
+seeds = [0, 4]
+"""
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory):
+    return parse_scenario(TEXT.encode(), tmp_path_factory.mktemp("runs") / "mine.toml", tuple(POLICIES))
+
+
+@pytest.fixture(scope="module")
+def kept(scenario):
+    """The records as JSON, by digest."""
+    texts: dict[str, str] = {}
+    run_scenario(scenario, keep=lambda run, text: texts.__setitem__(run.digest, text))
+    return texts
+
+
+def test_every_policy_meets_every_traffic_with_every_seed_once(scenario, kept):
+    runs = runs_of(scenario)
+    assert len({run.digest for run in runs}) == len(runs) == len(kept) == 8
+    assert {(run.policy, run.label, run.seed) for run in runs} == {
+        (policy, label, seed)
+        for policy in ("single-pool", "scale-clocks") for label in ("steady", "broken") for seed in (0, 4)
+    }  # fmt: skip
+
+
+def test_records_agree_with_what_they_are_made_of(scenario, kept):
+    for run in runs_of(scenario):
+        record = record_of(kept[run.digest])
+        load = load_of(scenario, scenario.parts.traffic[run.traffic], run.seed)
+        assert record.requests == len(load.requests) and record.unanswered == 0
+        assert record.output_tokens == load.requests.output_tokens.sum()
+        assert record.energy_j == pytest.approx(sum(record.energy_by_use_j.values()))
+        timeline = record.timeline
+        last_s = record.end_s - timeline.bin_s * (len(timeline.power_w) - 1)
+        lasted_s = np.array([*[timeline.bin_s] * (len(timeline.power_w) - 1), last_s])
+        assert np.dot(timeline.power_w, lasted_s) == pytest.approx(record.energy_j, rel=1e-3)
+        arrivals, missed = np.array(timeline.arrivals), np.array(timeline.missed)
+        assert arrivals.sum() == record.requests and (missed <= arrivals).all()
+        assert record.attainment == pytest.approx(1 - missed.sum() / record.requests)
+        assert record.worst_class == pytest.approx(
+            min(1 - lost / came for lost, came in zip(missed.sum(axis=0), arrivals.sum(axis=0), strict=True) if came)
+        )
+        assert record.failed == (record.worst_class < 0.99)
+        assert 0 < record.bound_j < record.energy_j
+    failed = [record_of(text) for text in kept.values() if json.loads(text)["traffic"] == "broken"]
+    assert all("failed" in each.timeline.gpus and max(each.timeline.gpus["failed"]) == 4 for each in failed)
+
+
+def test_what_was_kept_is_not_run_again(scenario, kept, monkeypatch):
+    again: list[str] = []
+    missing = runs_of(scenario)[5]
+    done = {digest: text for digest, text in kept.items() if digest != missing.digest}
+    records = run_scenario(scenario, done=done, keep=lambda run, text: again.append(run.digest))
+    assert again == [missing.digest]
+    assert records == tuple(record_of(kept[run.digest]) for run in runs_of(scenario))  # the same seed, the same numbers
+    monkeypatch.setattr("wastenot.stack.serving.cluster.runs.simulated", None)
+    assert run_scenario(scenario, done=kept) == records
+
+
+def test_what_ended_before_an_interruption_was_kept(scenario, monkeypatch):
+    from wastenot.stack.serving.cluster import runs
+
+    simulated, ended = runs.simulated, []
+
+    def until_the_third(of, run):
+        if len(ended) == 2:
+            raise KeyboardInterrupt
+        return simulated(of, run)
+
+    monkeypatch.setattr(runs, "simulated", until_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        run_scenario(scenario, keep=lambda run, text: ended.append(run.digest))
+    assert ended == [run.digest for run in runs_of(scenario)[:2]]
+
+
+@pytest.mark.slow
+def test_several_processes_find_the_same(scenario, kept):
+    texts: dict[str, str] = {}
+    run_scenario(scenario, processes=2, keep=lambda run, text: texts.__setitem__(run.digest, text))
+    assert texts == kept
+
+
+def test_a_run_has_another_digest_where_anything_of_it_is_other(scenario):
+    def digests(text):
+        return {run.digest for run in runs_of(parse_scenario(text.encode(), scenario.path, tuple(POLICIES)))}
+
+    mine = digests(TEXT)
+    assert digests(TEXT + "# more words\n") == mine
+    assert not digests(TEXT.replace("hosts = 2", "hosts = 3")) & mine
+    assert not digests(TEXT + "attain = 0.9\n") & mine
+    assert not digests(TEXT + "head_room = 0.9\n") & mine
+    assert len(digests(TEXT.replace("rate_per_s = 12", "rate_per_s = 13")) & mine) == 4
+    assert len(digests(TEXT.replace("[0, 4]", "[4]")) & mine) == 4
+
+
+def test_a_record_that_is_none_is_said_so(kept):
+    text = next(iter(kept.values()))
+    for bad in ("[]", "{}", text.replace('"energy_j"', '"energy"', 1), text.replace('"bin_s"', '"bin"', 1)):
+        with pytest.raises(ValueError, match="none"):
+            record_of(bad)
+
+
+def test_outcomes_pair_seeds_and_fail_with_any_of_them(scenario, kept):
+    records = [record_of(kept[run.digest]) for run in runs_of(scenario)]
+    steady, broken = compared(records)
+    assert (steady.traffic, broken.traffic) == ("steady", "broken")
+    first, clocks = steady.outcomes
+    assert first.saved.least == first.saved.most == 0.0
+    saved = [1 - mine.energy_j / theirs.energy_j for mine, theirs in zip(clocks.records, first.records, strict=True)]
+    assert [each.seed for each in clocks.records] == [0, 4]
+    assert (clocks.saved.least, clocks.saved.most) == (min(saved), max(saved))
+    good = [replace(each, failed=False) for each in records]
+    bad = [replace(each, failed=each.policy == "scale-clocks" and each.seed == 4) for each in good]
+    cheaper = min(steady.outcomes, key=lambda each: sum(run.energy_j for run in each.records)).policy
+    assert compared(good)[0].best.policy == cheaper and compared(bad)[0].best.policy == "single-pool"
+    seer = [replace(each, policy="best-static", energy_j=1.0) for each in good if each.policy == "scale-clocks"]
+    assert compared([*good, *seer])[0].best.policy == cheaper  # what cannot be had is not the best
+    assert compared(bad)[0].outcomes[1].failed and compared([replace(each, failed=True) for each in bad])[0].best is None
+
+
+def test_the_history_of_a_trace_is_not_judged(tmp_path):
+    requests = poisson(5.0, 600.0, LogNormal(300, 0.5), LogNormal(50, 0.5), seed=3)
+    lines = [f"{at},{prompt},{output}" for at, prompt, output in
+             zip(requests.arrival_s, requests.prompt_tokens, requests.output_tokens, strict=True)]  # fmt: skip
+    (tmp_path / "trace.csv").write_text("\n".join(["arrival_s,prompt_tokens,output_tokens", *lines]))
+    head = TEXT.partition("[[traffic]]")[0]
+    tail = '\n[[traffic]]\nkind = "trace"\nfile = "trace.csv"\n{more}\n[run]\npolicies = ["single-pool"]\n'
+
+    def load(more, seed=0):
+        scenario = parse_scenario((head + tail.replace("{more}", more)).encode(), tmp_path / "x.toml")
+        return load_of(scenario, scenario.parts.traffic[0], seed)
+
+    own = load("history_s = 200.0")
+    shift = requests.arrival_s[0]
+    after = requests.part(200.0 + shift, np.inf)
+    assert own.requests.prompt_tokens.tolist() == after.prompt_tokens.tolist()
+    assert len(own.known.lengths) + len(own.requests) == len(requests)
+    number = CLASSES.of(own.known.lengths.prompt_tokens, own.known.lengths.output_tokens)
+    assert own.known.mean_per_s * 200.0 == pytest.approx(np.bincount(number, minlength=9))
+    assert (own.known.peak_per_s >= own.known.mean_per_s - 1e-12).all()
+    default = load("")
+    assert len(default.known.lengths) == pytest.approx(len(requests) / 6, rel=0.1)
+    brought = load("history_s = 200.0\nrate_per_s = 20.0\nduration_s = 100.0")
+    assert len(brought.requests) == pytest.approx(2000, rel=0.1) and brought.requests.arrival_s[-1] < 100.0
+    assert brought.known.mean_per_s.sum() == pytest.approx(20.0, rel=0.15)
+    assert load("history_s = 200.0\nrate_per_s = 20.5", 1).requests.arrival_s[0] >= 0
+    with pytest.raises(BadInputError, match="no longer than its history; shorten history_s"):
+        load("history_s = 5000.0")
+
+
+def test_a_trace_that_cannot_be_read_names_scenario_and_file(tmp_path):
+    (tmp_path / "trace.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0.0,12,\n")
+    text = TEXT.replace("[run]", '[[traffic]]\nkind = "trace"\nfile = "trace.csv"\n[run]')
+    scenario = parse_scenario(text.encode(), tmp_path / "x.toml")
+    with pytest.raises(BadInputError, match=r"x\.toml: traffic 'trace': .*trace\.csv:2: 'output_tokens'"):
+        load_of(scenario, scenario.parts.traffic[2], 0)
+
+
+def test_the_predictor_is_right_as_often_as_stated():
+    requests = poisson(200.0, 100.0, LogNormal(300, 0.5), LogNormal(180, 1.0), seed=3)
+    assert predicted(requests, PredictorPart(), np.random.default_rng(0)) is None
+    told = predicted(requests, PredictorPart(right=0.7), np.random.default_rng(0))
+    kinds, taken = (np.searchsorted(CLASSES.output_below, each, side="right") for each in (requests.output_tokens, told))
+    assert (kinds == taken).mean() == pytest.approx(0.7, abs=0.02)
+    assert np.abs(kinds - taken).max() == 1
+    right = kinds == taken
+    assert (told[right] == requests.output_tokens[right]).all()
+
+
+def test_time_lines_have_round_bins():
+    assert [bin_of(each) for each in (40.0, 600.0, 3600.0, 86_400.0, 604_800.0)] == [1.0, 5.0, 30.0, 600.0, 3600.0]

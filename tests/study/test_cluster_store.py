@@ -1,0 +1,40 @@
+"""Simulated runs in a study: found by their digest, kept once, and older studies are read."""
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import text
+
+from wastenot.study import schema
+from wastenot.study.cluster_store import ClusterStore, StoredClusterRun
+from wastenot.study.store import open_study
+
+RUN = StoredClusterRun("a" * 64, "small", "single-pool", "steady", 3, '{"energy_j": 1.5}')
+
+
+def test_runs_are_found_by_their_digest_and_kept_once(study):
+    store = ClusterStore(study)
+    assert store.find([RUN.digest]) == {}
+    store.keep(RUN)
+    store.keep(replace(RUN, digest="b" * 64, record="{}"))
+    store.keep(replace(RUN, record="another"))
+    assert store.find([RUN.digest, "c" * 64]) == {RUN.digest: RUN.record}
+    assert store.find([f"{each:064}" for each in range(1200)] + ["b" * 64]) == {"b" * 64: "{}"}
+
+
+def test_a_study_that_is_not_there_holds_none_and_is_not_made(tmp_path):
+    assert ClusterStore(open_study(str(tmp_path / "none.db"), create=True)).find([RUN.digest]) == {}
+    assert not (tmp_path / "none.db").exists()
+
+
+@pytest.mark.parametrize("version", [3, 7])
+def test_a_study_of_an_older_schema_holds_none_and_takes_them(study, raw, version):
+    store = ClusterStore(study)
+    store.keep(RUN)
+    with raw.begin() as connection:
+        connection.execute(text("DROP TABLE wastenot_cluster_runs"))
+        connection.execute(text(f"UPDATE wastenot_study SET schema_version = {version}"))
+    assert store.find([RUN.digest]) == {}
+    store.keep(RUN)
+    assert store.find([RUN.digest]) == {RUN.digest: RUN.record}
+    assert study.summary().schema_version == schema.SCHEMA_VERSION
