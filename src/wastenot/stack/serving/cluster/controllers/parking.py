@@ -26,6 +26,7 @@ from wastenot.stack.serving.cluster.demand import Demand
 from wastenot.stack.serving.cluster.frontiers import InstanceFrontier
 from wastenot.stack.serving.cluster.model import (
     Action,
+    Assign,
     Cluster,
     ClusterView,
     InstanceState,
@@ -122,8 +123,9 @@ class Parking:
             self._failed, self._hurried_s = failed, view.now_s
             self._plan_s = view.now_s + PLAN_S
             actions += self._resize(view)
+        lent: set[int] = set()
         for pool in range(len(self._pools)):
-            actions += self._steer(view, pool)
+            actions += self._steer(view, pool, lent)
         return actions
 
     # ---- instances that are there -----------------------------------------------------------------------------------
@@ -183,8 +185,9 @@ class Parking:
 
     # ---- instances that serve ---------------------------------------------------------------------------------------
 
-    def _steer(self, view: ClusterView, pool: int) -> Iterator[Action]:
+    def _steer(self, view: ClusterView, pool: int, lent: set[int]) -> Iterator[Action]:
         mine = view.pool == pool
+        mine[list(lent)] = False
         serving = np.flatnonzero(mine & (view.state == InstanceState.SERVING))
         parked = np.flatnonzero(mine & np.isin(view.state, (InstanceState.PARKED, InstanceState.DRAINING)))
         waking = int((mine & (view.state == InstanceState.WAKING)).sum())
@@ -206,7 +209,18 @@ class Parking:
             for instance in quiet[: min(awake - target, len(serving) - 1)]:
                 yield Park(instance)
             serving = np.array(sorted(set(serving.tolist()) - set(quiet[: awake - target])), dtype=np.intp)
+        elif target == most and most * self._known(pool, max(most, 1)).capacity_per_s < upper:
+            yield from self._borrow(view, pool, lent)
         yield from self._clock(pool, serving, max(target, 1), alarm)
+
+    def _borrow(self, view: ClusterView, pool: int, lent: set[int]) -> Iterator[Action]:
+        """One of the parked instances of other pools, where a pool has too few of its own."""
+        alike = (view.pool != pool) & (view.layout == self._pools[pool].layout) & (view.state == InstanceState.PARKED)
+        there = [each for each in np.flatnonzero(alike).tolist() if each not in lent]
+        if there:
+            lent.add(there[0])
+            yield Assign(there[0], pool)
+            yield Wake(there[0])
 
     def _fewest_watts(self, pool: int, rate: float, upper: float, most: int, spare_gpu_w: float) -> int:
         """Instances that draw least at a rate, of those that could take a higher one; all where they are too few."""
