@@ -102,7 +102,8 @@ class Distribution:
     def of_deviates(self) -> IndexArray:
         """Lengths at evenly spaced standard normal deviates."""
         middle = (np.arange(_BINS) + 0.5) * (2 * _DEVIATES / _BINS) - _DEVIATES
-        return np.maximum(np.rint(np.interp(ndtr(middle), self.probability, self.tokens)), 1).astype(np.int32)
+        lengths: IndexArray = np.maximum(np.rint(np.interp(ndtr(middle), self.probability, self.tokens)), 1).astype(np.int32)
+        return lengths
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,10 +141,10 @@ class SyntheticTraffic:
             while slot < len(self.curve.rate_per_s) and slot * self.curve.slot_s < end_s:
                 pieces.append(self._slot(slot, *tables))
                 slot += 1
-            drawn = tuple(np.concatenate(each) for each in zip(*pieces, strict=True))
-            cut = int(np.searchsorted(drawn[0], end_s))
-            yield Requests(*(each[:cut] for each in drawn))
-            kept, part = tuple(each[cut:] for each in drawn), part + 1
+            arrival, prompt, output = (np.concatenate(each) for each in zip(*pieces, strict=True))
+            cut = int(np.searchsorted(arrival, end_s))
+            yield Requests(arrival[:cut], prompt[:cut], output[:cut])
+            kept, part = (arrival[cut:], prompt[cut:], output[cut:]), part + 1
 
     def _slot(self, slot: int, prompts: IndexArray, outputs: IndexArray) -> tuple[FloatArray, IndexArray, IndexArray]:
         random = np.random.default_rng([self.seed, slot])
