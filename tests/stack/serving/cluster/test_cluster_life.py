@@ -430,6 +430,16 @@ def test_parts_out_of_order_are_refused(small_cluster: Cluster) -> None:
         simulate_cluster_in_parts([late, early], small_cluster, Scripted([Start(0, 0)]), lambda *_: None)
 
 
+@pytest.mark.parametrize("router", ROUTERS[:3])
+def test_one_more_instance_never_makes_requests_wait_longer(router: Router, small_cluster: Cluster) -> None:
+    requests, waits = load(60.0, 60.0, 3), []
+    for count in range(3, 9):
+        run = simulate_cluster(requests, small_cluster, Scripted([Start(0, 0)] * count), router=router)
+        waits.append(float(np.quantile(run.first_token_s - requests.arrival_s, 0.99)))
+    assert all(more <= 1.1 * fewer for fewer, more in pairwise(waits))
+    assert waits[-1] < 0.8 * waits[0]
+
+
 def test_no_requests_take_no_time(small_cluster: Cluster) -> None:
     none = Requests(np.array([]), np.array([], dtype=np.intp), np.array([], dtype=np.intp))
     run = simulate_cluster(none, small_cluster, Scripted([Start(0, 0)]))

@@ -41,7 +41,6 @@ LEAST_REQUESTS, POWER_OF_TWO, LEAST_TOKENS, LEAST_ENERGY = 0, 1, 2, 3
 LOOKED_AT = 8
 """Instances that are compared for a request by the energy that it adds."""
 KINDS = ("prefill", "decode", "mixed", "idle")
-PREFILL, DECODE, MIXED, REST = 0, 1, 2, 3
 _TICKET = 1 << 32
 _LOW = _TICKET - 1
 
