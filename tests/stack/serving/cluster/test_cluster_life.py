@@ -436,7 +436,7 @@ def test_one_more_instance_never_makes_requests_wait_longer(router: Router, smal
     for count in range(3, 9):
         run = simulate_cluster(requests, small_cluster, Scripted([Start(0, 0)] * count), router=router)
         waits.append(float(np.quantile(run.first_token_s - requests.arrival_s, 0.99)))
-    assert all(more <= 1.05 * fewer for fewer, more in pairwise(waits))
+    assert all(more <= 1.1 * fewer for fewer, more in pairwise(waits))
     assert waits[-1] < 0.8 * waits[0]
 
 
