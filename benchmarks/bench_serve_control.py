@@ -77,19 +77,14 @@ def run(servers: int, seconds: float) -> dict[str, float]:
     from wastenot.devices.open import open_device
     from wastenot.stack.serving.cluster.seen_load import SeenLoad, rule_of
     from wastenot.stack.serving.deadlines import LITERATURE
-    from wastenot.stack.serving.policies.costs import StepCosts
     from wastenot.stack.serving.profile_file import read_engine
 
     engine = read_engine(_ENGINE).engine()
-    costs = StepCosts(engine.tables)
     urls = [f"http://127.0.0.1:{os.environ['PAGES']}/{number}/metrics" for number in range(servers)]
-    instances = [
-        _Timed(
-            url, (open_device(f"nvidia:{number}", allow_clock_control=True),), engine, costs, Rules(dry_run=False), _silent
-        )
-        for number, url in enumerate(urls)
-    ]
-    rule_of(SeenLoad(1.0, 256.0, 256.0, 64.0, 256.0), engine, costs, LITERATURE)  # compiled, as the command does
+    devices = [open_device(f"nvidia:{number}", allow_clock_control=True) for number in range(servers)]
+    rules = Rules(dry_run=False)
+    instances = [_Timed(url, (device,), engine, rules, _silent) for url, device in zip(urls, devices, strict=True)]
+    rule_of(SeenLoad(1.0, 256.0, 256.0, 64.0, 256.0), engine, LITERATURE)  # compiled, as the command does
     begun_s = time.monotonic()
     with held(instances), followed(DirectSource(urls, 1.0)) as heard:
         control(instances, heard, stop=lambda: time.monotonic() - begun_s > seconds)

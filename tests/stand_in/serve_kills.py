@@ -33,7 +33,6 @@ from wastenot.devices.nvidia.daemon_protocol import SOCKET_VARIABLE as DAEMON_SO
 from wastenot.devices.nvidia.journal import journals
 from wastenot.stack.serving.cluster.seen_load import SeenLoad, rule_of
 from wastenot.stack.serving.deadlines import LITERATURE
-from wastenot.stack.serving.policies.costs import StepCosts
 from wastenot.stack.serving.profile_file import read_engine
 
 KINDS = ("serve-control", "serve-control as root", "server", "serve-control and server")
@@ -51,7 +50,7 @@ def kill_and_check(kills: int, seed: int, kind: str) -> dict[str, float]:
         importlib.import_module(f"wastenot.{name}")  # once, instead of in every command
     importlib.import_module("aiohttp")
     engine = read_engine(_ENGINE).engine()
-    rule_of(SeenLoad(100.0, 20.0, 20.0, 3.0, 21.0), engine, StepCosts(engine.tables), LITERATURE)  # compiled, likewise
+    rule_of(SeenLoad(100.0, 20.0, 20.0, 3.0, 21.0), engine, LITERATURE)  # compiled, likewise
     rng = random.Random(f"{kind} {seed}")
     found = []
     with tempfile.TemporaryDirectory() as folder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,21 +14,37 @@ from wastenot.stack.serving.deadlines import Deadlines
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.requests import Requests
 from wastenot.stack.serving.simulation.policy import Choice, View
+from wastenot.stack.serving.simulation.served import Served
 
 
 @dataclass
 class Follows:
-    """The clock of an engine by a rule, as a policy; notes when it last asked for which."""
+    """The clock of an engine by a rule, as a policy; knows which one is to be in effect, and from when on."""
 
     rule: ClockRule
     name: str = "rule"
 
     def begin(self, engine: Engine, deadlines: Deadlines) -> int:
-        return int(self.rule.by_batch[0])
+        self.engine, self.asked, self.effective_s = engine, int(self.rule.by_batch[0]), math.inf
+        return self.asked
 
     def choose(self, view: View) -> Choice:
-        waits = len(view.waiting_tokens)
-        return Choice(int(self.rule.prompts if waits else self.rule.by_batch[len(view.running_context)]))
+        setting = self.rule.prompts if len(view.waiting_tokens) else self.rule.by_batch[len(view.running_context)]
+        self.ask(int(setting), view.setting, view.now_s)
+        return Choice(self.asked)
+
+    def ask(self, setting: int, in_effect: int, now_s: float) -> None:
+        if setting != self.asked:
+            self.asked, self.effective_s = setting, math.inf if setting == in_effect else now_s + self.engine.switch_s
+
+    def rests_j(self, served: Served, until_s: float) -> float:
+        """Energy of the engine from its last step on, with nothing to do."""
+        end_s, in_effect, power_w = served.end_s, served.last_setting, self.engine.tables.idle_power_w
+        if self.effective_s <= end_s:
+            in_effect = self.asked
+        self.ask(int(self.rule.by_batch[0]), in_effect, end_s)
+        changes_s = min(max(self.effective_s, end_s), until_s)
+        return float(power_w[in_effect] * (changes_s - end_s) + power_w[self.asked] * (until_s - changes_s))
 
 
 @dataclass

@@ -178,6 +178,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         not_with("prompt_tokens output_tokens spread", "trace"),
         needs("lenient", "trace"),
     ),
+    "serve-sim": (not_with("processes", "ray"),),
     "frontier": (needs("clock_tolerance", "granularity", "pass", "iteration"),),
     "workload": (_SHAPE,),
 }

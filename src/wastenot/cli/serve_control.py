@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,6 +52,12 @@ def serve_control(
     period: Annotated[
         float, typer.Option("--period", metavar="TIME", parser=quantities.seconds, help="Between two readings of a server.")
     ] = 1.0,
+    step_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--step-tokens", metavar="N", min=1, help="Most new tokens of a step of the servers; by default the profile's."
+        ),
+    ] = None,
     ttft: Annotated[
         str, typer.Option("--ttft", metavar="TIME,...", help="Bounds on the first token: one, or by prompts' length.")
     ] = "250ms,400ms,2s",
@@ -108,10 +115,9 @@ def serve_control(
     from wastenot.runtime.serve_control.placement import placements
     from wastenot.runtime.serve_control.recommender import Recommender
     from wastenot.runtime.serve_control.sources import DirectSource, PrometheusSource, followed
-    from wastenot.stack.serving.profile_file import read_engine
 
     _check(period, headroom, stale_after)
-    profile = read_engine(engine)
+    profile = _read(engine, step_tokens)
     placed = placements(instance or (), instances)
     rules = Rules(deadlines_of(ttft, tbt, None, share), headroom, stale_after, not clock_control.allow_clock_control)
     tell: Tell = _tell_json if as_json else _tell_text
@@ -148,6 +154,16 @@ def serve_control(
     tell(Event("ended", "the clocks are left to the driver again"))
 
 
+def _read(path: Path, step_tokens: int | None) -> EngineProfile:
+    """The profile, with the servers' own budget of a step where it is told."""
+    from wastenot.stack.serving.profile_file import read_engine
+
+    profile = read_engine(path)
+    if step_tokens is None:
+        return profile
+    return replace(profile, engines=tuple(replace(each, most_step_tokens=step_tokens) for each in profile.engines))
+
+
 def _check(period: float, headroom: float, stale_after: float) -> None:
     if not 0.05 <= period <= 4.0:
         raise BadInputError(f"--period {period:g} s: must be at least 50 ms and at most 4 s")
@@ -162,13 +178,11 @@ def _instance(
 ) -> Instance:
     from wastenot.runtime.serve_control.instance import Instance
     from wastenot.stack.serving.cluster.seen_load import SeenLoad, rule_of
-    from wastenot.stack.serving.policies.costs import StepCosts
 
     devices: list[Device] = [clock_control.open_device(name, seed=0, workload=None) for name in placed.devices]
     engine = profile.engine(len(devices) or None)
-    costs = StepCosts(engine.tables)
-    rule_of(SeenLoad(1.0, 256.0, 256.0, 64.0, 256.0), engine, costs, rules.deadlines)  # compiles before a reading waits
-    return Instance(placed.url, tuple(devices), engine, costs, rules, tell)
+    rule_of(SeenLoad(1.0, 256.0, 256.0, 64.0, 256.0), engine, rules.deadlines)  # compiles before a reading waits
+    return Instance(placed.url, tuple(devices), engine, rules, tell)
 
 
 def _tell_text(event: Event) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wastenot.stack.serving.cluster.outcome import Comparison, Outcome
-    from wastenot.stack.serving.cluster.runs import RunRecord
+    from wastenot.stack.serving.cluster.runs import RunRecord, Share
     from wastenot.stack.serving.cluster.scenario import Scenario
 
 _LESS_IMPORTANT = ("Actions", "Power P50", "GPU-hours", "Power P99", "TBT P99", "Energy", "TTFT P99", "J/token")
@@ -49,6 +49,10 @@ def serve_sim(
     processes: Annotated[
         int | None,
         typer.Option("--processes", metavar="N", min=1, help="Processes that share the work; by default one for each core."),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option("--ray", metavar="ADDRESS", help="Share the work over this Ray cluster instead; auto: this machine's."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.json", help="Write the document of --json to this file.")
@@ -82,7 +86,7 @@ def serve_sim(
     chosen = asked.with_run(policies=_chosen(policy, asked), seeds=None if seeds is None else tuple(range(seeds)))
     if not COMPILED:
         say("Numba is not installed, so this takes long: pip install 'wastenot[serve]'")
-    records = _run(chosen, str(study or scenario.with_suffix(".db")), processes or os.cpu_count() or 1)
+    records = _run(chosen, str(study or scenario.with_suffix(".db")), _shared(processes, ray))
     found = compared(records)
     if page is not None or figures is not None:
         from wastenot.cli.output import typed_command
@@ -116,7 +120,17 @@ def _chosen(asked: list[str] | None, scenario: Scenario) -> tuple[str, ...] | No
     return tuple(each for each in known if each in asked)
 
 
-def _run(scenario: Scenario, study: str, processes: int) -> tuple[RunRecord, ...]:
+def _shared(processes: int | None, ray: str | None) -> Share:
+    if ray is not None:
+        from wastenot.stack.serving.cluster.over_machines import over_machines
+
+        return over_machines(ray)
+    from wastenot.stack.serving.cluster.runs import over_processes
+
+    return over_processes(processes or os.cpu_count() or 1)
+
+
+def _run(scenario: Scenario, study: str, share: Share) -> tuple[RunRecord, ...]:
     """All runs, those that were kept read from the study."""
     from wastenot.cli.output import say
     from wastenot.cli.progress import kept_if_interrupted, shown_progress
@@ -142,7 +156,7 @@ def _run(scenario: Scenario, study: str, processes: int) -> tuple[RunRecord, ...
 
     kept = f"{study}: runs that have ended are kept; resume with the same command"
     with kept_if_interrupted(kept), shown_progress("simulate") as progress:
-        return run_scenario(scenario, done=done, keep=keep, processes=processes, progress=progress)
+        return run_scenario(scenario, done=done, keep=keep, share=share, progress=progress)
 
 
 def scenario_document(scenario: Scenario, found: Sequence[Comparison]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from wastenot.runtime.serve_control.hook import Hook
 from wastenot.runtime.serve_control.instance import Instance, Rules
 from wastenot.runtime.serve_control.own_metrics import control_registry
 from wastenot.setting import Setting
-from wastenot.stack.serving.policies.costs import StepCosts
 from wastenot.stack.serving.profile_file import read_engine
 
 ENGINE = read_engine(Path(__file__).parents[3] / "data" / "serving" / "llama-8b-sim-h200.json").engine()
@@ -92,7 +91,7 @@ def test_what_is_no_address_is_refused(url):
 
 def test_own_metrics():
     pytest.importorskip("prometheus_client")
-    instance = Instance("http://a:8000", (), ENGINE, StepCosts(ENGINE.tables), Rules(), lambda event: None)
+    instance = Instance("http://a:8000", (), ENGINE, Rules(), lambda event: None)
     with serve_registry(0, control_registry([instance])) as port:
 
         def page():

@@ -232,7 +232,7 @@ def _asked(scenario: Scenario, found: Comparison) -> Panel:
         Line("First token", " / ".join(quantity(each, "s", 3) for each in deadlines.ttft_s)),
         Line("Between tokens", quantity(deadlines.tbt_s, "s", 3)),
         Line("To be kept by", f"{percent(scenario.parts.run.attain, 0)} of each class"),
-        Line("A new instance takes", " / ".join(quantity(each, "s", 3) for each in cluster.changes.start_s)),
+        Line("A new instance takes", " / ".join(dict.fromkeys(quantity(each, "s", 3) for each in cluster.changes.start_s))),
         Line("GPUs", f"{cluster.gpus:,}"),
     )
     rate = first.requests / first.duration_s

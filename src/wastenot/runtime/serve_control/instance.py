@@ -23,10 +23,9 @@ from wastenot.runtime.serve_control.feedback import JUDGED_OVER_S, Feedback
 from wastenot.runtime.serve_control.heard import Heard, Recent
 from wastenot.serving.server_reading import ServerReading
 from wastenot.setting import AUTO, Setting
-from wastenot.stack.serving.cluster.seen_load import SeenLoad, rule_of
+from wastenot.stack.serving.cluster.seen_load import SeenLoad, bound_s, rule_of
 from wastenot.stack.serving.deadlines import LITERATURE, Deadlines
 from wastenot.stack.serving.engine import Engine
-from wastenot.stack.serving.policies.costs import StepCosts
 
 State = Literal["unknown", "controlled", "default"]
 
@@ -62,7 +61,6 @@ class Instance:
         name: its URL.
         devices: that it runs on; may be none, and then it is only watched.
         engine: what its steps cost.
-        costs: the same, of the engine's tables.
         rules: see there.
         tell: is told what changes.
         state: see the picture above.
@@ -79,7 +77,6 @@ class Instance:
     name: str
     devices: Sequence[Device]
     engine: Engine
-    costs: StepCosts
     rules: Rules
     tell: Tell
     state: State = "unknown"
@@ -158,11 +155,9 @@ class Instance:
             self.feedback.restart()
             self.tell(Event("controlled", f"{self.name}: its metrics are good; its clocks are chosen by them", self.name))
         waiting = reading.waiting / reading.engines
-        rule = rule_of(
-            self.load, self.engine, self.costs, self.rules.deadlines, waiting=waiting, headroom=self.rules.headroom
-        )
+        rule = rule_of(self.load, self.engine, self.rules.deadlines, waiting=waiting, headroom=self.rules.headroom)
         long_prompt = 0.0 if self.load is None else self.load.long_prompt_tokens
-        ttft_s = self.rules.deadlines.ttft_s[-1] if self.load is None else _bound(self.rules.deadlines, long_prompt)
+        ttft_s = self.rules.deadlines.ttft_s[-1] if self.load is None else bound_s(self.rules.deadlines, long_prompt)
         lately = self.recent.since(JUDGED_OVER_S)
         self.feedback.see(at_s, reading, lately, self.rules.deadlines, ttft_s, top)
         batch = min(round(reading.running), len(rule.by_batch) - 1)
@@ -260,8 +255,3 @@ def _moved(before: ServerReading, now: ServerReading) -> bool:
     told = [(now.output_tokens, before.output_tokens), (now.prompt_tokens, before.prompt_tokens)]
     known = [(new, old) for new, old in told if new is not None and old is not None]
     return not known or any(new > old for new, old in known)
-
-
-def _bound(deadlines: Deadlines, tokens: float) -> float:
-    at = sum(tokens >= below for below in deadlines.prompt_below)
-    return deadlines.ttft_s[at]

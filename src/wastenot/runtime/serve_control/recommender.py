@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wastenot.runtime.serve_control.events import Event, Tell
 from wastenot.runtime.serve_control.heard import LENGTHS_OVER_S, RATE_OVER_S
@@ -52,9 +52,7 @@ class Recommender:
         while self._loads[0][0] < now_s - _REMEMBERED_S:
             self._loads.popleft()
         most = max(rate for _, rate in self._loads)
-        found = recommended(
-            load.times(most / load.rate_per_s), self.engines, self.rules.deadlines, headroom=self.rules.headroom
-        )
+        found = recommended(replace(load, rate_per_s=most), self.engines, self.rules.deadlines, headroom=self.rules.headroom)
         if found is None or (self.latest and (found.instances, found.gpus) == (self.latest.instances, self.latest.gpus)):
             return
         self.latest = found

@@ -19,11 +19,13 @@ def run_of(case: Case, seed: int) -> ClusterServed:
     return simulate_cluster(case.requests, case.cluster, case.controller(), router=Router(seed % 4), seed=seed, bin_s=0.05)
 
 
-def part(case: Case, run: ClusterServed, instance: int) -> tuple[np.ndarray, Served]:
-    """Which requests an instance answered, and how an engine alone would have."""
+def part(case: Case, run: ClusterServed, instance: int) -> tuple[np.ndarray, Served, float]:
+    """Which requests an instance answered, how an engine alone would have, and the energy it takes idle until the end."""
     mine, requests = run.instance == instance, case.requests
     sent = Requests(requests.arrival_s[mine], requests.prompt_tokens[mine], requests.output_tokens[mine])
-    return mine, simulate(sent, case.engine, Follows(case.rules[instance]), deadlines=case.cluster.deadlines)
+    policy = Follows(case.rules[instance])
+    served = simulate(sent, case.engine, policy, deadlines=case.cluster.deadlines)
+    return mine, served, served.energy_j["idle"] + policy.rests_j(served, run.end_s)
 
 
 @pytest.mark.parametrize("tens", range(40))
@@ -32,13 +34,14 @@ def test_each_instance_answers_what_it_is_sent_as_an_engine_alone_would(tens: in
         case = drawn_cluster(seed)
         run = run_of(case, seed)
         alone = [part(case, run, instance) for instance in range(len(case.rules))]
-        for mine, served in alone:
+        for mine, served, _ in alone:
             np.testing.assert_allclose(run.first_token_s[mine], served.first_token_s, rtol=1e-9)
             np.testing.assert_allclose(run.finish_s[mine], served.finish_s, rtol=1e-9)
             np.testing.assert_array_equal(run.late_tokens[mine], served.late_tokens)
         for kind in ("prefill", "decode", "mixed"):
-            assert run.energy_j[kind] == pytest.approx(sum(served.energy_j[kind] for _, served in alone), rel=1e-9)
-        np.testing.assert_array_equal(run.gap_counts, sum(served.gap_counts for _, served in alone))
+            assert run.energy_j[kind] == pytest.approx(sum(served.energy_j[kind] for _, served, _ in alone), rel=1e-9)
+        assert run.energy_j["idle"] == pytest.approx(sum(idle_j for _, _, idle_j in alone), rel=1e-9)
+        np.testing.assert_array_equal(run.gap_counts, sum(served.gap_counts for _, served, _ in alone))
         assert run.timeline.energy_j.sum() == pytest.approx(run.total_energy_j, rel=1e-9)
 
 
@@ -47,7 +50,7 @@ def test_the_cases_drawn_preempt_switch_and_leave_tokens_late() -> None:
     for seed in range(0, 400, 4):
         case = drawn_cluster(seed)
         run = run_of(case, seed)
-        alone = [served for _, served in (part(case, run, instance) for instance in range(len(case.rules)))]
+        alone = [served for _, served, _ in (part(case, run, instance) for instance in range(len(case.rules)))]
         preempted += sum(served.preemptions.sum() > 0 for served in alone)
         mixed += sum(served.steps["mixed"] > 0 for served in alone)
         late += 0 < run.late_tokens.sum() < case.requests.output_tokens.sum() / 2

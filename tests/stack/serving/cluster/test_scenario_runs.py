@@ -11,7 +11,7 @@ from wastenot.errors import BadInputError
 from wastenot.stack.serving.cluster.classes import CLASSES
 from wastenot.stack.serving.cluster.outcome import compared
 from wastenot.stack.serving.cluster.policies import POLICIES
-from wastenot.stack.serving.cluster.runs import bin_of, record_of, run_scenario, runs_of
+from wastenot.stack.serving.cluster.runs import bin_of, over_processes, record_of, run_scenario, runs_of
 from wastenot.stack.serving.cluster.scenario import PredictorPart, parse_scenario
 from wastenot.stack.serving.cluster.scenario_load import load_of, predicted
 from wastenot.stack.serving.loads import LogNormal, poisson
@@ -116,7 +116,7 @@ def test_what_ended_before_an_interruption_was_kept(scenario, monkeypatch):
 @pytest.mark.slow
 def test_several_processes_find_the_same(scenario, kept):
     texts: dict[str, str] = {}
-    run_scenario(scenario, processes=2, keep=lambda run, text: texts.__setitem__(run.digest, text))
+    run_scenario(scenario, share=over_processes(2), keep=lambda run, text: texts.__setitem__(run.digest, text))
     assert texts == kept
 
 
@@ -191,9 +191,8 @@ def test_the_history_of_a_trace_is_not_judged(tmp_path):
 def test_a_trace_that_cannot_be_read_names_scenario_and_file(tmp_path):
     (tmp_path / "trace.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0.0,12,\n")
     text = TEXT.replace("[run]", '[[traffic]]\nkind = "trace"\nfile = "trace.csv"\n[run]')
-    scenario = parse_scenario(text.encode(), tmp_path / "x.toml")
-    with pytest.raises(BadInputError, match=r"x\.toml: traffic 'trace': .*trace\.csv:2: 'output_tokens'"):
-        load_of(scenario, scenario.parts.traffic[2], 0)
+    with pytest.raises(BadInputError, match=r"x\.toml: traffic\[3\]\.file: .*trace\.csv:2: 'output_tokens'"):
+        parse_scenario(text.encode(), tmp_path / "x.toml")
 
 
 def test_the_predictor_is_right_as_often_as_stated():

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from wastenot.setting import Setting
 from wastenot.stack.serving.cluster.seen_load import SeenLoad, carried
 from wastenot.stack.serving.deadlines import Deadlines
 from wastenot.stack.serving.engine import Engine
-from wastenot.stack.serving.policies.costs import StepCosts
 
 _MOST = 4096
 _BEYOND = (1.0, 1.1, 1.25, 1.5, 2.0)  # times the fewest instances: more of them may draw less, at lower clocks
@@ -45,23 +46,27 @@ def recommended(
     """
     found: list[Recommended] = []
     for engine in engines:
-        costs = StepCosts(engine.tables)
 
-        def shared(instances: int, engine: Engine = engine, costs: StepCosts = costs) -> Recommended | None:
-            state = carried(load.times(1.0 / instances), engine, costs, deadlines, headroom=headroom)
-            at = state.cheapest()
-            if at is None:
-                return None
-            power_w = instances * float(state.power_w[at])
-            return Recommended(instances, engine.gpus, engine.tables.settings[at], power_w)
+        def shared(counts: Sequence[int], engine: Engine = engine) -> list[Recommended | None]:
+            """So many instances each, counts descending."""
+            rates = np.array([load.rate_per_s / count for count in counts])
+            state = carried(load, engine, deadlines, headroom=headroom, rate_per_s=rates)
+            return [
+                None if at < 0 else Recommended(
+                    count, engine.gpus, engine.tables.settings[at], count * float(state.power_w[at, place])
+                )
+                for place, (count, at) in enumerate(zip(counts, state.cheapest(deadlines.share), strict=True))
+            ]  # fmt: skip
 
-        high = 1
-        while high < _MOST and shared(high) is None:
-            high *= 2
+        powers = [2**power for power in range(_MOST.bit_length() - 1, -1, -1)]
+        enough = [count for count, each in zip(powers, shared(powers), strict=True) if each is not None]
+        if not enough:
+            continue
+        high = enough[-1]
         low = high // 2  # too few, or none
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if shared(middle) is None else (low, middle)
-        tried = (shared(max(round(high * more), 1)) for more in _BEYOND)
-        found.extend(each for each in tried if each is not None)
+            low, high = (middle, high) if shared([middle])[0] is None else (low, middle)
+        tried = sorted({max(round(high * more), 1) for more in _BEYOND}, reverse=True)
+        found.extend(each for each in shared(tried) if each is not None)
     return min(found, key=lambda each: (each.power_w, each.instances * each.gpus), default=None)

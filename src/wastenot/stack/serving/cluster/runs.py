@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from wastenot.stack.serving.cluster.oracle import step_bound
 from wastenot.stack.serving.cluster.policies import POLICIES, Given
 from wastenot.stack.serving.cluster.profiles import Profiles
 from wastenot.stack.serving.cluster.results import result_of
-from wastenot.stack.serving.cluster.scenario import Scenario, TracePart, digest_of, parse_scenario
+from wastenot.stack.serving.cluster.scenario import Scenario, TracePart, digest_of
 from wastenot.stack.serving.cluster.scenario_load import Load, load_of
 from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.version import own_version
@@ -46,6 +46,7 @@ class Run:
         label: of the traffic.
         seed: of the traffic.
         digest: of all that its result depends on.
+        load_digest: of those that the policy has no part in.
     """
 
     policy: str
@@ -53,6 +54,7 @@ class Run:
     label: str
     seed: int
     digest: str
+    load_digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,27 +154,31 @@ class RunRecord:
 Keep = Callable[[Run, str], None]
 """Called with each run that has ended, and its record as JSON."""
 
+Share = Callable[[Scenario, Sequence[Run]], Iterator[tuple[Run, str]]]
+"""Runs shared over something: each with its record as JSON, as it ends."""
+
 
 def runs_of(scenario: Scenario) -> tuple[Run, ...]:
     """All runs: seeds, and in each the traffics with every policy."""
-    found = []
+    found: list[Run] = []
     for seed in scenario.parts.run.seeds:
         for place, traffic in enumerate(scenario.parts.traffic):
             values = traffic.model_dump(mode="json")
             if isinstance(traffic, TracePart):
                 values["file"] = scenario.files[traffic.file]
-            for policy in scenario.parts.run.policies:
-                given = {
-                    "means": _MEANS,
-                    "wastenot": own_version(),
-                    "scenario": scenario.digest,
-                    "traffic": values,
-                    "policy": policy,
-                    "seed": seed,
-                    "attain": scenario.parts.run.attain,
-                    "head_room": scenario.parts.run.head_room,
-                }
-                found.append(Run(policy, place, traffic.label, seed, digest_of(given)))
+            given = {
+                "means": _MEANS,
+                "wastenot": own_version(),
+                "scenario": scenario.digest,
+                "traffic": values,
+                "seed": seed,
+                "attain": scenario.parts.run.attain,
+                "head_room": scenario.parts.run.head_room,
+            }
+            found += [
+                Run(policy, place, traffic.label, seed, digest_of(given | {"policy": policy}), digest_of(given))
+                for policy in scenario.parts.run.policies
+            ]
     return tuple(found)
 
 
@@ -181,7 +187,7 @@ def run_scenario(
     *,
     done: Mapping[str, str] | None = None,
     keep: Keep | None = None,
-    processes: int = 1,
+    share: Share | None = None,
     progress: Progress | None = None,
 ) -> tuple[RunRecord, ...]:
     """All runs of a scenario, in the order of :func:`runs_of`.
@@ -190,18 +196,18 @@ def run_scenario(
         scenario: to run.
         done: records of runs that have ended before, as JSON, by the digest of their run.
         keep: called with each run as it ends.
-        processes: that share the work.
+        share: the work with others, such as :func:`over_processes`; by default this process does it all.
         progress: informed of every run.
 
     Raises:
-        BadInputError: a trace cannot be read, or a policy finds no plan that keeps the deadlines.
+        BadInputError: a trace is too short, or a policy finds no plan that keeps the deadlines.
     """
     runs = runs_of(scenario)
     texts = {run.digest: done[run.digest] for run in runs if done is not None and run.digest in done}
     missing = [run for run in runs if run.digest not in texts]
     if progress is not None and missing:
         progress.begin(len(runs), len(texts))
-    for run, text in _ended(scenario, missing, min(processes, max(len(missing), 1))):
+    for run, text in (share or _alone)(scenario, missing):
         texts[run.digest] = text
         if keep is not None:
             keep(run, text)
@@ -225,43 +231,51 @@ def record_of(text: str) -> RunRecord:
         raise ValueError(f"a run that is none ({error})") from error
 
 
-def _ended(scenario: Scenario, runs: Sequence[Run], processes: int) -> Iterator[tuple[Run, str]]:
-    if processes == 1:
-        for run in runs:
-            yield run, simulated(scenario, run)
-        return
-    content = scenario.text.encode()
-    # Spawned, as what this process holds (threads, connections) is not to be copied.
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_ignore_interrupts) as pool:
-        waiting = {pool.submit(simulate_run, content, str(scenario.path), run): run for run in runs}
-        try:
-            for each in as_completed(waiting):
-                yield waiting[each], each.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+def _alone(scenario: Scenario, runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
+    for run in runs:
+        yield run, simulated(scenario, run)
+
+
+def over_processes(processes: int) -> Share:
+    """Runs shared over so many processes of this machine."""
+
+    def share(scenario: Scenario, runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
+        if min(processes, len(runs)) <= 1:
+            yield from _alone(scenario, runs)
+            return
+        # Spawned, as what this process holds (threads, connections) is not to be copied.
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(min(processes, len(runs)), spawn, initializer=_ignore_interrupts) as pool:
+            waiting = {pool.submit(simulated, scenario, run): run for run in runs}
+            try:
+                for each in as_completed(waiting):
+                    yield waiting[each], each.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    return share
 
 
 def _ignore_interrupts() -> None:
     """Ctrl-C reaches all processes of a terminal; the one that collects results answers it."""
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def simulate_run(content: bytes, path: str, run: Run) -> str:
-    """A run of a scenario, given as its file's content and path; its record as JSON."""
-    return simulated(_scenario(content, path), run)
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A traffic with a seed; two are the same where all that they depend on is."""
 
-
-@lru_cache(maxsize=2)
-def _scenario(content: bytes, path: str) -> Scenario:
-    return parse_scenario(content, Path(path))
+    digest: str
+    traffic: int
+    seed: int
+    scenario: Scenario = field(compare=False, repr=False)
 
 
 @lru_cache(maxsize=4)
-def _loaded(scenario: Scenario, traffic: int, seed: int) -> tuple[Load, Profiles, float]:
-    """What all policies on a traffic with a seed share."""
-    load = load_of(scenario, scenario.parts.traffic[traffic], seed)
+def _loaded(place: _Place) -> tuple[Load, Profiles, float]:
+    """What all policies on a traffic with a seed share; kept, as a process runs several of them."""
+    scenario = place.scenario
+    load = load_of(scenario, scenario.parts.traffic[place.traffic], place.seed)
     profiles = Profiles(scenario.cluster, load.known.lengths, share=scenario.parts.run.attain)
     return load, profiles, step_bound(load.requests, scenario.cluster)
 
@@ -280,7 +294,7 @@ def simulated(scenario: Scenario, run: Run) -> str:
 
 
 def _simulated(scenario: Scenario, run: Run) -> RunRecord:
-    load, profiles, bound_j = _loaded(scenario, run.traffic, run.seed)
+    load, profiles, bound_j = _loaded(_Place(run.load_digest, run.traffic, run.seed, scenario))
     part, cluster = scenario.parts.run, scenario.cluster
     given = Given(cluster, profiles, load, part.head_room, scenario.router, part.attain)
     served = simulate_cluster(

@@ -30,6 +30,8 @@ from wastenot.stack.serving.deadlines import LITERATURE, Deadlines
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.loads import LogNormal
 from wastenot.stack.serving.profile_file import read_engine
+from wastenot.stack.serving.requests import Requests
+from wastenot.stack.serving.traces import read_trace
 
 _REMEDY: Final = "'wastenot serve-sim --example' writes a scenario that works"
 _Whole = Annotated[int, Field(ge=1)]
@@ -198,29 +200,25 @@ class Scenario:
     Attributes:
         path: of its file.
         name: for people.
-        text: of the file.
         parts: what it says.
         cluster: with its engines.
         digest: of all that runs depend on but policy, traffic and seed: cluster, engines, deadlines, predictor, router.
-        files: SHA-256 of each trace, by name.
+        traces: requests of each trace, by the name of its file.
+        files: SHA-256 of each of those files.
     """
 
     path: Path
     name: str
-    text: str
     parts: ScenarioPart
     cluster: Cluster
     digest: str
+    traces: dict[str, Requests]
     files: dict[str, str]
 
     @property
     def router(self) -> Router:
         """How an instance is chosen."""
         return Router[self.parts.run.router.replace("-", "_").upper()]
-
-    def beside(self, file: str) -> Path:
-        """A file that the scenario names."""
-        return self.path.parent / file
 
     def with_run(self, *, policies: Sequence[str] | None = None, seeds: Sequence[int] | None = None) -> Scenario:
         """The same with other policies or seeds; by default its own."""
@@ -235,7 +233,7 @@ def example() -> str:
 
 
 def read_scenario(path: str | os.PathLike[str], policies: Sequence[str] | None = None) -> Scenario:
-    """Read a scenario with all files it names but traces, whose content is only looked at.
+    """Read a scenario with all files that it names.
 
     Args:
         path: of the file.
@@ -255,8 +253,7 @@ def parse_scenario(content: bytes, path: str | os.PathLike[str], policies: Seque
     """A scenario from the content of its file; raises like :func:`read_scenario`."""
     where = Path(path)
     try:
-        text = content.decode()
-        values: dict[str, Any] = tomllib.loads(text)
+        values: dict[str, Any] = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInputError(f"{path}: is not TOML: {error}; {_REMEDY}") from error
     try:
@@ -269,10 +266,13 @@ def parse_scenario(content: bytes, path: str | os.PathLike[str], policies: Seque
     engines, engines_sha256 = _engines(parts.cluster, where)
     cluster = _cluster(parts, engines, where)
     _check_failures(parts, path)
-    files = {each.file: _sha256_of(each, place, where) for place, each in _traces(parts)}
+    traces, files = {}, {}
+    for place, each in enumerate(parts.traffic, 1):
+        if isinstance(each, TracePart):
+            traces[each.file], files[each.file] = _trace(each, place, where)
     of = {name: getattr(parts, name).model_dump(mode="json") for name in ("cluster", "deadlines", "predictor")}
     of |= {"engines": engines_sha256, "router": parts.run.router}
-    return Scenario(where, parts.name or where.stem, text, parts, cluster, digest_of(of), files)
+    return Scenario(where, parts.name or where.stem, parts, cluster, digest_of(of), traces, files)
 
 
 def digest_of(values: object) -> str:
@@ -368,17 +368,15 @@ def _cluster(parts: ScenarioPart, engines: tuple[Engine, ...], where: Path) -> C
     )
 
 
-def _traces(parts: ScenarioPart) -> list[tuple[int, TracePart]]:
-    return [(place, each) for place, each in enumerate(parts.traffic, 1) if isinstance(each, TracePart)]
-
-
-def _sha256_of(trace: TracePart, place: int, where: Path) -> str:
+def _trace(trace: TracePart, place: int, where: Path) -> tuple[Requests, str]:
+    """A trace's requests, and the SHA-256 of its file."""
     file = where.parent / trace.file
+    if not file.exists():
+        problem = f"{file}: cannot be read: there is no such file"
+        raise BadInputError(f"{where}: traffic[{place}].file: {problem}; name a trace by its path from the scenario")
     try:
+        requests = read_trace(file, lenient=trace.lenient).requests
         with file.open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise BadInputError(
-            f"{where}: traffic[{place}].file: {file}: cannot be read: {error.strerror or error}; name a trace by its path "
-            "from the scenario"
-        ) from error
+            return requests, hashlib.file_digest(stream, "sha256").hexdigest()
+    except (BadInputError, OSError) as error:
+        raise BadInputError(f"{where}: traffic[{place}].file: {error}") from error

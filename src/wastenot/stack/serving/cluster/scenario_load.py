@@ -20,7 +20,6 @@ from wastenot.stack.serving.cluster.model import Failure
 from wastenot.stack.serving.cluster.scenario import PoissonPart, PredictorPart, Scenario, TracePart, TrafficPart
 from wastenot.stack.serving.loads import at_rate, poisson
 from wastenot.stack.serving.requests import Requests
-from wastenot.stack.serving.traces import read_trace
 
 SLOT_S = 300.0
 """Of the history, by which its greatest rate is told."""
@@ -66,7 +65,7 @@ def load_of(scenario: Scenario, traffic: TrafficPart, seed: int) -> Load:
     """The load of one of a scenario's traffics with one seed.
 
     Raises:
-        BadInputError: a trace cannot be read, or is too short for its history.
+        BadInputError: a trace is too short for its history, or nothing comes after it.
     """
     if isinstance(traffic, TracePart):
         history, requests, history_s, duration_s = _of_trace(scenario, traffic, seed)
@@ -103,10 +102,7 @@ def predicted(requests: Requests, predictor: PredictorPart, random: np.random.Ge
 
 def _of_trace(scenario: Scenario, traffic: TracePart, seed: int) -> tuple[Requests, Requests, float, float]:
     where = f"{scenario.path}: traffic '{traffic.label}'"
-    try:
-        requests = read_trace(scenario.beside(traffic.file), lenient=traffic.lenient).requests
-    except BadInputError as error:
-        raise BadInputError(f"{where}: {error}") from error
+    requests = scenario.traces[traffic.file]
     last_s = math.nextafter(float(requests.arrival_s[-1]), math.inf)
     history_s = traffic.history_s or last_s / 6
     if not history_s < last_s:

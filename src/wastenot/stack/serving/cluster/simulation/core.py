@@ -35,13 +35,12 @@ Column = Any
 """An array where the code is compiled, a list where it is not."""
 
 IDLE, STRETCH, STEP, AWAY = 0, 1, 2, 3  # what an instance does until its next event; away ones are not in here
-DONE, UNTIL, EMPTY, READY, SLOTS, BINS, OUTSIDE = 0, 1, 2, 3, 4, 5, 6  # why run() returns
+DONE, UNTIL, EMPTY, READY, SLOTS, BINS, OUTSIDE, MORE = 0, 1, 2, 3, 4, 5, 6, 7  # why run() returns
 SERVING, DRAINING = 2, 3  # states, as in the model
 LEAST_REQUESTS, POWER_OF_TWO, LEAST_TOKENS, LEAST_ENERGY = 0, 1, 2, 3
 LOOKED_AT = 8
 """Instances that are compared for a request by the energy that it adds."""
 KINDS = ("prefill", "decode", "mixed", "idle")
-PREFILL, DECODE, MIXED, REST = 0, 1, 2, 3
 _TICKET = 1 << 32
 _LOW = _TICKET - 1
 
@@ -64,11 +63,12 @@ def _record(floats: str, integers: str, small: str = "") -> np.dtype[Any]:
 
 NUMBERS = _record(
     "bin_s bin_begin_s bin_end_s tbt_s late_share end_to_end_s prefill_j decode_j mixed_j idle_j now_s",
-    "requests next left spare unplaced last_unplaced unplaced_count predicts router drawn routed bin which leaves gap_bins "
-    "ttft_classes prompt_below_0 prompt_below_1 output_below_0 output_below_1 pools switches calendar_room due_room "
-    "rule_room",
+    "requests gone more next left spare unplaced last_unplaced unplaced_count predicts router drawn routed bin which leaves "
+    "gap_bins ttft_classes prompt_below_0 prompt_below_1 output_below_0 output_below_1 pools switches calendar_room "
+    "due_room rule_room",
 )
-"""The numbers of a run. ``left``: requests that are not answered yet; ``spare``: the first free slot; ``unplaced``: the
+"""The numbers of a run. ``requests`` so far, those from ``gone`` on in the arrays, and whether there are ``more``;
+``left``: requests that are not answered yet; ``spare``: the first free slot; ``unplaced``: the
 first request that waits at the router; ``bin``: of the timeline, now; ``leaves``: of the tree of events; ``which``: the
 instance that :func:`run` returned for; ``…_room``: places of an instance in arrays of which each has a part."""
 
@@ -138,7 +138,7 @@ class State(NamedTuple):
         gap_edges_s: of the histogram.
         gap_counts: the histogram.
         scratch: as long as the largest batch.
-        arrival_s: of all requests.
+        arrival_s: of requests.
         prompt: likewise.
         output: likewise.
         predicted: likewise; empty where nothing is predicted.
@@ -541,7 +541,7 @@ def _ttft(s: State, q: Any) -> float:
 def _finish(s: State, i: int, c: Any, q: Any, slot: int) -> None:
     """The request is answered."""
     n = s.numbers[0]
-    answer = s.answers[q.request]
+    answer = s.answers[q.request - n.gone]
     answer.first_s, answer.finish_s, answer.instance, answer.late = q.first_s, c.now_s, i, q.late
     s.kinds[q.kind].finished += 1
     if (
@@ -1114,11 +1114,12 @@ def place(s: State, now_s: float) -> None:
 def _come(s: State) -> None:
     """The next request."""
     n = s.numbers[0]
-    r, slot = n.next, n.spare
+    r, slot = n.next - n.gone, n.spare
     q = s.slots[slot]
+    q.request = n.next
     n.next += 1
     n.spare = q.after
-    q.request, q.arrival_s, q.prompt, q.output = r, s.arrival_s[r], s.prompt[r], s.output[r]
+    q.arrival_s, q.prompt, q.output = s.arrival_s[r], s.prompt[r], s.output[r]
     q.predicted = s.predicted[r] if n.predicts else float(q.output)
     q.to_prefill, q.prefilled, q.made, q.late, q.took = q.prompt, 0, 0, 0, -1
     size = 0 if q.prompt < n.prompt_below_0 else 1 if q.prompt < n.prompt_below_1 else 2
@@ -1136,15 +1137,20 @@ def _come(s: State) -> None:
 
 
 @compiled
-def run(s: State, until_s: float) -> int:
+def run(s: State, until_s: float) -> int:  # noqa: PLR0911 - all that it returns for
     """Go on until all requests are answered (``DONE``), a time has come (``UNTIL``), or something is not decided here.
 
     ``EMPTY``: an instance that drains has nothing left; ``READY``: one that was away is back; ``SLOTS``, ``BINS``: more are
-    needed; ``OUTSIDE``: the tables do not cover a step. Requests come before instances' boundaries at the same time.
+    needed; ``OUTSIDE``: the tables do not cover a step; ``MORE``: it needs the requests that come next. Requests come before
+    instances' boundaries at the same time.
     """
     n = s.numbers[0]
-    while n.left:
-        arrival_s = s.arrival_s[n.next] if n.next < n.requests else np.inf
+    while n.left or n.more:
+        arrival_s = np.inf
+        if n.next < n.requests:
+            arrival_s = s.arrival_s[n.next - n.gone]
+        elif n.more:
+            return MORE
         event_s = s.events[1]
         if arrival_s <= event_s:
             if arrival_s > until_s or arrival_s == np.inf:

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,17 +92,64 @@ def simulate_cluster(
         BadInputError: a request that no layout's cache can hold; layouts, failures or a period that make no run.
         OutsideProfileError: a step that the tables do not cover.
     """
-    _check(requests, cluster, controller, failures, bin_s)
-    return _Run(requests, cluster, controller, router, predicted_tokens, failures, seed, bin_s).served()
+    _check(cluster, controller, failures, bin_s)
+    _check_fit(requests, cluster, 0)
+    whole: list[Answers] = []
+    told = None if predicted_tokens is None else lambda _: predicted_tokens
+
+    def keep(_: Requests, answers: Answers) -> None:
+        whole.append(answers)
+
+    served = _Run(iter((requests,)), cluster, controller, router, told, failures, seed, bin_s, keep).served()
+    return replace(served, **whole[0]._asdict()) if whole else served
 
 
-def _check(
-    requests: Requests,
+class Answers(NamedTuple):
+    """What became of some requests, as in :class:`ClusterServed`; each of shape (requests,)."""
+
+    instance: IndexArray
+    first_token_s: FloatArray
+    finish_s: FloatArray
+    late_tokens: IndexArray
+
+
+def simulate_cluster_in_parts(
+    parts: Iterable[Requests],
     cluster: Cluster,
     controller: Controller,
-    failures: Sequence[Failure],
-    bin_s: float,
-) -> None:
+    answered: Callable[[Requests, Answers], object],
+    *,
+    router: Router = Router.LEAST_REQUESTS,
+    predict: Callable[[Requests], FloatArray] | None = None,
+    failures: Sequence[Failure] = (),
+    seed: int = 0,
+    bin_s: float = 60.0,
+) -> ClusterServed:
+    """Run a cluster under more requests than memory holds: they come in parts, and go when all of a part are answered.
+
+    Args:
+        parts: of the load, each from where the one before ended, their times counted from the beginning of the run.
+        cluster: that serves it.
+        controller: that steers it.
+        answered: is called with each part, in their order, and what became of it.
+        router: how an instance is chosen for a request.
+        predict: answers' lengths of a part as router and controller are told; by default the true ones.
+        failures: of hosts.
+        seed: of what is drawn at random.
+        bin_s: width of the timeline's bins.
+
+    Returns:
+        The run as :func:`simulate_cluster` would, but for its arrays by request, which are empty.
+
+    Raises:
+        BadInputError: as of :func:`simulate_cluster`, or a part that begins before the one before it ends.
+        OutsideProfileError: a step that the tables do not cover.
+    """
+    _check(cluster, controller, failures, bin_s)
+    return _Run(iter(parts), cluster, controller, router, predict, failures, seed, bin_s, answered).served()
+
+
+def _check(cluster: Cluster, controller: Controller, failures: Sequence[Failure], bin_s: float) -> None:
     if not cluster.layouts or len(cluster.changes.start_s) != len(cluster.layouts):
         raise BadInputError("a cluster needs layouts, and `start_s` for each of them")
     for place, engine in enumerate(cluster.layouts):
@@ -119,6 +166,10 @@ def _check(
             raise BadInputError(f"host {failure.host} cannot fail; there are hosts 0 to {cluster.hosts - 1}")
         if not failure.at_s >= 0 or (failure.back_s is not None and failure.back_s < failure.at_s):
             raise BadInputError("a host fails from 0 s on, and is back after it has failed")
+
+
+def _check_fit(requests: Requests, cluster: Cluster, before: int) -> None:
+    """Refuse a request that no cache can hold; so many came before these."""
     tokens = requests.prompt_tokens + requests.output_tokens
     fits = np.zeros(len(requests), dtype=bool)
     for engine in cluster.layouts:
@@ -126,8 +177,8 @@ def _check(
     if not fits.all():
         first = int(np.argmin(fits))
         raise BadInputError(
-            f"request {first + 1}: {requests.prompt_tokens[first]} + {requests.output_tokens[first]} tokens do not fit into "
-            "the cache of any layout; leave it out or give the engines more memory"
+            f"request {before + first + 1}: {requests.prompt_tokens[first]} + {requests.output_tokens[first]} tokens do not "
+            "fit into the cache of any layout; leave it out or give the engines more memory"
         )
 
 
@@ -162,6 +213,8 @@ def _assign(column: core.Column, name: str, at: np.ndarray, values: np.ndarray) 
 
 
 def _longer(column: core.Column, more: np.ndarray) -> core.Column:
+    if not len(column):
+        return _column(more)
     return np.concatenate([column, more]) if COMPILED else column + _column(more)
 
 
@@ -301,25 +354,36 @@ class _Spans:
         return np.diff(np.interp(edges_s, at, total))
 
 
+def _added(counts: IndexArray, at: IndexArray) -> IndexArray:
+    """Counts by bin and class, with some more."""
+    size = (max(len(counts), int(at.max(initial=0)) + 1) + classes.COUNT - 1) // classes.COUNT * classes.COUNT
+    return np.bincount(at, minlength=size) + np.pad(counts, (0, size - len(counts)))
+
+
 class _Run:
     """Hosts, instances and their states; what is between them and their requests is the core's."""
 
     def __init__(
         self,
-        requests: Requests,
+        later: Iterator[Requests],
         cluster: Cluster,
         controller: Controller,
         router: Router,
-        predicted_tokens: FloatArray | None,
+        predict: Callable[[Requests], FloatArray] | None,
         failures: Sequence[Failure],
         seed: int,
         bin_s: float,
+        answered: Callable[[Requests, Answers], object],
     ) -> None:
-        self.requests, self.cluster, self.controller = requests, cluster, controller
-        self.predicted, self.bin_s = predicted_tokens, bin_s
+        self.later, self.cluster, self.controller = later, cluster, controller
+        self.predict, self.bin_s, self.answered = predict, bin_s, answered
+        self.parts: list[Requests] = []
+        self.last_s = 0.0
+        self.arrivals = self.missed = np.zeros(0, dtype=np.intp)
         self.instances: list[_Instance] = []
         self.known = np.zeros((4, 8), dtype=np.intp)
         self.rooms: list[int] = []
+        self.checked: dict[int, ClockRule] = {}
         self.free = np.full(cluster.hosts, cluster.gpus_per_host, dtype=np.intp)
         self.failed: dict[int, float] = {}
         self.used_since: dict[int, float] = {}
@@ -339,26 +403,22 @@ class _Run:
         self.s = self._state(router, seed)
 
     def _state(self, router: Router, seed: int) -> core.State:
-        requests, cluster = self.requests, self.cluster
+        cluster = self.cluster
         layouts, tables, places = _layouts(cluster)
-        deadlines, count = cluster.deadlines, len(requests)
+        deadlines = cluster.deadlines
         numbers = np.zeros(1, dtype=core.NUMBERS)
         n = numbers[0]
-        last_s = float(requests.arrival_s[-1]) if count else 0.0
         n["bin_s"] = n["bin_end_s"] = self.bin_s
         n["tbt_s"], n["late_share"] = deadlines.tbt_s, 1 - deadlines.share
         n["end_to_end_s"] = math.inf if deadlines.end_to_end_s is None else deadlines.end_to_end_s
-        n["requests"] = n["left"] = count
+        n["more"] = 1
         n["spare"] = n["unplaced"] = n["last_unplaced"] = -1
-        n["predicts"], n["router"], n["drawn"] = self.predicted is not None, int(router), seed & 0xFFFFFFFF
+        n["predicts"], n["router"], n["drawn"] = self.predict is not None, int(router), seed & 0xFFFFFFFF
         n["ttft_classes"], n["gap_bins"], n["leaves"] = len(deadlines.ttft_s), len(GAP_EDGES_S), 1
         n["prompt_below_0"], n["prompt_below_1"] = cluster.classes.prompt_below
         n["output_below_0"], n["output_below_1"] = cluster.classes.output_below
         n["calendar_room"] = n["rule_room"] = max(each.most_running for each in cluster.layouts) + 1
         n["due_room"] = max(each.block_tokens for each in cluster.layouts)
-        answers = np.zeros(count, dtype=core.ANSWER)
-        answers["first_s"] = answers["finish_s"] = math.nan
-        answers["instance"] = -1
         none = np.zeros(0, dtype=np.int64)
         return core.State(
             numbers=_column(numbers),
@@ -367,7 +427,7 @@ class _Run:
             slots=_column(np.zeros(0, dtype=core.SLOT)),
             pools=_column(np.zeros(0, dtype=core.POOL)),
             kinds=_column(np.zeros(classes.COUNT, dtype=core.KIND)),
-            bins=_column(np.zeros(int(last_s / self.bin_s) + 16, dtype=core.BIN)),
+            bins=_column(np.zeros(16, dtype=core.BIN)),
             tables=_column(tables),
             places=_column(places),
             ends=_column(none),
@@ -380,11 +440,11 @@ class _Run:
             gap_edges_s=_column(GAP_EDGES_S.astype(np.float64)),
             gap_counts=_column(np.zeros(len(GAP_EDGES_S) + 1, dtype=np.int64)),
             scratch=_column(np.zeros(int(n["calendar_room"]), dtype=np.int64)),
-            arrival_s=_column(requests.arrival_s.astype(np.float64, copy=False)),
-            prompt=_column(requests.prompt_tokens.astype(np.int64, copy=False)),
-            output=_column(requests.output_tokens.astype(np.int64, copy=False)),
-            predicted=_column(np.zeros(0) if self.predicted is None else np.asarray(self.predicted, dtype=np.float64)),
-            answers=_column(answers),
+            arrival_s=_column(np.zeros(0)),
+            prompt=_column(none),
+            output=_column(none),
+            predicted=_column(np.zeros(0)),
+            answers=_column(np.zeros(0, dtype=core.ANSWER)),
         )
 
     @property
@@ -412,7 +472,7 @@ class _Run:
                 if self.timers and self.timers[0][0] == until_s:
                     self._fail_or_back(until_s)
                     continue
-                idle = n.next == n.requests and n.left == n.unplaced_count
+                idle = n.next == n.requests and not n.more and n.left == n.unplaced_count
                 stuck_s = min(stuck_s, until_s) if idle else math.inf
                 if until_s - stuck_s > _PATIENCE_S:
                     break
@@ -425,11 +485,70 @@ class _Run:
                 self._begin(int(n.which), float(n.now_s))
             elif why == core.SLOTS:
                 self._more_slots()
+            elif why == core.MORE:
+                self._next_part()
             elif why == core.BINS:
                 self._cover(2 * len(self.s.bins) * self.bin_s)
             else:
                 self._refuse(int(n.which))
         return self._served(float(n.now_s))
+
+    def _next_part(self) -> None:
+        """The requests that come next; those whose part is answered go."""
+        self._hand_over(False)
+        n, part = self._numbers, next(self.later, None)
+        if part is None:
+            n.more = 0
+            return
+        if not len(part):
+            return
+        _check_fit(part, self.cluster, int(n.requests))
+        if part.arrival_s[0] < self.last_s:
+            raise BadInputError("a part of the requests begins before the one before it ends; hand them over in order")
+        self.last_s = float(part.arrival_s[-1])
+        self.parts.append(part)
+        self._cover(self.last_s)
+        answers = np.zeros(len(part), dtype=core.ANSWER)
+        answers["first_s"] = answers["finish_s"] = math.nan
+        answers["instance"] = -1
+        s = self.s
+        self.s = s._replace(
+            arrival_s=_longer(s.arrival_s, part.arrival_s.astype(np.float64, copy=False)),
+            prompt=_longer(s.prompt, part.prompt_tokens.astype(np.int64, copy=False)),
+            output=_longer(s.output, part.output_tokens.astype(np.int64, copy=False)),
+            answers=_longer(s.answers, answers),
+        )
+        if self.predict is not None:
+            told = np.asarray(self.predict(part), dtype=np.float64)
+            self.s = self.s._replace(predicted=_longer(s.predicted, told))
+        n.requests += len(part)
+        n.left += len(part)
+
+    def _hand_over(self, all_of_them: bool) -> None:
+        """Parts of the requests that are answered."""
+        while self.parts:
+            part, s = self.parts[0], self.s
+            count = len(part)
+            head = s.answers[:count]
+            instance = _values(head, "instance").astype(np.intp)
+            if not all_of_them and (instance < 0).any():
+                return
+            first_s, finish_s = _values(head, "first_s").copy(), _values(head, "finish_s").copy()
+            answers = Answers(instance, first_s, finish_s, _values(head, "late").astype(np.intp))
+            at = (part.arrival_s / self.bin_s).astype(np.intp) * classes.COUNT
+            at += self.cluster.classes.of(part.prompt_tokens, part.output_tokens)
+            self.arrivals = _added(self.arrivals, at)
+            self.missed = _added(self.missed, at[self._missed(part, answers)])
+            self.answered(part, answers)
+            del self.parts[0]
+            self._numbers.gone += count
+            self.s = s._replace(
+                arrival_s=s.arrival_s[count:],
+                prompt=s.prompt[count:],
+                output=s.output[count:],
+                predicted=s.predicted[count:],
+                answers=s.answers[count:],
+            )
 
     def _cover(self, until_s: float) -> None:
         """The timeline reaches beyond a time."""
@@ -440,7 +559,7 @@ class _Run:
 
     def _more_slots(self) -> None:
         had = len(self.s.slots)
-        more = np.zeros(max(had, min(1024, len(self.requests))), dtype=core.SLOT)
+        more = np.zeros(max(had, 1024), dtype=core.SLOT)
         more["after"] = np.arange(had + 1, had + len(more) + 1)
         more["after"][-1] = -1
         self.s = self.s._replace(slots=_longer(self.s.slots, more))
@@ -754,6 +873,8 @@ class _Run:
         return self.cluster.layouts[layout]
 
     def _check_rule(self, rule: ClockRule, layout: int) -> None:
+        if self.checked.get(layout) is rule:
+            return
         engine = self.cluster.layouts[layout]
         settings = len(engine.tables.settings)
         if len(rule.by_batch) != engine.most_running + 1:
@@ -762,6 +883,7 @@ class _Run:
             )
         if not (np.min(rule.by_batch) >= 0 and np.max(rule.by_batch) < settings and 0 <= rule.prompts < settings):
             raise _RefusedError(f"a clock rule with a setting that is none; there are settings 0 to {settings - 1}")
+        self.checked[layout] = rule
 
     def _start(self, action: Start, now_s: float, begins: bool) -> None:
         engine = self._check_layout(action.layout)
@@ -819,34 +941,34 @@ class _Run:
         }
         energy_j = {kind: float(getattr(n, f"{kind}_j")) for kind in core.KINDS}
         energy_j |= {kind: float(each.sum()) for kind, each in used.items()}
-        first_s, finish_s = _values(s.answers, "first_s").copy(), _values(s.answers, "finish_s").copy()
-        late = _values(s.answers, "late").astype(np.intp)
+        self._hand_over(True)
+        none, never = np.zeros(0, dtype=np.intp), np.zeros(0)
         return ClusterServed(
             self.controller.name,
-            _values(s.answers, "instance").astype(np.intp),
-            first_s,
-            finish_s,
-            late,
+            none,
+            never,
+            never,
+            none,
             end_s,
             energy_j,
             np.asarray(s.gap_counts, dtype=np.intp),
             int(n.switches),
-            self._timeline(edges_s, gpus, sum(used.values(), np.zeros(bins)), self._missed(first_s, finish_s, late)),
+            self._timeline(edges_s, gpus, sum(used.values(), np.zeros(bins))),
             self.log,
         )
 
-    def _missed(self, first_s: FloatArray, finish_s: FloatArray, late: IndexArray) -> BoolArray:
+    def _missed(self, requests: Requests, answers: Answers) -> BoolArray:
         """Whether each request missed a deadline; those without an answer did."""
-        requests, deadlines = self.requests, self.cluster.deadlines
-        kept = first_s - requests.arrival_s <= deadlines.ttft_of(requests.prompt_tokens)
-        kept &= late <= (1 - deadlines.share) * (requests.output_tokens - 1)
-        kept &= np.isfinite(finish_s)
+        deadlines = self.cluster.deadlines
+        kept = answers.first_token_s - requests.arrival_s <= deadlines.ttft_of(requests.prompt_tokens)
+        kept &= answers.late_tokens <= (1 - deadlines.share) * (requests.output_tokens - 1)
+        kept &= np.isfinite(answers.finish_s)
         if deadlines.end_to_end_s is not None:
-            kept &= finish_s - requests.arrival_s <= deadlines.end_to_end_s
+            kept &= answers.finish_s - requests.arrival_s <= deadlines.end_to_end_s
         return np.asarray(~kept)
 
-    def _timeline(self, edges_s: FloatArray, gpus: FloatArray, used_j: FloatArray, missed: BoolArray) -> ClusterTimeline:
-        s, requests, bins = self.s, self.requests, len(used_j)
+    def _timeline(self, edges_s: FloatArray, gpus: FloatArray, used_j: FloatArray) -> ClusterTimeline:
+        s, bins = self.s, len(used_j)
         width_s = np.diff(edges_s)
         lasted_s = np.where(width_s > 0, width_s, 1.0)
         energy_j = used_j.copy()
@@ -854,11 +976,13 @@ class _Run:
         energy_j += drawn_j[:bins]
         energy_j[-1] += drawn_j[bins:].sum()  # rounded into the bin after the end
         at_work = gpus[:, _SERVING] + gpus[:, _DRAINING]
-        at = np.minimum((requests.arrival_s / self.bin_s).astype(np.intp), bins - 1)
-        at = at * classes.COUNT + self.cluster.classes.of(requests.prompt_tokens, requests.output_tokens)
 
-        def counted(of: IndexArray) -> IndexArray:
-            return np.bincount(of, minlength=bins * classes.COUNT).reshape(bins, classes.COUNT).astype(np.intp)
+        def by_class(counts: IndexArray) -> IndexArray:
+            whole = np.zeros((bins, classes.COUNT), dtype=np.intp)
+            rows = counts[: len(counts) // classes.COUNT * classes.COUNT].reshape(-1, classes.COUNT)
+            whole[: len(rows)] += rows[:bins]
+            whole[-1] += rows[bins:].sum(axis=0)  # rounded into the bin after the end
+            return whole
 
         return ClusterTimeline(
             self.bin_s,
@@ -866,6 +990,6 @@ class _Run:
             gpus / lasted_s[:, None],
             np.stack([each.over(edges_s) for each in self.serving], axis=1) / lasted_s[:, None],
             np.divide(clock[:bins], at_work, out=np.full(bins, math.nan), where=at_work > 0),
-            counted(at),
-            counted(at[missed]),
+            by_class(self.arrivals),
+            by_class(self.missed),
         )
