@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -39,7 +40,8 @@ def test_gpus_are_split_as_if_all_had_been_tried(profiles: Profiles) -> None:
         rate = np.where(np.isin(np.arange(COUNT), classes), RATE, 0.0)
         ways = []
         for layout, engine in enumerate(profiles.cluster.layouts):
-            power = power_by_count(profiles, layout, rate, rate.sum(), 1.1 * rate.sum(), gpus // engine.gpus)
+            known = partial(lambda layout, rate, count: profiles.frontier(layout, rate, together=count), layout, rate)
+            power = power_by_count(known, rate.sum(), 1.1 * rate.sum(), gpus // engine.gpus)
             ways += [(count * engine.gpus, watts) for count, watts in enumerate(power)]
         each.append(ways)
     best = min(one[1] + other[1] for one, other in product(*each) if one[0] + other[0] <= gpus)

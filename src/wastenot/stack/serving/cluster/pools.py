@@ -7,7 +7,7 @@ only guess.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,33 +52,21 @@ class PoolPlan:
         return profiles.frontier(self.layout, self.blend, together=instances)
 
 
-def power_by_count(
-    profiles: Profiles,
-    layout: int,
-    blend: FloatArray,
-    rate_per_s: float,
-    upper_per_s: float,
-    most: int,
-    *,
-    full_speed: bool = False,
-) -> FloatArray:
+def power_by_count(known: Callable[[int], InstanceFrontier], rate_per_s: float, upper_per_s: float, most: int) -> FloatArray:
     """Power of 0 … ``most`` instances that share a load evenly; inf where it is too much for them; shape (most + 1,).
 
     Args:
-        profiles: of the cluster.
-        layout: of the instances.
-        blend: rates of classes, of which the ratios count; shape (9,).
+        known: levels of load of one of so many instances.
         rate_per_s: that is expected.
         upper_per_s: that must be possible.
         most: instances.
-        full_speed: at the greatest clock only.
     """
     power = np.full(most + 1, np.inf)
     power[0] = 0.0 if upper_per_s <= 0 else np.inf
     for count in range(1, most + 1):
-        known = profiles.frontier(layout, blend, full_speed=full_speed, together=count)
-        if count * known.capacity_per_s >= upper_per_s * (1 - 1e-9):
-            power[count] = count * float(known.power_at(rate_per_s / count))
+        each = known(count)
+        if count * each.capacity_per_s >= upper_per_s * (1 - 1e-9):
+            power[count] = count * float(each.power_at(rate_per_s / count))
     return power
 
 
@@ -162,7 +150,11 @@ def _by_gpus(
     power = np.full(gpus + 1, np.inf)
     chosen = [(0, 0)] * (gpus + 1)
     for layout, engine in enumerate(profiles.cluster.layouts):
-        each = power_by_count(profiles, layout, blend, rate_per_s, upper_per_s, gpus // engine.gpus, full_speed=full_speed)
+
+        def known(count: int, layout: int = layout) -> InstanceFrontier:
+            return profiles.frontier(layout, blend, full_speed=full_speed, together=count)
+
+        each = power_by_count(known, rate_per_s, upper_per_s, gpus // engine.gpus)
         each -= spare_gpu_w * engine.gpus * np.arange(len(each))
         for count in np.flatnonzero(np.isfinite(each)).tolist():
             at = count * engine.gpus

@@ -84,7 +84,9 @@ class Parking:
     _needed: list[deque[tuple[float, int]]] = field(init=False, repr=False)
     _alarm_s: list[float] = field(init=False, repr=False)
     _outcome: FloatArray = field(init=False, repr=False)
+    _recent: list[FloatArray] = field(init=False, repr=False)
     _piled: list[bool] = field(init=False, repr=False)
+    _frontiers: dict[tuple[int, int], InstanceFrontier] = field(init=False, repr=False)
     _failed: int = field(init=False, repr=False)
     _hurried_s: float = field(init=False, repr=False)
     _rule: dict[int, int] = field(init=False, repr=False)
@@ -103,7 +105,7 @@ class Parking:
         )
         self._needed, self._alarm_s = [deque() for _ in self._pools], [-math.inf] * len(self._pools)
         self._outcome = np.zeros((2, COUNT))
-        self._piled = [False] * len(self._pools)
+        self._piled, self._frontiers = [False] * len(self._pools), {}
         self._failed, self._hurried_s = 0, 0.0
         self._rule, self._plan_s = {}, PLAN_S
         placed = sorted(enumerate(self._pools), key=lambda each: -cluster.layouts[each[1].layout].gpus)
@@ -115,6 +117,7 @@ class Parking:
     def control(self, view: ClusterView) -> Sequence[Action]:
         """What the load of the moment asks for, and every five minutes what is forecast."""
         self.demand.see(view)
+        self._recent = [self.demand.recent(window_s) for window_s in WINDOWS_S]
         keep = math.exp(-self.period_s / REMEMBERED_S)
         self._outcome = keep * self._outcome + np.stack([view.finished, view.missed])
         actions: list[Action] = []
@@ -138,7 +141,7 @@ class Parking:
 
     def _lately(self, pool: int) -> float:
         """The load of the moment: what came in the last minute, or in a shorter time if that is more."""
-        return max(self._own(pool, self.demand.recent(window_s)) for window_s in WINDOWS_S)
+        return max(self._own(pool, rate) for rate in self._recent)
 
     def _there(self, pool: int, peak_per_s: FloatArray) -> int:
         """Instances that a pool is to have for a peak: those of least power, the others off."""
@@ -147,7 +150,10 @@ class Parking:
         return max(self._fewest_watts(pool, rate, rate * (1 + self.reserve), most, 0.0), 1)
 
     def _known(self, pool: int, instances: int) -> InstanceFrontier:
-        return self._pools[pool].frontier(self.profiles, instances)
+        key = pool, instances
+        if key not in self._frontiers:
+            self._frontiers[key] = self._pools[pool].frontier(self.profiles, instances)
+        return self._frontiers[key]
 
     def _routes(self) -> tuple[tuple[int, ...], ...]:
         """Each class to its own pool, then to those of longer prompts, then to the others."""
@@ -189,7 +195,7 @@ class Parking:
         mine = view.pool == pool
         mine[list(lent)] = False
         serving = np.flatnonzero(mine & (view.state == InstanceState.SERVING))
-        parked = np.flatnonzero(mine & np.isin(view.state, (InstanceState.PARKED, InstanceState.DRAINING)))
+        parked = np.flatnonzero(mine & ((view.state == InstanceState.PARKED) | (view.state == InstanceState.DRAINING)))
         waking = int((mine & (view.state == InstanceState.WAKING)).sum())
         rate = self._lately(pool)
         alarm = self._alarmed(view, pool, serving)
@@ -225,7 +231,7 @@ class Parking:
     def _fewest_watts(self, pool: int, rate: float, upper: float, most: int, spare_gpu_w: float) -> int:
         """Instances that draw least at a rate, of those that could take a higher one; all where they are too few."""
         plan = self._pools[pool]
-        power = power_by_count(self.profiles, plan.layout, plan.blend, rate, upper, most)
+        power = power_by_count(lambda count: self._known(pool, count), rate, upper, most)
         power -= spare_gpu_w * self.profiles.cluster.layouts[plan.layout].gpus * np.arange(most + 1)
         return int(power.argmin()) if np.isfinite(power).any() else most
 

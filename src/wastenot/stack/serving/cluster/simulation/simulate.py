@@ -241,17 +241,14 @@ def _rows(engine: Engine) -> FloatArray:
     """
     tables = engine.tables
     costs = np.stack([tables.decode_time_s, tables.decode_energy_j], axis=-1)
-    rows = np.full((len(tables.settings), engine.most_running + 1, len(tables.context_tokens), 2), math.nan)
-    knots = tables.batches
-    for batch in range(engine.most_running + 1):
-        if not knots[0] <= batch <= knots[-1]:
-            continue
-        i = min(int(np.searchsorted(knots, batch, side="right")) - 1, max(len(knots) - 2, 0))
-        along = (batch - knots[i]) / (knots[i + 1] - knots[i]) if len(knots) > 1 else 0.0
-        if along in (0.0, 1.0):  # on a knot, the other one does not count: it may be NaN
-            rows[:, batch] = costs[:, i + int(along)]
-        else:
-            rows[:, batch] = costs[:, i] * (1 - along) + costs[:, i + 1] * along
+    knots, batch = tables.batches, np.arange(engine.most_running + 1)
+    i = np.clip(np.searchsorted(knots, batch, side="right") - 1, 0, max(len(knots) - 2, 0))
+    beyond = np.minimum(i + 1, len(knots) - 1)
+    width = np.where(beyond > i, knots[beyond] - knots[i], 1.0)
+    along = ((batch - knots[i]) / width)[None, :, None, None]
+    lower, upper = costs[:, i], costs[:, beyond]
+    rows = np.where(along == 0.0, lower, np.where(along == 1.0, upper, lower * (1 - along) + upper * along))
+    rows[:, (batch < knots[0]) | (batch > knots[-1])] = math.nan  # on a knot, the other one does not count: it may be NaN
     more = np.full_like(rows, math.nan)
     more[:, :, :-1] = np.diff(rows, axis=2) / np.diff(tables.context_tokens)[:, None]
     return np.concatenate([rows, more], axis=-1)
