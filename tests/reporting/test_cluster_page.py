@@ -89,8 +89,11 @@ def test_the_headline_is_neither_of_a_failed_policy_nor_of_hindsight(scenario, r
     assert effect_text(none) == "No policy keeps the deadlines of every class"
     (alone,) = compared([first])
     assert effect_text(alone).startswith("No policy saves energy")
-    (lost,) = compared([replace(first, unanswered=3)])
-    assert "single-pool left 3 requests unanswered." in notes_on(scenario, lost)
+    assert any("No policy can need less" in note for note in notes_on(scenario, found))
+    (lost,) = compared([replace(first, unanswered=3, failed=True)])
+    notes = notes_on(scenario, lost)
+    assert "single-pool left 3 requests unanswered." in notes
+    assert any("which failed itself" in note for note in notes) and not any("No policy can" in note for note in notes)
 
 
 def test_classes_are_shown_by_the_seed_that_kept_least(records, first):
@@ -111,6 +114,7 @@ def test_pictures_show_what_the_records_say(scenario, records):
         [records[0].energy_j / tokens * share for share in (1.0, 0.75, 0.6, 0.5)]
     )
     assert [row["failed"] for row in bars] == [False, False, True, False]
+    assert found.bound_per_token_j == pytest.approx(records[0].bound_j / tokens)
     late = [row for rows in classes.specification["datasets"].values() for row in rows if row.get("class") == "MM"]
     assert {row["policy"]: row["late"] for row in late}["dynamollm"] == pytest.approx(5.0)
     rows = timeline_rows(records[0], 1.0)

@@ -184,6 +184,7 @@ def scenario_document(scenario: Scenario, found: Sequence[Comparison]) -> dict[s
             {
                 "name": each.traffic,
                 "kind": next(part.kind for part in scenario.parts.traffic if part.label == each.traffic),
+                "bound_per_token_j": each.bound_per_token_j,
                 "best": None if each.best is None else each.best.policy,
                 "policies": [_policy_document(outcome) for outcome in each.outcomes],
             }

@@ -67,7 +67,6 @@ def _energy_figure(scenario: Scenario, found: Comparison, suffix: str, title: st
 def _energy_chart(found: Comparison, *, narrow: bool) -> Any:
     alt = load("altair")
     rows = [_energy_row(each) for each in found.outcomes]
-    first = found.outcomes[0].over(lambda run: run.energy_per_token_j).mean
     names = [each.policy for each in found.outcomes]
     x = alt.X("energy:Q", title="energy of a token, J", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5))
     y = alt.Y("policy:N", title=None, sort=names, axis=alt.Axis(labelLimit=110, labelFontSize=12, ticks=False))
@@ -78,7 +77,8 @@ def _energy_chart(found: Comparison, *, narrow: bool) -> Any:
     data = inline(rows)
     bars = alt.Chart(data).mark_bar(height=_ROW * 0.6).encode(x=x, y=y, color=color, opacity=opacity, tooltip=tip)
     ranges = alt.Chart(data).mark_rule(style="interval").encode(x=alt.X("least:Q"), x2="most:Q", y=y)
-    bound = alt.Chart(inline([{"energy": found.bound_share * first}])).mark_rule(style="rule").encode(x=x)
+    least = found.bound_per_token_j
+    bound = alt.Chart(inline([] if least is None else [{"energy": least}])).mark_rule(style="rule").encode(x=x)
     width = _NARROW if narrow else _WIDE
     return alt.layer(bars, ranges, bound).properties(width=width, height=_ROW * len(rows))
 

@@ -96,17 +96,21 @@ def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
         notes.append(
             f"Failed, with fewer than {asked} of a class in time: {_listed(failed)}; what they save, readers pay for."
         )
-    for each in found.outcomes:
-        count = sum(run.unanswered for run in each.records)
-        if count:
-            notes.append(f"{each.policy} left {counted(count, 'request')} unanswered.")
+    first = found.outcomes[0]
+    if first.failed:
+        notes.append(f"Savings are against {first.policy}, which failed itself: compare energies of those that did not.")
+    notes += [
+        f"{each.policy} left {counted(each.unanswered, 'request')} unanswered." for each in found.outcomes if each.unanswered
+    ]
     hindsight = [each.policy for each in found.outcomes if each.hindsight]
     if hindsight:
         notes.append(f"Chosen in hindsight, knowing these very requests: {_listed(hindsight)}.")
-    notes.append(
-        f"No policy can need less than {percent(found.bound_share, 1)} of the energy of {found.outcomes[0].policy}: that is "
-        "what the cheapest steps that make these tokens take, without an idle moment."
-    )
+    bound = found.bound_per_token_j
+    if bound is not None:
+        notes.append(
+            f"No policy can need less than {number(bound, 3)}{SPACE}J a token: that is what the cheapest steps that make "
+            "these tokens take, without an idle moment."
+        )
     return notes
 
 

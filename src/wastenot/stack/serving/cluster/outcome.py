@@ -54,6 +54,11 @@ class Outcome:
         """Whether it knows the requests that it is judged on."""
         return POLICIES[self.policy].hindsight
 
+    @property
+    def unanswered(self) -> int:
+        """Requests that were given up, with all seeds."""
+        return sum(each.unanswered for each in self.records)
+
     def over(self, value: Callable[[RunRecord], float]) -> Spread:
         """Something of each run, over seeds."""
         return _spread([value(each) for each in self.records])
@@ -97,10 +102,10 @@ class Comparison:
         return min(good, key=lambda each: each.over(lambda run: run.energy_j).mean, default=None)
 
     @property
-    def bound_share(self) -> float:
-        """The lower bound of energy over that of the first policy, mean over seeds."""
-        first = self.outcomes[0].records
-        return sum(each.bound_j / each.energy_j for each in first) / len(first)
+    def bound_per_token_j(self) -> float | None:
+        """No policy needs less energy for a token of these answers; ``None`` where none has answered all requests."""
+        whole = next((each.records for each in self.outcomes if not each.unanswered), None)
+        return None if whole is None else sum(each.bound_j / each.output_tokens for each in whole) / len(whole)
 
 
 def compared(records: Sequence[RunRecord]) -> tuple[Comparison, ...]:

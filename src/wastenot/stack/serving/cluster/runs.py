@@ -247,7 +247,7 @@ def over_processes(processes: int) -> Share:
             return
         # Spawned, as what this process holds (threads, connections) is not to be copied.
         spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(processes, len(runs)), spawn, initializer=_ignore_interrupts) as pool:
+        with ProcessPoolExecutor(min(processes, len(runs)), spawn, initializer=_end_when_interrupted) as pool:
             waiting = {pool.submit(simulated, scenario, run): run for run in runs}
             try:
                 for each in as_completed(waiting):
@@ -258,9 +258,9 @@ def over_processes(processes: int) -> Share:
     return share
 
 
-def _ignore_interrupts() -> None:
-    """Ctrl-C reaches all processes of a terminal; the one that collects results answers it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _end_when_interrupted() -> None:
+    """Ctrl-C reaches all processes of a terminal: these end silently, the one that collects speaks."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass(frozen=True, slots=True)
