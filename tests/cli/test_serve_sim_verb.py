@@ -59,6 +59,7 @@ def test_the_document_and_the_page_hold_all_runs(simulated, tmp_path):
     assert document["schema"] == "wastenot.serve-sim/1" and document["evidence"] == "simulated"
     assert document["classes"] == ["SS", "SM", "SL", "MS", "MM", "ML", "LS", "LM", "LL"]
     (traffic,) = document["traffic"]
+    assert traffic["kind"] == traffic["name"] == "poisson"
     first, clocks = traffic["policies"]
     assert [run["seed"] for run in first["runs"]] == [0, 1] and first["saved"] == {"mean": 0.0, "least": 0.0, "most": 0.0}
     energies = [run["energy_j"] for run in clocks["runs"]]

@@ -183,6 +183,7 @@ def scenario_document(scenario: Scenario, found: Sequence[Comparison]) -> dict[s
         "traffic": [
             {
                 "name": each.traffic,
+                "kind": next(part.kind for part in scenario.parts.traffic if part.label == each.traffic),
                 "best": None if each.best is None else each.best.policy,
                 "policies": [_policy_document(outcome) for outcome in each.outcomes],
             }
@@ -228,7 +229,7 @@ def _comparison_text(scenario: Scenario, found: Comparison) -> Sequence[Renderab
 
     notes = [Text(note, style="yellow" if note.startswith("Failed") else "") for note in notes_on(scenario, found)]
     return [
-        Text.assemble((found.traffic, "bold"), f": {traffic_text(found)}"),
+        Text.assemble((found.traffic, "bold"), f": {traffic_text(scenario, found)}"),
         "",
         rich_table(policies_table(found), _LESS_IMPORTANT),
         *notes,

@@ -55,13 +55,17 @@ def about(scenario: Scenario, found: Comparison) -> str:
     return f"{name} · {found.traffic} · simulated, {steps_text(scenario)}"
 
 
-def traffic_text(found: Comparison) -> str:
-    """What was asked of the cluster."""
+_DRAWN = {"trace": "", "poisson": "drawn ", "curve": "synthetic "}
+
+
+def traffic_text(scenario: Scenario, found: Comparison) -> str:
+    """What was asked of the cluster, and whether anybody ever asked it of one."""
+    kind = next((_DRAWN[each.kind] for each in scenario.parts.traffic if each.label == found.traffic), "")
     first = found.outcomes[0].records
     requests = sum(each.requests for each in first) / len(first)
     rate = requests / first[0].duration_s
     seeds = f", {counted(len(first), 'seed')}" if len(first) > 1 else ""
-    return f"{requests:,.0f} requests in {duration(first[0].duration_s)}, {number(rate, 3)} a second{seeds}"
+    return f"{requests:,.0f} {kind}requests in {duration(first[0].duration_s)}, {number(rate, 3)} a second{seeds}"
 
 
 def effect_text(found: Comparison) -> str:
@@ -80,7 +84,7 @@ def verdict_text(scenario: Scenario, found: Comparison) -> str:
     seers = "".join(
         f"; {each.policy}, chosen in hindsight, saves {saved_text(each)}" for each in found.outcomes[1:] if each.hindsight
     )
-    return f"against {found.outcomes[0].policy}, over {traffic_text(found)} ({steps_text(scenario)}){seers}"
+    return f"against {found.outcomes[0].policy}, over {traffic_text(scenario, found)} ({steps_text(scenario)}){seers}"
 
 
 def notes_on(scenario: Scenario, found: Comparison) -> list[str]:

@@ -188,6 +188,95 @@ def test_the_history_of_a_trace_is_not_judged(tmp_path):
         load("history_s = 5000.0")
 
 
+CURVE = """
+[[traffic]]
+kind = "curve"
+rates = "rates.csv"
+lengths = "lengths.csv"
+service = "chat"
+begin_s = 1800.0
+rate_per_s = 4.0
+{more}
+[run]
+policies = ["single-pool"]
+"""
+
+
+def _with_curve(folder, more=""):
+    rates = [f"{600 * slot},{60 + 60 * (slot // 6)}" for slot in range(12)]  # an hour at one rate, another at twice that
+    (folder / "rates.csv").write_text("\n".join(["at,per_minute", *rates]))
+    points = [f"chat,{field},{percent},{tokens}" for field, least in (("ContextTokens", 20), ("GeneratedTokens", 5))
+              for percent, tokens in ((0, least), (50, 10 * least), (100, 50 * least))]  # fmt: skip
+    (folder / "lengths.csv").write_text("\n".join(["service,field,cdf_percent,tokens", *points]))
+    text = TEXT.partition("[[traffic]]")[0] + CURVE.replace("{more}", more)
+    return parse_scenario(text.encode(), folder / "x.toml")
+
+
+def test_synthetic_requests_follow_the_curve_and_another_week_of_it_is_known(tmp_path):
+    scenario = _with_curve(tmp_path)
+    load = load_of(scenario, scenario.parts.traffic[0], 5)
+    assert load.duration_s == 5400.0
+    hourly = np.histogram(load.requests.arrival_s, [0.0, 1800.0, 5400.0])[0] / [1800.0, 3600.0]
+    assert hourly == pytest.approx([8 / 3, 16 / 3], rel=0.06)  # 4 a second over the two hours
+    assert load.requests.prompt_tokens.min() >= 20 and load.requests.prompt_tokens.max() <= 1000
+    known = load.known
+    assert known.slot_s == 1800.0 and known.forecast_per_s.shape == (3, 9)
+    assert (known.forecast_per_s[1:].sum(axis=1) > 1.5 * known.forecast_per_s[0].sum()).all()
+    assert known.mean_per_s.sum() == pytest.approx(len(load.requests) / 5400.0, rel=0.05)
+    assert len(known.lengths) != len(load.requests)  # another draw
+
+
+def test_a_flash_crowd_is_served_and_not_foreseen(tmp_path):
+    quiet, crowded = (
+        load_of(scenario, scenario.parts.traffic[0], 5)
+        for scenario in (
+            _with_curve(tmp_path),
+            _with_curve(tmp_path, "crowds = [{factor = 3.0, begin_s = 600.0, rise_s = 60.0, length_s = 660.0}]"),
+        )
+    )
+    within = [np.sum((each.requests.arrival_s > 660) & (each.requests.arrival_s < 1260)) for each in (quiet, crowded)]
+    assert within[1] == pytest.approx(3 * within[0], rel=0.1)
+    assert (crowded.known.forecast_per_s == quiet.known.forecast_per_s).all()
+    text = TEXT.replace(
+        "rate_per_s = 12\nduration_s = 40.0",
+        "rate_per_s = 12\nduration_s = 400.0\ncrowds = [{factor = 2.0, begin_s = 100.0, rise_s = 10.0, length_s = 110.0}]",
+    )
+    scenario = parse_scenario(text.encode(), tmp_path / "x.toml")
+    drawn = load_of(scenario, scenario.parts.traffic[0], 0)
+    counts = np.histogram(drawn.requests.arrival_s, [0, 100, 110, 210, 400])[0] / [100, 10, 100, 190]
+    assert counts[[0, 2, 3]] == pytest.approx([12, 24, 12], rel=0.15)
+    assert np.median(drawn.requests.prompt_tokens) == pytest.approx(600, rel=0.06)
+    assert drawn.known.mean_per_s.sum() == pytest.approx(12, rel=0.1)
+
+
+def test_runs_of_a_curve_depend_on_the_content_of_its_files(tmp_path):
+    first = runs_of(_with_curve(tmp_path))[0].digest
+    assert runs_of(_with_curve(tmp_path))[0].digest == first
+    scenario = _with_curve(tmp_path)
+    (tmp_path / "lengths.csv").write_text((tmp_path / "lengths.csv").read_text().replace("50,200", "50,300"))
+    text = TEXT.partition("[[traffic]]")[0] + CURVE.replace("{more}", "")
+    assert runs_of(parse_scenario(text.encode(), scenario.path))[0].digest != first
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("begin_s = 1800.0", "begin_s = 9000.0", r"traffic\[1\]: begin_s: the curve has only 7200 s"),
+        ('rates = "rates.csv"', 'rates = "none.csv"', r"traffic\[1\]\.rates: .*none\.csv: cannot be read"),
+        ('lengths = "lengths.csv"', 'lengths = "none.csv"', r"traffic\[1\]\.lengths: .*none\.csv: cannot be read"),
+        ('service = "chat"', 'service = "code"', r"traffic\[1\]: .*lengths\.csv"),
+        ('rates = "rates.csv"', 'rates = "lengths.csv"', r"traffic\[1\]: .*lengths\.csv:2"),
+        ("begin_s = 1800.0", "crowds = [{factor = 0.5, begin_s = 1.0, length_s = 90.0}]", r"crowds\[1\]\.factor"),
+        ("begin_s = 1800.0", "crowds = [{factor = 2.0, begin_s = 1.0, length_s = 9.0}]", "must be at least rise_s"),
+    ],
+)  # fmt: skip
+def test_a_curve_that_cannot_be_followed_is_said_so(tmp_path, old, new, says):
+    _with_curve(tmp_path)
+    text = TEXT.partition("[[traffic]]")[0] + CURVE.replace("{more}", "").replace(old, new)
+    with pytest.raises(BadInputError, match=says):
+        parse_scenario(text.encode(), tmp_path / "x.toml")
+
+
 def test_a_trace_that_cannot_be_read_names_scenario_and_file(tmp_path):
     (tmp_path / "trace.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0.0,12,\n")
     text = TEXT.replace("[run]", '[[traffic]]\nkind = "trace"\nfile = "trace.csv"\n[run]')

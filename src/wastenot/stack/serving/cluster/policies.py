@@ -61,7 +61,7 @@ def _dynamo(
 
 
 def _demand(given: Given) -> Demand:
-    return Demand(given.load.known.peak_per_s[None, :])
+    return Demand(given.load.known.forecast_per_s, given.load.known.slot_s)
 
 
 def _best_static(given: Given) -> Controller:

@@ -23,7 +23,7 @@ from wastenot.stack.serving.cluster.oracle import step_bound
 from wastenot.stack.serving.cluster.policies import POLICIES, Given
 from wastenot.stack.serving.cluster.profiles import Profiles
 from wastenot.stack.serving.cluster.results import result_of
-from wastenot.stack.serving.cluster.scenario import Scenario, TracePart, digest_of
+from wastenot.stack.serving.cluster.scenario import CurvePart, Scenario, TracePart, digest_of
 from wastenot.stack.serving.cluster.scenario_load import Load, load_of
 from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.version import own_version
@@ -166,6 +166,8 @@ def runs_of(scenario: Scenario) -> tuple[Run, ...]:
             values = traffic.model_dump(mode="json")
             if isinstance(traffic, TracePart):
                 values["file"] = scenario.files[traffic.file]
+            elif isinstance(traffic, CurvePart):
+                values |= {"rates": scenario.files[traffic.rates], "lengths": scenario.files[traffic.lengths]}
             given = {
                 "means": _MEANS,
                 "wastenot": own_version(),

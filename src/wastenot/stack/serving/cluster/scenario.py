@@ -3,7 +3,7 @@
     [cluster]        engines, hosts, what changes take
     [deadlines]      of requests
     [predictor]      how well answers' lengths are known
-    [[traffic]]      loads, each by itself: a trace, Poisson arrivals; with failures of hosts
+    [[traffic]]      loads, each by itself: a trace, Poisson arrivals, a curve of rates; flash crowds, hosts that fail
     [run]            policies, seeds, router
 
 Files that a scenario names stand relative to it. :func:`example` is one with comments.
@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -26,6 +28,7 @@ from pydantic import Field, ValidationError, model_validator
 from wastenot.documents import Name, NotNegative, Part, Positive, first_problem
 from wastenot.errors import BadInputError
 from wastenot.stack.serving.cluster.model import ChangeTimes, Cluster, Router
+from wastenot.stack.serving.cluster.traffic import Distribution, RateCurve, read_curve, read_distribution
 from wastenot.stack.serving.deadlines import LITERATURE, Deadlines
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.loads import LogNormal
@@ -150,6 +153,21 @@ class TracePart(_Traffic):
     lenient: bool = False
 
 
+class CrowdPart(Part):
+    """A flash crowd: the rate rises evenly to ``factor`` times, stays there, and falls back at once."""
+
+    factor: Annotated[float, Field(gt=1, allow_inf_nan=False)]
+    begin_s: NotNegative
+    rise_s: Positive = 60.0
+    length_s: Positive
+
+    @model_validator(mode="after")
+    def _rises_first(self) -> CrowdPart:
+        if self.length_s < self.rise_s:
+            raise ValueError("length_s: must be at least rise_s")
+        return self
+
+
 class PoissonPart(_Traffic):
     """Requests that come independently of one another."""
 
@@ -158,10 +176,45 @@ class PoissonPart(_Traffic):
     duration_s: Positive
     prompt_tokens: LengthsPart = LengthsPart(median=600.0, sigma=1.0)
     output_tokens: LengthsPart = LengthsPart(median=150.0, sigma=0.8, most=2048)
+    crowds: tuple[CrowdPart, ...] = ()
 
 
-TrafficPart = Annotated[TracePart | PoissonPart, Field(discriminator="kind")]
-_KINDS: Final = ("trace", "poisson")
+class CurvePart(_Traffic):
+    """Synthetic requests drawn by a curve of rates over a day or a week, and by distributions of lengths.
+
+    ``rates`` has times and requests a minute, ``lengths`` the columns service, field, cdf_percent and tokens.
+    """
+
+    kind: Literal["curve"]
+    rates: Name
+    lengths: Name
+    service: Name
+    prompt_field: Name = "ContextTokens"
+    output_field: Name = "GeneratedTokens"
+    rank_correlation: Annotated[float, Field(ge=-1, le=1)] = 0.0
+    rate_per_s: Positive | None = None
+    begin_s: NotNegative = 0.0
+    duration_s: Positive | None = None
+    crowds: tuple[CrowdPart, ...] = ()
+
+
+TrafficPart = Annotated[TracePart | PoissonPart | CurvePart, Field(discriminator="kind")]
+_KINDS: Final = ("trace", "poisson", "curve")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """What a traffic that follows a curve is drawn by.
+
+    Attributes:
+        rates: over time, the stretch that was asked for at the rate that was.
+        prompt: lengths of prompts.
+        output: lengths of answers.
+    """
+
+    rates: RateCurve
+    prompt: Distribution
+    output: Distribution
 
 
 class RunPart(Part):
@@ -204,7 +257,8 @@ class Scenario:
         cluster: with its engines.
         digest: of all that runs depend on but policy, traffic and seed: cluster, engines, deadlines, predictor, router.
         traces: requests of each trace, by the name of its file.
-        files: SHA-256 of each of those files.
+        curves: of traffics that follow one, by their place.
+        files: SHA-256 of each of these files, by name.
     """
 
     path: Path
@@ -213,6 +267,7 @@ class Scenario:
     cluster: Cluster
     digest: str
     traces: dict[str, Requests]
+    curves: dict[int, Curve]
     files: dict[str, str]
 
     @property
@@ -266,13 +321,22 @@ def parse_scenario(content: bytes, path: str | os.PathLike[str], policies: Seque
     engines, engines_sha256 = _engines(parts.cluster, where)
     cluster = _cluster(parts, engines, where)
     _check_failures(parts, path)
-    traces, files = {}, {}
-    for place, each in enumerate(parts.traffic, 1):
+    traces, curves, files = {}, {}, {}
+    for place, each in enumerate(parts.traffic):
         if isinstance(each, TracePart):
-            traces[each.file], files[each.file] = _trace(each, place, where)
+            file = _there(each.file, f"traffic[{place + 1}].file", where)
+            with _named(f"traffic[{place + 1}].file", where):
+                traces[each.file] = read_trace(file, lenient=each.lenient).requests
+            files[each.file] = _sha256(file)
+        elif isinstance(each, CurvePart):
+            for name in (each.rates, each.lengths):
+                key = f"traffic[{place + 1}].{'rates' if name == each.rates else 'lengths'}"
+                files[name] = _sha256(_there(name, key, where))
+            with _named(f"traffic[{place + 1}]", where):
+                curves[place] = _curve(each, where.parent)
     of = {name: getattr(parts, name).model_dump(mode="json") for name in ("cluster", "deadlines", "predictor")}
     of |= {"engines": engines_sha256, "router": parts.run.router}
-    return Scenario(where, parts.name or where.stem, parts, cluster, digest_of(of), traces, files)
+    return Scenario(where, parts.name or where.stem, parts, cluster, digest_of(of), traces, curves, files)
 
 
 def digest_of(values: object) -> str:
@@ -368,15 +432,39 @@ def _cluster(parts: ScenarioPart, engines: tuple[Engine, ...], where: Path) -> C
     )
 
 
-def _trace(trace: TracePart, place: int, where: Path) -> tuple[Requests, str]:
-    """A trace's requests, and the SHA-256 of its file."""
-    file = where.parent / trace.file
-    if not file.exists():
-        problem = f"{file}: cannot be read: there is no such file"
-        raise BadInputError(f"{where}: traffic[{place}].file: {problem}; name a trace by its path from the scenario")
+def _there(name: str, key: str, where: Path) -> Path:
+    """A file that a scenario names."""
+    file = where.parent / name
+    if not file.is_file():
+        raise BadInputError(
+            f"{where}: {key}: {file}: cannot be read: there is no such file; name it by its path from the scenario"
+        )
+    return file
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def _named(key: str, where: Path) -> Iterator[None]:
+    """Errors of what is read inside name the scenario's key, too."""
     try:
-        requests = read_trace(file, lenient=trace.lenient).requests
-        with file.open("rb") as stream:
-            return requests, hashlib.file_digest(stream, "sha256").hexdigest()
+        yield
     except (BadInputError, OSError) as error:
-        raise BadInputError(f"{where}: traffic[{place}].file: {error}") from error
+        raise BadInputError(f"{where}: {key}: {error}") from error
+
+
+def _curve(part: CurvePart, folder: Path) -> Curve:
+    curve = read_curve(folder / part.rates)
+    if part.rate_per_s is not None:
+        curve = curve.with_mean(part.rate_per_s)
+    first = int(part.begin_s / curve.slot_s)
+    last = len(curve.rate_per_s) if part.duration_s is None else first + math.ceil(part.duration_s / curve.slot_s)
+    if first >= len(curve.rate_per_s):
+        raise BadInputError(f"begin_s: the curve has only {curve.duration_s:g} s; begin earlier")
+    lengths = (
+        read_distribution(folder / part.lengths, part.service, each) for each in (part.prompt_field, part.output_field)
+    )
+    return Curve(RateCurve(curve.slot_s, curve.rate_per_s[first:last]), *lengths)
