@@ -54,7 +54,9 @@ def _of_csv(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for row in reader:
             where = f"{name}:{reader.line_num}"
             if None in row or None in row.values():
-                raise BadInputError(f"{where}: has {'more' if None in row else 'fewer'} fields than there are columns")
+                raise BadInputError(
+                    f"{where}: has {'more' if None in row else 'fewer'} fields than there are columns; is it cut off?"
+                )
             yield where, row
     except csv.Error as error:
         raise BadInputError(f"{name}:{reader.line_num}: {quoting_problem(error)}") from error

@@ -121,7 +121,8 @@ class Misses:
 
     def floor(self) -> float:
         """Part of the clocks, from the lowest, that are left out: all but the greatest once as many were missed as may."""
-        spent = (self.missed + self._spoilt) / ((1 - self.deadlines.share) * max(self.begun, ENOUGH))
+        lost, meant = self.missed + self._spoilt, (1 - self.deadlines.share) * max(self.begun, ENOUGH)
+        spent = lost / meant if meant > 0.0 else math.inf if lost > 0.0 else 0.0
         return min(max((spent - SPARED) / (EXHAUSTED - SPARED), 0.0), 1.0)
 
     def _used(self) -> float:
