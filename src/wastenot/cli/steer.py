@@ -266,5 +266,6 @@ def steering_text(found: Steering, trace: str) -> RenderableType:
             "(--rate, --load) or allow more time (--ttft, --tbt)"
         )
     elif any(run.result.attainment < found.share for run in found.runs):
-        notes.append(f"what misses the deadlines of more than {percent(1 - found.share, 0)} of the requests saves nothing")
+        lost = "a request" if found.share == 1 else f"more than {percent(1 - found.share, 0)} of the requests"
+        notes.append(f"what misses the deadlines of {lost} saves nothing")
     return Group(head, "", table, "", *(Text(note, style="yellow" if note.startswith("note") else "") for note in notes))

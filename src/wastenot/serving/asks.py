@@ -136,7 +136,7 @@ def read_asks(path: Path, *, most: int | None = None) -> list[Ask]:
 def _ask(line: str, where: str) -> Ask:
     try:
         fields = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadInputError(f"{where}: not JSON, or cut off; write one JSON object a line") from None
     if not isinstance(fields, dict) or ("prompt" in fields) == ("messages" in fields):
         raise BadInputError(f"{where}: must be an object with either a 'prompt' or 'messages'")
