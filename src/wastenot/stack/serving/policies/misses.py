@@ -21,10 +21,11 @@ PRICE_RANGE = (-3.0, 3.0)
 """Of the logarithm of the price."""
 MOST_CAUTION = 0.4
 """Of a bound on the time to the first token."""
-SPARED, EXHAUSTED = 0.7, 0.95
-"""Of the deadlines that may be missed: once more than the first were, low clocks are left out; at the second, as many as can
-be. Prices are only as good as the projections behind them; this holds where those are wrong."""
-LEAST_ALLOWED = 0.1
+SPARED, EXHAUSTED, EXCEEDED = 0.7, 0.95, 1.5
+"""Of the deadlines that may be missed: once more than the first were, low clocks are left out; at the second, all that are not
+safe; at the last, all but the greatest. Prices are only as good as the projections behind them; this holds where those are
+wrong."""
+LEAST_ALLOWED = 0.3
 """Of the deadlines that may be missed, however many of them are in any case."""
 FIRST = 200.0
 """Requests that count as served without a miss at the start."""
@@ -124,10 +125,10 @@ class Misses:
         return MOST_CAUTION * min(max(self._used(), 0.0), 1.0)
 
     def floor(self) -> float:
-        """Part of the clocks, from the lowest, that are left out: all of it once nearly as many were missed as may."""
+        """How far low clocks are left out: from 0, none, through 1, all that are not safe, to 2, all but the greatest."""
         lost, allowed = self._to_blame(), self._allowed(max(self.begun, ENOUGH))
         spent = lost / allowed if allowed > 0.0 else math.inf if lost > 0.0 else 0.0
-        return min(max((spent - SPARED) / (EXHAUSTED - SPARED), 0.0), 1.0)
+        return float(np.interp(spent, (SPARED, EXHAUSTED, EXCEEDED), (0.0, 1.0, 2.0)))
 
     def _to_blame(self) -> float:
         """Deadlines missed that need not have been."""

@@ -180,6 +180,8 @@ class _Steering:
         spoilt = self.spoilt(risks.arrival(knots)[0], outputs, time_s[:, knots.astype(np.intp)], rate) * (knots > 0)
         misses = first + np.stack([np.interp(batch, knots, row) for row in spoilt])
         slow = (time_s > WITHIN * self.deadlines.tbt_s) & (batch > 0)
+        most = min(engine.most_running, engine.cache_blocks * engine.block_tokens / context)
+        misses = misses + (batch >= most)  # none is admitted
         cost_w = power_w + rate * price_j * misses + slow * (10 * rate * price_j + power_w.max())
         return _Prices(
             risks, prices_of_chain(rate, leave, cost_w), output, decoding, request_j, first, {}, busy, risks.shared_s(),
@@ -213,11 +215,12 @@ class _Steering:
         """
         left_out, batch = self.misses.floor(), len(view.running_made)
         if len(view.waiting_tokens):
-            return round(left_out * self.greatest)
+            return round(min(left_out, 1.0) * self.greatest)
         if not left_out:
             return 0
         late, often = prices.arrival(max(batch, 1.0), float(view.running_context.mean()) if batch else prices.risks.context)
-        return int(np.argmax(late + often <= (late + often)[self.greatest] + SAFE))
+        safe = int(np.argmax(late + often <= (late + often)[self.greatest] + SAFE))
+        return safe + round(max(left_out - 1.0, 0.0) * (self.greatest - safe))
 
     def quiet_w(self, view: View, prices: _Prices, batch: float, context: float) -> tuple[FloatArray, FloatArray]:
         """Watts of each clock with a batch and no prompt waiting: in all, and for all but deadlines."""
