@@ -22,9 +22,9 @@ PRICE_RANGE = (-3.0, 3.0)
 MOST_CAUTION = 0.4
 """Of a bound on the time to the first token."""
 SPARED, EXHAUSTED, EXCEEDED = 0.7, 0.95, 1.5
-"""Of the deadlines that may be missed: once more than the first were, low clocks are left out; at the second, all that are not
-safe; at the last, all but the greatest. Prices are only as good as the projections behind them; this holds where those are
-wrong."""
+"""Of the deadlines that may be missed: once more than the first were, low clocks are left out; at the second, all that are
+not safe; at the last, all but the greatest. Prices are only as good as the projections behind them; this holds where those
+are wrong."""
 LEAST_ALLOWED = 0.3
 """Of the deadlines that may be missed, however many of them are in any case."""
 FIRST = 200.0
