@@ -42,7 +42,7 @@ ORACLE_S = {"sim:h200": 300.0, "pdblend": 1200.0}
 """Of the load that judges: the oracle looks for its plan on so much of it."""
 LOADS = (0.5, 0.85)
 SHARE = 0.99
-JUDGE = 9_000
+JUDGE = 12_000
 """Seed of what is drawn for judging; it shaped nothing."""
 DRAWS = {"pdblend": 3}
 """How often a load is drawn from the trace, where few requests of it are enough for an engine."""

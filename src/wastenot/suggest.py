@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 _MOST_LISTED = 20
@@ -19,9 +19,14 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """The end of an error message: the nearest known name, if any is near, and the known names."""
     names = list(known)
     near = nearest(name, names)
-    more = ", ..." if len(names) > _MOST_LISTED else ""
-    listed = f"here are: {', '.join(names[:_MOST_LISTED])}{more}"
-    return f"t{listed}" if near is None else f"did you mean '{near}'? T{listed}"
+    known_ones = f"here are: {listed(names)}"
+    return f"t{known_ones}" if near is None else f"did you mean '{near}'? T{known_ones}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for an error message; of many only the first."""
+    more = f", and {len(names) - _MOST_LISTED:,} more" if len(names) > _MOST_LISTED else ""
+    return ", ".join(names[:_MOST_LISTED]) + more
 
 
 def _plain(name: str) -> str:

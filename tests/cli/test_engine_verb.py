@@ -92,9 +92,20 @@ def test_page_and_figures(table, tmp_path):
         (["llama-8b"], "llama-8b: name the device to measure its kernels on"),
         (["steps.csv", "--core", "2400"], "--core 2400: the table covers 800 to 2000 MHz"),
         (["steps.csv", "--core", "fast"], "--core fast: write clocks in MHz"),
-        (["steps.csv", "--as-measured", "--core", "950"], "clocks and contexts beyond need a fit"),
+        (
+            ["steps.csv", "--as-measured", "--core", "950"],
+            "--core, --most-context: as measured, there are no others; clocks and contexts beyond need a fit",
+        ),
         (["steps.csv", "--context", "9000"], "no decode step with 9000 tokens"),
-        (["steps.csv", "--batch", "0"], "--batch 0: write whole numbers"),
+        (["steps.csv", "--context", "9999999"], "no decode step with 9999999 tokens"),
+        (["steps.csv", "--batch", "0"], "--batch 0: write whole numbers of at least 1"),
+        (["steps.csv", "--idle-power", "-5"], "--idle-power -5: must be a number of watts above 0"),
+        (["steps.csv", "--switch-time", "-5ms"], "--switch-time -0.005: must be a number of seconds, at least 0"),
+        (["steps.csv", "--study", "k.db"], "--study: has no effect on tables of steps; leave it out"),
+        (["steps.csv", "--degrees", "2"], "--degrees: has no effect on tables of steps"),
+        (["times.csv", "--as-measured"], "power: 1 decode step of the table without it, so no energy is known"),
+        (["profile.json", "--cache-tokens", "4096"], "--cache-tokens: has no effect on a profile that is shown"),
+        (["profile.json", "--core", "950"], "--core: has no effect on a profile that is shown"),
         (["steps.csv", "--batch", "300"], "no decode step of 300 sequences with 1024 tokens of context is in the profile"),
         (
             ["few.csv"],
@@ -110,6 +121,7 @@ def test_page_and_figures(table, tmp_path):
 def test_bad_input_is_one_line_and_writes_nothing(table, tmp_path, arguments, says):
     (tmp_path / "broken.csv").write_text(HEADER + "decode,1,1,1,800,x,200\n")
     (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "times.csv").write_text("phase,sequences,tokens,context,core_mhz,time_s\ndecode,64,1,2048,1980,0.02\n")
     (tmp_path / "few.csv").write_text(HEADER + row("decode", 1, 256, 800) + row("decode", 8, 256, 800))
     before = {each: each.read_bytes() for each in tmp_path.iterdir()}
     ran = table("engine", *arguments)
@@ -142,6 +154,13 @@ def test_kernels_on_a_device_make_a_profile(table, tmp_path, monkeypatch):
         (["llama-70b", "--device", "sim:h200"], "its 141 GB of weights leave no room for a cache in 1 × 141 GB"),
         (["llama-8b", "--device", "sim:h200", "--degrees", "3"], "--degrees 3: llama-8b can be split by 1, 2, 4, 8"),
         (["llama-8b", "--device", "sim:h201"], "sim:h201"),
+        (
+            ["llama-8b", "--device", "sim:h200", "--switch-time", "5ms"],
+            "--switch-time: has no effect on kernels that are mea",
+        ),
+        (["llama-8b", "--device", "sim:h200", "--as-measured"], "--as-measured: has no effect on kernels"),
+        (["llama-8b", "--device", "sim:h200", "--seed", "-1"], "--seed: "),
+        (["llama-8b", "--device", "sim:h200", "--curves", "sim:h200"], "or measure them so (--clocks auto)"),
     ],
 )
 def test_bad_kernels_are_one_line(table, tmp_path, arguments, says):

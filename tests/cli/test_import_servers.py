@@ -42,6 +42,8 @@ def test_what_cannot_be_imported_is_refused_and_nothing_is_made(wastenot):
     (wastenot.folder / "bad.csv").write_text(TABLE.replace("1.5,1900", "-1.5,1900"))
     assert "bad.csv:4: energy_per_token_joules" in wastenot.refuse("import", "bad.csv", "--study", "s.db")
     (wastenot.folder / "table.csv").write_text(TABLE)
+    (wastenot.folder / "narrow.csv").write_text("\n".join(line.rsplit(",", 4)[0] for line in TABLE.splitlines()))
+    assert "narrow.csv:1: has no column median_itl_ms" in wastenot.refuse("import", "narrow.csv", "--study", "s.db")
     refused = wastenot.refuse("import", "table.csv", "--study", "s.db", "--workload", "mine")
     assert "--workload: has no effect on a table of servers" in refused
     assert not (wastenot.folder / "s.db").exists()

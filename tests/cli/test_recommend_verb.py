@@ -48,6 +48,11 @@ def test_a_percentile_and_money(table):
         (("--itl", "0"), "--itl 0: must be a positive number"),
         (("--unit", "money", "--price-per-kwh", "-1"), "--price-per-kwh -1.0: must be a number of at least 0"),
         (("--clocks", "none.json"), "--clocks: a profile is of one model"),
+        (("--gpus", "0"), "--gpus 0: the smallest configuration has 1"),
+        (("--e2e", "-1"), "--e2e -1: must be a positive number"),
+        (("--gpu-hour", "2"), "--gpu-hour: has no effect without --unit money"),
+        (("--context", "512"), "--context: has no effect without --clocks"),
+        (("--context", "-1", "--clocks", "none.json"), "--context -1: must be a number of tokens, at least 0"),
     ],
 )
 def test_what_cannot_be(table, options, message):
@@ -80,6 +85,17 @@ def test_a_table_that_is_empty_or_another_one(table):
     assert "empty.csv:1: has no column model_id; give a table" in table("recommend", "empty.csv").err
     other = table("recommend", "other.csv").err
     assert "other.csv:1: has no column model_id (did you mean 'model'? There are: model, batch); give a table" in other
+
+
+def test_large_energies_have_no_exponent_and_bounds_have_their_names(table):
+    (table.folder / "large.csv").write_text(TABLE + "chat,org/huge,H100,8,8,13.97,33,40,4000\n")
+    text = table("recommend", "large.csv", "--itl", "50ms").out
+    assert "13,970" in text and "e+" not in text and "ITL within 50 ms (median; measured)" in text
+
+
+def test_a_row_that_is_cut_off(table):
+    (table.folder / "cut.csv").write_text(TABLE[:-8])
+    assert "cut.csv:6: has fewer fields than there are columns; is it cut off?" in table("recommend", "cut.csv").err
 
 
 def test_a_page_does_not_replace_a_table(table):

@@ -64,6 +64,19 @@ def test_deadlines_that_the_greatest_clock_does_not_keep_are_said_so(served):
     assert "even the greatest clock keeps the deadlines of only" in " ".join(ran.out.split())
 
 
+def test_all_of_the_requests_may_be_asked_to_be_in_time(served):
+    ran = served(*GIVEN, "--share", "100%", "--policy", "wastenot", "--ttft", "3s", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["policies"][1]["attains"] is True
+
+
+def test_requests_out_of_order_are_said_to_be_moved(served, tmp_path):
+    header, first, second, *others = (tmp_path / "trace.csv").read_text().splitlines()
+    (tmp_path / "trace.csv").write_text("\n".join([header, second, first, *others]))
+    ran = served(*GIVEN, "--policy", "fixed", "--lenient")
+    assert ran.code == 0 and "trace.csv: 1 request moved, in the order of their arrivals" in ran.err
+
+
 def test_the_page_shows_the_time_line(served, tmp_path):
     pytest.importorskip("altair")
     ran = served(*GIVEN, "--policy", "wastenot", "--policy", "oracle", "--first", "20s", "--page", "steer.html")
@@ -80,13 +93,21 @@ def test_the_page_shows_the_time_line(served, tmp_path):
         ([*GIVEN, "--policy", "best"], "--policy best: is none of greatest, fixed, throttllem, greenllm, wastenot, oracle"),
         ([*GIVEN, "--load", "50%", "--rate", "3"], "give one of them"),
         ([*GIVEN, "--rate", "0"], "--rate 0: must be above 0"),
+        ([*GIVEN, "--rate", "inf"], "--rate inf: must be above 0, and finite"),
+        ([*GIVEN, "--first", "0"], "--first 0.0: must be a number of seconds"),
+        ([*GIVEN, "--first", "-1"], "--first -1.0: must be a number of seconds"),
+        ([*GIVEN, "--switch-time", "-1ms"], "--switch-time -0.001: must be a number of seconds, at least 0"),
+        ([*GIVEN, "--switch-time", "nan"], "--switch-time nan: must be a number of seconds, at least 0"),
+        ([*GIVEN, "--length-error", "nan"], "--length-error nan: must be a number of at least 0"),
+        ([*GIVEN, "--seed", "-1"], "--seed: "),
         ([*GIVEN, "--ttft", "1s,2s"], "--ttft 1s,2s: give one bound, or three"),
         ([*GIVEN, "--ttft", "soon"], "--ttft: 'soon' is not a time"),
-        ([*GIVEN, "--tbt", "0"], "must be above 0"),
+        ([*GIVEN, "--tbt", "0"], "must be times above 0"),
+        ([*GIVEN, "--tbt", "nan"], "must be times above 0"),
         ([*GIVEN, "--share", "0"], "--share 0: must be above 0, and 1 at most"),
         ([*GIVEN, "--page", "engine.json"], "--page engine.json: is read; give another file"),
         ([*GIVEN, "--page", "trace.csv"], "--page trace.csv: is read; give another file"),
-        ([*GIVEN, "--gpus", "8"], "this profile has engines of 1 GPUs"),
+        ([*GIVEN, "--gpus", "8"], "--gpus 8: this profile has no such parallel degree; there are: 1"),
         ([*GIVEN, "--tbt", "1ms", "--load", "50%"], "even at its greatest clock and with next to no load"),
     ],
 )

@@ -90,7 +90,7 @@ def test_a_line_that_is_wrong_is_named(tmp_path: Path, line: str, says: str) -> 
 def test_files_that_hold_nothing_or_are_none(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
-    for name, says in (("empty", "holds no requests"), ("bytes", "cannot be read"), ("missing", "cannot be read")):
+    for name, says in (("empty", "holds no requests"), ("bytes", "byte 0: is not UTF-8"), ("missing", "cannot be read")):
         with pytest.raises(BadInputError, match=says):
             read_asks(tmp_path / name)
 

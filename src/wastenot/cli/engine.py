@@ -9,8 +9,11 @@ import typer
 
 from wastenot.cli import quantities
 from wastenot.cli.options import ClockControlOptions, FiguresOption, JsonOption, SeedOption, parse_clocks, parse_counts
+from wastenot.errors import BadInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import RenderableType
 
     from wastenot.stack.serving.operating_points import OperatingPoint, PrefillPoint
@@ -38,8 +41,11 @@ def engine(
         ),
     ] = None,
     degrees: Annotated[
-        str, typer.Option("--degrees", metavar="N,...", help="GPUs that share a model's layers (tensor parallelism).")
-    ] = "1",
+        str | None,
+        typer.Option(
+            "--degrees", metavar="N,...", help="GPUs that share a model's layers (tensor parallelism); 1 by default."
+        ),
+    ] = None,
     clocks: Annotated[
         Literal["grid", "auto"], typer.Option("--clocks", help="Measure kernels at many clocks, or at the card's own only.")
     ] = "grid",
@@ -53,7 +59,8 @@ def engine(
         str | None, typer.Option("--study", metavar="FILE|URL", help="Keeps the kernels measured, to resume from.")
     ] = None,
     memory: Annotated[
-        float | None, typer.Option("--memory", metavar="GB", min=1.0, help="Of one card; by default what is known of it.")
+        float | None,
+        typer.Option("--memory", metavar="GB", min=1.0, help="Memory of one card; by default what is known of it."),
     ] = None,
     *,
     clock_control: ClockControlOptions,
@@ -73,15 +80,24 @@ def engine(
         typer.Option("--cache-tokens", metavar="N", min=16, help="Tokens that the cache holds; by default as measured."),
     ] = None,
     step_tokens: Annotated[
-        int, typer.Option("--step-tokens", metavar="N", min=1, help="New tokens of one step (max_num_batched_tokens).")
-    ] = 2048,
+        int | None,
+        typer.Option(
+            "--step-tokens", metavar="N", min=1, help="New tokens of one step (max_num_batched_tokens); 2048 by default."
+        ),
+    ] = None,
     idle_power: Annotated[
         float | None,
-        typer.Option("--idle-power", metavar="W", parser=quantities.watts, help="Of a GPU with nothing to do."),
+        typer.Option("--idle-power", metavar="W", parser=quantities.watts, help="Power of a GPU with nothing to do."),
     ] = None,
     switch_time: Annotated[
-        float, typer.Option("--switch-time", metavar="TIME", parser=quantities.seconds, help="That clocks take to change.")
-    ] = 0.05,
+        float | None,
+        typer.Option(
+            "--switch-time",
+            metavar="TIME",
+            parser=quantities.seconds,
+            help="Time that clocks take to change; 50ms by default.",
+        ),
+    ] = None,
     context: Annotated[
         int | None,
         typer.Option("--context", metavar="N", min=0, help="Tokens in the cache of each sequence shown."),
@@ -107,7 +123,6 @@ def engine(
     """
     from wastenot.cli.before_work import check_output
     from wastenot.cli.output import console, print_json, say, typed_command
-    from wastenot.errors import BadInputError
     from wastenot.stack.serving.from_steps import profile_of_steps
     from wastenot.stack.serving.operating_points import decodes, operating_points, prefill_points, usual_context
     from wastenot.stack.serving.profile_file import read_engine, write_engine
@@ -116,9 +131,21 @@ def engine(
     for file, option in ((out, "out"), (page, "page")):
         if file is not None:
             check_output(file, option)
-    if len(what) == 1 and what[0].endswith(".json"):
+    is_profile, is_table = len(what) == 1 and what[0].endswith(".json"), all(each.endswith(".csv") for each in what)
+    of_tables = {
+        "--as-measured": as_measured, "--core": core, "--most-context": most_context, "--cache-tokens": cache_tokens,
+        "--step-tokens": step_tokens, "--idle-power": idle_power, "--switch-time": switch_time, "--model": model,
+    }  # fmt: skip
+    of_kernels = {
+        "--degrees": degrees, "--curves": curves, "--study": study, "--memory": memory, "--seed": seed,
+        "--clocks": clocks != "grid", "--allow-clock-control": clock_control.allow_clock_control,
+        "--restore-clocks": clock_control.restore_clocks,
+    }  # fmt: skip
+    if is_profile:
+        _refuse_without_effect(of_tables | of_kernels | {"--device": device}, "a profile that is shown")
         profile = read_engine(what[0])
-    elif all(each.endswith(".csv") for each in what):
+    elif is_table:
+        _refuse_without_effect(of_kernels, "tables of steps")
         profile = profile_of_steps(
             read_step_tables(what, model=model, device=device),
             "measured" if as_measured else "fitted",
@@ -126,15 +153,16 @@ def engine(
             most_context=most_context,
             cache_tokens=cache_tokens,
             idle_power_w=idle_power,
-            most_step_tokens=step_tokens,
-            switch_s=switch_time,
+            most_step_tokens=2048 if step_tokens is None else step_tokens,
+            switch_s=0.05 if switch_time is None else switch_time,
         )
     elif len(what) == 1:
+        _refuse_without_effect(of_tables, "kernels that are measured")
         from wastenot.cli.engine_kernels import profile_by_kernels
 
         profile = profile_by_kernels(
             what[0], device,
-            degrees=degrees, study=study, clocks=clocks, curves=curves, memory_gb=memory,
+            degrees=degrees or "1", study=study, clocks=clocks, curves=curves, memory_gb=memory,
             clock_control=clock_control, seed=seed,
         )  # fmt: skip
     else:
@@ -163,6 +191,13 @@ def engine(
     console().print(engine_text(profile, points, prefills, asked))
     if files:
         say(f"{', '.join(files)}: written")
+
+
+def _refuse_without_effect(given: Mapping[str, object], on: str) -> None:
+    """Refuse options that were given and are of another source."""
+    for flag, value in given.items():
+        if value is not None and value is not False and (flag != "--seed" or value):
+            raise BadInputError(f"{flag}: has no effect on {on}; leave it out")
 
 
 def engine_text(

@@ -50,7 +50,12 @@ from wastenot.processes import Terminated
 
 DONE, FAULT, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
-_FLAG_OF: dict[str, str] = {"state": "--energies", "rate_per_s": "--rate"}
+_FLAG_OF: dict[str, str] = {
+    "state": "--energies",
+    "rate_per_s": "--rate",
+    "end_to_end": "--e2e",
+    "switch_s": "--switch-time",
+}
 """Flags whose names differ from the arguments of the library that they set."""
 
 # Typer brings its own copy of Click and exports only this one, the most specific of its errors.

@@ -55,7 +55,7 @@ DeviceOption = Annotated[
         help="sim:NAME, sim:FILE.toml, recorded:STUDY or nvidia:INDEX.",
     ),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the noise of a simulated GPU.")]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the noise of a simulated GPU.")]
 PowerLimitsOption = Annotated[
     str | None,
     typer.Option(
@@ -447,7 +447,7 @@ def parse_counts(flag: str, text: str) -> tuple[int, ...]:
     except ValueError:
         counts = (0,)
     if not all(count > 0 for count in counts):
-        raise BadInputError(f"{flag} {text}: write whole numbers separated by commas, such as 40,20,10")
+        raise BadInputError(f"{flag} {text}: write whole numbers of at least 1 separated by commas, such as 40,20,10")
     return counts
 
 

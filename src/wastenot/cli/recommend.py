@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from wastenot.study.serving_records import ServingPoint
 
 _SHOWN = 8  # names in an error
+_LATENCIES = {"itl": "ITL", "ttft": "TTFT", "end_to_end": "E2E"}  # as a heading
 _NEAREST = 3  # models in an error that says what would keep a bound
 
 
@@ -90,6 +91,7 @@ def recommend(
     prices = Prices(price_options.price_per_kwh, gpu_hour, price_options.currency) if unit == "money" else None
     named: Percentile = "p50" if percentile == "median" else percentile
     bounds = Bounds(itl, ttft, end_to_end, named, energy_budget)
+    _refuse_without_effect(unit, gpu_hour, clocks, context)
     listed = [*(sources or ()), *([study] if study else ())]
     if not listed:
         raise BadInputError("give what to choose from: a study of 'wastenot serve-bench', or a table of ML.ENERGY")
@@ -119,6 +121,18 @@ def recommend(
         console().print(_text(chosen, unmet, bounds, unit, prices, alone))
     if not chosen:
         raise InfeasibleError(_nothing_fits(unmet), asked="nothing fits")
+
+
+def _refuse_without_effect(unit: Unit, gpu_hour: float, clocks: Path | None, context: float | None) -> None:
+    """Refuse options that say nothing without another one, and a context that cannot be."""
+    if gpu_hour and unit != "money":
+        raise BadInputError("--gpu-hour: has no effect without --unit money; leave it out")
+    if context is None:
+        return
+    if clocks is None:
+        raise BadInputError("--context: has no effect without --clocks; leave it out")
+    if not 0.0 <= context < float("inf"):
+        raise BadInputError(f"--context {context:g}: must be a number of tokens, at least 0")
 
 
 def _points(sources: list[str]) -> list[ServingPoint]:
@@ -161,6 +175,8 @@ def _selected(
         if asked is None:
             continue
         kept = [each for each in points if keeps(each)]
+        if not kept and flag == "--gpus":
+            raise BadInputError(f"--gpus {gpus}: the smallest configuration has {min(each.gpus for each in points)}")
         if not kept:
             raise BadInputError(f"{flag} {asked}: not among {_some(dict.fromkeys(map(name_of, points)))}")
         points = kept
@@ -293,7 +309,7 @@ def _text(
         "request": (1.0, "J a request"),
         "money": (1.0, f"{prices.currency if prices else ''} a million tokens"),
     }[unit]
-    which = "ITL" if "itl" in bounds.latencies or not bounds.latencies else next(iter(bounds.latencies)).upper()
+    which = _LATENCIES[next(iter(bounds.latencies), "itl")]
     table = plain_table(
         ("model", "run it on"),
         (name, f"{which} (ms)", "fastest", "its ITL" if which == "ITL" else "its latency", "saved"),
@@ -303,13 +319,13 @@ def _text(
         table.add_row(
             escape(each.point.model),
             escape(configuration_text(each.point)) + (" (forecast)" if each.point.evidence == "forecast" else ""),
-            f"{scale * each.cost:.4g}",
+            _shown(scale * each.cost),
             f"{1e3 * each.latency_s:.1f}",
-            f"{scale * each.fastest_cost:.4g}",
+            _shown(scale * each.fastest_cost),
             f"{1e3 * (bounds.latency_of(each.fastest, next(iter(bounds.latencies), 'itl')) or 0.0):.1f}",
             f"{100 * (1 - each.cost / each.fastest_cost):.1f} %",
         )
-    within = ", ".join(f"{key.replace('_', ' ')} within {1e3 * value:g} ms" for key, value in bounds.latencies.items())
+    within = ", ".join(f"{_LATENCIES[key]} within {1e3 * value:g} ms" for key, value in bounds.latencies.items())
     percentile = "median" if bounds.percentile == "p50" else bounds.percentile
     evidence = ", ".join(dict.fromkeys(each.point.evidence for each in chosen))
     head = f"[bold]Least {escape(name)}[/], {within or 'no bound on latency'} ({percentile}; {evidence})"
@@ -317,7 +333,7 @@ def _text(
     if len(chosen) == 1:
         lines += _price(chosen[0], scale, name)
     lines += [
-        f"without other clocks: {escape(configuration_text(each.point))}, {scale * each.cost:.4g} {escape(name)} "
+        f"without other clocks: {escape(configuration_text(each.point))}, {_shown(scale * each.cost)} {escape(name)} "
         f"({each.point.evidence})"
         for each in alone
     ]
@@ -326,6 +342,11 @@ def _text(
         lines += ["", f"{counted(len(unmet), 'model')} cannot keep this:"]
         lines += [f"  {escape(each.model)}: {escape(each.why)}" for each in unmet]
     return Group(*lines)
+
+
+def _shown(value: float) -> str:
+    """With four digits, and no exponent however large it is."""
+    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
 def _price(found: Recommendation, scale: float, name: str) -> list[RenderableType]:

@@ -44,7 +44,13 @@ def serve_bench(
     ] = None,
     steady: Annotated[
         float,
-        typer.Option("--steady", metavar="TIME", parser=quantities.seconds, help="Least length of the steady state."),
+        typer.Option(
+            "--steady",
+            metavar="TIME",
+            parser=quantities.seconds,
+            help="Least length of the steady state.",
+            show_default="20s",
+        ),
     ] = 20.0,
     study: Annotated[
         str | None, typer.Option("--study", metavar="FILE|URL", help="Keep the points in this study, and resume from it.")
@@ -87,7 +93,9 @@ def serve_bench(
     task: Annotated[
         str | None, typer.Option("--task", metavar="NAME", help="Name of the load in the study; by default its lengths.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of made-up prompts, lengths and arrivals.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Seed of made-up prompts, lengths and arrivals.")
+    ] = 0,
     dry_run: DryRunOption = False,
     clock_control: ClockControlOptions,
     as_json: JsonOption = False,

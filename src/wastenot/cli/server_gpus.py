@@ -50,6 +50,9 @@ def server_gpus(
             raise BadInputError(f"--device: this machine has {len(names)} GPUs; name those that serve: --device {names[0]}")
     else:
         names = tuple(name.strip() for name in named.split(","))
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise BadInputError(f"--device {named}: {twice} is named twice, and its energy would count twice")
     opened = tuple(
         _on_wall_time(name) if name.startswith("sim:") else clock_control.open_device(name, seed=0, workload=None)
         for name in names

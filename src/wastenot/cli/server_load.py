@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wastenot.stack.serving.requests import Requests
 
 _BATCHES = "1,4,16,64"
+_MOST_TOKENS = 10_000_000  # of a prompt or an answer, on average; no model takes as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,9 @@ class ServerLoadOptions:
         elif self.trace is not None and trace is not None:
             plan = load_of_trace(self.trace.name, trace)
         else:
+            for flag, mean in (("--prompt-tokens", self.prompt_tokens), ("--output-tokens", self.output_tokens)):
+                if not 1.0 <= mean <= _MOST_TOKENS:
+                    raise BadInputError(f"{flag} {mean:g}: must be from 1 to {_MOST_TOKENS:,}")
             prompt, output = Lengths(self.prompt_tokens, self.spread), Lengths(self.output_tokens, self.spread)
             plan = load_of_lengths(prompt, output, seed=seed)
         return ServerLoad(plan, batches, rates)

@@ -14,7 +14,7 @@ from wastenot.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_COLUMNS = ("energy_per_token_joules", "median_itl_ms")
+_COLUMNS = ("model_id", "energy_per_token_joules", "median_itl_ms")  # that no sweep has
 _LOOKED_AT = 8192  # bytes; a header is shorter
 
 
@@ -26,7 +26,7 @@ def is_server_table(file: Path) -> bool:
     except OSError:
         return False  # whoever reads it says why
     header = start.partition(b"\n")[0].decode("utf-8", errors="replace")
-    return start[:1] in (b"{", b"[") or all(column in header for column in _COLUMNS)
+    return start[:1] in (b"{", b"[") or any(column in header for column in _COLUMNS)
 
 
 def import_servers(file: Path, study: str, given: Mapping[str, object], *, as_json: bool) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from math import isnan
+from math import inf, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wastenot.cli import quantities
-from wastenot.cli.options import JsonOption
+from wastenot.cli.options import JsonOption, check_seconds
 from wastenot.errors import BadInputError
 from wastenot.wording import counted
 
@@ -72,7 +72,14 @@ def steer(
         str, typer.Option("--ttft", metavar="TIME,...", help="Bounds on the first token: one, or by prompts' length.")
     ] = "250ms,400ms,2s",
     tbt: Annotated[
-        float, typer.Option("--tbt", metavar="TIME", parser=quantities.seconds, help="Bound on the time between two tokens.")
+        float,
+        typer.Option(
+            "--tbt",
+            metavar="TIME",
+            parser=quantities.seconds,
+            help="Bound on the time between two tokens.",
+            show_default="100ms",
+        ),
     ] = 0.1,
     e2e: Annotated[
         float | None,
@@ -90,7 +97,7 @@ def steer(
             "--length-error", metavar="X", parser=quantities.share, help="How far predicted lengths of answers are off."
         ),
     ] = 0.3,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the errors of predictions.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of the errors of predictions.")] = 0,
     lenient: Annotated[
         bool, typer.Option("--lenient", help="Leave out lines of the trace that are wrong, and sort the others.")
     ] = False,
@@ -108,6 +115,7 @@ def steer(
 
     from wastenot.cli.output import console, print_json, say
     from wastenot.cli.progress import shown_progress
+    from wastenot.install import install_line
     from wastenot.stack.serving.compiled import COMPILED
     from wastenot.stack.serving.profile_file import read_engine
     from wastenot.stack.serving.steering import DEFAULT_POLICIES, POLICY_NAMES, steer as run
@@ -115,19 +123,23 @@ def steer(
 
     chosen = _policies(policy, POLICY_NAMES) if policy else DEFAULT_POLICIES
     deadlines = deadlines_of(ttft, tbt, e2e, share)
-    if rate is not None and not rate > 0:
-        raise BadInputError(f"--rate {rate:g}: must be above 0")
-    if length_error < 0:
-        raise BadInputError(f"--length-error {length_error:g}: must be at least 0")
+    if rate is not None and not 0 < rate < inf:
+        raise BadInputError(f"--rate {rate:g}: must be above 0, and finite")
+    if not 0 <= length_error < inf:
+        raise BadInputError(f"--length-error {length_error:g}: must be a number of at least 0")
+    if first is not None:
+        check_seconds("--first", first, positive=True)
     of = read_engine(engine).engine(gpus)
     if switch_time is not None:
         of = replace(of, switch_s=switch_time)
     read = read_trace(trace, lenient=lenient)
     if read.left_out:
         say(f"{trace}: {counted(len(read.left_out), 'line')} left out, the first: {read.left_out[0]}")
+    if read.moved:
+        say(f"{trace}: {counted(read.moved, 'request')} moved, in the order of their arrivals")
     requests = read.requests if first is None else read.requests.part(0.0, first)
     if not COMPILED:
-        say("Numba is not installed, so this takes long: pip install 'wastenot[serve]'")
+        say(f"Numba is not installed, so this takes long: {install_line('serve')}")
     with shown_progress("simulate") as progress:
         found = run(
             of,
@@ -180,8 +192,8 @@ def deadlines_of(ttft: str, tbt: float, e2e: float | None, share: float) -> Dead
     if below is None:
         limits = " and ".join(f"{each:,}" for each in LITERATURE.prompt_below)
         raise BadInputError(f"--ttft {ttft}: give one bound, or three, for prompts below {limits} tokens and longer ones")
-    if min(*bounds, tbt, 1.0 if e2e is None else e2e) <= 0:
-        raise BadInputError("--ttft, --tbt and --e2e must be above 0")
+    if not all(0 < bound < inf for bound in (*bounds, tbt, 1.0 if e2e is None else e2e)):
+        raise BadInputError("--ttft, --tbt and --e2e must be times above 0, such as 250ms")
     if not 0 < share <= 1:
         raise BadInputError(f"--share {share:g}: must be above 0, and 1 at most")
     return Deadlines(bounds, below, tbt, share, e2e)
@@ -259,5 +271,6 @@ def steering_text(found: Steering, trace: str) -> RenderableType:
             "(--rate, --load) or allow more time (--ttft, --tbt)"
         )
     elif any(run.result.attainment < found.share for run in found.runs):
-        notes.append(f"what misses the deadlines of more than {percent(1 - found.share, 0)} of the requests saves nothing")
+        lost = "a request" if found.share == 1 else f"more than {percent(1 - found.share, 0)} of the requests"
+        notes.append(f"what misses the deadlines of {lost} saves nothing")
     return Group(head, "", table, "", *(Text(note, style="yellow" if note.startswith("note") else "") for note in notes))

@@ -55,7 +55,7 @@ class Lengths:
 
     def __post_init__(self) -> None:
         if not 1.0 <= self.mean < float("inf"):
-            raise BadInputError(f"a mean length of {self.mean:g} tokens: must be at least 1")
+            raise BadInputError(f"a mean length of {self.mean:g} tokens: must be a number of at least 1")
         if not 0.0 <= self.cv <= _LARGEST_CV:
             raise BadInputError(f"lengths that vary by {self.cv:g}: must be from 0 to {_LARGEST_CV:g} times their mean")
 
@@ -122,8 +122,10 @@ def read_asks(path: Path, *, most: int | None = None) -> list[Ask]:
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path}: cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{path}: byte {error.start}: is not UTF-8; give requests as JSON lines") from error
+    except OSError as error:
+        raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
     found = [_ask(line, f"{path}:{number}") for number, line in islice(numbered, most)]
     if not found:
@@ -134,7 +136,7 @@ def read_asks(path: Path, *, most: int | None = None) -> list[Ask]:
 def _ask(line: str, where: str) -> Ask:
     try:
         fields = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadInputError(f"{where}: not JSON, or cut off; write one JSON object a line") from None
     if not isinstance(fields, dict) or ("prompt" in fields) == ("messages" in fields):
         raise BadInputError(f"{where}: must be an object with either a 'prompt' or 'messages'")

@@ -192,7 +192,7 @@ def prepare_bench(
         if number is not None and number < 1:
             raise BadInputError(f"`{name}` {number}: must be at least 1")
     if not 0.1 <= steady_s < float("inf"):
-        raise BadInputError(f"`steady_s` {steady_s:g}: must be at least 0.1")
+        raise BadInputError(f"`steady_s` {steady_s:g}: must be a number of seconds, at least 0.1")
     if batches is None:
         batches = () if rates_per_s else BATCHES
     if not (batches or rates_per_s) or min((*batches, *rates_per_s)) <= 0:

@@ -174,7 +174,9 @@ def profile_from_kernels(
     """
     sizes = find_model(model)
     if curves is not None and core_step_mhz is not None:
-        raise BadInputError("`curves`: are for kernels at the card's own clocks; leave them out, or set no clocks")
+        raise BadInputError(
+            "`curves`: is for kernels at the card's own clocks; leave it out, or measure them so (`clocks` auto)"
+        )
     if curves is not None:
         check_curves(curves)
     check_measures(device)

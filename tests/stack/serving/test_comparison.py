@@ -48,3 +48,9 @@ def test_an_automatic_clock_counts_as_the_greatest_there_is(three_clocks: Engine
 
     assert mean_mhz(*three_clocks.tables.settings[:2], AUTO) == pytest.approx(1500.0)
     assert mean_mhz(AUTO, AUTO, AUTO) is None
+
+
+@pytest.mark.parametrize(("share", "allowed"), [(0.99, [0, 0, 1, 1]), (0.9, [1, 9, 10, 19]), (1.0, [0, 0, 0, 0])])
+def test_late_tokens_that_are_allowed(share: float, allowed: list[int]) -> None:
+    tokens = np.array([11, 100, 101, 200])
+    assert Deadlines(share=share).late_allowed(tokens).tolist() == allowed

@@ -54,7 +54,7 @@ def test_an_engine_of_one_degree() -> None:
     profile = EngineProfile((made(1), made(2)))
     assert profile.engine().gpus == 1
     assert profile.engine(2).gpus == 2
-    with pytest.raises(BadInputError, match="gpus 4: this profile has engines of 1, 2 GPUs"):
+    with pytest.raises(BadInputError, match=r"gpus 4: this profile has no such parallel degree; there are: 1, 2"):
         profile.engine(4)
 
 

@@ -204,3 +204,29 @@ def test_the_leaderboards_json(tmp_path: Path):
     assert (read.model, read.gpu, read.gpus, read.task, read.precision) == ("m/x", "B200", 2, "gpqa", "fp8")
     assert read.tensor_parallel == 2 and read.tokens_per_s == 1200.0
     assert read.itl == Percentiles(p50_s=0.005, p99_s=0.009)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"model_id": None}, "configuration 1: model_id None is not a name"),
+        ({"gpu_model": " "}, "configuration 1: gpu_model ' ' is not a name"),
+        ({"parallelization": "tp"}, "configuration 1: parallelization 'tp' is not a JSON object"),
+    ],
+)
+def test_what_is_wrong_in_the_leaderboards_json_is_named(tmp_path: Path, wrong, says):
+    row = {
+        "model_id": "m", "gpu_model": "B200", "num_gpus": 2, "max_num_seqs": 8, "avg_power_watts": 600.0,
+        "median_itl_ms": 5.0, "energy_per_token_joules": 0.5,
+    }  # fmt: skip
+    path = tmp_path / "task.json"
+    path.write_text(json.dumps([row | wrong]))
+    with pytest.raises(BadInputError, match=says):
+        read_ml_energy(path)
+
+
+def test_json_that_is_nested_without_end_is_refused(tmp_path: Path):
+    path = tmp_path / "deep.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(BadInputError, match=r"deep\.json: is not JSON"):
+        read_ml_energy(path)

@@ -103,14 +103,14 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_one_of_several_models_is_chosen(tmp_path: Path) -> None:
     text = "model,hardware,prompt_size,batch_size,token_size,prompt_time,token_time,tensor_parallel\n"
     text += "a,x,512,1,128,60,30,8\nb,x,512,2,128,70,40,8\nb,x-pcap,512,2,128,70,40,8\n"
-    with pytest.raises(BadInputError, match="several models; choose one with model: a, b"):
+    with pytest.raises(BadInputError, match=r"several models; choose one with model: a, b$"):
         read(tmp_path, text)
     with pytest.raises(BadInputError, match="model c: the table has none"):
         read(tmp_path, text, model="c")
     prefill, decode = read(tmp_path, text, model="b").steps
     assert (prefill.phase, prefill.sequences, prefill.tokens, prefill.time_s, prefill.gpus) == ("prefill", 2, 512, 0.07, 8)
     assert (decode.phase, decode.sequences, decode.context, decode.time_s) == ("decode", 2, 576, 0.04)
-    with pytest.raises(BadInputError, match="power: 2 decode and prefill steps of the table have none"):
+    with pytest.raises(BadInputError, match="power: 2 decode and prefill steps of the table without it"):
         profile_of_steps(read(tmp_path, text, model="b"))
 
 
@@ -228,7 +228,7 @@ def test_published_tables_are_read() -> None:
     pdblend = read_step_tables(DATA / f"pdblend-qwen2.5-7b-{phase}.csv" for phase in ("prefill", "decode"))
     assert (len(pdblend.steps), pdblend.model) == (36 + 114, "Qwen2.5-7B")
     assert {each.setting.core_mhz for each in pdblend.steps} == {900, 1200, 1500, 1800, 2100, 2520}
-    with pytest.raises(BadInputError, match="several models"):
+    with pytest.raises(BadInputError, match=r"several models.* and 40 more$"):
         read_step_tables([DATA / "ml-energy-h100.csv"])
     chosen = read_step_tables([DATA / "ml-energy-h100.csv"], model="Qwen/Qwen3-8B gpqa bfloat16")
     assert [round(each.sequences) for each in chosen.steps] == [8, 16, 32, 63, 82]

@@ -31,6 +31,12 @@ class Deadlines:
         """The bound on the time to the first token of each request."""
         return np.asarray(self.ttft_s)[np.searchsorted(self.prompt_below, prompt_tokens, side="right")]
 
+    def late_allowed(self, output_tokens: IndexArray | FloatArray | float) -> FloatArray:
+        """How many tokens of each request may come later than ``tbt_s`` after the one before."""
+        # 1 - 0.9 is a little less than 0.1, and one late token of ten is allowed
+        allowed: FloatArray = np.floor((1 - self.share) * (output_tokens - 1) + 1e-9)
+        return allowed
+
 
 LITERATURE = Deadlines()
 """As DynamoLLM has them (HPCA'25): P99 within 250, 400 or 2,000 ms by prompt length, and 100 ms between tokens."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wastenot.errors import BadInputError
 from wastenot.stack.serving.tables import EngineTables
 
 
@@ -24,6 +25,9 @@ class Engine:
         gpus: its parallel degree.
         model: such as ``llama-8b``.
         device: such as ``sim:h200``.
+
+    Raises:
+        BadInputError: a time that cannot be.
     """
 
     tables: EngineTables
@@ -37,3 +41,8 @@ class Engine:
     gpus: int = 1
     model: str = ""
     device: str = ""
+
+    def __post_init__(self) -> None:
+        for name, seconds in (("switch_s", self.switch_s), ("overhead_s", self.overhead_s)):
+            if not 0.0 <= seconds < float("inf"):
+                raise BadInputError(f"`{name}` {seconds:g}: must be a number of seconds, at least 0")

@@ -48,11 +48,13 @@ def profile_of_steps(
         evidence: of the steps.
 
     Raises:
-        BadInputError: power is missing, or a clock is outside those measured.
+        BadInputError: power is missing, a clock is outside those measured, or a power or a time cannot be.
     """
     engines: list[Engine] = []
     errors: list[StatedError] = []
     notes = list(table.notes)
+    if idle_power_w is not None and not 0.0 < idle_power_w < float("inf"):
+        raise BadInputError(f"`idle_power_w` {idle_power_w:g}: must be a number of watts above 0")
     for gpus in sorted({each.gpus for each in table.steps}):
         steps = [each for each in table.steps if each.gpus == gpus]
         odd = implausible(steps)
@@ -64,7 +66,9 @@ def profile_of_steps(
             tables = fitted_tables(steps, idle, core_mhz=core_mhz, most_context=most_context, evidence=evidence)
             errors += held_out_errors(steps)
         elif core_mhz or most_context is not None:
-            raise BadInputError("measured tables cover what was measured; clocks and contexts beyond need a fit")
+            raise BadInputError(
+                "`core_mhz`, `most_context`: as measured, there are no others; clocks and contexts beyond need a fit"
+            )
         else:
             tables = measured_tables(steps, idle, evidence=evidence)
         decode = [each for each in steps if each.phase == "decode"]

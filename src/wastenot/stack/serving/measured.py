@@ -11,6 +11,7 @@ from wastenot.errors import BadInputError
 from wastenot.setting import Setting
 from wastenot.stack.serving.steps import MeasuredStep, averaged, settings_of
 from wastenot.stack.serving.tables import EngineTables, Evidence
+from wastenot.wording import counted
 
 
 def measured_tables(
@@ -49,7 +50,7 @@ def check_power(steps: Iterable[MeasuredStep]) -> None:
     if without:
         phases = " and ".join(sorted({each.phase for each in without}))
         raise BadInputError(
-            f"power: {len(without)} {phases} steps of the table have none, so that their energy is not known; measure it too"
+            f"power: {counted(len(without), f'{phases} step')} of the table without it, so no energy is known; measure it"
         )
 
 

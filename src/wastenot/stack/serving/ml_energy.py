@@ -54,7 +54,9 @@ def _of_csv(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for row in reader:
             where = f"{name}:{reader.line_num}"
             if None in row or None in row.values():
-                raise BadInputError(f"{where}: has {'more' if None in row else 'fewer'} fields than there are columns")
+                raise BadInputError(
+                    f"{where}: has {'more' if None in row else 'fewer'} fields than there are columns; is it cut off?"
+                )
             yield where, row
     except csv.Error as error:
         raise BadInputError(f"{name}:{reader.line_num}: {quoting_problem(error)}") from error
@@ -63,14 +65,17 @@ def _of_csv(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _of_json(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInputError(f"{name}: is not JSON: {error}") from error
     of_all = {key: value for key, value in document.items() if key != "configurations"} if isinstance(document, dict) else {}
     listed = document.get("configurations") if isinstance(document, dict) else document
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
         raise BadInputError(f"{name}: has no list of configurations; {_REMEDY}")
     for index, row in enumerate(listed):
-        where, known = f"{name}: configuration {index + 1}", {**of_all, **row, **(row.get("parallelization") or {})}
+        where, parallel = f"{name}: configuration {index + 1}", row.get("parallelization") or {}
+        if not isinstance(parallel, dict):
+            raise BadInputError(f"{where}: parallelization {parallel!r:.60} is not a JSON object; {_REMEDY}")
+        known = {**of_all, **row, **parallel}
         for column in _REQUIRED:
             if column not in known:
                 raise BadInputError(f"{where}: has no {column}; {_REMEDY}")
@@ -86,8 +91,8 @@ def _point(row: Mapping[str, Any], where: str, name: str) -> ServingPoint:
     if energy_j is None or itl_ms["median"] is None or tokens_per_s is None:
         raise BadInputError(f"{where}: needs energy_per_token_joules, median_itl_ms, and a throughput or a power")
     return ServingPoint(
-        model=str(row["model_id"]).strip(),
-        gpu=str(row["gpu_model"]).strip(),
+        model=_name(row, "model_id", where),
+        gpu=_name(row, "gpu_model", where),
         gpus=_count(row, "num_gpus", where),
         task=str(row.get("task") or "").strip(),
         max_running=_count(row, "max_num_seqs", where),
@@ -117,6 +122,13 @@ def _number(row: Mapping[str, Any], column: str, where: str) -> float | None:
     if not 0.0 < number < math.inf:
         raise BadInputError(f"{where}: {column} {value!r} is not a positive number; correct it or leave the row out")
     return number
+
+
+def _name(row: Mapping[str, Any], column: str, where: str) -> str:
+    value = row[column]
+    if not isinstance(value, str) or not value.strip():
+        raise BadInputError(f"{where}: {column} {value!r:.60} is not a name; correct it or leave the row out")
+    return value.strip()
 
 
 def _count(row: Mapping[str, Any], column: str, where: str, default: int | None = None) -> int:

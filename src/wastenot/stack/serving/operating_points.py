@@ -163,11 +163,11 @@ def usual_batches(engine: Engine) -> tuple[float, ...]:
 def _nothing(profile: EngineProfile, context: float, batches: Sequence[float] | None) -> str:
     tables = profile.engines[0].tables
     (least, most), (short, long) = tables.batches[[0, -1]], tables.context_tokens[[0, -1]]
-    asked = "" if batches is None else f" of {', '.join(f'{each:g}' for each in batches)} sequences"
+    asked = "" if batches is None else f" of {', '.join(f'{each:.10g}' for each in batches)} sequences"
     covered = (
         f"batches of {least:g} to {most:g} and contexts of {short:g} to {long:g} tokens, as far as the cache holds them"
     )
-    return f"no decode step{asked} with {context:g} tokens of context is in the profile, which covers {covered}"
+    return f"no decode step{asked} with {context:.10g} tokens of context is in the profile, which covers {covered}"
 
 
 def _point(engine: Engine, setting: int, batch: float, context: float) -> OperatingPoint | None:

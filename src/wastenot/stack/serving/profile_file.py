@@ -87,7 +87,7 @@ class EngineProfile:
             if gpus is None or each.gpus == gpus:
                 return each
         degrees = ", ".join(str(each.gpus) for each in self.engines)
-        raise BadInputError(f"`gpus` {gpus}: this profile has engines of {degrees} GPUs; choose one of them")
+        raise BadInputError(f"`gpus` {gpus}: this profile has no such parallel degree; there are: {degrees}")
 
 
 def engine_document(profile: EngineProfile, command: str = "", made_at: datetime | None = None) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from wastenot.errors import BadInputError
 from wastenot.setting import AUTO, Setting
 from wastenot.stack.serving.steps import MeasuredStep, Phase
 from wastenot.study.csv_text import check_text, plain_number, quoting_problem
-from wastenot.suggest import suggestion
+from wastenot.suggest import listed, suggestion
 
 FORM: Final = "phase,sequences,tokens,context,core_mhz,time_s,power_w"
 _REMEDY: Final = f"a table of steps has the columns {FORM}"
@@ -73,10 +73,11 @@ def read_step_tables(
         named = sorted({getattr(each, what) for each in tables} - {""})
         if wanted is None:
             if len(named) > 1:
-                raise BadInputError(f"the table has several {what}s; choose one with `{what}`: {', '.join(named)}")
+                raise BadInputError(f"the table has several {what}s; choose one with `{what}`: {listed(named)}")
         elif named:
             if wanted not in named:
-                raise BadInputError(f"`{what}` {wanted}: the table has none; {suggestion(wanted, named)}")
+                like = [each for each in named if wanted.lower() in each.lower()] or named
+                raise BadInputError(f"`{what}` {wanted}: the table has none; {suggestion(wanted, like)}")
             tables = [each for each in tables if getattr(each, what) in ("", wanted)]
     steps = tuple(step for each in tables for step in each.steps)
     return StepTable(

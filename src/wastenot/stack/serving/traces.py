@@ -172,7 +172,7 @@ def _rows(text: str, where: str) -> Iterator[tuple[int, Mapping[str, object] | s
 def _object(line: str) -> Mapping[str, object] | str:
     try:
         fields = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "is not JSON: cut off?"
     return fields if isinstance(fields, dict) else "is not a JSON object"
 

@@ -139,3 +139,19 @@ def test_answers_of_one_token_are_counted(three_clocks: Engine) -> None:
     ours = simulate(single, three_clocks, Price(), deadlines=DEADLINES)
     greatest = simulate(single, three_clocks, Fixed(), deadlines=DEADLINES)
     assert ours.total_energy_j < 0.97 * greatest.total_energy_j
+
+
+def test_a_batch_that_would_be_full_at_a_low_clock_is_answered_at_a_higher_one(three_clocks: Engine) -> None:
+    narrow = replace(three_clocks, most_running=34)
+    random = np.random.default_rng(5)
+    count = 900
+    requests = Requests(
+        np.sort(random.uniform(0, count / 6.0, count)),
+        np.full(count, 40, dtype=np.intp),
+        random.integers(150, 350, count).astype(np.intp),
+    )
+    lowest, greatest, ours = (
+        simulate(requests, narrow, policy, deadlines=DEADLINES) for policy in (Fixed(0), Fixed(), Price())
+    )
+    assert lowest.attainment(DEADLINES) < 0.9 and greatest.attainment(DEADLINES) > 0.99
+    assert ours.attainment(DEADLINES) >= 0.99

@@ -17,13 +17,16 @@ REQUESTS_RISKED = 10.0
 """Energies of a request that a missed deadline costs as long as as many are missed as are meant to be."""
 STEEPNESS = 3.0
 """Of the price, by how much more was missed than meant."""
-PRICE_RANGE = (-3.0, 5.0)
+PRICE_RANGE = (-3.0, 3.0)
 """Of the logarithm of the price."""
 MOST_CAUTION = 0.4
 """Of a bound on the time to the first token."""
-SPARED, EXHAUSTED = 0.75, 1.0
-"""Of the deadlines that may be missed: once more than the first were, low clocks are left out; at the second, all but the
-greatest. Prices are only as good as the projections behind them; this holds where those are wrong."""
+SPARED, EXHAUSTED, EXCEEDED = 0.7, 0.95, 1.5
+"""Of the deadlines that may be missed: once more than the first were, low clocks are left out; at the second, all that are
+not safe; at the last, all but the greatest. Prices are only as good as the projections behind them; this holds where those
+are wrong."""
+LEAST_ALLOWED = 0.3
+"""Of the deadlines that may be missed, however many of them are in any case."""
 FIRST = 200.0
 """Requests that count as served without a miss at the start."""
 ENOUGH = 300.0
@@ -42,12 +45,14 @@ class Misses:
         part: of the requests that may miss theirs, those that are meant to: the rest is kept for what is not foreseen.
         begun: requests that have had their first token.
         missed: of them, those whose first token came too late, or too many of whose later ones did once they are done.
+        unavoidable: of those, the ones that no clock is to blame for.
     """
 
     deadlines: Deadlines
     part: float
     begun: float = 0.0
     missed: float = 0.0
+    unavoidable: float = 0.0
     _late_s: list[float] = field(default_factory=list)
     _first_s: float = -1.0
     _steps: int = 0
@@ -77,7 +82,7 @@ class Misses:
         for key in self._running.keys() - running.keys():
             tokens = self._running[key] + steps
             if self._in_time.pop(key, False):
-                self.missed += self._had(key[1]) > math.floor((1 - self.deadlines.share) * (tokens - 1) + 1e-9)
+                self.missed += self._had(key[1]) > float(self.deadlines.late_allowed(tokens))
         new = np.flatnonzero(view.running_first_s > self._first_s)
         if len(new):
             self._first_s = float(view.running_first_s.max())
@@ -108,7 +113,7 @@ class Misses:
         """Late tokens that each running request may still have; below 0 for one that has missed its deadlines."""
         had = len(self._late_s) - np.searchsorted(np.asarray(self._late_s), view.running_first_s)
         total = view.running_made + view.running_left * load.ratio * math.exp(-load.spread)
-        return np.asarray(np.floor((1 - self.deadlines.share) * (total - 1) + 1e-9) - had)
+        return self.deadlines.late_allowed(total) - had
 
     def price_j(self, request_j: float) -> float:
         """Of another one, given what a request costs: it rises as the share that may be missed is used up."""
@@ -120,11 +125,21 @@ class Misses:
         return MOST_CAUTION * min(max(self._used(), 0.0), 1.0)
 
     def floor(self) -> float:
-        """Part of the clocks, from the lowest, that are left out: all but the greatest once as many were missed as may."""
-        spent = (self.missed + self._spoilt) / ((1 - self.deadlines.share) * max(self.begun, ENOUGH))
-        return min(max((spent - SPARED) / (EXHAUSTED - SPARED), 0.0), 1.0)
+        """How far low clocks are left out: from 0, none, through 1, all that are not safe, to 2, all but the greatest."""
+        lost, allowed = self._to_blame(), self._allowed(max(self.begun, ENOUGH))
+        spent = lost / allowed if allowed > 0.0 else math.inf if lost > 0.0 else 0.0
+        return float(np.interp(spent, (SPARED, EXHAUSTED, EXCEEDED), (0.0, 1.0, 2.0)))
+
+    def _to_blame(self) -> float:
+        """Deadlines missed that need not have been."""
+        return max(self.missed + self._spoilt - self.unavoidable, 0.0)
+
+    def _allowed(self, begun: float) -> float:
+        """Deadlines of so many requests that may be missed, less those that are in any case."""
+        allowed = (1 - self.deadlines.share) * begun
+        return max(allowed - self.unavoidable, LEAST_ALLOWED * allowed)
 
     def _used(self) -> float:
         """How many more were missed than meant, in units of those that are meant to be."""
-        meant = self.part * (1 - self.deadlines.share)
-        return (self.missed + self._spoilt - meant * self.begun) / max(meant * (self.begun + FIRST), 1.0)
+        meant = self.part * self._allowed(self.begun)
+        return (self._to_blame() - meant) / max(meant + self.part * (1 - self.deadlines.share) * FIRST, 1.0)

@@ -179,7 +179,7 @@ class _Search:
             prompt,
             output,
             requests.arrival_s + deadlines.ttft_of(prompt),
-            np.floor((1 - deadlines.share) * (output - 1) + 1e-9).astype(np.int64),
+            deadlines.late_allowed(output).astype(np.int64),
         )
         rate = len(requests) / max(float(requests.arrival_s[-1]), 1.0)
         context = float(prompt.mean() + (output.astype(float) ** 2).mean() / output.mean() / 2)

@@ -10,7 +10,8 @@ too, which rises as the share that may be missed is used up (``misses.py``). At 
 - While prompts wait, the engine's next steps are known: each clock is projected, from the moment it would be in effect,
   until all prompts are prefilled, and costs its energy and the deadlines missed on the way, of first and of later tokens.
   So does each clock with the prompts held back until it is in effect: deadlines of first tokens leave time for that.
-- The nearer the misses come to what is allowed, the more of the lowest clocks are left out.
+- The nearer the misses come to what is allowed, the more of the lowest clocks are left out while prompts wait, and those
+  that are not safe to come upon while none does. Misses that no clock could have helped do not count (``unavoidable.py``).
 
 Where prompts are prefilled whole, in steps of their own, prompts that come while others are prefilled prolong the wait of
 those that decode more than is projected, and about one request in fifty may miss its deadlines.
@@ -32,6 +33,7 @@ from wastenot.stack.serving.policies.costs import StepCosts
 from wastenot.stack.serving.policies.load import Load
 from wastenot.stack.serving.policies.misses import Misses
 from wastenot.stack.serving.policies.risks import WITHIN, Risks
+from wastenot.stack.serving.policies.unavoidable import Unavoidable
 from wastenot.stack.serving.simulation.policy import Choice, View
 
 RENEW_S = 5.0
@@ -40,6 +42,8 @@ FIRST_REQUESTS = 10
 """Requests that are served at the greatest clock, while the load is not known."""
 MOST_STEPS = 64
 """That are projected; a longer queue is prefilled at the greatest clock."""
+SAFE = 0.01
+"""Late steps that an arrival may bring more than at the greatest clock."""
 ENOUGH = 0.002
 """Of the mean power: a clock that costs so little less is not switched to."""
 
@@ -54,7 +58,7 @@ class Price:
     """
 
     name: str = "ours"
-    part: float = 0.5
+    part: float = 0.25
     _steering: _Steering | None = field(default=None, init=False, repr=False)
 
     def begin(self, engine: Engine, deadlines: Deadlines) -> int:
@@ -119,12 +123,15 @@ class _Steering:
         self.engine, self.deadlines = engine, deadlines
         self.greatest = len(engine.tables.settings) - 1
         self.costs, self.load, self.misses = StepCosts(engine.tables), Load(), Misses(deadlines, part)
+        self.unavoidable = Unavoidable(engine, deadlines, self.costs)
         self.renew_s, self.effective_s = -math.inf, -math.inf
         self.held = 0
         self.prices: _Prices | None = None
 
     def choose(self, view: View) -> Choice:
         self.load.see(view)
+        self.unavoidable.see(view)
+        self.misses.unavoidable = self.unavoidable.count
         self.misses.see(view, self.load)
         if self.misses.begun < FIRST_REQUESTS:
             return Choice(self.greatest, view.now_s if len(view.waiting_tokens) else view.now_s + 1.0)
@@ -140,7 +147,7 @@ class _Steering:
                 cost, holds = np.minimum(cost, held), held < cost
         else:
             cost = self.without_queue(view, self.prices)
-        cost[: round(self.misses.floor() * self.greatest)] = np.inf
+        cost[: self.floor(view, self.prices)] = np.inf
         best = int(np.argmin(cost))
         if cost[view.asked] <= cost[best] + ENOUGH * abs(self.prices.chain.cost_rate):
             best = view.asked
@@ -173,6 +180,8 @@ class _Steering:
         spoilt = self.spoilt(risks.arrival(knots)[0], outputs, time_s[:, knots.astype(np.intp)], rate) * (knots > 0)
         misses = first + np.stack([np.interp(batch, knots, row) for row in spoilt])
         slow = (time_s > WITHIN * self.deadlines.tbt_s) & (batch > 0)
+        most = min(engine.most_running, engine.cache_blocks * engine.block_tokens / context)
+        misses = misses + (batch >= most)  # none is admitted
         cost_w = power_w + rate * price_j * misses + slow * (10 * rate * price_j + power_w.max())
         return _Prices(
             risks, prices_of_chain(rate, leave, cost_w), output, decoding, request_j, first, {}, busy, risks.shared_s(),
@@ -181,7 +190,7 @@ class _Steering:
 
     def spoilt(self, late: FloatArray, outputs: FloatArray, step_s: FloatArray, rate: float) -> FloatArray:
         """Share of the requests that get more late tokens than they may have, at a clock kept for good."""
-        allowed = np.floor((1 - self.deadlines.share) * (outputs - 1) + 1e-9)
+        allowed = self.deadlines.late_allowed(outputs)
         expected = rate * late[..., None] * outputs * step_s[..., None]
         return np.asarray((1 - gammaincc(allowed + 1, np.maximum(expected, 1e-12))).mean(axis=-1))
 
@@ -197,6 +206,21 @@ class _Steering:
         """Watts of each clock while no prompt waits."""
         batch = len(view.running_made)
         return self.quiet_w(view, prices, float(batch), float(view.running_context.mean()) if batch else 0.0)[0]
+
+    def floor(self, view: View, prices: _Prices) -> int:
+        """The lowest clock that misses so far leave: the greatest in the end where prompts wait, else the lowest safe one.
+
+        A clock is safe if an arrival that comes upon it makes no more steps late than at the greatest. Those between the one
+        that prices choose and a safe one would cost energy and save no deadlines.
+        """
+        left_out, batch = self.misses.floor(), len(view.running_made)
+        if len(view.waiting_tokens):
+            return round(min(left_out, 1.0) * self.greatest)
+        if not left_out:
+            return 0
+        late, often = prices.arrival(max(batch, 1.0), float(view.running_context.mean()) if batch else prices.risks.context)
+        safe = int(np.argmax(late + often <= (late + often)[self.greatest] + SAFE))
+        return safe + round(max(left_out - 1.0, 0.0) * (self.greatest - safe))
 
     def quiet_w(self, view: View, prices: _Prices, batch: float, context: float) -> tuple[FloatArray, FloatArray]:
         """Watts of each clock with a batch and no prompt waiting: in all, and for all but deadlines."""

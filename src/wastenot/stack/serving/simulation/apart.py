@@ -91,7 +91,7 @@ class Apart:
         """Share of the requests that kept all of their deadlines."""
         requests = self.requests
         kept = self.prefill.first_token_s - requests.arrival_s <= deadlines.ttft_of(requests.prompt_tokens)
-        kept &= self.late_tokens <= (1 - deadlines.share) * (requests.output_tokens - 1)
+        kept &= self.late_tokens <= deadlines.late_allowed(requests.output_tokens)
         if deadlines.end_to_end_s is not None:
             kept &= self.finish_s - requests.arrival_s <= deadlines.end_to_end_s
         return float(kept.mean())

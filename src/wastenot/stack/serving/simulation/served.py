@@ -100,7 +100,7 @@ class Served:
         """Whether each request kept all of its deadlines; shape (requests,)."""
         requests = self.requests
         kept = self.first_token_s - requests.arrival_s <= deadlines.ttft_of(requests.prompt_tokens)
-        kept &= self.late_tokens <= (1 - deadlines.share) * (requests.output_tokens - 1)
+        kept &= self.late_tokens <= deadlines.late_allowed(requests.output_tokens)
         if deadlines.end_to_end_s is not None:
             kept &= self.finish_s - requests.arrival_s <= deadlines.end_to_end_s
         return kept

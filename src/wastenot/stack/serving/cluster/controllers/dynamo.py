@@ -35,7 +35,7 @@ from wastenot.stack.serving.cluster.model import (
     Stop,
 )
 from wastenot.stack.serving.cluster.profiles import Profiles
-from wastenot.stack.serving.cluster.sharding import Option, Sharding, power_as_it_is, shardings, worth_it
+from wastenot.stack.serving.cluster.sharding import Option, Sharding, shardings, worth_it
 from wastenot.stack.serving.cluster.sizing import Sizing, sized
 
 CLUSTER_S, POOL_S, INSTANCE_S = 1800.0, 300.0, 5.0
@@ -166,11 +166,35 @@ class Dynamo:
         return found
 
     def _plan(self, pool: int, gpus: int, rates: FloatArray) -> Sharding | None:
-        """Least power on the GPUs of a pool; ``None`` where they cannot take the load."""
+        """Least power on the GPUs of a pool; ``None`` where they cannot take the load or the largest layout does as well."""
         if not rates[pool].sum() > 0:
             return None
         idle_w = float(self.profiles.cluster.layouts[0].tables.idle_power_w.min()) / self.profiles.cluster.layouts[0].gpus
-        return shardings(self._options(rates[pool]), gpus, float(rates[pool].sum()), spare_gpu_w=idle_w).on(gpus)
+        load = float(rates[pool].sum())
+        found = shardings(self._options(rates[pool]), gpus, load, spare_gpu_w=idle_w).on(gpus)
+        if found is None:
+            return None
+        # Spare GPUs are not off, and a router spreads requests over all instances: no plan where the largest layout alone
+        # does as well.
+        count = gpus // self._unit
+        shared_w, largest_w = (self._spread_w(self._units_of(plan, count), rates[pool]) for plan in (found, None))
+        return Sharding(found.options, shared_w) if shared_w < largest_w else None
+
+    def _spread_w(self, units: Sequence[tuple[int, ...]], rate_per_s: FloatArray) -> float:
+        """Power of instances that get requests by what they can take; inf where that is too little."""
+        counts = self._counts(units)
+        known = [self.profiles.frontier(layout, rate_per_s, full_speed=True) for layout in range(len(counts))]
+        total = sum(count * each.capacity_per_s for count, each in zip(counts, known, strict=True))
+        share = float(rate_per_s.sum()) / total if total else np.inf
+        if share > 1:
+            return float("inf")
+        return sum(
+            count * float(each.power_at(share * each.capacity_per_s)) for count, each in zip(counts, known, strict=True)
+        )
+
+    def _counts(self, units: Sequence[tuple[int, ...]]) -> list[int]:
+        """Instances of each layout."""
+        return [sum(each.count(layout) for each in units) for layout in range(len(self.profiles.cluster.layouts))]
 
     def _units_of(self, plan: Sharding | None, count: int) -> list[tuple[int, ...]]:
         """Layouts of each unit; without a plan the largest, and spare GPUs have instances of the smallest."""
@@ -214,9 +238,7 @@ class Dynamo:
                     wanted.remove(layouts)
                 else:
                     moved.append(group)
-            counts = [sum(each.count(layout) for each in there) for layout in range(len(cluster.layouts))]
-            load = float(rates[pool].sum())
-            now_w = power_as_it_is(self._options(rates[pool]), counts, load)
+            now_w = self._spread_w(there, rates[pool])
             change_j = len(moved) * self._unit * cluster.changes.start_power_w * cluster.changes.reshard_s
             if worth_it(now_w, plan.power_w, POOL_S, change_j):
                 for group, layouts in zip(moved, wanted, strict=False):
