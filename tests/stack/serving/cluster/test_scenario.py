@@ -6,6 +6,7 @@ import pytest
 
 from wastenot.errors import BadInputError
 from wastenot.stack.serving.cluster.model import Failure, Router
+from wastenot.stack.serving.cluster.policies import POLICIES
 from wastenot.stack.serving.cluster.scenario import example, parse_scenario, read_scenario
 
 ROOT = Path(__file__).parents[4]
@@ -33,6 +34,12 @@ def test_the_example_reads_beside_the_data_of_the_repository():
     assert scenario.router is Router.LEAST_REQUESTS and scenario.parts.run.seeds == (0, 1)
     assert scenario.cluster.changes.start_s == (35.0,) and scenario.cluster.deadlines.tbt_s == 0.1
     assert scenario.name == "llama-8b on 16 GPUs"
+
+
+def test_the_example_and_the_documentation_know_all_policies():
+    documented = (ROOT / "docs" / "serve-sim.md").read_text()
+    assert set(parse_scenario(example().encode(), ROOT / "scenario.toml").parts.run.policies) <= set(POLICIES)
+    assert [name for name in POLICIES if f"| `{name}` |" not in documented or name not in example()] == []
 
 
 def test_what_is_left_out_has_defaults(tmp_path):

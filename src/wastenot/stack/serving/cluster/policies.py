@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wastenot.stack.serving.cluster.best_static import best_static
 from wastenot.stack.serving.cluster.controllers.dynamo import Dynamo
-from wastenot.stack.serving.cluster.controllers.fixed import multi_pool, single_pool
+from wastenot.stack.serving.cluster.controllers.fixed import multi_pool, single_pool, throttled
 from wastenot.stack.serving.cluster.controllers.parking import Parking
 from wastenot.stack.serving.cluster.demand import Demand
 from wastenot.stack.serving.cluster.model import Cluster, Controller, Router
@@ -76,6 +76,10 @@ POLICIES: Mapping[str, Policy] = {
     "multi-pool": Policy(
         lambda given: multi_pool(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
         "a pool for each class that fills an instance, otherwise the same",
+    ),
+    "throttllem": Policy(
+        lambda given: throttled(given.profiles, given.load.known.peak_per_s, head_room=given.head_room),
+        "single-pool with the lowest clock that has each batch's tokens in time, after throttLL'eM (HPCA'25)",
     ),
     "scale-instances": Policy(_dynamo("ScaleInstances", instances=True), "multi-pool with instances started and stopped"),
     "scale-degrees": Policy(_dynamo("ScaleDegrees", shards=True), "multi-pool with parallel degrees that change"),

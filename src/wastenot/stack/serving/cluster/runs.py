@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import signal
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from wastenot.arrays import FloatArray
 from wastenot.blas import single_threaded
 from wastenot.errors import BadInputError
 from wastenot.progress import Progress
+from wastenot.stack import serving
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.model import Cluster, ClusterServed, InstanceState
 from wastenot.stack.serving.cluster.oracle import step_bound
@@ -26,7 +29,6 @@ from wastenot.stack.serving.cluster.results import result_of
 from wastenot.stack.serving.cluster.scenario import CurvePart, Scenario, TracePart, digest_of
 from wastenot.stack.serving.cluster.scenario_load import Load, load_of
 from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
-from wastenot.version import own_version
 
 BINS = 240
 """Of a timeline, or a little more."""
@@ -170,7 +172,7 @@ def runs_of(scenario: Scenario) -> tuple[Run, ...]:
                 values |= {"rates": scenario.files[traffic.rates], "lengths": scenario.files[traffic.lengths]}
             given = {
                 "means": _MEANS,
-                "wastenot": own_version(),
+                "code": _code_sha256(),
                 "scenario": scenario.digest,
                 "traffic": values,
                 "seed": seed,
@@ -182,6 +184,15 @@ def runs_of(scenario: Scenario) -> tuple[Run, ...]:
                 for policy in scenario.parts.run.policies
             ]
     return tuple(found)
+
+
+@lru_cache(maxsize=1)
+def _code_sha256() -> str:
+    """Of the simulator, its engines and its controllers: a change of them may change any run."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(serving.__file__).parent.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def run_scenario(
