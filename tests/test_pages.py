@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from docs import (
     make_calibration,
+    make_dynamollm,
     make_fingrav,
     make_h200,
     make_jobs_tables,
@@ -30,6 +31,10 @@ def test_the_page_on_jobs_beside_zeus_says_what_its_data_say() -> None:
 
 def test_the_page_on_serving_says_what_its_data_say() -> None:
     assert blocks_of(make_serving.PAGE) == make_serving.blocks()
+
+
+def test_the_page_on_clusters_says_what_its_data_say() -> None:
+    assert blocks_of(make_dynamollm.PAGE) == make_dynamollm.blocks()
 
 
 def test_the_page_on_steering_says_what_its_data_say() -> None:

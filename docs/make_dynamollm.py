@@ -1,0 +1,62 @@
+"""Computes the table of docs/dynamollm.md from data/serving, which benchmarks/bench_cluster_policies.py writes.
+
+PYTHONPATH=src:. python docs/make_dynamollm.py
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from docs.blocks import table, write_blocks
+
+ROOT = Path(__file__).parents[1]
+KEPT, PAGE = ROOT / "data" / "serving" / "cluster-policies.json", ROOT / "docs" / "dynamollm.md"
+
+
+def policies() -> str:
+    """All policies on the hour, and how far down energy could go."""
+    kept = json.loads(KEPT.read_text())
+    first = kept["policies"][0]["energy_j"]
+    rows = []
+    for row in kept["policies"]:
+        saved = f"{100 * (1 - row['energy_j'] / first):.1f} %"
+        rows.append(
+            [
+                row["policy"],
+                f"{row['energy_j'] / 1e6:.1f}",
+                "–" if row is kept["policies"][0] else f"({saved}) failed" if row["failed"] else saved,
+                f"{100 * row['attainment']:.2f} %",
+                f"{100 * min(each for each in row['by_class'] if each is not None):.2f} %",
+                " / ".join("–" if each is None else f"{1e3 * each:,.0f}" for each in row["ttft_p99_s"]),
+                f"{1e3 * row['tbt_p99_s']:.0f}",
+                " / ".join(f"{each / 1e3:.1f}" for each in row["power_w"]),
+                f"{row['gpu_hours']:.0f}",
+            ]
+        )
+    heads = [
+        "policy",
+        "MJ",
+        "saved",
+        "in time",
+        "worst class",
+        "TTFT P99, ms",
+        "TBT P99, ms",
+        "power P50 / P99, kW",
+        "GPU-hours",
+    ]
+    bounds = (
+        f"\nNo policy can need less than {kept['step_bound_j'] / 1e6:.1f} MJ: that is what the cheapest steps that make these "
+        f"tokens take. With perfect knowledge and changes that cost nothing, about {kept['slot_estimate_j'] / 1e6:.1f} MJ would "
+        "do (an estimate, not a bound).\n"
+    )
+    return table(heads, rows) + bounds
+
+
+def blocks() -> dict[str, str]:
+    """All computed blocks of the page."""
+    return {"policies": policies()}
+
+
+if __name__ == "__main__":
+    write_blocks(PAGE, blocks())
