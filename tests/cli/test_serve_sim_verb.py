@@ -1,6 +1,12 @@
 """``wastenot serve-sim``: policies for a cluster beside each other, kept as they end."""
 
 import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -109,10 +115,60 @@ def test_a_bad_scenario_is_said_by_file_and_key(simulated, tmp_path, old, new, s
 
 
 def test_a_run_in_the_study_that_is_damaged_is_said_so(simulated, tmp_path):
-    import sqlite3
-
     assert simulated("serve-sim", "mine.toml", "--processes", "1", "--policy", "single-pool").code == 0
     with sqlite3.connect(tmp_path / "mine.db") as database:
         database.execute("UPDATE wastenot_cluster_runs SET record = '{}'")
     ran = simulated("serve-sim", "mine.toml", "--processes", "1", "--policy", "single-pool")
     assert ran.code == 2 and "mine.db" in ran.err and "damaged" in ran.err
+
+
+@pytest.mark.slow
+def test_an_interruption_keeps_what_has_ended_and_leaves_no_process(simulated, tmp_path):
+    long = TEXT.replace("duration_s = 30.0", "duration_s = 40000.0").replace("rate_per_s = 10", "rate_per_s = 60")
+    (tmp_path / "mine.toml").write_text(long + f"seeds = {list(range(60))}\n")
+
+    def kept() -> int:
+        try:
+            with sqlite3.connect(tmp_path / "mine.db") as database:
+                return int(database.execute("SELECT count(*) FROM wastenot_cluster_runs").fetchone()[0])
+        except sqlite3.OperationalError:
+            return 0
+
+    began = [sys.executable, "-c", _BEGUN, "serve-sim", "mine.toml", "--processes", "2"]
+    program = subprocess.Popen(began, cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 240.0
+        while not kept() and program.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.2)
+        os.killpg(program.pid, signal.SIGINT)  # as a terminal does
+        _, said = program.communicate(timeout=120)
+    finally:
+        program.kill()
+    assert program.returncode == 130 and "runs that have ended are kept" in said and "Traceback" not in said, said
+    assert 1 <= kept() < 120
+    deadline = time.monotonic() + 30.0
+    while _alive(program.pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert _alive(program.pid) == []
+
+
+def _alive(group: int) -> list[int]:
+    """Processes of a group, zombies left out."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            state, _, of, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
+        except (OSError, ValueError):
+            continue  # it has ended, or is none
+        if folder.name.isdecimal() and int(of) == group and state != "Z":
+            found.append(int(folder.name))
+    return found
+
+
+_BEGUN = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs are begun without
+from wastenot.cli.main import main
+if __name__ == "__main__":
+    main(sys.argv[1:])
+"""
