@@ -46,7 +46,7 @@ $(REPORT_READY): pyproject.toml constraints.txt
 
 $(READY): $(REPORT_READY)
 	@echo "Installing what tests and documentation need, 1.5 GB with PyTorch ..."
-	@$(INSTALL) '.[report,postgresql,nvidia,torch,serve,dev,docs]'
+	@$(INSTALL) '.[report,postgresql,nvidia,torch,serve,cluster,dev,docs]'
 	@touch $(READY)
 
 clean:
