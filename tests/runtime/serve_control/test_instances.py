@@ -1,6 +1,7 @@
 """One server under control, at times of the test's own."""
 
 import math
+import queue
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from wastenot.devices.open import open_device
 from wastenot.errors import ClocksRefusedError, DeviceError
+from wastenot.runtime.serve_control.control import control
 from wastenot.runtime.serve_control.heard import Heard
 from wastenot.runtime.serve_control.instance import Instance, Rules, ladder
 from wastenot.runtime.serve_control.recommender import Recommender, together
@@ -199,6 +201,33 @@ def test_missed_deadlines_raise_the_clock_and_slack_lowers_it(controlled):
         )
         instance.hear(Heard(0, 1000.0 + at + late, moved), 1000.0 + at + late)
     assert instance.feedback.steps == 20  # one for each 30 s
+
+
+def test_a_higher_clock_is_asked_for_at_once_and_a_lower_one_after_three_readings(controlled):
+    of, _, _ = controlled
+    instance = of()
+    last = follow(instance, Server(), 20.0)
+    usual = instance.index
+    follow(instance, Server(), 0.0, begin=last + 1.0, running=200.0)  # more than the load explains
+    found = [instance.index]
+    for late in range(2, 5):
+        follow(instance, Server(), 0.0, begin=last + late)
+        found.append(instance.index)
+    top = len(ENGINE.tables.settings) - 1
+    assert found[:3] == [top] * 3 and found[3] <= usual + 1
+
+
+def test_of_several_readings_that_wait_the_last_counts(controlled):
+    of, _, _ = controlled
+    heard = queue.SimpleQueue()
+    for at in range(50):
+        heard.put(Heard(0, 900.0 + 2.0 * at, Server().at(2.0 * at)))
+        heard.put(Heard(1, 900.0 + 2.0 * at, Server().at(2.0 * at)))
+    instances = [of(devices=()), of(devices=())]
+    stops = iter([False, True])
+    control(instances, heard, stop=lambda: next(stops))
+    assert [len(each.recent.readings) for each in instances] == [1, 1] and heard.empty()
+    assert instances[0].recent.latest == Server().at(98.0)
 
 
 def test_a_gpu_that_refuses_leaves_all_to_the_driver_and_is_asked_again_later(controlled):

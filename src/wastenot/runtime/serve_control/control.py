@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 
 from wastenot.devices.open import claimed
@@ -64,11 +64,7 @@ def control(
     """
     checked_s = time.monotonic()
     while not stop():
-        try:
-            one = heard.get(timeout=max(checked_s + TICK_S - time.monotonic(), 0.0))
-        except queue.Empty:
-            pass
-        else:
+        for one in _latest(heard, max(checked_s + TICK_S - time.monotonic(), 0.0)):
             instances[one.instance].hear(one, time.monotonic())
         now_s = time.monotonic()
         if now_s >= checked_s + TICK_S:
@@ -76,6 +72,17 @@ def control(
             for instance in instances:
                 instance.check(now_s)
             each_tick(now_s)
+
+
+def _latest(heard: queue.SimpleQueue[Heard], wait_s: float) -> list[Heard]:
+    """The latest of each instance that is there, or that comes within a time: what is older is of no use by then."""
+    found: dict[int, Heard] = {}
+    with suppress(queue.Empty):
+        one = heard.get(timeout=wait_s)
+        while True:
+            found[one.instance] = one
+            one = heard.get_nowait()
+    return list(found.values())
 
 
 @contextmanager

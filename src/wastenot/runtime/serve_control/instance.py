@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -32,6 +33,7 @@ State = Literal["unknown", "controlled", "default"]
 STALE_S = 8.0
 """Age of the last good reading from which on the clocks are left to the driver; the defaults are back within 10 s."""
 _GOOD_READINGS = 2  # before clocks are set
+_LOWER_AFTER = 3  # readings in a row that want a lower clock; a higher one is asked for at once
 _SAME_S = 0.01  # between times of one and the same reading, computed from its age
 _RETRY_S = 30.0  # before a device that refused is asked again
 
@@ -88,6 +90,7 @@ class Instance:
     feedback: Feedback = field(default_factory=Feedback)
     latency_s: float | None = None
     sets: int = 0
+    _wanted: deque[int] = field(default_factory=lambda: deque(maxlen=_LOWER_AFTER))
     _good: int = 0
     _last_good_s: float = 0.0
     _moved_s: float = 0.0
@@ -164,7 +167,8 @@ class Instance:
         chosen = int(rule.by_batch[batch])
         if waiting > 0.0:
             chosen = max(chosen, rule.prompts)
-        self._set(min(chosen + self.feedback.steps, top), reading, now_s)
+        self._wanted.append(min(chosen + self.feedback.steps, top))
+        self._set(max(self._wanted), reading, now_s)
         self.latency_s = time.monotonic() - at_s
 
     def _set(self, index: int, reading: ServerReading, now_s: float) -> None:
@@ -204,6 +208,7 @@ class Instance:
         told = self.state == "default"
         self.state, self.setting, self.index = "default", AUTO, len(self._ladder) - 1
         self.feedback.restart()
+        self._wanted.clear()
         self._undo()
         if told:
             return
