@@ -13,12 +13,30 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+_NUMBER = re.compile(r"[+−-]?\d[\d,]*(?:\.\d+)?")
 _BLOCK = re.compile(r"(?<=<!-- computed: )([\w-]+)( -->\n)(.*?)(?=<!-- end -->)", re.DOTALL)
 
 
 def blocks_of(page: Path) -> dict[str, str]:
     """The blocks of a page by name."""
     return {name: text for name, _, text in _BLOCK.findall(page.read_text())}
+
+
+def near(shown: Mapping[str, str], computed: Mapping[str, str]) -> bool:
+    """Whether blocks have the same words and nearly the same numbers: fits end a little elsewhere on another processor."""
+    if shown.keys() != computed.keys():
+        return False
+    for name, text in shown.items():
+        if _NUMBER.sub("#", text) != _NUMBER.sub("#", computed[name]):
+            return False
+        for one, other in zip(_NUMBER.findall(text), _NUMBER.findall(computed[name]), strict=True):
+            if abs(_value(one) - _value(other)) > 0.05 * abs(_value(one)) + 0.5:
+                return False
+    return True
+
+
+def _value(number: str) -> float:
+    return float(number.replace(",", "").replace("−", "-"))
 
 
 def write_blocks(page: Path, blocks: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ from docs import (
     make_serving,
     make_serving_policies,
 )
-from docs.blocks import blocks_of, table, write_blocks
+from docs.blocks import blocks_of, near, table, write_blocks
 
 
 def test_the_page_on_the_h200_says_what_its_data_say() -> None:
@@ -43,13 +43,13 @@ def test_the_page_on_steering_says_what_its_data_say() -> None:
 
 @pytest.mark.slow
 def test_the_page_on_power_inside_kernels_says_what_its_data_say() -> None:
-    assert blocks_of(make_fingrav.PAGE) == make_fingrav.blocks()
+    assert near(blocks_of(make_fingrav.PAGE), make_fingrav.blocks())
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not make_calibration.DATA.is_dir(), reason="no measured sweeps")
 def test_the_page_on_calibration_says_what_its_data_say() -> None:
-    assert blocks_of(make_calibration.PAGE) == make_calibration.low_memory_blocks()
+    assert near(blocks_of(make_calibration.PAGE), make_calibration.low_memory_blocks())
 
 
 def test_blocks_are_written_and_read(tmp_path) -> None:
@@ -67,3 +67,10 @@ def test_blocks_are_written_and_read(tmp_path) -> None:
 @pytest.mark.slow
 def test_the_page_on_natural_clocks_says_what_its_data_say() -> None:
     assert blocks_of(make_natural.PAGE) == make_natural.blocks()
+
+
+def test_near_blocks_have_the_same_words_and_numbers_a_little_apart() -> None:
+    assert near({"a": "x 1,000 W at +0.16 %"}, {"a": "x 1,020 W at −0.09 %"})
+    assert not near({"a": "x 1,000 W"}, {"a": "x 1,100 W"})
+    assert not near({"a": "x 10 W"}, {"a": "y 10 W"})
+    assert not near({"a": "10 W"}, {"b": "10 W"})

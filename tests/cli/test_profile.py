@@ -119,7 +119,7 @@ def test_interrupted_keeps_what_was_collected(wastenot, monkeypatch):
         (["gemm:4096", "--device", "sim:mi300x", "--outliers=-1"], "--outliers -1"),
         (["gemm:4096", "--device", "sim:mi300x", "--executions", "0"], "--executions 0"),
         (["gemm:4096", "--device", "sim:mi300x", "--budget", "soon"], "90s, 45m or 2h"),
-        (["gemm:4096", "--device", "sim:mi300x", "--seed=-1"], "--seed -1"),
+        (["gemm:4096", "--device", "sim:mi300x", "--seed=-1"], "--seed"),
         (["gemm:4096", "--device", "sim:mi300x", "--after", "gemm:4096"], "cannot come before itself"),
         (["gemm:4096", "--device", "sim:mi300x", "--after", "gemv:64", "--alternate", "gemv:64"], "give only one"),
         (["gemm:4096", "--device", "sim:mi300x", "--after", "gemv:64x200000"], "100,000"),

@@ -15,7 +15,7 @@ ENGINE = Path(__file__).parents[2] / "data" / "serving" / "llama-8b-sim-h200.jso
         (["--instance", "http://a=nvidia:0", "--instance", "http://b=nvidia:0"], 2, "given to two servers"),
         (["--instance", "http://a", "--instance", "http://a"], 2, "named twice"),
         (["--instance", "http://a="], 2, "names no GPU"),
-        (["--instance", "http://a=sim:h200,sim:h200"], 2, "has engines of 1 GPUs"),
+        (["--instance", "http://a=sim:h200,sim:h200"], 2, "no such parallel degree"),
         (["--instance", "http://a", "--period", "9"], 2, "at most 4 s"),
         (["--instances", "none.toml"], 2, "cannot be read"),
     ],

@@ -34,7 +34,12 @@ def pack(content: Packed) -> bytes:
     header = np.frombuffer(json.dumps(dict(content.header), allow_nan=False).encode(), dtype=np.uint8)
     stream = io.BytesIO()
     arrays: dict[str, Any] = {_HEADER: header} | dict(content.arrays)
-    np.savez_compressed(stream, **arrays)
+    try:
+        np.savez_compressed(stream, **arrays)
+    except ValueError as error:  # Ctrl-C in the midst of it: the archive then complains that it cannot be closed
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
+        raise
     return stream.getvalue()
 
 
