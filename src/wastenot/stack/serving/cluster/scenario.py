@@ -258,7 +258,7 @@ class RunPart(Part):
 
     policies: Annotated[tuple[Name, ...], Field(min_length=1)]
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
-    router: Literal["least-requests", "power-of-two", "least-tokens"] = "least-requests"
+    router: Literal["least-requests", "power-of-two", "least-tokens", "least-energy"] = "least-requests"
     attain: _Share = 0.99
     head_room: NotNegative = 0.2
 
