@@ -89,10 +89,13 @@ class ClockRule:
         by_batch: setting while the step only decodes, by requests in the batch; shape (most_running + 1,), the first for an
             idle engine.
         prompts: setting while a prompt waits or is being prefilled.
+        backlog: the same where more than one step's worth of prompts is left to prefill: where there are two, three and so
+            on, the last for all beyond; up to seven. By default as ``prompts``.
     """
 
     by_batch: IndexArray
     prompts: int
+    backlog: tuple[int, ...] = ()
 
     @classmethod
     def fixed(cls, setting: int, engine: Engine) -> ClockRule:
@@ -166,10 +169,14 @@ class Route:
         pools: by class.
         room: by pool, requests that an instance may have for there to be room for one more; pools without one always have
             room. Where no pool has room, the first that can takes a request all the same.
+        by_deadline: whether requests that come from now on carry the deadline of their first token, as engines with a
+            priority by request can heed it: prompts are prefilled in its order, an urgent one also between two chunks of
+            another, and those that are late after all that can still be in time. Otherwise first come, first served.
     """
 
     pools: tuple[tuple[int, ...], ...]
     room: tuple[int, ...] = ()
+    by_deadline: bool = False
 
 
 Action = Start | Stop | Park | Wake | Reshard | Assign | SetClock | Route

@@ -80,6 +80,7 @@ class Load:
         known: beforehand.
         predicted_tokens: lengths of answers as router and policies are told; ``None`` for the true ones.
         failures: of hosts.
+        begin_s: of what is served, since its trace or curve began.
     """
 
     requests: Requests
@@ -87,6 +88,7 @@ class Load:
     known: Known
     predicted_tokens: FloatArray | None
     failures: tuple[Failure, ...]
+    begin_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,6 +103,7 @@ class LoadParts:
         draw: the requests in parts of so many seconds, arrivals counted from the beginning of the load; as often as wanted,
             and always the same ones.
         where: traffic and file, for errors.
+        begin_s: of what is served, since its trace or curve began.
     """
 
     duration_s: float
@@ -109,6 +112,7 @@ class LoadParts:
     failures: tuple[Failure, ...]
     draw: Callable[[float], Iterator[Requests]]
     where: str
+    begin_s: float = 0.0
 
     def parts(self, part_s: float = PART_S) -> Iterator[tuple[Requests, FloatArray | None]]:
         """Requests with the lengths of answers as they are told (``None`` for the true ones), however they are cut.
@@ -132,7 +136,7 @@ class LoadParts:
             np.concatenate([each.output_tokens for each, _ in parts]).astype(np.intp),
         )
         told = None if self.predictor is None else np.concatenate([each for _, each in parts if each is not None])
-        return Load(requests, self.duration_s, self.known, told, self.failures)
+        return Load(requests, self.duration_s, self.known, told, self.failures, self.begin_s)
 
 
 def load_of(scenario: Scenario, traffic: TrafficPart, seed: int) -> Load:
@@ -151,7 +155,9 @@ def load_parts_of(scenario: Scenario, traffic: TrafficPart, seed: int) -> LoadPa
         BadInputError: a trace is too short for its history.
     """
     draw: Callable[[float], Iterator[Requests]]
+    begin_s = 0.0
     if isinstance(traffic, CurvePart):
+        begin_s = traffic.begin_s
         place = next(place for place, each in enumerate(scenario.parts.traffic) if each is traffic)
         curve = scenario.curves[place]
         known, duration_s = _known_of_curve(curve, traffic, seed), curve.rates.duration_s
@@ -159,6 +165,7 @@ def load_parts_of(scenario: Scenario, traffic: TrafficPart, seed: int) -> LoadPa
     else:
         if isinstance(traffic, TracePart):
             history, requests, history_s, duration_s = _of_trace(scenario, traffic, seed)
+            begin_s = history_s
         else:
             history, requests = _drawn(traffic, (), seed + _HISTORY_SEED), _drawn(traffic, traffic.crowds, seed)
             history_s = duration_s = traffic.duration_s
@@ -174,6 +181,7 @@ def load_parts_of(scenario: Scenario, traffic: TrafficPart, seed: int) -> LoadPa
         tuple(Failure(**each.model_dump()) for each in traffic.failures),
         draw,
         f"{scenario.path}: traffic '{traffic.label}'",
+        begin_s,
     )
 
 

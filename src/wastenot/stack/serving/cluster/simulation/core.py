@@ -40,6 +40,8 @@ SERVING, DRAINING = 2, 3  # states, as in the model
 LEAST_REQUESTS, POWER_OF_TWO, LEAST_TOKENS, LEAST_ENERGY = 0, 1, 2, 3
 LOOKED_AT = 8
 """Instances that are compared for a request by the energy that it adds."""
+BACKLOGS = 8
+"""Steps' worth of prompts that rules tell apart."""
 KINDS = ("prefill", "decode", "mixed", "idle")
 _TICKET = 1 << 32
 _LOW = _TICKET - 1
@@ -65,12 +67,13 @@ NUMBERS = _record(
     "bin_s bin_begin_s bin_end_s tbt_s late_share end_to_end_s prefill_j decode_j mixed_j idle_j now_s",
     "requests gone more next left spare unplaced last_unplaced unplaced_count predicts router drawn routed bin which leaves "
     "gap_bins ttft_classes prompt_below_0 prompt_below_1 output_below_0 output_below_1 pools switches calendar_room "
-    "due_room rule_room",
+    "due_room rule_room by_deadline",
 )
 """The numbers of a run. ``requests`` so far, those from ``gone`` on in the arrays, and whether there are ``more``;
 ``left``: requests that are not answered yet; ``spare``: the first free slot; ``unplaced``: the
 first request that waits at the router; ``bin``: of the timeline, now; ``leaves``: of the tree of events; ``which``: the
-instance that :func:`run` returned for; ``…_room``: places of an instance in arrays of which each has a part."""
+instance that :func:`run` returned for; ``…_room``: places of an instance in arrays of which each has a part;
+``by_deadline``: whether requests carry theirs, and instances prefill them in its order."""
 
 LAYOUT = _record(
     "overhead_s switch_s",
@@ -83,7 +86,7 @@ INSTANCE = _record(
     "now_s end_s event_s effective_s step_s step_more_s step_j step_more_j lead_j tokens_left past_tokens mean_context",
     "waiting_tokens context rule",
     "layout state doing steps requests waiting head tail prefilling first_prefilling last_prefilling running "
-    "fresh first_fresh free events secured exempt late gap_bin place setting asked room prompts step_tokens "
+    "fresh first_fresh free events secured exempt late gap_bin place setting asked room step_tokens "
     "step_batch tickets pool leaf",
 )
 """An instance since ``now_s``: what it does lasts until ``end_s``. ``step_s``, ``step_j``: of the first of ``steps``, and
@@ -93,13 +96,14 @@ their last events; ``secured``: the event for which they have blocks; ``exempt``
 just joined."""
 
 SLOT = _record(
-    "arrival_s first_s last_s predicted",
+    "arrival_s first_s last_s predicted due_s",
     "",
     "request kind prompt output to_prefill prefilled chunk made joined blocks took late_before late ticket after "
     "fresh_after",
 )
 """A request in the cluster. ``kind``: its class as predicted; ``made``, ``joined``: tokens and events when it began to
-decode; ``took``: the event for which it took a block; ``ticket``: its place in the order in which the instance got them."""
+decode; ``took``: the event for which it took a block; ``ticket``: its place in the order in which the instance got them;
+``due_s``: of its first token, where requests are ordered by it; 0 where its answer was begun, infinite once it is late."""
 
 POOL = _record("", "tree_at leaves members_at ready room")
 """Instances of a pool that serve: ``ready`` of them, from ``members_at``, their loads in a tree. ``room``: requests that
@@ -130,7 +134,7 @@ class State(NamedTuple):
         places: intervals of whole numbers of tokens in the tables; bounds of prompts' classes.
         ends: last events of decoding requests with their slots, a heap for each instance.
         due: requests that need a block, by residue of the event, for each instance.
-        rules: settings by batch, for each instance.
+        rules: settings by batch, then by steps' worth of prompts, for each instance.
         events: a tree over instances of when something happens to them.
         loads: a tree for each pool.
         members: of the pools.
@@ -605,6 +609,8 @@ def _preempt(s: State, c: Any, lay: Any) -> None:
         c.prefilling -= 1
     left = q.to_prefill - q.prefilled
     q.took, q.prefilled, q.to_prefill = -1, 0, q.prompt + q.made
+    if q.made:
+        q.due_s = 0.0
     c.waiting_tokens += q.to_prefill - left
     c.tokens_left += q.to_prefill - left
     q.after = c.head
@@ -654,9 +660,65 @@ def _make_room_by_force(s: State, c: Any, lay: Any) -> None:
                 _preempt(s, c, lay)
 
 
+@compiled
+def _admit_by_deadline(s: State, c: Any, lay: Any) -> None:
+    """Likewise, the most urgent first, also before what is left of others; those that are late come after all in time."""
+    room, tokens, attention = lay.most_step_tokens, 0, 0.0
+    if lay.chunked:
+        room -= c.running
+    slot, before, full = c.first_prefilling, -1, False
+    while True:
+        while c.head != c.tail and s.slots[c.head].made == 0 and s.slots[c.head].due_s < c.now_s:
+            late = c.head
+            c.head = s.slots[late].after
+            s.slots[late].due_s, s.slots[late].after = np.inf, -1
+            s.slots[c.tail].after = late
+            c.tail = late
+        first = -1 if full else c.head
+        if first >= 0 and (slot < 0 or s.slots[first].due_s < s.slots[slot].due_s):
+            q = s.slots[first]
+            need = _blocks_of(q.to_prefill + 1, lay.block_tokens)
+            if (
+                c.running + c.prefilling >= lay.most_running
+                or room <= 0
+                or need > c.free
+                or (not lay.chunked and tokens and q.to_prefill > room)
+            ):
+                full = True
+                continue
+            c.head = q.after
+            if c.head < 0:
+                c.tail = -1
+            c.waiting -= 1
+            c.free -= need
+            c.prefilling += 1
+            q.blocks, q.after = need, slot
+            if before >= 0:
+                s.slots[before].after = first
+            else:
+                c.first_prefilling = first
+            if slot < 0:
+                c.last_prefilling = first
+            slot = first
+        if slot < 0:
+            break
+        q = s.slots[slot]
+        left = q.to_prefill - q.prefilled
+        q.chunk = max(min(room, left), 0) if lay.chunked else left
+        room -= q.chunk
+        tokens += q.chunk
+        attention += q.chunk * (q.prefilled + q.chunk / 2)
+        before, slot = slot, q.after
+    c.step_tokens = tokens
+    c.past_tokens = max(attention / tokens - tokens / 2, 0.0) if tokens else 0.0
+
+
 @inlined
 def _admit(s: State, c: Any, lay: Any) -> None:
     """The prompts, or chunks of them, that the next step prefills."""
+    if s.numbers[0].by_deadline:
+        _admit_by_deadline(s, c, lay)
+        return
     room, tokens, attention = lay.most_step_tokens, 0, 0.0
     if lay.chunked:
         room -= c.running
@@ -704,10 +766,17 @@ def _admit(s: State, c: Any, lay: Any) -> None:
 
 
 @inlined
+def _with_prompts(s: State, c: Any, tokens: int) -> int:
+    """The clock that an instance's rule asks for while it has so many tokens of prompts before it."""
+    level = min(tokens // s.layouts[c.layout].most_step_tokens, BACKLOGS - 1)
+    return s.rules[c.rule + s.numbers[0].rule_room - BACKLOGS + level]  # type: ignore[no-any-return]
+
+
+@inlined
 def _wanted(s: State, c: Any) -> int:
     """The clock that an instance's rule asks for now."""
     if c.waiting or c.prefilling:
-        return c.prompts  # type: ignore[no-any-return]
+        return _with_prompts(s, c, c.waiting_tokens)
     return s.rules[c.rule + c.running]  # type: ignore[no-any-return]
 
 
@@ -993,7 +1062,7 @@ def _added_energy(s: State, i: int, q: Any) -> float:
     else:
         before_j = s.tables[lay.idle_at + setting] * step_s
     at_once = min(tokens, lay.most_step_tokens)
-    prompt_s, _ = _prefill(s.tables, s.places, lay, c.prompts, at_once, 0.0)
+    prompt_s, _ = _prefill(s.tables, s.places, lay, _with_prompts(s, c, tokens), at_once, 0.0)
     first_s = prompt_s * ((tokens + at_once - 1) // at_once) + (c.step_s if c.doing != IDLE else 0.0)
     if step_s + lay.overhead_s <= n.tbt_s and first_s <= _ttft(s, q):
         return step_j - before_j
@@ -1059,6 +1128,19 @@ def _chosen(s: State, q: Any) -> int:
     return full
 
 
+@compiled
+def _insert(s: State, c: Any, slot: int, q: Any) -> None:
+    """A request waits before all that are due later, of which there is one."""
+    before, at = -1, c.head
+    while s.slots[at].due_s <= q.due_s:
+        before, at = at, s.slots[at].after
+    q.after = at
+    if before >= 0:
+        s.slots[before].after = slot
+    else:
+        c.head = slot
+
+
 @inlined
 def _route(s: State, slot: int, now_s: float) -> bool:
     """Send a request to an instance; whether there was one."""
@@ -1069,11 +1151,13 @@ def _route(s: State, slot: int, now_s: float) -> bool:
     c = s.instances[i]
     q.ticket, q.after = c.tickets, -1
     c.tickets += 1
-    if c.tail >= 0:
+    if s.numbers[0].by_deadline and c.tail >= 0 and q.due_s < s.slots[c.tail].due_s:
+        _insert(s, c, slot, q)
+    elif c.tail >= 0:
         s.slots[c.tail].after = slot
+        c.tail = slot
     else:
-        c.head = slot
-    c.tail = slot
+        c.head = c.tail = slot
     c.waiting += 1
     c.requests += 1
     c.waiting_tokens += q.to_prefill
@@ -1125,6 +1209,7 @@ def _come(s: State) -> None:
     size = 0 if q.prompt < n.prompt_below_0 else 1 if q.prompt < n.prompt_below_1 else 2
     length = 0 if q.predicted < n.output_below_0 else 1 if q.predicted < n.output_below_1 else 2
     q.kind = 3 * size + length
+    q.due_s = q.arrival_s + _ttft(s, q) if n.by_deadline else 0.0
     kind = s.kinds[q.kind]
     kind.arrivals += 1
     kind.prompt_tokens += q.prompt

@@ -417,7 +417,8 @@ class _Run:
         n["ttft_classes"], n["gap_bins"], n["leaves"] = len(deadlines.ttft_s), len(GAP_EDGES_S), 1
         n["prompt_below_0"], n["prompt_below_1"] = cluster.classes.prompt_below
         n["output_below_0"], n["output_below_1"] = cluster.classes.output_below
-        n["calendar_room"] = n["rule_room"] = max(each.most_running for each in cluster.layouts) + 1
+        n["calendar_room"] = max(each.most_running for each in cluster.layouts) + 1
+        n["rule_room"] = n["calendar_room"] + core.BACKLOGS
         n["due_room"] = max(each.block_tokens for each in cluster.layouts)
         none = np.zeros(0, dtype=np.int64)
         return core.State(
@@ -708,10 +709,12 @@ class _Run:
 
     def _set_rule(self, number: int, rule: ClockRule) -> None:
         c = _row(self.s.instances, number)
-        values = np.asarray(rule.by_batch, dtype=np.int64)
-        at = int(c.rule)
-        self.s.rules[at : at + len(values)] = values if COMPILED else values.tolist()
-        c.prompts = int(rule.prompts)
+        backlog = (rule.prompts, *rule.backlog, *(rule.backlog or (rule.prompts,))[-1:] * core.BACKLOGS)[: core.BACKLOGS]
+        for values, at in (
+            (np.asarray(rule.by_batch, dtype=np.int64), int(c.rule)),
+            (np.asarray(backlog, dtype=np.int64), int(c.rule + self._numbers.rule_room) - core.BACKLOGS),
+        ):
+            self.s.rules[at : at + len(values)] = values if COMPILED else values.tolist()
         self.instances[number].rule = rule
 
     def _turn(self, number: int, state: InstanceState, now_s: float) -> None:
@@ -853,6 +856,7 @@ class _Run:
                 if any(each < 0 for each in action.room):
                     raise _RefusedError("room for fewer than no requests")
                 self.routes, self.room, self.stale = action.pools, action.room, True
+                self._numbers.by_deadline = action.by_deadline
 
     def _of(self, number: int, *states: InstanceState) -> _Instance:
         """An instance that is in one of these states."""
@@ -881,7 +885,8 @@ class _Run:
             raise _RefusedError(
                 f"a clock rule for batches up to {len(rule.by_batch) - 1}; layout {layout} has {engine.most_running}"
             )
-        if not (np.min(rule.by_batch) >= 0 and np.max(rule.by_batch) < settings and 0 <= rule.prompts < settings):
+        named = (*rule.by_batch, rule.prompts, *rule.backlog)
+        if not (min(named) >= 0 and max(named) < settings):
             raise _RefusedError(f"a clock rule with a setting that is none; there are settings 0 to {settings - 1}")
         self.checked[layout] = rule
 
