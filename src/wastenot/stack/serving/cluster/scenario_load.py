@@ -31,7 +31,7 @@ from wastenot.stack.serving.cluster.scenario import (
     TrafficPart,
 )
 from wastenot.stack.serving.cluster.traffic import Distribution, RateCurve, SyntheticTraffic
-from wastenot.stack.serving.loads import LogNormal, at_rate, poisson
+from wastenot.stack.serving.loads import LogNormal, at_rate, bursty, poisson
 from wastenot.stack.serving.requests import Requests
 
 SLOT_S = 300.0
@@ -149,16 +149,32 @@ def _of_trace(scenario: Scenario, traffic: TracePart, seed: int) -> tuple[Reques
 
 def _drawn(traffic: PoissonPart, crowds: Sequence[CrowdPart], seed: int) -> Requests:
     prompt, output = traffic.prompt_tokens.lengths(), traffic.output_tokens.lengths()
+    if traffic.burstiness != 1:
+        return _bursty(traffic, crowds, seed)
     if not crowds:
         return poisson(traffic.rate_per_s, traffic.duration_s, prompt, output, seed=seed)
     rates = RateCurve(traffic.duration_s, np.array([traffic.rate_per_s]))
     return _by_curve(Curve(rates, _distribution(prompt), _distribution(output)), crowds, 0.0, seed)
 
 
-def _by_curve(curve: Curve, crowds: Sequence[CrowdPart], rank_correlation: float, seed: int) -> Requests:
-    rates = curve.rates
+def _bursty(traffic: PoissonPart, crowds: Sequence[CrowdPart], seed: int) -> Requests:
+    """At one rate, then in crowds time is stretched: as many requests come in less of it, their bursts as well."""
+    rates = _with_crowds(RateCurve(traffic.duration_s, np.array([traffic.rate_per_s])), crowds)
+    stretched_s = np.concatenate([[0.0], np.cumsum(rates.rate_per_s * rates.slot_s)]) / traffic.rate_per_s
+    lengths = traffic.prompt_tokens.lengths(), traffic.output_tokens.lengths()
+    drawn = bursty(traffic.rate_per_s, float(stretched_s[-1]), *lengths, traffic.burstiness, seed=seed)
+    arrival_s = np.interp(drawn.arrival_s, stretched_s, rates.slot_s * np.arange(len(stretched_s)))
+    return Requests(arrival_s, drawn.prompt_tokens, drawn.output_tokens)
+
+
+def _with_crowds(rates: RateCurve, crowds: Sequence[CrowdPart]) -> RateCurve:
     for each in crowds:
         rates = rates.with_crowd(each.factor, each.begin_s, each.rise_s, each.length_s)
+    return rates
+
+
+def _by_curve(curve: Curve, crowds: Sequence[CrowdPart], rank_correlation: float, seed: int) -> Requests:
+    rates = _with_crowds(curve.rates, crowds)
     parts = list(SyntheticTraffic(rates, curve.prompt, curve.output, rank_correlation, seed).parts())
     return Requests(
         np.concatenate([each.arrival_s for each in parts]),
