@@ -38,9 +38,9 @@ def main(verdict: Verdict) -> None:
             )
     packed, spread = found[Router.LEAST_ENERGY, "multi-pool"], found[Router.LEAST_REQUESTS, "multi-pool"]
     verdict.at_most(
-        "of pools at the greatest clock: least energy over least requests", packed.energy_j / spread.energy_j, 0.9
+        "of pools at the greatest clock: least energy router over least requests", packed.energy_j / spread.energy_j, 0.9
     )
-    verdict.at_least("attained with least energy, in the class with the least", packed.worst_class, 0.99)
+    verdict.at_least("packed it attains, in the class with the least", packed.worst_class, 0.99)
 
 
 if __name__ == "__main__":

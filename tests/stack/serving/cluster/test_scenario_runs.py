@@ -270,6 +270,29 @@ def test_a_flash_crowd_is_served_and_not_foreseen(tmp_path):
     assert drawn.known.mean_per_s.sum() == pytest.approx(12, rel=0.1)
 
 
+def test_poisson_traffic_may_come_in_bursts_that_crowds_make_denser(tmp_path):
+    def drawn(more):
+        text = TEXT.replace("rate_per_s = 12\nduration_s = 40.0", "rate_per_s = 12\nduration_s = 4000.0\n" + more)
+        scenario = parse_scenario(text.encode(), tmp_path / "x.toml")
+        return load_of(scenario, scenario.parts.traffic[0], 0)
+
+    def variation(arrival_s):
+        gaps = np.diff(arrival_s)
+        return gaps.std() / gaps.mean()
+
+    assert (drawn("burstiness = 1.0").requests.arrival_s == drawn("").requests.arrival_s).all()
+    bursts = drawn("burstiness = 3.0")
+    assert variation(drawn("").requests.arrival_s) == pytest.approx(1, rel=0.03)
+    assert variation(bursts.requests.arrival_s) == pytest.approx(3, rel=0.08)
+    assert variation(bursts.known.lengths.arrival_s) == pytest.approx(3, rel=0.08)  # and are known to come so
+    crowd = "crowds = [{factor = 3.0, begin_s = 1000.0, rise_s = 1.0, length_s = 1000.0}]"
+    arrival_s = drawn(f"burstiness = 3.0\n{crowd}").requests.arrival_s
+    within = (arrival_s > 1001) & (arrival_s < 2000)
+    assert within.sum() / 999 == pytest.approx(36, rel=0.1) and (~within).sum() / 3001 == pytest.approx(12, rel=0.1)
+    assert variation(arrival_s[within]) == pytest.approx(3, rel=0.1)
+    assert (np.diff(arrival_s) >= 0).all() and arrival_s[-1] <= 4000.0
+
+
 def test_runs_of_a_curve_depend_on_the_content_of_its_files(tmp_path):
     first = runs_of(_with_curve(tmp_path))[0].digest
     assert runs_of(_with_curve(tmp_path))[0].digest == first

@@ -43,6 +43,7 @@ _Whole = Annotated[int, Field(ge=1)]
 _Share = Annotated[float, Field(gt=0, le=1)]
 _Told = Annotated[float, Field(ge=0, le=1)]
 _Each = TypeVar("_Each")
+_MOST_BURSTINESS: Final = 100.0
 
 
 class ChangesPart(Part):
@@ -183,11 +184,15 @@ class CrowdPart(Part):
 
 
 class PoissonPart(_Traffic):
-    """Requests that come independently of one another."""
+    """Requests that come independently of one another, or with gaps of another variation.
+
+    ``burstiness`` is the coefficient of variation of the gaps, which are gamma-distributed: 1 for Poisson arrivals.
+    """
 
     kind: Literal["poisson"]
     rate_per_s: Positive
     duration_s: Positive
+    burstiness: Annotated[float, Field(gt=0, le=_MOST_BURSTINESS, allow_inf_nan=False)] = 1.0
     prompt_tokens: LengthsPart = LengthsPart(median=600.0, sigma=1.0)
     output_tokens: LengthsPart = LengthsPart(median=150.0, sigma=0.8, most=2048)
     crowds: tuple[CrowdPart, ...] = ()

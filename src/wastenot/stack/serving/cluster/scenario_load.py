@@ -35,7 +35,7 @@ from wastenot.stack.serving.cluster.scenario import (
     TrafficPart,
 )
 from wastenot.stack.serving.cluster.traffic import DAY_S, WEEK_S, Distribution, RateCurve, SyntheticTraffic, varied
-from wastenot.stack.serving.loads import LogNormal, at_rate, poisson
+from wastenot.stack.serving.loads import LogNormal, at_rate, bursty, poisson
 from wastenot.stack.serving.requests import Requests
 
 PART_S = 3600.0
@@ -130,11 +130,7 @@ class LoadParts:
     def whole(self) -> Load:
         """All of it at once; raises like :meth:`parts`."""
         parts = list(self.parts(PART_S))
-        requests = Requests(
-            np.concatenate([each.arrival_s for each, _ in parts]),
-            np.concatenate([each.prompt_tokens for each, _ in parts]).astype(np.intp),
-            np.concatenate([each.output_tokens for each, _ in parts]).astype(np.intp),
-        )
+        requests = _joined([each for each, _ in parts])
         told = None if self.predictor is None else np.concatenate([each for _, each in parts if each is not None])
         return Load(requests, self.duration_s, self.known, told, self.failures, self.begin_s)
 
@@ -246,19 +242,42 @@ def _of_trace(scenario: Scenario, traffic: TracePart, seed: int) -> tuple[Reques
 
 def _drawn(traffic: PoissonPart, crowds: Sequence[CrowdPart], seed: int) -> Requests:
     prompt, output = traffic.prompt_tokens.lengths(), traffic.output_tokens.lengths()
+    if traffic.burstiness != 1:
+        return _bursty(traffic, crowds, seed)
     if not crowds:
         return poisson(traffic.rate_per_s, traffic.duration_s, prompt, output, seed=seed)
     rates = RateCurve(traffic.duration_s, np.array([traffic.rate_per_s]))
     curve = Curve(rates, _distribution(prompt), _distribution(output), rates)
-    (requests,) = _by_curve(curve, crowds, 0.0, seed).parts(traffic.duration_s)
-    return requests
+    return _joined(list(_by_curve(curve, crowds, 0.0, seed).parts()))
+
+
+def _bursty(traffic: PoissonPart, crowds: Sequence[CrowdPart], seed: int) -> Requests:
+    """At one rate, then in crowds time is stretched: as many requests come in less of it, their bursts as well."""
+    rates = _with_crowds(RateCurve(traffic.duration_s, np.array([traffic.rate_per_s])), crowds)
+    stretched_s = np.concatenate([[0.0], np.cumsum(rates.rate_per_s * rates.slot_s)]) / traffic.rate_per_s
+    lengths = traffic.prompt_tokens.lengths(), traffic.output_tokens.lengths()
+    drawn = bursty(traffic.rate_per_s, float(stretched_s[-1]), *lengths, traffic.burstiness, seed=seed)
+    arrival_s = np.interp(drawn.arrival_s, stretched_s, rates.slot_s * np.arange(len(stretched_s)))
+    return Requests(arrival_s, drawn.prompt_tokens, drawn.output_tokens)
+
+
+def _with_crowds(rates: RateCurve, crowds: Sequence[CrowdPart]) -> RateCurve:
+    for each in crowds:
+        rates = rates.with_crowd(each.factor, each.begin_s, each.rise_s, each.length_s)
+    return rates
 
 
 def _by_curve(curve: Curve, crowds: Sequence[CrowdPart], rank_correlation: float, seed: int) -> SyntheticTraffic:
-    rates = curve.rates
-    for each in crowds:
-        rates = rates.with_crowd(each.factor, each.begin_s, each.rise_s, each.length_s)
+    rates = _with_crowds(curve.rates, crowds)
     return SyntheticTraffic(rates, curve.prompt, curve.output, rank_correlation, seed)
+
+
+def _joined(parts: Sequence[Requests]) -> Requests:
+    return Requests(
+        np.concatenate([each.arrival_s for each in parts]),
+        np.concatenate([each.prompt_tokens for each in parts]).astype(np.intp),
+        np.concatenate([each.output_tokens for each in parts]).astype(np.intp),
+    )
 
 
 def _cut(requests: Requests, part_s: float) -> Iterator[Requests]:
@@ -291,8 +310,7 @@ def _known_of_curve(curve: Curve, traffic: CurvePart, seed: int) -> Known:
     seed += _HISTORY_SEED
     whole = curve.whole
     hourly = RateCurve(3600.0, np.array([min(whole.rate_per_s.sum() * whole.slot_s, LENGTHS) / 3600.0]))
-    lengths = next(SyntheticTraffic(hourly, curve.prompt, curve.output, traffic.rank_correlation, seed).parts())
-    lengths = Requests(lengths.arrival_s, lengths.prompt_tokens.astype(np.intp), lengths.output_tokens.astype(np.intp))
+    lengths = _joined(list(SyntheticTraffic(hourly, curve.prompt, curve.output, traffic.rank_correlation, seed).parts()))
     of_class = np.bincount(CLASSES.of(lengths.prompt_tokens, lengths.output_tokens), minlength=COUNT)
     past = past_of(curve, traffic, of_class / max(of_class.sum(), 1), seed)
     ahead = math.ceil(curve.rates.duration_s / SLOT_S - 1e-9)
