@@ -146,7 +146,8 @@ class Forecast:
         """Rates that counts of a slot stay below, by the error of the forecast and that of counting few requests."""
         deviate = NormalDist().inv_cdf(self.share)
         count = rate_per_s * self.slot_s
-        aside = np.hypot(count * np.expm1(error), deviate * np.sqrt(count))
+        few = (deviate**2 + 2) / 6 * (count > 0)  # of whole requests, whose distribution is skewed (Cornish and Fisher)
+        aside = np.hypot(count * np.expm1(error), deviate * np.sqrt(count)) + few
         return np.asarray((count + aside) / self.slot_s)
 
 
