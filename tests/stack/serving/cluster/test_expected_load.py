@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import numpy as np
 import pytest
 
-from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.demand import Demand
 from wastenot.stack.serving.cluster.forecast import Forecast
 from wastenot.stack.serving.cluster.model import ClusterView
 
 RATE = np.array([3.6, 9.8, 0.1, 19.0, 10.4, 7.7, 15.1, 8.8, 25.5])
-NONE = np.zeros(0, dtype=np.intp)
-NOBODY = np.zeros(COUNT, dtype=np.intp)
 
 
 def view(now_s: float, arrivals: np.ndarray) -> ClusterView:
-    return ClusterView(now_s, *(NONE,) * 10, arrivals, NOBODY, np.zeros(COUNT), NOBODY, NOBODY, 0)
+    """What demand looks at."""
+    return cast(ClusterView, SimpleNamespace(now_s=now_s, arrivals=arrivals))
 
 
 def calibrated(slots: int = 12, error: float = 0.1) -> Forecast:
@@ -45,7 +46,8 @@ def test_what_came_is_what_a_sum_over_visits_says(period_s: float) -> None:
         at_s, counts = np.array(times_s), np.array(came)
         for window_s in (20.0, 60.0, 300.0, 900.0):
             there = at_s > at_s[-1] - window_s + 1e-9
-            assert demand.recent(window_s) == pytest.approx(counts[there].sum(axis=0) / min(window_s, at_s[-1]))
+            covered_s = at_s[-1] - (0.0 if there.all() else at_s[~there][-1])  # whole visits
+            assert demand.recent(window_s) == pytest.approx(counts[there].sum(axis=0) / covered_s)
 
 
 def test_nothing_was_seen_at_first() -> None:
@@ -63,9 +65,12 @@ def test_a_calibrated_forecast_follows_the_level_that_is_seen(level: float) -> N
     made = calibrated()
     demand = fed(Demand.of(made), level * RATE, 1200.0)
     assert demand.expected(1200.0, 1210.0) == pytest.approx(level * RATE, rel=1e-3)
-    rates = made.given(np.full(2, np.log(level)), 4, 11)
+    rates = made.given(np.full(2, np.log(level)), 4, 4, 11)
     assert demand.expected(1200.0, 3600.0) == pytest.approx(rates.mean(axis=0), rel=1e-3)
     assert demand.peak(1200.0, 3600.0).sum() == pytest.approx(made.above(rates.max(axis=0).sum(), 0.1), rel=1e-3)
+    ahead = made.given(np.full(2, np.log(level)), 4, 9, 9)[0]
+    assert demand.expected(2700.0, 3000.0) == pytest.approx(ahead, rel=1e-3)
+    assert demand.peak(2700.0, 3000.0).sum() == pytest.approx(made.above(ahead.sum(), 0.05), rel=1e-3)
     assert demand.peak(1200.0, 1e9) == pytest.approx(demand.peak(1200.0, 3600.0))
 
 

@@ -89,7 +89,7 @@ def covered(made: Forecast, now: np.ndarray, ahead: int) -> tuple[float, float, 
     expected = made.expected_per_s * 300
     slots, spans, classes = [], [], []
     for slot in range(3, len(now) - ahead, 5):
-        rate = made.given(levels(now, expected, slot), slot, slot + ahead)
+        rate = made.given(levels(now, expected, slot), slot, slot, slot + ahead)
         slots.append(now[slot + ahead].sum() / 300 <= made.above(rate[ahead].sum(), made.slot_error[ahead]))
         most = made.above(rate.sum(axis=1).max(), made.span_error[ahead])
         spans.append(now[slot : slot + ahead + 1].sum(axis=1).max() / 300 <= most)
@@ -129,14 +129,14 @@ def test_levels_seen_make_a_forecast_better_and_fade() -> None:
     now = week(random)
     expected, total = made.expected_per_s * 300, now.sum(axis=1)
     slots = range(3, len(now) - 6)
-    seen = [made.given(levels(now, expected, slot), slot, slot + 6)[6].sum() * 300 for slot in slots]
+    seen = [made.given(levels(now, expected, slot), slot, slot, slot + 6)[6].sum() * 300 for slot in slots]
     error = [np.abs(np.log(total[9:] / each)).mean() for each in (np.array(seen), expected[9:].sum(axis=1))]
     assert error[0] < 0.7 * error[1]
-    more = made.given(np.full(2, np.log(1.5)), 0, 7 * 288 - 1) / made.expected_per_s
+    more = made.given(np.full(2, np.log(1.5)), 0, 0, 7 * 288 - 1) / made.expected_per_s
     assert more[0, 0] > 1.3 and more[0, 0] > more[36, 0] and more[-1, 0] == 1.0
 
 
 def test_a_day_says_nothing_of_errors() -> None:
     made = forecast(Past(week(np.random.default_rng(0))[:288], 300.0, 0.0), 288)
     assert not made.weights.any() and made.unseen_error > 0.4
-    np.testing.assert_allclose(made.given(np.ones(2), 0, 287), made.expected_per_s)
+    np.testing.assert_allclose(made.given(np.ones(2), 0, 0, 287), made.expected_per_s)
