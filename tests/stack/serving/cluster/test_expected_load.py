@@ -77,7 +77,7 @@ def test_a_calibrated_forecast_follows_the_level_that_is_seen(level: float) -> N
 def test_a_level_is_bounded_and_a_busy_minute_counts() -> None:
     assert fed(Demand.of(calibrated()), 0.0 * RATE, 1200.0).peak(1200.0, 1210.0).sum() > 0.45 * RATE.sum()
     demand = fed(fed(Demand.of(calibrated()), RATE, 1200.0), 4 * RATE, 1260.0, 1200.0)
-    assert demand.peak(1260.0, 1300.0).sum() == pytest.approx(4 * RATE.sum())
+    assert 3.9 * RATE.sum() < demand.peak(1260.0, 1300.0).sum() < 4 * RATE.sum()  # less what a minute varies by chance
     assert fed(Demand.of(calibrated()), 50 * RATE, 30.0).peak(30.0, 60.0).sum() < 1.5 * RATE.sum()  # nothing for a minute
 
 

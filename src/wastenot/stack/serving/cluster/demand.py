@@ -11,12 +11,13 @@ import math
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass, field
+from statistics import NormalDist
 
 import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.stack.serving.cluster.classes import COUNT
-from wastenot.stack.serving.cluster.forecast import WINDOWS_S, Forecast
+from wastenot.stack.serving.cluster.forecast import UPPER, WINDOWS_S, Forecast
 from wastenot.stack.serving.cluster.model import ClusterView
 
 KEPT_S = 900.0
@@ -28,6 +29,7 @@ MOST = 2.0
 """The same, whatever much came."""
 _LEVELS = (math.log(0.5), math.log(3.0))
 """Bounds of the levels that a calibrated forecast is corrected by."""
+_DEVIATE = NormalDist().inv_cdf(UPPER)
 _SEEN_S = max(KEPT_S, *WINDOWS_S)
 _FEW = 500.0
 """Requests seen lately that say half as much about the shares of classes as any number can."""
@@ -115,7 +117,9 @@ class Demand:
         span = forecast.error(seen, first, last)
         known = min(now_s / KEPT_S, 1.0)
         error = known * span + (1 - known) * max(span, forecast.unseen_error)
-        total = max(float(forecast.above(rate.sum(), error)), self._seen.busiest_minute())
+        busiest = self._seen.busiest_minute()
+        surely = busiest - _DEVIATE * math.sqrt(busiest / MINUTE_S)  # few requests a minute are often many
+        total = max(float(forecast.above(rate.sum(), error)), surely)
         return np.asarray(self._shares(rate, now_s) * total)
 
     def _slot_seen(self, first: int) -> int:
