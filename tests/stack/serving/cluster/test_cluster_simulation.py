@@ -10,7 +10,6 @@ import pytest
 from tests.support.random_clusters import Case, Follows, drawn_cluster
 from wastenot.stack.serving.cluster.model import ClusterServed, Router
 from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
-from wastenot.stack.serving.requests import Requests
 from wastenot.stack.serving.simulation.served import Served
 from wastenot.stack.serving.simulation.simulate import simulate
 
@@ -22,7 +21,7 @@ def run_of(case: Case, seed: int) -> ClusterServed:
 def part(case: Case, run: ClusterServed, instance: int) -> tuple[np.ndarray, Served, float]:
     """Which requests an instance answered, how an engine alone would have, and the energy it takes idle until the end."""
     mine, requests = run.instance == instance, case.requests
-    sent = Requests(requests.arrival_s[mine], requests.prompt_tokens[mine], requests.output_tokens[mine])
+    sent = requests.only(mine)
     policy = Follows(case.rules[instance])
     served = simulate(sent, case.engine, policy, deadlines=case.cluster.deadlines)
     return mine, served, served.energy_j["idle"] + policy.rests_j(served, run.end_s)

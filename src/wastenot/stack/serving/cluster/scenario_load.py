@@ -130,7 +130,7 @@ def predicted(requests: Requests, predictor: PredictorPart, random: np.random.Ge
 
 def _of_trace(scenario: Scenario, traffic: TracePart, seed: int) -> tuple[Requests, Requests, float, float]:
     where = f"{scenario.path}: traffic '{traffic.label}'"
-    requests = scenario.traces[traffic.file]
+    requests = scenario.traces[traffic.label]
     last_s = math.nextafter(float(requests.arrival_s[-1]), math.inf)
     history_s = traffic.history_s or last_s / 6
     if not history_s < last_s:
