@@ -49,7 +49,7 @@ class PoolPlan:
 
     def frontier(self, profiles: Profiles, instances: int) -> InstanceFrontier:
         """Of one of so many instances."""
-        return profiles.frontier(self.layout, self.blend, together=instances)
+        return profiles.frontier(self.layout, self.blend, together=instances, ladders=True)
 
 
 def power_by_count(known: Callable[[int], InstanceFrontier], rate_per_s: float, upper_per_s: float, most: int) -> FloatArray:
@@ -78,7 +78,6 @@ def planned(
     gpus: int | None = None,
     spare_gpu_w: float = 0.0,
     partitions: Sequence[tuple[tuple[int, ...], ...]] = PARTITIONS,
-    full_speed: bool = False,
 ) -> tuple[PoolPlan, ...]:
     """Pools, layouts and instances of least power; where GPUs are too few for any, the ones that carry most.
 
@@ -89,7 +88,6 @@ def planned(
         gpus: that may be used; all of the cluster by default.
         spare_gpu_w: what a GPU draws that no instance runs on.
         partitions: of the classes into pools, to choose from.
-        full_speed: at the greatest clock only.
 
     Raises:
         BadInputError: no layout keeps the deadlines at any load.
@@ -100,7 +98,7 @@ def planned(
     while best is None:
         for partition in partitions:
             found = _of_partition(
-                profiles, rate_per_s * shrunk, upper_per_s * shrunk, partition, gpus, spare_gpu_w, full_speed
+                profiles, rate_per_s * shrunk, upper_per_s * shrunk, partition, gpus, spare_gpu_w
             )
             if found and (best is None or sum(each.power_w for each in found) < sum(each.power_w for each in best)):
                 best = found
@@ -117,7 +115,6 @@ def _of_partition(
     partition: tuple[tuple[int, ...], ...],
     gpus: int,
     spare_gpu_w: float,
-    full_speed: bool,
 ) -> tuple[PoolPlan, ...]:
     """One partition, its GPUs split exactly; empty where they do not suffice."""
     pools: list[tuple[FloatArray, list[tuple[int, int]]]] = []
@@ -127,7 +124,7 @@ def _of_partition(
         rate, upper = np.where(own, rate_per_s, 0.0), np.where(own, upper_per_s, 0.0)
         blends.append(rate if rate.sum() > 0 else own.astype(np.float64))
         load = float(rate.sum()), float(upper.sum())
-        pools.append(_by_gpus(profiles, blends[-1], *load, gpus, spare_gpu_w, full_speed))
+        pools.append(_by_gpus(profiles, blends[-1], *load, gpus, spare_gpu_w))
     shares = split([power for power, _ in pools], gpus)
     if shares is None:
         return ()
@@ -144,7 +141,6 @@ def _by_gpus(
     upper_per_s: float,
     gpus: int,
     spare_gpu_w: float,
-    full_speed: bool,
 ) -> tuple[FloatArray, list[tuple[int, int]]]:
     """Least power of a pool above that of spare GPUs on at most 0 … ``gpus`` GPUs, with layout and instances."""
     power = np.full(gpus + 1, np.inf)
@@ -152,7 +148,7 @@ def _by_gpus(
     for layout, engine in enumerate(profiles.cluster.layouts):
 
         def known(count: int, layout: int = layout) -> InstanceFrontier:
-            return profiles.frontier(layout, blend, full_speed=full_speed, together=count)
+            return profiles.frontier(layout, blend, together=count, ladders=True)
 
         each = power_by_count(known, rate_per_s, upper_per_s, gpus // engine.gpus)
         each -= spare_gpu_w * engine.gpus * np.arange(len(each))

@@ -112,7 +112,7 @@ class Parking:
         actions: list[Action] = []
         for pool, plan in placed:
             actions += [Start(plan.layout, pool, greatest(cluster.layouts[plan.layout]))] * self._there(pool, peak)
-        return [*actions, Route(self._routes())]
+        return [*actions, Route(self._routes(), by_deadline=True)]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
         """What the load of the moment asks for, and every five minutes what is forecast."""
@@ -249,7 +249,7 @@ class Parking:
         """Whether prompts pile up for longer than a visit, or did so a moment ago."""
         plan = self._pools[pool]
         piled_s = view.waiting_tokens[serving].max(initial=0) * self._token_s(plan)
-        patience_s = self.profiles.cluster.deadlines.ttft_s[min(plan.classes) // 3]
+        patience_s = self.profiles.cluster.deadlines.ttft_s[max(plan.classes) // 3]
         piled = bool(view.unplaced) or piled_s > PATIENCE * patience_s
         self._piled[pool], lasting = piled, piled and self._piled[pool]
         if lasting:

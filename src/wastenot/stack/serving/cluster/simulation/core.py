@@ -41,7 +41,7 @@ LEAST_REQUESTS, POWER_OF_TWO, LEAST_TOKENS, LEAST_ENERGY = 0, 1, 2, 3
 LOOKED_AT = 8
 """Instances that are compared for a request by the energy that it adds."""
 BACKLOGS = 8
-"""Steps' worth of prompts that rules tell apart."""
+"""Of prompts that rules tell apart: less than one step's worth, less than 2, 4, … 64, and more."""
 KINDS = ("prefill", "decode", "mixed", "idle")
 _TICKET = 1 << 32
 _LOW = _TICKET - 1
@@ -103,7 +103,7 @@ SLOT = _record(
 )
 """A request in the cluster. ``kind``: its class as predicted; ``made``, ``joined``: tokens and events when it began to
 decode; ``took``: the event for which it took a block; ``ticket``: its place in the order in which the instance got them;
-``due_s``: of its first token, where requests are ordered by it; 0 once it was given up to others, infinite once it is late."""
+``due_s``: of its first token, where requests are ordered by it; 0 once it was preempted, infinite once late."""
 
 POOL = _record("", "tree_at leaves members_at ready room")
 """Instances of a pool that serve: ``ready`` of them, from ``members_at``, their loads in a tree. ``room``: requests that
@@ -768,7 +768,9 @@ def _admit(s: State, c: Any, lay: Any) -> None:
 @inlined
 def _with_prompts(s: State, c: Any, tokens: int) -> int:
     """The clock that an instance's rule asks for while it has so many tokens of prompts before it."""
-    level = min(tokens // s.layouts[c.layout].most_step_tokens, BACKLOGS - 1)
+    steps, level = tokens // s.layouts[c.layout].most_step_tokens, 0
+    while steps and level < BACKLOGS - 1:
+        steps, level = steps >> 1, level + 1
     return s.rules[c.rule + s.numbers[0].rule_room - BACKLOGS + level]  # type: ignore[no-any-return]
 
 
