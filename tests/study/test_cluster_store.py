@@ -1,15 +1,18 @@
 """Simulated runs in a study: found by their digest, kept once, and older studies are read."""
 
 from dataclasses import replace
+from itertools import groupby
 
 import pytest
 from sqlalchemy import text
 
+from wastenot.errors import StudyError
 from wastenot.study import schema
 from wastenot.study.cluster_store import ClusterStore, StoredClusterRun
 from wastenot.study.store import open_study
 
-RUN = StoredClusterRun("a" * 64, "small", "single-pool", "steady", 3, '{"energy_j": 1.5}')
+RECORD = '{"requests": 12, "energy_j": 1.5, "by_class": [null, 1.0, 0.5], "failed": true, "more": []}'
+RUN = StoredClusterRun("a" * 64, "small", "single-pool", "steady", 3, RECORD)
 
 
 def test_runs_are_found_by_their_digest_and_kept_once(study):
@@ -38,3 +41,21 @@ def test_a_study_of_an_older_schema_holds_none_and_takes_them(study, raw, versio
     store.keep(RUN)
     assert store.find([RUN.digest]) == {RUN.digest: RUN.record}
     assert study.summary().schema_version == schema.SCHEMA_VERSION
+
+
+def test_a_summary_lists_runs_by_scenario_traffic_policy_and_seed(study):
+    store = ClusterStore(study)
+    order = [("late", "night", 1), ("early", "night", 0), ("late", "night", 0), ("late", "day", 0), ("early", "day", 2)]
+    for place, (policy, traffic, seed) in enumerate(order):
+        store.keep(replace(RUN, digest=f"{place:064}", policy=policy, traffic=traffic, seed=seed))
+    found = study.summary().cluster_runs
+    assert {(each.requests, each.energy_j, each.worst_class, each.failed) for each in found} == {(12, 1.5, 0.5, True)}
+    together = [(each.traffic, each.policy) for each in found]
+    assert len(dict.fromkeys(together)) == len(list(groupby(together))) == 4
+    assert [each.seed for each in found if each.policy == "late" and each.traffic == "night"] == [0, 1]
+
+
+def test_a_run_that_is_none_is_said_so(study):
+    ClusterStore(study).keep(replace(RUN, record='{"energy_j": 1.5}'))
+    with pytest.raises(StudyError, match="a run that is none"):
+        study.summary()

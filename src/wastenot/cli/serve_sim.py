@@ -13,7 +13,7 @@ from wastenot.errors import BadInputError
 from wastenot.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.console import RenderableType
 
@@ -87,7 +87,7 @@ def serve_sim(
     if not COMPILED:
         say("Numba is not installed, so this takes long: pip install 'wastenot[serve]'")
     records = _run(chosen, str(study or scenario.with_suffix(".db")), _shared(processes, ray))
-    found = compared(records)
+    found = compared(records, asked.parts.objective.minimise)
     if page is not None or figures is not None:
         from wastenot.cli.output import typed_command
         from wastenot.reporting.serving.cluster_page import write_cluster_figures, write_cluster_page
@@ -179,6 +179,7 @@ def scenario_document(scenario: Scenario, found: Sequence[Comparison]) -> dict[s
         "deadlines": as_values(cluster.deadlines),
         "attain": scenario.parts.run.attain,
         "router": scenario.parts.run.router,
+        "objective": as_values(scenario.parts.objective.model_dump(mode="json")),
         "classes": list(NAMES),
         "traffic": [
             {
@@ -202,6 +203,8 @@ def _policy_document(outcome: Outcome) -> dict[str, Any]:
         "hindsight": outcome.hindsight,
         "saved": as_values(outcome.saved),
         "energy_j": as_values(outcome.over(lambda run: run.energy_j)),
+        "cost": _known(outcome, lambda run: run.cost),
+        "carbon_g": _known(outcome, lambda run: run.carbon_g),
         "energy_per_token_j": as_values(outcome.over(lambda run: run.energy_per_token_j)),
         "attainment": as_values(outcome.over(lambda run: run.attainment)),
         "worst_class": as_values(outcome.over(lambda run: run.worst_class)),
@@ -210,6 +213,16 @@ def _policy_document(outcome: Outcome) -> dict[str, Any]:
             for each in outcome.records
         ],
     }
+
+
+def _known(outcome: Outcome, of: Callable[[RunRecord], float | None]) -> dict[str, float] | None:
+    """Over seeds; ``None`` where it is not known of them."""
+    from wastenot.cli.output import as_values
+
+    if any(of(run) is None for run in outcome.records):
+        return None
+    values: dict[str, float] = as_values(outcome.over(lambda run: of(run) or 0.0))
+    return values
 
 
 def scenario_text(scenario: Scenario, found: Sequence[Comparison]) -> RenderableType:
@@ -232,6 +245,6 @@ def _comparison_text(scenario: Scenario, found: Comparison) -> Sequence[Renderab
     return [
         Text.assemble((found.traffic, "bold"), f": {traffic_text(scenario, found)}"),
         "",
-        rich_table(policies_table(found), _LESS_IMPORTANT),
+        rich_table(policies_table(found, scenario.parts.objective.currency), _LESS_IMPORTANT),
         *notes,
     ]

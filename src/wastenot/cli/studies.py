@@ -135,6 +135,7 @@ def show(study: StudyOption, as_json: JsonOption = False) -> None:
 def _summary_text(study: str, summary: StudySummary) -> RenderableType:
     from rich.markup import escape
 
+    from wastenot.cli.cluster_runs import cluster_runs_text
     from wastenot.cli.serving_points import servers_text
     from wastenot.cli.tables import Group, plain_table
     from wastenot.study.plausible import implausible_power
@@ -175,7 +176,7 @@ def _summary_text(study: str, summary: StudySummary) -> RenderableType:
         if workload.holder is not None
     ]
     jobs = [f"jobs (wastenot jobs --study {escape(study)}): {escape(', '.join(summary.jobs))}"] if summary.jobs else []
-    servers = servers_text(summary)
+    servers = [*servers_text(summary), *cluster_runs_text(summary)]
     if not summary.workloads:
         return Group(head, *jobs, *servers)
     parts: list[RenderableType] = [head, *jobs, *servers, "", table, "", "imports", *imports]

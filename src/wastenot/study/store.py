@@ -17,6 +17,7 @@ from wastenot.origin import Origin
 from wastenot.setting import Setting
 from wastenot.study import catalog
 from wastenot.study.catalog import ImportSummary, Steps, StoredWorkload, StudyHeader, choose_workload
+from wastenot.study.cluster_rows import summarise_cluster_runs
 from wastenot.study.coverage import Intent
 from wastenot.study.database import DAMAGED, Database, connect, parse_address
 from wastenot.study.lease import kept_alive, take
@@ -397,10 +398,11 @@ class Study:
             try:
                 held = tuple(summarise_workload(connection, each) for each in self._stored(connection))
                 served, runs = summarise_servers(connection), stored_runs(connection)
+                simulated = summarise_cluster_runs(connection)
             except (ZeroDivisionError, ValueError, TypeError, IndexError) as error:
                 raise StudyError(f"{self}: {DAMAGED} ({error})") from error
         return StudySummary(
-            header.device, header.schema_version, header.created_by, header.created_at, held, jobs, served, runs
+            header.device, header.schema_version, header.created_by, header.created_at, held, jobs, served, runs, simulated
         )
 
 

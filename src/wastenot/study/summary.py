@@ -11,6 +11,7 @@ from sqlalchemy import Connection, func, select
 
 from wastenot.study import schema
 from wastenot.study.catalog import ImportSummary, StoredWorkload, StudyHeader, imports_of, kernels_of, settings_done
+from wastenot.study.cluster_rows import ClusterRunSummary
 from wastenot.study.coverage import Coverage, SweepKind, coverage_of, intended_points
 from wastenot.study.lease import Holder, holder_of
 from wastenot.study.serving_rows import ServingSummary, StoredRun
@@ -87,12 +88,14 @@ class StudySummary(StudyHeader):
         jobs: names of those that come back, in the order in which they came.
         servers: measured or imported, in the order of their first point.
         serving_runs: what was measured of servers, or imported, together.
+        cluster_runs: simulated, by scenario, traffic, policy and seed.
     """
 
     workloads: tuple[WorkloadSummary, ...]
     jobs: tuple[str, ...] = ()
     servers: tuple[ServingSummary, ...] = ()
     serving_runs: tuple[StoredRun, ...] = ()
+    cluster_runs: tuple[ClusterRunSummary, ...] = ()
 
 
 def summarise_workload(connection: Connection, stored: StoredWorkload) -> WorkloadSummary:

@@ -61,7 +61,7 @@ def render_cluster_page(
         "serving.html.j2",
         origin_of(scenario),
         cluster_figures(scenario, found),
-        [table for place, each in enumerate(found) for table in _tables(each, place, several=len(found) > 1)],
+        [table for place, each in enumerate(found) for table in _tables(scenario, each, place, several=len(found) > 1)],
         made_at,
         device=scenario.cluster.layouts[0].device,
         command=command,
@@ -77,8 +77,8 @@ def render_cluster_page(
     )
 
 
-def _tables(found: Comparison, place: int, *, several: bool) -> list[tuple[str, Table]]:
-    tables = (("policies", policies_table(found)), ("classes", classes_table(found)))
+def _tables(scenario: Scenario, found: Comparison, place: int, *, several: bool) -> list[tuple[str, Table]]:
+    tables = (("policies", policies_table(found, scenario.parts.objective.currency)), ("classes", classes_table(found)))
     if not several:
         return list(tables)
     return [

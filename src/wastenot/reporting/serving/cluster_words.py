@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from wastenot.origin import Origin
 from wastenot.reporting.formatting import SPACE, duration, number, percent, quantity
@@ -11,6 +12,7 @@ from wastenot.reporting.panel import Line, Panel
 from wastenot.reporting.table import Column, Row, Table
 from wastenot.stack.serving.cluster.classes import NAMES
 from wastenot.stack.serving.cluster.outcome import Comparison, Outcome, Spread
+from wastenot.stack.serving.cluster.runs import RunRecord
 from wastenot.stack.serving.cluster.scenario import Scenario
 from wastenot.wording import counted
 
@@ -55,6 +57,7 @@ def about(scenario: Scenario, found: Comparison) -> str:
     return f"{name} · {found.traffic} · simulated, {steps_text(scenario)}"
 
 
+_OBJECTIVES = {"energy": "energy", "price": "cost", "carbon": "carbon"}
 _DRAWN = {"trace": "", "poisson": "drawn ", "curve": "synthetic "}
 
 
@@ -74,9 +77,10 @@ def effect_text(found: Comparison) -> str:
     if best is None:
         return "No policy keeps the deadlines of every class"
     if best is first:
-        return f"No policy saves energy and keeps the deadlines as {first.policy} does"
+        return f"No policy saves {_OBJECTIVES[found.objective]} and keeps the deadlines as {first.policy} does"
     worst = percent(best.over(lambda run: run.worst_class).least, 2)
-    return f"{best.policy} saves {percent(best.saved.mean, 1)} of the energy, {worst} in time in the worst class"
+    of = _OBJECTIVES[found.objective]
+    return f"{best.policy} saves {percent(best.saved.mean, 1)} of the {of}, {worst} in time in the worst class"
 
 
 def verdict_text(scenario: Scenario, found: Comparison) -> str:
@@ -114,10 +118,13 @@ def notes_on(scenario: Scenario, found: Comparison) -> list[str]:
     return notes
 
 
-def policies_table(found: Comparison) -> Table:
-    """Each policy in a row."""
+def policies_table(found: Comparison, currency: str = "") -> Table:
+    """Each policy in a row; costs where they are known."""
+    costs = _costs(found, currency)
     columns = (
-        Column("Policy"), Column("Energy", numeric=True), Column("Saved", numeric=True), Column("J/token", numeric=True),
+        Column("Policy"), Column("Energy", numeric=True),
+        *(Column(each.title, numeric=True) for each in costs),
+        Column("Saved", numeric=True), Column("J/token", numeric=True),
         Column("In time", numeric=True), Column("Worst class", numeric=True), Column("TTFT P99", numeric=True),
         Column("TBT P99", numeric=True), Column("Power P50", numeric=True), Column("Power P99", numeric=True),
         Column("GPU-hours", numeric=True), Column("Actions", numeric=True),
@@ -126,7 +133,32 @@ def policies_table(found: Comparison) -> Table:
     note = "TTFT by length of the prompt; power over bins of the time line; savings in brackets are of policies that failed."
     if seeds > 1:
         note += f" Means over {seeds} seeds, with the range of savings; in time: the least."
-    return Table("Policies", columns, tuple(_row(each, first=place == 0) for place, each in enumerate(found.outcomes)), note)
+    if found.objective != "energy":
+        note += f" Savings are of the {_OBJECTIVES[found.objective]}."
+    rows = (_row(each, costs, first=place == 0) for place, each in enumerate(found.outcomes))
+    return Table("Policies", columns, tuple(rows), note)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What a run's energy costs, in a column of its own."""
+
+    title: str
+    of: Callable[[RunRecord], float | None]
+    text: Callable[[float], str]
+
+    def mean(self, outcome: Outcome) -> float:
+        return outcome.over(lambda run: self.of(run) or 0.0).mean
+
+
+def _costs(found: Comparison, currency: str) -> tuple[_Cost, ...]:
+    """Those that are known of all runs."""
+    unit = f"{SPACE}{currency}" if currency else ""
+    costs = (
+        _Cost("Cost", lambda run: run.cost, lambda cost: f"{number(cost, 3)}{unit}"),
+        _Cost("CO2e", lambda run: run.carbon_g, lambda carbon_g: quantity(carbon_g, "g", 3)),
+    )
+    return tuple(each for each in costs if all(each.of(run) is not None for one in found.outcomes for run in one.records))
 
 
 def saved_text(outcome: Outcome) -> str:
@@ -138,7 +170,7 @@ def saved_text(outcome: Outcome) -> str:
     return f"({saved}) failed" if outcome.failed else saved
 
 
-def _row(outcome: Outcome, *, first: bool) -> Row:
+def _row(outcome: Outcome, costs: Sequence[_Cost], *, first: bool) -> Row:
     energy, token = (outcome.over(lambda run: run.energy_j), outcome.over(lambda run: run.energy_per_token_j))
     attained, worst = outcome.over(lambda run: run.attainment), outcome.over(lambda run: run.worst_class)
     gap = outcome.over(lambda run: run.tbt_p99_s)
@@ -149,6 +181,7 @@ def _row(outcome: Outcome, *, first: bool) -> Row:
     texts = (
         outcome.policy,
         quantity(energy.mean, "J", 3),
+        *(each.text(each.mean(outcome)) for each in costs),
         ("failed" if outcome.failed else "–") if first else saved_text(outcome),
         number(token.mean, 3),
         percent(attained.least, 2),
@@ -161,7 +194,8 @@ def _row(outcome: Outcome, *, first: bool) -> Row:
         actions_text(actions),
     )
     values = (
-        outcome.policy, energy.mean, None if first else outcome.saved.mean, token.mean, attained.least, worst.least,
+        outcome.policy, energy.mean, *(each.mean(outcome) for each in costs), None if first else outcome.saved.mean,
+        token.mean, attained.least, worst.least,
         next((each for each in waited if each is not None), None), gap.mean, median.mean, peak.mean, hours.mean,
         math.fsum(actions.values()),
     )  # fmt: skip
@@ -208,10 +242,14 @@ def classes_table(found: Comparison) -> Table:
 
 
 def panels(scenario: Scenario, found: Comparison) -> tuple[Panel, Panel, Panel]:
-    """The policy of least energy, the one that savings are against, and what is asked."""
+    """The policy that takes least, the one that savings are against, and what is asked."""
     first = found.outcomes[0]
     best = found.best or first
-    return _policy_panel("Least energy in time", best), _policy_panel("Compared with", first), _asked(scenario, found)
+    return (
+        _policy_panel(f"Least {_OBJECTIVES[found.objective]} in time", best),
+        _policy_panel("Compared with", first),
+        _asked(scenario, found),
+    )
 
 
 def _policy_panel(title: str, outcome: Outcome) -> Panel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from wastenot.stack.serving.cluster.classes import COUNT
@@ -33,7 +33,7 @@ class Outcome:
 
     Attributes:
         records: of its runs, by seed.
-        saved: of the energy of the first policy, seed by seed.
+        saved: of what the first policy takes of what is to be least, seed by seed.
     """
 
     records: tuple[RunRecord, ...]
@@ -87,19 +87,21 @@ class Comparison:
     Attributes:
         traffic: label.
         outcomes: in the order of the scenario; savings are against the first.
+        objective: what is to be least: ``energy``, ``price`` or ``carbon``.
     """
 
     traffic: str
     outcomes: tuple[Outcome, ...]
+    objective: str = "energy"
 
     @property
     def best(self) -> Outcome | None:
-        """The one of least energy of those in which no class missed its share; ``None`` where there is none.
+        """The one that takes least of those in which no class missed its share; ``None`` where there is none.
 
         Those that know the requests beforehand do not count: they cannot be had.
         """
         good = [each for each in self.outcomes if not (each.failed or each.hindsight)]
-        return min(good, key=lambda each: each.over(lambda run: run.energy_j).mean, default=None)
+        return min(good, key=lambda each: each.over(_TAKEN[self.objective]).mean, default=None)
 
     @property
     def bound_per_token_j(self) -> float | None:
@@ -108,20 +110,39 @@ class Comparison:
         return None if whole is None else sum(each.bound_j / each.output_tokens for each in whole) / len(whole)
 
 
-def compared(records: Sequence[RunRecord]) -> tuple[Comparison, ...]:
-    """Records by traffic and policy, in their order."""
+def compared(records: Sequence[RunRecord], objective: str = "energy") -> tuple[Comparison, ...]:
+    """Records by traffic and policy, in their order.
+
+    Args:
+        records: of runs.
+        objective: what is to be least: ``energy``, ``price`` or ``carbon``; all records have it.
+    """
     found: dict[str, dict[str, list[RunRecord]]] = {}
     for each in records:
         found.setdefault(each.traffic, {}).setdefault(each.policy, []).append(each)
-    return tuple(_comparison(traffic, list(policies.values())) for traffic, policies in found.items())
+    return tuple(_comparison(traffic, list(policies.values()), objective) for traffic, policies in found.items())
 
 
-def _comparison(traffic: str, by_policy: Sequence[Sequence[RunRecord]]) -> Comparison:
-    first = {each.seed: each.energy_j for each in by_policy[0]}
+def _comparison(traffic: str, by_policy: Sequence[Sequence[RunRecord]], objective: str) -> Comparison:
+    taken = _TAKEN[objective]
+    first = {each.seed: taken(each) for each in by_policy[0]}
     outcomes = (
-        Outcome(tuple(records), _spread([1 - each.energy_j / first[each.seed] for each in records])) for records in by_policy
+        Outcome(tuple(records), _spread([_saved(taken(each), first[each.seed]) for each in records]))
+        for records in by_policy
     )
-    return Comparison(traffic, tuple(outcomes))
+    return Comparison(traffic, tuple(outcomes), objective)
+
+
+_TAKEN: Mapping[str, Callable[[RunRecord], float]] = {
+    "energy": lambda run: run.energy_j,
+    "price": lambda run: run.cost or 0.0,
+    "carbon": lambda run: run.carbon_g or 0.0,
+}
+
+
+def _saved(taken: float, first: float) -> float:
+    """Share of what the first takes; none where that is nothing, or is paid for."""
+    return 1 - taken / first if first > 0 else 0.0
 
 
 def _spread(values: Sequence[float]) -> Spread:

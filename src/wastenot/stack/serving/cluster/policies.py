@@ -11,6 +11,7 @@ from wastenot.stack.serving.cluster.controllers.fixed import multi_pool, single_
 from wastenot.stack.serving.cluster.controllers.parking import Parking
 from wastenot.stack.serving.cluster.demand import Demand
 from wastenot.stack.serving.cluster.model import Cluster, Controller, Router
+from wastenot.stack.serving.cluster.objective import Tariff
 from wastenot.stack.serving.cluster.profiles import Profiles
 from wastenot.stack.serving.cluster.scenario_load import Load
 
@@ -26,6 +27,7 @@ class Given:
         head_room: above the greatest rate seen before, for policies that plan for it.
         router: of the run.
         share: of the requests of each class that are to keep their deadlines.
+        tariff: whose cost is to be least; ``None`` where it is the energy.
     """
 
     cluster: Cluster
@@ -34,6 +36,7 @@ class Given:
     head_room: float
     router: Router
     share: float
+    tariff: Tariff | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ POLICIES: Mapping[str, Policy] = {
     "dynamollm": Policy(_dynamo("DynamoLLM", instances=True, shards=True, clocks=True), "all three, as published (HPCA'25)"),
     "best-static": Policy(_best_static, "pools, degrees, instances and clocks fixed, chosen in hindsight", hindsight=True),
     "wastenot": Policy(
-        lambda given: Parking(given.profiles, _demand(given), "wastenot"),
+        lambda given: Parking(given.profiles, _demand(given), "wastenot", tariff=given.tariff),
         "ours: pools of least power, instances parked and woken, clocks by a rule that follows the batch",
     ),
 }

@@ -22,6 +22,7 @@ from wastenot.progress import Progress
 from wastenot.stack import serving
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.model import Cluster, ClusterServed, InstanceState
+from wastenot.stack.serving.cluster.objective import Tariff
 from wastenot.stack.serving.cluster.oracle import step_bound
 from wastenot.stack.serving.cluster.policies import POLICIES, Given
 from wastenot.stack.serving.cluster.profiles import Profiles
@@ -97,6 +98,8 @@ class RunRecord:
         duration_s: in which requests came.
         end_s: when the last was answered.
         energy_j: of the run.
+        cost: of it, in the scenario's currency; ``None`` where no price is given.
+        carbon_g: grams of CO2e; ``None`` where they are not given.
         energy_by_use_j: its parts.
         bound_j: below which no policy can answer these requests with these layouts.
         attainment: share of all requests that kept their deadlines.
@@ -125,6 +128,8 @@ class RunRecord:
     duration_s: float
     end_s: float
     energy_j: float
+    cost: float | None
+    carbon_g: float | None
     energy_by_use_j: dict[str, float]
     bound_j: float
     attainment: float
@@ -309,7 +314,9 @@ def simulated(scenario: Scenario, run: Run) -> str:
 def _simulated(scenario: Scenario, run: Run) -> RunRecord:
     load, profiles, bound_j = _loaded(_Place(run.load_digest, run.traffic, run.seed, scenario))
     part, cluster = scenario.parts.run, scenario.cluster
-    given = Given(cluster, profiles, load, part.head_room, scenario.router, part.attain)
+    tariffs = {name: each.later(load.begin_s) for name, each in scenario.tariffs.items()}
+    minimised = tariffs.get(scenario.parts.objective.minimise)
+    given = Given(cluster, profiles, load, part.head_room, scenario.router, part.attain, minimised)
     served = simulate_cluster(
         load.requests,
         cluster,
@@ -320,7 +327,7 @@ def _simulated(scenario: Scenario, run: Run) -> RunRecord:
         seed=run.seed,
         bin_s=bin_of(load.duration_s),
     )
-    return _record(run, load, cluster, served, bound_j, part.attain)
+    return _record(run, load, cluster, served, bound_j, part.attain, tariffs)
 
 
 def bin_of(duration_s: float) -> float:
@@ -328,7 +335,18 @@ def bin_of(duration_s: float) -> float:
     return next((each for each in _BINS_S if duration_s / each <= BINS), _BINS_S[-1])
 
 
-def _record(run: Run, load: Load, cluster: Cluster, served: ClusterServed, bound_j: float, attain: float) -> RunRecord:
+def _record(
+    run: Run,
+    load: Load,
+    cluster: Cluster,
+    served: ClusterServed,
+    bound_j: float,
+    attain: float,
+    tariffs: Mapping[str, Tariff],
+) -> RunRecord:
+    costs = {
+        name: each.cost(served.timeline.energy_j, served.timeline.bin_s, served.end_s) for name, each in tariffs.items()
+    }
     result = result_of(served, load.requests, cluster, share=attain)
     timeline = served.timeline
     at_work = timeline.gpus[:, _AT_WORK].sum(axis=1)
@@ -347,6 +365,8 @@ def _record(run: Run, load: Load, cluster: Cluster, served: ClusterServed, bound
         duration_s=load.duration_s,
         end_s=float(served.end_s),
         energy_j=result.energy_j,
+        cost=costs.get("price"),
+        carbon_g=costs.get("carbon"),
         energy_by_use_j={name: float(each) for name, each in served.energy_j.items()},
         bound_j=bound_j,
         attainment=result.attainment,

@@ -4,6 +4,7 @@
     [deadlines]      of requests
     [predictor]      how well answers' lengths are known
     [[traffic]]      loads, each by itself: a trace, Poisson arrivals, a curve of rates; flash crowds, hosts that fail
+    [objective]      what a kilowatt-hour costs over time, in money and in carbon
     [run]            policies, seeds, router
 
 Files that a scenario names stand relative to it. :func:`example` is one with comments.
@@ -25,9 +26,10 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from wastenot.documents import Name, NotNegative, Part, Positive, first_problem
+from wastenot.documents import Finite, Name, NotNegative, Part, Positive, first_problem
 from wastenot.errors import BadInputError
 from wastenot.stack.serving.cluster.model import ChangeTimes, Cluster, Router
+from wastenot.stack.serving.cluster.objective import HOUR_S, Tariff, read_tariff
 from wastenot.stack.serving.cluster.traffic import Distribution, RateCurve, read_curve, read_distribution
 from wastenot.stack.serving.deadlines import LITERATURE, Deadlines
 from wastenot.stack.serving.engine import Engine
@@ -217,6 +219,40 @@ class Curve:
     output: Distribution
 
 
+class ObjectivePart(Part):
+    """What a kilowatt-hour costs, and what controllers minimise.
+
+    Costs are a number, 24 by hour of the day, 168 by hour of the week, or a file of times and costs.
+    """
+
+    minimise: Literal["energy", "price", "carbon"] = "energy"
+    price_per_kwh: Finite | tuple[Finite, ...] | Name | None = None
+    currency: str = ""
+    carbon_g_per_kwh: NotNegative | tuple[NotNegative, ...] | Name | None = None
+    begin_hour: NotNegative = 0.0
+
+    @property
+    def given(self) -> dict[str, float | tuple[float, ...] | str]:
+        """What costs are there, by the name of what may be minimised."""
+        costs = {"price": self.price_per_kwh, "carbon": self.carbon_g_per_kwh}
+        return {name: each for name, each in costs.items() if each is not None}
+
+    @model_validator(mode="after")
+    def _known(self) -> ObjectivePart:
+        if self.minimise != "energy" and self.minimise not in self.given:
+            raise ValueError(f"minimise: give {_COST_KEYS[self.minimise]} for the {self.minimise} to be minimised")
+        for name, each in self.given.items():
+            if isinstance(each, tuple) and len(each) not in (24, 168):
+                raise ValueError(
+                    f"{_COST_KEYS[name]}: {len(each)} values; give one, 24 by hour of the day, 168 by hour of the week, "
+                    "or a file"
+                )
+        return self
+
+
+_COST_KEYS: Final = {"price": "price_per_kwh", "carbon": "carbon_g_per_kwh"}
+
+
 class RunPart(Part):
     """What is compared, and how often."""
 
@@ -242,6 +278,7 @@ class ScenarioPart(Part):
     cluster: ClusterPart
     deadlines: DeadlinesPart = DeadlinesPart()
     predictor: PredictorPart = PredictorPart()
+    objective: ObjectivePart = ObjectivePart()
     traffic: Annotated[tuple[TrafficPart, ...], Field(min_length=1)]
     run: RunPart
 
@@ -255,7 +292,9 @@ class Scenario:
         name: for people.
         parts: what it says.
         cluster: with its engines.
-        digest: of all that runs depend on but policy, traffic and seed: cluster, engines, deadlines, predictor, router.
+        digest: of all that runs depend on but policy, traffic and seed: cluster, engines, deadlines, predictor, objective,
+            router.
+        tariffs: what a kilowatt-hour costs, by ``price`` and ``carbon``; those that are given.
         traces: requests of each trace, by the name of its file.
         curves: of traffics that follow one, by their place.
         files: SHA-256 of each of these files, by name.
@@ -266,6 +305,7 @@ class Scenario:
     parts: ScenarioPart
     cluster: Cluster
     digest: str
+    tariffs: dict[str, Tariff]
     traces: dict[str, Requests]
     curves: dict[int, Curve]
     files: dict[str, str]
@@ -321,7 +361,9 @@ def parse_scenario(content: bytes, path: str | os.PathLike[str], policies: Seque
     engines, engines_sha256 = _engines(parts.cluster, where)
     cluster = _cluster(parts, engines, where)
     _check_failures(parts, path)
-    traces, curves, files = {}, {}, {}
+    traces, curves = {}, {}
+    files: dict[str, str] = {}
+    tariffs = _tariffs(parts.objective, where, files)
     for place, each in enumerate(parts.traffic):
         if isinstance(each, TracePart):
             file = _there(each.file, f"traffic[{place + 1}].file", where)
@@ -334,9 +376,10 @@ def parse_scenario(content: bytes, path: str | os.PathLike[str], policies: Seque
                 files[name] = _sha256(_there(name, key, where))
             with _named(f"traffic[{place + 1}]", where):
                 curves[place] = _curve(each, where.parent)
-    of = {name: getattr(parts, name).model_dump(mode="json") for name in ("cluster", "deadlines", "predictor")}
-    of |= {"engines": engines_sha256, "router": parts.run.router}
-    return Scenario(where, parts.name or where.stem, parts, cluster, digest_of(of), traces, curves, files)
+    of = {name: getattr(parts, name).model_dump(mode="json") for name in ("cluster", "deadlines", "predictor", "objective")}
+    costs = {name: files[each] for name, each in parts.objective.given.items() if isinstance(each, str)}
+    of |= {"engines": engines_sha256, "router": parts.run.router, "costs": costs}
+    return Scenario(where, parts.name or where.stem, parts, cluster, digest_of(of), tariffs, traces, curves, files)
 
 
 def digest_of(values: object) -> str:
@@ -454,6 +497,22 @@ def _named(key: str, where: Path) -> Iterator[None]:
         yield
     except (BadInputError, OSError) as error:
         raise BadInputError(f"{where}: {key}: {error}") from error
+
+
+def _tariffs(part: ObjectivePart, where: Path, files: dict[str, str]) -> dict[str, Tariff]:
+    """The costs that are given, and digests of the files that they are from."""
+    found = {}
+    for name, each in part.given.items():
+        if isinstance(each, str):
+            key = f"objective.{_COST_KEYS[name]}"
+            file = _there(each, key, where)
+            files[each] = _sha256(file)
+            with _named(key, where):
+                tariff = read_tariff(file)
+        else:
+            tariff = Tariff.hourly(each)
+        found[name] = tariff.later(part.begin_hour * HOUR_S)
+    return found
 
 
 def _curve(part: CurvePart, folder: Path) -> Curve:

@@ -71,6 +71,7 @@ class Load:
         known: beforehand.
         predicted_tokens: lengths of answers as router and policies are told; ``None`` for the true ones.
         failures: of hosts.
+        begin_s: of what is served, since its trace or curve began.
     """
 
     requests: Requests
@@ -78,6 +79,7 @@ class Load:
     known: Known
     predicted_tokens: FloatArray | None
     failures: tuple[Failure, ...]
+    begin_s: float = 0.0
 
 
 def load_of(scenario: Scenario, traffic: TrafficPart, seed: int) -> Load:
@@ -106,6 +108,7 @@ def load_of(scenario: Scenario, traffic: TrafficPart, seed: int) -> Load:
         _known(history, history_s, FORECAST_S if isinstance(traffic, CurvePart) else math.inf),
         predicted(requests, scenario.parts.predictor, random),
         tuple(Failure(**each.model_dump()) for each in traffic.failures),
+        history_s if isinstance(traffic, TracePart) else traffic.begin_s if isinstance(traffic, CurvePart) else 0.0,
     )
 
 

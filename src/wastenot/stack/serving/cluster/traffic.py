@@ -170,7 +170,7 @@ def read_curve(path: Path) -> RateCurve:
     times, rates = [], []
     for line, row in enumerate(rows, 2):
         try:
-            times.append(_time_s(row[0]))
+            times.append(time_of_s(row[0]))
             rates.append(float(row[1]) / 60)
         except (ValueError, IndexError) as error:
             raise BadInputError(f"{path}:{line}: must be a time and requests a minute") from error
@@ -200,16 +200,21 @@ def read_distribution(path: Path, service: str, field: str) -> Distribution:
         raise BadInputError(f"{path}: {field} of {service}: {error}") from error
 
 
+def time_of_s(text: str) -> float:
+    """A time in seconds, or a date as seconds since 1970.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        return datetime.fromisoformat(text.strip()).timestamp()
+
+
 def _bin(deviates: FloatArray) -> IndexArray:
     return np.clip((deviates + _DEVIATES) * (_BINS / (2 * _DEVIATES)), 0, _BINS - 1).astype(np.int32)
 
 
 def _none() -> tuple[FloatArray, IndexArray, IndexArray]:
     return np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
-
-
-def _time_s(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return datetime.fromisoformat(text.strip()).timestamp()

@@ -5,7 +5,8 @@
     instance     5 s   the clock                                            by the batch of the moment
 
 A pool holds its GPUs in *units*, as many as the largest layout has, each on one host: an instance of the largest layout or
-several smaller ones. New instances are asked for when their period begins and serve when they have started.
+several smaller ones. New instances are asked for when their period begins and serve when they have started. Units that a
+failed host takes along are asked for again at once, or when there are GPUs for them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.clock_rules import greatest
-from wastenot.stack.serving.cluster.controllers.fixed import room_of, with_somewhere
+from wastenot.stack.serving.cluster.controllers.fixed import room_of, taken, with_somewhere
 from wastenot.stack.serving.cluster.demand import Demand
 from wastenot.stack.serving.cluster.frontiers import InstanceFrontier
 from wastenot.stack.serving.cluster.model import (
@@ -96,6 +97,8 @@ class Dynamo:
             self._next_s[1] += POOL_S
             if self.shards:
                 actions += self._shard(view)
+        elif (view.state == InstanceState.FAILED).any():
+            actions += self._restart(view)
         if self.clocks:
             actions += self._clock(view)
         return actions
@@ -147,6 +150,17 @@ class Dynamo:
                 yield Stop(instance)
         if self._sizing.pools != before.pools:
             yield self._route()
+
+    def _restart(self, view: ClusterView) -> Iterator[Action]:
+        """Whole units that pools have lost, with the largest layout, as far as there are GPUs."""
+        layouts, free = self.profiles.cluster.layouts, np.asarray(view.free_gpus).copy()
+        gpus = np.array([each.gpus for each in layouts])[view.layout]
+        gone = np.isin(view.state, (InstanceState.FAILED, InstanceState.OFF))
+        there = np.bincount(view.pool[~gone], weights=gpus[~gone], minlength=COUNT)
+        for pool, count in enumerate(self._sizing.instances):
+            for _ in range(count - int(there[pool]) // self._unit):
+                if taken(free, self._unit):
+                    yield Start(len(layouts) - 1, pool, greatest(layouts[-1]))
 
     # ---- layouts ----------------------------------------------------------------------------------------------------
 

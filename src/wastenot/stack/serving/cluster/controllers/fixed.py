@@ -1,17 +1,20 @@
-"""Controllers that change nothing: SinglePool, MultiPool, and any other plan that is kept, each instance with its clock."""
+"""Plans that are kept: SinglePool, MultiPool, and any other, each instance with its clock.
+
+Nothing changes but what a failed host takes along: its instances are started again, where there are GPUs for them.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
+from wastenot.arrays import FloatArray, IndexArray
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.clock_rules import lowest_in_time
-from wastenot.stack.serving.cluster.model import Action, ClockRule, Cluster, ClusterView, Route, Start
+from wastenot.stack.serving.cluster.model import Action, ClockRule, Cluster, ClusterView, InstanceState, Route, Start
 from wastenot.stack.serving.cluster.profiles import Profiles
 from wastenot.stack.serving.cluster.sizing import Sizing, sized
 
@@ -35,7 +38,7 @@ class Placed:
     clock: ClockRule | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Fixed:
     """A plan that is kept.
 
@@ -44,27 +47,56 @@ class Fixed:
         placed: instances.
         pools: that take the requests of each class, in order.
         room: of each pool, requests that an instance may have for it to take one more before the next pool.
-        period_s: between two visits, at which it does nothing.
+        period_s: between two visits, at which it looks for instances that failed.
     """
 
     name: str
     placed: tuple[Placed, ...]
     pools: tuple[tuple[int, ...], ...]
     room: tuple[int, ...] = ()
-    period_s: float = 3600.0
+    period_s: float = 5.0
+    _cluster: Cluster = field(init=False, repr=False)
+    _instances: list[Start] = field(init=False, repr=False)
+    _failed: set[int] = field(init=False, repr=False)
 
     def begin(self, cluster: Cluster) -> Sequence[Action]:
         """Start all instances."""
-        return [*starts(cluster, self.placed), Route(self.pools, self.room)]
+        self._cluster, self._instances, self._failed = cluster, [], set()
+        asked, free = starts(cluster, self.placed), np.full(cluster.hosts, cluster.gpus_per_host)
+        for each in asked:
+            self._start(each, free)
+        return [*asked, Route(self.pools, self.room)]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
-        """Nothing."""
-        return ()
+        """Start instances that failed again, as soon as there are GPUs for them."""
+        free, again = np.asarray(view.free_gpus).copy(), []
+        for number in np.flatnonzero(view.state == InstanceState.FAILED).tolist():
+            lost = self._instances[number]
+            if number not in self._failed and self._start(lost, free):
+                self._failed.add(number)
+                again.append(lost)
+        return again
+
+    def _start(self, action: Start, free: IndexArray) -> bool:
+        """Whether a host has GPUs for an instance, as the cluster would find one; then it takes the next number."""
+        found = taken(free, self._cluster.layouts[action.layout].gpus)
+        if found:
+            self._instances.append(action)
+        return found
 
 
-def starts(cluster: Cluster, placed: Sequence[Placed]) -> list[Action]:
+def taken(free: IndexArray, gpus: int) -> bool:
+    """Take GPUs of the fullest host that has so many free ones; whether there is one. ``free`` by host, shape (hosts,)."""
+    room = np.flatnonzero(free >= gpus)
+    if not len(room):
+        return False
+    free[room[free[room].argmin()]] -= gpus
+    return True
+
+
+def starts(cluster: Cluster, placed: Sequence[Placed]) -> list[Start]:
     """Starts of instances, large ones first, which hosts have room for only while they are empty."""
-    actions: list[Action] = []
+    actions: list[Start] = []
     for each in sorted(placed, key=lambda some: -cluster.layouts[some.layout].gpus):
         engine = cluster.layouts[each.layout]
         setting = len(engine.tables.settings) - 1 if each.setting is None else each.setting

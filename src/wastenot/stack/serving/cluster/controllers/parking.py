@@ -37,6 +37,7 @@ from wastenot.stack.serving.cluster.model import (
     Stop,
     Wake,
 )
+from wastenot.stack.serving.cluster.objective import Tariff
 from wastenot.stack.serving.cluster.pools import PoolPlan, planned, power_by_count
 from wastenot.stack.serving.cluster.profiles import Profiles
 
@@ -54,6 +55,8 @@ HURRY_S = 60.0
 """Between two looks while there is an emergency."""
 PLAN_S = 300.0
 """Between two looks at how many instances are to be there."""
+_ALIKE = Tariff.hourly(1.0)
+"""Energy costs the same at all times."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +72,7 @@ class Parking:
         reserve: of the load that instances which are there could take, above what is forecast.
         lasts_s: that fewer instances must have been enough before some are parked.
         alarm_s: that an emergency lasts after its last sign.
+        tariff: what energy costs over time, which decides when a start is worth its cost; the same at all times by default.
     """
 
     profiles: Profiles
@@ -80,6 +84,7 @@ class Parking:
     lasts_s: float = 60.0
     alarm_s: float = 10.0
     period_s: float = 5.0
+    tariff: Tariff | None = None
     _pools: tuple[PoolPlan, ...] = field(init=False, repr=False)
     _needed: list[deque[tuple[float, int]]] = field(init=False, repr=False)
     _alarm_s: list[float] = field(init=False, repr=False)
@@ -175,7 +180,8 @@ class Parking:
         for pool, plan in enumerate(self._pools):
             start_s = cluster.changes.start_s[plan.layout]
             soon = self._there(pool, self.demand.peak(view.now_s, view.now_s + start_s + PLAN_S))
-            pays_s = start_s * (1 + cluster.changes.start_power_w / max(cluster.changes.parked_power_w, 1.0))
+            powers_w = max(cluster.changes.parked_power_w, 1.0), cluster.changes.start_power_w
+            pays_s = start_s + (self.tariff or _ALIKE).start_outweighed_s(view.now_s, *powers_w, start_s)
             later = self._there(pool, self.demand.peak(view.now_s, view.now_s + pays_s + PLAN_S))
             own = np.flatnonzero((view.pool == pool) & np.isin(view.state, states))
             gpus = cluster.layouts[plan.layout].gpus

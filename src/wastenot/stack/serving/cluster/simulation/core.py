@@ -103,7 +103,7 @@ SLOT = _record(
 )
 """A request in the cluster. ``kind``: its class as predicted; ``made``, ``joined``: tokens and events when it began to
 decode; ``took``: the event for which it took a block; ``ticket``: its place in the order in which the instance got them;
-``due_s``: of its first token, where requests are ordered by it; 0 once it was preempted, infinite once late."""
+``due_s``: of its first token, where requests are ordered by it; 0 where its answer was begun, infinite once it is late."""
 
 POOL = _record("", "tree_at leaves members_at ready room")
 """Instances of a pool that serve: ``ready`` of them, from ``members_at``, their loads in a tree. ``room``: requests that

@@ -1,0 +1,37 @@
+"""Simulated runs of clusters in a study as a table of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wastenot.study.summary import StudySummary
+
+
+def cluster_runs_text(summary: StudySummary) -> list[RenderableType]:
+    """The simulated clusters of a study, a run in each line; nothing where there are none."""
+    from rich.markup import escape
+
+    from wastenot.cli.tables import plain_table
+    from wastenot.reporting.formatting import percent, quantity
+
+    if not summary.cluster_runs:
+        return []
+    table = plain_table(
+        ("simulated cluster", "traffic", "policy"),
+        ("seed", "requests", "energy", "worst class"),
+        less_important=("requests", "seed"),
+    )
+    for run in summary.cluster_runs:
+        table.add_row(
+            escape(run.scenario),
+            escape(run.traffic),
+            escape(run.policy),
+            f"{run.seed}",
+            f"{run.requests:,}",
+            quantity(run.energy_j, "J", 4),
+            percent(run.worst_class, 2) + (" failed" if run.failed else ""),
+        )
+    return ["", table]

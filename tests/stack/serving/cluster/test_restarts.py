@@ -1,0 +1,68 @@
+"""Instances that a failed host takes along are started again, by every controller."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from wastenot.arrays import FloatArray
+from wastenot.stack.serving.cluster.classes import COUNT
+from wastenot.stack.serving.cluster.controllers.dynamo import Dynamo
+from wastenot.stack.serving.cluster.controllers.fixed import Fixed, Placed
+from wastenot.stack.serving.cluster.demand import Demand
+from wastenot.stack.serving.cluster.model import Cluster, ClusterServed, Failure, Start
+from wastenot.stack.serving.cluster.profiles import Profiles
+from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
+from wastenot.stack.serving.loads import LogNormal, poisson
+from wastenot.stack.serving.requests import Requests
+
+ANYWHERE = ((0, 1),) * COUNT
+
+
+@pytest.fixture
+def load() -> Requests:
+    return poisson(6.0, 300.0, LogNormal(400, 1.0, 3000), LogNormal(80, 0.9, 500), seed=3)
+
+
+def restarts(served: ClusterServed) -> list[tuple[float, Start]]:
+    assert not [each for each in served.log if each.refused]
+    return [(each.at_s, each.action) for each in served.log if isinstance(each.action, Start) and each.at_s > 0]
+
+
+def test_a_plan_starts_what_failed_elsewhere(small_cluster: Cluster, load: Requests) -> None:
+    plan = Fixed("plan", (Placed(0, 2, 1), Placed(1, 1, 2, setting=1)), ANYWHERE)
+    served = simulate_cluster(load, small_cluster, plan, failures=(Failure(1, 51.0), Failure(0, 152.0)))
+    again = restarts(served)
+    assert [at_s for at_s, _ in again] == [55.0, 55.0, 155.0]
+    assert [(each.layout, each.pool) for _, each in again] == [(1, 1), (1, 1), (2, 0)]
+    clocks = [each.clock.by_batch.max() for _, each in again if each.clock is not None]
+    assert clocks == [1, 1, 2]
+    assert np.isfinite(served.finish_s).all()
+    assert (served.instance[load.arrival_s > 115.1] >= 0).all()
+    assert set(served.instance[(load.arrival_s > 160.0) & (load.arrival_s < 210.0)].tolist()) == {3, 4}
+    assert 5 in served.instance[load.arrival_s > 216.0]
+
+
+def test_a_plan_that_takes_all_hosts_waits_for_the_one_that_failed(small_cluster: Cluster, load: Requests) -> None:
+    plan = Fixed("plan", (Placed(0, 2, 4),), ((0,),) * COUNT)
+    served = simulate_cluster(load, small_cluster, plan, failures=(Failure(2, 51.0, 99.0),))
+    assert [(at_s, each.layout) for at_s, each in restarts(served)] == [(100.0, 2)]
+    assert 4 in served.instance
+
+
+def test_nothing_is_started_where_nothing_fails(small_cluster: Cluster, load: Requests) -> None:
+    served = simulate_cluster(load, small_cluster, Fixed("plan", (Placed(0, 2, 5),), ((0,),) * COUNT))
+    assert [each.refused for each in served.log if each.refused] == ["no host has 4 free GPUs"]
+    assert not [each for each in served.log if each.at_s > 0]
+
+
+@pytest.mark.parametrize("knob", ["instances", "clocks"])
+def test_dynamo_starts_units_that_failed(small_cluster: Cluster, load: Requests, past: Requests, knob: str) -> None:
+    rates: FloatArray = np.full((1, COUNT), 20.0 / COUNT)
+    profiles, alone = Profiles(small_cluster, past, points=4), knob == "instances"
+    controller = Dynamo(profiles, Demand(rates), instances=alone, shards=False, clocks=not alone)
+    served = simulate_cluster(load, small_cluster, controller, failures=(Failure(0, 51.0, 99.0), Failure(1, 201.0)))
+    again = restarts(served)
+    assert {each.layout for _, each in again} == {2}
+    assert [at_s for at_s, _ in again] == [55.0, 205.0]
+    assert np.isfinite(served.finish_s).all()
