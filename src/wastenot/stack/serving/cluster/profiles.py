@@ -16,7 +16,8 @@ from wastenot.stack.serving.requests import Requests
 
 _KINDS = 32
 """Of requests that stand for a class."""
-_TOGETHER = (1, 2, 4)
+TOGETHER = np.array([1, 2, 4, 16])
+"""Instances behind one router that are told apart: the more there are, the more even is the load of each."""
 _GRAIN = 20
 """Blends are told apart by shares of a twentieth."""
 _TYPICAL_PROMPT, _TYPICAL_OUTPUT = (128.0, 600.0, 2500.0), (50.0, 200.0, 500.0)
@@ -72,13 +73,13 @@ class Profiles:
             layout: of the instance.
             rate_per_s: of each class; shape (9,).
             full_speed: at the greatest clock only.
-            together: instances behind one router; told apart up to four.
+            together: instances behind one router, told apart as :data:`TOGETHER` has them.
             ladders: clocks that climb with the backlog, prompts by deadline, instead of fixed ones.
         """
         blend = np.rint(_GRAIN * rate_per_s / rate_per_s.sum()).astype(int)
         if not blend.any():
             blend = np.asarray(rate_per_s > 0, dtype=int)
-        together = max(each for each in _TOGETHER if each <= max(together, 1))
+        together = int(TOGETHER[TOGETHER <= max(together, 1)][-1])
         key = (layout, full_speed, ladders, together, tuple(blend.tolist()))
         if key not in self._known and ladders:
             self._known[key] = ladder_frontier(
