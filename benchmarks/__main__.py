@@ -9,6 +9,7 @@ from benchmarks import (
     bench_calibration,
     bench_clocks,
     bench_cluster_policies,
+    bench_cluster_routers,
     bench_cluster_speed,
     bench_coverage,
     bench_forecast,
@@ -107,6 +108,7 @@ BENCHMARKS = {
     "serving-simulator": bench_serving_simulator,
     "cluster-speed": bench_cluster_speed,
     "cluster-policies": bench_cluster_policies,
+    "cluster-routers": bench_cluster_routers,
 }
 
 

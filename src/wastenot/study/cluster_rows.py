@@ -39,7 +39,7 @@ class ClusterRunSummary:
 
 
 def summarise_cluster_runs(connection: Connection) -> tuple[ClusterRunSummary, ...]:
-    """The runs by scenario, traffic, policy and seed, each scenario and so on in the order in which it first came.
+    """The runs by scenario, traffic, policy and seed.
 
     Raises:
         ValueError: what is stored cannot be.
@@ -48,7 +48,7 @@ def summarise_cluster_runs(connection: Connection) -> tuple[ClusterRunSummary, .
     if not inspect(connection).has_table(runs.name):
         return ()
     found = []
-    for row in connection.execute(select(runs).order_by(runs.c.recorded_at, runs.c.digest)):
+    for row in connection.execute(select(runs).order_by(runs.c.digest)):
         try:
             record = json.loads(row.record)
             shares = [share for share in record["by_class"] if share is not None]
@@ -60,12 +60,4 @@ def summarise_cluster_runs(connection: Connection) -> tuple[ClusterRunSummary, .
                 row.scenario, row.traffic, row.policy, row.seed, *numbers, datetime.fromisoformat(row.recorded_at)
             )
         )
-    first: dict[tuple[str, ...], int] = {}
-    for each in found:
-        for key in _keys(each):
-            first.setdefault(key, len(first))
-    return tuple(sorted(found, key=lambda each: (*(first[key] for key in _keys(each)), each.seed)))
-
-
-def _keys(run: ClusterRunSummary) -> tuple[tuple[str, ...], ...]:
-    return (run.scenario,), (run.scenario, run.traffic), (run.scenario, run.traffic, run.policy)
+    return tuple(sorted(found, key=lambda each: (each.scenario, each.traffic, each.policy, each.seed)))

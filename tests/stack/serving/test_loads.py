@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from wastenot.errors import BadInputError
-from wastenot.stack.serving.loads import LogNormal, at_rate, poisson, sped_up
+from wastenot.stack.serving.loads import LogNormal, at_rate, bursty, poisson, sped_up
 from wastenot.stack.serving.requests import Requests
 
 TRACE = poisson(2.0, 500.0, LogNormal(300, 1.0), LogNormal(100, 0.8), seed=3)
@@ -52,6 +52,22 @@ def test_poisson_loads_have_the_rate_and_lengths_asked_for() -> None:
     assert np.log(load.prompt_tokens).std() == pytest.approx(0.5, rel=0.02)
     assert load.prompt_tokens.max() <= 2000
     assert set(load.output_tokens.tolist()) == {120}
+
+
+@pytest.mark.parametrize("burstiness", [0.2, 1.0, 3.0])
+def test_bursty_loads_have_the_rate_and_the_variation_of_gaps_asked_for(burstiness: float) -> None:
+    load = bursty(50.0, 4000.0, LogNormal(100, 0.5), LogNormal(10), burstiness, seed=2)
+    gaps = np.diff(load.arrival_s)
+    assert len(load) == pytest.approx(200_000, rel=0.03)
+    assert gaps.std() / gaps.mean() == pytest.approx(burstiness, rel=0.03)
+    assert np.corrcoef(gaps[1:], gaps[:-1])[0, 1] == pytest.approx(0.0, abs=0.02)  # each gap by itself
+    assert load.arrival_s[0] >= 0 and load.arrival_s[-1] < 4000.0
+    assert np.median(load.prompt_tokens) == pytest.approx(100, rel=0.02)
+
+
+def test_a_bursty_load_begins_as_it_lasts() -> None:
+    first = [len(bursty(2.0, 5.0, LogNormal(9), LogNormal(9), 3.0, seed=seed)) for seed in range(800)]
+    assert np.mean(first) == pytest.approx(10.0, rel=0.15)
 
 
 def test_rates_and_durations_that_make_no_load_are_said_so() -> None:

@@ -97,3 +97,37 @@ def poisson(rate_per_s: float, duration_s: float, prompt: LogNormal, output: Log
     count = int(random.poisson(rate_per_s * duration_s))
     arrival = np.sort(random.uniform(0.0, duration_s, count))
     return Requests(arrival, prompt.draw(count, random), output.draw(count, random))
+
+
+def bursty(
+    rate_per_s: float, duration_s: float, prompt: LogNormal, output: LogNormal, burstiness: float, *, seed: int = 0
+) -> Requests:
+    """Requests whose gaps are independent and gamma-distributed: in bursts, or more evenly than those of :func:`poisson`.
+
+    Args:
+        rate_per_s: on average.
+        duration_s: of the load.
+        prompt: lengths of prompts.
+        output: lengths of answers.
+        burstiness: coefficient of variation of the gaps: 1 for Poisson arrivals, more for bursts, less for even ones.
+        seed: of all that is drawn.
+
+    Raises:
+        BadInputError: a rate, duration or burstiness that is not positive.
+    """
+    if not all(0 < each < math.inf for each in (rate_per_s, duration_s, burstiness)):
+        raise BadInputError(
+            f"`rate_per_s` ({rate_per_s:g}), `duration_s` ({duration_s:g}) and `burstiness` ({burstiness:g}) must be above 0"
+        )
+    random = np.random.default_rng(seed)
+    # Begun long before the load does, so that its first moment is like any other.
+    shape, before_s, mean_s = burstiness**-2, 20.0 * (1 + burstiness**2) / rate_per_s, 1 / rate_per_s
+    arrival, parts = -before_s, []
+    while arrival < duration_s:
+        count = max(int((duration_s - arrival) * rate_per_s * 1.1), 64)
+        times = arrival + np.cumsum(random.gamma(shape, mean_s / shape, count))
+        parts.append(times)
+        arrival = float(times[-1])
+    arrival_s = np.concatenate(parts)
+    arrival_s = arrival_s[(arrival_s >= 0) & (arrival_s < duration_s)]
+    return Requests(arrival_s, prompt.draw(len(arrival_s), random), output.draw(len(arrival_s), random))

@@ -59,6 +59,13 @@ def test_layouts_come_by_rising_degree_and_may_be_chosen(tmp_path):
     assert cluster.changes.start_s == (200.0, 400.0)
 
 
+@pytest.mark.parametrize("router", list(Router))
+def test_every_router_of_the_simulator_may_be_chosen(tmp_path, router):
+    name = router.name.lower().replace("_", "-")
+    assert parse_scenario((GOOD + f'router = "{name}"\n').encode(), tmp_path / "x.toml").router is router
+    assert f"`{name}`" in (ROOT / "docs" / "serve-sim.md").read_text() and f'"{name}"' in example()
+
+
 def test_failures_are_those_of_the_simulator(tmp_path):
     text = GOOD.replace("[run]", "failures = [{host = 1, at_s = 5.0, back_s = 9.0}, {host = 0, at_s = 20.0}]\n[run]")
     traffic = parse_scenario(text.encode(), tmp_path / "x.toml").parts.traffic[0]
