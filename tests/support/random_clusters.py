@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.support.random_serving import drawn
-from wastenot.stack.serving.cluster.model import Action, ChangeTimes, ClockRule, Cluster, ClusterView, Start
+from wastenot.stack.serving.cluster.classes import COUNT
+from wastenot.stack.serving.cluster.model import Action, ChangeTimes, ClockRule, Cluster, ClusterView, Route, Start
 from wastenot.stack.serving.deadlines import Deadlines
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.requests import Requests
@@ -78,8 +79,10 @@ class Case:
     def engine(self) -> Engine:
         return self.cluster.layouts[0]
 
-    def controller(self) -> Scripted:
-        return Scripted([Start(0, 0, rule) for rule in self.rules], self.period_s)
+    def controller(self, *, hold: bool = False) -> Scripted:
+        """All instances from the beginning; with or without requests held back behind a prompt or two."""
+        route = [Route(((0,),) * COUNT, hold=(int(self.requests.prompt_tokens[0]),))] if hold else []
+        return Scripted([*(Start(0, 0, rule) for rule in self.rules), *route], self.period_s)
 
 
 def drawn_cluster(seed: int) -> Case:

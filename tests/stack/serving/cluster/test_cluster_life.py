@@ -72,7 +72,9 @@ class Whims:
         return [Start(layout, pool) for layout, pool in ((2, 0), (1, 0), (1, 1), (0, 1), (0, 1))] + [self.route()]
 
     def route(self) -> Route:
-        return Route(tuple((0, 1) if self.random.random() < 0.5 else (1, 0) for _ in range(COUNT)))
+        pools = tuple((0, 1) if self.random.random() < 0.5 else (1, 0) for _ in range(COUNT))
+        hold = tuple(self.random.integers(1, 1500, int(self.random.integers(3))).tolist())
+        return Route(pools, by_deadline=bool(self.random.random() < 0.5), hold=hold)
 
     def any_of(self, view: ClusterView) -> Action:
         random = self.random
@@ -329,6 +331,8 @@ def test_a_clock_rule_that_is_set_counts_from_the_next_step_on(small_cluster: Cl
         (Reshard((0,), (2, 0), 0), "5 GPUs are wanted of instances that have 4"),
         (Reshard((0, 0), (0,), 0), "each of them once"),
         (Route(((0,),)), "routes for 1 classes"),
+        (Route(((0,),) * COUNT, hold=(0,)), "hold before the first token of a prompt waits"),
+        (Route(((0,),) * COUNT, give_up_s=-1.0), "given up before they are late"),
     ],
 )
 def test_what_cannot_be_done_is_refused_and_logged(action: Action, why: str, small_cluster: Cluster) -> None:

@@ -12,9 +12,10 @@ from wastenot.reporting.serving.cluster_words import traffic_text
 from wastenot.stack.serving.cluster.classes import CLASSES
 from wastenot.stack.serving.cluster.outcome import compared
 from wastenot.stack.serving.cluster.policies import POLICIES
+from wastenot.stack.serving.cluster.predicted import confusion_of
 from wastenot.stack.serving.cluster.runs import bin_of, over_processes, record_of, run_scenario, runs_of
 from wastenot.stack.serving.cluster.scenario import PredictorPart, parse_scenario
-from wastenot.stack.serving.cluster.scenario_load import load_of, predicted
+from wastenot.stack.serving.cluster.scenario_load import load_of, load_parts_of, predictor_of
 from wastenot.stack.serving.loads import LogNormal, poisson
 
 ENGINE = Path(__file__).parents[4] / "data" / "serving" / "llama-8b-sim-h200.json"
@@ -213,7 +214,7 @@ def _with_curve(folder, more=""):
     return parse_scenario(text.encode(), folder / "x.toml")
 
 
-def test_synthetic_requests_follow_the_curve_and_another_week_of_it_is_known(tmp_path):
+def test_synthetic_requests_follow_the_curve_and_past_days_of_it_are_known(tmp_path):
     scenario = _with_curve(tmp_path)
     load = load_of(scenario, scenario.parts.traffic[0], 5)
     assert load.duration_s == 5400.0
@@ -221,10 +222,30 @@ def test_synthetic_requests_follow_the_curve_and_another_week_of_it_is_known(tmp
     assert hourly == pytest.approx([8 / 3, 16 / 3], rel=0.06)  # 4 a second over the two hours
     assert load.requests.prompt_tokens.min() >= 20 and load.requests.prompt_tokens.max() <= 1000
     known = load.known
-    assert known.slot_s == 1800.0 and known.forecast_per_s.shape == (3, 9)
-    assert (known.forecast_per_s[1:].sum(axis=1) > 1.5 * known.forecast_per_s[0].sum()).all()
-    assert known.mean_per_s.sum() == pytest.approx(len(load.requests) / 5400.0, rel=0.05)
-    assert len(known.lengths) != len(load.requests)  # another draw
+    assert known.slot_s == 300.0 and known.forecast_per_s.shape == (18, 9)
+    totals = known.forecast_per_s.sum(axis=1)
+    assert totals[:6] == pytest.approx(np.full(6, 8 / 3), rel=0.2) and totals[6:] == pytest.approx(
+        np.full(12, 16 / 3), rel=0.2
+    )
+    assert known.forecast.expected_per_s.sum(axis=1) == pytest.approx(totals, rel=0.02)
+    there = known.forecast.expected_per_s > 0
+    assert (known.forecast.upper_per_s[there] > known.forecast.expected_per_s[there]).all()
+    assert (known.peak_per_s >= known.forecast_per_s.max(axis=0)).all()
+    assert len(known.lengths) == pytest.approx(4 * 7200, rel=0.03)
+
+
+def test_what_is_known_of_a_curve_is_not_what_is_judged(tmp_path):
+    varied, still = (
+        load_parts_of(scenario, scenario.parts.traffic[0], 5).known.forecast_per_s.sum(axis=1)
+        for scenario in (_with_curve(tmp_path), _with_curve(tmp_path, "day_sigma = 0.0\nslot_sigma = 0.0"))
+    )
+    rates = np.repeat([8 / 3, 16 / 3], [6, 12])
+    noise = np.sqrt(1 / (2 * 300 * rates))  # of counts, in the median of two days
+    assert (np.abs(still / rates - 1) < 4 * noise).all()
+    assert np.abs(varied / rates - 1).mean() > np.abs(still / rates - 1).mean()
+    scenario = _with_curve(tmp_path)
+    one, other = (load_parts_of(scenario, scenario.parts.traffic[0], seed).known.forecast_per_s for seed in (5, 6))
+    assert (one != other).any()
 
 
 def test_a_flash_crowd_is_served_and_not_foreseen(tmp_path):
@@ -308,15 +329,12 @@ def test_a_trace_that_cannot_be_read_names_scenario_and_file(tmp_path):
         parse_scenario(text.encode(), tmp_path / "x.toml")
 
 
-def test_the_predictor_is_right_as_often_as_stated():
-    requests = poisson(200.0, 100.0, LogNormal(300, 0.5), LogNormal(180, 1.0), seed=3)
-    assert predicted(requests, PredictorPart(), np.random.default_rng(0)) is None
-    told = predicted(requests, PredictorPart(right=0.7), np.random.default_rng(0))
-    kinds, taken = (np.searchsorted(CLASSES.output_below, each, side="right") for each in (requests.output_tokens, told))
-    assert (kinds == taken).mean() == pytest.approx(0.7, abs=0.02)
-    assert np.abs(kinds - taken).max() == 1
-    right = kinds == taken
-    assert (told[right] == requests.output_tokens[right]).all()
+def test_the_predictor_of_a_scenario_is_as_stated():
+    lengths = poisson(200.0, 100.0, LogNormal(300, 0.5), LogNormal(180, 1.0), seed=3)
+    assert predictor_of(PredictorPart(), lengths, 0) is None
+    assert predictor_of(PredictorPart(right=0.7), lengths, 0).confusion.tolist() == confusion_of(0.7).tolist()
+    rows = ((0.5, 0.25, 0.25), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+    assert predictor_of(PredictorPart(confusion=rows), lengths, 0).confusion.tolist() == [list(row) for row in rows]
 
 
 def test_time_lines_have_round_bins():

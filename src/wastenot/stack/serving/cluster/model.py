@@ -89,8 +89,8 @@ class ClockRule:
         by_batch: setting while the step only decodes, by requests in the batch; shape (most_running + 1,), the first for an
             idle engine.
         prompts: setting while a prompt waits or is being prefilled.
-        backlog: the same where more than one step's worth of prompts is left to prefill: where there are two, three and so
-            on, the last for all beyond; up to seven. By default as ``prompts``.
+        backlog: the same where one full step's worth of prompts or more is left to prefill, where 2, 4 … 64 are; the last
+            holds beyond. By default as ``prompts``.
     """
 
     by_batch: IndexArray
@@ -165,6 +165,10 @@ class SetClock:
 class Route:
     """Pools that take the requests of each class, in order: the next one where those before have no room.
 
+    Requests go to an instance at once, unless ``hold`` says how much may wait there; then the others are held at the router
+    until there is room. Held requests go by the deadlines of their first tokens. Those that can no longer keep them come
+    after all that can, and those whose answers were begun on a host that failed before all others.
+
     Attributes:
         pools: by class.
         room: by pool, requests that an instance may have for there to be room for one more; pools without one always have
@@ -172,11 +176,17 @@ class Route:
         by_deadline: whether requests that come from now on carry the deadline of their first token, as engines with a
             priority by request can heed it: prompts are prefilled in its order, an urgent one also between two chunks of
             another, and those that are late after all that can still be in time. Otherwise first come, first served.
+        hold: by pool, tokens of prompts waiting on an instance at and above which it gets no further request; pools without
+            one never hold.
+        give_up_s: after its deadline, a request that is held and has no token yet is given up: it has no answer, and is
+            counted as such. ``None``: never.
     """
 
     pools: tuple[tuple[int, ...], ...]
     room: tuple[int, ...] = ()
     by_deadline: bool = False
+    hold: tuple[int, ...] = ()
+    give_up_s: float | None = None
 
 
 Action = Start | Stop | Park | Wake | Reshard | Assign | SetClock | Route
@@ -203,7 +213,11 @@ class ClusterView:
         arrived_output_tokens: theirs, as predicted; shape (9,).
         finished: requests since the last visit, by class as predicted; shape (9,).
         missed: of those, the ones that missed a deadline; shape (9,).
-        unplaced: requests that no instance could take and that wait at the router.
+        unplaced: requests that wait at the router, since no instance could take them or had room.
+        held: these by class as predicted; shape (9,).
+        held_tokens: of their prompts; shape (9,).
+        held_late: of those requests, the ones without a first token whose deadline for it is over; shape (9,).
+        given_up: requests since the last visit that the router gave up, by class as predicted; shape (9,).
     """
 
     now_s: float
@@ -223,6 +237,10 @@ class ClusterView:
     finished: IndexArray
     missed: IndexArray
     unplaced: int
+    held: IndexArray
+    held_tokens: IndexArray
+    held_late: IndexArray
+    given_up: IndexArray
 
 
 class Controller(Protocol):
@@ -307,7 +325,8 @@ class ClusterServed:
 
     Attributes:
         name: of the controller.
-        instance: that answered each request; shape (requests,).
+        instance: that answered each request, -1 for those that were given up; shape (requests,).
+        sent_s: when each went from the router to that instance; shape (requests,).
         first_token_s: when each had its first token; shape (requests,).
         finish_s: when each had its last; shape (requests,).
         late_tokens: later than the bound after the one before; shape (requests,).
@@ -322,6 +341,7 @@ class ClusterServed:
 
     name: str
     instance: IndexArray
+    sent_s: FloatArray
     first_token_s: FloatArray
     finish_s: FloatArray
     late_tokens: IndexArray

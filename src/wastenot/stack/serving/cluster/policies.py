@@ -58,13 +58,21 @@ def _dynamo(
     name: str, *, instances: bool = False, shards: bool = False, clocks: bool = False
 ) -> Callable[[Given], Controller]:
     def make(given: Given) -> Controller:
-        return Dynamo(given.profiles, _demand(given), name, instances, shards, clocks, head_room=given.head_room)
+        return Dynamo(given.profiles, _template(given), name, instances, shards, clocks, head_room=given.head_room)
 
     return make
 
 
-def _demand(given: Given) -> Demand:
-    return Demand(given.load.known.forecast_per_s, given.load.known.slot_s)
+def _template(given: Given) -> Demand:
+    """As published: past weeks as they were; where none are known, the history's peak follows what comes."""
+    known = given.load.known
+    return Demand(known.forecast_per_s, known.slot_s, follows=len(known.forecast_per_s) == 1)
+
+
+def _calibrated(given: Given) -> Demand:
+    """Ours: past weeks corrected by what is seen, with the errors of such forecasts; otherwise the same as others."""
+    known = given.load.known
+    return _template(given) if known.forecast is None else Demand.of(known.forecast)
 
 
 def _best_static(given: Given) -> Controller:
@@ -90,7 +98,7 @@ POLICIES: Mapping[str, Policy] = {
     "dynamollm": Policy(_dynamo("DynamoLLM", instances=True, shards=True, clocks=True), "all three, as published (HPCA'25)"),
     "best-static": Policy(_best_static, "pools, degrees, instances and clocks fixed, chosen in hindsight", hindsight=True),
     "wastenot": Policy(
-        lambda given: Parking(given.profiles, _demand(given), "wastenot", tariff=given.tariff),
+        lambda given: Parking(given.profiles, _calibrated(given), "wastenot", tariff=given.tariff),
         "ours: pools of least power, instances parked and woken, clocks by a rule that follows the batch",
     ),
 }

@@ -41,6 +41,7 @@ from wastenot.stack.serving.traces import read_trace
 _REMEDY: Final = "'wastenot serve-sim --example' writes a scenario that works"
 _Whole = Annotated[int, Field(ge=1)]
 _Share = Annotated[float, Field(gt=0, le=1)]
+_Told = Annotated[float, Field(ge=0, le=1)]
 _Each = TypeVar("_Each")
 _MOST_BURSTINESS: Final = 100.0
 
@@ -97,13 +98,24 @@ class DeadlinesPart(Part):
 
 
 class PredictorPart(Part):
-    """How well the lengths of answers are known before they are made.
+    """How well the kinds of answers (short, middle, long) are known before they are made.
 
-    ``right`` is the share of requests whose kind of answer (short, middle, long) is told right; the others are taken for a
-    neighbouring kind.
+    ``right`` is the share of requests whose kind is told right; the others are taken for a neighbouring kind. Instead of it,
+    ``confusion`` has a row for each true kind: the shares that are told to be short, middle and long. With neither, policies
+    know each answer's length.
     """
 
     right: _Share = 1.0
+    confusion: tuple[tuple[_Told, _Told, _Told], tuple[_Told, _Told, _Told], tuple[_Told, _Told, _Told]] | None = None
+
+    @model_validator(mode="after")
+    def _sums(self) -> PredictorPart:
+        for row, shares in enumerate(self.confusion or (), 1):
+            if not math.isclose(sum(shares), 1.0, abs_tol=1e-6):
+                raise ValueError(f"confusion: row {row} sums to {sum(shares):g}; it must sum to 1")
+        if self.confusion is not None and self.right < 1.0:
+            raise ValueError("confusion: says what 'right' says, too; give one of them")
+        return self
 
 
 class LengthsPart(Part):
@@ -191,7 +203,9 @@ class PoissonPart(_Traffic):
 class CurvePart(_Traffic):
     """Synthetic requests drawn by a curve of rates over a day or a week, and by distributions of lengths.
 
-    ``rates`` has times and requests a minute, ``lengths`` the columns service, field, cdf_percent and tokens.
+    ``rates`` has times and requests a minute, ``lengths`` the columns service, field, cdf_percent and tokens. What comes
+    before ``begin_s`` is known to policies; where that is less than a week, so are ``history_weeks`` before it, made up from
+    the curve: each day has another level (log-normal, ``day_sigma``), and slots vary about it (``slot_sigma``).
     """
 
     kind: Literal["curve"]
@@ -204,6 +218,9 @@ class CurvePart(_Traffic):
     rate_per_s: Positive | None = None
     begin_s: NotNegative = 0.0
     duration_s: Positive | None = None
+    history_weeks: _Whole = 2
+    day_sigma: NotNegative = 0.1
+    slot_sigma: NotNegative = 0.05
     crowds: tuple[CrowdPart, ...] = ()
 
 
@@ -219,11 +236,15 @@ class Curve:
         rates: over time, the stretch that was asked for at the rate that was.
         prompt: lengths of prompts.
         output: lengths of answers.
+        whole: the same rates with what comes before and after the stretch.
+        first: slot of the whole with which the stretch begins.
     """
 
     rates: RateCurve
     prompt: Distribution
     output: Distribution
+    whole: RateCurve
+    first: int = 0
 
 
 class ObjectivePart(Part):
@@ -530,7 +551,7 @@ def _curve(part: CurvePart, folder: Path) -> Curve:
     last = len(curve.rate_per_s) if part.duration_s is None else first + math.ceil(part.duration_s / curve.slot_s)
     if first >= len(curve.rate_per_s):
         raise BadInputError(f"begin_s: the curve has only {curve.duration_s:g} s; begin earlier")
-    lengths = (
+    prompt, output = (
         read_distribution(folder / part.lengths, part.service, each) for each in (part.prompt_field, part.output_field)
     )
-    return Curve(RateCurve(curve.slot_s, curve.rate_per_s[first:last]), *lengths)
+    return Curve(curve.part(first, last), prompt, output, curve, first)

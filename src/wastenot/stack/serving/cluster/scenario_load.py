@@ -1,17 +1,19 @@
 """The load of a scenario's run: requests to serve, what policies are told of them, and what they know beforehand.
 
     trace     ├── history ──┤├───────────── judged ─────────────┤
-    Poisson   the same service with another seed is what is known, without its flash crowds
-    a curve   the same days of another week, likewise
+    Poisson   the same service drawn with another seed is what is known, without its flash crowds
+    a curve   what comes before the judged stretch, and before that weeks which are made up from the curve
 
-Nothing of what is judged is known beforehand: lengths, rates and peaks come from the history.
+Nothing of what is judged is known beforehand: lengths, rates and peaks come from the history. Of a curve's past only counts
+by slot are drawn, and a few requests for their lengths.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy.special import ndtr
@@ -19,7 +21,9 @@ from scipy.special import ndtr
 from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
 from wastenot.stack.serving.cluster.classes import CLASSES, COUNT
+from wastenot.stack.serving.cluster.forecast import SLOT_S, Forecast, Past, forecast, template
 from wastenot.stack.serving.cluster.model import Failure
+from wastenot.stack.serving.cluster.predicted import Predictor, confusion_of
 from wastenot.stack.serving.cluster.scenario import (
     CrowdPart,
     Curve,
@@ -30,16 +34,18 @@ from wastenot.stack.serving.cluster.scenario import (
     TracePart,
     TrafficPart,
 )
-from wastenot.stack.serving.cluster.traffic import Distribution, RateCurve, SyntheticTraffic
+from wastenot.stack.serving.cluster.traffic import DAY_S, WEEK_S, Distribution, RateCurve, SyntheticTraffic, varied
 from wastenot.stack.serving.loads import LogNormal, at_rate, bursty, poisson
 from wastenot.stack.serving.requests import Requests
 
-SLOT_S = 300.0
-"""Of the history, by which its greatest rate is told."""
-FORECAST_S = 1800.0
-"""Of what is forecast from earlier weeks."""
+PART_S = 3600.0
+"""Of a load, by default, where it comes in parts."""
+LENGTHS = 50_000
+"""Requests of a curve's past whose lengths are drawn, at most."""
 _HISTORY_SEED = 1_000_003
 """Added to the seed of a load that is drawn for that of its history."""
+_FINER = 10
+"""Places of a slot at which a curve is looked up."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,11 +53,13 @@ class Known:
     """What policies know before the first request comes.
 
     Attributes:
-        lengths: earlier requests.
+        lengths: earlier requests; of a curve, some that say how long they are, and nothing of when they came.
         mean_per_s: their rate by class; shape (9,).
         peak_per_s: the greatest rate of each class over five minutes; shape (9,).
-        forecast_per_s: the same within each slot of time to come; one slot where no time is like another; shape (slots, 9).
+        forecast_per_s: the template of each slot to come, of past weeks; one slot, the peak, where no time is known to be
+            like another; shape (slots, 9).
         slot_s: length of these slots.
+        forecast: a calibrated one of the same slots; ``None`` where there is one slot.
     """
 
     lengths: Requests
@@ -59,6 +67,7 @@ class Known:
     peak_per_s: FloatArray
     forecast_per_s: FloatArray
     slot_s: float = math.inf
+    forecast: Forecast | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,50 +91,134 @@ class Load:
     begin_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadParts:
+    """A load that is drawn part by part; what is known beforehand needs none of them.
+
+    Attributes:
+        duration_s: in which requests come.
+        known: beforehand.
+        predictor: of answers' lengths; ``None`` where they are known.
+        failures: of hosts.
+        draw: the requests in parts of so many seconds, arrivals counted from the beginning of the load; as often as wanted,
+            and always the same ones.
+        where: traffic and file, for errors.
+        begin_s: of what is served, since its trace or curve began.
+    """
+
+    duration_s: float
+    known: Known
+    predictor: Predictor | None
+    failures: tuple[Failure, ...]
+    draw: Callable[[float], Iterator[Requests]]
+    where: str
+    begin_s: float = 0.0
+
+    def parts(self, part_s: float = PART_S) -> Iterator[tuple[Requests, FloatArray | None]]:
+        """Requests with the lengths of answers as they are told (``None`` for the true ones), however they are cut.
+
+        Raises:
+            BadInputError: there are none at all.
+        """
+        count = 0
+        for requests in self.draw(part_s):
+            yield requests, None if self.predictor is None else self.predictor.told(requests, count)
+            count += len(requests)
+        if not count:
+            raise BadInputError(f"{self.where}: has no requests to serve; take more of it")
+
+    def whole(self) -> Load:
+        """All of it at once; raises like :meth:`parts`."""
+        parts = list(self.parts(PART_S))
+        requests = _joined([each for each, _ in parts])
+        told = None if self.predictor is None else np.concatenate([each for _, each in parts if each is not None])
+        return Load(requests, self.duration_s, self.known, told, self.failures, self.begin_s)
+
+
 def load_of(scenario: Scenario, traffic: TrafficPart, seed: int) -> Load:
-    """The load of one of a scenario's traffics with one seed.
+    """The load of one of a scenario's traffics with one seed, all of it at once.
 
     Raises:
         BadInputError: a trace is too short for its history, or nothing comes after it.
     """
-    if isinstance(traffic, TracePart):
-        history, requests, history_s, duration_s = _of_trace(scenario, traffic, seed)
-    elif isinstance(traffic, CurvePart):
+    return load_parts_of(scenario, traffic, seed).whole()
+
+
+def load_parts_of(scenario: Scenario, traffic: TrafficPart, seed: int) -> LoadParts:
+    """The same part by part; only those of a curve are drawn as they are asked for.
+
+    Raises:
+        BadInputError: a trace is too short for its history.
+    """
+    draw: Callable[[float], Iterator[Requests]]
+    begin_s = 0.0
+    if isinstance(traffic, CurvePart):
+        begin_s = traffic.begin_s
         place = next(place for place, each in enumerate(scenario.parts.traffic) if each is traffic)
         curve = scenario.curves[place]
-        history = _by_curve(curve, (), traffic.rank_correlation, seed + _HISTORY_SEED)
-        requests = _by_curve(curve, traffic.crowds, traffic.rank_correlation, seed)
-        history_s = duration_s = curve.rates.duration_s
+        known, duration_s = _known_of_curve(curve, traffic, seed), curve.rates.duration_s
+        draw = _by_curve(curve, traffic.crowds, traffic.rank_correlation, seed).parts
     else:
-        history, requests = _drawn(traffic, (), seed + _HISTORY_SEED), _drawn(traffic, traffic.crowds, seed)
-        history_s = duration_s = traffic.duration_s
-    if not len(requests):
-        raise BadInputError(f"{scenario.path}: traffic '{traffic.label}': has no requests to serve; take more of it")
-    random = np.random.default_rng([seed, 1])
-    return Load(
-        requests,
+        if isinstance(traffic, TracePart):
+            history, requests, history_s, duration_s = _of_trace(scenario, traffic, seed)
+            begin_s = history_s
+        else:
+            history, requests = _drawn(traffic, (), seed + _HISTORY_SEED), _drawn(traffic, traffic.crowds, seed)
+            history_s = duration_s = traffic.duration_s
+        known = _known(history, history_s)
+
+        def draw(part_s: float) -> Iterator[Requests]:
+            return _cut(requests, part_s)
+
+    return LoadParts(
         duration_s,
-        _known(history, history_s, FORECAST_S if isinstance(traffic, CurvePart) else math.inf),
-        predicted(requests, scenario.parts.predictor, random),
+        known,
+        predictor_of(scenario.parts.predictor, known.lengths, seed),
         tuple(Failure(**each.model_dump()) for each in traffic.failures),
-        history_s if isinstance(traffic, TracePart) else traffic.begin_s if isinstance(traffic, CurvePart) else 0.0,
+        draw,
+        f"{scenario.path}: traffic '{traffic.label}'",
+        begin_s,
     )
 
 
-def predicted(requests: Requests, predictor: PredictorPart, random: np.random.Generator) -> FloatArray | None:
-    """Lengths of answers as they are told beforehand: true ones, or those of another request of a neighbouring kind."""
-    if predictor.right >= 1.0:
-        return None
-    kinds = np.searchsorted(CLASSES.output_below, requests.output_tokens, side="right")
-    step = np.where(random.random(len(requests)) < 0.5, -1, 1)
-    neighbour = np.where(kinds == 0, 1, np.where(kinds == len(CLASSES.output_below), kinds - 1, kinds + step))
-    wrong = random.random(len(requests)) >= predictor.right
-    told = requests.output_tokens.astype(np.float64)
-    for kind in range(len(CLASSES.output_below) + 1):
-        own, taken_for = np.flatnonzero(kinds == kind), np.flatnonzero(wrong & (neighbour == kind))
-        if len(own):
-            told[taken_for] = requests.output_tokens[random.choice(own, len(taken_for))]
-    return told
+def predictor_of(part: PredictorPart, lengths: Requests, seed: int) -> Predictor | None:
+    """The predictor of a scenario with earlier requests; ``None`` where answers' lengths are known."""
+    if part.confusion is not None:
+        return Predictor(np.array(part.confusion), lengths, (seed, 1))
+    return Predictor(confusion_of(part.right), lengths, (seed, 1)) if part.right < 1.0 else None
+
+
+def past_of(curve: Curve, traffic: CurvePart, shares: FloatArray, seed: int) -> Past:
+    """What came before the judged stretch of a curve, by slot and class.
+
+    It is what the curve has there. Where that is less than a week, weeks before the curve are made up from it: a curve of a
+    day at most stands for each day, another one for each week, and where it has nothing, nothing is known.
+
+    Args:
+        curve: to follow.
+        traffic: by which weeks are made up.
+        shares: of the classes; shape (9,).
+        seed: of what is made up.
+    """
+    whole, random = curve.whole, np.random.default_rng([seed, 2])
+    begin_s = curve.first * whole.slot_s
+    made_s = 0.0 if begin_s >= WEEK_S else traffic.history_weeks * WEEK_S
+    count = int((begin_s + made_s) / SLOT_S)
+    begins_s = begin_s + SLOT_S * (np.arange(count) - count)
+    at_s = begins_s[:, None] + SLOT_S * (np.arange(_FINER) + 0.5) / _FINER
+    again_s = DAY_S if whole.duration_s <= DAY_S else WEEK_S * math.ceil(whole.duration_s / WEEK_S)
+    slot = (np.where(at_s < 0, at_s % again_s, at_s) / whole.slot_s).astype(np.intp)
+    there = slot < len(whole.rate_per_s)
+    rate = np.where(there, whole.rate_per_s[np.where(there, slot, 0)], np.nan).mean(axis=1)
+    made = int((begins_s < 0).sum())
+    if made:
+        day = np.floor((begins_s[:made] + (whole.since_monday_s or 0.0)) / DAY_S).astype(np.intp)
+        sigmas = {"day_sigma": traffic.day_sigma, "slot_sigma": traffic.slot_sigma}
+        rate[:made] = varied(rate[:made], SLOT_S, day - day[0], random, **sigmas)
+    counts = random.poisson(np.nan_to_num(rate)[:, None] * SLOT_S * shares).astype(np.float64)
+    counts[np.isnan(rate)] = np.nan
+    since_s = None if whole.since_monday_s is None else float((whole.since_monday_s + begins_s[0]) % WEEK_S)
+    return Past(counts, SLOT_S, since_s)
 
 
 def _of_trace(scenario: Scenario, traffic: TracePart, seed: int) -> tuple[Requests, Requests, float, float]:
@@ -154,7 +247,8 @@ def _drawn(traffic: PoissonPart, crowds: Sequence[CrowdPart], seed: int) -> Requ
     if not crowds:
         return poisson(traffic.rate_per_s, traffic.duration_s, prompt, output, seed=seed)
     rates = RateCurve(traffic.duration_s, np.array([traffic.rate_per_s]))
-    return _by_curve(Curve(rates, _distribution(prompt), _distribution(output)), crowds, 0.0, seed)
+    curve = Curve(rates, _distribution(prompt), _distribution(output), rates)
+    return _joined(list(_by_curve(curve, crowds, 0.0, seed).parts()))
 
 
 def _bursty(traffic: PoissonPart, crowds: Sequence[CrowdPart], seed: int) -> Requests:
@@ -173,14 +267,27 @@ def _with_crowds(rates: RateCurve, crowds: Sequence[CrowdPart]) -> RateCurve:
     return rates
 
 
-def _by_curve(curve: Curve, crowds: Sequence[CrowdPart], rank_correlation: float, seed: int) -> Requests:
+def _by_curve(curve: Curve, crowds: Sequence[CrowdPart], rank_correlation: float, seed: int) -> SyntheticTraffic:
     rates = _with_crowds(curve.rates, crowds)
-    parts = list(SyntheticTraffic(rates, curve.prompt, curve.output, rank_correlation, seed).parts())
+    return SyntheticTraffic(rates, curve.prompt, curve.output, rank_correlation, seed)
+
+
+def _joined(parts: Sequence[Requests]) -> Requests:
+    cached = [each.cached_tokens for each in parts if each.cached_tokens is not None]
     return Requests(
         np.concatenate([each.arrival_s for each in parts]),
         np.concatenate([each.prompt_tokens for each in parts]).astype(np.intp),
         np.concatenate([each.output_tokens for each in parts]).astype(np.intp),
+        np.concatenate(cached) if cached else None,
     )
+
+
+def _cut(requests: Requests, part_s: float) -> Iterator[Requests]:
+    """In parts, arrivals still counted from the beginning."""
+    last_s = float(requests.arrival_s[-1]) if len(requests) else 0.0
+    cuts = np.searchsorted(requests.arrival_s, part_s * np.arange(int(last_s / part_s) + 2))
+    for first, last in pairwise(cuts):
+        yield requests.only(slice(first, last))
 
 
 def _distribution(lengths: LogNormal) -> Distribution:
@@ -189,15 +296,26 @@ def _distribution(lengths: LogNormal) -> Distribution:
     return Distribution(ndtr(deviates), np.minimum(lengths.median * np.exp(lengths.sigma * deviates), lengths.most))
 
 
-def _known(history: Requests, history_s: float, forecast_s: float) -> Known:
+def _known(history: Requests, history_s: float) -> Known:
+    """From requests, where no time is known to be like another."""
     number = CLASSES.of(history.prompt_tokens, history.output_tokens)
     slots = max(round(history_s / SLOT_S), 1)
     slot = np.minimum((history.arrival_s / history_s * slots).astype(np.intp), slots - 1)
     count = np.bincount(slot * COUNT + number, minlength=slots * COUNT).reshape(slots, COUNT).astype(np.float64)
-    rate, slot_s = count * slots / history_s, history_s / slots
-    peak = rate.max(axis=0)
-    if forecast_s >= history_s:
-        return Known(history, count.sum(axis=0) / history_s, peak, peak[None, :])
-    together = max(round(forecast_s / slot_s), 1)
-    forecast = np.maximum.reduceat(rate, np.arange(0, slots, together), axis=0)
-    return Known(history, count.sum(axis=0) / history_s, peak, forecast, together * slot_s)
+    peak = (count * slots / history_s).max(axis=0)
+    return Known(history, count.sum(axis=0) / history_s, peak, peak[None, :])
+
+
+def _known_of_curve(curve: Curve, traffic: CurvePart, seed: int) -> Known:
+    """From past weeks; lengths from some requests that are drawn like those to come, with another seed."""
+    seed += _HISTORY_SEED
+    whole = curve.whole
+    hourly = RateCurve(3600.0, np.array([min(whole.rate_per_s.sum() * whole.slot_s, LENGTHS) / 3600.0]))
+    lengths = _joined(list(SyntheticTraffic(hourly, curve.prompt, curve.output, traffic.rank_correlation, seed).parts()))
+    of_class = np.bincount(CLASSES.of(lengths.prompt_tokens, lengths.output_tokens), minlength=COUNT)
+    past = past_of(curve, traffic, of_class / max(of_class.sum(), 1), seed)
+    ahead = math.ceil(curve.rates.duration_s / SLOT_S - 1e-9)
+    rate = past.rate_per_s
+    return Known(
+        lengths, np.nanmean(rate, axis=0), np.nanmax(rate, axis=0), template(past, ahead), SLOT_S, forecast(past, ahead)
+    )

@@ -17,14 +17,18 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+from scipy.signal import lfilter
 from scipy.special import ndtr
 
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.errors import BadInputError
 from wastenot.stack.serving.requests import Requests
 
+DAY_S, WEEK_S = 86_400.0, 604_800.0
 _DEVIATES = 6.0
 _BINS = 1 << 14
+_LASTS_S = 3600.0
+"""By which what varies from slot to slot has faded to a third."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,10 +38,12 @@ class RateCurve:
     Attributes:
         slot_s: length of a slot.
         rate_per_s: shape (slots,).
+        since_monday_s: from Monday's first second, by the times' own clock, to the first slot; ``None`` where not known.
     """
 
     slot_s: float
     rate_per_s: FloatArray
+    since_monday_s: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.slot_s < math.inf:
@@ -56,6 +62,11 @@ class RateCurve:
         if not 0 < rate_per_s < math.inf:
             raise BadInputError(f"`rate_per_s` ({rate_per_s:g}) must be above 0")
         return replace(self, rate_per_s=self.rate_per_s * (rate_per_s / self.rate_per_s.mean()))
+
+    def part(self, first: int, last: int) -> RateCurve:
+        """Its slots from one on and before another."""
+        since_s = None if self.since_monday_s is None else (self.since_monday_s + first * self.slot_s) % WEEK_S
+        return RateCurve(self.slot_s, self.rate_per_s[first:last], since_s)
 
     def with_crowd(self, factor: float, begin_s: float, rise_s: float, length_s: float) -> RateCurve:
         """A flash crowd laid over it: the rate rises evenly to a multiple, stays there, and falls back at once.
@@ -77,7 +88,37 @@ class RateCurve:
         slot_s, rates = self.slot_s / finer, np.repeat(self.rate_per_s, finer)
         since_s = (np.arange(len(rates)) + 0.5) * slot_s - begin_s
         there = np.where((since_s >= 0) & (since_s < length_s), np.minimum(since_s / rise_s, 1.0), 0.0)
-        return RateCurve(slot_s, rates * (1 + (factor - 1) * there))
+        return replace(self, slot_s=slot_s, rate_per_s=rates * (1 + (factor - 1) * there))
+
+
+def varied(
+    rate_per_s: FloatArray,
+    slot_s: float,
+    day: IndexArray,
+    random: np.random.Generator,
+    *,
+    day_sigma: float = 0.1,
+    slot_sigma: float = 0.05,
+) -> FloatArray:
+    """Rates as they might have been at another time: each day has a level of its own, and slots vary about it.
+
+    Levels are log-normal and independent; what varies from slot to slot is log-normal and fades over about an hour. Both
+    have a mean of 1.
+
+    Args:
+        rate_per_s: to vary; shape (slots,).
+        slot_s: length of a slot.
+        day: number of each slot's day, from 0; shape (slots,).
+        random: draws.
+        day_sigma: standard deviation of the logarithm of levels.
+        slot_sigma: the same of slots.
+    """
+    level = day_sigma * random.standard_normal(int(day.max()) + 1)[day]
+    stays = math.exp(-slot_s / _LASTS_S)
+    pushes = slot_sigma * math.sqrt(1 - stays**2) * random.standard_normal(len(rate_per_s))
+    pushes[0] /= math.sqrt(1 - stays**2)
+    wave = lfilter([1.0], [1.0, -stays], pushes)
+    return np.asarray(rate_per_s * np.exp(level + wave - (day_sigma**2 + slot_sigma**2) / 2))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,7 +219,7 @@ def read_curve(path: Path) -> RateCurve:
     if not len(steps) or steps[0] <= 0 or not np.allclose(steps, steps[0]):
         raise BadInputError(f"{path}: its times must be evenly spaced, at least two of them; fill the gaps")
     try:
-        return RateCurve(float(steps[0]), np.array(rates))
+        return RateCurve(float(steps[0]), np.array(rates), _since_monday_s(rows[0][0]))
     except BadInputError as error:
         raise BadInputError(f"{path}: {error}") from error
 
@@ -218,3 +259,13 @@ def _bin(deviates: FloatArray) -> IndexArray:
 
 def _none() -> tuple[FloatArray, IndexArray, IndexArray]:
     return np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
+
+
+def _since_monday_s(text: str) -> float | None:
+    """Of a date, by its own clock; seconds say nothing of weekdays."""
+    try:
+        float(text)
+    except ValueError:
+        date = datetime.fromisoformat(text.strip())
+        return DAY_S * date.weekday() + 3600.0 * date.hour + 60.0 * date.minute + date.second
+    return None

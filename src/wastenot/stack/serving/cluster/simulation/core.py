@@ -40,8 +40,13 @@ SERVING, DRAINING = 2, 3  # states, as in the model
 LEAST_REQUESTS, POWER_OF_TWO, LEAST_TOKENS, LEAST_ENERGY = 0, 1, 2, 3
 LOOKED_AT = 8
 """Instances that are compared for a request by the energy that it adds."""
+BEGUN, IN_TIME, LATE = 0, 1, 2
+"""Requests that wait at the router, in the order in which they are sent: those whose answers were begun before their host
+failed, those that can still have their first token in time, and those that cannot."""
+PENDING, GIVEN_UP = -1, -2
+"""Instead of the instance that answered a request."""
 BACKLOGS = 8
-"""Steps' worth of prompts that rules tell apart."""
+"""Of prompts that rules tell apart: less than one step's worth, less than 2, 4, … 64, and more."""
 KINDS = ("prefill", "decode", "mixed", "idle")
 _TICKET = 1 << 32
 _LOW = _TICKET - 1
@@ -64,16 +69,17 @@ def _record(floats: str, integers: str, small: str = "") -> np.dtype[Any]:
 
 
 NUMBERS = _record(
-    "bin_s bin_begin_s bin_end_s tbt_s late_share end_to_end_s prefill_j decode_j mixed_j idle_j now_s",
+    "bin_s bin_begin_s bin_end_s tbt_s late_share end_to_end_s prefill_j decode_j mixed_j idle_j now_s give_up_s",
     "requests gone more next left spare unplaced last_unplaced unplaced_count predicts router drawn routed bin which leaves "
     "gap_bins ttft_classes prompt_below_0 prompt_below_1 output_below_0 output_below_1 pools switches calendar_room "
-    "due_room rule_room by_deadline",
+    "due_room rule_room by_deadline holds held",
 )
 """The numbers of a run. ``requests`` so far, those from ``gone`` on in the arrays, and whether there are ``more``;
 ``left``: requests that are not answered yet; ``spare``: the first free slot; ``unplaced``: the
 first request that waits at the router; ``bin``: of the timeline, now; ``leaves``: of the tree of events; ``which``: the
 instance that :func:`run` returned for; ``…_room``: places of an instance in arrays of which each has a part;
-``by_deadline``: whether requests carry theirs, and instances prefill them in its order."""
+``by_deadline``: whether requests carry theirs, and instances prefill them in its order; ``holds``: whether the router holds
+requests back, ``held`` ones in lists by class and deadline, all that wait at the router being ``unplaced_count``."""
 
 LAYOUT = _record(
     "overhead_s switch_s",
@@ -96,7 +102,7 @@ their last events; ``secured``: the event for which they have blocks; ``exempt``
 just joined."""
 
 SLOT = _record(
-    "arrival_s first_s last_s predicted due_s",
+    "arrival_s first_s last_s predicted due_s sent_s",
     "",
     "request kind prompt output to_prefill prefilled chunk made joined blocks took late_before late ticket after "
     "fresh_after",
@@ -105,14 +111,19 @@ SLOT = _record(
 decode; ``took``: the event for which it took a block; ``ticket``: its place in the order in which the instance got them;
 ``due_s``: of its first token, where requests are ordered by it; 0 where its answer was begun, infinite once it is late."""
 
-POOL = _record("", "tree_at leaves members_at ready room")
+POOL = _record("", "tree_at leaves members_at ready room hold")
 """Instances of a pool that serve: ``ready`` of them, from ``members_at``, their loads in a tree. ``room``: requests that
-each may have for there to be room for one more."""
+each may have for there to be room for one more; ``hold``: tokens of prompts that wait on one at and above which it gets no
+further request, and its load is infinite."""
 
-ANSWER = _record("first_s finish_s", "", "instance late")
+LINE = _record("", "first last blocked")
+"""Requests of a class as predicted and a bound on the first token that wait at the router, the oldest first; one of these
+each for ``BEGUN``, ``IN_TIME`` and ``LATE`` ones. ``blocked``: no instance takes any of them now."""
+
+ANSWER = _record("sent_s first_s finish_s", "", "instance late")
 """What became of a request."""
 
-KIND = _record("output_tokens", "arrivals prompt_tokens finished missed")
+KIND = _record("output_tokens", "arrivals prompt_tokens finished missed given_up")
 """Requests of a class since the controller's last visit."""
 
 BIN = _record("energy_j clock", "")
@@ -128,6 +139,7 @@ class State(NamedTuple):
         instances: each that ever was.
         slots: requests in the cluster, and free ones in a list.
         pools: one each.
+        lines: three for each class and bound on the first token.
         kinds: one for each class.
         bins: of the timeline.
         tables: of all layouts, and the bounds on the time to the first token.
@@ -155,6 +167,7 @@ class State(NamedTuple):
     instances: Column
     slots: Column
     pools: Column
+    lines: Column
     kinds: Column
     bins: Column
     tables: Column
@@ -531,16 +544,24 @@ def _load(s: State, i: int, c: Any) -> None:
     if c.leaf >= 0:
         p = s.pools[c.pool]
         load = c.tokens_left if s.numbers[0].router == LEAST_TOKENS else float(c.requests)
+        if c.waiting_tokens >= p.hold:
+            load = np.inf
         _put(s.loads, p.tree_at, p.leaves, c.leaf, load)
+
+
+@inlined
+def _bound(s: State, q: Any) -> int:
+    """Which of the bounds on the time to the first token is a request's."""
+    at = 0
+    while at < s.numbers[0].ttft_classes - 1 and q.prompt >= s.places[at]:
+        at += 1
+    return at
 
 
 @inlined
 def _ttft(s: State, q: Any) -> float:
     """The bound on the time to a request's first token."""
-    at = 0
-    while at < s.numbers[0].ttft_classes - 1 and q.prompt >= s.places[at]:
-        at += 1
-    return s.tables[at]  # type: ignore[no-any-return]
+    return s.tables[_bound(s, q)]  # type: ignore[no-any-return]
 
 
 @inlined
@@ -548,7 +569,7 @@ def _finish(s: State, i: int, c: Any, q: Any, slot: int) -> None:
     """The request is answered."""
     n = s.numbers[0]
     answer = s.answers[q.request - n.gone]
-    answer.first_s, answer.finish_s, answer.instance, answer.late = q.first_s, c.now_s, i, q.late
+    answer.sent_s, answer.first_s, answer.finish_s, answer.instance, answer.late = q.sent_s, q.first_s, c.now_s, i, q.late
     s.kinds[q.kind].finished += 1
     if (
         q.first_s - q.arrival_s > _ttft(s, q)
@@ -770,7 +791,9 @@ def _admit(s: State, c: Any, lay: Any) -> None:
 @inlined
 def _with_prompts(s: State, c: Any, tokens: int) -> int:
     """The clock that an instance's rule asks for while it has so many tokens of prompts before it."""
-    level = min(tokens // s.layouts[c.layout].most_step_tokens, BACKLOGS - 1)
+    steps, level = tokens // s.layouts[c.layout].most_step_tokens, 0
+    while steps and level < BACKLOGS - 1:
+        steps, level = steps >> 1, level + 1
     return s.rules[c.rule + s.numbers[0].rule_room - BACKLOGS + level]  # type: ignore[no-any-return]
 
 
@@ -986,10 +1009,13 @@ def _advance(s: State, i: int) -> int:
         _step(s, i, c, lay)
     else:
         _rest(s, c, lay, c.end_s)
+    if n.held and c.leaf >= 0:  # before its next step is planned, so that it has what it is sent
+        _load(s, i, c)
+        _release(s, c.now_s)
     if not _plan(s, i, c, lay):
         return OUTSIDE
     _put(s.events, 0, n.leaves, i, c.end_s)
-    if c.requests != requests or n.router == LEAST_TOKENS:
+    if c.requests != requests or n.router == LEAST_TOKENS or n.holds:
         _load(s, i, c)
     if c.state == DRAINING and not c.requests:
         return EMPTY
@@ -1086,7 +1112,8 @@ def _least_energy(s: State, p: Any, q: Any) -> int:
             n.routed += 1
             place = n.drawn % p.ready
         i = s.members[p.members_at + place]
-        if not _fits(s, i, q) or s.instances[i].requests >= p.room:
+        c = s.instances[i]
+        if not _fits(s, i, q) or c.requests >= p.room or c.waiting_tokens >= p.hold:
             continue
         added_j = _added_energy(s, i, q)
         if added_j < least_j:
@@ -1105,7 +1132,7 @@ def _chosen(s: State, q: Any) -> int:
         if pool < 0:
             break
         p = s.pools[pool]
-        if not p.ready:
+        if s.loads[p.tree_at + 1] == np.inf:  # nobody serves, or all have as many prompts as they may have
             continue
         if n.router == LEAST_ENERGY:
             i = _least_energy(s, p, q)
@@ -1117,6 +1144,8 @@ def _chosen(s: State, q: Any) -> int:
             one = s.members[p.members_at + n.drawn % p.ready]
             other = s.members[p.members_at + _scattered(n.drawn ^ 0x5BD1E995) % p.ready]
             i = other if s.instances[other].requests < s.instances[one].requests else one
+            if s.instances[i].waiting_tokens >= p.hold:
+                i = s.members[p.members_at + _first(s.loads, p.tree_at, p.leaves)]
         else:
             i = s.members[p.members_at + _first(s.loads, p.tree_at, p.leaves)]
         if not _fits(s, i, q):
@@ -1144,14 +1173,10 @@ def _insert(s: State, c: Any, slot: int, q: Any) -> None:
 
 
 @inlined
-def _route(s: State, slot: int, now_s: float) -> bool:
-    """Send a request to an instance; whether there was one."""
-    q = s.slots[slot]
-    i = _chosen(s, q)
-    if i < 0:
-        return False
-    c = s.instances[i]
-    q.ticket, q.after = c.tickets, -1
+def _send(s: State, slot: int, i: int, now_s: float) -> None:
+    """A request goes to an instance."""
+    q, c = s.slots[slot], s.instances[i]
+    q.ticket, q.after, q.sent_s = c.tickets, -1, now_s
     c.tickets += 1
     if s.numbers[0].by_deadline and c.tail >= 0 and q.due_s < s.slots[c.tail].due_s:
         _insert(s, c, slot, q)
@@ -1166,34 +1191,234 @@ def _route(s: State, slot: int, now_s: float) -> bool:
     c.tokens_left += q.to_prefill - q.prefilled + q.predicted - q.made
     _load(s, i, c)
     cut(s, i, now_s)
+
+
+@inlined
+def _route(s: State, slot: int, now_s: float) -> bool:
+    """Send a request to an instance; whether there was one."""
+    i = _chosen(s, s.slots[slot])
+    if i < 0:
+        return False
+    _send(s, slot, i, now_s)
     return True
+
+
+# ---- requests that wait at the router ------------------------------------------------------------------------------
 
 
 @inlined
 def _wait(s: State, slot: int) -> None:
     """A request that nobody takes waits at the router."""
     n = s.numbers[0]
+    n.unplaced_count += 1
+    if n.holds:
+        n.held += 1
+        _line_up(s, slot, BEGUN if s.slots[slot].made else IN_TIME)
+        return
     s.slots[slot].after = -1
     if n.last_unplaced >= 0:
         s.slots[n.last_unplaced].after = slot
     else:
         n.unplaced = slot
     n.last_unplaced = slot
-    n.unplaced_count += 1
+
+
+@compiled
+def _line_up(s: State, slot: int, which: int) -> None:
+    """A request waits behind those of its kind that came before it."""
+    q = s.slots[slot]
+    line = s.lines[3 * (q.kind * s.numbers[0].ttft_classes + _bound(s, q)) + which]
+    before, after = line.last, -1
+    if before >= 0 and s.slots[before].arrival_s > q.arrival_s:  # its host failed
+        before, after = -1, line.first
+        while s.slots[after].arrival_s <= q.arrival_s:
+            before, after = after, s.slots[after].after
+    _link(s, line, before, slot)
+    q.after = after
+    if after < 0:
+        line.last = slot
+
+
+@inlined
+def _link(s: State, line: Any, before: int, slot: int) -> None:
+    """What comes after a request in a line, or first."""
+    if before >= 0:
+        s.slots[before].after = slot
+    else:
+        line.first = slot
+
+
+@inlined
+def _unlink(s: State, line: Any, before: int, slot: int) -> None:
+    _link(s, line, before, s.slots[slot].after)
+    if line.last == slot:
+        line.last = before
+
+
+@inlined
+def _due(s: State, slot: int) -> float:
+    """When a request's first token is due."""
+    q = s.slots[slot]
+    return q.arrival_s + _ttft(s, q)  # type: ignore[no-any-return]
+
+
+@compiled
+def _first_token_s(s: State, i: int, q: Any, now_s: float) -> float:
+    """When a request would about have its first token if an instance got it now; NaN beyond the tables.
+
+    After the step under way, and after all prompts that are there, in steps as large as may be at the clock of the rule.
+    """
+    c = s.instances[i]
+    lay = s.layouts[c.layout]
+    tokens, batch = c.waiting_tokens + q.to_prefill - q.prefilled, c.running if lay.chunked else 0
+    at_once, setting = max(lay.most_step_tokens - batch, 1), _with_prompts(s, c, tokens)
+    full = (tokens - 1) // at_once
+    full_s, _ = _prefill(s.tables, s.places, lay, setting, at_once + batch, 0.0)
+    last_s, _ = _prefill(s.tables, s.places, lay, setting, tokens - full * at_once + batch, 0.0)
+    more_s = lay.overhead_s
+    if batch:
+        low, high = s.tables[lay.contexts_at], s.tables[lay.contexts_at + lay.contexts - 1]
+        step_s, _, _, _, _, _ = _decode(s.tables, lay, setting, batch, min(max(c.context / batch, low), high), c.place)
+        empty_s = s.tables[lay.decode_at + (setting * (lay.most_running + 1) + batch) * lay.contexts * 4]
+        more_s += step_s - empty_s
+        full_s = max(full_s, empty_s)
+        last_s = max(last_s, empty_s)
+    if full:
+        last_s += full * (full_s + more_s)
+    under_way_s = 0.0 if c.doing == IDLE else max(min(c.end_s - now_s, c.step_s), 0.0)
+    return now_s + under_way_s + last_s + more_s  # type: ignore[no-any-return]
+
+
+@inlined
+def _takes(s: State, kind: int) -> bool:
+    """Whether an instance of a pool on the route of a class takes requests now."""
+    pools = s.numbers[0].pools
+    for place in range(pools):
+        pool = s.routes[kind * pools + place]
+        if pool < 0:
+            return False
+        if s.loads[s.pools[pool].tree_at + 1] < np.inf:
+            return True
+    return False
+
+
+@inlined
+def _most_urgent(s: State) -> int:
+    """The line whose first request is to be sent next; -1 where there is none that somebody takes."""
+    for which in range(3):
+        best, least_s = -1, np.inf
+        for at in range(which, len(s.lines), 3):
+            line = s.lines[at]
+            if line.first >= 0 and not line.blocked:
+                due_s = _due(s, line.first)
+                if due_s < least_s:
+                    best, least_s = at, due_s
+        if best >= 0:
+            return best
+    return -1
+
+
+@compiled
+def _release(s: State, now_s: float) -> None:
+    """Send those that are held to instances, as far as these have room, by deadline; what is late comes last."""
+    n = s.numbers[0]
+    if n.give_up_s < np.inf:
+        give_up(s, now_s)
+    for at in range(len(s.lines)):
+        s.lines[at].blocked = 0
+    while n.held:
+        at = _most_urgent(s)
+        if at < 0:
+            return
+        line, before, i = s.lines[at], -1, -1
+        slot = line.first
+        if _takes(s, s.slots[slot].kind):
+            while slot >= 0:  # a cache may be too small for some
+                i = _chosen(s, s.slots[slot])
+                if i >= 0:
+                    break
+                before, slot = slot, s.slots[slot].after
+        if i < 0:
+            line.blocked = 1
+            continue
+        q, which, due_s = s.slots[slot], at % 3, _due(s, slot)
+        _unlink(s, line, before, slot)
+        if which == IN_TIME and _first_token_s(s, i, q, now_s) > due_s:
+            _line_up(s, slot, LATE)
+            continue
+        n.held -= 1
+        n.unplaced_count -= 1
+        if n.by_deadline:
+            q.due_s = 0.0 if which == BEGUN else due_s if which == IN_TIME else np.inf
+        _send(s, slot, i, now_s)
+
+
+@compiled
+def give_up(s: State, now_s: float) -> None:
+    """Those that are held and have been late for so long that nobody waits for them any more."""
+    n = s.numbers[0]
+    for at in range(len(s.lines)):
+        line = s.lines[at]
+        while at % 3 != BEGUN and line.first >= 0 and _due(s, line.first) + n.give_up_s <= now_s:
+            slot = line.first
+            q = s.slots[slot]
+            _unlink(s, line, -1, slot)
+            s.answers[q.request - n.gone].instance = GIVEN_UP
+            s.kinds[q.kind].given_up += 1
+            n.held -= 1
+            n.unplaced_count -= 1
+            n.left -= 1
+            q.after = n.spare
+            n.spare = slot
 
 
 @compiled
 def place(s: State, now_s: float) -> None:
     """Send those that wait at the router to instances, in their order, as far as there are some now."""
     n = s.numbers[0]
+    if n.held:
+        _release(s, now_s)
     slot = n.unplaced
     n.unplaced = n.last_unplaced = -1
-    n.unplaced_count = 0
     while slot >= 0:
         after = s.slots[slot].after
+        n.unplaced_count -= 1
         if not _route(s, slot, now_s):
             _wait(s, slot)
         slot = after
+    if n.held and not n.holds:
+        _unhold(s)
+
+
+@compiled
+def _unhold(s: State) -> None:
+    """Those that are held wait first come, first served from now on."""
+    n = s.numbers[0]
+    for _ in range(n.held):
+        first = -1
+        for at in range(len(s.lines)):
+            slot = s.lines[at].first
+            if slot >= 0 and (first < 0 or s.slots[slot].arrival_s < s.slots[s.lines[first].first].arrival_s):
+                first = at
+        line = s.lines[first]
+        slot = line.first
+        _unlink(s, line, -1, slot)
+        n.held -= 1
+        n.unplaced_count -= 1
+        _wait(s, slot)
+
+
+@compiled
+def look_held(s: State, now_s: float, held: Column, tokens: Column, late: Column) -> None:
+    """What waits at the router, by class: requests, tokens of their prompts, and those that are late."""
+    for at in range(-1, len(s.lines)):
+        slot = s.numbers[0].unplaced if at < 0 else s.lines[at].first
+        while slot >= 0:
+            q = s.slots[slot]
+            held[q.kind] += 1
+            tokens[q.kind] += q.to_prefill - q.prefilled
+            late[q.kind] += not q.made and _due(s, slot) < now_s
+            slot = q.after
 
 
 @inlined

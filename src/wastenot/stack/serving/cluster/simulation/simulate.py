@@ -7,13 +7,17 @@ with a policy that looks its clock up in the instance's :class:`ClockRule`. Arou
   instance serves whose cache can hold it and which has room; where none has room, to the first that can. Of several that the
   router thinks equal it is the first one, by layout and then by number. Requests that nobody can take wait at the router,
   first come, first served.
+- Where a route says how much may wait on an instance, it gets no more than that. Requests are held at the router until an
+  instance of a pool on their route has room: at its next boundary, or when one more serves. They go in :class:`Route`'s
+  order, each to the instance that the router would choose. What would be late at that instance, by the time that all prompts
+  there take at the clock of its rule, is late for good.
 - At the same time, requests come first, then hosts fail or are back, then the controller visits, then steps end.
 - An instance that is stopped, parked or re-sharded finishes what it has first. Re-sharded ones wait for each other.
 - A host that fails takes its instances along. What they had comes to the router anew: tokens that were made are not made
   again, but prefilled with the prompt. The energy of steps that were cut off is spent.
 - GPUs of a failed host draw nothing, those without an instance draw ``off_power_w``.
 - The run ends with the last answer. Requests that wait at the router while nothing else is left to do are given up after an
-  hour; they have no instance (-1), and their times are ``nan``.
+  hour, and others where a route says so; they have no instance (-1), and their times are ``nan``.
 
 The steps are made by :mod:`wastenot.stack.serving.cluster.simulation.core`.
 """
@@ -108,6 +112,7 @@ class Answers(NamedTuple):
     """What became of some requests, as in :class:`ClusterServed`; each of shape (requests,)."""
 
     instance: IndexArray
+    sent_s: FloatArray
     first_token_s: FloatArray
     finish_s: FloatArray
     late_tokens: IndexArray
@@ -394,6 +399,7 @@ class _Run:
         self.log: list[LoggedAction] = []
         self.routes: tuple[tuple[int, ...], ...] | None = None
         self.room: tuple[int, ...] = ()
+        self.hold: tuple[int, ...] = ()
         self.stale = True
         self.timers: list[tuple[float, int, Failure]] = []
         for order, failure in enumerate(failures):
@@ -411,7 +417,7 @@ class _Run:
         n["bin_s"] = n["bin_end_s"] = self.bin_s
         n["tbt_s"], n["late_share"] = deadlines.tbt_s, 1 - deadlines.share
         n["end_to_end_s"] = math.inf if deadlines.end_to_end_s is None else deadlines.end_to_end_s
-        n["more"] = 1
+        n["more"], n["give_up_s"] = 1, math.inf
         n["spare"] = n["unplaced"] = n["last_unplaced"] = -1
         n["predicts"], n["router"], n["drawn"] = self.predict is not None, int(router), seed & 0xFFFFFFFF
         n["ttft_classes"], n["gap_bins"], n["leaves"] = len(deadlines.ttft_s), len(GAP_EDGES_S), 1
@@ -421,12 +427,15 @@ class _Run:
         n["rule_room"] = n["calendar_room"] + core.BACKLOGS
         n["due_room"] = max(each.block_tokens for each in cluster.layouts)
         none = np.zeros(0, dtype=np.int64)
+        lines = np.zeros(3 * classes.COUNT * len(deadlines.ttft_s), dtype=core.LINE)
+        lines["first"] = lines["last"] = -1
         return core.State(
             numbers=_column(numbers),
             layouts=_column(layouts),
             instances=_column(np.zeros(0, dtype=core.INSTANCE)),
             slots=_column(np.zeros(0, dtype=core.SLOT)),
             pools=_column(np.zeros(0, dtype=core.POOL)),
+            lines=_column(lines),
             kinds=_column(np.zeros(classes.COUNT, dtype=core.KIND)),
             bins=_column(np.zeros(16, dtype=core.BIN)),
             tables=_column(tables),
@@ -511,8 +520,8 @@ class _Run:
         self.parts.append(part)
         self._cover(self.last_s)
         answers = np.zeros(len(part), dtype=core.ANSWER)
-        answers["first_s"] = answers["finish_s"] = math.nan
-        answers["instance"] = -1
+        answers["sent_s"] = answers["first_s"] = answers["finish_s"] = math.nan
+        answers["instance"] = core.PENDING
         cached = np.zeros(len(part), dtype=np.int64) if part.cached_tokens is None else part.cached_tokens
         s = self.s
         self.s = s._replace(
@@ -535,10 +544,11 @@ class _Run:
             count = len(part)
             head = s.answers[:count]
             instance = _values(head, "instance").astype(np.intp)
-            if not all_of_them and (instance < 0).any():
+            if not all_of_them and (instance == core.PENDING).any():
                 return
-            first_s, finish_s = _values(head, "first_s").copy(), _values(head, "finish_s").copy()
-            answers = Answers(instance, first_s, finish_s, _values(head, "late").astype(np.intp))
+            sent_s, first_s, finish_s = (_values(head, name).copy() for name in ("sent_s", "first_s", "finish_s"))
+            late = _values(head, "late").astype(np.intp)
+            answers = Answers(np.maximum(instance, -1), sent_s, first_s, finish_s, late)
             at = (part.arrival_s / self.bin_s).astype(np.intp) * classes.COUNT
             at += self.cluster.classes.of(part.prompt_tokens, part.output_tokens)
             self.arrivals = _added(self.arrivals, at)
@@ -589,6 +599,10 @@ class _Run:
         seen = [_column(np.zeros(count, dtype=np.int64)) for _ in range(5)]
         core.look(s, now_s, *seen)
         running, waiting, waiting_tokens, context, setting = (np.asarray(each, dtype=np.intp) for each in seen)
+        core.give_up(s, now_s)
+        at_router = [_column(np.zeros(classes.COUNT, dtype=np.int64)) for _ in range(3)]
+        core.look_held(s, now_s, *at_router)
+        held, held_tokens, held_late = (np.asarray(each, dtype=np.intp) for each in at_router)
         state, layout, pool, host = self.known[:, :count].copy()
         kinds = {name: _values(s.kinds, name).copy() for name in core.KIND.names or ()}
         for name in kinds:
@@ -611,6 +625,10 @@ class _Run:
             kinds["finished"],
             kinds["missed"],
             int(n.unplaced_count),
+            held,
+            held_tokens,
+            held_late,
+            kinds["given_up"],
         )
 
     # ---- who serves
@@ -631,10 +649,13 @@ class _Run:
         leaf = np.arange(len(members)) - begins[pool[members]]
         loads = np.full(int(trees[-1]), math.inf)
         name = "tokens_left" if self._numbers.router == core.LEAST_TOKENS else "requests"
-        loads[trees[pool[members]] + leaves[pool[members]] + leaf] = _values(self.s.instances, name)[members]
         pools = np.zeros(count, dtype=core.POOL)
-        pools["room"] = np.iinfo(np.int64).max
-        pools["room"][: len(self.room)] = self.room[:count]
+        for limit, of_pools in (("room", self.room), ("hold", self.hold)):
+            pools[limit] = np.iinfo(np.int64).max
+            pools[limit][: len(of_pools)] = of_pools[:count]
+        full = _values(self.s.instances, "waiting_tokens")[members] >= pools["hold"][pool[members]]
+        load = np.where(full, math.inf, _values(self.s.instances, name)[members])
+        loads[trees[pool[members]] + leaves[pool[members]] + leaf] = load
         pools["tree_at"], pools["leaves"], pools["members_at"], pools["ready"] = trees[:-1], leaves, begins, ready
         everyone = np.arange(len(self.instances))
         _assign(self.s.instances, "leaf", everyone, np.full(len(everyone), -1))
@@ -852,15 +873,24 @@ class _Run:
                 self._set_rule(action.instance, action.clock)
                 core.heed(self.s, action.instance, now_s)
             case Route():
-                if len(action.pools) != classes.COUNT:
-                    raise _RefusedError(f"routes for {len(action.pools)} classes; there are {classes.COUNT}")
-                for pools in action.pools:
-                    for pool in pools:
-                        self._check_pool(pool)
-                if any(each < 0 for each in action.room):
-                    raise _RefusedError("room for fewer than no requests")
-                self.routes, self.room, self.stale = action.pools, action.room, True
-                self._numbers.by_deadline = action.by_deadline
+                self._set_route(action)
+
+    def _set_route(self, route: Route) -> None:
+        if len(route.pools) != classes.COUNT:
+            raise _RefusedError(f"routes for {len(route.pools)} classes; there are {classes.COUNT}")
+        for pools in route.pools:
+            for pool in pools:
+                self._check_pool(pool)
+        if any(each < 0 for each in route.room):
+            raise _RefusedError("room for fewer than no requests")
+        if any(each < 1 for each in route.hold):
+            raise _RefusedError("instances that hold before the first token of a prompt waits")
+        if route.give_up_s is not None and not route.give_up_s >= 0:
+            raise _RefusedError("requests given up before they are late")
+        self.routes, self.room, self.hold, self.stale = route.pools, route.room, route.hold, True
+        n = self._numbers
+        n.by_deadline, n.holds = route.by_deadline, bool(route.hold) or route.give_up_s is not None
+        n.give_up_s = math.inf if route.give_up_s is None else route.give_up_s
 
     def _of(self, number: int, *states: InstanceState) -> _Instance:
         """An instance that is in one of these states."""
@@ -955,6 +985,7 @@ class _Run:
         return ClusterServed(
             self.controller.name,
             none,
+            never,
             never,
             never,
             none,
