@@ -33,6 +33,8 @@ _FEWEST = 2
 """Days that a median is taken of; of days less alike where there are fewer."""
 _HORIZONS = (0, 1, 2, 3, 4, 6, 9, 12, 18, 24, 36, 72, 144, 288)
 """Slots ahead for which levels and errors are fitted; straight between them."""
+_LEAST = 0.5
+"""Requests of a slot that are forecast, whatever little came."""
 _UNKNOWN = 0.3
 """Standard deviation of a forecast's logarithm where no two past days can be compared."""
 _FLOOR = 0.02
@@ -89,12 +91,15 @@ def template(past: Past, ahead: int) -> FloatArray:
         ahead: slots to forecast.
 
     Returns:
-        Rates in requests a second, shape (ahead, 9).
+        Rates in requests a second, shape (ahead, 9); half a request a slot at least, as one may come where none ever did.
     """
     days = _Days.of(past, ahead)
     found = np.concatenate([days.median(day)[0] for day in range(days.first_ahead, len(days.grid))])
     begin = days.begin + len(past.counts) - days.first_ahead * past.slots_per_day
-    return np.asarray(found[begin : begin + ahead] / past.slot_s)
+    found = found[begin : begin + ahead]
+    usual = np.nansum(past.counts, axis=0) + 1e-9
+    none = found.sum(axis=1, keepdims=True) < _LEAST
+    return np.asarray(np.where(none, _LEAST * usual / usual.sum(), found) / past.slot_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -315,7 +320,7 @@ class _Errors:
 
     def span_error(self, horizon: int, weights: FloatArray, share: float) -> float:
         """The same of the greatest slot from now to so many slots ahead over the greatest expected; weights by horizon."""
-        count = len(self.total) - horizon
+        count = max(len(self.total) - horizon, 0)
         ahead = np.arange(horizon + 1)[:, None] + np.arange(count)
         expected = self.foreseen[ahead] * np.exp(weights[: horizon + 1] @ self.levels[:count].T)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -325,7 +330,7 @@ class _Errors:
 
     def _pairs(self, horizon: int) -> tuple[IndexArray, FloatArray, FloatArray]:
         """Slots with their errors, and the levels seen so many slots before."""
-        error, levels = self.error[horizon:], self.levels[: len(self.error) - horizon]
+        error, levels = self.error[horizon:], self.levels[: max(len(self.error) - horizon, 0)]
         known = np.flatnonzero(np.isfinite(error) & np.isfinite(levels).all(axis=1))
         return known + horizon, error[known], levels[known]
 
