@@ -74,7 +74,7 @@ class Parking:
         name: for tables and pictures.
         margin: of the load that clocks are chosen for, above that of the moment; it grows when deadlines are missed.
         head_room: of the load that serving instances could take, above that of the moment.
-        reserve: of the load that instances which are there could take, above what is forecast; more where bursts were higher.
+        reserve: of the load that instances which are there could take, above what is forecast; more where there were bursts.
         lasts_s: that fewer instances must have been enough before some are parked.
         alarm_s: that an emergency lasts after its last sign.
         tariff: what energy costs over time, which decides when a start is worth its cost; the same at all times by default.
