@@ -9,7 +9,7 @@ import numpy as np
 
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.mixes import Mix
-from wastenot.stack.serving.cluster.model import Action, ChangeTimes, ClockRule, Cluster, ClusterView, Route, Start
+from wastenot.stack.serving.cluster.model import Action, ChangeTimes, ClockRule, Cluster, ClusterView, Route, Router, Start
 from wastenot.stack.serving.cluster.results import kept
 from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.stack.serving.deadlines import Deadlines
@@ -33,7 +33,12 @@ class _Alike:
     period_s: float = 1e9
 
     def begin(self, cluster: Cluster) -> Sequence[Action]:
-        return [Start(0, 0, self.rule)] * self.count + [Route(((0,),) * COUNT, by_deadline=self.by_deadline)]
+        route = (
+            Route(((0,),) * COUNT, by_deadline=True, router=Router.LEAST_TOKENS)
+            if self.by_deadline
+            else Route(((0,),) * COUNT)
+        )
+        return [*[Start(0, 0, self.rule)] * self.count, route]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
         return ()
@@ -49,7 +54,7 @@ class Trial:
         deadlines: to be kept.
         share: of the requests of each class of deadlines that are to keep them.
         together: instances behind one router.
-        by_deadline: whether prompts are prefilled in the order of their deadlines.
+        by_deadline: whether prompts are prefilled in the order of their deadlines, and go where there are fewest tokens.
         requests: of a run.
     """
 

@@ -31,6 +31,7 @@ from wastenot.stack.serving.cluster.model import (
     InstanceState,
     Park,
     Route,
+    Router,
     SetClock,
     Start,
     Stop,
@@ -54,6 +55,10 @@ HURRY_S = 60.0
 """Between two looks while there is an emergency."""
 PLAN_S = 300.0
 """Between two looks at how many instances are to be there."""
+BURSTS_S = 1800.0
+"""Time over which bursts are remembered."""
+UNSEEN = 1.3
+"""Of the usual load, a burst that is to be expected before some time has shown what bursts there are."""
 _ALIKE = Tariff.hourly(1.0)
 """Energy costs the same at all times."""
 _THERE = (InstanceState.STARTING, InstanceState.SERVING, InstanceState.PARKED, InstanceState.WAKING)
@@ -69,7 +74,7 @@ class Parking:
         name: for tables and pictures.
         margin: of the load that clocks are chosen for, above that of the moment; it grows when deadlines are missed.
         head_room: of the load that serving instances could take, above that of the moment.
-        reserve: of the load that instances which are there could take, above what is forecast.
+        reserve: of the load that instances which are there could take, above what is forecast; more where there were bursts.
         lasts_s: that fewer instances must have been enough before some are parked.
         alarm_s: that an emergency lasts after its last sign.
         tariff: what energy costs over time, which decides when a start is worth its cost; the same at all times by default.
@@ -92,6 +97,7 @@ class Parking:
     _hurried_s: float = field(init=False, repr=False)
     _piled: bool = field(init=False, repr=False)
     _failed: int = field(init=False, repr=False)
+    _bursts: deque[tuple[float, float]] = field(init=False, repr=False)
     _outcome: FloatArray = field(init=False, repr=False)
     _rule: dict[int, int] = field(init=False, repr=False)
 
@@ -102,12 +108,14 @@ class Parking:
         self._plan = planned(self.profiles, self.demand.peak(0.0, 1.0), peak * (1 + self.reserve), spare_gpu_w=parked_w)
         self._plan_s, self._needed, self._alarm_s, self._hurried_s = PLAN_S, deque(), -math.inf, 0.0
         self._piled, self._failed, self._outcome, self._rule = False, 0, np.zeros((2, COUNT)), {}
+        self._bursts = deque([(-BURSTS_S / 2, UNSEEN)])
         start = Start(self._plan.layout, 0, greatest(cluster.layouts[self._plan.layout]))
-        return [*[start] * self._there(peak), Route(((0,),) * COUNT, by_deadline=True)]
+        return [*[start] * self._there(peak), Route(((0,),) * COUNT, by_deadline=True, router=Router.LEAST_TOKENS)]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
         """What the load of the moment asks for, and every five minutes what is forecast."""
         self.demand.see(view)
+        self._note_burst(view.now_s)
         keep = math.exp(-self.period_s / REMEMBERED_S)
         self._outcome = keep * self._outcome + np.stack([view.finished, view.missed])
         actions: list[Action] = []
@@ -132,7 +140,19 @@ class Parking:
         """Instances that are to be there for a peak: those of least power, the others off."""
         cluster, rate = self.profiles.cluster, float(peak_per_s.sum())
         most = cluster.hosts * (cluster.gpus_per_host // self._gpus)
-        return max(self._fewest_watts(rate, rate * (1 + self.reserve), most, 0.0), 1)
+        upper = rate * max(1 + self.reserve, self._bursts[0][1] if self._bursts else 0.0)
+        return max(self._fewest_watts(rate, upper, most, 0.0), 1)
+
+    def _note_burst(self, now_s: float) -> None:
+        """The load of the moment beside that of some minutes; the greatest such ratio comes first."""
+        usual = float(self.demand.recent(PLAN_S).sum())
+        if now_s >= PLAN_S and usual > 0:
+            ratio = float(self.demand.recent(WINDOWS_S[0]).sum()) / usual
+            while self._bursts and self._bursts[-1][1] <= ratio:
+                self._bursts.pop()
+            self._bursts.append((now_s, ratio))
+        while self._bursts and self._bursts[0][0] <= now_s - BURSTS_S:
+            self._bursts.popleft()
 
     def _hurries(self, now_s: float) -> bool:
         """Whether an emergency asks for more instances before it is time to look."""
@@ -197,8 +217,8 @@ class Parking:
 
     def _alarmed(self, view: ClusterView, serving: IndexArray) -> bool:
         """Whether prompts pile up for longer than a visit, or did so a moment ago."""
-        piled_s = view.waiting_tokens[serving].max(initial=0) * self._token_s()
-        piled = bool(view.unplaced) or piled_s > PATIENCE * max(self.profiles.cluster.deadlines.ttft_s)
+        tokens = view.waiting_tokens[serving].max(initial=0) + view.held_tokens.sum() / max(len(serving), 1)
+        piled = tokens * self._token_s() > PATIENCE * max(self.profiles.cluster.deadlines.ttft_s)
         self._piled, lasting = piled, piled and self._piled
         if lasting:
             self._alarm_s = view.now_s + self.alarm_s
