@@ -178,6 +178,7 @@ def forecast(past: Past, ahead: int, *, share: float = UPPER) -> Forecast:
         error = np.full(len(horizons), _UNKNOWN * NormalDist().inv_cdf(share))
         return Forecast(usual, past.slot_s, np.zeros((len(horizons), 2)), error, error, float(error[0]), share)
     fewer = math.sqrt((1 + 1 / days.used_ahead()) / (1 + 1 / used))  # a median of more days errs less
+    fitted = fewer * math.sqrt((errors.independent + 2) / (errors.independent - 2))  # two weights err more than they seem to
     at_knots = np.stack([errors.weights(each) for each in _HORIZONS])
     weights = np.stack([np.interp(horizons, knots, each) for each in at_knots.T], axis=1)
     slot = [errors.slot_error(each, weights[each], share) for each in _HORIZONS]
@@ -188,8 +189,8 @@ def forecast(past: Past, ahead: int, *, share: float = UPPER) -> Forecast:
         usual,
         past.slot_s,
         weights,
-        fewer * np.interp(horizons, knots, slot),
-        fewer * np.interp(horizons, knots, np.maximum.accumulate(span)),
+        fitted * np.interp(horizons, knots, slot),
+        fitted * np.interp(horizons, knots, np.maximum.accumulate(span)),
         fewer * errors.slot_error(0, np.zeros(2), share),
         share,
     )
@@ -306,6 +307,11 @@ class _Errors:
             levels.append(np.where(there > 0, np.log((came[slots] - came[begin] + 0.5) / (there + 0.5)), np.nan))
         return cls(total, foreseen, error, np.stack(levels, axis=1), past.slots_per_day)
 
+    @property
+    def independent(self) -> float:
+        """About so many errors that say nothing of one another: levels last for about three hours."""
+        return max(float(np.isfinite(self.error).sum()) * 8 / self.day_slots, 4.0)
+
     def weights(self, horizon: int) -> FloatArray:
         """By which levels last for so many slots: least squares, drawn to 0 a little; shape (2,)."""
         slots, error, levels = self._pairs(horizon)
@@ -335,14 +341,16 @@ class _Errors:
         return known + horizon, error[known], levels[known]
 
     def _quantile(self, slots: IndexArray, error: FloatArray, share: float) -> float:
-        """Of errors, with what few days may hide: slots of a day err together."""
+        """Of errors less those of counting, with what few days may hide: slots of a day err together."""
         if len(slots) < 12:
             return _UNKNOWN * NormalDist().inv_cdf(share)
         day = slots // self.day_slots
         count = np.bincount(day)
         mean = (np.bincount(day, error) / np.maximum(count, 1))[count > 0]
-        variance = max(float(np.mean(error**2)), _FLOOR**2)
+        variance, counting = float(np.mean(error**2)), float(np.mean(1 / (self.total[slots] + 1)))
+        less = math.sqrt(max(variance - counting, _FLOOR**2) / max(variance, _FLOOR**2))
+        variance = max(variance, _FLOOR**2)
         of_days = float(mean.var(ddof=1)) if len(mean) > 1 else variance
         free = variance**2 / (of_days**2 / max(len(mean) - 1, 1) + max(variance - of_days, 0.0) ** 2 / (12 * len(mean)))
         spread = math.sqrt(variance) * float(stdtrit(max(free, 1.0), share))
-        return max(spread, float(np.quantile(error, share)))
+        return less * max(spread, float(np.quantile(error, share)))
