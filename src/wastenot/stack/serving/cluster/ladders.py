@@ -55,7 +55,7 @@ def ladder(engine: Engine, base: int, patience: int, context: float, deadlines: 
 def ladder_frontier(
     engine: Engine, mix: Mix, deadlines: Deadlines, *, share: float = 0.99, points: int = 10, together: int = 1
 ) -> InstanceFrontier:
-    """Levels of load at equal distances up to the capacity, each with the ladder of least power that keeps the deadlines.
+    """Levels of load up to the capacity, closer in its upper half, each with the ladder of least power that keeps deadlines.
 
     Args:
         engine: of the instance.
@@ -72,7 +72,8 @@ def ladder_frontier(
     if not capacity > 0:
         nothing = np.zeros(0)
         return InstanceFrontier(engine, mix, nothing, nothing.astype(np.intp), nothing, nothing)
-    rate = capacity * np.arange(1, points + 1) / points
+    rate = capacity * np.unique(np.concatenate([np.arange(1, points + 1) / points, 1 - np.arange(points) / (2 * points)]))
+    points = len(rate)
     at = levels(engine, mix, deadlines, rate)
     setting, power, rules = np.zeros(points, dtype=np.intp), np.zeros(points), []
     lowest = _least_marginal(engine)

@@ -71,9 +71,9 @@ def _template(given: Given) -> Demand:
 
 
 def _calibrated(given: Given) -> Demand:
-    """Ours: past weeks corrected by what is seen, with the errors of such forecasts; otherwise the same as others."""
+    """Ours: past weeks corrected by what is seen, with the errors of such forecasts; or the busiest minutes, likewise."""
     known = given.load.known
-    return _template(given) if known.forecast is None else Demand.of(known.forecast)
+    return Demand(known.busiest_per_s[None]) if known.forecast is None else Demand.of(known.forecast)
 
 
 def _best_static(given: Given, *, by_deadline: bool = False) -> Controller:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,9 @@ PARTITIONS: tuple[tuple[tuple[int, ...], ...], ...] = (
     (_SHORT, _MIDDLE, _LONG),
 )
 """Classes by pool, by the lengths of prompts, which a router knows; those of answers it can only guess."""
+
+SWING = (0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
+"""Multiples of a load between which it varies, unless more is known: small instances can follow it, large ones less so."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,15 +79,17 @@ def planned(
     *,
     gpus: int | None = None,
     spare_gpu_w: float = 0.0,
+    swing: Sequence[float] = SWING,
 ) -> PoolPlan:
-    """The layout and instances of least power; where GPUs are too few for any, those that carry most.
+    """The layout of least power while its instances follow the load; where GPUs are too few, the one that carries most.
 
     Args:
         profiles: of the cluster.
         rate_per_s: of each class, on average; shape (9,).
-        upper_per_s: that must be possible; shape (9,).
+        upper_per_s: that must be possible at this rate, and the same above others; shape (9,).
         gpus: that may be used; all of the cluster by default.
         spare_gpu_w: what a GPU draws that no instance runs on.
+        swing: multiples of the load between which it varies; the plan's instances are those for the load itself.
 
     Raises:
         BadInputError: no layout keeps the deadlines at any load.
@@ -92,25 +97,28 @@ def planned(
     cluster = profiles.cluster
     gpus = cluster.gpus if gpus is None else gpus
     blend = rate_per_s if rate_per_s.sum() > 0 else np.ones(COUNT)
-    best: PoolPlan | None = None
-    most: tuple[float, PoolPlan] | None = None
+    rate, upper = float(rate_per_s.sum()), float(upper_per_s.sum())
+    plans: list[tuple[float, PoolPlan]] = []
+    takes: list[tuple[float, PoolPlan]] = []
     for layout, engine in enumerate(cluster.layouts):
 
         def known(count: int, layout: int = layout) -> InstanceFrontier:
             return profiles.frontier(layout, blend, together=count, ladders=True)
 
-        there = gpus // cluster.gpus_per_host * (cluster.gpus_per_host // engine.gpus)
-        there += gpus % cluster.gpus_per_host // engine.gpus
-        if not there:
+        most = gpus // cluster.gpus_per_host * (cluster.gpus_per_host // engine.gpus)
+        most += gpus % cluster.gpus_per_host // engine.gpus
+        if not most:
             continue
-        power = power_by_count(known, float(rate_per_s.sum()), float(upper_per_s.sum()), there)
-        power += spare_gpu_w * (gpus - engine.gpus * np.arange(there + 1))
-        count = int(power.argmin())
-        if np.isfinite(power[count]) and (best is None or power[count] < best.power_w):
-            best = PoolPlan(layout, count, blend, float(power[count]))
-        full = known(there)
-        if full.capacity_per_s and (most is None or there * full.capacity_per_s > most[0]):
-            most = there * full.capacity_per_s, PoolPlan(layout, there, blend, there * float(full.power_w[-1]))
-    if best is None and most is None:
+        spare_w = spare_gpu_w * (gpus - engine.gpus * np.arange(most + 1))
+        power = power_by_count(known, rate, upper, most) + spare_w
+        count, full = int(power.argmin()), known(most)
+        if np.isfinite(power[count]):
+            swung = [(power_by_count(known, each * rate, each * upper, most) + spare_w).min() for each in swing]
+            swung_w = float(np.mean([each for each in swung if np.isfinite(each)]))
+            plans.append((swung_w, PoolPlan(layout, count, blend, float(power[count]))))
+        if full.capacity_per_s:
+            plan = PoolPlan(layout, most, blend, most * float(full.power_w[-1]))
+            takes.append((-most * full.capacity_per_s, plan))
+    if not plans and not takes:
         raise BadInputError("no layout keeps the deadlines at any load; allow more time or a smaller budget of a step")
-    return best or most[1]  # type: ignore[index]
+    return min(plans or takes, key=lambda each: each[0])[1]

@@ -16,10 +16,10 @@ from wastenot.stack.serving.requests import Requests
 
 _KINDS = 32
 """Of requests that stand for a class."""
-TOGETHER = np.array([1, 2, 4, 16])
+TOGETHER = np.array([1, 2, 4, 8, 16])
 """Instances behind one router that are told apart: the more there are, the more even is the load of each."""
-_GRAIN = 20
-"""Blends are told apart by shares of a twentieth."""
+_GRAIN = 200
+"""Blends are told apart by shares of half a per cent."""
 _TYPICAL_PROMPT, _TYPICAL_OUTPUT = (128.0, 600.0, 2500.0), (50.0, 200.0, 500.0)
 
 
@@ -87,7 +87,7 @@ class Profiles:
                 self.mix(blend.astype(np.float64)),
                 self.cluster.deadlines,
                 share=self.share,
-                points=self.points,
+                points=max(self.points // 2, 3),
                 together=together,
             )
         elif key not in self._known:

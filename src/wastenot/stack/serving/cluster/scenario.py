@@ -71,7 +71,7 @@ class ClusterPart(Part):
     hosts: _Whole
     gpus_per_host: _Whole = 8
     degrees: tuple[_Whole, ...] | None = None
-    step_tokens: _Whole | None = None
+    step_tokens: _Whole | tuple[_Whole, ...] | None = None
     changes: ChangesPart = ChangesPart()
 
 
@@ -481,7 +481,13 @@ def _engines(part: ClusterPart, where: Path) -> tuple[tuple[Engine, ...], str]:
         raise _error(where, "cluster.degrees", f"no engine has {missing[0]} GPUs; these files have engines of {known}")
     chosen = [engine for degree, engine in sorted(found.items()) if part.degrees is None or degree in part.degrees]
     if part.step_tokens is not None:
-        chosen = [replace(each, most_step_tokens=part.step_tokens) for each in chosen]
+        budgets = part.step_tokens if isinstance(part.step_tokens, tuple) else (part.step_tokens,) * len(chosen)
+        if len(budgets) != len(chosen):
+            degrees = ", ".join(str(each.gpus) for each in chosen)
+            raise _error(
+                where, "cluster.step_tokens", f"{len(budgets)} budgets; give one, or one for each of the degrees {degrees}"
+            )
+        chosen = [replace(each, most_step_tokens=tokens) for each, tokens in zip(chosen, budgets, strict=True)]
     return tuple(chosen), digest.hexdigest()
 
 

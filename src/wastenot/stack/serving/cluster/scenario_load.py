@@ -56,6 +56,7 @@ class Known:
         lengths: earlier requests; of a curve, some that say how long they are, and nothing of when they came.
         mean_per_s: their rate by class; shape (9,).
         peak_per_s: the greatest rate of each class over five minutes; shape (9,).
+        busiest_per_s: rates of each class in the five minutes with most requests; shape (9,).
         forecast_per_s: the template of each slot to come, of past weeks; one slot, the peak, where no time is known to be
             like another; shape (slots, 9).
         slot_s: length of these slots.
@@ -65,6 +66,7 @@ class Known:
     lengths: Requests
     mean_per_s: FloatArray
     peak_per_s: FloatArray
+    busiest_per_s: FloatArray
     forecast_per_s: FloatArray
     slot_s: float = math.inf
     forecast: Forecast | None = None
@@ -296,8 +298,9 @@ def _known(history: Requests, history_s: float) -> Known:
     slots = max(round(history_s / SLOT_S), 1)
     slot = np.minimum((history.arrival_s / history_s * slots).astype(np.intp), slots - 1)
     count = np.bincount(slot * COUNT + number, minlength=slots * COUNT).reshape(slots, COUNT).astype(np.float64)
-    peak = (count * slots / history_s).max(axis=0)
-    return Known(history, count.sum(axis=0) / history_s, peak, peak[None, :])
+    rate = count * slots / history_s
+    peak, busiest = rate.max(axis=0), rate[rate.sum(axis=1).argmax()]
+    return Known(history, count.sum(axis=0) / history_s, peak, busiest, peak[None, :])
 
 
 def _known_of_curve(curve: Curve, traffic: CurvePart, seed: int) -> Known:
@@ -311,5 +314,11 @@ def _known_of_curve(curve: Curve, traffic: CurvePart, seed: int) -> Known:
     ahead = math.ceil(curve.rates.duration_s / SLOT_S - 1e-9)
     rate = past.rate_per_s
     return Known(
-        lengths, np.nanmean(rate, axis=0), np.nanmax(rate, axis=0), template(past, ahead), SLOT_S, forecast(past, ahead)
+        lengths,
+        np.nanmean(rate, axis=0),
+        np.nanmax(rate, axis=0),
+        rate[np.nanargmax(rate.sum(axis=1))],
+        template(past, ahead),
+        SLOT_S,
+        forecast(past, ahead),
     )

@@ -59,6 +59,8 @@ BURSTS_S = 1800.0
 """Time over which bursts are remembered."""
 UNSEEN = 1.3
 """Of the usual load, a burst that is to be expected before some time has shown what bursts there are."""
+DAY_S = 86_400.0
+"""Whose load the layout is chosen for."""
 _ALIKE = Tariff.hourly(1.0)
 """Energy costs the same at all times."""
 _THERE = (InstanceState.STARTING, InstanceState.SERVING, InstanceState.PARKED, InstanceState.WAKING)
@@ -102,10 +104,11 @@ class Parking:
     _rule: dict[int, int] = field(init=False, repr=False)
 
     def begin(self, cluster: Cluster) -> Sequence[Action]:
-        """The layout of least power for the load that is forecast for the first minutes, all instances awake."""
+        """The layout of least power for a day's load, and instances for what is forecast for the first minutes, all awake."""
         peak = self.demand.peak(0.0, cluster.changes.start_s[0] + 2 * PLAN_S)
         parked_w = cluster.changes.parked_power_w
-        self._plan = planned(self.profiles, self.demand.peak(0.0, 1.0), peak * (1 + self.reserve), spare_gpu_w=parked_w)
+        usual = self.demand.expected(0.0, DAY_S)
+        self._plan = planned(self.profiles, usual, usual * (1 + self.reserve), spare_gpu_w=parked_w)
         self._plan_s, self._needed, self._alarm_s, self._hurried_s = PLAN_S, deque(), -math.inf, 0.0
         self._piled, self._failed, self._outcome, self._rule = False, 0, np.zeros((2, COUNT)), {}
         self._bursts = deque([(-BURSTS_S / 2, UNSEEN)])
