@@ -7,7 +7,8 @@
 
 A parked instance is back in tens of milliseconds and a new one in minutes, so mistakes of the forecast cost little where
 some are parked. More serve as soon as more are needed, fewer only when fewer were enough for a while. When prompts pile up
-or deadlines are missed, all that are parked are woken and clocks are at their greatest until it is over.
+or instances fail, all that are parked are woken, as many are started as the load of the moment needs, and clocks are at their
+greatest until it is over. Few prompts wait on an instance: the others are held at the router, and late ones come last.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.clock_rules import greatest, rule_at
+from wastenot.stack.serving.cluster.controllers.fixed import taken
 from wastenot.stack.serving.cluster.demand import Demand
 from wastenot.stack.serving.cluster.frontiers import InstanceFrontier
 from wastenot.stack.serving.cluster.model import (
@@ -51,10 +53,23 @@ WINDOWS_S = (20.0, 60.0)
 """Over which the load of the moment is averaged."""
 FEW = 200.0
 """Requests of a class of which a miss more or less says little."""
-HURRY_S = 60.0
-"""Between two looks while there is an emergency."""
+HOLD_STEPS = 1.0
+"""Steps' worth of prompts that wait on an instance before it gets no more."""
+LATE = 0.05
+"""Of the requests that came since the last visit: so many that are held and late are an emergency at once."""
+EMERGENCY_S = 10.0
+"""Over which the load of the moment is averaged in an emergency."""
+EMERGENCY_ROOM = 0.25
+"""Of the load that instances could take in an emergency, above that of the moment."""
 PLAN_S = 300.0
 """Between two looks at how many instances are to be there."""
+_THERE = (
+    InstanceState.STARTING,
+    InstanceState.SERVING,
+    InstanceState.DRAINING,
+    InstanceState.PARKED,
+    InstanceState.WAKING,
+)
 _ALIKE = Tariff.hourly(1.0)
 """Energy costs the same at all times."""
 
@@ -92,8 +107,8 @@ class Parking:
     _recent: list[FloatArray] = field(init=False, repr=False)
     _piled: list[bool] = field(init=False, repr=False)
     _frontiers: dict[tuple[int, int], InstanceFrontier] = field(init=False, repr=False)
-    _failed: int = field(init=False, repr=False)
-    _hurried_s: float = field(init=False, repr=False)
+    _failed: FloatArray = field(init=False, repr=False)
+    _short: float = field(init=False, repr=False)
     _rule: dict[int, int] = field(init=False, repr=False)
     _plan_s: float = field(init=False, repr=False)
 
@@ -111,13 +126,14 @@ class Parking:
         self._needed, self._alarm_s = [deque() for _ in self._pools], [-math.inf] * len(self._pools)
         self._outcome = np.zeros((2, COUNT))
         self._piled, self._frontiers = [False] * len(self._pools), {}
-        self._failed, self._hurried_s = 0, 0.0
+        self._failed, self._short = np.zeros(len(self._pools)), math.inf
         self._rule, self._plan_s = {}, PLAN_S
         placed = sorted(enumerate(self._pools), key=lambda each: -cluster.layouts[each[1].layout].gpus)
         actions: list[Action] = []
         for pool, plan in placed:
             actions += [Start(plan.layout, pool, greatest(cluster.layouts[plan.layout]))] * self._there(pool, peak)
-        return [*actions, Route(self._routes())]
+        hold = tuple(int(HOLD_STEPS * cluster.layouts[each.layout].most_step_tokens) for each in self._pools)
+        return [*actions, Route(self._routes(), hold=hold)]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
         """What the load of the moment asks for, and every five minutes what is forecast."""
@@ -126,14 +142,15 @@ class Parking:
         keep = math.exp(-self.period_s / REMEMBERED_S)
         self._outcome = keep * self._outcome + np.stack([view.finished, view.missed])
         actions: list[Action] = []
-        failed = int((view.state == InstanceState.FAILED).sum())
-        if view.now_s >= self._plan_s - 1e-9 or failed > self._failed or self._hurries(view.now_s):
-            self._failed, self._hurried_s = failed, view.now_s
+        failed = np.bincount(view.pool[view.state == InstanceState.FAILED], minlength=len(self._pools))
+        lost, self._failed = failed > self._failed, failed
+        free = np.asarray(view.free_gpus).copy()
+        if view.now_s >= self._plan_s - 1e-9 or lost.any() or free.sum() > self._short:
             self._plan_s = view.now_s + PLAN_S
-            actions += self._resize(view)
+            actions += self._resize(view, free)
         lent: set[int] = set()
         for pool in range(len(self._pools)):
-            actions += self._steer(view, pool, lent)
+            actions += self._steer(view, pool, lent, free, bool(lost[pool]))
         return actions
 
     # ---- instances that are there -----------------------------------------------------------------------------------
@@ -168,43 +185,56 @@ class Parking:
             found.append((own, *range(own + 1, len(self._pools)), *range(own - 1, -1, -1)))
         return tuple(found)
 
-    def _hurries(self, now_s: float) -> bool:
-        """Whether an emergency asks for more instances before it is time to look."""
-        return now_s < max(self._alarm_s) and now_s >= self._hurried_s + HURRY_S
-
-    def _resize(self, view: ClusterView) -> Iterator[Action]:
+    def _resize(self, view: ClusterView, free: IndexArray) -> Iterator[Action]:
         """Start what will be needed by the time that it serves; stop what stays parked longer than a start is worth."""
         cluster = self.profiles.cluster
-        states = (InstanceState.STARTING, InstanceState.SERVING, InstanceState.PARKED, InstanceState.WAKING)
-        free = np.asarray(view.free_gpus).copy()
+        self._short = math.inf
         for pool, plan in enumerate(self._pools):
             start_s = cluster.changes.start_s[plan.layout]
             soon = self._there(pool, self.demand.peak(view.now_s, view.now_s + start_s + PLAN_S))
             powers_w = max(cluster.changes.parked_power_w, 1.0), cluster.changes.start_power_w
             pays_s = start_s + (self.tariff or _ALIKE).start_outweighed_s(view.now_s, *powers_w, start_s)
             later = self._there(pool, self.demand.peak(view.now_s, view.now_s + pays_s + PLAN_S))
-            own = np.flatnonzero((view.pool == pool) & np.isin(view.state, states))
-            gpus = cluster.layouts[plan.layout].gpus
-            for _ in range(soon - len(own)):
-                room = np.flatnonzero(free >= gpus)
-                if not len(room):
-                    break
-                free[room[0]] -= gpus
-                yield Start(plan.layout, pool, greatest(cluster.layouts[plan.layout]))
+            own = np.flatnonzero((view.pool == pool) & np.isin(view.state, _THERE))
+            yield from self._started(pool, soon - len(own), free)
             parked = own[view.state[own] == InstanceState.PARKED]
             for instance in parked[: max(len(own) - max(soon, later), 0)].tolist():
                 yield Stop(instance)
 
+    def _started(self, pool: int, count: int, free: IndexArray) -> Iterator[Action]:
+        """So many more instances, as far as there are GPUs; where there are too few, it is looked at again once more are free."""
+        layout = self._pools[pool].layout
+        engine = self.profiles.cluster.layouts[layout]
+        for _ in range(count):
+            if not taken(free, engine.gpus):
+                self._short = float(free.sum())
+                break
+            yield Start(layout, pool, greatest(engine))
+
+    def _reinforced(self, view: ClusterView, pool: int, free: IndexArray) -> Iterator[Action]:
+        """Instances for the load of the moment, in an emergency."""
+        rate = max(self._lately(pool), self._own(pool, self.demand.recent(EMERGENCY_S))) * (1 + EMERGENCY_ROOM)
+        there = int(((view.pool == pool) & np.isin(view.state, _THERE)).sum())
+        most = self.profiles.cluster.gpus // self.profiles.cluster.layouts[self._pools[pool].layout].gpus
+        count = there
+        while count < most and count * self._known(pool, max(count, 1)).capacity_per_s < rate:
+            count += 1
+        yield from self._started(pool, count - there, free)
+
     # ---- instances that serve ---------------------------------------------------------------------------------------
 
-    def _steer(self, view: ClusterView, pool: int, lent: set[int]) -> Iterator[Action]:
+    def _steer(
+        self, view: ClusterView, pool: int, lent: set[int], free: IndexArray, lost: bool
+    ) -> Iterator[Action]:
         mine = view.pool == pool
         mine[list(lent)] = False
         serving = np.flatnonzero(mine & (view.state == InstanceState.SERVING))
         parked = np.flatnonzero(mine & ((view.state == InstanceState.PARKED) | (view.state == InstanceState.DRAINING)))
         waking = int((mine & (view.state == InstanceState.WAKING)).sum())
         rate = self._lately(pool)
-        alarm = self._alarmed(view, pool, serving)
+        alarm = self._alarmed(view, pool, serving, lost)
+        if alarm:
+            yield from self._reinforced(view, pool, free)
         most = len(serving) + waking + len(parked)
         parked_w = self.profiles.cluster.changes.parked_power_w
         rate *= self._raised(pool)
@@ -251,14 +281,16 @@ class Parking:
         needed.append((now_s, target))
         return needed[0][1]
 
-    def _alarmed(self, view: ClusterView, pool: int, serving: IndexArray) -> bool:
-        """Whether prompts pile up for longer than a visit, or did so a moment ago."""
+    def _alarmed(self, view: ClusterView, pool: int, serving: IndexArray, lost: bool) -> bool:
+        """Whether prompts pile up for longer than a visit, are held until they are late, or instances failed a moment ago."""
         plan = self._pools[pool]
-        piled_s = view.waiting_tokens[serving].max(initial=0) * self._token_s(plan)
+        own = list(plan.classes)
+        tokens = view.waiting_tokens[serving].max(initial=0) + view.held_tokens[own].sum() / max(len(serving), 1)
         patience_s = self.profiles.cluster.deadlines.ttft_s[min(plan.classes) // 3]
-        piled = bool(view.unplaced) or piled_s > PATIENCE * patience_s
+        piled = tokens * self._token_s(plan) > PATIENCE * patience_s
         self._piled[pool], lasting = piled, piled and self._piled[pool]
-        if lasting:
+        late = view.held_late[own].sum() > LATE * max(view.arrivals[own].sum(), 1)
+        if lasting or late or lost:
             self._alarm_s[pool] = view.now_s + self.alarm_s
         return view.now_s < self._alarm_s[pool]
 
