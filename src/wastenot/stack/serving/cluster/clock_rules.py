@@ -11,39 +11,15 @@ from wastenot.stack.serving.deadlines import Deadlines
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.policies.costs import StepCosts
 
-_MARGIN = 3.0
-"""Standard deviations that a batch may lie above its mean before it is taken for more load."""
-
-
 def greatest(engine: Engine) -> ClockRule:
     """The greatest clock, whatever happens."""
     return ClockRule.fixed(len(engine.tables.settings) - 1, engine)
 
 
 def rule_at(frontier: InstanceFrontier, rate_per_s: float) -> ClockRule:
-    """The cheapest clock for a rate, and a higher one as soon as the batch says that there is more load.
-
-    With independent requests a batch varies about its mean by its root. Beyond three times this, the batch counts as that of
-    the level of load for which it is usual, and its clock holds; beyond all levels, and for a
-    full batch, the greatest.
-
-    Args:
-        frontier: levels of load of the instance.
-        rate_per_s: that is expected.
-    """
-    engine = frontier.engine
-    top = len(engine.tables.settings) - 1
-    if not len(frontier.rate_per_s):
-        return greatest(engine)
-    expected = int(frontier.setting_at(rate_per_s))
-    batch = np.arange(engine.most_running + 1, dtype=np.float64)
-    usual = frontier.batch + _MARGIN * np.sqrt(frontier.batch) + 1.0
-    at = np.searchsorted(np.maximum.accumulate(usual), batch)
-    by_batch = np.append(np.maximum.accumulate(frontier.setting), top)[at]
-    first = int(np.searchsorted(frontier.rate_per_s * (1 + 1e-9), rate_per_s))
-    settings = np.where(at <= first, expected, np.maximum(by_batch, expected)).astype(np.intp)
-    settings[-1] = top  # a full batch says nothing of how many wait
-    return ClockRule(settings, expected)
+    """The rule of the first level of load that takes a rate; beyond capacity, the greatest clock."""
+    level = int(np.searchsorted(frontier.rate_per_s * (1 + 1e-9), rate_per_s))
+    return frontier.rule[level] if level < len(frontier.rule) else greatest(frontier.engine)
 
 
 def lowest_in_time(engine: Engine, context: float, deadlines: Deadlines, *, within: float = 0.8) -> ClockRule:

@@ -89,8 +89,8 @@ class ClockRule:
         by_batch: setting while the step only decodes, by requests in the batch; shape (most_running + 1,), the first for an
             idle engine.
         prompts: setting while a prompt waits or is being prefilled.
-        backlog: the same where more than one step's worth of prompts is left to prefill: where there are two, three and so
-            on, the last for all beyond; up to seven. By default as ``prompts``.
+        backlog: the same where one full step's worth of prompts or more is left to prefill, where 2, 4 … 64 are; the last
+            holds beyond. By default as ``prompts``.
     """
 
     by_batch: IndexArray

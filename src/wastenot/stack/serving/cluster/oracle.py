@@ -120,7 +120,8 @@ def _request_j(profiles: Profiles, count: FloatArray) -> float:
     """The least energy of a request of these classes on any layout, at any rate and clock that keep the deadlines."""
     least = np.inf
     for layout in range(len(profiles.cluster.layouts)):
-        known = profiles.frontier(layout, count, together=4)
-        if len(known.rate_per_s):
-            least = min(least, float((known.power_w / known.rate_per_s).min()))
+        for ladders in (False, True):
+            known = profiles.frontier(layout, count, together=4, ladders=ladders)
+            if len(known.rate_per_s):
+                least = min(least, float((known.power_w / known.rate_per_s).min()))
     return least

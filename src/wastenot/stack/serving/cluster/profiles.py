@@ -9,19 +9,21 @@ import numpy as np
 from wastenot.arrays import FloatArray
 from wastenot.stack.serving.cluster.classes import COUNT, RequestClasses, dominates
 from wastenot.stack.serving.cluster.frontiers import InstanceFrontier, frontier
+from wastenot.stack.serving.cluster.ladders import ladder_frontier
 from wastenot.stack.serving.cluster.mixes import Mix, evenly, mix_of_classes
 from wastenot.stack.serving.cluster.model import Cluster
 from wastenot.stack.serving.requests import Requests
 
 _KINDS = 32
 """Of requests that stand for a class."""
-_TOGETHER = (1, 2, 4)
+TOGETHER = np.array([1, 2, 4, 16])
+"""Instances behind one router that are told apart: the more there are, the more even is the load of each."""
 _GRAIN = 20
 """Blends are told apart by shares of a twentieth."""
 _TYPICAL_PROMPT, _TYPICAL_OUTPUT = (128.0, 600.0, 2500.0), (50.0, 200.0, 500.0)
 
 
-_Key = tuple[int, bool, int, tuple[int, ...]]
+_Key = tuple[int, bool, bool, int, tuple[int, ...]]
 
 
 @dataclass(slots=True, eq=False)
@@ -40,9 +42,7 @@ class Profiles:
     points: int = 12
     share: float = 0.995
     _kinds: list[tuple[FloatArray, FloatArray]] = field(init=False, repr=False)
-    _known: dict[tuple[int, bool, int, tuple[int, ...]], InstanceFrontier] = field(
-        init=False, repr=False, default_factory=dict
-    )
+    _known: dict[_Key, InstanceFrontier] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._kinds = _kinds_of(self.lengths, self.cluster.classes)
@@ -59,7 +59,13 @@ class Profiles:
         )
 
     def frontier(
-        self, layout: int, rate_per_s: FloatArray, *, full_speed: bool = False, together: int = 1
+        self,
+        layout: int,
+        rate_per_s: FloatArray,
+        *,
+        full_speed: bool = False,
+        together: int = 1,
+        ladders: bool = False,
     ) -> InstanceFrontier:
         """Of an instance that serves classes in the ratio of these rates.
 
@@ -67,14 +73,24 @@ class Profiles:
             layout: of the instance.
             rate_per_s: of each class; shape (9,).
             full_speed: at the greatest clock only.
-            together: instances behind one router; told apart up to four.
+            together: instances behind one router, told apart as :data:`TOGETHER` has them.
+            ladders: clocks that climb with the backlog, prompts by deadline, instead of fixed ones.
         """
         blend = np.rint(_GRAIN * rate_per_s / rate_per_s.sum()).astype(int)
         if not blend.any():
             blend = np.asarray(rate_per_s > 0, dtype=int)
-        together = max(each for each in _TOGETHER if each <= max(together, 1))
-        key = (layout, full_speed, together, tuple(blend.tolist()))
-        if key not in self._known:
+        together = int(TOGETHER[TOGETHER <= max(together, 1)][-1])
+        key = (layout, full_speed, ladders, together, tuple(blend.tolist()))
+        if key not in self._known and ladders:
+            self._known[key] = ladder_frontier(
+                self.cluster.layouts[layout],
+                self.mix(blend.astype(np.float64)),
+                self.cluster.deadlines,
+                share=self.share,
+                points=self.points,
+                together=together,
+            )
+        elif key not in self._known:
             engine = self.cluster.layouts[layout]
             settings = (len(engine.tables.settings) - 1,) if full_speed else None
             self._known[key] = frontier(

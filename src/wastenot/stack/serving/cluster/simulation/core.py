@@ -46,7 +46,7 @@ failed, those that can still have their first token in time, and those that cann
 PENDING, GIVEN_UP = -1, -2
 """Instead of the instance that answered a request."""
 BACKLOGS = 8
-"""Steps' worth of prompts that rules tell apart."""
+"""Of prompts that rules tell apart: less than one step's worth, less than 2, 4, … 64, and more."""
 KINDS = ("prefill", "decode", "mixed", "idle")
 _TICKET = 1 << 32
 _LOW = _TICKET - 1
@@ -789,7 +789,9 @@ def _admit(s: State, c: Any, lay: Any) -> None:
 @inlined
 def _with_prompts(s: State, c: Any, tokens: int) -> int:
     """The clock that an instance's rule asks for while it has so many tokens of prompts before it."""
-    level = min(tokens // s.layouts[c.layout].most_step_tokens, BACKLOGS - 1)
+    steps, level = tokens // s.layouts[c.layout].most_step_tokens, 0
+    while steps and level < BACKLOGS - 1:
+        steps, level = steps >> 1, level + 1
     return s.rules[c.rule + s.numbers[0].rule_room - BACKLOGS + level]  # type: ignore[no-any-return]
 
 
