@@ -28,7 +28,6 @@ from benchmarks.verdict import Verdict
 from wastenot.arrays import FloatArray
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.clock_rules import greatest
-from wastenot.stack.serving.cluster.controllers.fixed import taken
 from wastenot.stack.serving.cluster.controllers.parking import Parking
 from wastenot.stack.serving.cluster.demand import Demand
 from wastenot.stack.serving.cluster.model import (
@@ -40,7 +39,6 @@ from wastenot.stack.serving.cluster.model import (
     Controller,
     Failure,
     InstanceState,
-    Route,
     SetClock,
     Start,
     Wake,
@@ -146,28 +144,14 @@ class Reference(Parking):
         return list(self._everything(view))
 
     def _everything(self, view: ClusterView) -> Iterator[Action]:
-        layouts = self.profiles.cluster.layouts
-        if view.now_s < EVENT_S + self.period_s:
-            routes = self._routes()
-            step = tuple(layouts[each.layout].most_step_tokens for each in self._pools)
-            yield Route(routes, by_deadline=True, hold=step)
+        fastest = greatest(self.profiles.cluster.layouts[self._plan.layout])
         for number, state in enumerate(view.state.tolist()):
             if state == InstanceState.PARKED:
                 yield Wake(number)
             if state not in (InstanceState.OFF, InstanceState.FAILED) and self._rule.get(number) != -1:
                 self._rule[number] = -1
-                yield SetClock(number, greatest(layouts[int(view.layout[number])]))
-        free, load = np.asarray(view.free_gpus).copy(), self.demand.forecast_per_s[0]
-        there = ~np.isin(view.state, (InstanceState.OFF, InstanceState.FAILED))
-        count = [int((there & (view.pool == pool)).sum()) for pool in range(len(self._pools))]
-        share = [self._own(pool, load) / self._known(pool, 4).capacity_per_s for pool in range(len(self._pools))]
-        while True:  # to the pool with the fewest for its load
-            pool = min(range(len(self._pools)), key=lambda each: count[each] / max(share[each], 1e-9))
-            layout = self._pools[pool].layout
-            if not taken(free, layouts[layout].gpus):
-                break
-            count[pool] += 1
-            yield Start(layout, pool, greatest(layouts[layout]))
+                yield SetClock(number, fastest)
+        yield from [Start(self._plan.layout, 0, fastest)] * self._free(view)
 
 
 @dataclass(frozen=True, slots=True)

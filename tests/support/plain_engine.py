@@ -61,10 +61,11 @@ def plainly_served(
         OutsideProfileError: a step that the tables do not cover.
     """
     tables, predicted = engine.tables, requests.output_tokens if predicted_tokens is None else predicted_tokens
+    cached = np.zeros(len(requests), int) if requests.cached_tokens is None else requests.cached_tokens
     to_come = deque(
-        _Request(index, float(arrival), int(prompt), int(output), float(guess), int(prompt))
-        for index, (arrival, prompt, output, guess) in enumerate(
-            zip(requests.arrival_s, requests.prompt_tokens, requests.output_tokens, predicted, strict=True)
+        _Request(index, float(arrival), int(prompt), int(output), float(guess), int(prompt), int(has))
+        for index, (arrival, prompt, output, guess, has) in enumerate(
+            zip(requests.arrival_s, requests.prompt_tokens, requests.output_tokens, predicted, cached, strict=True)
         )
     )
     every = list(to_come)
@@ -165,12 +166,12 @@ def plainly_served(
                 chunks.append((request, min(room, request.to_prefill - request.prefilled)))
                 room -= chunks[-1][1]
             elif not engine.chunked:  # held back since it was admitted
-                chunks.append((request, request.to_prefill))
-                room -= request.to_prefill
+                chunks.append((request, request.to_prefill - request.prefilled))
+                room -= chunks[-1][1]
         while waiting and (room > 0 or waiting[0].handed) and len(decoding) + len(prefilling) < engine.most_running:
             request = waiting[0]
-            need = blocks_of(request.to_prefill + 1, engine)
-            if need > free or (not engine.chunked and chunks and not request.handed and request.to_prefill > room):
+            need, left = blocks_of(request.to_prefill + 1, engine), request.to_prefill - request.prefilled
+            if need > free or (not engine.chunked and chunks and not request.handed and left > room):
                 break
             free, request.blocks = free - need, need
             if request.handed:
@@ -180,7 +181,7 @@ def plainly_served(
                 room -= engine.chunked
                 continue
             prefilling.append(waiting.popleft())
-            chunks.append((request, min(room, request.to_prefill) if engine.chunked else request.to_prefill))
+            chunks.append((request, min(room, left) if engine.chunked else left))
             room -= chunks[-1][1]
 
         if news or now >= again_s:

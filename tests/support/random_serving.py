@@ -48,7 +48,7 @@ class Case:
 
 
 def drawn(seed: int) -> Case:
-    """A case; every third has requests whose prompts were prefilled elsewhere."""
+    """A case; every third has requests whose prompts were prefilled elsewhere, of the others half have some cached."""
     random = np.random.default_rng(seed)
     settings = int(random.integers(1, 5))
     block = int(random.choice([1, 2, 5, 16]))
@@ -71,12 +71,16 @@ def drawn(seed: int) -> Case:
         switch_s=float(random.choice([0.0, 0.001, 0.037, 0.5])),
         overhead_s=float(random.choice([0.0, 0.0013])),
     )
+    deadlines = Deadlines(tbt_s=float(random.uniform(0.01, 0.1)))
+    predicted = random.uniform(0.5, 80.0, count)
+    first_token_s = arrival - random.exponential(0.02, count) if handed else None
+    cached = random.integers(0, prompt) if seed % 2 and not handed else None
     return Case(
-        Requests(arrival, prompt, output),
+        Requests(arrival, prompt, output, cached),
         engine,
-        Deadlines(tbt_s=float(random.uniform(0.01, 0.1))),
-        random.uniform(0.5, 80.0, count),
-        arrival - random.exponential(0.02, count) if handed else None,
+        deadlines,
+        predicted,
+        first_token_s,
     )
 
 

@@ -103,3 +103,14 @@ def test_a_part_counts_from_its_beginning() -> None:
     inside = (TRACE.arrival_s >= 100) & (TRACE.arrival_s < 200)
     np.testing.assert_array_equal(part.arrival_s, TRACE.arrival_s[inside] - 100.0)
     np.testing.assert_array_equal(part.output_tokens, TRACE.output_tokens[inside])
+
+
+def test_what_is_cached_stays_with_its_request() -> None:
+    load = Requests(np.array([0.0, 1.0, 4.0]), np.array([10, 20, 30]), np.array([1, 2, 3]), np.array([0, 19, 7]))
+    for changed in (sped_up(load, 2.0), load.part(0.5, 9.0), load.only(np.array([2])), at_rate(load, 3.0, 10.0, seed=1)):
+        assert changed.cached_tokens is not None
+        known = dict(zip(load.prompt_tokens.tolist(), [0, 19, 7], strict=True))
+        assert [known[each] for each in changed.prompt_tokens.tolist()] == changed.cached_tokens.tolist()
+    for bad in ([0, 20, 7], [0, -1, 7], [0, 1]):
+        with pytest.raises(BadInputError, match="fewer than those of the prompt"):
+            Requests(load.arrival_s, load.prompt_tokens, load.output_tokens, np.array(bad))

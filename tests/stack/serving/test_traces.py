@@ -45,6 +45,37 @@ def test_traces_of_other_services_and_ours(tmp_path: Path, text: str) -> None:
     assert requests.output_tokens.tolist() == [3, 4]
 
 
+def _mooncake(*requests: tuple[int, list[int]]) -> str:
+    lines = ((1000 * at, prompt, blocks) for at, (prompt, blocks) in enumerate(requests))
+    return "\n".join(
+        f'{{"timestamp": {at}, "input_length": {prompt}, "output_length": 9, "hash_ids": {blocks}}}'
+        for at, prompt, blocks in lines
+    )
+
+
+def test_prompts_find_the_blocks_at_their_beginning_that_were_used_last_in_the_cache(tmp_path: Path) -> None:
+    text = _mooncake(
+        (1100, [0, 1, 2]), (1500, [0, 1, 3]), (600, [4, 0]), (1024, [0, 1]), (1024, [0, 1]), (1100, [5, 6, 7]), (600, [0, 1])
+    )
+
+    def cached(blocks: int | None) -> list[int]:
+        found = read_trace(written(tmp_path, text), prefix_blocks=blocks).requests.cached_tokens
+        return [] if found is None else found.tolist()
+
+    # Two blocks; none, as 0 is not at its beginning; all but the token that asks for the answer.
+    assert cached(100) == [0, 1024, 0, 1023, 1023, 0, 599]
+    assert cached(2) == [0, 1024, 0, 512, 1023, 0, 0]  # block 1 has made room for 4, and 5 to 7 for all
+    assert cached(None) == []
+
+
+def test_a_cache_of_prefixes_needs_the_names_of_blocks(tmp_path: Path) -> None:
+    text = _mooncake((10, [1])) + '\n{"timestamp": 1500, "input_length": 20, "output_length": 4}'
+    with pytest.raises(BadInputError, match=r"trace.csv:2: 'hash_ids' is missing, not a list of whole numbers"):
+        read_trace(written(tmp_path, text), prefix_blocks=9)
+    assert len(read_trace(written(tmp_path, text), prefix_blocks=9, lenient=True).requests) == 1
+    assert len(read_trace(written(tmp_path, text)).requests) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

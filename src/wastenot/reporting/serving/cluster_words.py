@@ -68,7 +68,9 @@ def traffic_text(scenario: Scenario, found: Comparison) -> str:
     requests = sum(each.requests for each in first) / len(first)
     rate = requests / first[0].duration_s
     seeds = f", {counted(len(first), 'seed')}" if len(first) > 1 else ""
-    return f"{requests:,.0f} {kind}requests in {duration(first[0].duration_s)}, {number(rate, 3)} a second{seeds}"
+    cached = sum(each.cached_tokens for each in first) / max(sum(each.prompt_tokens for each in first), 1)
+    prefixes = f", {percent(cached, 0)} of prompts' tokens in a cache of prefixes" if cached else ""
+    return f"{requests:,.0f} {kind}requests in {duration(first[0].duration_s)}, {number(rate, 3)} a second{prefixes}{seeds}"
 
 
 def effect_text(found: Comparison) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.arrays import BoolArray, FloatArray, IndexArray
 from wastenot.errors import BadInputError
 
 
@@ -18,6 +18,8 @@ class Requests:
         arrival_s: since the beginning, not falling; shape (requests,).
         prompt_tokens: at least 1; shape (requests,).
         output_tokens: at least 1; shape (requests,).
+        cached_tokens: of the prompt, in a cache of prefixes when the request comes: they are not prefilled, but take their
+            place; fewer than the prompt's; ``None`` where nothing is cached; shape (requests,).
 
     Raises:
         BadInputError: requests that are not like this.
@@ -26,6 +28,7 @@ class Requests:
     arrival_s: FloatArray
     prompt_tokens: IndexArray
     output_tokens: IndexArray
+    cached_tokens: IndexArray | None = None
 
     def __post_init__(self) -> None:
         if not len(self.arrival_s) == len(self.prompt_tokens) == len(self.output_tokens):
@@ -44,10 +47,22 @@ class Requests:
             if not np.issubdtype(np.asarray(tokens).dtype, np.integer) or tokens.min() < 1:
                 raise BadInputError(f"`{name}` must be whole numbers of at least 1")
 
+        cached = self.cached_tokens
+        if cached is not None and not (
+            len(cached) == len(self.prompt_tokens) and cached.min() >= 0 and (cached < self.prompt_tokens).all()
+        ):
+            raise BadInputError("`cached_tokens` must be from 0 to fewer than those of the prompt, one for each request")
+
     def __len__(self) -> int:
         return len(self.arrival_s)
 
     def part(self, begin_s: float, end_s: float) -> Requests:
         """Those that come from ``begin_s`` on and before ``end_s``, their arrivals counted from ``begin_s``."""
         first, last = np.searchsorted(self.arrival_s, (begin_s, end_s), side="left")
-        return Requests(self.arrival_s[first:last] - begin_s, self.prompt_tokens[first:last], self.output_tokens[first:last])
+        part = self.only(slice(first, last))
+        return replace(part, arrival_s=part.arrival_s - begin_s)
+
+    def only(self, which: IndexArray | BoolArray | slice) -> Requests:
+        """Some of them, by their places in rising order, or by whether they are wanted."""
+        cached = None if self.cached_tokens is None else self.cached_tokens[which]
+        return Requests(self.arrival_s[which], self.prompt_tokens[which], self.output_tokens[which], cached)

@@ -7,18 +7,22 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 
+from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError
 from wastenot.stack.serving.requests import Requests
 from wastenot.wording import counted
 
 _MOST_TOKENS = 1_000_000_000
+_BLOCK_TOKENS = 512
+"""Of a block of Mooncake's ``hash_ids``."""
 
 Moment = float | datetime
 """Seconds, or a date with a time of day; a trace has one or the other throughout."""
@@ -74,7 +78,7 @@ class Trace:
     moved: int = 0
 
 
-def read_trace(path: str | os.PathLike[str], *, lenient: bool = False) -> Trace:
+def read_trace(path: str | os.PathLike[str], *, lenient: bool = False, prefix_blocks: int | None = None) -> Trace:
     """Read the requests of a service.
 
     CSV files with a header and files of JSON lines are read alike. Their fields are ours (``arrival_s``,
@@ -87,6 +91,10 @@ def read_trace(path: str | os.PathLike[str], *, lenient: bool = False) -> Trace:
         path: of the file.
         lenient: leave lines out that are no requests (cut off, lengths of 0), and sort requests that are not in the order of
             their arrivals, instead of refusing the file.
+        prefix_blocks: that a cache of prefixes holds, which all requests share; ``hash_ids`` of the lines name the blocks of
+            512 tokens of their prompts. The requests' ``cached_tokens`` are of the blocks at the beginning of each prompt
+            that earlier requests left in the cache, by least recent use; a block is there as soon as its request has come.
+            By default nothing is cached.
 
     Raises:
         BadInputError: the file cannot be read, is none of these, or has a line that is wrong; the text names the first.
@@ -99,7 +107,7 @@ def read_trace(path: str | os.PathLike[str], *, lenient: bool = False) -> Trace:
         raise BadInputError(f"{path}: cannot be read: {error.strerror or error}") from error
 
     moments: list[Moment] = []
-    prompts, outputs, lines, wrong = [], [], [], []
+    prompts, outputs, blocks, lines, wrong = [], [], [], [], []
     form: _Form | None = None
     for line, fields in _rows(text, str(path)):
         if isinstance(fields, str):
@@ -110,6 +118,12 @@ def read_trace(path: str | os.PathLike[str], *, lenient: bool = False) -> Trace:
         if isinstance(read, str):
             wrong.append(f"{path}:{line}: {read}")
             continue
+        if prefix_blocks is not None:
+            named = _blocks(fields)
+            if isinstance(named, str):
+                wrong.append(f"{path}:{line}: {named}")
+                continue
+            blocks.append(named)
         moments.append(read[0])
         prompts.append(read[1])
         outputs.append(read[2])
@@ -131,13 +145,10 @@ def read_trace(path: str | os.PathLike[str], *, lenient: bool = False) -> Trace:
             "(`lenient`)"
         )
     order = np.argsort(arrival, kind="stable")
-    sorted_s = arrival[order]
+    sorted_s, prompt = arrival[order], np.array(prompts, dtype=np.intp)[order]
+    cached = None if prefix_blocks is None else _cached(prompt, [blocks[each] for each in order], prefix_blocks)
     return Trace(
-        Requests(
-            sorted_s - sorted_s[0],
-            np.array(prompts, dtype=np.intp)[order],
-            np.array(outputs, dtype=np.intp)[order],
-        ),
+        Requests(sorted_s - sorted_s[0], prompt, np.array(outputs, dtype=np.intp)[order], cached),
         tuple(wrong),
         len(earlier),
     )
@@ -202,6 +213,29 @@ def _request(fields: Mapping[str, object], form: _Form) -> tuple[Moment, int, in
             return f"'{name}' is {_shown(fields, name)}, not a whole number from 1 to {_MOST_TOKENS:,}"
         tokens.append(int(number))
     return moment, tokens[0], tokens[1]
+
+
+def _blocks(fields: Mapping[str, object]) -> list[int] | str:
+    """The blocks of a request's prompt; or what is wrong."""
+    named = fields.get("hash_ids")
+    if isinstance(named, list) and all(isinstance(each, int) for each in named):
+        return named
+    return f"'hash_ids' is {_shown(fields, 'hash_ids')}, not a list of whole numbers, which a cache of prefixes needs"
+
+
+def _cached(prompt_tokens: IndexArray, blocks: Sequence[Sequence[int]], room: int) -> IndexArray:
+    """Tokens of each prompt that are in a cache of so many blocks; at least one token of each is not; shape (requests,)."""
+    cache: OrderedDict[int, None] = OrderedDict()
+    found = np.zeros(len(prompt_tokens), dtype=np.intp)
+    for place, named in enumerate(blocks):
+        there = next((count for count, each in enumerate(named) if each not in cache), len(named))
+        found[place] = min(there * _BLOCK_TOKENS, prompt_tokens[place] - 1)
+        for each in reversed(named):  # the first ones stay longest: without them the others are of no use
+            cache[each] = None
+            cache.move_to_end(each)
+        while len(cache) > room:
+            cache.popitem(last=False)
+    return found
 
 
 def _shown(fields: Mapping[str, object], name: str) -> str:

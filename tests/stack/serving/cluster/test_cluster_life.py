@@ -448,3 +448,15 @@ def test_no_requests_take_no_time(small_cluster: Cluster) -> None:
     none = Requests(np.array([]), np.array([], dtype=np.intp), np.array([], dtype=np.intp))
     run = simulate_cluster(none, small_cluster, Scripted([Start(0, 0)]))
     assert run.end_s == run.total_energy_j == 0.0
+
+
+def test_cached_tokens_are_not_prefilled_but_take_their_place(small_cluster: Cluster) -> None:
+    engine, last = small_cluster.layouts[0], len(small_cluster.layouts[0].tables.settings) - 1
+    one = Requests(np.zeros(1), np.array([400]), np.array([30]), np.array([300]))
+    run = simulate_cluster(one, small_cluster, Scripted([Start(0, 0)]))
+    prefill = engine.tables.prefill(last, 100.0, 300.0)  # the rest of the prompt, after what is cached
+    assert run.first_token_s[0] == pytest.approx(prefill.time_s + engine.overhead_s, rel=1e-9)
+    assert run.energy_j["prefill"] == pytest.approx(prefill.energy_j, rel=1e-9)
+    whole = simulate_cluster(replace(one, cached_tokens=None), small_cluster, Scripted([Start(0, 0)]))
+    decode_s = [each.finish_s[0] - each.first_token_s[0] for each in (run, whole)]
+    assert decode_s[0] == pytest.approx(decode_s[1], rel=1e-9)  # tokens attend to the whole prompt

@@ -26,7 +26,8 @@ def part(case: Case, run: ClusterServed, instance: int) -> tuple[np.ndarray, Ser
     mine = mine[np.lexsort((run.first_token_s[mine], run.sent_s[mine]))]
     held = run.sent_s[mine] > requests.arrival_s[mine]
     at_s = np.where(held, run.sent_s[mine] - HAIR_S, run.sent_s[mine])  # those that are held are sent at a boundary
-    sent = Requests(at_s, requests.prompt_tokens[mine], requests.output_tokens[mine])
+    cached = None if requests.cached_tokens is None else requests.cached_tokens[mine]
+    sent = Requests(at_s, requests.prompt_tokens[mine], requests.output_tokens[mine], cached)
     policy = Follows(case.rules[instance])
     served = simulate(sent, case.engine, policy, deadlines=case.cluster.deadlines)
     return mine, served, served.energy_j["idle"] + policy.rests_j(served, run.end_s)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from wastenot.errors import BadInputError
+from wastenot.reporting.serving.cluster_words import traffic_text
 from wastenot.stack.serving.cluster.classes import CLASSES
 from wastenot.stack.serving.cluster.outcome import compared
 from wastenot.stack.serving.cluster.policies import POLICIES
@@ -338,3 +339,19 @@ def test_the_predictor_of_a_scenario_is_as_stated():
 
 def test_time_lines_have_round_bins():
     assert [bin_of(each) for each in (40.0, 600.0, 3600.0, 86_400.0, 604_800.0)] == [1.0, 5.0, 30.0, 600.0, 3600.0]
+
+
+def test_prefixes_in_a_cache_are_not_prefilled_again(tmp_path):
+    lines = [{"timestamp": 400 * at, "input_length": 2000, "output_length": 20, "hash_ids": [at % 8, 8, 9, 100 + at]}
+             for at in range(120)]  # fmt: skip
+    (tmp_path / "mooncake.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    tail = '\n[[traffic]]\nname = "{name}"\nkind = "trace"\nfile = "mooncake.jsonl"\nhistory_s = 8.0\n{more}\n'
+    text = TEXT.partition("[[traffic]]")[0] + tail.format(name="whole", more="")
+    text += tail.format(name="cached", more="prefix_blocks = 1000") + '[run]\npolicies = ["single-pool"]\n'
+    scenario = parse_scenario(text.encode(), tmp_path / "x.toml", tuple(POLICIES))
+    whole, cached = run_scenario(scenario)
+    assert whole.cached_tokens == 0 and whole.prompt_tokens == cached.prompt_tokens == 100 * 2000
+    assert cached.cached_tokens == 100 * 3 * 512  # all eight first blocks were in the history
+    assert cached.ttft_p99_s[2] < 0.5 * whole.ttft_p99_s[2]
+    assert cached.bound_j < whole.bound_j and cached.energy_j < whole.energy_j
+    assert "77\N{NO-BREAK SPACE}% of prompts' tokens in a cache" in traffic_text(scenario, compared([cached])[0])

@@ -64,7 +64,7 @@ def best_static(
         for classes in partition:
             if classes not in tried:
                 own = np.isin(number, classes)
-                part = Requests(requests.arrival_s[own], requests.prompt_tokens[own], requests.output_tokens[own])
+                part = requests.only(own)
                 tried[classes] = _best_of_pool(part, cluster, share, router, candidates) if own.any() else None
         found = [tried[classes] for classes in partition]
         there = [each for each in found if each is not None]

@@ -11,6 +11,7 @@ from wastenot.stack.serving.deadlines import Deadlines
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.policies.costs import StepCosts
 
+
 def greatest(engine: Engine) -> ClockRule:
     """The greatest clock, whatever happens."""
     return ClockRule.fixed(len(engine.tables.settings) - 1, engine)

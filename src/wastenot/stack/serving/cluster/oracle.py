@@ -45,7 +45,8 @@ def step_bound(requests: Requests, cluster: Cluster) -> float:
     if not len(requests):
         return 0.0
     more = (requests.output_tokens - 1).astype(np.float64)
-    prompts, answers = float(requests.prompt_tokens.sum()), float(more.sum())
+    cached = 0 if requests.cached_tokens is None else requests.cached_tokens.sum()
+    prompts, answers = float(requests.prompt_tokens.sum() - cached), float(more.sum())
     context = float((more @ (requests.prompt_tokens + requests.output_tokens / 2)) / max(answers, 1.0))
     late = 1 - cluster.deadlines.share
     chunk, batch, energy, in_time = (

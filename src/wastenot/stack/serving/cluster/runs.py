@@ -94,6 +94,8 @@ class RunRecord:
         seed: of it.
         requests: that came.
         unanswered: of those, the ones that were given up.
+        prompt_tokens: of all requests.
+        cached_tokens: of those, in a cache of prefixes.
         output_tokens: made.
         duration_s: in which requests came.
         end_s: when the last was answered.
@@ -124,6 +126,8 @@ class RunRecord:
     seed: int
     requests: int
     unanswered: int
+    prompt_tokens: int
+    cached_tokens: int
     output_tokens: int
     duration_s: float
     end_s: float
@@ -344,6 +348,7 @@ def _record(
     attain: float,
     tariffs: Mapping[str, Tariff],
 ) -> RunRecord:
+    cached = load.requests.cached_tokens
     costs = {
         name: each.cost(served.timeline.energy_j, served.timeline.bin_s, served.end_s) for name, each in tariffs.items()
     }
@@ -361,6 +366,8 @@ def _record(
         seed=run.seed,
         requests=len(load.requests),
         unanswered=int((~np.isfinite(served.finish_s)).sum()),
+        prompt_tokens=int(load.requests.prompt_tokens.sum()),
+        cached_tokens=0 if cached is None else int(cached.sum()),
         output_tokens=int(load.requests.output_tokens[np.isfinite(served.finish_s)].sum()),
         duration_s=load.duration_s,
         end_s=float(served.end_s),

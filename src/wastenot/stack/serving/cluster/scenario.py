@@ -157,7 +157,8 @@ class _Traffic(Part):
 class TracePart(_Traffic):
     """A file of requests, as it is or at another rate.
 
-    Policies know its first ``history_s``, by default a sixth of it, and are judged on the rest.
+    Policies know its first ``history_s``, by default a sixth of it, and are judged on the rest. With ``prefix_blocks``, what
+    prompts share with earlier ones is in a cache of so many blocks; see :func:`~wastenot.stack.serving.traces.read_trace`.
     """
 
     kind: Literal["trace"]
@@ -166,6 +167,7 @@ class TracePart(_Traffic):
     history_s: Positive | None = None
     duration_s: Positive | None = None
     lenient: bool = False
+    prefix_blocks: _Whole | None = None
 
 
 class CrowdPart(Part):
@@ -321,7 +323,7 @@ class Scenario:
         digest: of all that runs depend on but policy, traffic and seed: cluster, engines, deadlines, predictor, objective,
             router.
         tariffs: what a kilowatt-hour costs, by ``price`` and ``carbon``; those that are given.
-        traces: requests of each trace, by the name of its file.
+        traces: requests of each trace, by the label of its traffic.
         curves: of traffics that follow one, by their place.
         files: SHA-256 of each of these files, by name.
     """
@@ -394,7 +396,7 @@ def parse_scenario(content: bytes, path: str | os.PathLike[str], policies: Seque
         if isinstance(each, TracePart):
             file = _there(each.file, f"traffic[{place + 1}].file", where)
             with _named(f"traffic[{place + 1}].file", where):
-                traces[each.file] = read_trace(file, lenient=each.lenient).requests
+                traces[each.label] = read_trace(file, lenient=each.lenient, prefix_blocks=each.prefix_blocks).requests
             files[each.file] = _sha256(file)
         elif isinstance(each, CurvePart):
             for name in (each.rates, each.lengths):

@@ -223,7 +223,7 @@ def past_of(curve: Curve, traffic: CurvePart, shares: FloatArray, seed: int) -> 
 
 def _of_trace(scenario: Scenario, traffic: TracePart, seed: int) -> tuple[Requests, Requests, float, float]:
     where = f"{scenario.path}: traffic '{traffic.label}'"
-    requests = scenario.traces[traffic.file]
+    requests = scenario.traces[traffic.label]
     last_s = math.nextafter(float(requests.arrival_s[-1]), math.inf)
     history_s = traffic.history_s or last_s / 6
     if not history_s < last_s:
@@ -273,10 +273,12 @@ def _by_curve(curve: Curve, crowds: Sequence[CrowdPart], rank_correlation: float
 
 
 def _joined(parts: Sequence[Requests]) -> Requests:
+    cached = [each.cached_tokens for each in parts if each.cached_tokens is not None]
     return Requests(
         np.concatenate([each.arrival_s for each in parts]),
         np.concatenate([each.prompt_tokens for each in parts]).astype(np.intp),
         np.concatenate([each.output_tokens for each in parts]).astype(np.intp),
+        np.concatenate(cached) if cached else None,
     )
 
 
@@ -285,8 +287,7 @@ def _cut(requests: Requests, part_s: float) -> Iterator[Requests]:
     last_s = float(requests.arrival_s[-1]) if len(requests) else 0.0
     cuts = np.searchsorted(requests.arrival_s, part_s * np.arange(int(last_s / part_s) + 2))
     for first, last in pairwise(cuts):
-        arrival_s, prompt, output = requests.arrival_s, requests.prompt_tokens, requests.output_tokens
-        yield Requests(arrival_s[first:last], prompt[first:last], output[first:last])
+        yield requests.only(slice(first, last))
 
 
 def _distribution(lengths: LogNormal) -> Distribution:

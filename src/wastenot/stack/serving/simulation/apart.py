@@ -9,7 +9,7 @@ request that the decode engine preempts is prefilled again there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -121,7 +121,7 @@ def simulate_apart(
         OutsideProfileError: a step that the tables do not cover.
     """
     predicted = requests.output_tokens.astype(np.float64) if predicted_tokens is None else predicted_tokens
-    firsts = Requests(requests.arrival_s, requests.prompt_tokens, np.ones_like(requests.output_tokens))
+    firsts = replace(requests, output_tokens=np.ones_like(requests.output_tokens))
     first = simulate(firsts, *prefill, deadlines=deadlines, predicted_tokens=predicted)
     cache_s, finish_s = first.first_token_s.copy(), first.finish_s.copy()
     late, longest_s = np.zeros(len(requests), dtype=np.intp), np.zeros(len(requests))

@@ -515,8 +515,8 @@ def _admit(s: State, rules: Rules) -> None:
         r = s.batch[c.preempted - 1].preempted if c.preempted else c.head
         if c.running + c.prefilling >= rules.most_running or (room <= 0 and not s.requests[r].handed):
             break
-        need = _blocks_of(s.requests[r].to_prefill + 1, rules)
-        if need > c.free or (not rules.chunked and not s.requests[r].handed and tokens and s.requests[r].to_prefill > room):
+        need, left = _blocks_of(s.requests[r].to_prefill + 1, rules), s.requests[r].to_prefill - s.requests[r].prefilled
+        if need > c.free or (not rules.chunked and not s.requests[r].handed and tokens and left > room):
             break
         if c.preempted:
             c.preempted -= 1
@@ -530,7 +530,7 @@ def _admit(s: State, rules: Rules) -> None:
             continue
         s.requests[r].where = PREFILLING
         s.batch[c.prefilling].prefilling = r
-        s.batch[c.prefilling].chunk = min(room, s.requests[r].to_prefill) if rules.chunked else s.requests[r].to_prefill
+        s.batch[c.prefilling].chunk = min(room, left) if rules.chunked else left
         room -= s.batch[c.prefilling].chunk
         tokens += s.batch[c.prefilling].chunk
         c.prefilling += 1

@@ -101,6 +101,8 @@ def _check(requests: Requests, engine: Engine, first_token_s: FloatArray | None)
     if engine.most_running < 1 or engine.most_step_tokens < 1:
         raise BadInputError("`most_running` and `most_step_tokens` of an engine must be at least 1")
     if first_token_s is not None:
+        if requests.cached_tokens is not None:
+            raise BadInputError("requests whose prompts were prefilled elsewhere have no use for `cached_tokens`")
         if (requests.output_tokens < 2).any():
             raise BadInputError("a request whose only token was made elsewhere has nothing to decode; leave it out")
         if not (first_token_s <= requests.arrival_s).all():
@@ -174,6 +176,7 @@ def _state(
     each["arrival_s"], each["prompt"], each["output"] = requests.arrival_s, requests.prompt_tokens, requests.output_tokens
     each["predicted"] = requests.output_tokens if predicted_tokens is None else predicted_tokens
     each["to_prefill"] = requests.prompt_tokens
+    each["prefilled"] = 0 if requests.cached_tokens is None else requests.cached_tokens
     each["finish_s"] = math.nan
     each["first_s"] = each["last_s"] = math.nan if first_token_s is None else first_token_s
     each["handed"] = each["made"] = first_token_s is not None

@@ -156,6 +156,7 @@ class State(NamedTuple):
         scratch: as long as the largest batch.
         arrival_s: of requests.
         prompt: likewise.
+        cached: tokens of each that are not to be prefilled.
         output: likewise.
         predicted: likewise; empty where nothing is predicted.
         answers: one for each request.
@@ -183,6 +184,7 @@ class State(NamedTuple):
     scratch: Column
     arrival_s: Column
     prompt: Column
+    cached: Column
     output: Column
     predicted: Column
     answers: Column
@@ -703,7 +705,7 @@ def _admit_by_deadline(s: State, c: Any, lay: Any) -> None:
                 c.running + c.prefilling >= lay.most_running
                 or room <= 0
                 or need > c.free
-                or (not lay.chunked and tokens and q.to_prefill > room)
+                or (not lay.chunked and tokens and q.to_prefill - q.prefilled > room)
             ):
                 full = True
                 continue
@@ -759,8 +761,8 @@ def _admit(s: State, c: Any, lay: Any) -> None:
         q = s.slots[slot]
         if c.running + c.prefilling >= lay.most_running or room <= 0:
             break
-        need = _blocks_of(q.to_prefill + 1, lay.block_tokens)
-        if need > c.free or (not lay.chunked and tokens and q.to_prefill > room):
+        need, left = _blocks_of(q.to_prefill + 1, lay.block_tokens), q.to_prefill - q.prefilled
+        if need > c.free or (not lay.chunked and tokens and left > room):
             break
         c.head = q.after
         if c.head < 0:
@@ -768,10 +770,10 @@ def _admit(s: State, c: Any, lay: Any) -> None:
         c.waiting -= 1
         c.free -= need
         q.blocks = need
-        q.chunk = min(room, q.to_prefill) if lay.chunked else q.to_prefill
+        q.chunk = min(room, left) if lay.chunked else left
         room -= q.chunk
         tokens += q.chunk
-        attention += q.chunk * (q.chunk / 2)
+        attention += q.chunk * (q.prefilled + q.chunk / 2)
         q.after = -1
         if c.last_prefilling >= 0:
             s.slots[c.last_prefilling].after = slot
@@ -1078,9 +1080,9 @@ def _added_energy(s: State, i: int, q: Any) -> float:
     batch = c.requests + 1
     if batch > lay.most_running:
         return np.inf
-    setting, tokens = s.rules[c.rule + batch], c.waiting_tokens + q.to_prefill
+    setting, tokens = s.rules[c.rule + batch], c.waiting_tokens + q.to_prefill - q.prefilled
     low, high = s.tables[lay.contexts_at], s.tables[lay.contexts_at + lay.contexts - 1]
-    context = min(max((c.context + tokens) / batch, low), high)
+    context = min(max((c.context + tokens + q.prefilled) / batch, low), high)
     step_s, step_j, _, _, _, _ = _decode(s.tables, lay, setting, batch, context, c.place)
     if c.requests:
         before = min(max((c.context + c.waiting_tokens) / c.requests, low), high)
@@ -1185,8 +1187,8 @@ def _send(s: State, slot: int, i: int, now_s: float) -> None:
         c.head = c.tail = slot
     c.waiting += 1
     c.requests += 1
-    c.waiting_tokens += q.to_prefill
-    c.tokens_left += q.to_prefill + q.predicted - q.made
+    c.waiting_tokens += q.to_prefill - q.prefilled
+    c.tokens_left += q.to_prefill - q.prefilled + q.predicted - q.made
     _load(s, i, c)
     cut(s, i, now_s)
 
@@ -1283,8 +1285,9 @@ def _first_token_s(s: State, i: int, q: Any, now_s: float) -> float:
     """
     c = s.instances[i]
     lay = s.layouts[c.layout]
-    tokens, batch = _tokens_before(s, c, q) + q.to_prefill, c.running if lay.chunked else 0
-    at_once, setting = max(lay.most_step_tokens - batch, 1), _with_prompts(s, c, c.waiting_tokens + q.to_prefill)
+    own, batch = q.to_prefill - q.prefilled, c.running if lay.chunked else 0
+    tokens, setting = _tokens_before(s, c, q) + own, _with_prompts(s, c, c.waiting_tokens + own)
+    at_once = max(lay.most_step_tokens - batch, 1)
     full = (tokens - 1) // at_once
     full_s, _ = _prefill(s.tables, s.places, lay, setting, at_once + batch, 0.0)
     last_s, _ = _prefill(s.tables, s.places, lay, setting, tokens - full * at_once + batch, 0.0)
@@ -1429,7 +1432,7 @@ def look_held(s: State, now_s: float, held: Column, tokens: Column, late: Column
         while slot >= 0:
             q = s.slots[slot]
             held[q.kind] += 1
-            tokens[q.kind] += q.to_prefill
+            tokens[q.kind] += q.to_prefill - q.prefilled
             late[q.kind] += not q.made and _due(s, slot) < now_s
             slot = q.after
 
@@ -1445,7 +1448,7 @@ def _come(s: State) -> None:
     n.spare = q.after
     q.arrival_s, q.prompt, q.output = s.arrival_s[r], s.prompt[r], s.output[r]
     q.predicted = s.predicted[r] if n.predicts else float(q.output)
-    q.to_prefill, q.prefilled, q.made, q.late, q.took = q.prompt, 0, 0, 0, -1
+    q.to_prefill, q.prefilled, q.made, q.late, q.took = q.prompt, s.cached[r], 0, 0, -1
     size = 0 if q.prompt < n.prompt_below_0 else 1 if q.prompt < n.prompt_below_1 else 2
     length = 0 if q.predicted < n.output_below_0 else 1 if q.predicted < n.output_below_1 else 2
     q.kind = 3 * size + length

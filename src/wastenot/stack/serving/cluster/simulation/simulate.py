@@ -452,6 +452,7 @@ class _Run:
             scratch=_column(np.zeros(int(n["calendar_room"]), dtype=np.int64)),
             arrival_s=_column(np.zeros(0)),
             prompt=_column(none),
+            cached=_column(none),
             output=_column(none),
             predicted=_column(np.zeros(0)),
             answers=_column(np.zeros(0, dtype=core.ANSWER)),
@@ -521,10 +522,12 @@ class _Run:
         answers = np.zeros(len(part), dtype=core.ANSWER)
         answers["sent_s"] = answers["first_s"] = answers["finish_s"] = math.nan
         answers["instance"] = core.PENDING
+        cached = np.zeros(len(part), dtype=np.int64) if part.cached_tokens is None else part.cached_tokens
         s = self.s
         self.s = s._replace(
             arrival_s=_longer(s.arrival_s, part.arrival_s.astype(np.float64, copy=False)),
             prompt=_longer(s.prompt, part.prompt_tokens.astype(np.int64, copy=False)),
+            cached=_longer(s.cached, cached.astype(np.int64, copy=False)),
             output=_longer(s.output, part.output_tokens.astype(np.int64, copy=False)),
             answers=_longer(s.answers, answers),
         )
@@ -556,6 +559,7 @@ class _Run:
             self.s = s._replace(
                 arrival_s=s.arrival_s[count:],
                 prompt=s.prompt[count:],
+                cached=s.cached[count:],
                 output=s.output[count:],
                 predicted=s.predicted[count:],
                 answers=s.answers[count:],
