@@ -58,7 +58,7 @@ LATE = 0.05
 """Of the requests that came since the last visit: if so many that are held are late, it is an emergency at once."""
 EMERGENCY_S = 10.0
 """Over which the load of the moment is averaged in an emergency."""
-EMERGENCY_ROOM = 0.25
+EMERGENCY_ROOM = 0.5
 """Of the load that instances could take in an emergency, above that of the moment."""
 PLAN_S = 300.0
 """Between two looks at how many instances are to be there."""
@@ -122,13 +122,13 @@ class Parking:
         actions: list[Action] = []
         failed = int((view.state == InstanceState.FAILED).sum())
         lost, self._failed = failed > self._failed, failed
-        if lost or self._alarmed(view):
+        late = view.held_late.sum() > LATE * max(view.arrivals.sum(), 1)
+        if self._lasting(view) or late or lost:
             self._alarm_s = view.now_s + self.alarm_s
-        alarm = view.now_s < self._alarm_s
-        if alarm or view.now_s >= self._plan_s - 1e-9 or self._free(view) > self._short:
+        if late or lost or view.now_s >= self._plan_s - 1e-9 or self._free(view) > self._short:
             self._plan_s = view.now_s + PLAN_S
-            actions += self._resize(view, alarm)
-        return [*actions, *self._steer(view, alarm)]
+            actions += self._resize(view, self._for_now() if late else 1)
+        return [*actions, *self._steer(view, view.now_s < self._alarm_s)]
 
     # ---- instances that are there -----------------------------------------------------------------------------------
 
@@ -163,16 +163,15 @@ class Parking:
             count += 1
         return count
 
-    def _resize(self, view: ClusterView, alarm: bool) -> Iterator[Action]:
+    def _resize(self, view: ClusterView, least: int) -> Iterator[Action]:
         """Start what will be needed by the time that it serves; stop what stays parked longer than a start is worth."""
         changes, layout = self.profiles.cluster.changes, self._plan.layout
         start_s = changes.start_s[layout]
-        soon = self._there(self.demand.peak(view.now_s, view.now_s + start_s + PLAN_S))
+        soon = max(self._there(self.demand.peak(view.now_s, view.now_s + start_s + PLAN_S)), least)
         powers_w = max(changes.parked_power_w, 1.0), changes.start_power_w
         pays_s = start_s + (self.tariff or _ALIKE).start_outweighed_s(view.now_s, *powers_w, start_s)
         later = self._there(self.demand.peak(view.now_s, view.now_s + pays_s + PLAN_S))
         own, free = np.flatnonzero(np.isin(view.state, _THERE)), self._free(view)
-        soon = max(soon, self._for_now()) if alarm else soon
         start = Start(layout, 0, greatest(self.profiles.cluster.layouts[layout]))
         self._short = free if soon - len(own) > free else math.inf
         yield from [start] * min(soon - len(own), free)
@@ -220,13 +219,12 @@ class Parking:
         needed.append((now_s, target))
         return needed[0][1]
 
-    def _alarmed(self, view: ClusterView) -> bool:
-        """Whether prompts pile up for longer than a visit, or are held until they are late."""
-        serving = np.flatnonzero(view.state == InstanceState.SERVING)
-        tokens = view.waiting_tokens[serving].max(initial=0) + view.held_tokens.sum() / max(len(serving), 1)
-        piled = tokens * self._token_s() > PATIENCE * max(self.profiles.cluster.deadlines.ttft_s)
+    def _lasting(self, view: ClusterView) -> bool:
+        """Whether prompts pile up or are held for longer than a visit."""
+        piled_s = view.waiting_tokens[view.state == InstanceState.SERVING].max(initial=0) * self._token_s()
+        piled = bool(view.unplaced) or piled_s > PATIENCE * max(self.profiles.cluster.deadlines.ttft_s)
         self._piled, lasting = piled, piled and self._piled
-        return bool(lasting or view.held_late.sum() > LATE * max(view.arrivals.sum(), 1))
+        return lasting
 
     def _token_s(self) -> float:
         """Of a token of a prompt at the greatest clock, in full steps."""
