@@ -125,28 +125,35 @@ class Forecast:
         """What ``share`` of the slots stay below, as known before the first request, of each class; shape (slots, 9)."""
         return self.above(self.expected_per_s, self.unseen_error)
 
-    def given(self, levels: FloatArray, first: int, last: int) -> FloatArray:
-        """Rates expected in slots, given the levels seen up to the first of them.
+    def given(self, levels: FloatArray, seen: int, first: int, last: int) -> FloatArray:
+        """Rates expected in slots, given the levels seen.
 
         Args:
             levels: logarithms of what came over what was expected, over :data:`WINDOWS_S`; shape (2,).
-            first: slot in which it is now.
-            last: slot to look at, included.
+            seen: slot up to which they were seen.
+            first: slot to look at, from this one on.
+            last: likewise, included.
 
         Returns:
             Shape (last - first + 1, 9).
         """
         expected = self.expected_per_s[first : last + 1]
-        factor = np.exp(self.weights[: len(expected)] @ levels)
-        if len(factor) < len(expected):
+        factor = np.exp(self.weights[first - seen : last + 1 - seen] @ levels)
+        if len(factor) < len(expected):  # beyond the horizons that levels last for
             factor = np.concatenate([factor, np.ones(len(expected) - len(factor))])
         return np.asarray(expected * factor[:, None])
+
+    def error(self, seen: int, first: int, last: int) -> float:
+        """Of the greatest of these slots, as :attr:`span_error`; likewise, of a span that begins later, of its last slot."""
+        errors = self.span_error if first == seen else self.slot_error
+        return float(errors[min(last - seen, len(errors) - 1)])
 
     def above(self, rate_per_s: FloatArray, error: float | FloatArray) -> FloatArray:
         """Rates that counts of a slot stay below, by the error of the forecast and that of counting few requests."""
         deviate = NormalDist().inv_cdf(self.share)
         count = rate_per_s * self.slot_s
-        aside = np.hypot(count * np.expm1(error), deviate * np.sqrt(count))
+        few = (deviate**2 + 2) / 6 * (count > 0)  # of whole requests, whose distribution is skewed (Cornish and Fisher)
+        aside = np.hypot(count * np.expm1(error), deviate * np.sqrt(count)) + few
         return np.asarray((count + aside) / self.slot_s)
 
 

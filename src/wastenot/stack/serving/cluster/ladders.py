@@ -1,4 +1,4 @@
-"""Clocks that climb with the backlog of prompts, where these are prefilled by deadline: at each load the rule of least power.
+"""Clocks that climb with the backlog of prompts, where these go by deadline: at each load the rule of least power.
 
     backlog, steps' worth    <1    1    2    4    8    16   32   64
     base 4, patience 2        4    4    4    5    6    8    11   12      settings by rising clock

@@ -33,6 +33,7 @@ from wastenot.stack.serving.cluster.model import (
     InstanceState,
     Park,
     Route,
+    Router,
     SetClock,
     Start,
     Stop,
@@ -56,12 +57,18 @@ HOLD_STEPS = 4
 """Steps' worth of prompts that wait on an instance before it gets no more."""
 LATE = 0.05
 """Of the requests that came since the last visit: if so many that are held are late, it is an emergency at once."""
+MISSED = 0.02
+"""Of the requests that were answered since the last visit, or of ``FEW``: so many that missed a deadline are an emergency."""
 EMERGENCY_S = 10.0
 """Over which the load of the moment is averaged in an emergency."""
 EMERGENCY_ROOM = 0.5
 """Of the load that instances could take in an emergency, above that of the moment."""
 PLAN_S = 300.0
 """Between two looks at how many instances are to be there."""
+BURSTS_S = 1800.0
+"""Time over which bursts are remembered."""
+UNSEEN = 1.3
+"""Of the usual load, a burst that is to be expected before some time has shown what bursts there are."""
 _ALIKE = Tariff.hourly(1.0)
 """Energy costs the same at all times."""
 _THERE = (InstanceState.STARTING, InstanceState.SERVING, InstanceState.PARKED, InstanceState.WAKING)
@@ -77,7 +84,7 @@ class Parking:
         name: for tables and pictures.
         margin: of the load that clocks are chosen for, above that of the moment; it grows when deadlines are missed.
         head_room: of the load that serving instances could take, above that of the moment.
-        reserve: of the load that instances which are there could take, above what is forecast.
+        reserve: of the load that instances which are there could take, above what is forecast; more where there were bursts.
         lasts_s: that fewer instances must have been enough before some are parked.
         alarm_s: that an emergency lasts after its last sign.
         tariff: what energy costs over time, which decides when a start is worth its cost; the same at all times by default.
@@ -100,6 +107,7 @@ class Parking:
     _short: float = field(init=False, repr=False)
     _piled: bool = field(init=False, repr=False)
     _failed: int = field(init=False, repr=False)
+    _bursts: deque[tuple[float, float]] = field(init=False, repr=False)
     _outcome: FloatArray = field(init=False, repr=False)
     _rule: dict[int, int] = field(init=False, repr=False)
 
@@ -110,20 +118,23 @@ class Parking:
         self._plan = planned(self.profiles, self.demand.peak(0.0, 1.0), peak * (1 + self.reserve), spare_gpu_w=parked_w)
         self._plan_s, self._needed, self._alarm_s, self._short = PLAN_S, deque(), -math.inf, math.inf
         self._piled, self._failed, self._outcome, self._rule = False, 0, np.zeros((2, COUNT)), {}
+        self._bursts = deque([(-BURSTS_S / 2, UNSEEN)])
         engine = cluster.layouts[self._plan.layout]
         start, hold = Start(self._plan.layout, 0, greatest(engine)), HOLD_STEPS * engine.most_step_tokens
-        return [*[start] * self._there(peak), Route(((0,),) * COUNT, by_deadline=True, hold=(hold,))]
+        route = Route(((0,),) * COUNT, by_deadline=True, router=Router.LEAST_TOKENS, hold=(hold,))
+        return [*[start] * self._there(peak), route]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
         """What the load of the moment asks for, and every five minutes what is forecast."""
         self.demand.see(view)
+        self._note_burst(view.now_s)
         keep = math.exp(-self.period_s / REMEMBERED_S)
         self._outcome = keep * self._outcome + np.stack([view.finished, view.missed])
         actions: list[Action] = []
         failed = int((view.state == InstanceState.FAILED).sum())
         lost, self._failed = failed > self._failed, failed
         late = view.held_late.sum() > LATE * max(view.arrivals.sum(), 1)
-        if self._lasting(view) or late or lost:
+        if self._lasting(view) or late or lost or view.missed.sum() > MISSED * max(view.finished.sum(), FEW):
             self._alarm_s = view.now_s + self.alarm_s
         if late or lost or view.now_s >= self._plan_s - 1e-9 or self._free(view) > self._short:
             self._plan_s = view.now_s + PLAN_S
@@ -149,7 +160,19 @@ class Parking:
     def _there(self, peak_per_s: FloatArray) -> int:
         """Instances that are to be there for a peak: those of least power, the others off."""
         rate = float(peak_per_s.sum())
-        return max(self._fewest_watts(rate, rate * (1 + self.reserve), self._most, 0.0), 1)
+        upper = rate * max(1 + self.reserve, self._bursts[0][1] if self._bursts else 0.0)
+        return max(self._fewest_watts(rate, upper, self._most, 0.0), 1)
+
+    def _note_burst(self, now_s: float) -> None:
+        """The load of the moment beside that of some minutes; the greatest such ratio comes first."""
+        usual = float(self.demand.recent(PLAN_S).sum())
+        if now_s >= PLAN_S and usual > 0:
+            ratio = float(self.demand.recent(WINDOWS_S[0]).sum()) / usual
+            while self._bursts and self._bursts[-1][1] <= ratio:
+                self._bursts.pop()
+            self._bursts.append((now_s, ratio))
+        while self._bursts and self._bursts[0][0] <= now_s - BURSTS_S:
+            self._bursts.popleft()
 
     def _free(self, view: ClusterView) -> int:
         """Instances that hosts have GPUs for."""

@@ -691,12 +691,13 @@ def _admit_by_deadline(s: State, c: Any, lay: Any) -> None:
         room -= c.running
     slot, before, full = c.first_prefilling, -1, False
     while True:
-        while c.head != c.tail and s.slots[c.head].made == 0 and s.slots[c.head].due_s < c.now_s:
+        while c.head >= 0 and s.slots[c.head].made == 0 and s.slots[c.head].due_s < c.now_s:
             late = c.head
-            c.head = s.slots[late].after
-            s.slots[late].due_s, s.slots[late].after = np.inf, -1
-            s.slots[c.tail].after = late
-            c.tail = late
+            s.slots[late].due_s = np.inf
+            if late != c.tail:
+                c.head, s.slots[late].after = s.slots[late].after, -1
+                s.slots[c.tail].after = late
+                c.tail = late
         first = -1 if full else c.head
         if first >= 0 and (slot < 0 or s.slots[first].due_s < s.slots[slot].due_s):
             q = s.slots[first]
@@ -1268,7 +1269,8 @@ def _tokens_before(s: State, c: Any, q: Any) -> int:
     if not s.numbers[0].by_deadline:
         return c.waiting_tokens  # type: ignore[no-any-return]
     tokens, due_s = 0, q.arrival_s + _ttft(s, q)
-    for slot in (c.first_prefilling, c.head):
+    for first in (c.first_prefilling, c.head):
+        slot = first
         while slot >= 0:
             other = s.slots[slot]
             if other.due_s <= due_s:
