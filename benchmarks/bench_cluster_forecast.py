@@ -30,8 +30,8 @@ from wastenot.stack.serving.cluster.model import ClusterView
 from wastenot.stack.serving.cluster.traffic import DAY_S, RateCurve, SyntheticTraffic, read_curve, read_distribution, varied
 
 KEPT = Path(__file__).parents[1] / "data" / "serving" / "cluster-forecast.json"
-SEEDS = range(50_021, 50_061)
-"""That judge. Those below 50,000 may shape."""
+SEEDS = range(72_007, 72_047)
+"""That judge. Those below 70,000 may shape."""
 VISIT_S = 60.0
 AHEAD_S = 1800.0
 FIRST_S = 900.0

@@ -128,6 +128,12 @@ def test_a_load_is_the_same_however_it_is_cut(tmp_path: Path, part_s: float) -> 
     assert parts_of(scenario).duration_s == whole.duration_s == 7200.0
 
 
+def test_a_load_without_requests_is_said_so(tmp_path: Path) -> None:
+    scenario = scenario_of(tmp_path, more="duration_s = 3600.0\nrate_per_s = 1e-7")
+    with pytest.raises(BadInputError, match=r"traffic 'curve': has no requests to serve"):
+        load_of(scenario, scenario.parts.traffic[0], 3)
+
+
 def test_poisson_loads_come_in_parts_as_well(tmp_path: Path) -> None:
     text = f"""
     [cluster]

@@ -55,6 +55,18 @@ def test_what_is_not_known_is_left_out() -> None:
     np.testing.assert_allclose(found, [5.0, 6.0])
 
 
+def test_where_nothing_ever_came_something_may() -> None:
+    past = days(0, 5, 0, 5) * np.arange(COUNT)
+    found = template(Past(past, SLOT_S), A_DAY) * SLOT_S
+    np.testing.assert_allclose(found, np.tile(2.5 * np.arange(COUNT), (A_DAY, 1)))
+    past[: 2 * A_DAY : A_DAY] = past[2 * A_DAY :: A_DAY] = 0  # the first slot of each day
+    first, second = (template(Past(past, SLOT_S), A_DAY) * SLOT_S)[:2]
+    np.testing.assert_allclose(first, 0.5 * np.arange(COUNT) / 36, atol=1e-9)
+    assert forecast(Past(past, SLOT_S), A_DAY).upper_per_s[0].sum() > 0 and second.sum() == pytest.approx(90)
+    none = template(Past(np.zeros((A_DAY, COUNT)), SLOT_S), A_DAY)
+    np.testing.assert_allclose(none * SLOT_S, 0.5 / COUNT)
+
+
 @pytest.mark.parametrize(
     ("counts", "slot_s", "says"),
     [

@@ -16,6 +16,7 @@ from wastenot.stack.serving.cluster.oracle import slot_estimate, step_bound
 from wastenot.stack.serving.cluster.pools import planned
 from wastenot.stack.serving.cluster.profiles import Profiles
 from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
+from wastenot.stack.serving.cluster.work import Work
 from wastenot.stack.serving.deadlines import Deadlines
 from wastenot.stack.serving.loads import LogNormal, poisson
 from wastenot.stack.serving.requests import Requests
@@ -102,16 +103,16 @@ def test_no_run_needs_less_than_the_bound(small_cluster: Cluster, layout: int, s
     count = 16 // small_cluster.layouts[layout].gpus
     plan = Fixed("", (Placed(0, layout, count, setting),), ((0,),) * COUNT)
     generous = replace(small_cluster, deadlines=Deadlines(ttft_s=(9.0, 9.0, 9.0), tbt_s=9.0))
-    assert simulate_cluster(load, generous, plan).total_energy_j > step_bound(load, generous)
+    assert simulate_cluster(load, generous, plan).total_energy_j > step_bound(Work.of(load), generous)
 
 
 def test_the_bound_rises_with_tighter_deadlines_and_more_load(small_cluster: Cluster) -> None:
     load = poisson(5.0, 120.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=31)
     generous = replace(small_cluster, deadlines=Deadlines(tbt_s=9.0))
     hasty = replace(small_cluster, deadlines=Deadlines(tbt_s=0.02))
-    assert step_bound(load, generous) < step_bound(load, hasty)
-    assert step_bound(load.part(0.0, 60.0), small_cluster) < step_bound(load, small_cluster)
-    assert step_bound(load.part(0.0, 0.0), small_cluster) == 0.0
+    assert step_bound(Work.of(load), generous) < step_bound(Work.of(load), hasty)
+    assert step_bound(Work.of(load.part(0.0, 60.0)), small_cluster) < step_bound(Work.of(load), small_cluster)
+    assert step_bound(Work.of(load.part(0.0, 0.0)), small_cluster) == 0.0
 
 
 def test_the_estimate_is_of_the_cheapest_rate_in_each_slot(profiles: Profiles) -> None:
