@@ -14,13 +14,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from scipy.special import ndtr
 
-from benchmarks.bench_cluster_policies import START_S, STEP_TOKENS
+from benchmarks.bench_cluster_policies import cluster as large_cluster
 from benchmarks.serving_loads import PROFILES
 from benchmarks.verdict import Verdict
 from wastenot.arrays import FloatArray
@@ -104,9 +104,7 @@ def services() -> Iterator[Service]:
     """Small models that start soon, large ones that do not."""
     engine = read_engine(PROFILES / "llama-8b-sim-h200.json").engine()
     yield Service("llama-8b", Cluster((engine,), 4, ChangeTimes((35.0,))), 150.0)
-    engines = read_engine(PROFILES / "llama-70b-sim-h200.json").engines
-    layouts = tuple(replace(each, most_step_tokens=STEP_TOKENS[each.gpus]) for each in engines)
-    yield Service("llama-70b", Cluster(layouts, 12, ChangeTimes((START_S,) * len(layouts))), 36.0)
+    yield Service("llama-70b", large_cluster(), 36.0)
 
 
 def drawn(rate_per_s: float, crowd_s: float, seed: int, lasts_s: float = LASTS_S) -> Requests:

@@ -58,7 +58,7 @@ HOLD_STEPS = 4
 LATE = 0.05
 """Of the requests that came since the last visit: if so many that are held are late, it is an emergency at once."""
 MISSED = 0.02
-"""Of the requests that were answered since the last visit, or of ``FEW``: so many that missed a deadline are an emergency."""
+"""Of the requests answered since the last visit, or of ``FEW``: if so many missed a deadline, it is an emergency."""
 EMERGENCY_S = 10.0
 """Over which the load of the moment is averaged in an emergency."""
 EMERGENCY_ROOM = 0.5
