@@ -53,8 +53,8 @@ WINDOWS_S = (20.0, 60.0)
 """Over which the load of the moment is averaged."""
 FEW = 200.0
 """Requests of a class of which a miss more or less says little."""
-HOLD_STEPS = 4
-"""Steps' worth of prompts that wait on an instance before it gets no more."""
+HOLD_STEPS = (16, 4)
+"""Steps' worth of prompts that wait on an instance before it gets no more: so that clocks can climb, and in an emergency."""
 LATE = 0.05
 """Of the requests that came since the last visit: if so many that are held are late, it is an emergency at once."""
 MISSED = 0.02
@@ -104,6 +104,7 @@ class Parking:
     _plan_s: float = field(init=False, repr=False)
     _needed: deque[tuple[float, int]] = field(init=False, repr=False)
     _alarm_s: float = field(init=False, repr=False)
+    _alarm: bool = field(init=False, repr=False)
     _short: float = field(init=False, repr=False)
     _piled: bool = field(init=False, repr=False)
     _failed: int = field(init=False, repr=False)
@@ -117,12 +118,11 @@ class Parking:
         parked_w = cluster.changes.parked_power_w
         self._plan = planned(self.profiles, self.demand.peak(0.0, 1.0), peak * (1 + self.reserve), spare_gpu_w=parked_w)
         self._plan_s, self._needed, self._alarm_s, self._short = PLAN_S, deque(), -math.inf, math.inf
+        self._alarm = False
         self._piled, self._failed, self._outcome, self._rule = False, 0, np.zeros((2, COUNT)), {}
         self._bursts = deque([(-BURSTS_S / 2, UNSEEN)])
-        engine = cluster.layouts[self._plan.layout]
-        start, hold = Start(self._plan.layout, 0, greatest(engine)), HOLD_STEPS * engine.most_step_tokens
-        route = Route(((0,),) * COUNT, by_deadline=True, router=Router.LEAST_TOKENS, hold=(hold,))
-        return [*[start] * self._there(peak), route]
+        start = Start(self._plan.layout, 0, greatest(cluster.layouts[self._plan.layout]))
+        return [*[start] * self._there(peak), self._route(alarm=False)]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
         """What the load of the moment asks for, and every five minutes what is forecast."""
@@ -130,16 +130,23 @@ class Parking:
         self._note_burst(view.now_s)
         keep = math.exp(-self.period_s / REMEMBERED_S)
         self._outcome = keep * self._outcome + np.stack([view.finished, view.missed])
-        actions: list[Action] = []
         failed = int((view.state == InstanceState.FAILED).sum())
         lost, self._failed = failed > self._failed, failed
         late = view.held_late.sum() > LATE * max(view.arrivals.sum(), 1)
-        if self._lasting(view) or late or lost or view.missed.sum() > MISSED * max(view.finished.sum(), FEW):
+        missed = view.missed.sum() > MISSED * max(view.finished.sum(), FEW)
+        if self._lasting(view) or late or missed or lost:
             self._alarm_s = view.now_s + self.alarm_s
+        alarm, before = view.now_s < self._alarm_s, self._alarm
+        self._alarm = alarm
+        actions: list[Action] = [] if alarm == before else [self._route(alarm=alarm)]
         if late or lost or view.now_s >= self._plan_s - 1e-9 or self._free(view) > self._short:
             self._plan_s = view.now_s + PLAN_S
             actions += self._resize(view, self._for_now() if late else 1)
-        return [*actions, *self._steer(view, view.now_s < self._alarm_s)]
+        return [*actions, *self._steer(view, alarm)]
+
+    def _route(self, *, alarm: bool) -> Route:
+        hold = HOLD_STEPS[alarm] * self.profiles.cluster.layouts[self._plan.layout].most_step_tokens
+        return Route(((0,),) * COUNT, by_deadline=True, router=Router.LEAST_TOKENS, hold=(hold,))
 
     # ---- instances that are there -----------------------------------------------------------------------------------
 
