@@ -8,6 +8,8 @@ from benchmarks import (
     bench_apply,
     bench_calibration,
     bench_clocks,
+    bench_cluster_emergencies,
+    bench_cluster_forecast,
     bench_cluster_policies,
     bench_cluster_routers,
     bench_cluster_speed,
@@ -107,7 +109,9 @@ BENCHMARKS = {
     "serving-attack": bench_serving_attack,
     "serving-simulator": bench_serving_simulator,
     "cluster-speed": bench_cluster_speed,
+    "cluster-forecast": bench_cluster_forecast,
     "cluster-policies": bench_cluster_policies,
+    "cluster-emergencies": bench_cluster_emergencies,
     "cluster-routers": bench_cluster_routers,
 }
 

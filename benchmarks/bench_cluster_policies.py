@@ -31,7 +31,7 @@ from wastenot.stack.serving.cluster.demand import Demand
 from wastenot.stack.serving.cluster.model import ChangeTimes, Cluster, Controller
 from wastenot.stack.serving.cluster.oracle import slot_estimate, step_bound
 from wastenot.stack.serving.cluster.profiles import Profiles
-from wastenot.stack.serving.cluster.results import ClusterResult, attainment_by_class, result_of
+from wastenot.stack.serving.cluster.results import ClusterResult, result_of
 from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.stack.serving.loads import at_rate
 from wastenot.stack.serving.profile_file import read_engine
@@ -95,7 +95,7 @@ def fewest_in_one_pool(load: Requests, cluster: Cluster) -> Fixed:
     last = len(cluster.layouts) - 1
     for count in range(1, cluster.gpus // cluster.layouts[last].gpus + 1):
         plan = Fixed("fewest in one pool", (Placed(0, last, count),), ((0,),) * COUNT)
-        if np.nanmin(attainment_by_class(simulate_cluster(load, cluster, plan), load, cluster)) >= SHARE:
+        if not result_of(simulate_cluster(load, cluster, plan), load, cluster, share=SHARE).failed:
             break
     return plan
 

@@ -11,6 +11,7 @@ from docs import (
     make_jobs_tables,
     make_natural,
     make_pipeline_tables,
+    make_serve_sim,
     make_serving,
     make_serving_policies,
 )
@@ -35,6 +36,10 @@ def test_the_page_on_serving_says_what_its_data_say() -> None:
 
 def test_the_page_on_clusters_says_what_its_data_say() -> None:
     assert blocks_of(make_dynamollm.PAGE) == make_dynamollm.blocks()
+
+
+def test_the_page_on_simulated_clusters_says_what_its_data_say() -> None:
+    assert blocks_of(make_serve_sim.PAGE) == make_serve_sim.blocks()
 
 
 def test_the_page_on_steering_says_what_its_data_say() -> None:

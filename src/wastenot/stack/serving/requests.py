@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -66,3 +67,14 @@ class Requests:
         """Some of them, by their places in rising order, or by whether they are wanted."""
         cached = None if self.cached_tokens is None else self.cached_tokens[which]
         return Requests(self.arrival_s[which], self.prompt_tokens[which], self.output_tokens[which], cached)
+
+
+def joined(parts: Sequence[Requests]) -> Requests:
+    """Parts of a load, one after the other, as one."""
+    cached = [each.cached_tokens for each in parts if each.cached_tokens is not None]
+    return Requests(
+        np.concatenate([each.arrival_s for each in parts]),
+        np.concatenate([each.prompt_tokens for each in parts]).astype(np.intp),
+        np.concatenate([each.output_tokens for each in parts]).astype(np.intp),
+        np.concatenate(cached) if cached else None,
+    )

@@ -17,6 +17,7 @@ from wastenot.stack.serving.cluster.oracle import slot_estimate, step_bound
 from wastenot.stack.serving.cluster.profiles import Profiles
 from wastenot.stack.serving.cluster.results import ClusterResult, result_of
 from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
+from wastenot.stack.serving.cluster.work import Work
 from wastenot.stack.serving.loads import LogNormal, poisson
 from wastenot.stack.serving.requests import Requests
 
@@ -57,8 +58,8 @@ def test_ours_keeps_deadlines_for_less_than_a_single_pool_and_more_than_the_boun
     assert single.attainment > 0.99
     assert ours.attainment > 0.99
     assert ours.energy_j < 0.8 * single.energy_j
-    assert ours.energy_j > step_bound(load, small_cluster)
-    assert slot_estimate(profiles, rates * 300.0) > step_bound(load, small_cluster)
+    assert ours.energy_j > step_bound(Work.of(load), small_cluster)
+    assert slot_estimate(profiles, rates * 300.0) > step_bound(Work.of(load), small_cluster)
 
 
 def test_ours_parks_when_it_is_quiet_and_wakes_afterwards(
@@ -114,7 +115,7 @@ def test_dynamo_takes_less_than_its_pools_at_full_speed(load: Requests, small_cl
 
 def test_the_best_static_plan_keeps_deadlines_and_no_instance_more(load: Requests, small_cluster: Cluster) -> None:
     part = load.part(0.0, 300.0)
-    plan = best_static(part, small_cluster, candidates=2)
+    plan = best_static(lambda: [part], small_cluster, candidates=2)
     result = run(part, small_cluster, plan)
     assert not result.failed
     fewest = [each for each in plan.placed if each.count > 1]

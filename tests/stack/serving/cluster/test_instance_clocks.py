@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
 from wastenot.stack.serving.cluster.clock_rules import decode_s, greatest, lowest_in_time, rule_at
-from wastenot.stack.serving.cluster.frontiers import InstanceFrontier, frontier
+from wastenot.stack.serving.cluster.frontiers import InstanceFrontier
+from wastenot.stack.serving.cluster.ladders import PATIENCE, ladder, ladder_frontier
 from wastenot.stack.serving.cluster.mixes import mix_of
+from wastenot.stack.serving.cluster.model import ClockRule
+from wastenot.stack.serving.cluster.trials import Trial
 from wastenot.stack.serving.deadlines import Deadlines
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.loads import LogNormal, poisson
@@ -20,26 +21,36 @@ DEADLINES = Deadlines(ttft_s=(0.3, 0.6), prompt_below=(256,), tbt_s=0.06)
 @pytest.fixture
 def known(three_clocks: Engine) -> InstanceFrontier:
     mix = mix_of(poisson(10.0, 100.0, LogNormal(300, 0.7, 3000), LogNormal(80, 0.6, 500), seed=3))
-    return frontier(three_clocks, mix, DEADLINES, points=6, checked=False)
+    return ladder_frontier(three_clocks, mix, DEADLINES, points=6)
 
 
-def test_the_clock_is_that_of_the_level_until_the_batch_says_more(known: InstanceFrontier) -> None:
-    rate = float(known.rate_per_s[1])
-    rule = rule_at(known, rate)
-    usual = int(known.batch[1])
-    assert (rule.by_batch[: usual + 1] == known.setting[1]).all()
-    assert rule.prompts == known.setting[1]
-    assert rule.by_batch[-1] == 2, "a batch beyond all levels has the greatest clock"
-    assert (np.diff(rule.by_batch) >= 0).all()
+def test_a_ladder_climbs_after_its_patience(three_clocks: Engine) -> None:
+    for base in range(3):
+        for patience in PATIENCE:
+            rule = ladder(three_clocks, base, patience, 400.0, DEADLINES)
+            climbed = np.array((rule.prompts, *rule.backlog))
+            assert (climbed[: patience + 1] == base).all()
+            assert (np.diff(climbed) >= 0).all() and climbed[-1] == 2
+            step_s = decode_s(three_clocks, 400.0)[rule.by_batch, np.arange(len(rule.by_batch))]
+            assert ((step_s <= DEADLINES.tbt_s) | (rule.by_batch == 2)).all()
 
 
-def test_more_load_never_has_lower_clocks_at_the_same_batch(known: InstanceFrontier) -> None:
-    rising = known.rate_per_s[np.flatnonzero(np.diff(known.setting) >= 0)]
-    rules = [rule_at(known, float(rate)) for rate in rising]
-    for lower, higher in pairwise(rules):
-        if lower.prompts <= higher.prompts:
-            assert higher.by_batch[0] >= lower.by_batch[0]
-    assert (rule_at(known, 10 * known.capacity_per_s).by_batch == 2).all()
+def test_more_load_has_the_ladder_of_its_level(known: InstanceFrontier) -> None:
+    for level, rate in enumerate(known.rate_per_s):
+        assert rule_at(known, float(rate)) is known.rule[level]
+        assert rule_at(known, 0.99 * float(rate)) is known.rule[level]
+    assert (rule_at(known, 2 * known.capacity_per_s).by_batch == 2).all()
+
+
+def test_ladders_keep_deadlines_for_less_than_fixed_clocks_do(three_clocks: Engine, known: InstanceFrontier) -> None:
+    trial = Trial(three_clocks, known.mix, DEADLINES, 0.98, 1, by_deadline=True, requests=20_000)
+    fixed = [ClockRule.fixed(setting, three_clocks) for setting in range(3)]
+    for level in (2, 4):
+        rate = float(known.rate_per_s[level])
+        keeps, power_w = trial.run(known.rule[level], rate)
+        assert keeps
+        assert power_w == pytest.approx(known.power_w[level], rel=0.03)
+        assert power_w < 1.01 * min(watts for good, watts in (trial.run(each, rate) for each in fixed) if good)
 
 
 def test_the_lowest_clock_in_time_is_the_lowest(three_clocks: Engine) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from itertools import product
 
 import numpy as np
 import pytest
@@ -15,15 +13,15 @@ from wastenot.stack.serving.cluster.controllers.fixed import Fixed, Placed
 from wastenot.stack.serving.cluster.demand import Demand
 from wastenot.stack.serving.cluster.model import Cluster, ClusterView
 from wastenot.stack.serving.cluster.oracle import slot_estimate, step_bound
-from wastenot.stack.serving.cluster.pools import planned, power_by_count
+from wastenot.stack.serving.cluster.pools import planned
 from wastenot.stack.serving.cluster.profiles import Profiles
 from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
+from wastenot.stack.serving.cluster.work import Work
 from wastenot.stack.serving.deadlines import Deadlines
 from wastenot.stack.serving.loads import LogNormal, poisson
 from wastenot.stack.serving.requests import Requests
 
 RATE = np.array([1.0, 2.0, 0.5, 2.0, 3.0, 1.0, 3.0, 2.0, 1.0])
-TWO = (((0, 1, 2, 3, 4, 5), (6, 7, 8)),)
 
 
 @pytest.fixture
@@ -31,42 +29,42 @@ def profiles(small_cluster: Cluster, past: Requests) -> Profiles:
     return Profiles(small_cluster, past, points=4)
 
 
-def test_gpus_are_split_as_if_all_had_been_tried(profiles: Profiles) -> None:
-    upper = 1.1 * RATE
-    plans = planned(profiles, RATE, upper, partitions=TWO)
-    gpus = profiles.cluster.gpus
-    each = []
-    for classes in TWO[0]:
-        rate = np.where(np.isin(np.arange(COUNT), classes), RATE, 0.0)
-        ways = []
-        for layout, engine in enumerate(profiles.cluster.layouts):
-            known = partial(lambda layout, rate, count: profiles.frontier(layout, rate, together=count), layout, rate)
-            power = power_by_count(known, rate.sum(), 1.1 * rate.sum(), gpus // engine.gpus)
-            ways += [(count * engine.gpus, watts) for count, watts in enumerate(power)]
-        each.append(ways)
-    best = min(one[1] + other[1] for one, other in product(*each) if one[0] + other[0] <= gpus)
-    assert sum(plan.power_w for plan in plans) == pytest.approx(best)
-    assert sum(plan.instances * profiles.cluster.layouts[plan.layout].gpus for plan in plans) <= gpus
+def test_the_plan_is_the_cheapest_of_all_layouts_and_counts(profiles: Profiles) -> None:
+    upper, tried = 1.1 * RATE, []
+    for layout, engine in enumerate(profiles.cluster.layouts):
+        for count in range(1, profiles.cluster.gpus // engine.gpus + 1):
+            known = profiles.frontier(layout, RATE, together=count, ladders=True)
+            if count * known.capacity_per_s >= upper.sum():
+                tried.append((count * float(known.power_at(RATE.sum() / count)), layout, count))
+    plan = planned(profiles, RATE, upper)
+    assert (plan.power_w, plan.layout, plan.instances) == pytest.approx(min(tried))
 
 
-def test_the_partition_is_the_cheapest_one(profiles: Profiles) -> None:
-    partitions = (((0, 1, 2, 3, 4, 5, 6, 7, 8),), *TWO)
-    alone = [sum(each.power_w for each in planned(profiles, RATE, RATE, partitions=(one,))) for one in partitions]
-    both = planned(profiles, RATE, RATE, partitions=partitions)
-    assert sum(each.power_w for each in both) == pytest.approx(min(alone))
-    assert sorted(number for plan in both for number in plan.classes) == list(range(COUNT))
+def test_spare_gpus_that_draw_power_make_more_instances_cheap(profiles: Profiles) -> None:
+    gpus = [
+        plan.instances * profiles.cluster.layouts[plan.layout].gpus
+        for plan in (planned(profiles, RATE, RATE, spare_gpu_w=watts) for watts in (0.0, 300.0))
+    ]
+    assert gpus[1] > gpus[0]
 
 
 def test_too_much_load_gets_what_there_is(profiles: Profiles) -> None:
-    plans = planned(profiles, 100 * RATE, 100 * RATE, partitions=TWO)
-    assert all(plan.instances for plan in plans)
-    assert sum(plan.instances * profiles.cluster.layouts[plan.layout].gpus for plan in plans) <= profiles.cluster.gpus
+    plan = planned(profiles, 100 * RATE, 100 * RATE)
+    cluster = profiles.cluster
+    assert plan.instances * cluster.layouts[plan.layout].gpus == cluster.gpus
+    takes = [
+        cluster.gpus
+        // engine.gpus
+        * profiles.frontier(layout, RATE, together=cluster.gpus // engine.gpus, ladders=True).capacity_per_s
+        for layout, engine in enumerate(cluster.layouts)
+    ]
+    assert takes[plan.layout] == max(takes)
 
 
 def test_deadlines_that_no_layout_keeps_are_refused(small_cluster: Cluster, past: Requests) -> None:
     hasty = replace(small_cluster, deadlines=Deadlines(ttft_s=(1e-4, 1e-4, 1e-4)))
     with pytest.raises(BadInputError, match="no layout keeps the deadlines"):
-        planned(Profiles(hasty, past, points=2), RATE, RATE, partitions=TWO)
+        planned(Profiles(hasty, past, points=2), RATE, RATE)
 
 
 def seen(now_s: float, arrivals: np.ndarray) -> ClusterView:
@@ -105,20 +103,19 @@ def test_no_run_needs_less_than_the_bound(small_cluster: Cluster, layout: int, s
     count = 16 // small_cluster.layouts[layout].gpus
     plan = Fixed("", (Placed(0, layout, count, setting),), ((0,),) * COUNT)
     generous = replace(small_cluster, deadlines=Deadlines(ttft_s=(9.0, 9.0, 9.0), tbt_s=9.0))
-    assert simulate_cluster(load, generous, plan).total_energy_j > step_bound(load, generous)
+    assert simulate_cluster(load, generous, plan).total_energy_j > step_bound(Work.of(load), generous)
 
 
 def test_the_bound_rises_with_tighter_deadlines_and_more_load(small_cluster: Cluster) -> None:
     load = poisson(5.0, 120.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=31)
     generous = replace(small_cluster, deadlines=Deadlines(tbt_s=9.0))
     hasty = replace(small_cluster, deadlines=Deadlines(tbt_s=0.02))
-    assert step_bound(load, generous) < step_bound(load, hasty)
-    assert step_bound(load.part(0.0, 60.0), small_cluster) < step_bound(load, small_cluster)
-    assert step_bound(load.part(0.0, 0.0), small_cluster) == 0.0
+    assert step_bound(Work.of(load), generous) < step_bound(Work.of(load), hasty)
+    assert step_bound(Work.of(load.part(0.0, 60.0)), small_cluster) < step_bound(Work.of(load), small_cluster)
+    assert step_bound(Work.of(load.part(0.0, 0.0)), small_cluster) == 0.0
 
 
 def test_the_estimate_is_of_the_cheapest_rate_in_each_slot(profiles: Profiles) -> None:
     once = slot_estimate(profiles, 60 * RATE[None])
     assert slot_estimate(profiles, np.stack([60 * RATE, np.zeros(COUNT), 120 * RATE])) == pytest.approx(3 * once)
-    pools = planned(profiles, RATE, RATE)
-    assert once < 60 * sum(each.power_w for each in pools)
+    assert once < 60 * planned(profiles, RATE, RATE).power_w

@@ -11,12 +11,13 @@ import math
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass, field
+from statistics import NormalDist
 
 import numpy as np
 
 from wastenot.arrays import FloatArray
 from wastenot.stack.serving.cluster.classes import COUNT
-from wastenot.stack.serving.cluster.forecast import WINDOWS_S, Forecast
+from wastenot.stack.serving.cluster.forecast import UPPER, WINDOWS_S, Forecast
 from wastenot.stack.serving.cluster.model import ClusterView
 
 KEPT_S = 900.0
@@ -28,6 +29,7 @@ MOST = 2.0
 """The same, whatever much came."""
 _LEVELS = (math.log(0.5), math.log(3.0))
 """Bounds of the levels that a calibrated forecast is corrected by."""
+_DEVIATE = NormalDist().inv_cdf(UPPER)
 _SEEN_S = max(KEPT_S, *WINDOWS_S)
 _FEW = 500.0
 """Requests seen lately that say half as much about the shares of classes as any number can."""
@@ -74,18 +76,18 @@ class Demand:
         now_s = self._seen.now_s
         if not now_s > 0:
             return np.asarray(self.forecast_per_s[0])
-        window_s = min(window_s, now_s)
-        rate = self._seen.over(window_s) / window_s
+        count, window_s = self._seen.over(min(window_s, now_s))
+        rate = count / window_s
         if window_s < 10.0:  # too short to say much
             known = window_s / 10.0
             rate = known * rate + (1 - known) * self.forecast_per_s[0]
         return np.asarray(rate)
 
     def expected(self, now_s: float, until_s: float) -> FloatArray:
-        """The mean rate of each class that is expected from now on until then; shape (9,)."""
+        """The mean rate of each class that is expected from then, now or later, until then; shape (9,)."""
         first, last = self._slots(now_s, until_s)
         if self.forecast is not None:
-            rate = self.forecast.given(self._levels_at(now_s), first, last).mean(axis=0)
+            rate = self.forecast.given(self._levels_at(now_s), self._slot_seen(first), first, last).mean(axis=0)
             return np.asarray(self._shares(rate, now_s) * rate.sum())
         rate = self.forecast_per_s[first : last + 1].mean(axis=0)
         if not self.follows or now_s < MINUTE_S:
@@ -110,12 +112,19 @@ class Demand:
 
     def _upper(self, forecast: Forecast, now_s: float, first: int, last: int) -> FloatArray:
         """What the greatest slot of a span most likely stays below."""
-        rate = forecast.given(self._levels_at(now_s), first, last).max(axis=0)
-        span = float(forecast.span_error[min(last - first, len(forecast.span_error) - 1)])
+        seen = self._slot_seen(first)
+        rate = forecast.given(self._levels_at(now_s), seen, first, last).max(axis=0)
+        span = forecast.error(seen, first, last)
         known = min(now_s / KEPT_S, 1.0)
         error = known * span + (1 - known) * max(span, forecast.unseen_error)
-        total = max(float(forecast.above(rate.sum(), error)), self._seen.busiest_minute())
+        busiest = self._seen.busiest_minute()
+        surely = busiest - _DEVIATE * math.sqrt(busiest / MINUTE_S)  # few requests a minute are often many
+        total = max(float(forecast.above(rate.sum(), error)), surely)
         return np.asarray(self._shares(rate, now_s) * total)
+
+    def _slot_seen(self, first: int) -> int:
+        """In which the last visit was, or a later one that is asked about."""
+        return min(int(self._seen.now_s / self.slot_s), first)
 
     def _slots(self, now_s: float, until_s: float) -> tuple[int, int]:
         """The first and the last that lie in a span of time."""
@@ -132,7 +141,7 @@ class Demand:
         share = rate_per_s / max(rate_per_s.sum(), 1e-9)
         if now_s < MINUTE_S:
             return np.asarray(share)
-        came = self._seen.over(KEPT_S)
+        came, _ = self._seen.over(KEPT_S)
         count = float(came.sum())
         weight = 0.5 * count / (count + _FEW)
         return np.asarray((1 - weight) * share + weight / max(count, 1e-9) * came)
@@ -144,8 +153,8 @@ class Demand:
             known, levels = min(seen_s / KEPT_S, 1.0), []
             for window_s in WINDOWS_S:
                 begin_s = max(seen_s - window_s, 0.0)
-                told = self._told_until(seen_s) - self._told_until(begin_s)
-                level = math.log((self._seen.total(seen_s - begin_s) + 0.5) / (told + 0.5))
+                came, begin_s = self._seen.total(seen_s - begin_s)
+                level = math.log((came + 0.5) / (self._told_until(seen_s) - self._told_until(begin_s) + 0.5))
                 levels.append(known * min(max(level, _LEVELS[0]), _LEVELS[1]))
             self._levels = (seen_s, np.array(levels))
         return self._levels[1]
@@ -183,22 +192,25 @@ class _Seen:
         while self._busiest and self._busiest[0][0] <= now_s - KEPT_S:
             self._busiest.popleft()
         if now_s >= MINUTE_S:
-            came = self.total(MINUTE_S)
-            while self._busiest and self._busiest[-1][1] <= came:
+            came, begin_s = self.total(MINUTE_S)
+            rate = came / (now_s - begin_s)
+            while self._busiest and self._busiest[-1][1] <= rate:
                 self._busiest.pop()
-            self._busiest.append((now_s, came))
+            self._busiest.append((now_s, rate))
 
-    def over(self, window_s: float) -> FloatArray:
-        """Arrivals by class over the last so many seconds; shape (9,)."""
-        return np.asarray(self._sums[len(self._times_s) - 1] - self._sums[self._before(window_s)])
+    def over(self, window_s: float) -> tuple[FloatArray, float]:
+        """Arrivals by class since the last visit that is so long ago, and how long it is; shape (9,)."""
+        before = self._before(window_s)
+        return np.asarray(self._sums[len(self._times_s) - 1] - self._sums[before]), self.now_s - self._times_s[before]
 
-    def total(self, window_s: float) -> float:
-        """The same of all classes."""
-        return self._totals[-1] - self._totals[self._before(window_s)]
+    def total(self, window_s: float) -> tuple[float, float]:
+        """The same of all classes, and when this visit was."""
+        before = self._before(window_s)
+        return self._totals[-1] - self._totals[before], self._times_s[before]
 
     def busiest_minute(self) -> float:
         """The greatest rate of all classes over a minute that ended in the last quarter of an hour."""
-        return self._busiest[0][1] / MINUTE_S if self._busiest else 0.0
+        return self._busiest[0][1] if self._busiest else 0.0
 
     def _before(self, window_s: float) -> int:
         """The last visit that is so long ago, or the first that is kept."""

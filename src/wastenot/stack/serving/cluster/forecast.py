@@ -33,6 +33,8 @@ _FEWEST = 2
 """Days that a median is taken of; of days less alike where there are fewer."""
 _HORIZONS = (0, 1, 2, 3, 4, 6, 9, 12, 18, 24, 36, 72, 144, 288)
 """Slots ahead for which levels and errors are fitted; straight between them."""
+_LEAST = 0.5
+"""Requests of a slot that are forecast, whatever little came."""
 _UNKNOWN = 0.3
 """Standard deviation of a forecast's logarithm where no two past days can be compared."""
 _FLOOR = 0.02
@@ -89,12 +91,15 @@ def template(past: Past, ahead: int) -> FloatArray:
         ahead: slots to forecast.
 
     Returns:
-        Rates in requests a second, shape (ahead, 9).
+        Rates in requests a second, shape (ahead, 9); half a request a slot at least, as one may come where none ever did.
     """
     days = _Days.of(past, ahead)
     found = np.concatenate([days.median(day)[0] for day in range(days.first_ahead, len(days.grid))])
     begin = days.begin + len(past.counts) - days.first_ahead * past.slots_per_day
-    return np.asarray(found[begin : begin + ahead] / past.slot_s)
+    found = found[begin : begin + ahead]
+    usual = np.nansum(past.counts, axis=0) + 1e-9
+    none = found.sum(axis=1, keepdims=True) < _LEAST
+    return np.asarray(np.where(none, _LEAST * usual / usual.sum(), found) / past.slot_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,28 +130,35 @@ class Forecast:
         """What ``share`` of the slots stay below, as known before the first request, of each class; shape (slots, 9)."""
         return self.above(self.expected_per_s, self.unseen_error)
 
-    def given(self, levels: FloatArray, first: int, last: int) -> FloatArray:
-        """Rates expected in slots, given the levels seen up to the first of them.
+    def given(self, levels: FloatArray, seen: int, first: int, last: int) -> FloatArray:
+        """Rates expected in slots, given the levels seen.
 
         Args:
             levels: logarithms of what came over what was expected, over :data:`WINDOWS_S`; shape (2,).
-            first: slot in which it is now.
-            last: slot to look at, included.
+            seen: slot up to which they were seen.
+            first: slot to look at, from this one on.
+            last: likewise, included.
 
         Returns:
             Shape (last - first + 1, 9).
         """
         expected = self.expected_per_s[first : last + 1]
-        factor = np.exp(self.weights[: len(expected)] @ levels)
-        if len(factor) < len(expected):
+        factor = np.exp(self.weights[first - seen : last + 1 - seen] @ levels)
+        if len(factor) < len(expected):  # beyond the horizons that levels last for
             factor = np.concatenate([factor, np.ones(len(expected) - len(factor))])
         return np.asarray(expected * factor[:, None])
+
+    def error(self, seen: int, first: int, last: int) -> float:
+        """Of the greatest of these slots, as :attr:`span_error`; likewise, of a span that begins later, of its last slot."""
+        errors = self.span_error if first == seen else self.slot_error
+        return float(errors[min(last - seen, len(errors) - 1)])
 
     def above(self, rate_per_s: FloatArray, error: float | FloatArray) -> FloatArray:
         """Rates that counts of a slot stay below, by the error of the forecast and that of counting few requests."""
         deviate = NormalDist().inv_cdf(self.share)
         count = rate_per_s * self.slot_s
-        aside = np.hypot(count * np.expm1(error), deviate * np.sqrt(count))
+        few = (deviate**2 + 2) / 6 * (count > 0)  # of whole requests, whose distribution is skewed (Cornish and Fisher)
+        aside = np.hypot(count * np.expm1(error), deviate * np.sqrt(count)) + few
         return np.asarray((count + aside) / self.slot_s)
 
 
@@ -166,6 +178,7 @@ def forecast(past: Past, ahead: int, *, share: float = UPPER) -> Forecast:
         error = np.full(len(horizons), _UNKNOWN * NormalDist().inv_cdf(share))
         return Forecast(usual, past.slot_s, np.zeros((len(horizons), 2)), error, error, float(error[0]), share)
     fewer = math.sqrt((1 + 1 / days.used_ahead()) / (1 + 1 / used))  # a median of more days errs less
+    fitted = fewer * math.sqrt((errors.independent + 2) / (errors.independent - 2))  # two weights err more than they seem to
     at_knots = np.stack([errors.weights(each) for each in _HORIZONS])
     weights = np.stack([np.interp(horizons, knots, each) for each in at_knots.T], axis=1)
     slot = [errors.slot_error(each, weights[each], share) for each in _HORIZONS]
@@ -176,8 +189,8 @@ def forecast(past: Past, ahead: int, *, share: float = UPPER) -> Forecast:
         usual,
         past.slot_s,
         weights,
-        fewer * np.interp(horizons, knots, slot),
-        fewer * np.interp(horizons, knots, np.maximum.accumulate(span)),
+        fitted * np.interp(horizons, knots, slot),
+        fitted * np.interp(horizons, knots, np.maximum.accumulate(span)),
         fewer * errors.slot_error(0, np.zeros(2), share),
         share,
     )
@@ -294,6 +307,11 @@ class _Errors:
             levels.append(np.where(there > 0, np.log((came[slots] - came[begin] + 0.5) / (there + 0.5)), np.nan))
         return cls(total, foreseen, error, np.stack(levels, axis=1), past.slots_per_day)
 
+    @property
+    def independent(self) -> float:
+        """About so many errors that say nothing of one another: levels last for about three hours."""
+        return max(float(np.isfinite(self.error).sum()) * 8 / self.day_slots, 4.0)
+
     def weights(self, horizon: int) -> FloatArray:
         """By which levels last for so many slots: least squares, drawn to 0 a little; shape (2,)."""
         slots, error, levels = self._pairs(horizon)
@@ -308,7 +326,7 @@ class _Errors:
 
     def span_error(self, horizon: int, weights: FloatArray, share: float) -> float:
         """The same of the greatest slot from now to so many slots ahead over the greatest expected; weights by horizon."""
-        count = len(self.total) - horizon
+        count = max(len(self.total) - horizon, 0)
         ahead = np.arange(horizon + 1)[:, None] + np.arange(count)
         expected = self.foreseen[ahead] * np.exp(weights[: horizon + 1] @ self.levels[:count].T)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -318,19 +336,21 @@ class _Errors:
 
     def _pairs(self, horizon: int) -> tuple[IndexArray, FloatArray, FloatArray]:
         """Slots with their errors, and the levels seen so many slots before."""
-        error, levels = self.error[horizon:], self.levels[: len(self.error) - horizon]
+        error, levels = self.error[horizon:], self.levels[: max(len(self.error) - horizon, 0)]
         known = np.flatnonzero(np.isfinite(error) & np.isfinite(levels).all(axis=1))
         return known + horizon, error[known], levels[known]
 
     def _quantile(self, slots: IndexArray, error: FloatArray, share: float) -> float:
-        """Of errors, with what few days may hide: slots of a day err together."""
+        """Of errors less those of counting, with what few days may hide: slots of a day err together."""
         if len(slots) < 12:
             return _UNKNOWN * NormalDist().inv_cdf(share)
         day = slots // self.day_slots
         count = np.bincount(day)
         mean = (np.bincount(day, error) / np.maximum(count, 1))[count > 0]
-        variance = max(float(np.mean(error**2)), _FLOOR**2)
+        variance, counting = float(np.mean(error**2)), float(np.mean(1 / (self.total[slots] + 1)))
+        less = math.sqrt(max(variance - counting, _FLOOR**2) / max(variance, _FLOOR**2))
+        variance = max(variance, _FLOOR**2)
         of_days = float(mean.var(ddof=1)) if len(mean) > 1 else variance
         free = variance**2 / (of_days**2 / max(len(mean) - 1, 1) + max(variance - of_days, 0.0) ** 2 / (12 * len(mean)))
         spread = math.sqrt(variance) * float(stdtrit(max(free, 1.0), share))
-        return max(spread, float(np.quantile(error, share)))
+        return less * max(spread, float(np.quantile(error, share)))

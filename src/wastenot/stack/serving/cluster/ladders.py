@@ -1,4 +1,4 @@
-"""Clocks that climb with the backlog of prompts, where these are prefilled by deadline: at each load the rule of least power.
+"""Clocks that climb with the backlog of prompts, where these go by deadline: at each load the rule of least power.
 
     backlog, steps' worth    <1    1    2    4    8    16   32   64
     base 4, patience 2        4    4    4    5    6    8    11   12      settings by rising clock
@@ -9,7 +9,7 @@ prompts delays none of the short ones. Which base and which patience keep the de
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -80,7 +80,7 @@ def ladder_frontier(
         best = fastest, trial.run(fastest, float(rate[place]))[1]
         for patience in PATIENCE:
 
-            @lru_cache(maxsize=None)
+            @cache
             def tried(base: int, patience: int = patience, place: int = place) -> tuple[ClockRule, bool, float]:
                 rule = ladder(engine, base, patience, mix.context, deadlines)
                 return rule, *trial.run(rule, float(rate[place]))

@@ -180,6 +180,7 @@ class Route:
             one never hold.
         give_up_s: after its deadline, a request that is held and has no token yet is given up: it has no answer, and is
             counted as such. ``None``: never.
+        router: how an instance of a pool is chosen; ``None`` for that of the run.
     """
 
     pools: tuple[tuple[int, ...], ...]
@@ -187,6 +188,7 @@ class Route:
     by_deadline: bool = False
     hold: tuple[int, ...] = ()
     give_up_s: float | None = None
+    router: Router | None = None
 
 
 Action = Start | Stop | Park | Wake | Reshard | Assign | SetClock | Route

@@ -25,29 +25,26 @@ from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.model import Cluster
 from wastenot.stack.serving.cluster.pools import PARTITIONS
 from wastenot.stack.serving.cluster.profiles import Profiles
+from wastenot.stack.serving.cluster.work import Work
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.policies.costs import StepCosts
-from wastenot.stack.serving.requests import Requests
 
 _CHUNKS = (0.0, 1.0, 64.0, 128.0, 256.0, 384.0, 512.0, 768.0, 1024.0, 1536.0, 2048.0, 3072.0, 4096.0)
 
 
-def step_bound(requests: Requests, cluster: Cluster) -> float:
-    """Joules below which no policy answers these requests with these layouts.
+def step_bound(work: Work, cluster: Cluster) -> float:
+    """Joules below which no policy does the work of a load with these layouts.
 
     Args:
-        requests: the load.
+        work: of the load.
         cluster: with its layouts and deadlines.
 
     Raises:
         BadInputError: no step of any layout is short enough for the deadlines.
     """
-    if not len(requests):
+    if not work.requests:
         return 0.0
-    more = (requests.output_tokens - 1).astype(np.float64)
-    cached = 0 if requests.cached_tokens is None else requests.cached_tokens.sum()
-    prompts, answers = float(requests.prompt_tokens.sum() - cached), float(more.sum())
-    context = float((more @ (requests.prompt_tokens + requests.output_tokens / 2)) / max(answers, 1.0))
+    prompts, answers, context = work.prompts, work.answers, work.contexts / max(work.answers, 1.0)
     late = 1 - cluster.deadlines.share
     chunk, batch, energy, in_time = (
         np.concatenate(parts)
@@ -57,7 +54,7 @@ def step_bound(requests: Requests, cluster: Cluster) -> float:
     found = linprog(
         energy,
         A_ub=np.stack([-chunk, -batch, np.where(in_time, 0.0, batch)]),
-        b_ub=np.array([-prompts, -answers, late * answers + late * len(requests)]),
+        b_ub=np.array([-prompts, -answers, late * answers + late * work.requests]),
         method="highs",
     )
     if not found.success:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from wastenot.stack.serving.cluster.best_static import best_static
 from wastenot.stack.serving.cluster.controllers.dynamo import Dynamo
@@ -13,7 +14,7 @@ from wastenot.stack.serving.cluster.demand import Demand
 from wastenot.stack.serving.cluster.model import Cluster, Controller, Router
 from wastenot.stack.serving.cluster.objective import Tariff
 from wastenot.stack.serving.cluster.profiles import Profiles
-from wastenot.stack.serving.cluster.scenario_load import Load
+from wastenot.stack.serving.cluster.scenario_load import LoadParts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +33,7 @@ class Given:
 
     cluster: Cluster
     profiles: Profiles
-    load: Load
+    load: LoadParts
     head_room: float
     router: Router
     share: float
@@ -75,8 +76,8 @@ def _calibrated(given: Given) -> Demand:
     return _template(given) if known.forecast is None else Demand.of(known.forecast)
 
 
-def _best_static(given: Given) -> Controller:
-    return best_static(given.load.requests, given.cluster, share=given.share, router=given.router)
+def _best_static(given: Given, *, by_deadline: bool = False) -> Controller:
+    return best_static(given.load.requests, given.cluster, share=given.share, router=given.router, by_deadline=by_deadline)
 
 
 POLICIES: Mapping[str, Policy] = {
@@ -97,9 +98,14 @@ POLICIES: Mapping[str, Policy] = {
     "scale-clocks": Policy(_dynamo("ScaleClocks", clocks=True), "multi-pool with clocks that change"),
     "dynamollm": Policy(_dynamo("DynamoLLM", instances=True, shards=True, clocks=True), "all three, as published (HPCA'25)"),
     "best-static": Policy(_best_static, "pools, degrees, instances and clocks fixed, chosen in hindsight", hindsight=True),
+    "best-static-by-deadline": Policy(
+        partial(_best_static, by_deadline=True),
+        "the same in one pool whose engines prefill by deadline, as ours do",
+        hindsight=True,
+    ),
     "wastenot": Policy(
         lambda given: Parking(given.profiles, _calibrated(given), "wastenot", tariff=given.tariff),
-        "ours: pools of least power, instances parked and woken, clocks by a rule that follows the batch",
+        "ours: one pool by deadline, instances parked and woken, clocks that climb with the backlog of prompts",
     ),
 }
 """By the names that scenarios use, in the order in which they are explained."""

@@ -79,7 +79,7 @@ class Profiles:
         blend = np.rint(_GRAIN * rate_per_s / rate_per_s.sum()).astype(int)
         if not blend.any():
             blend = np.asarray(rate_per_s > 0, dtype=int)
-        together = int(TOGETHER[TOGETHER <= max(together, 1)][-1])
+        together = int(TOGETHER[max(together, 1) >= TOGETHER][-1])
         key = (layout, full_speed, ladders, together, tuple(blend.tolist()))
         if key not in self._known and ladders:
             self._known[key] = ladder_frontier(

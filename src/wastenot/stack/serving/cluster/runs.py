@@ -6,7 +6,7 @@ import hashlib
 import json
 import multiprocessing
 import signal
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, fields
@@ -26,10 +26,11 @@ from wastenot.stack.serving.cluster.objective import Tariff
 from wastenot.stack.serving.cluster.oracle import step_bound
 from wastenot.stack.serving.cluster.policies import POLICIES, Given
 from wastenot.stack.serving.cluster.profiles import Profiles
-from wastenot.stack.serving.cluster.results import result_of
+from wastenot.stack.serving.cluster.results import Tally
 from wastenot.stack.serving.cluster.scenario import CurvePart, Scenario, TracePart, digest_of
-from wastenot.stack.serving.cluster.scenario_load import Load, load_of
-from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
+from wastenot.stack.serving.cluster.scenario_load import LoadParts, load_parts_of
+from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster_in_parts
+from wastenot.stack.serving.requests import Requests
 
 BINS = 240
 """Of a timeline, or a little more."""
@@ -294,12 +295,11 @@ class _Place:
 
 
 @lru_cache(maxsize=4)
-def _loaded(place: _Place) -> tuple[Load, Profiles, float]:
+def _loaded(place: _Place) -> tuple[LoadParts, Profiles]:
     """What all policies on a traffic with a seed share; kept, as a process runs several of them."""
     scenario = place.scenario
-    load = load_of(scenario, scenario.parts.traffic[place.traffic], place.seed)
-    profiles = Profiles(scenario.cluster, load.known.lengths, share=scenario.parts.run.attain)
-    return load, profiles, step_bound(load.requests, scenario.cluster)
+    load = load_parts_of(scenario, scenario.parts.traffic[place.traffic], place.seed)
+    return load, Profiles(scenario.cluster, load.known.lengths, share=scenario.parts.run.attain)
 
 
 def simulated(scenario: Scenario, run: Run) -> str:
@@ -316,22 +316,31 @@ def simulated(scenario: Scenario, run: Run) -> str:
 
 
 def _simulated(scenario: Scenario, run: Run) -> RunRecord:
-    load, profiles, bound_j = _loaded(_Place(run.load_digest, run.traffic, run.seed, scenario))
+    load, profiles = _loaded(_Place(run.load_digest, run.traffic, run.seed, scenario))
     part, cluster = scenario.parts.run, scenario.cluster
     tariffs = {name: each.later(load.begin_s) for name, each in scenario.tariffs.items()}
     minimised = tariffs.get(scenario.parts.objective.minimise)
     given = Given(cluster, profiles, load, part.head_room, scenario.router, part.attain, minimised)
-    served = simulate_cluster(
-        load.requests,
+    told: deque[FloatArray | None] = deque()
+
+    def parts() -> Iterator[Requests]:
+        for requests, tokens in load.parts():
+            told.append(tokens)
+            yield requests
+
+    tally = Tally(cluster)
+    served = simulate_cluster_in_parts(
+        parts(),
         cluster,
         POLICIES[run.policy].make(given),
+        tally.add,
         router=scenario.router,
-        predicted_tokens=load.predicted_tokens,
+        predict=None if load.predictor is None else lambda _: np.asarray(told.popleft()),
         failures=load.failures,
         seed=run.seed,
         bin_s=bin_of(load.duration_s),
     )
-    return _record(run, load, cluster, served, bound_j, part.attain, tariffs)
+    return _record(run, load.duration_s, cluster, tally, served, part.attain, tariffs)
 
 
 def bin_of(duration_s: float) -> float:
@@ -341,18 +350,17 @@ def bin_of(duration_s: float) -> float:
 
 def _record(
     run: Run,
-    load: Load,
+    duration_s: float,
     cluster: Cluster,
+    tally: Tally,
     served: ClusterServed,
-    bound_j: float,
     attain: float,
     tariffs: Mapping[str, Tariff],
 ) -> RunRecord:
-    cached = load.requests.cached_tokens
     costs = {
         name: each.cost(served.timeline.energy_j, served.timeline.bin_s, served.end_s) for name, each in tariffs.items()
     }
-    result = result_of(served, load.requests, cluster, share=attain)
+    result = tally.result(served, share=attain)
     timeline = served.timeline
     at_work = timeline.gpus[:, _AT_WORK].sum(axis=1)
     known = np.isfinite(timeline.clock_mhz) & (at_work > 0)
@@ -364,18 +372,18 @@ def _record(
         name=served.name,
         traffic=run.label,
         seed=run.seed,
-        requests=len(load.requests),
-        unanswered=int((~np.isfinite(served.finish_s)).sum()),
-        prompt_tokens=int(load.requests.prompt_tokens.sum()),
-        cached_tokens=0 if cached is None else int(cached.sum()),
-        output_tokens=int(load.requests.output_tokens[np.isfinite(served.finish_s)].sum()),
-        duration_s=load.duration_s,
+        requests=tally.work.requests,
+        unanswered=tally.unanswered,
+        prompt_tokens=tally.prompt_tokens,
+        cached_tokens=tally.cached_tokens,
+        output_tokens=tally.output_tokens,
+        duration_s=duration_s,
         end_s=float(served.end_s),
         energy_j=result.energy_j,
         cost=costs.get("price"),
         carbon_g=costs.get("carbon"),
         energy_by_use_j={name: float(each) for name, each in served.energy_j.items()},
-        bound_j=bound_j,
+        bound_j=step_bound(tally.work, cluster),
         attainment=result.attainment,
         by_class=_with_none(result.by_class),
         ttft_p99_s=_with_none(result.ttft_p99_s),

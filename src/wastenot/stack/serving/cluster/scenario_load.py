@@ -36,7 +36,7 @@ from wastenot.stack.serving.cluster.scenario import (
 )
 from wastenot.stack.serving.cluster.traffic import DAY_S, WEEK_S, Distribution, RateCurve, SyntheticTraffic, varied
 from wastenot.stack.serving.loads import LogNormal, at_rate, bursty, poisson
-from wastenot.stack.serving.requests import Requests
+from wastenot.stack.serving.requests import Requests, joined
 
 PART_S = 3600.0
 """Of a load, by default, where it comes in parts."""
@@ -127,10 +127,14 @@ class LoadParts:
         if not count:
             raise BadInputError(f"{self.where}: has no requests to serve; take more of it")
 
+    def requests(self) -> Iterator[Requests]:
+        """The same without what is told of them."""
+        return self.draw(PART_S)
+
     def whole(self) -> Load:
         """All of it at once; raises like :meth:`parts`."""
         parts = list(self.parts(PART_S))
-        requests = _joined([each for each, _ in parts])
+        requests = joined([each for each, _ in parts])
         told = None if self.predictor is None else np.concatenate([each for _, each in parts if each is not None])
         return Load(requests, self.duration_s, self.known, told, self.failures, self.begin_s)
 
@@ -248,7 +252,7 @@ def _drawn(traffic: PoissonPart, crowds: Sequence[CrowdPart], seed: int) -> Requ
         return poisson(traffic.rate_per_s, traffic.duration_s, prompt, output, seed=seed)
     rates = RateCurve(traffic.duration_s, np.array([traffic.rate_per_s]))
     curve = Curve(rates, _distribution(prompt), _distribution(output), rates)
-    return _joined(list(_by_curve(curve, crowds, 0.0, seed).parts()))
+    return joined(list(_by_curve(curve, crowds, 0.0, seed).parts()))
 
 
 def _bursty(traffic: PoissonPart, crowds: Sequence[CrowdPart], seed: int) -> Requests:
@@ -270,16 +274,6 @@ def _with_crowds(rates: RateCurve, crowds: Sequence[CrowdPart]) -> RateCurve:
 def _by_curve(curve: Curve, crowds: Sequence[CrowdPart], rank_correlation: float, seed: int) -> SyntheticTraffic:
     rates = _with_crowds(curve.rates, crowds)
     return SyntheticTraffic(rates, curve.prompt, curve.output, rank_correlation, seed)
-
-
-def _joined(parts: Sequence[Requests]) -> Requests:
-    cached = [each.cached_tokens for each in parts if each.cached_tokens is not None]
-    return Requests(
-        np.concatenate([each.arrival_s for each in parts]),
-        np.concatenate([each.prompt_tokens for each in parts]).astype(np.intp),
-        np.concatenate([each.output_tokens for each in parts]).astype(np.intp),
-        np.concatenate(cached) if cached else None,
-    )
 
 
 def _cut(requests: Requests, part_s: float) -> Iterator[Requests]:
@@ -311,7 +305,7 @@ def _known_of_curve(curve: Curve, traffic: CurvePart, seed: int) -> Known:
     seed += _HISTORY_SEED
     whole = curve.whole
     hourly = RateCurve(3600.0, np.array([min(whole.rate_per_s.sum() * whole.slot_s, LENGTHS) / 3600.0]))
-    lengths = _joined(list(SyntheticTraffic(hourly, curve.prompt, curve.output, traffic.rank_correlation, seed).parts()))
+    lengths = joined(list(SyntheticTraffic(hourly, curve.prompt, curve.output, traffic.rank_correlation, seed).parts()))
     of_class = np.bincount(CLASSES.of(lengths.prompt_tokens, lengths.output_tokens), minlength=COUNT)
     past = past_of(curve, traffic, of_class / max(of_class.sum(), 1), seed)
     ahead = math.ceil(curve.rates.duration_s / SLOT_S - 1e-9)

@@ -9,7 +9,7 @@ import numpy as np
 
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.mixes import Mix
-from wastenot.stack.serving.cluster.model import Action, ChangeTimes, ClockRule, Cluster, ClusterView, Route, Start
+from wastenot.stack.serving.cluster.model import Action, ChangeTimes, ClockRule, Cluster, ClusterView, Route, Router, Start
 from wastenot.stack.serving.cluster.results import kept
 from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.stack.serving.deadlines import Deadlines
@@ -17,6 +17,8 @@ from wastenot.stack.serving.engine import Engine
 
 REQUESTS = 3000
 """Of a trial."""
+LEAST_S = 60.0
+"""Of a trial of rules that climb: batches that are too large for a low clock take their time to grow."""
 _SEED = 20_240_510
 _FEWEST = 100
 """Requests of a class that say enough of it."""
@@ -33,7 +35,12 @@ class _Alike:
     period_s: float = 1e9
 
     def begin(self, cluster: Cluster) -> Sequence[Action]:
-        return [Start(0, 0, self.rule)] * self.count + [Route(((0,),) * COUNT, by_deadline=self.by_deadline)]
+        route = (
+            Route(((0,),) * COUNT, by_deadline=True, router=Router.LEAST_TOKENS)
+            if self.by_deadline
+            else Route(((0,),) * COUNT)
+        )
+        return [*[Start(0, 0, self.rule)] * self.count, route]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
         return ()
@@ -49,7 +56,7 @@ class Trial:
         deadlines: to be kept.
         share: of the requests of each class of deadlines that are to keep them.
         together: instances behind one router.
-        by_deadline: whether prompts are prefilled in the order of their deadlines.
+        by_deadline: whether prompts are prefilled in the order of their deadlines, and go where there are fewest tokens.
         requests: of a run.
     """
 
@@ -74,7 +81,7 @@ class Trial:
     def run(self, rule: ClockRule, rate_per_s: float) -> tuple[bool, float]:
         """Whether the deadlines are kept at a rate of each instance, and the power of each."""
         rate = rate_per_s * self.together
-        requests = self.mix.draw(rate, self.requests / rate, _SEED)
+        requests = self.mix.draw(rate, max(self.requests / rate, LEAST_S if self.by_deadline else 0.0), _SEED)
         if not len(requests):
             return True, 0.0
         cluster = Cluster((self.engine,), self.together, ChangeTimes((0.0,)), self.engine.gpus, deadlines=self.deadlines)

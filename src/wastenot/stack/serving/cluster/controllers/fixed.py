@@ -14,7 +14,7 @@ import numpy as np
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.clock_rules import lowest_in_time
-from wastenot.stack.serving.cluster.model import Action, ClockRule, Cluster, ClusterView, InstanceState, Route, Start
+from wastenot.stack.serving.cluster.model import Action, ClockRule, Cluster, ClusterView, InstanceState, Route, Router, Start
 from wastenot.stack.serving.cluster.profiles import Profiles
 from wastenot.stack.serving.cluster.sizing import Sizing, sized
 
@@ -47,6 +47,7 @@ class Fixed:
         placed: instances.
         pools: that take the requests of each class, in order.
         room: of each pool, requests that an instance may have for it to take one more before the next pool.
+        by_deadline: whether prompts are prefilled in the order of their deadlines, and go where there are fewest tokens.
         period_s: between two visits, at which it looks for instances that failed.
     """
 
@@ -54,6 +55,7 @@ class Fixed:
     placed: tuple[Placed, ...]
     pools: tuple[tuple[int, ...], ...]
     room: tuple[int, ...] = ()
+    by_deadline: bool = False
     period_s: float = 5.0
     _cluster: Cluster = field(init=False, repr=False)
     _instances: list[Start] = field(init=False, repr=False)
@@ -65,7 +67,8 @@ class Fixed:
         asked, free = starts(cluster, self.placed), np.full(cluster.hosts, cluster.gpus_per_host)
         for each in asked:
             self._start(each, free)
-        return [*asked, Route(self.pools, self.room)]
+        router = Router.LEAST_TOKENS if self.by_deadline else None
+        return [*asked, Route(self.pools, self.room, by_deadline=self.by_deadline, router=router)]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
         """Start instances that failed again, as soon as there are GPUs for them."""

@@ -381,7 +381,7 @@ class _Run:
         answered: Callable[[Requests, Answers], object],
     ) -> None:
         self.later, self.cluster, self.controller = later, cluster, controller
-        self.predict, self.bin_s, self.answered = predict, bin_s, answered
+        self.predict, self.router, self.bin_s, self.answered = predict, router, bin_s, answered
         self.parts: list[Requests] = []
         self.last_s = 0.0
         self.arrivals = self.missed = np.zeros(0, dtype=np.intp)
@@ -406,9 +406,9 @@ class _Run:
             heapq.heappush(self.timers, (failure.at_s, 2 * order, failure))
             if failure.back_s is not None:
                 heapq.heappush(self.timers, (failure.back_s, 2 * order + 1, failure))
-        self.s = self._state(router, seed)
+        self.s = self._state(seed)
 
-    def _state(self, router: Router, seed: int) -> core.State:
+    def _state(self, seed: int) -> core.State:
         cluster = self.cluster
         layouts, tables, places = _layouts(cluster)
         deadlines = cluster.deadlines
@@ -419,7 +419,7 @@ class _Run:
         n["end_to_end_s"] = math.inf if deadlines.end_to_end_s is None else deadlines.end_to_end_s
         n["more"], n["give_up_s"] = 1, math.inf
         n["spare"] = n["unplaced"] = n["last_unplaced"] = -1
-        n["predicts"], n["router"], n["drawn"] = self.predict is not None, int(router), seed & 0xFFFFFFFF
+        n["predicts"], n["router"], n["drawn"] = self.predict is not None, int(self.router), seed & 0xFFFFFFFF
         n["ttft_classes"], n["gap_bins"], n["leaves"] = len(deadlines.ttft_s), len(GAP_EDGES_S), 1
         n["prompt_below_0"], n["prompt_below_1"] = cluster.classes.prompt_below
         n["output_below_0"], n["output_below_1"] = cluster.classes.output_below
@@ -891,6 +891,7 @@ class _Run:
         n = self._numbers
         n.by_deadline, n.holds = route.by_deadline, bool(route.hold) or route.give_up_s is not None
         n.give_up_s = math.inf if route.give_up_s is None else route.give_up_s
+        n.router = int(self.router if route.router is None else route.router)
 
     def _of(self, number: int, *states: InstanceState) -> _Instance:
         """An instance that is in one of these states."""
