@@ -137,6 +137,8 @@ class Reference(Parking):
         return list(self._everything(view))
 
     def _everything(self, view: ClusterView) -> Iterator[Action]:
+        if view.now_s < EVENT_S + self.period_s:
+            yield self._route(alarm=True)
         fastest = greatest(self.profiles.cluster.layouts[self._plan.layout])
         for number, state in enumerate(view.state.tolist()):
             if state == InstanceState.PARKED:
