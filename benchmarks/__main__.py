@@ -8,6 +8,7 @@ from benchmarks import (
     bench_apply,
     bench_calibration,
     bench_clocks,
+    bench_cluster_emergencies,
     bench_cluster_forecast,
     bench_cluster_policies,
     bench_cluster_routers,
@@ -110,6 +111,7 @@ BENCHMARKS = {
     "cluster-speed": bench_cluster_speed,
     "cluster-forecast": bench_cluster_forecast,
     "cluster-policies": bench_cluster_policies,
+    "cluster-emergencies": bench_cluster_emergencies,
     "cluster-routers": bench_cluster_routers,
 }
 

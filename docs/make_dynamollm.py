@@ -1,4 +1,4 @@
-"""Computes the table of docs/dynamollm.md from data/serving, which benchmarks/bench_cluster_policies.py writes.
+"""Computes the tables of docs/dynamollm.md from data/serving, which benchmarks/bench_cluster_*.py write.
 
 PYTHONPATH=src:. python docs/make_dynamollm.py
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from docs.blocks import table, write_blocks
 
 ROOT = Path(__file__).parents[1]
 KEPT, PAGE = ROOT / "data" / "serving" / "cluster-policies.json", ROOT / "docs" / "dynamollm.md"
+EMERGENCIES = ROOT / "data" / "serving" / "cluster-emergencies.json"
 
 
 def policies() -> str:
@@ -53,9 +55,26 @@ def policies() -> str:
     return table(heads, rows) + bounds
 
 
+def emergencies() -> str:
+    """What becomes of each service in each event, over seeds."""
+    runs: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
+    for each in json.loads(EMERGENCIES.read_text())["recoveries"]:
+        runs.setdefault((each["service"], each["event"]), {}).setdefault(each["policy"], []).append(each)
+    rows = []
+    for (service, event), policies in runs.items():
+        row = [service, event]
+        for run in policies.values():
+            back = [each["back_s"] for each in run]
+            least, most = f"{min(back):.0f}", f"{max(back):.0f}"
+            late = sum(each["late"] for each in run) / sum(each["came"] for each in run)
+            row += [least if least == most else f"{least} – {most}", f"{100 * late:.1f} %"]
+        rows.append(row)
+    return table(["service", "event", "what its GPUs can do: back after, s", "late", "ours: back after, s", "late"], rows)
+
+
 def blocks() -> dict[str, str]:
     """All computed blocks of the page."""
-    return {"policies": policies()}
+    return {"policies": policies(), "emergencies": emergencies()}
 
 
 if __name__ == "__main__":

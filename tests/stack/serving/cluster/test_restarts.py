@@ -9,9 +9,11 @@ from wastenot.arrays import FloatArray
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.controllers.dynamo import Dynamo
 from wastenot.stack.serving.cluster.controllers.fixed import Fixed, Placed
+from wastenot.stack.serving.cluster.controllers.parking import Parking
 from wastenot.stack.serving.cluster.demand import Demand
 from wastenot.stack.serving.cluster.model import Cluster, ClusterServed, Failure, Start
 from wastenot.stack.serving.cluster.profiles import Profiles
+from wastenot.stack.serving.cluster.results import kept
 from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.stack.serving.loads import LogNormal, poisson
 from wastenot.stack.serving.requests import Requests
@@ -65,4 +67,47 @@ def test_dynamo_starts_units_that_failed(small_cluster: Cluster, load: Requests,
     again = restarts(served)
     assert {each.layout for _, each in again} == {2}
     assert [at_s for at_s, _ in again] == [55.0, 205.0]
+    assert np.isfinite(served.finish_s).all()
+
+
+def test_ours_replaces_what_failed_when_there_is_room(small_cluster: Cluster, past: Requests) -> None:
+    load = poisson(40.0, 300.0, LogNormal(400, 1.0, 3000), LogNormal(80, 0.9, 500), seed=3)
+    number = small_cluster.classes.of(load.prompt_tokens, load.output_tokens)
+    controller = Parking(Profiles(small_cluster, past, points=4), Demand(np.bincount(number, minlength=COUNT)[None] / 300.0))
+    served = simulate_cluster(load, small_cluster, controller, failures=(Failure(0, 51.0, 99.0),))
+    again = restarts(served)
+    assert again[0][0] in (55.0, 100.0)
+    assert np.isfinite(served.finish_s).all()
+
+
+def test_ours_waits_for_a_host_where_all_are_needed(small_cluster: Cluster, past: Requests) -> None:
+    load = poisson(40.0, 200.0, LogNormal(400, 1.0, 3000), LogNormal(80, 0.9, 500), seed=3)
+    full = Demand(np.full((1, COUNT), 1e4 / COUNT), follows=False)
+    controller = Parking(Profiles(small_cluster, past, points=4), full)
+    served = simulate_cluster(load, small_cluster, controller, failures=(Failure(0, 51.0, 99.0),))
+    again = restarts(served)
+    gpus = sum(small_cluster.layouts[each.layout].gpus for _, each in again)
+    assert {at_s for at_s, _ in again} == {100.0}
+    assert gpus == small_cluster.gpus_per_host
+
+
+def test_ours_starts_for_a_crowd_within_seconds_and_is_back_when_they_serve(small_cluster: Cluster, past: Requests) -> None:
+    few = poisson(20.0, 400.0, LogNormal(400, 1.0, 3000), LogNormal(80, 0.9, 500), seed=3)
+    many = poisson(100.0, 200.0, LogNormal(400, 1.0, 3000), LogNormal(80, 0.9, 500), seed=4)
+    arrival = np.concatenate([few.arrival_s, 150.0 + many.arrival_s])
+    order = np.argsort(arrival)
+    prompt, output = (
+        np.concatenate([getattr(each, name) for each in (few, many)]) for name in ("prompt_tokens", "output_tokens")
+    )
+    load = Requests(arrival[order], prompt[order], output[order])
+    number = small_cluster.classes.of(few.prompt_tokens, few.output_tokens)
+    controller = Parking(Profiles(small_cluster, past, points=4), Demand(np.bincount(number, minlength=COUNT)[None] / 400.0))
+    served = simulate_cluster(load, small_cluster, controller)
+    asked = [at_s for at_s, _ in restarts(served)]
+    assert 150.0 < min(asked) <= 170.0
+    good = kept(served, load, small_cluster)
+    assert good[load.arrival_s < 150.0].mean() > 0.99
+    crowded = (load.arrival_s > 155.0) & (load.arrival_s < 200.0)
+    assert good[crowded].mean() < 0.9
+    assert good[(load.arrival_s > 250.0) & (load.arrival_s < 350.0)].mean() > 0.99
     assert np.isfinite(served.finish_s).all()

@@ -17,6 +17,8 @@ from wastenot.stack.serving.engine import Engine
 
 REQUESTS = 3000
 """Of a trial."""
+LEAST_S = 60.0
+"""Of a trial of rules that climb: batches that are too large for a low clock take their time to grow."""
 _SEED = 20_240_510
 _FEWEST = 100
 """Requests of a class that say enough of it."""
@@ -79,7 +81,7 @@ class Trial:
     def run(self, rule: ClockRule, rate_per_s: float) -> tuple[bool, float]:
         """Whether the deadlines are kept at a rate of each instance, and the power of each."""
         rate = rate_per_s * self.together
-        requests = self.mix.draw(rate, self.requests / rate, _SEED)
+        requests = self.mix.draw(rate, max(self.requests / rate, LEAST_S if self.by_deadline else 0.0), _SEED)
         if not len(requests):
             return True, 0.0
         cluster = Cluster((self.engine,), self.together, ChangeTimes((0.0,)), self.engine.gpus, deadlines=self.deadlines)

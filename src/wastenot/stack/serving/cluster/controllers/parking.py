@@ -7,7 +7,9 @@
 All classes share one pool: by deadline, short prompts need not wait for long ones, and one pool evens out the load better
 than several. A parked instance is back in tens of milliseconds and a new one in minutes, so mistakes of the forecast cost
 little where some are parked. More serve as soon as more are needed, fewer only when fewer were enough for a while. When
-prompts pile up, all that are parked are woken and clocks are at their greatest until it is over.
+prompts pile up or instances fail, all that are parked are woken, as many are started as the load of the moment needs, and
+clocks are at their greatest until it is over. Few prompts wait on an instance: the others are held at the router, so that
+instances that come have work at once.
 """
 
 from __future__ import annotations
@@ -51,8 +53,16 @@ WINDOWS_S = (20.0, 60.0)
 """Over which the load of the moment is averaged."""
 FEW = 200.0
 """Requests of a class of which a miss more or less says little."""
-HURRY_S = 60.0
-"""Between two looks while there is an emergency."""
+HOLD_STEPS = (16, 4)
+"""Steps' worth of prompts that wait on an instance before it gets no more: so that clocks can climb, and in an emergency."""
+LATE = 0.05
+"""Of the requests that came since the last visit: if so many that are held are late, it is an emergency at once."""
+MISSED = 0.02
+"""Of the requests answered since the last visit, or of ``FEW``: if so many missed a deadline, it is an emergency."""
+EMERGENCY_S = 10.0
+"""Over which the load of the moment is averaged in an emergency."""
+EMERGENCY_ROOM = 0.5
+"""Of the load that instances could take in an emergency, above that of the moment."""
 PLAN_S = 300.0
 """Between two looks at how many instances are to be there."""
 BURSTS_S = 1800.0
@@ -96,7 +106,8 @@ class Parking:
     _plan_s: float = field(init=False, repr=False)
     _needed: deque[tuple[float, int]] = field(init=False, repr=False)
     _alarm_s: float = field(init=False, repr=False)
-    _hurried_s: float = field(init=False, repr=False)
+    _alarm: bool = field(init=False, repr=False)
+    _short: float = field(init=False, repr=False)
     _piled: bool = field(init=False, repr=False)
     _failed: int = field(init=False, repr=False)
     _bursts: deque[tuple[float, float]] = field(init=False, repr=False)
@@ -109,11 +120,12 @@ class Parking:
         parked_w = cluster.changes.parked_power_w
         usual = self.demand.expected(0.0, DAY_S)
         self._plan = planned(self.profiles, usual, usual * (1 + self.reserve), spare_gpu_w=parked_w)
-        self._plan_s, self._needed, self._alarm_s, self._hurried_s = PLAN_S, deque(), -math.inf, 0.0
+        self._plan_s, self._needed, self._alarm_s, self._short = PLAN_S, deque(), -math.inf, math.inf
+        self._alarm = False
         self._piled, self._failed, self._outcome, self._rule = False, 0, np.zeros((2, COUNT)), {}
         self._bursts = deque([(-BURSTS_S / 2, UNSEEN)])
         start = Start(self._plan.layout, 0, greatest(cluster.layouts[self._plan.layout]))
-        return [*[start] * self._there(peak), Route(((0,),) * COUNT, by_deadline=True, router=Router.LEAST_TOKENS)]
+        return [*[start] * self._there(peak), self._route(alarm=False)]
 
     def control(self, view: ClusterView) -> Sequence[Action]:
         """What the load of the moment asks for, and every five minutes what is forecast."""
@@ -121,13 +133,23 @@ class Parking:
         self._note_burst(view.now_s)
         keep = math.exp(-self.period_s / REMEMBERED_S)
         self._outcome = keep * self._outcome + np.stack([view.finished, view.missed])
-        actions: list[Action] = []
         failed = int((view.state == InstanceState.FAILED).sum())
-        if view.now_s >= self._plan_s - 1e-9 or failed > self._failed or self._hurries(view.now_s):
-            self._failed, self._hurried_s = failed, view.now_s
+        lost, self._failed = failed > self._failed, failed
+        late = view.held_late.sum() > LATE * max(view.arrivals.sum(), 1)
+        missed = view.missed.sum() > MISSED * max(view.finished.sum(), FEW)
+        if self._lasting(view) or late or missed or lost:
+            self._alarm_s = view.now_s + self.alarm_s
+        alarm, before = view.now_s < self._alarm_s, self._alarm
+        self._alarm = alarm
+        actions: list[Action] = [] if alarm == before else [self._route(alarm=alarm)]
+        if late or lost or view.now_s >= self._plan_s - 1e-9 or self._free(view) > self._short:
             self._plan_s = view.now_s + PLAN_S
-            actions += self._resize(view)
-        return [*actions, *self._steer(view)]
+            actions += self._resize(view, self._for_now() if late else 1)
+        return [*actions, *self._steer(view, alarm)]
+
+    def _route(self, *, alarm: bool) -> Route:
+        hold = HOLD_STEPS[alarm] * self.profiles.cluster.layouts[self._plan.layout].most_step_tokens
+        return Route(((0,),) * COUNT, by_deadline=True, router=Router.LEAST_TOKENS, hold=(hold,))
 
     # ---- instances that are there -----------------------------------------------------------------------------------
 
@@ -136,15 +158,20 @@ class Parking:
         """Of an instance."""
         return self.profiles.cluster.layouts[self._plan.layout].gpus
 
+    @property
+    def _most(self) -> int:
+        """Instances that all hosts have GPUs for."""
+        cluster = self.profiles.cluster
+        return cluster.hosts * (cluster.gpus_per_host // self._gpus)
+
     def _known(self, instances: int) -> InstanceFrontier:
         return self._plan.frontier(self.profiles, instances)
 
     def _there(self, peak_per_s: FloatArray) -> int:
         """Instances that are to be there for a peak: those of least power, the others off."""
-        cluster, rate = self.profiles.cluster, float(peak_per_s.sum())
-        most = cluster.hosts * (cluster.gpus_per_host // self._gpus)
+        rate = float(peak_per_s.sum())
         upper = rate * max(1 + self.reserve, self._bursts[0][1] if self._bursts else 0.0)
-        return max(self._fewest_watts(rate, upper, most, 0.0), 1)
+        return max(self._fewest_watts(rate, upper, self._most, 0.0), 1)
 
     def _note_burst(self, now_s: float) -> None:
         """The load of the moment beside that of some minutes; the greatest such ratio comes first."""
@@ -157,21 +184,29 @@ class Parking:
         while self._bursts and self._bursts[0][0] <= now_s - BURSTS_S:
             self._bursts.popleft()
 
-    def _hurries(self, now_s: float) -> bool:
-        """Whether an emergency asks for more instances before it is time to look."""
-        return now_s < self._alarm_s and now_s >= self._hurried_s + HURRY_S
+    def _free(self, view: ClusterView) -> int:
+        """Instances that hosts have GPUs for."""
+        return int((view.free_gpus // self._gpus).sum())
 
-    def _resize(self, view: ClusterView) -> Iterator[Action]:
+    def _for_now(self) -> int:
+        """Instances that the load of the moment needs in an emergency."""
+        rate = max(float(self.demand.recent(window_s).sum()) for window_s in (EMERGENCY_S, *WINDOWS_S))
+        most, count = self._most, 1
+        while count < most and count * self._known(count).capacity_per_s < rate * (1 + EMERGENCY_ROOM):
+            count += 1
+        return count
+
+    def _resize(self, view: ClusterView, least: int) -> Iterator[Action]:
         """Start what will be needed by the time that it serves; stop what stays parked longer than a start is worth."""
         changes, layout = self.profiles.cluster.changes, self._plan.layout
         start_s = changes.start_s[layout]
-        soon = self._there(self.demand.peak(view.now_s, view.now_s + start_s + PLAN_S))
+        soon = max(self._there(self.demand.peak(view.now_s, view.now_s + start_s + PLAN_S)), least)
         powers_w = max(changes.parked_power_w, 1.0), changes.start_power_w
         pays_s = start_s + (self.tariff or _ALIKE).start_outweighed_s(view.now_s, *powers_w, start_s)
         later = self._there(self.demand.peak(view.now_s, view.now_s + pays_s + PLAN_S))
-        own = np.flatnonzero(np.isin(view.state, _THERE))
-        free = int((view.free_gpus // self._gpus).sum())
+        own, free = np.flatnonzero(np.isin(view.state, _THERE)), self._free(view)
         start = Start(layout, 0, greatest(self.profiles.cluster.layouts[layout]))
+        self._short = free if soon - len(own) > free else math.inf
         yield from [start] * min(soon - len(own), free)
         parked = own[view.state[own] == InstanceState.PARKED]
         for instance in parked[: max(len(own) - max(soon, later), 0)].tolist():
@@ -179,14 +214,13 @@ class Parking:
 
     # ---- instances that serve ---------------------------------------------------------------------------------------
 
-    def _steer(self, view: ClusterView) -> Iterator[Action]:
+    def _steer(self, view: ClusterView, alarm: bool) -> Iterator[Action]:
         """Wake or park, and set clocks."""
         serving = np.flatnonzero(view.state == InstanceState.SERVING)
         parked = np.flatnonzero((view.state == InstanceState.PARKED) | (view.state == InstanceState.DRAINING))
         awake = len(serving) + int((view.state == InstanceState.WAKING).sum())
         most = awake + len(parked)
         rate = max(float(self.demand.recent(window_s).sum()) for window_s in WINDOWS_S) * self._raised()
-        alarm = self._alarmed(view, serving)
         parked_w = self.profiles.cluster.changes.parked_power_w
         target = most if alarm else self._fewest_watts(rate, rate * (1 + self.head_room), most, parked_w)
         target = self._held(view.now_s, max(target, min(most, 1)))
@@ -218,14 +252,12 @@ class Parking:
         needed.append((now_s, target))
         return needed[0][1]
 
-    def _alarmed(self, view: ClusterView, serving: IndexArray) -> bool:
-        """Whether prompts pile up for longer than a visit, or did so a moment ago."""
-        tokens = view.waiting_tokens[serving].max(initial=0) + view.held_tokens.sum() / max(len(serving), 1)
-        piled = tokens * self._token_s() > PATIENCE * max(self.profiles.cluster.deadlines.ttft_s)
+    def _lasting(self, view: ClusterView) -> bool:
+        """Whether prompts pile up or are held for longer than a visit."""
+        piled_s = view.waiting_tokens[view.state == InstanceState.SERVING].max(initial=0) * self._token_s()
+        piled = bool(view.unplaced) or piled_s > PATIENCE * max(self.profiles.cluster.deadlines.ttft_s)
         self._piled, lasting = piled, piled and self._piled
-        if lasting:
-            self._alarm_s = view.now_s + self.alarm_s
-        return view.now_s < self._alarm_s
+        return lasting
 
     def _token_s(self) -> float:
         """Of a token of a prompt at the greatest clock, in full steps."""

@@ -1263,16 +1263,33 @@ def _due(s: State, slot: int) -> float:
     return q.arrival_s + _ttft(s, q)  # type: ignore[no-any-return]
 
 
+@inlined
+def _tokens_before(s: State, c: Any, q: Any) -> int:
+    """Of prompts that an instance would prefill before that of one more request."""
+    if not s.numbers[0].by_deadline:
+        return c.waiting_tokens  # type: ignore[no-any-return]
+    tokens, due_s = 0, q.arrival_s + _ttft(s, q)
+    for first in (c.first_prefilling, c.head):
+        slot = first
+        while slot >= 0:
+            other = s.slots[slot]
+            if other.due_s <= due_s:
+                tokens += other.to_prefill - other.prefilled
+            slot = other.after
+    return tokens
+
+
 @compiled
 def _first_token_s(s: State, i: int, q: Any, now_s: float) -> float:
     """When a request would about have its first token if an instance got it now; NaN beyond the tables.
 
-    After the step under way, and after all prompts that are there, in steps as large as may be at the clock of the rule.
+    After the step under way and all prompts before it, in steps as large as may be at the clock of the rule.
     """
     c = s.instances[i]
     lay = s.layouts[c.layout]
-    tokens, batch = c.waiting_tokens + q.to_prefill - q.prefilled, c.running if lay.chunked else 0
-    at_once, setting = max(lay.most_step_tokens - batch, 1), _with_prompts(s, c, tokens)
+    own, batch = q.to_prefill - q.prefilled, c.running if lay.chunked else 0
+    tokens, setting = _tokens_before(s, c, q) + own, _with_prompts(s, c, c.waiting_tokens + own)
+    at_once = max(lay.most_step_tokens - batch, 1)
     full = (tokens - 1) // at_once
     full_s, _ = _prefill(s.tables, s.places, lay, setting, at_once + batch, 0.0)
     last_s, _ = _prefill(s.tables, s.places, lay, setting, tokens - full * at_once + batch, 0.0)
