@@ -124,7 +124,11 @@ def judge(verdict: Verdict, load: str) -> dict[str, Any]:
     asked = 0.10 if load == "week" else 0.0
     verdict.at_least(f"{load}: ours saves of the better best static plan's energy", 1 - ours.energy_j / static_j, asked)
     verdict.at_most(f"{load}: energy of ours over the oracle's estimate", ours.energy_j / oracle_j, 1.10)
-    return {"gpus": there.cluster.gpus, "oracle_j": plain(oracle_j), "policies": [plain(short(each)) for each in records.values()]}
+    return {
+        "gpus": there.cluster.gpus,
+        "oracle_j": plain(oracle_j),
+        "policies": [plain(short(each)) for each in records.values()],
+    }
 
 
 def short(record: RunRecord) -> dict[str, Any]:

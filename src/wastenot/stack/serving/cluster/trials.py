@@ -17,7 +17,7 @@ from wastenot.stack.serving.engine import Engine
 
 REQUESTS = 3000
 """Of a trial."""
-LEAST_S = 60.0
+LEAST_S = 160.0
 """Of a trial of rules that climb: batches that are too large for a low clock take their time to grow."""
 _SEED = 20_240_510
 _FEWEST = 100
@@ -92,8 +92,8 @@ class Trial:
         kind = np.searchsorted(self.deadlines.prompt_below, requests.prompt_tokens, side="right")
         kinds = [good[kind == each] for each in np.unique(kind)]
         keeps = bool(good.mean() >= self.share and all(each.mean() >= self.share for each in kinds if len(each) >= _FEWEST))
-        steady_j = served.timeline.energy_j[1:7].sum()  # neither filling nor emptying
-        return keeps, float(steady_j / (6 * served.timeline.bin_s) / self.together)
+        steady_j = served.timeline.energy_j[2:7].sum()  # neither filling nor emptying
+        return keeps, float(steady_j / (5 * served.timeline.bin_s) / self.together)
 
     def capacity(self, rule: ClockRule, guess_per_s: float) -> float:
         """The greatest rate of each instance that keeps the deadlines, by bisection from a guess on; 0 where none does."""

@@ -53,11 +53,19 @@ WINDOWS_S = (20.0, 60.0)
 """Over which the load of the moment is averaged."""
 FEW = 200.0
 """Requests of a class of which a miss more or less says little."""
-HOLD_STEPS = (16, 4)
+ANSWERS = 2.0
+"""Work of an answer's token, in tokens of prompts."""
+FEW_CAME = 1000.0
+"""Requests that say half of how much work a request is."""
+ENOUGH = 5000.0
+"""Requests answered lately that say how many deadlines are missed."""
+USED = (0.0, 0.4, 1.0)
+"""Of the misses that are allowed: where the load is taken for less, for more by the margin, and for far more than it is."""
+HOLD_STEPS = (32, 4)
 """Steps' worth of prompts that wait on an instance before it gets no more: so that clocks can climb, and in an emergency."""
 LATE = 0.05
 """Of the requests that came since the last visit: if so many that are held are late, it is an emergency at once."""
-MISSED = 0.02
+MISSED = 0.1
 """Of the requests answered since the last visit, or of ``FEW``: if so many missed a deadline, it is an emergency."""
 EMERGENCY_S = 10.0
 """Over which the load of the moment is averaged in an emergency."""
@@ -84,7 +92,8 @@ class Parking:
         profiles: of the cluster.
         demand: that is expected.
         name: for tables and pictures.
-        margin: of the load that clocks are chosen for, above that of the moment; it grows when deadlines are missed.
+        margin: of the load that clocks are chosen for, above that of the moment; it grows when deadlines are missed, and the
+            load is taken for less by as much when they are not.
         head_room: of the load that serving instances could take, above that of the moment.
         reserve: of the load that instances which are there could take, above what is forecast; more where there were bursts.
         lasts_s: that fewer instances must have been enough before some are parked.
@@ -113,6 +122,8 @@ class Parking:
     _bursts: deque[tuple[float, float]] = field(init=False, repr=False)
     _outcome: FloatArray = field(init=False, repr=False)
     _rule: dict[int, int] = field(init=False, repr=False)
+    _usual_work: float = field(init=False, repr=False)
+    _came: FloatArray = field(init=False, repr=False)
 
     def begin(self, cluster: Cluster) -> Sequence[Action]:
         """The layout of least power for a day's load, and instances for what is forecast for the first minutes, all awake."""
@@ -123,6 +134,8 @@ class Parking:
         self._plan_s, self._needed, self._alarm_s, self._short = PLAN_S, deque(), -math.inf, math.inf
         self._alarm = False
         self._piled, self._failed, self._outcome, self._rule = False, 0, np.zeros((2, COUNT)), {}
+        mix = self.profiles.mix(self._plan.blend)
+        self._usual_work, self._came = mix.prompt + ANSWERS * mix.output, np.zeros(2)
         self._bursts = deque([(-BURSTS_S / 2, UNSEEN)])
         start = Start(self._plan.layout, 0, greatest(cluster.layouts[self._plan.layout]))
         return [*[start] * self._there(peak), self._route(alarm=False)]
@@ -133,6 +146,8 @@ class Parking:
         self._note_burst(view.now_s)
         keep = math.exp(-self.period_s / REMEMBERED_S)
         self._outcome = keep * self._outcome + np.stack([view.finished, view.missed])
+        came = view.arrived_prompt_tokens + ANSWERS * view.arrived_output_tokens
+        self._came = keep * self._came + np.array([came.sum(), view.arrivals.sum()])
         failed = int((view.state == InstanceState.FAILED).sum())
         lost, self._failed = failed > self._failed, failed
         late = view.held_late.sum() > LATE * max(view.arrivals.sum(), 1)
@@ -150,6 +165,12 @@ class Parking:
     def _route(self, *, alarm: bool) -> Route:
         hold = HOLD_STEPS[alarm] * self.profiles.cluster.layouts[self._plan.layout].most_step_tokens
         return Route(((0,),) * COUNT, by_deadline=True, router=Router.LEAST_TOKENS, hold=(hold,))
+
+    @property
+    def _heavier(self) -> float:
+        """Work of a request as they came lately, over that of those that the plan was made for."""
+        work, count = self._came
+        return (work / self._usual_work + FEW_CAME) / (count + FEW_CAME)  # type: ignore[no-any-return]
 
     # ---- instances that are there -----------------------------------------------------------------------------------
 
@@ -169,7 +190,7 @@ class Parking:
 
     def _there(self, peak_per_s: FloatArray) -> int:
         """Instances that are to be there for a peak: those of least power, the others off."""
-        rate = float(peak_per_s.sum())
+        rate = float(peak_per_s.sum()) * self._heavier
         upper = rate * max(1 + self.reserve, self._bursts[0][1] if self._bursts else 0.0)
         return max(self._fewest_watts(rate, upper, self._most, 0.0), 1)
 
@@ -190,7 +211,7 @@ class Parking:
 
     def _for_now(self) -> int:
         """Instances that the load of the moment needs in an emergency."""
-        rate = max(float(self.demand.recent(window_s).sum()) for window_s in (EMERGENCY_S, *WINDOWS_S))
+        rate = max(float(self.demand.recent(window_s).sum()) for window_s in (EMERGENCY_S, *WINDOWS_S)) * self._heavier
         most, count = self._most, 1
         while count < most and count * self._known(count).capacity_per_s < rate * (1 + EMERGENCY_ROOM):
             count += 1
@@ -220,7 +241,7 @@ class Parking:
         parked = np.flatnonzero((view.state == InstanceState.PARKED) | (view.state == InstanceState.DRAINING))
         awake = len(serving) + int((view.state == InstanceState.WAKING).sum())
         most = awake + len(parked)
-        rate = max(float(self.demand.recent(window_s).sum()) for window_s in WINDOWS_S) * self._raised()
+        rate = max(float(self.demand.recent(window_s).sum()) for window_s in WINDOWS_S) * self._heavier * self._raised()
         parked_w = self.profiles.cluster.changes.parked_power_w
         target = most if alarm else self._fewest_watts(rate, rate * (1 + self.head_room), most, parked_w)
         target = self._held(view.now_s, max(target, min(most, 1)))
@@ -266,11 +287,12 @@ class Parking:
         return engine.tables.prefill(len(engine.tables.settings) - 1, tokens).time_s / tokens
 
     def _raised(self) -> float:
-        """What the load of the moment is multiplied with, to be on the safe side of it."""
+        """What the load of the moment is multiplied with: less than 1 while hardly any deadline is missed, else more."""
         finished, missed = self._outcome
         allowed = 1 - self.profiles.cluster.deadlines.share
         used = float((missed / np.maximum(finished, FEW)).max()) / allowed  # of the misses that are allowed to a class
-        return 1 + self.margin * (1 + min(max(3 * used - 0.5, 0.0), 3.0))
+        unknown = max(1 - float(finished.sum()) / ENOUGH, 0.0)
+        return 1 + self.margin * float(np.interp(used, USED, (2 * unknown - 1, 1.0, 4.0)))
 
     def _clock(self, serving: IndexArray, rate: float, count: int, alarm: bool) -> Iterator[Action]:
         """The rule for the rate that each instance has."""
