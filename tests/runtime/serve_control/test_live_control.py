@@ -2,7 +2,12 @@
 
 import signal
 
-from tests.support.live_control import clean, server_under_load, until
+import pytest
+
+from tests.support.live_control import ask, clean, server_under_load, until
+
+LOW_MHZ = 1000.0
+"""Above the clock that a few requests a second need, and below that of many."""
 
 
 def test_clocks_follow_the_load_and_are_given_back(stand_in, controller):
@@ -11,6 +16,36 @@ def test_clocks_follow_the_load_and_are_given_back(stand_in, controller):
         clock = control.wait_for_clock()
         assert clock["core_mhz"] < 1980.0 and not clock["dry_run"]
         assert stand_in.control.state(0).locked_core_mhz[1] == clock["core_mhz"]
+        assert control.end() == 128 + signal.SIGTERM
+    assert clean(stand_in)
+
+
+@pytest.mark.slow
+def test_clocks_rise_with_the_load_and_stay_up_while_it_lasts(stand_in, controller):
+    with server_under_load(stand_in, rate=4.0) as (_, port):
+        control = controller("--instance", f"http://127.0.0.1:{port}=nvidia:0", "--period", "0.3")
+
+        def wait_for_clock(low):
+            while True:
+                event = control.wait_for("clock")
+                if (event["core_mhz"] is not None and event["core_mhz"] < LOW_MHZ) == low:
+                    return event
+
+        def locked_low():
+            locked = stand_in.control.state(0).locked_core_mhz
+            return locked is not None and locked[1] < LOW_MHZ
+
+        def come():
+            name = "vllm:time_to_first_token_seconds_count"
+            return next(float(line.split()[-1]) for line in ask(port, "metrics").splitlines() if line.startswith(name))
+
+        wait_for_clock(low=True)
+        assert until(locked_low)
+        before = come()
+        ask(port, "load?rate=50")
+        wait_for_clock(low=False)
+        assert until(lambda: come() > before + 600, seconds=120.0)
+        assert not locked_low()
         assert control.end() == 128 + signal.SIGTERM
     assert clean(stand_in)
 
