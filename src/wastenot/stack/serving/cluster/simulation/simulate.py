@@ -424,7 +424,7 @@ class _Run:
         n["prompt_below_0"], n["prompt_below_1"] = cluster.classes.prompt_below
         n["output_below_0"], n["output_below_1"] = cluster.classes.output_below
         n["calendar_room"] = max(each.most_running for each in cluster.layouts) + 1
-        n["rule_room"] = n["calendar_room"] + core.BACKLOGS
+        n["rule_room"] = self.rule_room = int(n["calendar_room"]) + core.BACKLOGS
         n["due_room"] = max(each.block_tokens for each in cluster.layouts)
         none = np.zeros(0, dtype=np.int64)
         lines = np.zeros(3 * classes.COUNT * len(deadlines.ttft_s), dtype=core.LINE)
@@ -599,9 +599,10 @@ class _Run:
         seen = [_column(np.zeros(count, dtype=np.int64)) for _ in range(5)]
         core.look(s, now_s, *seen)
         running, waiting, waiting_tokens, context, setting = (np.asarray(each, dtype=np.intp) for each in seen)
-        core.give_up(s, now_s)
         at_router = [_column(np.zeros(classes.COUNT, dtype=np.int64)) for _ in range(3)]
-        core.look_held(s, now_s, *at_router)
+        if n.unplaced_count:
+            core.give_up(s, now_s)
+            core.look_held(s, now_s, *at_router)
         held, held_tokens, held_late = (np.asarray(each, dtype=np.intp) for each in at_router)
         state, layout, pool, host = self.known[:, :count].copy()
         kinds = {name: _values(s.kinds, name).copy() for name in core.KIND.names or ()}
@@ -733,13 +734,12 @@ class _Run:
         self.s = self.s._replace(instances=instances, events=column)
 
     def _set_rule(self, number: int, rule: ClockRule) -> None:
-        c = _row(self.s.instances, number)
-        backlog = (rule.prompts, *rule.backlog, *(rule.backlog or (rule.prompts,))[-1:] * core.BACKLOGS)[: core.BACKLOGS]
-        for values, at in (
-            (np.asarray(rule.by_batch, dtype=np.int64), int(c.rule)),
-            (np.asarray(backlog, dtype=np.int64), int(c.rule + self._numbers.rule_room) - core.BACKLOGS),
-        ):
-            self.s.rules[at : at + len(values)] = values if COMPILED else values.tolist()
+        at, room, rules = int(_row(self.s.instances, number).rule), self.rule_room, self.s.rules
+        whole = np.empty(room, dtype=np.int16)
+        batches, backlog = len(rule.by_batch), (*rule.backlog, *(rule.backlog or (rule.prompts,))[-1:] * core.BACKLOGS)
+        whole[:batches], whole[batches : -core.BACKLOGS] = rule.by_batch, 0
+        whole[-core.BACKLOGS :] = (rule.prompts, *backlog)[: core.BACKLOGS]
+        rules[at : at + room] = whole if COMPILED else whole.tolist()
         self.instances[number].rule = rule
 
     def _turn(self, number: int, state: InstanceState, now_s: float) -> None:
