@@ -20,15 +20,16 @@ def cluster_runs_text(summary: StudySummary) -> list[RenderableType]:
     if not summary.cluster_runs:
         return []
     table = plain_table(
-        ("simulated cluster", "traffic", "policy"),
+        ("simulated cluster", "traffic", "policy", "kept (UTC)"),
         ("seed", "requests", "energy", "worst class"),
-        less_important=("requests", "seed"),
+        less_important=("requests", "kept (UTC)", "seed"),
     )
     for run in summary.cluster_runs:
         table.add_row(
             escape(run.scenario),
             escape(run.traffic),
             escape(run.policy),
+            f"{run.recorded_at:%Y-%m-%d %H:%M}",
             f"{run.seed}",
             f"{run.requests:,}",
             quantity(run.energy_j, "J", 4),

@@ -39,7 +39,7 @@ class ClusterRunSummary:
 
 
 def summarise_cluster_runs(connection: Connection) -> tuple[ClusterRunSummary, ...]:
-    """The runs by scenario, traffic, policy and seed.
+    """The runs by scenario, traffic, policy, seed and time.
 
     Raises:
         ValueError: what is stored cannot be.
@@ -60,4 +60,4 @@ def summarise_cluster_runs(connection: Connection) -> tuple[ClusterRunSummary, .
                 row.scenario, row.traffic, row.policy, row.seed, *numbers, datetime.fromisoformat(row.recorded_at)
             )
         )
-    return tuple(sorted(found, key=lambda each: (each.scenario, each.traffic, each.policy, each.seed)))
+    return tuple(sorted(found, key=lambda each: (each.scenario, each.traffic, each.policy, each.seed, each.recorded_at)))
