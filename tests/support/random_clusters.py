@@ -79,10 +79,11 @@ class Case:
     def engine(self) -> Engine:
         return self.cluster.layouts[0]
 
-    def controller(self, *, hold: bool = False) -> Scripted:
+    def controller(self, *, hold: bool = False, by_deadline: bool = False) -> Scripted:
         """All instances from the beginning; with or without requests held back behind a prompt or two."""
-        route = [Route(((0,),) * COUNT, hold=(int(self.requests.prompt_tokens[0]),))] if hold else []
-        return Scripted([*(Start(0, 0, rule) for rule in self.rules), *route], self.period_s)
+        held = (int(self.requests.prompt_tokens[0]),) if hold else ()
+        route = Route(((0,),) * COUNT, by_deadline=by_deadline, hold=held)
+        return Scripted([*(Start(0, 0, rule) for rule in self.rules), route], self.period_s)
 
 
 def drawn_cluster(seed: int) -> Case:

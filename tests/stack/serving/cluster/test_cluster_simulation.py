@@ -15,8 +15,8 @@ from wastenot.stack.serving.simulation.served import Served
 from wastenot.stack.serving.simulation.simulate import simulate
 
 
-def run_of(case: Case, seed: int, *, hold: bool = False) -> ClusterServed:
-    controller = case.controller(hold=hold)
+def run_of(case: Case, seed: int, *, hold: bool = False, by_deadline: bool = False) -> ClusterServed:
+    controller = case.controller(hold=hold, by_deadline=by_deadline)
     return simulate_cluster(case.requests, case.cluster, controller, router=Router(seed % 4), seed=seed, bin_s=0.05)
 
 
@@ -87,8 +87,15 @@ for seed in range(80):
 
 def digits(seed: int) -> str:
     """All that came of a case, to the last digit."""
-    run = run_of(drawn_cluster(seed), seed, hold=seed % 3 == 0)
-    numbers = [run.first_token_s, run.finish_s, run.timeline.energy_j, run.timeline.clock_mhz, run.timeline.gpus.ravel()]
+    run = run_of(drawn_cluster(seed), seed, hold=seed % 3 == 0, by_deadline=seed % 2 == 0)
+    numbers = [
+        run.sent_s,
+        run.first_token_s,
+        run.finish_s,
+        run.timeline.energy_j,
+        run.timeline.clock_mhz,
+        run.timeline.gpus.ravel(),
+    ]
     whole = [run.instance, run.late_tokens, np.flatnonzero(run.gap_counts), run.gap_counts[run.gap_counts > 0]]
     return " ".join(
         [value.hex() for each in numbers for value in each.tolist()]

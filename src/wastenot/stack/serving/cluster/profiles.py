@@ -18,8 +18,8 @@ _KINDS = 32
 """Of requests that stand for a class."""
 TOGETHER = np.array([1, 2, 4, 8, 16])
 """Instances behind one router that are told apart: the more there are, the more even is the load of each."""
-_GRAIN = 200
-"""Blends are told apart by shares of half a per cent."""
+_GRAIN, _FINE = 50, 200
+"""Parts of a whole by which blends are told apart, and those of ladders, which few blends are asked of."""
 _TYPICAL_PROMPT, _TYPICAL_OUTPUT = (128.0, 600.0, 2500.0), (50.0, 200.0, 500.0)
 
 
@@ -76,7 +76,7 @@ class Profiles:
             together: instances behind one router, told apart as :data:`TOGETHER` has them.
             ladders: clocks that climb with the backlog, prompts by deadline, instead of fixed ones.
         """
-        blend = np.rint(_GRAIN * rate_per_s / rate_per_s.sum()).astype(int)
+        blend = np.rint((_FINE if ladders else _GRAIN) * rate_per_s / rate_per_s.sum()).astype(int)
         if not blend.any():
             blend = np.asarray(rate_per_s > 0, dtype=int)
         together = int(TOGETHER[max(together, 1) >= TOGETHER][-1])

@@ -65,10 +65,12 @@ HOLD_STEPS = (32, 4)
 """Steps' worth of prompts that wait on an instance before it gets no more: so that clocks can climb, and in an emergency."""
 LATE = 0.05
 """Of the requests that came since the last visit: if so many that are held are late, it is an emergency at once."""
-MISSED = 0.1
-"""Of the requests answered since the last visit, or of ``FEW``: if so many missed a deadline, it is an emergency."""
+MISSED = 0.05
+"""Of the requests answered between two visits, or of ``FEW``: if so many missed a deadline twice, it is an emergency."""
 EMERGENCY_S = 10.0
 """Over which the load of the moment is averaged in an emergency."""
+CHANCE = 3.0
+"""Standard deviations of independent arrivals over this time that may be chance."""
 EMERGENCY_ROOM = 0.5
 """Of the load that instances could take in an emergency, above that of the moment."""
 PLAN_S = 300.0
@@ -126,7 +128,7 @@ class Parking:
     _came: FloatArray = field(init=False, repr=False)
 
     def begin(self, cluster: Cluster) -> Sequence[Action]:
-        """The layout of least power for a day's load, and instances for what is forecast for the first minutes, all awake."""
+        """The layout of least power for a day's load, instances for what is forecast for the first minutes, all awake."""
         peak = self.demand.peak(0.0, cluster.changes.start_s[0] + 2 * PLAN_S)
         parked_w = cluster.changes.parked_power_w
         usual = self.demand.expected(0.0, DAY_S)
@@ -151,15 +153,15 @@ class Parking:
         failed = int((view.state == InstanceState.FAILED).sum())
         lost, self._failed = failed > self._failed, failed
         late = view.held_late.sum() > LATE * max(view.arrivals.sum(), 1)
-        missed = view.missed.sum() > MISSED * max(view.finished.sum(), FEW)
-        if self._lasting(view) or late or missed or lost:
+        over = late or self._beyond(view)
+        if self._lasting(view) or over or lost:
             self._alarm_s = view.now_s + self.alarm_s
         alarm, before = view.now_s < self._alarm_s, self._alarm
         self._alarm = alarm
         actions: list[Action] = [] if alarm == before else [self._route(alarm=alarm)]
-        if late or lost or view.now_s >= self._plan_s - 1e-9 or self._free(view) > self._short:
+        if over or lost or view.now_s >= self._plan_s - 1e-9 or self._free(view) > self._short:
             self._plan_s = view.now_s + PLAN_S
-            actions += self._resize(view, self._for_now() if late else 1)
+            actions += self._resize(view, self._for_now() if over else 1)
         return [*actions, *self._steer(view, alarm)]
 
     def _route(self, *, alarm: bool) -> Route:
@@ -208,6 +210,12 @@ class Parking:
     def _free(self, view: ClusterView) -> int:
         """Instances that hosts have GPUs for."""
         return int((view.free_gpus // self._gpus).sum())
+
+    def _beyond(self, view: ClusterView) -> bool:
+        """Whether more comes than all instances that are there can take, by more than chance."""
+        rate, there = float(self.demand.recent(EMERGENCY_S).sum()), int(np.isin(view.state, _THERE).sum())
+        surely = (rate - CHANCE * math.sqrt(rate / EMERGENCY_S)) * self._heavier
+        return surely > there * self._known(max(there, 1)).capacity_per_s
 
     def _for_now(self) -> int:
         """Instances that the load of the moment needs in an emergency."""
@@ -274,9 +282,10 @@ class Parking:
         return needed[0][1]
 
     def _lasting(self, view: ClusterView) -> bool:
-        """Whether prompts pile up or are held for longer than a visit."""
+        """Whether prompts pile up or are held, or deadlines are missed, for longer than a visit."""
         piled_s = view.waiting_tokens[view.state == InstanceState.SERVING].max(initial=0) * self._token_s()
         piled = bool(view.unplaced) or piled_s > PATIENCE * max(self.profiles.cluster.deadlines.ttft_s)
+        piled |= bool(view.missed.sum() > MISSED * max(view.finished.sum(), FEW))
         self._piled, lasting = piled, piled and self._piled
         return lasting
 
