@@ -18,12 +18,12 @@ _KINDS = 32
 """Of requests that stand for a class."""
 TOGETHER = np.array([1, 2, 4, 8, 16])
 """Instances behind one router that are told apart: the more there are, the more even is the load of each."""
-_GRAIN, _FINE = 50, 200
-"""Parts of a whole by which blends are told apart, and those of ladders, which few blends are asked of."""
+_GRAIN, _FINE = 20, 200
+"""Parts of a whole by which blends are told apart, and those of which few are asked for."""
 _TYPICAL_PROMPT, _TYPICAL_OUTPUT = (128.0, 600.0, 2500.0), (50.0, 200.0, 500.0)
 
 
-_Key = tuple[int, bool, bool, int, tuple[int, ...]]
+_Key = tuple[int, bool, bool, int, tuple[float, ...]]
 
 
 @dataclass(slots=True, eq=False)
@@ -66,6 +66,7 @@ class Profiles:
         full_speed: bool = False,
         together: int = 1,
         ladders: bool = False,
+        fine: bool = False,
     ) -> InstanceFrontier:
         """Of an instance that serves classes in the ratio of these rates.
 
@@ -75,12 +76,13 @@ class Profiles:
             full_speed: at the greatest clock only.
             together: instances behind one router, told apart as :data:`TOGETHER` has them.
             ladders: clocks that climb with the backlog, prompts by deadline, instead of fixed ones.
+            fine: whether blends that differ little are told apart; each takes some time the first time. Those of ladders are.
         """
-        blend = np.rint((_FINE if ladders else _GRAIN) * rate_per_s / rate_per_s.sum()).astype(int)
+        blend = np.rint((_FINE if ladders or fine else _GRAIN) * rate_per_s / rate_per_s.sum()).astype(int)
         if not blend.any():
             blend = np.asarray(rate_per_s > 0, dtype=int)
         together = int(TOGETHER[max(together, 1) >= TOGETHER][-1])
-        key = (layout, full_speed, ladders, together, tuple(blend.tolist()))
+        key = (layout, full_speed, ladders, together, tuple((blend / blend.sum()).round(4).tolist()))
         if key not in self._known and ladders:
             self._known[key] = ladder_frontier(
                 self.cluster.layouts[layout],

@@ -116,7 +116,7 @@ def single_pool(profiles: Profiles, peak_per_s: FloatArray, *, head_room: float 
         head_room: of the capacity, above the peak.
     """
     layout = len(profiles.cluster.layouts) - 1
-    capacity = profiles.frontier(layout, peak_per_s, full_speed=True).capacity_per_s
+    capacity = profiles.frontier(layout, peak_per_s, full_speed=True, fine=True).capacity_per_s
     count = _within(profiles.cluster, layout, float(peak_per_s.sum()) * (1 + head_room), capacity)
     return Fixed("SinglePool", (Placed(0, layout, count),), ((0,),) * COUNT)
 
