@@ -36,7 +36,17 @@ def policies(load: str) -> str:
                 f"{row['gpu_hours']:,.0f}",
             ]
         )
-    heads = ["policy", "MJ", "saved", "in time", "worst class", "TTFT P99, ms", "TBT P99, ms", "power P50 / P99, kW", "GPU-hours"]
+    heads = [
+        "policy",
+        "MJ",
+        "saved",
+        "in time",
+        "worst class",
+        "TTFT P99, ms",
+        "TBT P99, ms",
+        "power P50 / P99, kW",
+        "GPU-hours",
+    ]
     bound_j, oracle_j = first["bound_j"], kept["oracle_j"]
     bounds = (
         f"\n{first['requests']:,} requests, {kept['gpus']:,} GPUs, simulated. No policy can need less than {bound_j / 1e6:,.1f} MJ: that "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from docs import (
     make_calibration,
+    make_cluster_simulator,
     make_dynamollm,
     make_fingrav,
     make_h200,
@@ -40,6 +41,10 @@ def test_the_page_on_clusters_says_what_its_data_say() -> None:
 
 def test_the_page_on_simulated_clusters_says_what_its_data_say() -> None:
     assert blocks_of(make_serve_sim.PAGE) == make_serve_sim.blocks()
+
+
+def test_the_page_on_the_simulator_of_clusters_says_what_its_data_say() -> None:
+    assert blocks_of(make_cluster_simulator.PAGE) == make_cluster_simulator.blocks()
 
 
 def test_the_page_on_steering_says_what_its_data_say() -> None:

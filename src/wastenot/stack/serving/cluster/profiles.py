@@ -76,7 +76,7 @@ class Profiles:
             full_speed: at the greatest clock only.
             together: instances behind one router, told apart as :data:`TOGETHER` has them.
             ladders: clocks that climb with the backlog, prompts by deadline, instead of fixed ones.
-            fine: whether blends that differ little are told apart; each takes some time the first time. Those of ladders are.
+            fine: whether blends that differ little are told apart; each new one takes time. Those of ladders are.
         """
         blend = np.rint((_FINE if ladders or fine else _GRAIN) * rate_per_s / rate_per_s.sum()).astype(int)
         if not blend.any():
