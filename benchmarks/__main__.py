@@ -10,6 +10,7 @@ from benchmarks import (
     bench_clocks,
     bench_cluster_emergencies,
     bench_cluster_forecast,
+    bench_cluster_knobs,
     bench_cluster_policies,
     bench_cluster_routers,
     bench_cluster_speed,
@@ -112,6 +113,7 @@ BENCHMARKS = {
     "cluster-forecast": bench_cluster_forecast,
     "cluster-policies": bench_cluster_policies,
     "cluster-emergencies": bench_cluster_emergencies,
+    "cluster-knobs": bench_cluster_knobs,
     "cluster-routers": bench_cluster_routers,
 }
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtr
 
-from benchmarks.bench_cluster_policies import cluster as large_cluster
+from benchmarks.bench_cluster_policies import scenario
 from benchmarks.serving_loads import PROFILES
 from benchmarks.verdict import Verdict
 from wastenot.arrays import FloatArray
@@ -55,8 +55,8 @@ LASTS_S = 2400.0
 FACTOR, RISE_S = 3.0, 60.0
 BEHIND_S = 120.0
 """That ours may be back after the reference."""
-SEEDS = (1, 2, 3)
-"""Ours was shaped with others, from 101 on."""
+SEEDS = (11, 12, 13)
+"""Ours was shaped with others: 1 to 3, and from 101 on."""
 HISTORY_SEED = 9_001
 PROMPT, OUTPUT = (900.0, 0.8, 7000.0), (130.0, 0.8, 1000.0)
 """Of log-normal lengths: median, sigma and the longest."""
@@ -104,7 +104,7 @@ def services() -> Iterator[Service]:
     """Small models that start soon, large ones that do not."""
     engine = read_engine(PROFILES / "llama-8b-sim-h200.json").engine()
     yield Service("llama-8b", Cluster((engine,), 4, ChangeTimes((35.0,))), 150.0)
-    yield Service("llama-70b", large_cluster(), 36.0)
+    yield Service("llama-70b", scenario("hour", Path()).cluster, 36.0)
 
 
 def drawn(rate_per_s: float, crowd_s: float, seed: int, lasts_s: float = LASTS_S) -> Requests:

@@ -57,8 +57,8 @@ LOADS: dict[str, tuple[int, tuple[str, ...], str]] = {
 """Hosts, policies and traffic of each load."""
 
 
-def scenario(load: str, folder: Path) -> Scenario:
-    """As a user would write it."""
+def scenario(load: str, folder: Path, *, more: str = "", start_s: float = START_S, head_room: float = 0.2) -> Scenario:
+    """As a user would write it; with more about its traffic."""
     hosts, policies, traffic = LOADS[load]
     text = f"""
 [cluster]
@@ -67,12 +67,14 @@ hosts = {hosts}
 degrees = [2, 4, 8]
 step_tokens = [512, 1024, 1024]
 [cluster.changes]
-start_s = {START_S}
+start_s = {start_s}
 [[traffic]]
 name = "{load}"
 {traffic.format(data=DATA)}
+{more}
 [run]
 policies = {json.dumps(policies)}
+head_room = {head_room}
 """
     return parse_scenario(text.encode(), folder / f"{load}.toml")
 

@@ -13,6 +13,7 @@ from docs.blocks import table, write_blocks
 
 ROOT = Path(__file__).parents[1]
 KEPT, PAGE = ROOT / "data" / "serving" / "cluster-policies.json", ROOT / "docs" / "dynamollm.md"
+KNOBS = ROOT / "data" / "serving" / "cluster-knobs.json"
 EMERGENCIES = ROOT / "data" / "serving" / "cluster-emergencies.json"
 
 
@@ -56,6 +57,22 @@ def policies(load: str) -> str:
     return table(heads, rows) + bounds
 
 
+def knobs() -> str:
+    """What start-up times and head-room cost."""
+    rows = [
+        [
+            f"`{row['policy']}`",
+            f"{row['start_s']:.0f} s",
+            "–" if row["head_room"] is None else f"{100 * row['head_room']:.0f} %",
+            f"{row['energy_j'] / 1e6:,.0f}" + (" failed" if row["failed"] else ""),
+            f"{100 * row['attainment']:.2f} %",
+            f"{100 * row['worst_class']:.2f} %",
+        ]
+        for row in json.loads(KNOBS.read_text())
+    ]
+    return table(["policy", "a start takes", "head-room", "MJ", "in time", "worst class"], rows)
+
+
 def emergencies() -> str:
     """What becomes of each service in each event, over seeds."""
     runs: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
@@ -75,7 +92,10 @@ def emergencies() -> str:
 
 def blocks() -> dict[str, str]:
     """All computed blocks of the page."""
-    return {load: policies(load) for load in ("hour", "hour-1000", "week")} | {"emergencies": emergencies()}
+    return {load: policies(load) for load in ("hour", "hour-1000", "week")} | {
+        "knobs": knobs(),
+        "emergencies": emergencies(),
+    }
 
 
 if __name__ == "__main__":

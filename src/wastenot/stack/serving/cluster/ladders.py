@@ -72,7 +72,7 @@ def ladder_frontier(
     if not capacity > 0:
         nothing = np.zeros(0)
         return InstanceFrontier(engine, mix, nothing, nothing.astype(np.intp), nothing, nothing)
-    rate = capacity * np.unique(np.concatenate([np.arange(1, points + 1) / points, 1 - np.arange(points) / (2 * points)]))
+    rate = capacity * np.union1d(np.arange(2, 2 * points + 1, 2), np.arange(points + 1, 2 * points + 1)) / (2 * points)
     points = len(rate)
     at = levels(engine, mix, deadlines, rate)
     setting, power, rules = np.zeros(points, dtype=np.intp), np.zeros(points), []
