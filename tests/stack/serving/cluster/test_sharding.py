@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from wastenot.errors import BadInputError
-from wastenot.stack.serving.cluster.sharding import Option, power_as_it_is, shardings, split, worth_it
+from wastenot.stack.serving.cluster.sharding import Option, shardings, worth_it
 
 
 def drawn(seed: int) -> list[Option]:
@@ -77,35 +77,6 @@ def test_no_load_needs_nothing() -> None:
     assert plan.power_w == 80.0
     with pytest.raises(BadInputError, match="cannot be shared"):
         shardings(drawn(0), 8, -1.0)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_gpus_are_split_as_if_every_split_had_been_tried(seed: int) -> None:
-    loads = np.random.default_rng(seed).uniform(1.0, 6.0, 3)
-    pools = [shardings(drawn(seed + 10 * place), 24, load, unit_per_s=0.25).power_w for place, load in enumerate(loads)]
-    best = min(
-        pools[0][first] + pools[1][second] + pools[2][24 - first - second]
-        for first in range(25)
-        for second in range(25 - first)
-    )
-    found = split(pools, 24)
-    if found is None:
-        assert math.isinf(best)
-    else:
-        assert sum(found) <= 24
-        assert sum(power[gpus] for power, gpus in zip(pools, found, strict=True)) == pytest.approx(best)
-
-
-def test_what_is_there_is_never_cheaper_than_what_could_be() -> None:
-    options = drawn(1)
-    there = (3, 1, 1)
-    gpus = 3 * 2 + 4 + 8
-    now_w = power_as_it_is(options, there, 8.0)
-    assert now_w >= shardings(options, gpus, 8.0).power_w[gpus]
-    assert math.isinf(power_as_it_is(options, (1, 0, 0), 80.0))
-    levels = [Option(0, 2, 1.0, 200.0), Option(0, 2, 2.0, 300.0)]
-    assert power_as_it_is(levels, (2,), 3.0, unit_per_s=0.5) == 500.0
-    assert power_as_it_is(levels, (4,), 3.0, unit_per_s=0.5) == 800.0, "one that is not needed is there, too"
 
 
 def test_a_change_is_made_only_if_it_pays() -> None:

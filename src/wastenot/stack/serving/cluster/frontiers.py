@@ -51,13 +51,6 @@ class InstanceFrontier:
         """The greatest rate that keeps the deadlines."""
         return float(self.rate_per_s[-1]) if len(self.rate_per_s) else 0.0
 
-    def setting_at(self, rate_per_s: float | FloatArray) -> IndexArray:
-        """The setting of the first level that takes a rate; beyond capacity, the greatest there is."""
-        if not len(self.setting):
-            return np.full(np.shape(rate_per_s), len(self.engine.tables.settings) - 1, dtype=np.intp)
-        beyond = np.append(self.setting, len(self.engine.tables.settings) - 1)
-        return np.asarray(beyond[np.searchsorted(self.rate_per_s * (1 + 1e-9), rate_per_s)], dtype=np.intp)
-
     def power_at(self, rate_per_s: float | FloatArray) -> FloatArray:
         """Power at a rate, with straight lines between levels and from the idle engine; inf beyond capacity."""
         rate = np.concatenate([[0.0], self.rate_per_s])
@@ -74,9 +67,8 @@ def frontier(
     share: float = 0.99,
     points: int = 10,
     together: int = 1,
-    checked: bool = True,
 ) -> InstanceFrontier:
-    """Levels of load at equal distances up to the capacity.
+    """Levels of load at equal distances up to the capacity; a clock is raised until the simulator says that it suffices.
 
     Args:
         engine: of the instance.
@@ -86,15 +78,13 @@ def frontier(
         share: of the requests of each class that are to keep the deadlines.
         points: levels.
         together: instances behind one router; the more there are, the more even is the load of each.
-        checked: by the simulator: a level's clock is raised until it keeps them there, and its power is that of the run.
     """
     trial = Trial(engine, mix, deadlines, share, together)
     most = trial.most_per_s
     allowed = np.array(sorted(settings if settings is not None else range(len(engine.tables.settings))), dtype=np.intp)
     estimate = levels(engine, mix, deadlines, np.geomspace(most / 100, most, RATES))
-    capacity = float(estimate.capacity(share)[allowed].max())
-    if checked:
-        capacity = trial.capacity(ClockRule.fixed(int(allowed[-1]), engine), capacity)
+    guess_per_s = float(estimate.capacity(share)[allowed].max())
+    capacity = trial.capacity(ClockRule.fixed(int(allowed[-1]), engine), guess_per_s)
     if not capacity > 0:
         nothing = np.zeros(0)
         return InstanceFrontier(engine, mix, nothing, nothing.astype(np.intp), nothing, nothing)
@@ -106,13 +96,7 @@ def frontier(
         hopeful = at.kept[order, place] >= _HOPELESS * share
         hopeful &= order >= (setting[place - 1] if place else 0)  # more load never asks for a lower clock
         hopeful |= order == allowed[-1]
-        order = order[hopeful]
-        if checked:
-            setting[place], power[place] = _cheapest(trial, order, float(rate[place]))
-        else:
-            good = [each for each in order if at.kept[each, place] >= share]
-            setting[place] = good[0] if good else allowed[-1]
-            power[place] = at.power_w[setting[place], place]
+        setting[place], power[place] = _cheapest(trial, order[hopeful], float(rate[place]))
         batch[place] = at.batch[setting[place], place]
     return InstanceFrontier(engine, mix, rate, setting, power, batch)
 

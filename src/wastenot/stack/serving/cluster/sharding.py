@@ -134,59 +134,6 @@ def shardings(
     return Shardings(least[:, load] + spare_gpu_w * gpus, tuple(options), units, choice)
 
 
-def split(pools: Sequence[FloatArray], gpus: int) -> tuple[int, ...] | None:
-    """GPUs for each of several pools so that all together draw least; ``None`` where they are too few.
-
-    Args:
-        pools: least power of each on any number of GPUs; shape (gpus + 1,) each.
-        gpus: of all.
-    """
-    least, parts = np.zeros(gpus + 1), []
-    for power_w in pools:
-        # [all, own]: power where this pool has so many of so many
-        own = np.arange(gpus + 1)
-        rest = own[:, None] - own[None, :]
-        together = np.where(rest >= 0, least[np.maximum(rest, 0)] + power_w[None, :], math.inf)
-        parts.append(together.argmin(axis=1))
-        least = together.min(axis=1)
-    if not np.isfinite(least[gpus]):
-        return None
-    found, left = [], gpus
-    for part in reversed(parts):
-        found.append(int(part[left]))
-        left -= found[-1]
-    return tuple(reversed(found))
-
-
-def power_as_it_is(
-    options: Sequence[Option], counts: Sequence[int], rate_per_s: float, *, unit_per_s: float | None = None
-) -> float:
-    """Least power of the instances that are there under a load that they share; inf where it is too much for them.
-
-    Args:
-        options: levels of load of each layout, its least one standing for an idle instance, too.
-        counts: of instances by layout.
-        rate_per_s: the load.
-        unit_per_s: of load; by default one of :data:`UNITS` that it consists of.
-    """
-    unit = unit_per_s if unit_per_s is not None else max(rate_per_s, 1e-9) / UNITS
-    load = math.ceil(rate_per_s / unit - 1e-9)
-    least = np.full(load + 1, math.inf)
-    least[0] = 0.0
-    for layout, count in enumerate(counts):
-        own = [each for each in options if each.layout == layout]
-        if count and not own:
-            return math.inf
-        units = [math.floor(each.rate_per_s / unit + 1e-9) for each in own]
-        idle_w = min((each.power_w for each in own), default=0.0)
-        for _ in range(count):
-            after = least + idle_w
-            for each, some in zip(own, units, strict=True):
-                after = np.minimum(after, least[np.maximum(np.arange(load + 1) - some, 0)] + each.power_w)
-            least = after
-    return float(least[load])
-
-
 def worth_it(now_w: float, then_w: float, horizon_s: float, change_j: float) -> bool:
     """Whether a change saves more until it would be looked at again than it costs; always where there is no choice."""
     return math.isfinite(then_w) and (math.isinf(now_w) or (now_w - then_w) * horizon_s > change_j)
