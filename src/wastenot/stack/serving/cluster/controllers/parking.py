@@ -8,8 +8,8 @@ All classes share one pool: by deadline, short prompts need not wait for long on
 than several. A parked instance is back in tens of milliseconds and a new one in minutes, so mistakes of the forecast cost
 little where some are parked. More serve as soon as more are needed, fewer only when fewer were enough for a while. When
 prompts pile up or instances fail, all that are parked are woken, as many are started as the load of the moment needs, and
-clocks are at their greatest until it is over. Few prompts wait on an instance: the others are held at the router, so that
-instances that come have work at once.
+clocks are at their greatest until it is over. Meanwhile few prompts wait on an instance: the others are held at the router,
+so that instances that come have work at once.
 """
 
 from __future__ import annotations
