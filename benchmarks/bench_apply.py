@@ -29,8 +29,8 @@ from itertools import count, islice
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.support.known_truth import true_sweep
-from tests.support.scheduled_jobs import SUBJECT, gpu
+from testbed.known_truth import true_sweep
+from testbed.scheduled_jobs import SUBJECT, gpu
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.course import Change, Course, Ran, Spread
 from wastenot.devices.simulated.device import SimulatedDevice

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.sweeping.conftest import kernel_of, preset_of, quiet
+from testbed.toy_gpu import kernel_of, preset_of, quiet
 from wastenot.devices.open import simulated_device
 from wastenot.devices.protocol import ClockReading
 from wastenot.devices.simulated.device import SimulatedDevice

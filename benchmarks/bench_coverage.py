@@ -26,9 +26,9 @@ import numpy as np
 from scipy.stats import beta
 
 from benchmarks.verdict import Verdict
-from tests.support.binomial import least_hits
-from tests.support.measured_sweeps import DATA, MEASURED_SWEEPS
-from tests.support.tables import Noise, table_of
+from testbed.binomial import least_hits
+from testbed.measured_sweeps import DATA, MEASURED_SWEEPS
+from testbed.tables import Noise, table_of
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.preset import find_preset, preset_toml

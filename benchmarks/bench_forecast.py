@@ -19,8 +19,8 @@ import numpy as np
 from scipy.stats import beta
 
 from benchmarks.verdict import Verdict
-from tests.support.known_truth import best_changes, contains, default_clock_rows, default_clock_study, true_changes
-from tests.support.measured_sweeps import DATA, MEASURED_SWEEPS, MeasuredSweep, some_kernels
+from testbed.known_truth import best_changes, contains, default_clock_rows, default_clock_study, true_changes
+from testbed.measured_sweeps import DATA, MEASURED_SWEEPS, MeasuredSweep, some_kernels
 from wastenot.devices.simulated.preset import Preset
 from wastenot.study.store import Study, open_study
 from wastenot.study.sweep import Sweep

@@ -4,8 +4,8 @@
     python -m benchmarks.bench_kills [KILLS] [SEED] [KIND ...]     # adds to data/kills.csv
     python -m benchmarks.bench_kills table                         # puts that into docs/daemon.md
 
-``tests/stand_in/kill_runs.py`` says what the kinds are; of ``wastenot apply``, ``tests/stand_in/apply_kills.py``, and of
-``wastenot serve-control``, ``tests/stand_in/serve_kills.py``.
+``testbed/stand_in/kill_runs.py`` says what the kinds are; of ``wastenot apply``, ``testbed/stand_in/apply_kills.py``, and of
+``wastenot serve-control``, ``testbed/stand_in/serve_kills.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from benchmarks.verdict import Verdict
-from tests.stand_in import apply_kills, kill_runs, serve_kills
+from testbed.stand_in import apply_kills, kill_runs, serve_kills
 
 DOCS = Path(__file__).parents[1] / "docs" / "daemon.md"
 BEGIN, END = "<!-- kills -->\n", "<!-- end of kills -->\n"

@@ -6,7 +6,7 @@ Seeds are apart from those of the tests and of the method's making.
 from __future__ import annotations
 
 from benchmarks.verdict import Verdict
-from tests.support.binomial import least_hits
+from testbed.binomial import least_hits
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.devices.simulated.hardware import Switching

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.sweeping.conftest import kernel_of, preset_of, quiet
+from testbed.toy_gpu import kernel_of, preset_of, quiet
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.preset import preset_names
 from wastenot.setting import AUTO, Setting

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.drawn_cards import JUDGES, natural_card
 from benchmarks.verdict import Verdict
-from tests.support.known_truth import contains
+from testbed.known_truth import contains
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.device import SimulatedDevice
 from wastenot.devices.simulated.preset import find_preset

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.support.binomial import ENOUGH, least_hits
-from tests.support.noisy_gpu import Truth
+from testbed.binomial import ENOUGH, least_hits
+from testbed.noisy_gpu import Truth
 from wastenot.planning.objective import DEFAULT_CONFIDENCE, Objective
 from wastenot.planning.planner import Planner
 

@@ -29,7 +29,7 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.support import synthetic_gpu as synthetic
+from testbed import synthetic_gpu as synthetic
 from wastenot.planning.noise import designs
 from wastenot.planning.noise.expectation import LEVEL, expect
 from wastenot.planning.noise.shrinkage import fit_costs

@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.profiling.truth import Truth, averaging_h200, gpu, kernel
+from testbed.profiled_gpu import Truth, averaging_h200, gpu, kernel
 from wastenot.profiling.profile import profile_kernel
 from wastenot.profiling.result import Profile, UnitPower
 from wastenot.profiling.session import Options

@@ -17,7 +17,7 @@ from scipy.stats import t
 
 from benchmarks.bench_coverage import PRESETS, drawn_card
 from benchmarks.verdict import Verdict
-from tests.support.binomial import ENOUGH, UNLIKELY, least_hits, most_misses
+from testbed.binomial import ENOUGH, UNLIKELY, least_hits, most_misses
 from wastenot.devices.open import open_device
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan

@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.support.knapsack_instances import GENERATORS, budget_s
+from testbed.knapsack_instances import GENERATORS, budget_s
 from wastenot.frontiers.knapsack import Knapsack
 
 KERNELS, OPTIONS, GAP = 10_000, 100, 1e-6

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.support.schedule_instances import JITTER, instance
+from testbed.schedule_instances import JITTER, instance
 from wastenot.frontiers.schedule import Scheduler
 from wastenot.frontiers.switched_work import SwitchedWork
 

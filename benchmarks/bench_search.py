@@ -14,8 +14,8 @@ import numpy as np
 
 from benchmarks.bench_solver import DATA
 from benchmarks.verdict import Verdict
-from tests.support.known_truth import best_changes, saving_of_measured, true_sweep
-from tests.support.searches import Found, search_table, subset, with_equal_times, with_kernels
+from testbed.known_truth import best_changes, saving_of_measured, true_sweep
+from testbed.searches import Found, search_table, subset, with_equal_times, with_kernels
 from wastenot.devices.open import open_device
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Sweep

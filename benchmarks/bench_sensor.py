@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.sensors.sensor_helpers import LOAD, delay_error_s, identified_total, sensed
-from tests.support.binomial import least_hits
+from testbed.binomial import least_hits
+from testbed.sensed_loads import LOAD, delay_error_s, identified_total, sensed
 from wastenot.devices.simulated.preset import preset_names
 
 SEEDS = 5

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.stand_in.fixtures import start_stand_in
+from testbed.stand_in.fixtures import start_stand_in
 from wastenot.runtime.serve_control.control import control, held
 from wastenot.runtime.serve_control.heard import Heard
 from wastenot.runtime.serve_control.instance import Instance, Rules

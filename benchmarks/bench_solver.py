@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.verdict import Verdict
-from tests.support.highs import solve_with_milp
-from tests.support.knapsack_instances import budget_s, physical
+from testbed.highs import solve_with_milp
+from testbed.knapsack_instances import budget_s, physical
 from wastenot.frontiers.knapsack import Knapsack
 from wastenot.frontiers.pareto import Groups
 from wastenot.study.sweep_file import read_sweep

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.verdict import Verdict
-from tests.support.straggling import Job, planned_frontier
+from testbed.straggling import Job, planned_frontier
 from wastenot.runtime.straggler import LEAD, Stragglers
 from wastenot.runtime.straggler_detection import Level
 from wastenot.runtime.straggler_server import StragglerServer

@@ -16,7 +16,7 @@ import sys
 import atheris
 
 with atheris.instrument_imports(include=["wastenot.daemon", "wastenot.devices.nvidia"]):
-    from tests.daemon.in_process import UUIDS, running
+    from testbed.daemon_in_process import UUIDS, running
     from wastenot.daemon.policy import Bounds, Policy, Rule
 
 USERS = (1000, 1001, 1002)  # the last may do nothing

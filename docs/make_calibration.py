@@ -12,8 +12,8 @@ from typing import Any
 import altair as alt
 import numpy as np
 import vl_convert
-from docs.blocks import signed, table, write_blocks
 
+from docs.blocks import signed, table, write_blocks
 from wastenot.devices.simulated import model
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import Plan

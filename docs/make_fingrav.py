@@ -17,10 +17,10 @@ from typing import Any
 import altair as alt
 import numpy as np
 import polars as pl
-from docs.blocks import signed, table, write_blocks
 
-from tests.sensors import h200_sensor
-from tests.support.raw_runs import read_runs
+from docs.blocks import signed, table, write_blocks
+from testbed.h200_sensor import KERNELS as SENSOR_KERNELS, sensor_of
+from testbed.raw_runs import read_runs
 from wastenot.arrays import FloatArray
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import BurstRun, Channel
@@ -229,12 +229,34 @@ def alone(kernel: str) -> Measured:
     return next(found for found in (Measured(ALONE, kernel), Measured(FIRST, kernel)) if found.exists)
 
 
+def sensor_table() -> str:
+    """The power sensor of a real H200, identified from the short runs in data/h200/fingrav."""
+    rows = []
+    for kernel in SENSOR_KERNELS:
+        _, fit = sensor_of(kernel)
+        parameters = fit.parameters
+        assert parameters.is_lag
+        rows.append([
+            kernel, f"{1e3 * parameters.span_s:.1f} ± {1e3 * fit.span_se_s:.1f} ms", f"{1e3 * parameters.delay_s:.1f} ms",
+            f"{1e3 * parameters.drift:.2f} ± {1e3 * fit.drift_se:.2f} ms", f"{fit.rms_w:.1f} W", f"{fit.other_rms_w:.1f} W",
+        ])  # fmt: skip
+    heads = [
+        "kernel",
+        "lag",
+        "delay in the middle of the 15 s",
+        "drift per second",
+        "residual",
+        "with the best mean instead",
+    ]
+    return table(heads, rows)
+
+
 def blocks() -> dict[str, str]:
     """The blocks of docs/fingrav.md."""
     six = {kernel: alone(kernel) for kernel in KERNELS}
     pairs = {f"{kind}-{size}": Measured(PAIR, f"{kind}-{size}") for kind in KINDS for size in SIZES}
     return {
-        "sensor": h200_sensor.sensor_table(),
+        "sensor": sensor_table(),
         "kernels": kernel_table(six),
         "regulator": regulator(six),
         "delay": delay_text(six["gemm-8192"], six["gemv-8192"]),

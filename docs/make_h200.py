@@ -18,11 +18,11 @@ from typing import Any
 import altair as alt
 import numpy as np
 import vl_convert
+
+from benchmarks.bench_pipeline_h200 import configurations, held_out_errors
 from docs.blocks import signed, table, write_blocks
 from docs.make_natural import forecasts
 from docs.make_pipelines import packed
-
-from benchmarks.bench_pipeline_h200 import configurations, held_out_errors
 from presets.h200_data import read_all
 from presets.h200_errors import Off, errors_at_auto, time_ratio
 from wastenot.devices.simulated.preset import find_preset

@@ -17,8 +17,8 @@ from pathlib import Path
 from unittest import mock
 
 import vl_convert
-from docs.make_pipelines import packed
 
+from docs.make_pipelines import packed
 from wastenot.cli.jobs import job_text
 from wastenot.cli.output import console
 from wastenot.reporting.figure import export_figures

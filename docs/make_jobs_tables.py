@@ -12,6 +12,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 import vl_convert
+
 from docs.blocks import table, write_blocks
 
 ROOT = Path(__file__).parents[1]

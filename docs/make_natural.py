@@ -14,10 +14,10 @@ from typing import Any
 import altair as alt
 import numpy as np
 import vl_convert
-from docs.blocks import signed, table, write_blocks
 from numpy.typing import NDArray
 
 from benchmarks.h200 import natural_judge
+from docs.blocks import signed, table, write_blocks
 
 ROOT = Path(__file__).parents[1]
 DATA, PAGE, IMAGES = ROOT / "data/h200/natural", ROOT / "docs/natural.md", ROOT / "docs/images"

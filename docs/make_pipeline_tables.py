@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from docs.blocks import signed, table, write_blocks
 
 ROOT = Path(__file__).parents[1]

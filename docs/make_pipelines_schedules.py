@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from docs.blocks import table, write_blocks
-
 from wastenot.errors import BadInputError
 from wastenot.stack.pipeline.communication import LINKS
 from wastenot.stack.pipeline.schedules import SCHEDULES, build_schedule

@@ -10,8 +10,8 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
-from docs.blocks import signed, table, write_blocks
 
+from docs.blocks import signed, table, write_blocks
 from wastenot.devices.open import open_device
 from wastenot.stack.pipeline.partition import least_energy_partition
 from wastenot.stack.pipeline.schedules import build_schedule

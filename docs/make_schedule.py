@@ -14,9 +14,9 @@ from typing import Any
 
 import altair as alt
 import vl_convert
-from docs.blocks import table, write_blocks
 
 import wastenot as wn
+from docs.blocks import table, write_blocks
 from wastenot.analyses.switching_curve import SwitchingCurve, switching_curve
 from wastenot.planning.planner import Planner
 from wastenot.reporting.theme import LIGHT

@@ -17,9 +17,9 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
+
 from docs.blocks import signed, table, write_blocks
 from docs.make_pipelines import packed
-
 from wastenot.reporting.serving.engine_page import write_engine_figures
 from wastenot.stack.serving.profile_file import read_engine
 

@@ -36,8 +36,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.stand_in.fixtures import start_stand_in
-from tests.stand_in.program import USER_VARIABLE, WALL_VARIABLE
+from testbed.stand_in.fixtures import start_stand_in
+from testbed.stand_in.program import USER_VARIABLE, WALL_VARIABLE
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -260,9 +260,9 @@ class _Machine:
             place.mkdir(parents=True)
         for name in ("python", "wastenot"):
             self._script(self._plain, name, f'exec "{sys.executable}" {"-m wastenot " if name == "wastenot" else ""}"$@"')
-        self._script(self._faked, "wastenot", f'exec "{sys.executable}" -m tests.stand_in.program "$@"')
-        self._script(self._faked, "nvidia-smi", f'exec "{sys.executable}" -m tests.stand_in.nvidia_smi "$@"')
-        self._script(self._faked, "python", f'exec "{sys.executable}" -m tests.stand_in.cuda_program')
+        self._script(self._faked, "wastenot", f'exec "{sys.executable}" -m testbed.stand_in.program "$@"')
+        self._script(self._faked, "nvidia-smi", f'exec "{sys.executable}" -m testbed.stand_in.nvidia_smi "$@"')
+        self._script(self._faked, "python", f'exec "{sys.executable}" -m testbed.stand_in.cuda_program')
         self._servers: dict[tuple[str, bool], dict[str, str]] = {}
 
     @staticmethod

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from tests.planning.conftest import random_sweep
+from testbed.small_sweeps import random_sweep
 from wastenot.blas import single_threaded
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner

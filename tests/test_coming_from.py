@@ -8,9 +8,9 @@ import subprocess
 import sys
 
 import pytest
-from docs.make_tutorials import DOCS, File, steps_of
 
-from tests.stand_in.fixtures import start_stand_in
+from docs.make_tutorials import DOCS, File, steps_of
+from testbed.stand_in.fixtures import start_stand_in
 
 LOG = """
 import time
@@ -41,7 +41,7 @@ def converted(folder, *arguments):
 
 def test_windows_that_zeus_logged(scripts):
     pytest.importorskip("zeus.monitor")
-    with start_stand_in("tests/toy.toml", wall=True) as stand_in:
+    with start_stand_in("testbed/toy.toml", wall=True) as stand_in:
         hidden = dict.fromkeys(("ZEUSD_SOCK_PATH", "ZEUSD_HOST_PORT", "CUDA_VISIBLE_DEVICES"))
         environment = {name: value for name, value in stand_in.environment().items() if name not in hidden}
         done = subprocess.run(

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import typer
-from docs.make_architecture import PICTURE, ROOMS, draw
 
 import wastenot as wn
+from docs.make_architecture import PICTURE, ROOMS, draw
 from wastenot.cli.main import app
 
 ROOT = Path(__file__).parents[1]

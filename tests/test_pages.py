@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from docs import (
     make_calibration,
     make_cluster_simulator,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from docs.make_tutorials import PAGES, blocks_not_marked, differences, run_page
 
 pytestmark = pytest.mark.slow

@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.support.raw_runs import write_units
+from testbed.raw_runs import write_units
 from wastenot.devices.instrument import Burst, BurstRun
 from wastenot.devices.open import open_device
 from wastenot.errors import WastenotError

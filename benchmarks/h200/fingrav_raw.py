@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 
-from tests.support.raw_runs import summary, write_runs
+from testbed.raw_runs import summary, write_runs
 from wastenot.devices.instrument import Burst, BurstRun
 from wastenot.devices.open import open_device
 from wastenot.workloads.primitives import primitive

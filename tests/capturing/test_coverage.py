@@ -23,7 +23,7 @@ torch = pytest.importorskip("torch")
 from torch.autograd.profiler_util import FunctionEvent  # noqa: E402
 from torch.profiler import record_function  # noqa: E402
 
-from tests.capturing.tiny_model import make_step  # noqa: E402
+from testbed.tiny_model import make_step  # noqa: E402
 from wastenot.capturing.coverage import CPU_TIME, GPU_TIME, records_of, trace  # noqa: E402
 from wastenot.capturing.session import capture  # noqa: E402
 

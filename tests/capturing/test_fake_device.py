@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tests.capturing.tiny_model import BATCH, LENGTH, TOKENS, Model  # noqa: E402
+from testbed.tiny_model import BATCH, LENGTH, TOKENS, Model  # noqa: E402
 from wastenot.capturing.session import capture  # noqa: E402
 from wastenot.capturing.user_step import default_device  # noqa: E402
 from wastenot.cli.main import run  # noqa: E402

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tests.capturing.tiny_model import make_step  # noqa: E402
+from testbed.tiny_model import make_step  # noqa: E402
 from wastenot.capturing.on_cpu import differences_from_cuda  # noqa: E402
 from wastenot.capturing.session import capture  # noqa: E402
 from wastenot.capturing.workload_file import read_workload, write_workload  # noqa: E402

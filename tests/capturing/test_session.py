@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from tests.capturing.tiny_model import BATCH, LENGTH, TOKENS, WIDTH, Watch, make_step, shapes_of  # noqa: E402
+from testbed.tiny_model import BATCH, LENGTH, TOKENS, WIDTH, Watch, make_step, shapes_of  # noqa: E402
 from wastenot.capturing.session import capture  # noqa: E402
 from wastenot.errors import BadInputError  # noqa: E402
 from wastenot.operations.replay import prepare_call  # noqa: E402

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.applied import summary
+from testbed.applied import summary
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.tuning.calibration_helpers import KERNELS, TOY, toy_gpu, true_sweep
+from testbed.calibration_sweeps import KERNELS, TOY, toy_gpu, true_sweep
 from wastenot.study.sweep_file import write_sweep
 
 

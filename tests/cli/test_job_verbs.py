@@ -5,7 +5,7 @@ import json
 import pytest
 
 import wastenot as wn
-from tests.support.recurring_jobs import keep, recurred
+from testbed.recurring_jobs import keep, recurred
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tests.cli.conftest import check_document
+from testbed.program import check_document
 from wastenot.cli.main import run
 from wastenot.planning.latency import read_latency
 from wastenot.study.store import open_study

@@ -2,15 +2,14 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
+from testbed.toy_gpu import TOY
 from wastenot.cli.sweeping import outcome_lines
 from wastenot.sweeping.sweep import Drift, SweepOutcome
 from wastenot.workloads.identity import WorkloadKey
 
-TOY = Path(__file__).parents[1] / "toy.toml"
 SWEEP = ["sweep", "gpt3-small", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "600", "--memory", "9501",
          "--warm-up", "0.5", "--window", "0.5"]  # fmt: skip
 

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from tests.stand_in.fixtures import start_stand_in
+from testbed.stand_in.fixtures import start_stand_in
 
 SIM = "sim:h200"
 ON = ("--device", SIM, "--")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import SWEEP
+from testbed.program import SWEEP
 
 
 @pytest.mark.parametrize(

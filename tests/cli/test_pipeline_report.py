@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.small_pipelines import planned
+from testbed.small_pipelines import planned
 
 
 @pytest.fixture

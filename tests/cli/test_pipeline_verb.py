@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.support.pipeline_profiles import profile_text, write_profile
+from testbed.pipeline_profiles import profile_text, write_profile
 
 GIVEN = ("--micro-batches", "8", "--waiting-power", "70W")
 

@@ -9,7 +9,7 @@ from itertools import count
 
 import pytest
 
-from tests.cli.conftest import Program
+from testbed.program import Program
 from wastenot.devices.simulated.instrument import SimulatedInstrument
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "COLUMNS": "120"}

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from tests.support.stand_in_meter import ENERGY, served
-from tests.support.stand_in_server import Behaviour, stand_in_server
+from testbed.stand_in_meter import ENERGY, served
+from testbed.stand_in_server import Behaviour, stand_in_server
 from wastenot.errors import DeviceError
 from wastenot.metering import devices
 from wastenot.serving import caveats, loops

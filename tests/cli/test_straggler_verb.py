@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.support.straggling import planned_frontier
+from testbed.straggling import planned_frontier
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.stand_in.fixtures import start_stand_in
+from testbed.stand_in.fixtures import start_stand_in
 from wastenot.cli.main import run as run_command
 from wastenot.planning.plan import read_plan
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import SCHEMAS, SWEEP
+from testbed.program import SCHEMAS, SWEEP
 from tests.cli.test_help import COMMANDS
 
 GOLDEN = Path(__file__).parent / "golden"

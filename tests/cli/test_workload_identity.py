@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.cli.test_measure_verbs import TOY
+from testbed.toy_gpu import TOY
 
 FAST = ["--core", "600,1500", "--memory", "9501", "--warm-up", "0.1", "--window", "0.1", "--relative-error", "0.5"]
 DEVICE = "sim:toy.toml"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.stand_in.fixtures import start_stand_in
+from testbed.stand_in.fixtures import start_stand_in
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.basis import preset_names
@@ -13,7 +13,7 @@ from wastenot.study.sweep_file import import_sweep
 from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.tasks import find_tasks
 
-TOY = "sim:tests/toy.toml"
+TOY = "sim:testbed/toy.toml"
 RECORDED_ROWS = """kernel,count,core_mhz,memory_mhz,time_s,energy_j
 gemm,2,,,0.010,3.0
 gemm,2,1500,9501,0.011,2.5

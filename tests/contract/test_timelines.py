@@ -13,7 +13,7 @@ from wastenot.tasks import find_tasks
 from wastenot.workloads.build import build_workload
 from wastenot.workloads.kernel import KernelSpec
 
-RECORDERS = {"sim:tests/toy.toml": None, **{f"sim:{name}": None for name in preset_names()}}
+RECORDERS = {"sim:testbed/toy.toml": None, **{f"sim:{name}": None for name in preset_names()}}
 
 
 @pytest.fixture(params=list(RECORDERS))

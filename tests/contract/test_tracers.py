@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.stand_in.fixtures import start_stand_in
+from testbed.stand_in.fixtures import start_stand_in
 from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.basis import preset_names

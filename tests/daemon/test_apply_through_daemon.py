@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from tests.daemon.conftest import Daemon
-from tests.runtime.applied_programs import PLANNED_MHZ, Machine, make_plan
-from tests.stand_in.fixtures import start_stand_in
+from testbed.applied_programs import PLANNED_MHZ, Machine, make_plan
+from testbed.daemon_process import Daemon
+from testbed.stand_in.fixtures import start_stand_in
 
 PYTHON = sys.executable
 RAN = (PYTHON, "-c", "print('ran')")

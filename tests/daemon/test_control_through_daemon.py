@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.daemon.conftest import until
+from testbed.daemon_process import until
 from wastenot.cli.options import ClockControlOptions
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
@@ -114,7 +114,7 @@ def test_verbs_say_what_becomes_of_the_clocks(stand_in, daemon, capsys):
 
 def test_doctor_says_that_a_daemon_sets_them(stand_in, daemon):
     daemon.start(BOUNDED)
-    program = [sys.executable, "-m", "tests.stand_in.program", "doctor", "--seconds", "0.05"]
+    program = [sys.executable, "-m", "testbed.stand_in.program", "doctor", "--seconds", "0.05"]
     environment = stand_in.environment(STAND_IN_USER="1", COLUMNS="80")
     said = " ".join(subprocess.run(program, env=environment, check=True, capture_output=True, text=True).stdout.split())
     assert f"set clocks through wastenotd ({daemon.socket}), 1 GPU" in said.replace("- ", "-")

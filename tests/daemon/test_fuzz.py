@@ -5,7 +5,7 @@ import json
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, precondition, rule
 
-from tests.daemon.in_process import DEFAULT_MW, UUIDS, running
+from testbed.daemon_in_process import DEFAULT_MW, UUIDS, running
 from wastenot.daemon.policy import Bounds, Policy, Rule
 from wastenot.devices.nvidia.daemon_protocol import MessageError, decode
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.conftest import ROOT, Daemon, until
-from tests.stand_in import apply_kills, kill_runs
+from testbed.daemon_process import ROOT, Daemon, until
+from testbed.stand_in import apply_kills, kill_runs
 from wastenot.devices.nvidia import journal
 from wastenot.devices.nvidia.clocks import NvidiaClocks
 from wastenot.devices.nvidia.control import control_here

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from tests.daemon.in_process import DEFAULT_MW, UUIDS, running
+from testbed.daemon_in_process import DEFAULT_MW, UUIDS, running
 from wastenot.daemon.policy import Bounds, Policy, Rule
 
 FIRST, SECOND = UUIDS

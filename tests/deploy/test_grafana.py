@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.applied import GPU, PROOF, status
-from tests.support.prometheus import prometheus_scraping
+from testbed.applied import GPU, PROOF, status
+from testbed.prometheus import prometheus_scraping
 from wastenot.runtime.metrics import METRICS, serve_metrics
 from wastenot.runtime.status import Estimate
 

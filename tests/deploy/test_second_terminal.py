@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from tests.support.prometheus import prometheus_scraping
+from testbed.prometheus import prometheus_scraping
 
 SWEEP = "sweep gpt3-small --device sim:rtx-3080-ti --granularity pass --core 1470,1680,1890 --memory 9251 --study s.db"
 APPLY = "apply plan.json --device sim:rtx-3080-ti --real-time --iterations 100000 --metrics-port 0 --out run.json"

@@ -8,8 +8,8 @@ import types
 
 import pytest
 
-from tests.stand_in import kill_runs
-from tests.stand_in.fixtures import start_stand_in
+from testbed.stand_in import kill_runs
+from testbed.stand_in.fixtures import start_stand_in
 from wastenot.cli.main import run as run_command
 from wastenot.cli.options import ClockControlOptions
 from wastenot.devices.nvidia import journal

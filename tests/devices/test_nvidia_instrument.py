@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from tests.stand_in.fixtures import start_stand_in
-from tests.support import raw_runs
+from testbed import raw_runs
+from testbed.stand_in.fixtures import start_stand_in
 from wastenot.devices.instrument import RoundTrip, burst_of
 from wastenot.devices.nvidia import power_poller
 from wastenot.devices.nvidia.device import open_nvidia

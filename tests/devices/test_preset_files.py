@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from presets.rtx_a4000 import FP32_KERNEL, fit
+from testbed.toy_gpu import TOY as TOY_FILE
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.basis import basis_of, preset_names
@@ -18,7 +18,7 @@ from wastenot.errors import BadInputError
 from wastenot.setting import AUTO, Setting
 from wastenot.workloads.build import build_workload
 
-TOY = (Path(__file__).parents[1] / "toy.toml").read_text()
+TOY = TOY_FILE.read_text()
 CARDS = ["h200", "rtx-3080-ti", "rtx-a4000", "v100"]
 NAMES = sorted([*CARDS, "mi300x"])
 

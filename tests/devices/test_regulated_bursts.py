@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.profiling.truth import kernel
+from testbed.profiled_gpu import kernel
 from wastenot.devices.instrument import Burst
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.basis import preset_names

@@ -9,11 +9,11 @@ from wastenot.devices.simulated.preset import find_preset
 from wastenot.setting import AUTO, Setting
 from wastenot.tasks import find_tasks
 
-TOY = "sim:tests/toy.toml"
+TOY = "sim:testbed/toy.toml"
 
 
 def toy(switching, seed=0):
-    return simulated_device(find_preset("tests/toy.toml"), TOY, seed=seed, switching=switching)
+    return simulated_device(find_preset("testbed/toy.toml"), TOY, seed=seed, switching=switching)
 
 
 def history(device, seconds, step_s=1e-3):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.profiling.truth import gpu, kernel
+from testbed.profiled_gpu import gpu, kernel
 from wastenot.devices.instrument import Burst
 from wastenot.devices.simulated.bench import MEMORY
 from wastenot.devices.simulated.dynamics import GpuClockModel

@@ -11,7 +11,7 @@ from wastenot.tasks import find_tasks
 
 
 def test_it_keeps_step_with_the_wall():
-    device = open_device("sim:tests/toy.toml", wall_time=True)
+    device = open_device("sim:testbed/toy.toml", wall_time=True)
     before = time.monotonic()
     began = device.time.now_s()
     after = time.monotonic()
@@ -22,8 +22,8 @@ def test_it_keeps_step_with_the_wall():
 
 
 def test_it_can_be_measured():
-    device = open_device("sim:tests/toy.toml", wall_time=True)
-    task = find_tasks("gpt3-small", "sim:tests/toy.toml").tasks[0]
+    device = open_device("sim:testbed/toy.toml", wall_time=True)
+    task = find_tasks("gpt3-small", "sim:testbed/toy.toml").tasks[0]
     began = time.monotonic()
     found = measure_point(device, task, AUTO, PointOptions(0.1, 1.0))
     assert time.monotonic() - began >= 1.0

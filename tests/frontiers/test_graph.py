@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.support.small_graphs import SmallGraph
+from testbed.small_graphs import SmallGraph
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier, choice, repeat, sequence
 from wastenot.frontiers.graph import Graph, graph

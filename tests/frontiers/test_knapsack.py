@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.support.highs import solve_with_milp
-from tests.support.knapsack_instances import GENERATORS, budget_s
+from testbed.highs import solve_with_milp
+from testbed.knapsack_instances import GENERATORS, budget_s
 from wastenot.errors import InfeasibleError
 from wastenot.frontiers.knapsack import Knapsack
 from wastenot.frontiers.pareto import Groups

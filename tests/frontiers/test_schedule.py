@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.support.schedule_instances import instance
+from testbed.schedule_instances import instance
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import choice, schedule, sequence
 from wastenot.frontiers.knapsack import Knapsack

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.metering.window_helpers import PERIOD_S, FakeDevice, FakeSensors, Power, constant
+from testbed.metered_windows import PERIOD_S, FakeDevice, FakeSensors, Power, constant
 from wastenot.metering.counter import StepFollower
 
 

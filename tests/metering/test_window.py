@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from tests.metering.window_helpers import FakeDevice, FakeSensors, Power, constant
+from testbed.metered_windows import FakeDevice, FakeSensors, Power, constant
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError, DeviceError
 from wastenot.metering import sampler as sampler_module
@@ -30,7 +30,7 @@ from wastenot.metering.window import FORKED, Meter, Window, measure
 from wastenot.metering.window_energy import SHORT
 from wastenot.tasks import find_tasks
 
-TOY = "sim:tests/toy.toml"
+TOY = "sim:testbed/toy.toml"
 
 
 class Virtual:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.metering.window_helpers import Power, alternating, constant, counted, near, telegraph
+from testbed.metered_windows import Power, alternating, constant, counted, near, telegraph
 from wastenot.metering.window_energy import AFTER, BEFORE, SHORT, Steps, window_energy
 
 LOG_S = 40.0

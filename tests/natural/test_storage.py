@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.support.natural_studies import Errors, exact_curves, natural_study, noisy
+from testbed.natural_studies import Errors, exact_curves, natural_study, noisy
 from wastenot.devices.open import open_device
 from wastenot.devices.timeline import Phase, Subject
 from wastenot.errors import BadInputError

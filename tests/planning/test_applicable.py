@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.planning.conftest import make_sweep, random_sweep
-from tests.support.noisy_gpu import Truth
+from testbed.noisy_gpu import Truth
+from testbed.small_sweeps import make_sweep, random_sweep
 from wastenot.errors import BadInputError
 from wastenot.planning import planner as planner_file
 from wastenot.planning.applicable import NEAR

@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.planning.conftest import make_sweep, random_sweep
-from tests.support.binomial import ENOUGH, least_hits
-from tests.support.noisy_gpu import Truth
+from testbed.binomial import ENOUGH, least_hits
+from testbed.noisy_gpu import Truth
+from testbed.small_sweeps import make_sweep, random_sweep
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.planning.noise.confidence import ConfidentChoice
 from wastenot.planning.noise.expectation import Excess, excess, probability_kept

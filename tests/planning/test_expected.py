@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.support.synthetic_gpu import CORE_MHZ, costs
+from testbed.synthetic_gpu import CORE_MHZ, costs
 from wastenot.errors import BadInputError
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import wastenot as wn
-from tests.planning.conftest import make_sweep, random_sweep
+from testbed.small_sweeps import make_sweep, random_sweep
 from wastenot.errors import BadInputError
 from wastenot.frontiers.nodes import KernelSetting
 

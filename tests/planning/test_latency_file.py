@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.conftest import make_sweep
+from testbed.small_sweeps import make_sweep
 from wastenot.errors import BadInputError
 from wastenot.planning.latency import Latency, SwitchCost, TargetLatency, parse_latency, read_latency, switching_of
 from wastenot.planning.planner import plan

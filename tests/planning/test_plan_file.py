@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.planning.conftest import random_sweep
+from testbed.small_sweeps import random_sweep
 from wastenot.errors import BadInputError
 from wastenot.planning.difference import difference
 from wastenot.planning.objective import Objective

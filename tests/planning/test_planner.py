@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.planning.conftest import make_sweep, random_sweep
+from testbed.small_sweeps import make_sweep, random_sweep
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner, plan

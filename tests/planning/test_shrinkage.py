@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.planning.conftest import make_sweep, random_sweep
-from tests.support.binomial import ENOUGH, least_hits
-from tests.support.noisy_gpu import Truth
+from testbed.binomial import ENOUGH, least_hits
+from testbed.noisy_gpu import Truth
+from testbed.small_sweeps import make_sweep, random_sweep
 from wastenot.planning.noise.designs import FEW_SETTINGS
 from wastenot.planning.objective import Objective
 from wastenot.planning.plan import read_plan

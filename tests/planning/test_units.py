@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.planning.conftest import make_sweep
+from testbed.small_sweeps import make_sweep
 from wastenot.errors import BadInputError
 from wastenot.planning.costs import combine_repeats
 from wastenot.planning.units import make_units

@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.profiling.truth import SETTLINGS, Truth, averaging_h200, gpu, kernel
-from tests.support.binomial import least_hits
+from testbed.binomial import least_hits
+from testbed.profiled_gpu import SETTLINGS, Truth, averaging_h200, gpu, kernel
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import Burst
 from wastenot.devices.simulated.dynamics import Firmware

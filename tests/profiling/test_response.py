@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.profiling.truth import Truth, h200_with, kernel
+from testbed.profiled_gpu import Truth, h200_with, kernel
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import BurstRun, Readings, burst_of
 from wastenot.devices.simulated.device import SimulatedDevice

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.profiling.truth import gpu, kernel
+from testbed.profiled_gpu import gpu, kernel
 from wastenot.devices.clock_fit import fit_clocks
 from wastenot.devices.instrument import Burst, BurstRun, RoundTrip
 from wastenot.devices.open import open_device, simulated_device

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from tests.support.applied import NO_PROOF, PROOF, status
+from testbed.applied import NO_PROOF, PROOF, status
 from wastenot.reporting.applied.line import live_text
 from wastenot.runtime.status import Estimate, Event
 

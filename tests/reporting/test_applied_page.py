@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.support.applied import GPU, NO_PROOF, PROOF, instants, status, summary
+from testbed.applied import GPU, NO_PROOF, PROOF, instants, status, summary
 from wastenot.reporting.applied.close_up_figure import last_iterations
 from wastenot.reporting.applied.page import applied_figures, render_applied_page, write_applied_figures
 from wastenot.reporting.applied.passes_figure import means_by_pass

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.support.recurring_jobs import recurred
+from testbed.recurring_jobs import recurred
 from wastenot.reporting.jobs.page import job_figures, render_job_page
 from wastenot.stack.jobs.overview import overview_of
 

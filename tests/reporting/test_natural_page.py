@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from tests.support.natural_studies import natural_study
+from testbed.natural_studies import natural_study
 from wastenot.devices.timeline import Timeline
 from wastenot.reporting.natural.page import natural_figures, render_natural_page, write_natural_figures
 from wastenot.reporting.natural.story import story_of

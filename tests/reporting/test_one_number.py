@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.planning.conftest import make_sweep
+from testbed.small_sweeps import make_sweep
 from wastenot.analyses.plan_overview import make_overview
 from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner, plan

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.reporting.conftest import NASTY
-from tests.support.small_pipelines import NAMES, planned
+from testbed.drawn_sweeps import NASTY
+from testbed.small_pipelines import NAMES, planned
 from wastenot.reporting.figure import NARROW_WIDTH
 from wastenot.reporting.pipeline.clocks_figure import clocks_figure
 from wastenot.reporting.pipeline.energy_figure import energy_figure

@@ -93,7 +93,8 @@ def test_a_comparison_without_common_settings_gives_reasons(shared_data):
 
 def test_a_plan_of_another_sweep_is_refused(cases):
     one, other = cases["one setting"](), cases["only auto"]()
-    from tests.reporting.conftest import Kernel, make_sweep
+    from testbed.drawn_sweeps import make_sweep
+    from wastenot.study.sweep import Kernel
 
     sweep = make_sweep([Kernel("alone", 2)], 1)
     for data in (one, other):
@@ -165,7 +166,8 @@ def test_what_can_be_applied_is_stated_beside_the_potential(demo_sweep):
 
 
 def test_a_memory_clock_that_waits_for_the_driver_is_said_to():
-    from tests.reporting.conftest import Kernel, make_sweep
+    from testbed.drawn_sweeps import make_sweep
+    from wastenot.study.sweep import Kernel
 
     sweep = dataclasses.replace(make_sweep([Kernel("one", 2), Kernel("two", 3)], 9), device="NVIDIA H200")
     made = plan(sweep, Objective("energy"))
@@ -179,7 +181,8 @@ def test_a_memory_clock_that_waits_for_the_driver_is_said_to():
 
 
 def test_a_plan_that_cannot_be_applied_at_any_granularity_says_so():
-    from tests.reporting.conftest import Kernel, make_sweep
+    from testbed.drawn_sweeps import make_sweep
+    from wastenot.study.sweep import Kernel
 
     sweep = make_sweep([Kernel("one", 2), Kernel("two", 3)], 9)
     fastest = plan(sweep, Objective("time")).predicted.time_change
@@ -210,7 +213,8 @@ def test_a_plan_that_never_switches_is_not_warned_about(cases):
     ],
 )
 def test_goals_in_words(objective, words):
-    from tests.reporting.conftest import Kernel, make_sweep
+    from testbed.drawn_sweeps import make_sweep
+    from wastenot.study.sweep import Kernel
 
     sweep = make_sweep([Kernel("alone", 1)], 12)
     assert plain(describe_goal(plan(sweep, objective).objective)) == words

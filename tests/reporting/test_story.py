@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.planning.conftest import make_sweep
+from testbed.small_sweeps import make_sweep
 from wastenot.analyses.plan_overview import PlanOverview
 from wastenot.cli.planning import story_text
 from wastenot.planning.comparison import Comparison

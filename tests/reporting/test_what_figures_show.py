@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tests.reporting.conftest import make_sweep
+from testbed.drawn_sweeps import make_sweep
 from wastenot.analyses.plan_overview import Levelling, make_overview
 from wastenot.planning.planner import Planner, plan
 from wastenot.reporting.figure import NARROW_WIDTH, vega_lite_version

@@ -22,8 +22,8 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import wastenot as wn
-from tests.stand_in.launcher import StandInLauncher, StandInTime
-from tests.stand_in.library import SOCKET_VARIABLE
+from testbed.stand_in.launcher import StandInLauncher, StandInTime
+from testbed.stand_in.library import SOCKET_VARIABLE
 from wastenot.tasks import find_tasks
 from wastenot.workloads.shape import Shape
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.applied_programs import PLANNED_MHZ, Machine, make_plan
-from tests.stand_in.fixtures import start_stand_in
+from testbed.applied_programs import PLANNED_MHZ, Machine, make_plan
+from testbed.stand_in.fixtures import start_stand_in
 from wastenot.runtime import startup
 
 PYTHON = sys.executable

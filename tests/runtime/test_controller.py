@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.scheduled_jobs import controller, gpu, programme, schedule
+from testbed.scheduled_jobs import controller, gpu, programme, schedule
 from wastenot.devices.simulated.basis import preset_names
 from wastenot.runtime.marker import Marker
 from wastenot.runtime.simulated_job import run_job

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.scheduled_jobs import gpu, programme, schedule
+from testbed.scheduled_jobs import gpu, programme, schedule
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.runtime.energy_edges import EnergyEdges

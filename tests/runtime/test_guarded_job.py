@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.scheduled_jobs import SUBJECT, controller, gpu, programme, schedule
+from testbed.scheduled_jobs import SUBJECT, controller, gpu, programme, schedule
 from wastenot.devices.simulated.course import Change, Course, Spread
 from wastenot.runtime.controller import Controller
 from wastenot.runtime.simulated_job import Programme, run_job

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.support.scheduled_jobs import programme
+from testbed.scheduled_jobs import programme
 from wastenot.devices.open import open_device
 from wastenot.devices.simulated.course import Course
 from wastenot.runtime.job_control import JobControl, Knobs

@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from docs.make_tutorials import DOCS, ROOT, File, steps_of
 
+from docs.make_tutorials import DOCS, ROOT, File, steps_of
 from wastenot.study.job_store import JobStore
 from wastenot.study.store import open_study
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tests.runtime.applied_programs import Machine
-from tests.stand_in.fixtures import start_stand_in
+from testbed.applied_programs import Machine
+from testbed.stand_in.fixtures import start_stand_in
 from wastenot.setting import AUTO
 from wastenot.study.job_store import JobStore
 from wastenot.study.store import open_study

@@ -9,7 +9,7 @@ from shutil import which
 
 import pytest
 
-from tests.support.applied import GPU, NO_PROOF, status
+from testbed.applied import GPU, NO_PROOF, status
 from wastenot.devices.nvidia import journal
 from wastenot.errors import BadInputError
 from wastenot.runtime.metrics import LEASE_STATES, METRICS, metrics_registry, serve_metrics

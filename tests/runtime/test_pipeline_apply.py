@@ -7,7 +7,7 @@ import time
 import pytest
 
 import wastenot as wn
-from tests.support.pipeline_runs import made_profile, planned
+from testbed.pipeline_runs import made_profile, planned
 from wastenot.errors import BadInputError
 from wastenot.runtime.pipeline_controller import instruction_marker, parse_instruction
 from wastenot.runtime.pipeline_plans import is_pipeline_plan, ranks_of

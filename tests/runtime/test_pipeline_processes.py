@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from tests.runtime.applied_programs import Machine
-from tests.stand_in.fixtures import start_stand_in
-from tests.support.pipeline_runs import made_profile, planned
+from testbed.applied_programs import Machine
+from testbed.pipeline_runs import made_profile, planned
+from testbed.stand_in.fixtures import start_stand_in
 from wastenot.stack.pipeline.rank_steps import PlanGraph
 from wastenot.stack.pipeline.schedules import gpipe, one_forward_one_backward
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from testbed.pipeline_runs import made_profile, planned
 from tests.runtime.test_pipeline_processes import environment, free_port
-from tests.support.pipeline_runs import made_profile, planned
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipelines-recipes.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)

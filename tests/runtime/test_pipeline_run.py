@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.pipeline_runs import made_profile, planned
+from testbed.pipeline_runs import made_profile, planned
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated.hardware import Switching
 from wastenot.devices.simulated.preset import find_preset

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import wastenot as wn
-from tests.support.straggling import planned_frontier
+from testbed.straggling import planned_frontier
 from wastenot.errors import BadInputError
 from wastenot.runtime.rung_follower import plan_at
 from wastenot.runtime.straggler import HOLD, LEAD, Stragglers

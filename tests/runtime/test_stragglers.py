@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.support.straggling import Job, planned_frontier
+from testbed.straggling import Job, planned_frontier
 from wastenot.errors import BadInputError
 from wastenot.runtime.straggler import HOLD, LEAD, Stragglers
 from wastenot.runtime.straggler_detection import Level

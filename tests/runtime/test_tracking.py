@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.support.applied import GPU, NO_PROOF, status
+from testbed.applied import GPU, NO_PROOF, status
 from wastenot.errors import BadInputError, DeviceError
 from wastenot.runtime.tracking import scalars, tracker
 

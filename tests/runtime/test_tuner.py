@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.scheduled_jobs import SUBJECT, gpu, programme
+from testbed.scheduled_jobs import SUBJECT, gpu, programme
 from wastenot.devices.simulated.course import Change, Course, Spread
 from wastenot.errors import BadInputError, ClocksRefusedError
 from wastenot.runtime.candidates import ladders_of

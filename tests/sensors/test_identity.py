@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tests.sensors.sensor_helpers import LOAD, identified_total, sensed
+from testbed.sensed_loads import LOAD, identified_total, sensed
 from wastenot.devices.instrument import Channel
 from wastenot.devices.open import simulated_device
 from wastenot.devices.simulated import bench as simulated_bench

@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from tests.sensors.h200_sensor import KERNELS, sensor_of
-from tests.sensors.sensor_helpers import LOAD, delay_error_s, identified_total, sensed
+from testbed.h200_sensor import KERNELS, sensor_of
+from testbed.sensed_loads import LOAD, delay_error_s, identified_total, sensed
 from wastenot.devices.simulated.dynamics import Firmware
 from wastenot.sensors.identity import SensorIdentity
 

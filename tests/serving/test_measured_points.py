@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.stand_in_server import Behaviour, StandIn, stand_in_server
+from testbed.stand_in_server import Behaviour, StandIn, stand_in_server
 from wastenot.errors import BadInputError
 from wastenot.serving.asks import Ask, Lengths, asks_of_lengths
 from wastenot.serving.loops import Steady

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from tests.support.tiny_server import tiny_server
+from testbed.tiny_server import tiny_server
 from wastenot.serving.asks import Ask, Lengths, asks_of_lengths
 from wastenot.serving.loops import Steady
 from wastenot.serving.measured_point import MeasuredPoint

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import wastenot as wn
-from tests.support.stand_in_meter import DCGM, ENERGY, served
+from testbed.stand_in_meter import DCGM, ENERGY, served
 from wastenot.errors import BadInputError
 from wastenot.serving.remote_meter import _Readings, gpu_series, open_meter
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import wastenot as wn
-from tests.support.stand_in_server import Behaviour, stand_in_server
+from testbed.stand_in_server import Behaviour, stand_in_server
 from wastenot.serving import caveats
 from wastenot.serving.asks import Lengths
 from wastenot.serving.loads import load_of_lengths

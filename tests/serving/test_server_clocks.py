@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.stand_in.fixtures import start_stand_in
-from tests.support.stand_in_server import Behaviour, stand_in_server
+from testbed.stand_in.fixtures import start_stand_in
+from testbed.stand_in_server import Behaviour, stand_in_server
 from wastenot.tasks import find_tasks
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ def server():
 def begin(gpus, server, folder, *arguments):
     lengths = ("--output-tokens", "20", "--prompt-tokens", "20")
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.stand_in.program", "serve-bench", server.url, "--json", *lengths, *arguments],
+        [sys.executable, "-m", "testbed.stand_in.program", "serve-bench", server.url, "--json", *lengths, *arguments],
         env=gpus.environment(STAND_IN_WALL="1", WASTENOT_STATE=str(folder), COLUMNS="120"), cwd=ROOT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.stand_in.fixtures import start_stand_in
+from testbed.stand_in.fixtures import start_stand_in
 from wastenot.tasks import find_tasks
 
 
@@ -14,7 +14,7 @@ def virtual_server():
 
 @pytest.fixture(scope="session")
 def wall_server():
-    with start_stand_in("tests/toy.toml", wall=True) as server:
+    with start_stand_in("testbed/toy.toml", wall=True) as server:
         yield server
 
 

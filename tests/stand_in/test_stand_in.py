@@ -4,21 +4,15 @@ import itertools
 
 import pytest
 
-from tests.stand_in import fields
-from tests.stand_in.boards import AMPERE, HOPPER, VOLTA
-from tests.stand_in.codes import Code
-from tests.stand_in.fixtures import start_stand_in
+from testbed.stand_in import fields
+from testbed.stand_in.boards import AMPERE, HOPPER, VOLTA
+from testbed.stand_in.codes import Code
+from testbed.stand_in.fixtures import start_stand_in
+from testbed.stand_in.refusals import refused
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.setting import AUTO, Setting
 
-PRESETS = ["h200", "rtx-3080-ti", "rtx-a4000", "v100", "tests/toy.toml"]
-
-
-def refused(nvml, error, function, *arguments):
-    with pytest.raises(nvml.NVMLError) as caught:
-        getattr(nvml, function)(*arguments)
-    assert caught.value.value == getattr(nvml, f"NVML_ERROR_{error}")
-    assert type(caught.value) is nvml.NVMLError._valClassMapping[caught.value.value]
+PRESETS = ["h200", "rtx-3080-ti", "rtx-a4000", "v100", "testbed/toy.toml"]
 
 
 def test_its_numbers_are_those_of_the_header(nvml):
@@ -204,7 +198,7 @@ def test_what_is_out_of_range_is_refused_and_changes_nothing(nvml, handle, stand
 def test_memory_clocks_are_locked_only_where_the_board_can(nvml, handle, monkeypatch, cool_task):
     refused(nvml, "NOT_SUPPORTED", "nvmlDeviceSetMemoryLockedClocks", handle, 3201, 3201)
     refused(nvml, "NOT_SUPPORTED", "nvmlDeviceResetMemoryLockedClocks", handle)
-    with start_stand_in("tests/toy.toml") as stand_in:
+    with start_stand_in("testbed/toy.toml") as stand_in:
         nvml = stand_in.use(monkeypatch)
         nvml.nvmlInit()
         handle = nvml.nvmlDeviceGetHandleByIndex(0)
@@ -216,7 +210,7 @@ def test_memory_clocks_are_locked_only_where_the_board_can(nvml, handle, monkeyp
         refused(nvml, "INVALID_ARGUMENT", "nvmlDeviceSetMemoryLockedClocks", handle, 100, 200)
         nvml.nvmlDeviceResetMemoryLockedClocks(handle)
         assert stand_in.control.state().untouched
-    with start_stand_in("tests/toy.toml", memory_lock=False) as stand_in:
+    with start_stand_in("testbed/toy.toml", memory_lock=False) as stand_in:
         nvml = stand_in.use(monkeypatch)
         nvml.nvmlInit()
         refused(nvml, "NOT_SUPPORTED", "nvmlDeviceSetMemoryLockedClocks", nvml.nvmlDeviceGetHandleByIndex(0), 5001, 5001)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.stand_in.test_stand_in import refused
+from testbed.stand_in.refusals import refused
 
 LOCK_AND_WAIT = """
 import time, pynvml

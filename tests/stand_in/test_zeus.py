@@ -10,7 +10,7 @@ pytest.importorskip("zeus.monitor")
 
 MEASURE = """
 import json, os, time
-from tests.stand_in.control import Control
+from testbed.stand_in.control import Control
 from zeus.monitor import ZeusMonitor
 control = Control(os.environ["STAND_IN_NVML"])
 monitor = ZeusMonitor(gpu_indices=[0], cpu_indices=[])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from sweep_helpers import HEADER, SMALL_CSV, assert_same
 
+from testbed.sweeps import HEADER, SMALL_CSV, assert_same
 from wastenot.errors import BadInputError, StudyError
 from wastenot.study.store import open_study
 from wastenot.study.sweep_file import export_sweep, import_sweep, read_sweep

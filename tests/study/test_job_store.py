@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 from sqlalchemy import text
 
-from tests.study.sweep_helpers import small_sweep
+from testbed.sweeps import small_sweep
 from wastenot.errors import BadInputError, StudyError
 from wastenot.setting import AUTO, Setting
 from wastenot.study import schema

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from sweep_helpers import sweep_of
 
+from testbed.sweeps import sweep_of
 from wastenot.study.plausible import implausible_power, implausible_rows
 from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import read_sweep

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 from sqlalchemy import text
 
-from tests.study.sweep_helpers import small_sweep
+from testbed.sweeps import small_sweep
 from wastenot.errors import BadInputError, StudyError
 from wastenot.setting import AUTO, Setting
 from wastenot.study import schema

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 from sqlalchemy import delete, inspect, text, update
-from sweep_helpers import assert_same, large_sweep, small_sweep, sweep_of
 
+from testbed.sweeps import assert_same, large_sweep, small_sweep, sweep_of
 from wastenot.errors import BadInputError, StudyError
 from wastenot.study import schema
 from wastenot.study.rows import insert_portably

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import subprocess
 import sys
 
 import pytest
-from sweep_helpers import assert_same, large_sweep, small_sweep
 
+from testbed import ROOT
+from testbed.sweeps import assert_same, large_sweep, small_sweep
 from wastenot.errors import StudyError
 from wastenot.study.store import open_study
 from wastenot.workloads.identity import WorkloadKey
@@ -156,7 +156,8 @@ def test_odd_file_names_are_just_names(tmp_path):
 _IMPORT_UNDER_LIMIT = """
 import resource, sys
 sys.path.insert(0, sys.argv[1])
-from sweep_helpers import large_sweep
+from testbed import ROOT
+from testbed.sweeps import large_sweep
 from wastenot.errors import StudyError
 from wastenot.study.store import open_study
 sweep = large_sweep(100_000)
@@ -173,7 +174,7 @@ def test_a_file_that_may_not_grow_is_said_and_left_as_it_was(request, path, exis
     if exists:
         request.getfixturevalue("filled")
     done = subprocess.run(
-        [sys.executable, "-c", _IMPORT_UNDER_LIMIT, os.path.dirname(__file__), path],
+        [sys.executable, "-c", _IMPORT_UNDER_LIMIT, str(ROOT), path],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert "the disk" in done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -10,14 +9,16 @@ import sys
 import time
 
 import pytest
-from sweep_helpers import assert_same, large_sweep, small_sweep
 
+from testbed import ROOT
+from testbed.sweeps import assert_same, large_sweep, small_sweep
 from wastenot.study.store import open_study
 
 _IMPORT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from sweep_helpers import large_sweep
+from testbed import ROOT
+from testbed.sweeps import large_sweep
 from wastenot.study.store import open_study
 sweep = large_sweep(60_000)
 print("ready", flush=True)
@@ -29,7 +30,7 @@ print("done", flush=True)
 
 def start(path):
     program = subprocess.Popen(
-        [sys.executable, "-c", _IMPORT, os.path.dirname(__file__), path],
+        [sys.executable, "-c", _IMPORT, str(ROOT), path],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert program.stdout.readline() == "ready\n"

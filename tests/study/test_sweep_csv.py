@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sweep_helpers import HEADER, SMALL_CSV, assert_same, large_sweep, small_sweep, sweep_of
 
+from testbed.sweeps import HEADER, SMALL_CSV, assert_same, large_sweep, small_sweep, sweep_of
 from wastenot.errors import BadInputError
 from wastenot.setting import AUTO, Setting
 from wastenot.study.sweep import Kernel

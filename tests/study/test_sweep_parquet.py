@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from sweep_helpers import assert_same, small_sweep
 
+from testbed.sweeps import assert_same, small_sweep
 from wastenot.errors import BadInputError
 from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import read_sweep, write_sweep

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from sweep_helpers import assert_same, sweeps
 
+from testbed.sweeps import assert_same, sweeps
 from wastenot.study.store import open_study
 from wastenot.study.sweep_file import read_sweep, write_sweep
 

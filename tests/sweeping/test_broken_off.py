@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.sweeping.conftest import TOY
+from testbed.toy_gpu import TOY
 from wastenot.analyses.context import change_in_context
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError, CannotRunError

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.sweeping.true_iteration import NO_LIMIT_W, true_iteration
+from testbed.true_iteration import NO_LIMIT_W, true_iteration
 from wastenot.analyses.carry_over import fit_carry_over
 from wastenot.analyses.context import context_change
 from wastenot.analyses.light_first import light_first

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.binomial import ENOUGH, least_hits
+from testbed.binomial import ENOUGH, least_hits
 from wastenot.devices.open import open_device, simulated_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.preset import find_preset

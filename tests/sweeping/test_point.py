@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.binomial import least_hits
-from tests.sweeping.conftest import kernel_of, preset_of, quiet, toy
+from testbed.binomial import least_hits
+from testbed.toy_gpu import kernel_of, preset_of, quiet, toy
 from wastenot.devices.open import simulated_device
 from wastenot.devices.protocol import ClockReading
 from wastenot.devices.simulated.basis import preset_names

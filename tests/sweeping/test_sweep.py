@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.sweeping.conftest import TOY
+from testbed.toy_gpu import TOY
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError, StudyError
 from wastenot.planning.planner import plan

@@ -1,15 +1,14 @@
 """What is announced before a sweep, how much there is to measure and how long that takes, against what it then takes."""
 
-from pathlib import Path
-
 import pytest
 
 import wastenot as wn
+from testbed.toy_gpu import TOY as TOY_FILE
 from wastenot.setting import AUTO
 from wastenot.sweeping.defaults import CORE_STEP_MHZ
 from wastenot.sweeping.point import PointOptions
 
-TOY = f"sim:{Path(__file__).parents[1] / 'toy.toml'}"
+TOY = f"sim:{TOY_FILE}"
 
 
 def estimated_and_taken(device, study, **how):

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.tuning.calibration_helpers import KERNELS, PAIRS, TOY, spec, toy_gpu, true_sweep
+from testbed.calibration_sweeps import KERNELS, PAIRS, TOY, spec, toy_gpu, true_sweep
 from wastenot.devices.open import simulated_device
 from wastenot.devices.protocol import Task
 from wastenot.devices.simulated.preset import parse_preset, preset_toml, read_preset

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import typer
 
-from tests.support.known_truth import best_changes, contains, default_clock_rows, default_clock_study, true_changes
-from tests.support.measured_sweeps import MEASURED_SWEEPS
+from testbed.known_truth import best_changes, contains, default_clock_rows, default_clock_study, true_changes
+from testbed.measured_sweeps import MEASURED_SWEEPS
 from wastenot.cli.forecast import forecast as verb
 from wastenot.devices.open import open_device
 from wastenot.devices.protocol import Task

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.support.known_truth import contains, true_changes
-from tests.support.natural_studies import Errors, natural_study
+from testbed.known_truth import contains, true_changes
+from testbed.natural_studies import Errors, natural_study
 from wastenot.natural.storage import read_curves
 from wastenot.study.sweep_file import export_sweep, import_sweep
 from wastenot.tuning.forecast.forecast import forecast

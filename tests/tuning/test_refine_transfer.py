@@ -17,7 +17,7 @@ from wastenot.tuning.refine import around, finalists, refine
 from wastenot.tuning.transfer import transfer
 from wastenot.workloads.build import build_workload
 
-DEVICE = "sim:tests/toy.toml"
+DEVICE = "sim:testbed/toy.toml"
 QUICK = PointOptions(1.0, 1.0)
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.known_truth import best_changes, saving_of_measured, true_sweep
-from tests.support.searches import search_table, subset, with_equal_times, with_kernels, with_names
+from testbed.known_truth import best_changes, saving_of_measured, true_sweep
+from testbed.searches import search_table, subset, with_equal_times, with_kernels, with_names
 from wastenot.cli.sweeping import outcome_lines
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tests.support.known_truth import true_sweep
+from testbed.known_truth import true_sweep
 from wastenot.arrays import FloatArray
 from wastenot.devices.open import open_device
 from wastenot.sweeping.grid import Grid

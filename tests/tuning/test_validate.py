@@ -1,11 +1,10 @@
 """A plan measured again, interleaved with the default clocks, on the toy GPU."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from tests.support.binomial import ENOUGH, least_hits
+from testbed.binomial import ENOUGH, least_hits
+from testbed.toy_gpu import TOY
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError
 from wastenot.planning.objective import Objective
@@ -19,7 +18,7 @@ from wastenot.tasks import WorkloadTasks, tasks_of
 from wastenot.tuning.validate import validate
 from wastenot.workloads.build import build_workload
 
-NAME = f"sim:{Path(__file__).parents[1] / 'toy.toml'}"
+NAME = f"sim:{TOY}"
 QUICK = PointOptions(warm_up_s=1.0, window_s=1.0)
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.stand_in.fixtures import start_stand_in
-from tests.support.live_control import Controller
+from testbed.live_control import Controller
+from testbed.stand_in.fixtures import start_stand_in
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.support.live_control import ask, clean, server_under_load, until
+from testbed.live_control import ask, clean, server_under_load, until
 
 LOW_MHZ = 1000.0
 """Above the clock that a few requests a second need, and below that of many."""

@@ -3,7 +3,7 @@
 import signal
 import time
 
-from tests.support.live_control import ask, clean, server_under_load, until
+from testbed.live_control import ask, clean, server_under_load, until
 
 
 def test_servers_that_die_or_freeze_or_talk_nonsense_are_left_to_the_driver(stand_in, controller):

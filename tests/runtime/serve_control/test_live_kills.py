@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.stand_in import serve_kills
+from testbed.stand_in import serve_kills
 
 
 @pytest.mark.parametrize(("kind", "kills"), list(zip(serve_kills.KINDS, (10, 6, 3, 5), strict=True)))

@@ -2,8 +2,8 @@
 
 import signal
 
-from tests.support.live_control import ask, clean, server_under_load
-from tests.support.prometheus import prometheus_scraping
+from testbed.live_control import ask, clean, server_under_load
+from testbed.prometheus import prometheus_scraping
 
 
 def test_by_way_of_prometheus(stand_in, controller, tmp_path):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.recurring_jobs import recurred
+from testbed.recurring_jobs import recurred
 from wastenot.setting import AUTO, Setting
 from wastenot.stack.jobs.overview import overview_of
 from wastenot.stack.jobs.simulation.made import made_job

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.support.small_pipelines import NAMES, planned, small_profile
+from testbed.small_pipelines import NAMES, planned, small_profile
 from wastenot.errors import BadInputError
 from wastenot.stack.pipeline.overview import mean_core_mhz, pipeline_overview
 from wastenot.stack.pipeline.plan import Clocks, Way

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import wastenot as wn
-from tests.support.pipeline_profiles import WAITING_W, write_profile
+from testbed.pipeline_profiles import WAITING_W, write_profile
 from wastenot.planning.switching import switch_time
 from wastenot.stack.pipeline.frontier_table import frontier_csv, frontier_rows
 from wastenot.stack.pipeline.rank_steps import PlanGraph

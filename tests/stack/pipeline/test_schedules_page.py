@@ -5,7 +5,6 @@ from pathlib import Path
 
 from docs import make_pipelines_schedules
 from docs.blocks import blocks_of
-
 from wastenot.stack.pipeline.perseus_csv import read_perseus_csv
 from wastenot.stack.pipeline.schedule_file import read_schedule
 from wastenot.stack.pipeline.schedules import SCHEDULES, build_schedule

@@ -1,6 +1,7 @@
 """The page on stages: what was judged is what it says."""
 
 import pytest
+
 from docs import make_pipelines_stages
 from docs.blocks import blocks_of
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tests.support.straggling import planned_frontier
+from testbed.straggling import planned_frontier
 from wastenot.errors import BadInputError
 from wastenot.stack.pipeline.straggler import Rungs
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tests.support.pipeline_runs import made_profile
+from testbed.pipeline_runs import made_profile
 from wastenot.frontiers.algebra import choice
 from wastenot.planning.switching import switch_time
 from wastenot.setting import Setting

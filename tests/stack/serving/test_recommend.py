@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tests.support.measured_sweeps import DATA
+from testbed.measured_sweeps import DATA
 from wastenot.errors import BadInputError
 from wastenot.setting import Setting
 from wastenot.stack.serving.engine import Engine

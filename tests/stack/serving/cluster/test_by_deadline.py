@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from tests.support.random_clusters import Scripted
+from testbed.random_clusters import Scripted
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.model import ChangeTimes, ClockRule, Cluster, Route, Start
 from wastenot.stack.serving.cluster.results import kept

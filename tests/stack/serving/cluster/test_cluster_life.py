@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tests.support.random_clusters import Scripted
+from testbed.random_clusters import Scripted
 from wastenot.errors import BadInputError
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.model import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.random_clusters import Case, Follows, drawn_cluster
+from testbed.random_clusters import Case, Follows, drawn_cluster
 from wastenot.stack.serving.cluster.model import ClusterServed, Router
 from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.stack.serving.requests import Requests

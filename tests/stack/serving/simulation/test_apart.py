@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.support.plain_engine import plainly_served
-from tests.support.random_serving import Whims, drawn
+from testbed.plain_engine import plainly_served
+from testbed.random_serving import Whims, drawn
 from wastenot.errors import BadInputError
 from wastenot.stack.serving.deadlines import Deadlines
 from wastenot.stack.serving.engine import Engine

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies
 
-from tests.support.random_serving import Whims, drawn
+from testbed.random_serving import Whims, drawn
 from wastenot.setting import Setting
 from wastenot.stack.serving.deadlines import LITERATURE
 from wastenot.stack.serving.engine import Engine

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.plain_engine import plainly_served
-from tests.support.random_serving import Case, Whims, drawn
+from testbed.plain_engine import plainly_served
+from testbed.random_serving import Case, Whims, drawn
 from wastenot.errors import BadInputError
 from wastenot.setting import Setting
 from wastenot.stack.serving import compiled
@@ -115,7 +115,7 @@ def test_a_run_is_the_same_without_the_compiler() -> None:
     script = """
 import sys
 sys.modules["numba"] = None
-from tests.support.plain_engine import plainly_served
+from testbed.plain_engine import plainly_served
 from tests.stack.serving.simulation.test_serving_simulation import assert_alike, both, compiled, drawn, Whims
 assert not compiled.COMPILED
 for seed in range(60):

@@ -1,0 +1,89 @@
+"""Running the program as a user does."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from wastenot.cli.main import run
+
+SWEEP = """kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass,block,time_se_s,energy_se_j
+gemm,24,,,0.01,3.0,forward,layer,0.0001,0.01
+gemm,24,1500,9501,0.0101,2.5,forward,layer,0.0001,0.01
+gemm,24,1500,5001,0.0099,2.8,forward,layer,0.0001,0.01
+softmax,24,,,0.004,1.0,forward,layer,0.0001,0.01
+softmax,24,1500,9501,0.0039,0.7,forward,layer,0.0001,0.01
+loss,1,,,0.02,5.0,loss,,0.0001,0.01
+loss,1,1500,9501,0.021,4.0,loss,,0.0001,0.01
+loss,1,900,9501,0.019,4.5,loss,,0.0001,0.01
+"""
+
+
+_DOCUMENTS = Path(__file__).parents[1] / "docs" / "json.md"
+SCHEMAS = dict(re.findall(r"^\| `([\w-]+)` \| `(wastenot\.[\w-]+/\d+)` \|", _DOCUMENTS.read_text(), re.M))
+"""The schema of each verb's document, as it is documented."""
+
+
+ESTIMATE = "wastenot.estimate/1"
+"""The schema of what a dry run returns, whichever verb it is of."""
+
+
+def check_document(verb: str, text: str, *, dry_run: bool = False) -> None:
+    """One JSON object and nothing else, whose first key names the schema that is documented."""
+    document = json.loads(text)
+    assert next(iter(document.items())) == ("schema", ESTIMATE if dry_run else SCHEMAS[verb])
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run of the program gave."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Program:
+    """The program in a folder of its own, run inside the test's process, or as a process where that makes a difference."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *arguments: str, **environment: str) -> Ran:
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            chdir(self.folder),
+            redirect_stdout(out),
+            redirect_stderr(err),
+            mock.patch.dict(os.environ, {"COLUMNS": "120"} | environment),
+            mock.patch.object(sys, "argv", ["wastenot", *arguments]),
+        ):
+            code = run(list(arguments))
+        ran = Ran(code, out.getvalue(), err.getvalue())
+        if "--json" in arguments and code == 0:
+            check_document(arguments[0], ran.out, dry_run="--dry-run" in arguments)
+        return ran
+
+    def process(self, *arguments: str, stdin: str | None = None, **environment: str) -> Ran:
+        """Run as a user does, in a process."""
+        done = subprocess.run(
+            [sys.executable, "-m", "wastenot", *arguments],
+            cwd=self.folder, input=stdin, capture_output=True, text=True, encoding="utf-8", check=False,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "120"} | environment,
+        )  # fmt: skip
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def refuse(self, *arguments: str) -> str:
+        """Run what must be refused; returns the one line it says."""
+        ran = self(*arguments)
+        assert (ran.code, ran.out) == (2, ""), ran
+        assert ran.err.startswith("error: ") and ran.err.count("\n") == 1, ran.err
+        return ran.err

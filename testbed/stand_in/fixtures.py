@@ -1,0 +1,160 @@
+"""Starting the stand-in, and putting it where ``import pynvml`` finds it.
+
+@pytest.fixture(scope="module")
+def server():
+    with start_stand_in("h200") as stand_in:      # virtual time; wall=True for real time
+        yield stand_in
+
+@pytest.fixture
+def stand_in(server, monkeypatch):
+    server.control.reset()
+    server.use(monkeypatch)                       # pynvml of this process
+    return server
+
+subprocess.run([...], env=stand_in.environment())  # pynvml of another one
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from testbed.stand_in.control import Control
+from testbed.stand_in.launcher import StandInLauncher, StandInTime, StandInTracer
+from testbed.stand_in.library import SOCKET_VARIABLE
+
+_SHIM = Path(__file__).parent / "shim"
+_ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """A server that runs.
+
+    Attributes:
+        socket: its path.
+        control: a line to it.
+        wall: whether it lives in real time.
+    """
+
+    socket: str
+    control: Control
+    wall: bool
+
+    def use(self, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+        """Make it the ``pynvml`` of this process until the test ends."""
+        return use_stand_in(monkeypatch, self.socket)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Environment of a process whose ``pynvml`` it shall be, with more variables."""
+        return environment(self.socket) | more
+
+    def launcher(self, index: int = 0) -> StandInLauncher:
+        """What runs tasks on one of its GPUs."""
+        return StandInLauncher(self.socket, index)
+
+    def tracer(self, index: int = 0) -> StandInTracer:
+        """What shows on one of its GPUs when a switch takes effect."""
+        return StandInTracer(self.socket, index)
+
+    def time(self, index: int = 0) -> StandInTime:
+        """Time of one of its GPUs."""
+        return StandInTime(self.socket, index, wall=self.wall)
+
+
+@contextmanager
+def start_stand_in(
+    preset: str = "h200", *, gpus: int = 1, wall: bool = False, seed: int = 0, memory_lock: bool | None = None
+) -> Iterator[StandIn]:
+    """Run a server until the context is left; it ends with this process, whatever happens to that.
+
+    Args:
+        preset: of the simulated GPUs: a name, or a file that ends in ``.toml``.
+        gpus: how many.
+        wall: live in real time; otherwise time passes only when it is let.
+        seed: of the noise.
+        memory_lock: whether memory clocks can be locked; by default as on the real board (not on Hopper and Volta).
+    """
+    lock = "board" if memory_lock is None else ("supported" if memory_lock else "unsupported")
+    with tempfile.TemporaryDirectory(prefix="stand-in-") as folder:
+        socket = f"{folder}/nvml"
+        server = subprocess.Popen(
+            [
+                sys.executable, "-m", "testbed.stand_in.server", socket, preset, "--gpus", str(gpus), "--seed", str(seed),
+                "--memory-lock", lock, "--until-input-ends", "--wall" if wall else "--virtual",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=_ROOT,
+            env=os.environ | {"PYTHONPATH": _python_path(_ROOT / "src", _ROOT), "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        assert server.stdin is not None and server.stdout is not None
+        try:
+            if server.stdout.readline() != b"ready\n":
+                raise RuntimeError(f"the stand-in for NVML did not start (exit {server.wait()})")
+            control = Control(socket)
+            yield StandIn(socket, control, wall)
+            control.close()
+        finally:
+            server.stdin.close()
+            server.stdout.close()
+            server.kill()
+            server.wait()
+
+
+def use_stand_in(monkeypatch: pytest.MonkeyPatch, socket: str) -> ModuleType:
+    """Make a server the ``pynvml`` of this process until the test ends, not yet initialised.
+
+    Args:
+        monkeypatch: that undoes it.
+        socket: path of the server's.
+
+    Returns:
+        The module.
+    """
+    shim = _shim()
+    shim.nvmlLib = None  # type: ignore[attr-defined]
+    shim._nvmlLib_refcount = 0  # type: ignore[attr-defined]
+    shim._nvmlGetFunctionPointer_cache.clear()
+    monkeypatch.setenv(SOCKET_VARIABLE, socket)
+    monkeypatch.setitem(sys.modules, "pynvml", shim)
+    return shim
+
+
+def environment(socket: str) -> dict[str, str]:
+    """Environment of a process whose ``pynvml`` is a server's."""
+    return os.environ | {SOCKET_VARIABLE: socket, "PYTHONPATH": _python_path(_SHIM, _ROOT / "src", _ROOT)}
+
+
+def _python_path(*first: Path) -> str:
+    already = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([*map(str, first), *([already] if already else [])])
+
+
+@cache
+def _shim() -> ModuleType:
+    """One module for the process, so that its error classes stay the same."""
+    spec = importlib.util.spec_from_file_location("pynvml", _SHIM / "pynvml.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get("pynvml")
+    sys.modules["pynvml"] = module  # pynvml looks itself up while it is imported
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        if before is None:
+            del sys.modules["pynvml"]
+        else:
+            sys.modules["pynvml"] = before
+    return module

@@ -1,0 +1,55 @@
+"""``wastenot`` on the stand-in: ``python -m testbed.stand_in.program ARGUMENTS``, where STAND_IN_NVML names the server.
+
+NVML is the stand-in's already, by ``shim/pynvml``. What this adds is the rest of a machine with a GPU: tasks run on the
+simulated GPUs, whose time is virtual unless STAND_IN_WALL is set; PyTorch sees them; and the user is root, or an ordinary
+one where STAND_IN_USER is set. Numbers are marked as simulated, which they are, although the program takes the GPUs for real
+ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from typing import Any
+
+from testbed.stand_in.launcher import StandInLauncher, StandInTime
+from testbed.stand_in.library import SOCKET_VARIABLE
+from wastenot.cli.main import run
+from wastenot.devices.nvidia import machine
+from wastenot.devices.nvidia.device import NvidiaDevice
+from wastenot.devices.nvidia.examine import Rights
+
+WALL_VARIABLE, USER_VARIABLE = "STAND_IN_WALL", "STAND_IN_USER"
+
+
+def main() -> int:
+    """Run the program."""
+    socket = os.environ[SOCKET_VARIABLE]
+    made = NvidiaDevice.__init__
+
+    def on_stand_in(self: NvidiaDevice, nvml: Any, handle: Any, name: str, **parts: Any) -> None:
+        made(self, nvml, handle, name, **parts)
+        index = int(nvml.call("nvmlDeviceGetIndex", handle))
+        self.identity = dataclasses.replace(self.identity, origin="simulated")
+        self.time = StandInTime(socket, index, wall=WALL_VARIABLE in os.environ)
+        self._launcher = lambda _: StandInLauncher(socket, index)
+
+    root = USER_VARIABLE not in os.environ
+    NvidiaDevice.__init__ = on_stand_in  # type: ignore[method-assign]
+    machine.rights_here = lambda: Rights(root, root, None, None)  # type: ignore[attr-defined]
+    machine._torch = _torch
+    return run(sys.argv[1:])
+
+
+def _torch() -> machine.FoundTorch:
+    """A PyTorch that sees every GPU."""
+    import pynvml
+
+    handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+    uuids = {pynvml.nvmlDeviceGetUUID(one).removeprefix("GPU-"): place for place, one in enumerate(handles)}
+    return machine.FoundTorch("2.9.1", "12.8", uuids)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
