@@ -3,21 +3,42 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+# The tests start hundreds of interpreters: what they import is compiled once, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal
+# What runs without PyTorch, for other Pythons and other versions of what wastenot depends on.
+PORTABLE := tests/analyses tests/frontiers tests/natural tests/planning tests/study tests/workloads tests/cli/test_verbs.py \
+  tests/cli/test_help.py tests/cli/test_completion.py tests/reporting/test_plan_page.py
 REPORT_READY := $(VENV)/.ready-report
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all check docs bench format clean
+.PHONY: demo test test-all test-lowest test-python check docs bench format clean
 
 demo: $(REPORT_READY)
 	$(BIN)/wastenot demo
 	@echo "wastenot is in $(VENV); in this shell first: . $(BIN)/activate"
 
 test: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
-	@echo "The slow tests were left out; make test-all runs them too."
+	$(PYTEST) -m "not slow and not system and not gpu"
+	@echo "Left out: slow tests, and those that need Chromium, Prometheus, systemd, shellcheck, zsh or fish; make test-all runs them."
 
 test-all: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(PYTEST) -m "not gpu"
+
+# With each dependency at the lowest version that pyproject.toml admits.
+test-lowest:
+	@$(PYTHON) -m venv .venv-lowest
+	@$(PYTHON) .ci/lowest.py > .venv-lowest/constraints.txt
+	@.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-lowest/constraints.txt \
+	  --editable '.[report,postgresql,nvidia,serve,test]'
+	.venv-lowest/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not system and not gpu" $(PORTABLE)
+
+# With another Python: make test-python PYTHON=python3.13
+test-python:
+	@$(PYTHON) -m venv .venv-python
+	@.venv-python/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  --editable '.[report,postgresql,nvidia,serve,test]'
+	.venv-python/bin/python -m pytest -n 2 --dist worksteal -m "not slow and not system and not gpu" $(PORTABLE)
 
 check: $(READY)
 	$(BIN)/ruff check
@@ -46,8 +67,8 @@ $(REPORT_READY): pyproject.toml constraints.txt
 
 $(READY): $(REPORT_READY)
 	@echo "Installing what tests and documentation need, 1.5 GB with PyTorch ..."
-	@$(INSTALL) '.[report,postgresql,nvidia,torch,serve,cluster,dev,docs]'
+	@$(INSTALL) '.[report,postgresql,nvidia,torch,serve,cluster,test,dev,docs]'
 	@touch $(READY)
 
 clean:
-	rm -rf $(VENV) wastenot-demo site
+	rm -rf $(VENV) .venv-lowest .venv-python wastenot-demo site

