@@ -20,7 +20,7 @@ from sqlalchemy.engine import Engine
 from tests.study.sweep_helpers import small_sweep
 from wastenot.errors import StudyError
 from wastenot.planning.planner import plan
-from wastenot.study import database as databases, sqlite_copy
+from wastenot.study import database as databases, lease, sqlite_copy
 from wastenot.study.cluster_store import ClusterStore, StoredClusterRun
 from wastenot.study.database import parse_address
 from wastenot.study.job_records import JobTerms
@@ -97,7 +97,7 @@ def test_every_version_opens_with_its_numbers(where, raw, version, tmp_path, cap
         for workload, ending in WORKLOADS.items():
             export_sweep(study, tmp_path / "export.csv", workload, state="ssp")
             assert (tmp_path / "export.csv").read_bytes() == (VERSIONS / f"v{version}{ending}.csv").read_bytes()
-        assert plan(study, workload="gpt3-xl", granularity="pass", max_slowdown=0.1).energy_saved > 0
+        assert plan(study, workload="gpt3-xl", granularity="pass", max_slowdown=0.1).assignments
         assert study.read("step-step").captured_on == (None if version == 2 else "cpu")
         assert study.captured("step-step", "ssp").keys() == {
             kernel.name for kernel in study.read("step-step", "ssp").kernels
@@ -177,13 +177,15 @@ def code_of(process):
 
 
 def migrating_until(where, step):
-    """Migrates, and is killed when it begins its ``step``-th statement or way-point of the copy."""
+    """Migrates, and is killed at a moment before or after a statement that changes something, or a step of the copy."""
 
     def work():
         steps = 0
 
-        def reach(*_):
+        def reach(*event):
             nonlocal steps
+            if len(event) > 2 and event[2].startswith(("PRAGMA", "SELECT")):  # statements that change nothing
+                return
             steps += 1
             if steps == step:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -223,7 +225,7 @@ def test_killed_at_any_moment_a_study_is_old_or_migrated_and_whole(where, raw, t
         if code == 0:
             break
         assert code == -signal.SIGKILL
-    assert outcomes == {False, True} and step > 40
+    assert outcomes == {False, True} and step > 20
     if sweep is not None:
         assert export_of(where, tmp_path) == sweep
         assert lay_beside(Path(where)) == {"study.db.before-v9", "export.csv", "other.db", "other.db.before-v9"}
@@ -304,8 +306,6 @@ def test_on_a_full_or_read_only_disk_a_study_is_read_and_left(small_disk):
 def test_while_an_earlier_version_measures_into_it_a_study_is_left(where, raw, what):
     put(7, where)
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    from wastenot.study import lease
-
     now = "CURRENT_TIMESTAMP" if "://" in where else "strftime('%Y-%m-%dT%H:%M:%S+00:00')"
     who = {"process": other.pid, "process_started": lease.start_of(other.pid), "process_space": lease.process_space()}
     mine = ", ".join(f"{name} = :{name}" for name in who)
@@ -316,9 +316,9 @@ def test_while_an_earlier_version_measures_into_it_a_study_is_left(where, raw, w
             )
         else:
             insertion = (
-                'INSERT INTO wastenot_leases (workload_id, token, host, "user", process, process_started, process_space, what, '
-                f"started_at, heard_at) SELECT min(id), 'token', 'here', 'me', :process, :process_started, :process_space, "
-                f"'a sweep', CAST({now} AS VARCHAR), CAST({now} AS VARCHAR) FROM wastenot_workloads"
+                'INSERT INTO wastenot_leases (workload_id, token, host, "user", process, process_started, process_space, '
+                "what, started_at, heard_at) SELECT min(id), 'token', 'here', 'me', :process, :process_started, "
+                f":process_space, 'a sweep', CAST({now} AS VARCHAR), CAST({now} AS VARCHAR) FROM wastenot_workloads"
             )
             connection.execute(text(insertion), who)
     before, study = rows_of(raw), open_study(where)
@@ -338,7 +338,8 @@ def test_while_an_earlier_version_measures_into_it_a_study_is_left(where, raw, w
 
 
 def test_alembic_is_imported_by_migrations_alone(path):
-    asked = "import sys; from wastenot.study.store import open_study; open_study(sys.argv[1]).summary(); print('alembic' in sys.modules)"
+    asked = "import sys; from wastenot.study.store import open_study; open_study(sys.argv[1]).summary()"
+    asked += "; print('alembic' in sys.modules)"
     put(8, str(path))
     for expected in ("True", "False"):
         done = subprocess.run([sys.executable, "-c", asked, path], check=True, capture_output=True, text=True)
