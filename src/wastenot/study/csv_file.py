@@ -120,8 +120,8 @@ def render_csv(sweep: Sweep) -> Iterator[bytes]:
         yield (_LINE_END.join(map(",".join, zip(*columns, strict=True))) + _LINE_END).encode()
 
 
-def _reader(content: bytes) -> Reader:
-    return csv.reader(io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline=""), strict=True)
+def _reader(content: bytes, encoding: str = "utf-8-sig") -> Reader:
+    return csv.reader(io.TextIOWrapper(io.BytesIO(content), encoding, newline=""), strict=True)
 
 
 def _line_of(content: bytes, row: int | None) -> int:
@@ -154,7 +154,7 @@ def _chunks(
         end = content.find(b"\n", start + _BLOCK_BYTES) + 1 or len(content)
         columns = _columns(content[start:end], width)
         if columns is None:
-            reader = _reader(content[start:])
+            reader = _reader(content[start:], "utf-8")  # what looks like a byte order mark is none there
             break
         yield columns
         rows_before += len(columns[0])
