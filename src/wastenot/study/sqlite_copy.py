@@ -8,7 +8,7 @@ from __future__ import annotations
 import filecmp
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 
@@ -39,14 +39,23 @@ def keep_copy(uri: str, path: Path, suffix: str) -> tuple[Path, bool]:
             copy = path.with_name(path.name + suffix + ("" if number == 1 else f".{number}"))
             if copy.is_file() and filecmp.cmp(part, copy, shallow=False):
                 return copy, False
-            try:
-                os.close(os.open(copy, os.O_CREAT | os.O_EXCL))
-            except FileExistsError:
-                continue
-            return part.replace(copy), True
+            if not os.path.lexists(copy):
+                with suppress(FileExistsError):
+                    _name(part, copy)
+                    return copy, True
         raise AssertionError
     finally:
         part.unlink(missing_ok=True)
+
+
+def _name(part: Path, copy: Path) -> None:
+    """Give a file another name at once, unless there is such a file."""
+    try:
+        os.link(part, copy)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        part.rename(copy)
 
 
 def passing_copy(uri: str) -> sqlite3.Connection:
