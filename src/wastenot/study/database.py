@@ -290,7 +290,9 @@ class Database:
         except (StudyError, OSError) as error:
             if copy is not None and is_new:
                 copy.unlink(missing_ok=True)
-            why = error.strerror if isinstance(error, OSError) else str(error).removeprefix(f"{address.label}: ")
+            why = str(error).removeprefix(f"{address.label}: ")
+            if isinstance(error, OSError):
+                why = f"no copy can be made beside it ({error.strerror}); copy it to a folder that you may write to"
             cannot = f"was written by an earlier wastenot and cannot be migrated to schema {SCHEMA_VERSION}"
             raise StudyError(f"{address.label}: {cannot}: {why}") from error
         kept = "" if copy is None else f"; as it was it lies in {copy}"
