@@ -1,7 +1,6 @@
 """Measured switching latencies: their file, their place in a study, and what plans take from them."""
 
 import json
-import sqlite3
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,6 @@ from wastenot.errors import BadInputError
 from wastenot.planning.latency import Latency, SwitchCost, TargetLatency, parse_latency, read_latency, switching_of
 from wastenot.planning.planner import plan
 from wastenot.setting import AUTO, Setting
-from wastenot.study.schema import SCHEMA_VERSION
 from wastenot.study.store import open_study
 
 DEVICE = "Test GPU"
@@ -113,14 +111,3 @@ def test_a_study_keeps_it_and_plans_use_it(tmp_path):
     with pytest.raises(BadInputError, match="another"):
         study.keep_latency(latency(device="another").to_json(), "another")
     assert parse_latency(study.latency(), "s.db") == found
-
-
-def test_a_study_from_before_gains_the_table_when_it_is_written(tmp_path):
-    study = open_study(tmp_path / "s.db", create=True)
-    study.add(small_sweep(device=DEVICE), source="test")
-    with sqlite3.connect(study.path) as connection:  # as version 4 left it
-        connection.executescript("DROP TABLE wastenot_latencies; UPDATE wastenot_study SET schema_version = 4")
-    connection.close()
-    assert study.latency() is None and study.read().latency is None
-    study.keep_latency(latency().to_json(), DEVICE)
-    assert study.summary().schema_version == SCHEMA_VERSION and study.read().latency == latency().to_json()

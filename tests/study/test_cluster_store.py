@@ -4,10 +4,8 @@ from dataclasses import replace
 from itertools import groupby
 
 import pytest
-from sqlalchemy import text
 
 from wastenot.errors import StudyError
-from wastenot.study import schema
 from wastenot.study.cluster_store import ClusterStore, StoredClusterRun
 from wastenot.study.store import open_study
 
@@ -28,19 +26,6 @@ def test_runs_are_found_by_their_digest_and_kept_once(study):
 def test_a_study_that_is_not_there_holds_none_and_is_not_made(tmp_path):
     assert ClusterStore(open_study(str(tmp_path / "none.db"), create=True)).find([RUN.digest]) == {}
     assert not (tmp_path / "none.db").exists()
-
-
-@pytest.mark.parametrize("version", [3, 7])
-def test_a_study_of_an_older_schema_holds_none_and_takes_them(study, raw, version):
-    store = ClusterStore(study)
-    store.keep(RUN)
-    with raw.begin() as connection:
-        connection.execute(text("DROP TABLE wastenot_cluster_runs"))
-        connection.execute(text(f"UPDATE wastenot_study SET schema_version = {version}"))
-    assert store.find([RUN.digest]) == {}
-    store.keep(RUN)
-    assert store.find([RUN.digest]) == {RUN.digest: RUN.record}
-    assert study.summary().schema_version == schema.SCHEMA_VERSION
 
 
 def test_a_summary_lists_runs_by_scenario_traffic_policy_and_seed(study):

@@ -13,7 +13,6 @@ from sqlalchemy import text
 from testbed.sweeps import small_sweep
 from wastenot.errors import BadInputError, StudyError
 from wastenot.setting import AUTO, Setting
-from wastenot.study import schema
 from wastenot.study.job_records import JobTerms, Speed
 from wastenot.study.job_store import JobStore
 from wastenot.study.store import open_study
@@ -212,18 +211,6 @@ def test_a_study_of_jobs_takes_measurements_of_any_one_device(store, study):
         study.add(small_sweep(device="sim:y", workload="other"), source="a test")
     begin(store, device="yet another").end("reached")
     assert study.summary().device == "sim:x" and len(store.read("nightly").runs) == 2
-
-
-def test_a_study_of_an_older_schema_is_read_as_it_is_and_written_in_this_one(store, study, raw):
-    study.add(small_sweep(device="sim:x"), source="a test")
-    with raw.begin() as connection:
-        for table in reversed(schema.metadata.sorted_tables):
-            if table.name.startswith("wastenot_job"):
-                connection.execute(text(f"DROP TABLE {table.name}"))
-        connection.execute(text("UPDATE wastenot_study SET schema_version = 5"))
-    assert store.names() == () and study.summary().schema_version == 5
-    begin(store).end("reached")
-    assert store.names() == ("nightly",) and study.summary().schema_version == schema.SCHEMA_VERSION
 
 
 def test_a_study_of_a_newer_version_is_left_alone(store, raw):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,6 @@ from wastenot.study.coverage import Intent
 from wastenot.study.natural_log import keep_curve, keep_timeline
 from wastenot.study.packing import Packed, pack, unpack
 from wastenot.study.recorder import Measurement
-from wastenot.study.schema import SCHEMA_VERSION
 from wastenot.study.store import open_study
 from wastenot.study.sweep import Kernel
 from wastenot.study.sweep_file import export_sweep, read_sweep
@@ -119,17 +116,3 @@ def test_files_say_that_rows_are_natural(study, tmp_path):
         assert again.state == "natural" and again.curve_errors == {}
         np.testing.assert_array_equal(again.core_mhz, study.read().core_mhz)
         np.testing.assert_array_equal(again.effective_core_mhz, study.read().effective_core_mhz)
-
-
-def test_a_study_from_before_gains_the_tables_when_it_is_written(study):
-    with study.recording(KERNELS[:1], workload="old", device="card", origin="measured", source="sweep") as recorder:
-        recorder.append(row("product", None))
-    with sqlite3.connect(study.path) as connection:  # as version 3 left them
-        connection.executescript(
-            "DROP TABLE wastenot_timelines; DROP TABLE wastenot_natural_curves; UPDATE wastenot_study SET schema_version = 3"
-        )
-    connection.close()
-    assert study.read("old").time_s.tolist() == [1e-3] and study.summary().schema_version == 3
-    fill(study)
-    assert study.summary().schema_version == SCHEMA_VERSION
-    assert study.read("toy", "natural").curve_errors and study.read("old").time_s.tolist() == [1e-3]

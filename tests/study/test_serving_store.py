@@ -134,20 +134,6 @@ def test_servers_stand_beside_workloads_of_another_device(store, study):
     assert summary.servers[1].energy_per_token_j == POINT.energy_per_token_j
 
 
-@pytest.mark.parametrize("version", [2, 6])
-def test_a_study_of_an_older_schema_is_read_as_it_is_and_written_in_this_one(store, study, raw, version):
-    study.add(small_sweep(device="sim:x"), source="a test")
-    with raw.begin() as connection:
-        for table in reversed(schema.metadata.sorted_tables):
-            if table.name.startswith("wastenot_serving"):
-                connection.execute(text(f"DROP TABLE {table.name}"))
-        connection.execute(text(f"UPDATE wastenot_study SET schema_version = {version}"))
-    assert store.points() == () and store.runs() == () and study.summary().servers == ()
-    assert study.summary().schema_version == version
-    store.add([POINT], source="a test")
-    assert study.summary().schema_version == schema.SCHEMA_VERSION and store.points() == (POINT,)
-
-
 def test_a_damaged_point_is_said_so(store, raw, study):
     store.add([POINT], source="a test")
     with raw.begin() as connection:

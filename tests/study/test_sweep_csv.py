@@ -284,3 +284,43 @@ def test_the_row_of_the_baseline_is_shown_in_the_order_of_the_file(tmp_path):
     (tmp_path / "a.csv").write_text("kernel,core_mhz,time_s,energy_j,memory_mhz,count\ngemm,1410,0.01,2,,10\n")
     with pytest.raises(BadInputError, match=r"add it, as gemm,,TIME,ENERGY,,10$"):
         read_sweep(tmp_path / "a.csv")
+
+
+_ODD_LINES = {
+    "quotes": '"a ""b"", c",1,,,1.0,1.0',
+    "two lines": '"a\nb",1,,,1.0,1.0',
+    "blank": "",
+    "a mark of byte order": "\ufeffk,1,,,1.0,1.0",
+    "too few fields": "k,1,,,1.0",
+    "too many fields": "k,1,,,1.0,1.0,",
+    "no number": "k,1,x,,1.0,1.0",
+    "an open quote": 'k,1,"x,,1.0,1.0',
+    "a lone carriage return": "j,1,,,1.0,1.0\rk,1,,,1.0,1.0",
+    "a long field": f"{'x' * 140_000},1,,,1.0,1.0",
+}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("odd", _ODD_LINES.values(), ids=_ODD_LINES)
+def test_blocks_and_the_reader_read_the_same_and_refuse_the_same(read, monkeypatch, odd, end):
+    """Wherever in a file a line is that the reader of the standard library has to take over at."""
+    plain = [f"k,1,{100 + line},,{line + 0.1!r},1e-3" for line in range(6)]
+
+    def outcome(content):
+        try:
+            return read(content)
+        except BadInputError as error:
+            return str(error)
+
+    for at in range(7):
+        for last in ("", end):
+            content = end.join([HEADER, "k,1,,,1.0,1.0", *plain[:at], odd, *plain[at:]]) + last
+            found = []
+            for block in (0, 40, 1 << 18):
+                monkeypatch.setattr("wastenot.study.csv_file._BLOCK_BYTES", block)
+                found.append(outcome(content))
+            with monkeypatch.context() as patch:
+                patch.setattr("wastenot.study.csv_file._columns", lambda *_: None)
+                expected = outcome(content)
+            for each in found:
+                assert each == expected if isinstance(expected, str) else assert_same(each, expected) is None

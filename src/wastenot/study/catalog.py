@@ -17,6 +17,7 @@ from wastenot.origin import Origin
 from wastenot.setting import Setting
 from wastenot.study import schema
 from wastenot.study.database import DAMAGED
+from wastenot.study.migration import OLDEST_MIGRATED
 from wastenot.study.sweep import Kernel, quoted
 from wastenot.version import own_version
 from wastenot.workloads.identity import (
@@ -109,10 +110,10 @@ def read_header(connection: Connection, label: str) -> StudyHeader | None:
         raise StudyError(f"{label}: {DAMAGED}")
     if found > schema.SCHEMA_VERSION:
         raise StudyError(
-            f"{label}: was written by a newer wastenot (schema {found}; this one reads {schema.SCHEMA_VERSION}); "
+            f"{label}: was written by a newer wastenot (schema {found}; this one reads up to {schema.SCHEMA_VERSION}); "
             "upgrade: pip install --upgrade wastenot"
         )
-    if found < schema.OLDEST_READ:
+    if found < OLDEST_MIGRATED:
         raise StudyError(
             f"{label}: was written by an early wastenot (schema {found}; this one reads {schema.SCHEMA_VERSION}); measure "
             "again into a new study, or export its workloads with that version and import them here"
@@ -147,8 +148,6 @@ def prepare(connection: Connection, label: str, device: str) -> str:
         values |= {"created_by": f"wastenot {own_version()}", "created_at": utc_now()}
         connection.execute(insert(schema.study).values(id=_STUDY_ID, **values))
         return device
-    if header.schema_version < schema.SCHEMA_VERSION:
-        connection.execute(update(schema.study).values(schema_version=schema.SCHEMA_VERSION))
     if device == NO_DEVICE:
         return header.device
     if header.device == NO_DEVICE:
@@ -164,10 +163,7 @@ def prepare(connection: Connection, label: str, device: str) -> str:
 
 def job_names(connection: Connection) -> tuple[str, ...]:
     """Of the jobs that come back, in the order in which they came."""
-    table = schema.jobs
-    if not inspect(connection).has_table(table.name):  # studies of earlier versions
-        return ()
-    return tuple(connection.scalars(select(table.c.name).order_by(table.c.id)))
+    return tuple(connection.scalars(select(schema.jobs.c.name).order_by(schema.jobs.c.id)))
 
 
 def keep_latency(connection: Connection, document: str) -> None:
@@ -178,18 +174,17 @@ def keep_latency(connection: Connection, document: str) -> None:
 def latest_latency(connection: Connection) -> str | None:
     """How long the device takes to switch clocks, as it was measured last."""
     table = schema.latencies
-    if not inspect(connection).has_table(table.name):
-        return None
     return connection.scalar(select(table.c.document).order_by(table.c.id.desc()).limit(1))
 
 
 @dataclass(frozen=True, slots=True)
 class StoredWorkload:
-    """A workload in the store: its id there, what identifies it, and its model and shape, where known."""
+    """A workload in the store: its id there, what identifies it, its model and shape, and what it was captured on."""
 
     id: int
     key: WorkloadKey
     run: ModelRun | None
+    captured_on: str | None
 
 
 def stored_workloads(connection: Connection) -> tuple[StoredWorkload, ...]:
@@ -203,7 +198,7 @@ def stored_workloads(connection: Connection) -> tuple[StoredWorkload, ...]:
         if row.state not in ENERGY_STATES or row.granularity not in GRANULARITIES:
             raise ValueError(f"a workload in state {row.state!r} by {row.granularity!r}")
         run = None if row.model is None else ModelRun(row.model, Shape(*(getattr(row, name) for name in _SHAPE)))
-        stored.append(StoredWorkload(row.id, WorkloadKey(row.name, row.state, row.granularity), run))
+        stored.append(StoredWorkload(row.id, WorkloadKey(row.name, row.state, row.granularity), run, row.captured_on))
     return tuple(stored)
 
 
@@ -386,16 +381,9 @@ def store_captured(connection: Connection, steps: Mapping[str, Steps], kernel_id
 
 def store_captured_on(connection: Connection, workload: int, device: str) -> None:
     """Store the kind of device that a workload was captured on, where none is stored yet."""
-    if captured_on(connection, workload) is None:
-        connection.execute(insert(schema.captured_on).values(workload_id=workload, device=device))
-
-
-def captured_on(connection: Connection, workload: int) -> str | None:
-    """The kind of device that a workload was captured on; ``None`` where it was not, or is not known."""
-    table = schema.captured_on
-    if not inspect(connection).has_table(table.name):  # studies of earlier versions
-        return None
-    return connection.scalar(select(table.c.device).where(table.c.workload_id == workload))
+    table = schema.workloads
+    unknown = (table.c.id == workload) & table.c.captured_on.is_(None)
+    connection.execute(update(table).where(unknown).values(captured_on=device))
 
 
 def read_captured(connection: Connection, workload: int) -> dict[str, Steps]:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, inspect, select
+from sqlalchemy import Connection, select
 
 from wastenot.study import schema
 
@@ -45,8 +45,6 @@ def summarise_cluster_runs(connection: Connection) -> tuple[ClusterRunSummary, .
         ValueError: what is stored cannot be.
     """
     runs = schema.cluster_runs
-    if not inspect(connection).has_table(runs.name):
-        return ()
     found = []
     for row in connection.execute(select(runs).order_by(runs.c.digest)):
         try:

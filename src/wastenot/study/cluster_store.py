@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import insert, inspect, select
+from sqlalchemy import insert, select
 
 from wastenot.errors import StudyError
 from wastenot.study import catalog, schema
@@ -58,8 +58,7 @@ class ClusterStore:
             return {}
         runs, wanted, found = schema.cluster_runs, list(digests), {}
         with self.study.database.reading() as connection:
-            header = catalog.read_header(connection, str(self.study))
-            if header is None or not inspect(connection).has_table(runs.name):
+            if catalog.read_header(connection, str(self.study)) is None:
                 return {}
             for first in range(0, len(wanted), _AT_ONCE):
                 some = runs.c.digest.in_(wanted[first : first + _AT_ONCE])

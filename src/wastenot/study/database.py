@@ -1,7 +1,8 @@
 """The database of a study: where it is, transactions on it, and its errors in words that a person can act on.
 
 A study is a file of SQLite or a database on a server. A transaction happens whole or not at all, and reading never makes a
-file.
+study. The first transaction on a study of an earlier version migrates it; where that cannot be, an SQLite file can still be
+read, by a copy that is gone afterwards.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import errno
 import os
 import re
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +25,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from wastenot.errors import StudyError
 from wastenot.install import install_line, installer
+from wastenot.study.migration import check_unused, is_old, migrate
+from wastenot.study.schema import SCHEMA_VERSION
+from wastenot.study.sqlite_copy import keep_copy, passing_copy
 
 _WRITING = "wastenot_writing"
 # Any number will do, as long as every wastenot takes the same: writers of one database wait for each other.
@@ -128,8 +133,8 @@ def study_errors(address: Address) -> Iterator[None]:
         postgresql = address.url is not None and "postgresql" in address.url.drivername
         line = install_line("postgresql") if postgresql else f"{installer()} {error.name}"
         raise StudyError(f"{address.label}: its driver is not installed: {line}") from error
-    except DBAPIError as error:
-        raise StudyError(f"{address.label}: {_database_error(error.orig or error, address)}") from error
+    except (DBAPIError, sqlite3.Error) as error:
+        raise StudyError(f"{address.label}: {_database_error(getattr(error, 'orig', None) or error, address)}") from error
     except SQLAlchemyError as error:
         raise StudyError(f"{address.label}: {_first_line(error, address)}") from error
 
@@ -216,8 +221,20 @@ class Database:
         """
         self.check_there()
         snapshot = {"isolation_level": "REPEATABLE READ"} if self.engine.dialect.name == "postgresql" else {}
-        engine = self.engine.execution_options(**snapshot)
-        with study_errors(self.address), engine.begin() as connection:
+        engine: Engine = self.engine.execution_options(**snapshot)
+        with study_errors(self.address), ExitStack() as stack:
+            connection = stack.enter_context(engine.begin())
+            if is_old(connection):
+                stack.close()
+                try:
+                    self._migrate()
+                except StudyError:
+                    if self.address.path is None:
+                        raise
+                    engine = _sqlite_engine(lambda: passing_copy(self.address.file_uri or ""))
+                connection = stack.enter_context(engine.begin())
+                if is_old(connection):
+                    migrate(connection)
             yield connection
 
     @contextmanager
@@ -229,7 +246,12 @@ class Database:
         """
         made = self._make_file()
         try:
-            with self._locked() as connection:
+            with ExitStack() as stack:
+                connection = stack.enter_context(self._locked())
+                if is_old(connection):
+                    stack.close()
+                    self._migrate()
+                    connection = stack.enter_context(self._locked())
                 yield connection
         except BaseException:
             if made:
@@ -253,6 +275,28 @@ class Database:
                     yield connection
 
             yield transaction
+
+    def _migrate(self) -> None:
+        """Bring a study of an earlier version to this one, in a transaction of its own, and say so on stderr."""
+        address, copy, is_new = self.address, None, False
+        try:
+            with self._locked() as connection:
+                if not is_old(connection):  # any more: another process has migrated it
+                    return
+                check_unused(connection)
+                if address.path is not None:
+                    copy, is_new = keep_copy(address.file_uri or "", address.path, f".before-v{SCHEMA_VERSION}")
+                migrate(connection)
+        except (StudyError, OSError) as error:
+            if copy is not None and is_new:
+                copy.unlink(missing_ok=True)
+            why = str(error).removeprefix(f"{address.label}: ")
+            if isinstance(error, OSError):
+                why = f"no copy can be made beside it ({error.strerror}); copy it to a folder that you may write to"
+            cannot = f"was written by an earlier wastenot and cannot be migrated to schema {SCHEMA_VERSION}"
+            raise StudyError(f"{address.label}: {cannot}: {why}") from error
+        kept = "" if copy is None else f"; as it was it lies in {copy}"
+        print(f"wastenot: {address.label}: migrated to schema {SCHEMA_VERSION}{kept}", file=sys.stderr)
 
     def _wait_for_others(self, connection: Connection) -> None:
         """On a server, let one writer in at a time; SQLite does so by itself."""
@@ -319,9 +363,14 @@ def connect(address: Address, *, timeout_s: float, create: bool) -> Database:
             def open_file() -> sqlite3.Connection:
                 return sqlite3.connect(address.file_uri or "", uri=True, timeout=timeout_s, isolation_level=None)
 
-            engine = create_engine("sqlite://", creator=open_file, poolclass=NullPool)
-            event.listen(engine, "begin", _begin)
+            engine = _sqlite_engine(open_file)
     return Database(address, engine, timeout_s, create)
+
+
+def _sqlite_engine(open_file: Callable[[], sqlite3.Connection]) -> Engine:
+    engine = create_engine("sqlite://", creator=open_file, poolclass=NullPool)
+    event.listen(engine, "begin", _begin)
+    return engine
 
 
 def _begin(connection: Connection) -> None:

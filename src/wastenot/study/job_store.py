@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from sqlalchemy import Connection, Row, insert, inspect, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from wastenot.errors import BadInputError, StudyError
 from wastenot.setting import AUTO, Setting
@@ -155,7 +155,7 @@ class JobStore:
             return None
         runs, jobs = schema.job_runs, schema.jobs
         with self.study.database.reading() as connection:
-            if catalog.read_header(connection, str(self.study)) is None or not inspect(connection).has_table(runs.name):
+            if catalog.read_header(connection, str(self.study)) is None:
                 return None
             query = select(runs).join(jobs, jobs.c.id == runs.c.job_id).where(jobs.c.name == name, runs.c.seats == seats)
             query = query.where(runs.c.number > after, runs.c.started_unix_s >= since_unix_s)
@@ -254,7 +254,7 @@ class JobStore:
         return catalog.job_names(connection) if there else ()
 
     def _find(self, connection: Connection, name: str) -> Row[Any] | None:
-        if catalog.read_header(connection, str(self.study)) is None or not inspect(connection).has_table(schema.jobs.name):
+        if catalog.read_header(connection, str(self.study)) is None:
             return None
         return connection.execute(select(schema.jobs).where(schema.jobs.c.name == name)).one_or_none()
 

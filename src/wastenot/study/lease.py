@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from sqlalchemy import Connection, Row, delete, func, insert, inspect, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from wastenot.errors import StudyError
 from wastenot.processes import is_running, process_space, start_of
@@ -138,8 +138,6 @@ def this_process() -> dict[str, str | int]:
 def holder_of(connection: Connection, workload_id: int) -> Holder | None:
     """Who is measuring a workload, if somebody is."""
     table = schema.leases
-    if not inspect(connection).has_table(table.name):
-        return None
     row = connection.execute(select(table).where(table.c.workload_id == workload_id)).one_or_none()
     return None if row is None or is_gone(row, moment(connection)) else _holder(row)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, delete, func, insert, inspect, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from wastenot.study import schema
 from wastenot.study.catalog import utc_now
@@ -88,8 +88,6 @@ def read_timelines(connection: Connection, workload_id: int, kernel: str | None 
         ValueError: what is stored cannot be.
     """
     table, kernels = schema.timelines, schema.kernels
-    if not inspect(connection).has_table(table.name):
-        return
     query = (
         select(kernels.c.name, table.c.recorded_at, table.c.content)
         .join(kernels, kernels.c.id == table.c.kernel_id)
@@ -107,8 +105,6 @@ def read_curves(connection: Connection, workload_id: int) -> dict[str, Packed]:
         ValueError: what is stored cannot be.
     """
     table, kernels = schema.natural_curves, schema.kernels
-    if not inspect(connection).has_table(table.name):
-        return {}
     query = (
         select(kernels.c.name, table.c.content)
         .join(kernels, kernels.c.id == table.c.kernel_id)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import repeat
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from wastenot.study.schema import imports, measurements
 from wastenot.study.sweep import NUMBERS, Sweep
 
 _CHUNK_ROWS = 1 << 14
-_NAMES = [column.name for column in measurements.columns]
+_ROWS_AT_ONCE = 64  # in one statement of SQLite, which takes at least 999 values in one
 
 
 def insert_rows(connection: Connection, sweep: Sweep, import_id: int, kernel_ids: NDArray[np.int64]) -> None:
@@ -29,20 +28,35 @@ def insert_rows(connection: Connection, sweep: Sweep, import_id: int, kernel_ids
         kernel_ids: the id in the store of each of ``sweep.kernels``; shape (kernels,).
     """
     if connection.dialect.name == "sqlite":
-        statement = str(insert(measurements).compile(dialect=connection.dialect))
-        for columns in _chunks(sweep, import_id, kernel_ids):
-            connection.exec_driver_sql(statement, list(zip(*columns, strict=False)))
+        _insert_many(connection, sweep, import_id, kernel_ids)
     elif connection.dialect.driver == "psycopg":
-        _copy(connection, _chunks(sweep, import_id, kernel_ids))
+        _copy(connection, _present(sweep), _chunks(sweep, import_id, kernel_ids))
     else:
         insert_portably(connection, sweep, import_id, kernel_ids)
 
 
 def insert_portably(connection: Connection, sweep: Sweep, import_id: int, kernel_ids: NDArray[np.int64]) -> None:
     """As :func:`insert_rows`, in the way that every database understands."""
+    names = _present(sweep)
     for columns in _chunks(sweep, import_id, kernel_ids):
-        rows = zip(*columns, strict=False)
-        connection.execute(insert(measurements), [dict(zip(_NAMES, row, strict=True)) for row in rows])
+        rows = zip(*columns, strict=True)
+        connection.execute(insert(measurements), [dict(zip(names, row, strict=True)) for row in rows])
+
+
+def _insert_many(connection: Connection, sweep: Sweep, import_id: int, kernel_ids: NDArray[np.int64]) -> None:
+    names = _present(sweep)
+    into = f"INSERT INTO {measurements.name} ({', '.join(names)}) VALUES "
+    row, width = f"({', '.join('?' * len(names))})", len(names)
+    for columns in _chunks(sweep, import_id, kernel_ids):
+        rows = len(columns[0])
+        values: list[Any] = [None] * (rows * width)
+        for place, column in enumerate(columns):
+            values[place::width] = column
+        for first, end, at_once in ((0, rows - rows % _ROWS_AT_ONCE, _ROWS_AT_ONCE), (rows - rows % _ROWS_AT_ONCE, rows, 1)):
+            step = at_once * width
+            batches = [tuple(values[start : start + step]) for start in range(first * width, end * width, step)]
+            if batches:
+                connection.exec_driver_sql(into + ", ".join([row] * at_once), batches)
 
 
 def select_rows(connection: Connection, workload_id: int) -> tuple[NDArray[np.int64], dict[str, FloatArray]]:
@@ -73,17 +87,19 @@ def select_rows(connection: Connection, workload_id: int) -> tuple[NDArray[np.in
     return kernel_ids.astype(np.int64), dict(zip(names[1:], numbers, strict=True))
 
 
-def _chunks(sweep: Sweep, import_id: int, kernel_ids: NDArray[np.int64]) -> Iterator[list[Iterable[Any]]]:
-    """The columns of the table, some rows at a time; one without an end holds the same value in every row."""
-    arrays = [getattr(sweep, column.name) for column in NUMBERS]
-    absent = [bool(np.isnan(array).all()) for array in arrays]
+def _present(sweep: Sweep) -> list[str]:
+    """The columns of the table that hold a value in some row of a sweep; the others stay null by themselves."""
+    numbers = [column.name for column in NUMBERS if not np.isnan(getattr(sweep, column.name)).all()]
+    return ["import_id", "position", "kernel_id", *numbers]
+
+
+def _chunks(sweep: Sweep, import_id: int, kernel_ids: NDArray[np.int64]) -> Iterator[list[Sequence[Any]]]:
+    """The columns of :func:`_present`, some rows at a time."""
+    arrays = [getattr(sweep, name) for name in _present(sweep)[3:]]
     for start in range(0, len(sweep), _CHUNK_ROWS):
         stop = min(start + _CHUNK_ROWS, len(sweep))
-        columns: list[Iterable[Any]] = [repeat(import_id), range(start, stop)]
-        columns.append(kernel_ids[sweep.kernel_index[start:stop]].tolist())
-        for array, all_absent in zip(arrays, absent, strict=True):
-            columns.append(repeat(None) if all_absent else _nullable(array[start:stop]))
-        yield columns
+        ids = kernel_ids[sweep.kernel_index[start:stop]].tolist()
+        yield [[import_id] * len(ids), range(start, stop), ids, *(_nullable(array[start:stop]) for array in arrays)]
 
 
 def _nullable(values: FloatArray) -> list[float | None]:
@@ -93,16 +109,16 @@ def _nullable(values: FloatArray) -> list[float | None]:
     return numbers
 
 
-def _copy(connection: Connection, chunks: Iterator[list[Iterable[Any]]]) -> None:
+def _copy(connection: Connection, names: list[str], chunks: Iterator[list[Sequence[Any]]]) -> None:
     quote = connection.dialect.identifier_preparer.quote
-    statement = f"COPY {quote(measurements.name)} ({', '.join(map(quote, _NAMES))}) FROM STDIN"
+    statement = f"COPY {quote(measurements.name)} ({', '.join(map(quote, names))}) FROM STDIN"
     # SQLAlchemy has no COPY, so the driver's own errors are made SQLAlchemy's here.
     driver: Any = connection.connection.driver_connection
     try:
         with driver.cursor() as cursor, cursor.copy(statement) as copy:
             for columns in chunks:
                 texts = [map(_copied, column) for column in columns]
-                copy.write(("\n".join(map("\t".join, zip(*texts, strict=False))) + "\n").encode("ascii"))
+                copy.write(("\n".join(map("\t".join, zip(*texts, strict=True))) + "\n").encode("ascii"))
     except connection.dialect.loaded_dbapi.Error as error:
         raise DBAPIError(statement, None, error) from error
 

@@ -22,11 +22,10 @@ from sqlalchemy import (
 from wastenot.study.serving_records import LATENCIES, Percentiles
 from wastenot.study.sweep import NUMBERS
 
-SCHEMA_VERSION = 8
-OLDEST_READ = 2
-"""Before 3, studies did not record sweeps, nor who was measuring, before 4 nothing at natural clocks, before 5 no
-switching latency, before 6 no jobs, before 7 no servers, and before 8 no simulated clusters; they are read as they are, and
-writing adds the tables."""
+SCHEMA_VERSION = 9
+"""Whoever changes these tables counts it up and adds a step to migration.py. Studies record sweeps, and who is measuring,
+since 3, natural clocks since 4, switching latency since 5, jobs since 6, servers since 7 and simulated clusters since 8;
+since 9 a workload says itself what it was captured on."""
 
 # Names begin with ours, because on a database server a study may share its schema with other programs' tables.
 metadata = MetaData()
@@ -59,6 +58,8 @@ workloads = Table(
     Column("dtype", String(16)),
     Column("attention", String(16)),
     Column("optimizer", String(16)),
+    # The kind of device that it was captured on: PyTorch runs other operations on another kind.
+    Column("captured_on", String(64)),
     UniqueConstraint("name", "state", "granularity"),
 )
 
@@ -99,14 +100,6 @@ captured = Table(
     Column("element_bytes", Integer, nullable=False),
     Column("operation", Text, nullable=False),
     Column("arguments", Text, nullable=False),
-)
-
-# The kind of device that a workload was captured on: PyTorch runs other operations on another kind.
-captured_on = Table(
-    "wastenot_captured_on",
-    metadata,
-    Column("workload_id", ForeignKey(workloads.c.id), primary_key=True, autoincrement=False),
-    Column("device", String(64), nullable=False),
 )
 
 imports = Table(

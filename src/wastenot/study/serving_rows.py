@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, get_args
 
-from sqlalchemy import Connection, Row, func, inspect, select
+from sqlalchemy import Connection, Row, func, select
 
 from wastenot.setting import AUTO, Setting
 from wastenot.study import schema
@@ -61,19 +61,12 @@ class StoredRun:
     finished_at: datetime | None
 
 
-def has_servers(connection: Connection) -> bool:
-    """Whether a study has tables of servers; those of earlier versions do not."""
-    return inspect(connection).has_table(schema.serving_points.name)
-
-
 def stored_runs(connection: Connection) -> tuple[StoredRun, ...]:
     """What was measured or imported together, in order.
 
     Raises:
         ValueError: what is stored cannot be.
     """
-    if not has_servers(connection):
-        return ()
     runs, points = schema.serving_runs, schema.serving_points
     counts = select(points.c.run_id, func.count().label("points")).group_by(points.c.run_id)
     held: dict[int, int] = {row.run_id: row.points for row in connection.execute(counts)}
@@ -122,8 +115,6 @@ def summarise_servers(connection: Connection) -> tuple[ServingSummary, ...]:
     Raises:
         ValueError: what is stored cannot be.
     """
-    if not has_servers(connection):
-        return ()
     kinds: dict[tuple[str, str, int, str, PointEvidence], list[ServingPoint]] = {}
     for point in stored_points(connection):
         kinds.setdefault((point.model, point.gpu, point.gpus, point.task, point.evidence), []).append(point)
@@ -152,8 +143,6 @@ def stored_points(connection: Connection) -> tuple[ServingPoint, ...]:
     Raises:
         ValueError: what is stored cannot be.
     """
-    if not has_servers(connection):
-        return ()
     points = schema.serving_points
     return tuple(point_of(row) for row in connection.execute(select(points).order_by(points.c.id)))
 

@@ -248,7 +248,7 @@ class Study:
                     state=stored.key.state,
                     granularity=stored.key.granularity,
                     run=stored.run,
-                    captured_on=catalog.captured_on(connection, stored.id),
+                    captured_on=stored.captured_on,
                     recorded=recorded_sweeps(connection, stored.id),
                     curve_errors=curve_errors(connection, stored.id) if stored.key.state == "natural" else {},
                     unreached=unreached,
@@ -343,8 +343,8 @@ class Study:
             StudyError: the study cannot be read.
         """
         with self._database.reading() as connection:
-            catalog.read_header(connection, str(self))
-            return catalog.latest_latency(connection)
+            there = catalog.read_header(connection, str(self)) is not None
+            return catalog.latest_latency(connection) if there else None
 
     def captured(
         self, workload: str | None = None, state: EnergyState | None = None, granularity: Granularity | None = None

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, get_args
 
-from sqlalchemy import Connection, inspect, select, update
+from sqlalchemy import Connection, select, update
 
 from wastenot.setting import Setting
 from wastenot.study import schema
@@ -52,14 +52,12 @@ def finish_sweep(connection: Connection, sweep_id: int) -> None:
 
 
 def recorded_sweeps(connection: Connection, workload_id: int) -> tuple[RecordedSweep, ...]:
-    """The sweeps of a workload, in order of their beginnings; none in studies that do not record them.
+    """The sweeps of a workload, in order of their beginnings.
 
     Raises:
         ValueError: what is stored cannot be.
     """
     table = schema.sweeps
-    if not inspect(connection).has_table(table.name):
-        return ()
     found = []
     for row in connection.execute(select(table).where(table.c.workload_id == workload_id).order_by(table.c.id)):
         if row.kind not in get_args(SweepKind):

@@ -145,7 +145,7 @@ def assemble(table: Table, *, workload: str, device: str, origin: Origin) -> Swe
     """
     rows = len(table.numbers["time_s"])
     kernel_index = table.kernel.codes
-    first_row = np.unique(kernel_index, return_index=True)[1]
+    first_row = np.flatnonzero(np.diff(np.maximum.accumulate(kernel_index), prepend=-1))  # codes count up as they appear
     absent = np.full(rows, np.nan)
     numbers = {column.name: table.numbers.get(column.name, absent) for column in NUMBERS}
 
