@@ -28,6 +28,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -239,6 +240,7 @@ class _Tables:
         return at
 
 
+@lru_cache(maxsize=16)  # policies try the same engine hundreds of times
 def _rows(engine: Engine) -> FloatArray:
     """Time and energy of decode steps, and what both grow by with each token of context up to the next knot.
 
