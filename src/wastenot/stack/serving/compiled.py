@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 try:
     from llvmlite import ir
-    from numba import njit
+    from numba import njit, typeof
     from numba.core import cgutils, types
     from numba.core.imputils import lower_getattr_generic
     from numba.core.typing.templates import AttributeTemplate
@@ -60,6 +60,12 @@ def compiled_inside(function: Callable[P, R], **options: Any) -> Callable[P, R]:
 
     dispatcher.get_call_template = for_few_types
     return cast("Callable[P, R]", dispatcher)
+
+
+def compile_ahead(function: Callable[..., object], *arguments: Any) -> None:
+    """Compile a function of :func:`compiled` for such arguments, or load what an earlier process kept, without a call."""
+    if COMPILED:
+        cast("Any", function).compile(tuple(typeof(each) for each in arguments))
 
 
 def by_address(named_tuple: type[T]) -> type[T]:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from wastenot.stack.serving.compiled import by_address, compiled as by_numba, compiled_inside
+from wastenot.stack.serving.compiled import by_address, compile_ahead, compiled as by_numba, compiled_inside
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -1615,3 +1615,15 @@ def look(
         running[i], waiting[i], waiting_tokens[i] = c.running, c.waiting + c.prefilling, c.waiting_tokens
         context[i] = c.context + c.running * progress(s, i, now_s)
         setting[i] = c.asked if c.effective_s <= now_s else c.setting
+
+
+def make_ready(s: State) -> None:
+    """Have all that is called from without compiled: what this process compiles, others find kept."""
+    for function in (begin, settle, heed, progress, fail):
+        compile_ahead(function, s, 0, 0.0)
+    for function in (run, place, give_up):
+        compile_ahead(function, s, 0.0)
+    compile_ahead(leave, s, 0, 0.0, 0.0)
+    compile_ahead(grow_tree, s.loads, 0, 0)
+    compile_ahead(look, s, 0.0, *[s.ends] * 5)
+    compile_ahead(look_held, s, 0.0, *[s.ends] * 3)

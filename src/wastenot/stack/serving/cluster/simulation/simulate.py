@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -153,6 +153,12 @@ def simulate_cluster_in_parts(
     """
     _check(cluster, controller, failures, bin_s)
     return _Run(iter(parts), cluster, controller, router, predict, failures, seed, bin_s, answered).served()
+
+
+def make_ready(cluster: Cluster) -> None:
+    """Have the simulator compiled, so that processes that are started later need not, each for itself."""
+    controller = cast("Controller", None)  # there are no requests to control
+    core.make_ready(_Run(iter(()), cluster, controller, Router.LEAST_REQUESTS, None, (), 0, 1.0, print).s)
 
 
 def _check(cluster: Cluster, controller: Controller, failures: Sequence[Failure], bin_s: float) -> None:
