@@ -1,7 +1,7 @@
 """Functions over arrays and numbers that run as machine code where Numba is there, and as they are where it is not.
 
-Numba hands the fields of a named tuple from function to function one by one, each array as seven numbers. Where many functions
-share a large one, compiling that takes longer than all else, so :func:`by_address` hands over where it lies instead.
+Numba hands the fields of a named tuple from function to function one by one, each array as seven numbers. Where many
+functions share a large one, compiling that takes longer than all else, so :func:`by_address` hands over its address instead.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def compile_ahead(function: Callable[..., object], *arguments: Any) -> None:
 
 
 def by_address(named_tuple: type[T]) -> type[T]:
-    """The class of a named tuple that compiled functions hand each other by its address, and none of which changes a field."""
+    """The class of a named tuple of one-dimensional, contiguous arrays, which compiled functions take by its address."""
     if COMPILED:
 
         @typeof_impl.register(named_tuple)

@@ -59,7 +59,7 @@ def compiled(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """Likewise, into those that call it: handing over all arrays would take longer than what most of these do."""
+    """Likewise, and into those that call it: a call would take longer than what most of these do."""
     return cast("Function", compiled_inside(function, nogil=True, error_model="numpy", _nrt=False, forceinline=True))
 
 
