@@ -4,6 +4,7 @@ Numba hands the fields of a named tuple from function to function one by one, ea
 functions share a large one, compiling that takes longer than all else, so :func:`by_address` hands over its address instead.
 """
 
+# mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
 from collections.abc import Callable

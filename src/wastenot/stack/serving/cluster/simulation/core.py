@@ -1619,9 +1619,11 @@ def look(
 
 def make_ready(s: State) -> None:
     """Have all that is called from without compiled: what this process compiles, others find kept."""
-    for function in (begin, settle, heed, progress, fail):
+    of_an_instance: tuple[Callable[..., object], ...] = (begin, settle, heed, progress, fail)
+    for function in of_an_instance:
         compile_ahead(function, s, 0, 0.0)
-    for function in (run, place, give_up):
+    of_all: tuple[Callable[..., object], ...] = (run, place, give_up)
+    for function in of_all:
         compile_ahead(function, s, 0.0)
     compile_ahead(leave, s, 0, 0.0, 0.0)
     compile_ahead(grow_tree, s.loads, 0, 0)
