@@ -4,7 +4,7 @@ Numba hands the fields of a named tuple from function to function one by one, ea
 functions share a large one, compiling that takes longer than all else, so :func:`by_address` hands over its address instead.
 """
 
-# mypy: disable-error-code="no-untyped-call"
+# mypy: disable-error-code="no-untyped-call, override, misc, untyped-decorator, unused-ignore"
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -53,7 +53,8 @@ def compiled_inside(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     """
     if not COMPILED:
         return function
-    dispatcher = njit(no_cfunc_wrapper=True, no_cpython_wrapper=True, **options)(function)
+    options |= {"no_cfunc_wrapper": True, "no_cpython_wrapper": True}
+    dispatcher: Any = njit(**options)(function)
     by_types = dispatcher.get_call_template
 
     def for_few_types(arguments: Any, named: Any) -> Any:
@@ -88,7 +89,7 @@ def _plain(kind: Any) -> Any:
 
 if COMPILED:
 
-    class ByAddress(types.Type):  # type: ignore[misc]
+    class ByAddress(types.Type):
         """A named tuple of arrays as the address of their places and lengths."""
 
         def __init__(self, tuple_type: Any) -> None:
@@ -101,18 +102,18 @@ if COMPILED:
             return self.tuple_type
 
     @register_model(ByAddress)
-    class _Model(models.PrimitiveModel):  # type: ignore[misc]
+    class _Model(models.PrimitiveModel):
         def __init__(self, manager: Any, of: Any) -> None:
             super().__init__(manager, of, ir.LiteralStructType([cgutils.voidptr_t, cgutils.intp_t]).as_pointer())
 
     @infer_getattr
-    class _Fields(AttributeTemplate):  # type: ignore[misc]
+    class _Fields(AttributeTemplate):
         key = ByAddress
 
         def generic_resolve(self, of: Any, name: str) -> Any:
             return of.tuple_type[of.tuple_type.fields.index(name)]
 
-    @lower_getattr_generic(ByAddress)  # type: ignore[untyped-decorator]
+    @lower_getattr_generic(ByAddress)
     def _field(context: Any, builder: Any, of: Any, address: Any, name: str) -> Any:
         at = of.tuple_type.fields.index(name)
         kind = of.tuple_type[at]
@@ -125,7 +126,7 @@ if COMPILED:
         populate_array(array, data, [length], [cgutils.intp_t(size)], size, None)
         return array._getvalue()
 
-    @unbox(ByAddress)  # type: ignore[untyped-decorator]
+    @unbox(ByAddress)
     def _unboxed(of: Any, value: Any, c: Any) -> Any:
         native = c.unbox(of.tuple_type, value)
         address = cgutils.alloca_once(c.builder, c.context.get_value_type(of).pointee, size=len(of.tuple_type))
