@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: python -m benchmarks [solver] [scale] [import] [startup] ..."""
+"""Run all benchmarks, or those named: python -m benchmarks [solver] [scale] [import] [commands] ..."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from benchmarks import (
     bench_cluster_policies,
     bench_cluster_routers,
     bench_cluster_speed,
+    bench_commands,
     bench_coverage,
     bench_forecast,
     bench_graph,
@@ -55,14 +56,13 @@ from benchmarks import (
     bench_serving_policies,
     bench_serving_simulator,
     bench_solver,
-    bench_startup,
     bench_straggler,
     bench_tune,
 )
 from benchmarks.verdict import Verdict
 
 BENCHMARKS = {
-    "startup": bench_startup,
+    "commands": bench_commands,
     "import": bench_import,
     "solver": bench_solver,
     "scale": bench_scale,

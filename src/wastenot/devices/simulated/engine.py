@@ -32,6 +32,7 @@ from wastenot.setting import AUTO, Setting
 
 _STEP_S = 0.5  # longest time over which temperature counts as constant
 _REMEMBERED_S = 4.0  # how far back sensors may look
+_REMEMBERED = 4096  # moments, however short a time they span
 _LAUNCH_S = 0.02  # of a real run, over which clocks are counted
 _PARTS = ("core_mhz", "memory_mhz", "power_limit_w")
 
@@ -148,7 +149,8 @@ class Engine:
             for change in self._in_flight:
                 end = next((moment for moment in (change.pauses_s, change.arrives_s) if self.now_s < moment < end), end)
             self._elapse(end - self.now_s)
-            self._arrive()
+            if self._in_flight:
+                self._arrive()
             self._update()
 
     def request(self, setting: Setting) -> None:
@@ -280,16 +282,17 @@ class Engine:
 
     def _update(self) -> None:
         """Update power and speed to what is in effect now."""
-        self._pauses = any(change.pauses_s <= self.now_s for change in self._in_flight)
+        self._pauses = bool(self._in_flight) and any(change.pauses_s <= self.now_s for change in self._in_flight)
         if self._course is not None and not self._pauses:
             return  # it is asked as time passes
-        self._point = None
-        if self._running is not None:
-            self._point = self.physics.operating_point(self._running.task, self.setting, self.temperature_c)
-        if self._point is None or self._running is None or self._pauses:
+        point, running = None, self._running
+        if running is not None:
+            point = self.physics.operating_point(running.task, self.setting, self.temperature_c)
+        self._point = point
+        if point is None or running is None or self._pauses:
             self._power_w = self.physics.idle_power_w(self.setting, self.temperature_c)
         else:
-            self._power_w = self._point.power_w * self._running.power_factor
+            self._power_w = point.power_w * running.power_factor
 
     def _elapse(self, seconds: float) -> None:
         """Advance time while nothing but temperature changes; a program may do so for less."""
@@ -299,23 +302,24 @@ class Engine:
             seconds, self._point = self._course.run(self.setting, self.temperature_c, seconds)
             self._power_w = self._point.power_w
             self.throttled_s += seconds * self._point.throttled
-        self.now_s += seconds
-        self._moments_s.append(self.now_s)
-        self._energies_j.append(self._energies_j[-1] + self._power_w * seconds)
-        if self._point is not None and self._running is not None:
-            run = self._running
-            run.moments_s.append(self.now_s)
-            calls = 0.0 if self._pauses else seconds / (self._point.time_s * run.time_factor)
+        self.now_s = now_s = self.now_s + seconds
+        power_w, point, run = self._power_w, self._point, self._running
+        self._moments_s.append(now_s)
+        self._energies_j.append(self._energies_j[-1] + power_w * seconds)
+        if point is not None and run is not None:
+            run.moments_s.append(now_s)
+            calls = 0.0 if self._pauses else seconds / (point.time_s * run.time_factor)
             run.progress.append(run.progress[-1] + calls)
-            run.core_mhz.append(self._point.core_mhz)
-            if self._point.throttled:
+            run.core_mhz.append(point.core_mhz)
+            if point.throttled:
                 self.throttled_s += seconds
-        self.temperature_c = self._thermal.after(self.temperature_c, self._power_w, seconds)
-        self._forget()
+        self.temperature_c = self._thermal.after(self.temperature_c, power_w, seconds)
+        if len(self._moments_s) > _REMEMBERED:
+            self._forget()
 
     def _forget(self) -> None:
         """Drop the history that no sensor looks back at."""
-        if len(self._moments_s) > 4096 and self._moments_s[2048] < self.now_s - _REMEMBERED_S:
+        if len(self._moments_s) > _REMEMBERED and self._moments_s[_REMEMBERED // 2] < self.now_s - _REMEMBERED_S:
             keep = bisect_right(self._moments_s, self.now_s - _REMEMBERED_S) - 1
             if keep > len(self._moments_s) // 8:  # as all that is kept has to move
                 del self._moments_s[:keep], self._energies_j[:keep]

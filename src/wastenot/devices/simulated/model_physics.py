@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -69,6 +70,11 @@ class ModelPhysics:
         voltage = model.voltage(preset.parameters, self._core)
         self._leakage_w: list[float] = (preset.parameters.leakage_w * voltage**model.LEAKAGE_VOLTAGE_EXPONENT).tolist()
         self._core_mhz: list[float] = self._core.tolist()
+        stated_w, thermal = preset.parameters.power_limit_w, preset.thermal
+        self._own_limit_w = preset.power_limits_w[1] if stated_w is None else stated_w
+        self._hot_limit_w = math.inf  # that keeps the temperature at its limit
+        if thermal.resistance_c_per_w > 0:
+            self._hot_limit_w = (thermal.limit_c - thermal.ambient_c) / thermal.resistance_c_per_w
         self._asked: _Asked | None = None
         self._curves: dict[tuple[Task, float], tuple[FloatArray, FloatArray]] = {}
         self._kernels: dict[KernelSpec, KernelParameters] = {}
@@ -240,12 +246,9 @@ class ModelPhysics:
 
     def limit_w(self, setting: Setting, temperature_c: float) -> float:
         """Power limit in force."""
-        limit = self.preset.power_limits_w[1]
-        for stated in (self.preset.parameters.power_limit_w, setting.power_limit_w):
-            limit = limit if stated is None else stated
-        thermal = self.preset.thermal
-        if temperature_c >= thermal.limit_c and thermal.resistance_c_per_w > 0:
-            limit = min(limit, (thermal.limit_c - thermal.ambient_c) / thermal.resistance_c_per_w)
+        limit = self._own_limit_w if setting.power_limit_w is None else setting.power_limit_w
+        if temperature_c >= self.preset.thermal.limit_c:
+            limit = min(limit, self._hot_limit_w)
         return limit
 
     def _memory_in_effect(self, setting: Setting) -> float:

@@ -1,12 +1,23 @@
-"""Functions over arrays and numbers that run as machine code where Numba is there, and as they are where it is not."""
+"""Functions over arrays and numbers that run as machine code where Numba is there, and as they are where it is not.
 
+Numba hands the fields of a named tuple from function to function one by one, each array as seven numbers. Where many
+functions share a large one, compiling that takes longer than all else, so :func:`by_address` hands over its address instead.
+"""
+
+# mypy: disable-error-code="no-untyped-call, override, misc, untyped-decorator, unused-ignore"
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
 try:
-    from numba import njit
+    from llvmlite import ir
+    from numba import njit, typeof
+    from numba.core import cgutils, types
+    from numba.core.imputils import lower_getattr_generic
+    from numba.core.typing.templates import AttributeTemplate
+    from numba.extending import NativeValue, infer_getattr, models, register_model, typeof_impl, unbox
+    from numba.np.arrayobj import populate_array
 
     COMPILED = True
 except ImportError:
@@ -14,6 +25,7 @@ except ImportError:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def compiled(function: Callable[P, R], **options: Any) -> Callable[P, R]:
@@ -25,7 +37,101 @@ def compiled(function: Callable[P, R], **options: Any) -> Callable[P, R]:
     """
     if not COMPILED:
         return function
+    options |= {"no_cfunc_wrapper": True}  # nobody calls it from C
     try:
         return cast("Callable[P, R]", njit(cache=True, **options)(function))
     except RuntimeError:  # no folder to keep it in can be written to
         return cast("Callable[P, R]", njit(**options)(function))
+
+
+def compiled_inside(function: Callable[P, R], **options: Any) -> Callable[P, R]:
+    """The function for compiled ones alone: they keep it with themselves, and Python cannot call it.
+
+    Args:
+        function: of arrays and numbers.
+        options: of Numba's ``njit``.
+    """
+    if not COMPILED:
+        return function
+    options |= {"no_cfunc_wrapper": True, "no_cpython_wrapper": True}
+    dispatcher: Any = njit(**options)(function)
+    by_types = dispatcher.get_call_template
+
+    def for_few_types(arguments: Any, named: Any) -> Any:
+        return by_types([_plain(each) for each in arguments], named)
+
+    dispatcher.get_call_template = for_few_types
+    return cast("Callable[P, R]", dispatcher)
+
+
+def compile_ahead(function: Callable[..., object], *arguments: Any) -> None:
+    """Compile a function of :func:`compiled` for such arguments, or load what an earlier process kept, without a call."""
+    if COMPILED:
+        cast("Any", function).compile(tuple(typeof(each) for each in arguments))
+
+
+def by_address(named_tuple: type[T]) -> type[T]:
+    """The class of a named tuple of one-dimensional, contiguous arrays, which compiled functions take by its address."""
+    if COMPILED:
+
+        @typeof_impl.register(named_tuple)
+        def of(value: Any, context: Any) -> ByAddress:
+            return ByAddress(types.BaseTuple.from_types([typeof_impl(each, context) for each in value], named_tuple))
+
+    return named_tuple
+
+
+def _plain(kind: Any) -> Any:
+    """A type for all whole numbers, so that a function is not compiled for constants and for small ones again."""
+    kind = types.unliteral(kind)
+    return types.int64 if isinstance(kind, types.Integer) else kind
+
+
+if COMPILED:
+
+    class ByAddress(types.Type):
+        """A named tuple of arrays as the address of their places and lengths."""
+
+        def __init__(self, tuple_type: Any) -> None:
+            self.tuple_type = tuple_type
+            super().__init__(f"{tuple_type.instance_class.__name__} by address")
+
+        @property
+        def key(self) -> Any:
+            """What tells types apart."""
+            return self.tuple_type
+
+    @register_model(ByAddress)
+    class _Model(models.PrimitiveModel):
+        def __init__(self, manager: Any, of: Any) -> None:
+            super().__init__(manager, of, ir.LiteralStructType([cgutils.voidptr_t, cgutils.intp_t]).as_pointer())
+
+    @infer_getattr
+    class _Fields(AttributeTemplate):
+        key = ByAddress
+
+        def generic_resolve(self, of: Any, name: str) -> Any:
+            return of.tuple_type[of.tuple_type.fields.index(name)]
+
+    @lower_getattr_generic(ByAddress)
+    def _field(context: Any, builder: Any, of: Any, address: Any, name: str) -> Any:
+        at = of.tuple_type.fields.index(name)
+        kind = of.tuple_type[at]
+        place, length = (builder.load(cgutils.gep_inbounds(builder, address, at, part)) for part in range(2))
+        for loaded in (place, length):  # once, whatever is stored meanwhile
+            loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
+        array = context.make_array(kind)(context, builder)
+        size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+        data = builder.bitcast(place, context.get_data_type(kind.dtype).as_pointer())
+        populate_array(array, data, [length], [cgutils.intp_t(size)], size, None)
+        return array._getvalue()
+
+    @unbox(ByAddress)
+    def _unboxed(of: Any, value: Any, c: Any) -> Any:
+        native = c.unbox(of.tuple_type, value)
+        address = cgutils.alloca_once(c.builder, c.context.get_value_type(of).pointee, size=len(of.tuple_type))
+        for at, kind in enumerate(of.tuple_type):
+            array = c.context.make_array(kind)(c.context, c.builder, c.builder.extract_value(native.value, at))
+            for part, number in enumerate((c.builder.bitcast(array.data, cgutils.voidptr_t), array.nitems)):
+                c.builder.store(number, cgutils.gep_inbounds(c.builder, address, at, part))
+        return NativeValue(address, is_error=native.is_error, cleanup=native.cleanup)

@@ -29,7 +29,7 @@ from wastenot.stack.serving.cluster.profiles import Profiles
 from wastenot.stack.serving.cluster.results import Tally
 from wastenot.stack.serving.cluster.scenario import CurvePart, Scenario, TracePart, digest_of
 from wastenot.stack.serving.cluster.scenario_load import LoadParts, load_parts_of
-from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster_in_parts
+from wastenot.stack.serving.cluster.simulation.simulate import make_ready, simulate_cluster_in_parts
 from wastenot.stack.serving.requests import Requests
 
 BINS = 240
@@ -266,6 +266,7 @@ def over_processes(processes: int) -> Share:
         if min(processes, len(runs)) <= 1:
             yield from _alone(scenario, runs)
             return
+        make_ready(scenario.cluster)
         # Spawned, as what this process holds (threads, connections) is not to be copied.
         spawn = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(min(processes, len(runs)), spawn, initializer=_end_when_interrupted) as pool:

@@ -17,7 +17,6 @@ from datetime import datetime
 from pathlib import Path
 
 import numpy as np
-from scipy.signal import lfilter
 from scipy.special import ndtr
 
 from wastenot.arrays import FloatArray, IndexArray
@@ -113,6 +112,8 @@ def varied(
         day_sigma: standard deviation of the logarithm of levels.
         slot_sigma: the same of slots.
     """
+    from scipy.signal import lfilter  # takes half a second to import
+
     level = day_sigma * random.standard_normal(int(day.max()) + 1)[day]
     stays = math.exp(-slot_s / _LASTS_S)
     pushes = slot_sigma * math.sqrt(1 - stays**2) * random.standard_normal(len(rate_per_s))

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from wastenot.stack.serving.compiled import compiled as by_numba
+from wastenot.stack.serving.compiled import by_address, compiled as by_numba, compiled_inside
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -41,6 +41,11 @@ def compiled(function: Function) -> Function:
     """The function, by Numba where it is installed."""
     # Nothing is allocated in here, and without counting references it is four times as fast.
     return cast("Function", by_numba(function, nogil=True, error_model="numpy", _nrt=False))
+
+
+def inside(function: Function) -> Function:
+    """Likewise, for those in this file alone."""
+    return cast("Function", compiled_inside(function, nogil=True, error_model="numpy", _nrt=False))
 
 
 class Costs(NamedTuple):
@@ -126,6 +131,7 @@ BIN = np.dtype(
 """A bin of the timeline."""
 
 
+@by_address
 class State(NamedTuple):
     """A run between two steps.
 
@@ -160,7 +166,7 @@ class State(NamedTuple):
     answer: Column
 
 
-@compiled
+@inside
 def _place(knots: Column, value: float, hint: int) -> int:
     """The interval that a value lies in, looked for from where the last one was; -1 beyond the knots."""
     last = len(knots) - 1
@@ -175,14 +181,14 @@ def _place(knots: Column, value: float, hint: int) -> int:
     return hint
 
 
-@compiled
+@inside
 def _along(knots: Column, value: float, place: int) -> float:
     if len(knots) == 1:
         return 0.0
     return (value - knots[place]) / (knots[place + 1] - knots[place])  # type: ignore[no-any-return]
 
 
-@compiled
+@inside
 def _between(values: Column, at: int, across: float) -> float:
     if across == 0.0:
         return values[at]  # type: ignore[no-any-return]
@@ -191,7 +197,7 @@ def _between(values: Column, at: int, across: float) -> float:
     return values[at] * (1 - across) + values[at + 1] * across  # type: ignore[no-any-return]
 
 
-@compiled
+@inside
 def _bilinear(values: Column, at: int, row: int, along: float, across: float) -> float:
     if along == 1.0:
         return _between(values, at + row, across)
@@ -201,7 +207,7 @@ def _bilinear(values: Column, at: int, row: int, along: float, across: float) ->
     return upper * (1 - along) + _between(values, at + row, across) * along
 
 
-@compiled
+@inside
 def _prefill(costs: Costs, c: Any, tokens: float, past: float) -> tuple[float, float]:
     i = _place(costs.prefill_tokens, tokens, c.place_tokens)
     j = _place(costs.past_tokens, past, c.place_past)
@@ -217,7 +223,7 @@ def _prefill(costs: Costs, c: Any, tokens: float, past: float) -> tuple[float, f
     )
 
 
-@compiled
+@inside
 def _decode(costs: Costs, c: Any, batch: float, context: float) -> tuple[float, float]:
     i = _place(costs.batches, batch, c.place_batch)
     j = _place(costs.context_tokens, context, c.place_context)
@@ -233,7 +239,7 @@ def _decode(costs: Costs, c: Any, batch: float, context: float) -> tuple[float, 
     )
 
 
-@compiled
+@inside
 def _mixed(costs: Costs, c: Any, tokens: float, past: float, batch: float, context: float) -> tuple[float, float]:
     together_s, together_j = _prefill(costs, c, tokens + batch, past)
     empty_s, empty_j = _decode(costs, c, batch, costs.context_tokens[0])
@@ -241,7 +247,7 @@ def _mixed(costs: Costs, c: Any, tokens: float, past: float, batch: float, conte
     return max(together_s, empty_s) + full_s - empty_s, max(together_j, empty_j) + full_j - empty_j
 
 
-@compiled
+@inside
 def _coarser(s: State, rules: Rules) -> None:
     """The timeline in bins twice as wide."""
     c = s.counters[0]
@@ -263,7 +269,7 @@ def _coarser(s: State, rules: Rules) -> None:
     c.bin_s *= 2
 
 
-@compiled
+@inside
 def _bin_of(c: Any, at_s: float) -> int:
     bin_ = int(at_s / c.bin_s)
     if (bin_ + 1) * c.bin_s <= at_s:  # rounded into the one that ends there
@@ -271,7 +277,7 @@ def _bin_of(c: Any, at_s: float) -> int:
     return bin_
 
 
-@compiled
+@inside
 def _draw(s: State, rules: Rules, end_s: float, power_w: float) -> None:
     """Into the timeline: from now to ``end_s``."""
     c = s.counters[0]
@@ -298,7 +304,7 @@ def _draw(s: State, rules: Rules, end_s: float, power_w: float) -> None:
         r += 1
 
 
-@compiled
+@inside
 def _note_gap(s: State, rules: Rules, gap_s: float, tokens: int) -> None:
     """Into the histogram and the timeline: so many tokens came now, so long after the ones before."""
     c = s.counters[0]
@@ -316,7 +322,7 @@ def _note_gap(s: State, rules: Rules, gap_s: float, tokens: int) -> None:
         s.bins[at].longest_s = max(s.bins[at].longest_s, gap_s)
 
 
-@compiled
+@inside
 def _take_effect(s: State) -> None:
     c = s.counters[0]
     if c.now_s >= c.effective_s:
@@ -325,7 +331,7 @@ def _take_effect(s: State) -> None:
         c.setting, c.effective_s = c.asked, np.inf
 
 
-@compiled
+@inside
 def _idle(costs: Costs, rules: Rules, s: State, until_s: float) -> None:
     c = s.counters[0]
     while c.now_s < until_s:
@@ -340,18 +346,18 @@ def _idle(costs: Costs, rules: Rules, s: State, until_s: float) -> None:
         _take_effect(s)
 
 
-@compiled
+@inside
 def _blocks_of(tokens: int, rules: Rules) -> int:
     return (tokens + rules.block_tokens - 1) // rules.block_tokens
 
 
-@compiled
+@inside
 def _residue(s: State, rules: Rules, r: int) -> int:
     """Of the events before which a decoding request needs another block."""
     return (s.requests[r].joined + 1 - s.requests[r].to_prefill) % rules.block_tokens  # type: ignore[no-any-return]
 
 
-@compiled
+@inside
 def _join(s: State, rules: Rules, r: int, fresh: bool) -> None:
     """From now on the request decodes."""
     c = s.counters[0]
@@ -379,7 +385,7 @@ def _join(s: State, rules: Rules, r: int, fresh: bool) -> None:
     c.news = 1
 
 
-@compiled
+@inside
 def _settle(s: State, r: int) -> None:
     """The gaps that were counted for all become the request's own."""
     c = s.counters[0]
@@ -395,7 +401,7 @@ def _settle(s: State, r: int) -> None:
         s.requests[r].longest_s = max(s.requests[r].longest_s, s.gaps[low].gap_s)
 
 
-@compiled
+@inside
 def _leave(s: State, rules: Rules, r: int) -> int:
     """The request no longer decodes; the blocks that it held."""
     c = s.counters[0]
@@ -421,7 +427,7 @@ def _leave(s: State, rules: Rules, r: int) -> int:
     return held  # type: ignore[no-any-return]
 
 
-@compiled
+@inside
 def _preempt(s: State, rules: Rules, r: int) -> None:
     """The request waits before all others, and begins anew."""
     c = s.counters[0]
@@ -461,7 +467,7 @@ def _preempt(s: State, rules: Rules, r: int) -> None:
     c.news = 1
 
 
-@compiled
+@inside
 def _make_room(s: State, rules: Rules) -> None:
     """A block for each decoding request whose last one is full, by preemption where none is free."""
     c = s.counters[0]
@@ -496,7 +502,7 @@ def _make_room(s: State, rules: Rules) -> None:
                 _preempt(s, rules, youngest)
 
 
-@compiled
+@inside
 def _admit(s: State, rules: Rules) -> None:
     """The prompts, or chunks of them, that the next step prefills."""
     c = s.counters[0]
@@ -536,7 +542,7 @@ def _admit(s: State, rules: Rules) -> None:
         c.prefilling += 1
 
 
-@compiled
+@inside
 def _push(s: State, rules: Rules, gap_s: float) -> None:
     """A gap onto the stack of those that were not exceeded since."""
     c = s.counters[0]
@@ -553,7 +559,7 @@ def _push(s: State, rules: Rules, gap_s: float) -> None:
     c.stacked += 1
 
 
-@compiled
+@inside
 def _event(s: State, rules: Rules) -> None:
     """Each decoding request has one more token."""
     c = s.counters[0]
@@ -579,7 +585,7 @@ def _event(s: State, rules: Rules) -> None:
     _finish(s, rules)
 
 
-@compiled
+@inside
 def _finish(s: State, rules: Rules) -> None:
     """Those that have all of their tokens go."""
     c = s.counters[0]
@@ -592,7 +598,7 @@ def _finish(s: State, rules: Rules) -> None:
         r = s.requests[r].same_after
 
 
-@compiled
+@inside
 def _prefilled(s: State, rules: Rules, decoded: bool) -> None:
     """Chunks are done; a request whose prompt is complete has a token and decodes, or goes if that was all."""
     c = s.counters[0]
@@ -625,7 +631,7 @@ def _prefilled(s: State, rules: Rules, decoded: bool) -> None:
     c.prefilling = left
 
 
-@compiled
+@inside
 def _step(costs: Costs, rules: Rules, s: State, prefills: bool) -> bool:
     """One step; whether the tables cover it."""
     c = s.counters[0]
@@ -664,7 +670,7 @@ def _step(costs: Costs, rules: Rules, s: State, prefills: bool) -> bool:
     return True
 
 
-@compiled
+@inside
 def _glide(costs: Costs, rules: Rules, s: State, asks: bool) -> bool:
     """Steps that only decode, while nothing comes or goes and blocks suffice; whether there was one.
 
@@ -724,7 +730,7 @@ def _glide(costs: Costs, rules: Rules, s: State, asks: bool) -> bool:
     return steps > 0
 
 
-@compiled
+@inside
 def _tell(s: State) -> None:
     c = s.counters[0]
     s.told[0], s.told[1], s.told[2] = c.now_s, c.setting, c.asked
@@ -732,7 +738,7 @@ def _tell(s: State) -> None:
     s.told[5], s.told[6] = c.running, c.prefilling + c.preempted + c.come - c.head
 
 
-@compiled
+@inside
 def _heed(rules: Rules, s: State) -> None:
     """Do what the policy answered."""
     c = s.counters[0]
@@ -813,7 +819,7 @@ def look(s: State, running: Column, waiting: Column) -> None:
         place += 1
 
 
-@compiled
+@inside
 def _look_at(s: State, waiting: Column, place: int, r: int) -> None:
     waiting[0, place] = 0 if s.requests[r].handed else s.requests[r].to_prefill - s.requests[r].prefilled
     waiting[1, place] = s.requests[r].prompt

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from wastenot.stack.serving.compiled import compiled as by_numba
+from wastenot.stack.serving.compiled import by_address, compile_ahead, compiled as by_numba, compiled_inside
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -59,8 +59,13 @@ def compiled(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """Likewise, into those that call it: handing over all arrays would take longer than what most of these do."""
-    return cast("Function", by_numba(function, nogil=True, error_model="numpy", _nrt=False, forceinline=True))
+    """Likewise, and into those that call it: a call would take longer than what most of these do."""
+    return cast("Function", compiled_inside(function, nogil=True, error_model="numpy", _nrt=False, forceinline=True))
+
+
+def inside(function: Function) -> Function:
+    """Likewise, for those in this file alone."""
+    return cast("Function", compiled_inside(function, nogil=True, error_model="numpy", _nrt=False))
 
 
 def _record(floats: str, integers: str, small: str = "") -> np.dtype[Any]:
@@ -130,6 +135,7 @@ BIN = _record("energy_j clock", "")
 """A bin of the timeline; ``clock``: MHz times GPUs times seconds."""
 
 
+@by_address
 class State(NamedTuple):
     """A run.
 
@@ -368,7 +374,7 @@ def _note_gap(edges_s: Column, counts: Column, c: Any, last: int, gap_s: float, 
     counts[at] += tokens
 
 
-@inlined
+@inside
 def _note_gaps(s: State, c: Any, first_s: float, more_s: float, end: int) -> None:
     """Those of all steps of a stretch but the first one."""
     n = s.numbers[0]
@@ -419,7 +425,7 @@ def _spend(s: State, c: Any, lay: Any, begin_s: float, end_s: float, energy_j: f
         _spread(s.bins, n, clock, begin_s, end_s, energy_j)
 
 
-@compiled
+@inside
 def _spread(bins: Column, n: Any, clock: float, begin_s: float, end_s: float, energy_j: float) -> None:
     """Over several bins of the timeline, or into another one than the last time."""
     last = len(bins) - 1
@@ -446,7 +452,7 @@ def _take_effect(s: State, c: Any) -> None:
         c.setting, c.effective_s = c.asked, np.inf
 
 
-@compiled
+@inside
 def _rest(s: State, c: Any, lay: Any, until_s: float) -> None:
     """At idle power."""
     n = s.numbers[0]
@@ -584,7 +590,7 @@ def _finish(s: State, i: int, c: Any, q: Any, slot: int) -> None:
     n.spare = slot
 
 
-@compiled
+@inside
 def _was_fresh(s: State, c: Any, slot: int) -> bool:
     """Whether a request had no token since it began to decode; it is taken from the list of those."""
     fresh, last = c.first_fresh, -1
@@ -600,7 +606,7 @@ def _was_fresh(s: State, c: Any, slot: int) -> bool:
     return True
 
 
-@compiled
+@inside
 def _preempt(s: State, c: Any, lay: Any) -> None:
     """The request that began last waits before all others, and begins anew."""
     n = s.numbers[0]
@@ -643,7 +649,7 @@ def _preempt(s: State, c: Any, lay: Any) -> None:
     c.waiting += 1
 
 
-@inlined
+@inside
 def _make_room(s: State, c: Any, lay: Any) -> None:
     """A block for each decoding request whose last one is full, by preemption where none is free."""
     n = s.numbers[0]
@@ -658,7 +664,7 @@ def _make_room(s: State, c: Any, lay: Any) -> None:
         _make_room_by_force(s, c, lay)
 
 
-@compiled
+@inside
 def _make_room_by_force(s: State, c: Any, lay: Any) -> None:
     n = s.numbers[0]
     event, heap, count = c.events + 1, c.room * n.calendar_room, 0
@@ -683,7 +689,7 @@ def _make_room_by_force(s: State, c: Any, lay: Any) -> None:
                 _preempt(s, c, lay)
 
 
-@compiled
+@inside
 def _admit_by_deadline(s: State, c: Any, lay: Any) -> None:
     """Likewise, the most urgent first, also before what is left of others; those that are late come after all in time."""
     room, tokens, attention = lay.most_step_tokens, 0, 0.0
@@ -737,7 +743,7 @@ def _admit_by_deadline(s: State, c: Any, lay: Any) -> None:
     c.past_tokens = max(attention / tokens - tokens / 2, 0.0) if tokens else 0.0
 
 
-@inlined
+@inside
 def _admit(s: State, c: Any, lay: Any) -> None:
     """The prompts, or chunks of them, that the next step prefills."""
     if s.numbers[0].by_deadline:
@@ -815,7 +821,7 @@ def _ask_clock(s: State, c: Any, lay: Any) -> None:
         _take_effect(s, c)
 
 
-@inlined
+@inside
 def _plan(s: State, i: int, c: Any, lay: Any) -> bool:  # noqa: PLR0912 - the rules, in their order
     """What the instance does next, from a boundary between two steps on; whether the tables cover it."""
     n = s.numbers[0]
@@ -865,7 +871,7 @@ def _plan(s: State, i: int, c: Any, lay: Any) -> bool:  # noqa: PLR0912 - the ru
     return True
 
 
-@inlined
+@inside
 def _room_for(s: State, c: Any, lay: Any, steps: int) -> int:
     """How many steps of a stretch the free blocks suffice for; the first one has what it needs."""
     more = steps - 1
@@ -904,7 +910,7 @@ def _decoded(s: State, c: Any, now_s: float) -> None:
         c.fresh, c.first_fresh = 0, -1
 
 
-@inlined
+@inside
 def _go(s: State, i: int, c: Any, lay: Any) -> None:
     """Those that have all of their tokens."""
     n = s.numbers[0]
@@ -916,7 +922,7 @@ def _go(s: State, i: int, c: Any, lay: Any) -> None:
         _finish(s, i, c, q, slot)
 
 
-@inlined
+@inside
 def _stretch(s: State, i: int, c: Any, lay: Any, steps: int, end_s: float) -> None:
     """The steps of a stretch have taken place."""
     n = s.numbers[0]
@@ -942,7 +948,7 @@ def _stretch(s: State, i: int, c: Any, lay: Any, steps: int, end_s: float) -> No
     c.now_s = c.event_s = end_s
 
 
-@inlined
+@inside
 def _step(s: State, i: int, c: Any, lay: Any) -> None:  # noqa: PLR0912 - the rules, in their order
     """A step with prompts has taken place."""
     n = s.numbers[0]
@@ -993,7 +999,7 @@ def _step(s: State, i: int, c: Any, lay: Any) -> None:  # noqa: PLR0912 - the ru
         slot = after
 
 
-@inlined
+@inside
 def _advance(s: State, i: int) -> int:
     """What an instance did until now has taken place; what it does next."""
     n = s.numbers[0]
@@ -1057,7 +1063,7 @@ def _fits(s: State, i: int, q: Any) -> bool:
     return _blocks_of(q.prompt + q.output, lay.block_tokens) <= lay.cache_blocks  # type: ignore[no-any-return]
 
 
-@compiled
+@inside
 def _least_that_fits(s: State, p: Any, q: Any) -> int:
     """The instance with the least load of those whose cache can hold a request; -1 where there is none."""
     best, least = -1, np.inf
@@ -1068,7 +1074,7 @@ def _least_that_fits(s: State, p: Any, q: Any) -> int:
     return best
 
 
-@compiled
+@inside
 def _added_energy(s: State, i: int, q: Any) -> float:
     """Energy that a step of an instance takes more with one more request; infinite where deadlines would hardly be kept.
 
@@ -1098,7 +1104,7 @@ def _added_energy(s: State, i: int, q: Any) -> float:
     return np.inf
 
 
-@compiled
+@inside
 def _least_energy(s: State, p: Any, q: Any) -> int:
     """The instance to which a request adds least energy, of all in a small pool, of some drawn at random in a large one.
 
@@ -1124,7 +1130,7 @@ def _least_energy(s: State, p: Any, q: Any) -> int:
     return best if best >= 0 else short
 
 
-@inlined
+@inside
 def _chosen(s: State, q: Any) -> int:
     """The instance for a request; -1 where there is none."""
     n, full = s.numbers[0], -1
@@ -1160,7 +1166,7 @@ def _chosen(s: State, q: Any) -> int:
     return full
 
 
-@compiled
+@inside
 def _insert(s: State, c: Any, slot: int, q: Any) -> None:
     """A request waits before all that are due later, of which there is one."""
     before, at = -1, c.head
@@ -1173,7 +1179,7 @@ def _insert(s: State, c: Any, slot: int, q: Any) -> None:
         c.head = slot
 
 
-@inlined
+@inside
 def _send(s: State, slot: int, i: int, now_s: float) -> None:
     """A request goes to an instance."""
     q, c = s.slots[slot], s.instances[i]
@@ -1194,7 +1200,7 @@ def _send(s: State, slot: int, i: int, now_s: float) -> None:
     cut(s, i, now_s)
 
 
-@inlined
+@inside
 def _route(s: State, slot: int, now_s: float) -> bool:
     """Send a request to an instance; whether there was one."""
     i = _chosen(s, s.slots[slot])
@@ -1224,7 +1230,7 @@ def _wait(s: State, slot: int) -> None:
     n.last_unplaced = slot
 
 
-@compiled
+@inside
 def _line_up(s: State, slot: int, which: int) -> None:
     """A request waits behind those of its kind that came before it."""
     q = s.slots[slot]
@@ -1249,7 +1255,7 @@ def _link(s: State, line: Any, before: int, slot: int) -> None:
         line.first = slot
 
 
-@inlined
+@inside
 def _unlink(s: State, line: Any, before: int, slot: int) -> None:
     _link(s, line, before, s.slots[slot].after)
     if line.last == slot:
@@ -1263,7 +1269,7 @@ def _due(s: State, slot: int) -> float:
     return q.arrival_s + _ttft(s, q)  # type: ignore[no-any-return]
 
 
-@inlined
+@inside
 def _tokens_before(s: State, c: Any, q: Any) -> int:
     """Of prompts that an instance would prefill before that of one more request."""
     if not s.numbers[0].by_deadline:
@@ -1279,7 +1285,7 @@ def _tokens_before(s: State, c: Any, q: Any) -> int:
     return tokens
 
 
-@compiled
+@inside
 def _first_token_s(s: State, i: int, q: Any, now_s: float) -> float:
     """When a request would about have its first token if an instance got it now; NaN beyond the tables.
 
@@ -1307,7 +1313,7 @@ def _first_token_s(s: State, i: int, q: Any, now_s: float) -> float:
     return now_s + under_way_s + last_s + more_s  # type: ignore[no-any-return]
 
 
-@inlined
+@inside
 def _takes(s: State, kind: int) -> bool:
     """Whether an instance of a pool on the route of a class takes requests now."""
     pools = s.numbers[0].pools
@@ -1320,7 +1326,7 @@ def _takes(s: State, kind: int) -> bool:
     return False
 
 
-@inlined
+@inside
 def _most_urgent(s: State) -> int:
     """The line whose first request is to be sent next; -1 where there is none that somebody takes."""
     for which in range(3):
@@ -1336,7 +1342,7 @@ def _most_urgent(s: State) -> int:
     return -1
 
 
-@compiled
+@inside
 def _release(s: State, now_s: float) -> None:
     """Send those that are held to instances, as far as these have room, by deadline; what is late comes last."""
     n = s.numbers[0]
@@ -1408,7 +1414,7 @@ def place(s: State, now_s: float) -> None:
         _unhold(s)
 
 
-@compiled
+@inside
 def _unhold(s: State) -> None:
     """Those that are held wait first come, first served from now on."""
     n = s.numbers[0]
@@ -1439,7 +1445,7 @@ def look_held(s: State, now_s: float, held: Column, tokens: Column, late: Column
             slot = q.after
 
 
-@inlined
+@inside
 def _come(s: State) -> None:
     """The next request."""
     n = s.numbers[0]
@@ -1609,3 +1615,17 @@ def look(
         running[i], waiting[i], waiting_tokens[i] = c.running, c.waiting + c.prefilling, c.waiting_tokens
         context[i] = c.context + c.running * progress(s, i, now_s)
         setting[i] = c.asked if c.effective_s <= now_s else c.setting
+
+
+def make_ready(s: State) -> None:
+    """Have all that is called from without compiled: what this process compiles, others find kept."""
+    of_an_instance: tuple[Callable[..., object], ...] = (begin, settle, heed, progress, fail)
+    for function in of_an_instance:
+        compile_ahead(function, s, 0, 0.0)
+    of_all: tuple[Callable[..., object], ...] = (run, place, give_up)
+    for function in of_all:
+        compile_ahead(function, s, 0.0)
+    compile_ahead(leave, s, 0, 0.0, 0.0)
+    compile_ahead(grow_tree, s.loads, 0, 0)
+    compile_ahead(look, s, 0.0, *[s.ends] * 5)
+    compile_ahead(look_held, s, 0.0, *[s.ends] * 3)

@@ -28,8 +28,9 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -154,6 +155,12 @@ def simulate_cluster_in_parts(
     return _Run(iter(parts), cluster, controller, router, predict, failures, seed, bin_s, answered).served()
 
 
+def make_ready(cluster: Cluster) -> None:
+    """Have the simulator compiled, so that processes that are started later need not, each for itself."""
+    controller = cast("Controller", None)  # there are no requests to control
+    core.make_ready(_Run(iter(()), cluster, controller, Router.LEAST_REQUESTS, None, (), 0, 1.0, print).s)
+
+
 def _check(cluster: Cluster, controller: Controller, failures: Sequence[Failure], bin_s: float) -> None:
     if not cluster.layouts or len(cluster.changes.start_s) != len(cluster.layouts):
         raise BadInputError("a cluster needs layouts, and `start_s` for each of them")
@@ -239,6 +246,7 @@ class _Tables:
         return at
 
 
+@lru_cache(maxsize=16)  # policies try the same engine hundreds of times
 def _rows(engine: Engine) -> FloatArray:
     """Time and energy of decode steps, and what both grow by with each token of context up to the next knot.
 
