@@ -91,7 +91,7 @@ def members_of(operations: Sequence[Measured], tiles_at_once: int) -> _Members:
         np.array([one.kernel.flops for one in operations]),
         np.array([effective_flops(one.kernel, tiles_at_once) for one in operations]),
         np.array([moved_bytes(one.kernel, 0.0) for one in operations]),
-        *np.array([rows_of(one.kernel) for one in operations], dtype=float).T,
+        *np.array([rows_of(one.kernel) for one in operations], dtype=float).T,  # type: ignore[call-arg]
         np.array([one.time_s for one in operations]),
         np.array([one.power_w for one in operations]),
         np.array([one.core_mhz for one in operations]),

@@ -52,7 +52,7 @@ class Truth:
         requested = np.concatenate([[[NAN, NAN]], pairs])
         return cls(
             tuple(Kernel(row[2], row[1], row[0]) for row in rows),
-            *requested.T, effective, time, time * power,
+            requested[:, 0], requested[:, 1], effective, time, time * power,
         )  # fmt: skip
 
     def sweep(

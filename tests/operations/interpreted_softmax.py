@@ -16,8 +16,8 @@ def check(size: int) -> None:
     out = triton_softmax.causal_softmax(scores.masked_fill(beyond, torch.nan), torch.full_like(scores, UNTOUCHED))
     assert (out[beyond] == UNTOUCHED).all()
     torch.testing.assert_close(out[~beyond], expected[~beyond])
-    hidden = (values.masked_fill(beyond, torch.nan) for values in (grad, expected))
-    out = triton_softmax.causal_softmax_backward(*hidden, torch.full_like(grad, UNTOUCHED))
+    hidden, seen = (values.masked_fill(beyond, torch.nan) for values in (grad, expected))
+    out = triton_softmax.causal_softmax_backward(hidden, seen, torch.full_like(grad, UNTOUCHED))
     torch.testing.assert_close(out, softmaxes.causal_softmax_backward(grad, expected))
 
 

@@ -14,9 +14,8 @@ exec(importlib.machinery.SourceFileLoader("pynvml", _REAL.origin).get_code("pynv
 
 def _LoadNvmlLibrary():  # noqa: N802
     """The stand-in instead of libnvidia-ml.so.1."""
-    global nvmlLib  # noqa: PLW0603
     with globals()["libLoadLock"]:
         if globals()["nvmlLib"] is None:
             from testbed.stand_in.library import Library
 
-            nvmlLib = Library()
+            globals()["nvmlLib"] = Library()
