@@ -60,7 +60,7 @@ class ShapeTable:
         limits = upper[upper >= np.median(levels)]
         grid = np.meshgrid(limits, _LOG_RATIOS, _EXPONENTS, indexing="ij")
         self._limit, self._ratio, self._exponent = (axis.ravel() for axis in grid)
-        # The smooth maximum of both times, log(exp(α core time) + exp(α memory time)) / α, with the exponentials taken apart.
+        # The smooth maximum, log(exp(α core time) + exp(α memory time)) / α, from exponentials of clocks and of ratios.
         exponent = np.array(_EXPONENTS)[:, None]
         ratios = np.exp(exponent * _LOG_RATIOS).T[None, :, :, None]
         core_rates = np.exp(-exponent * np.minimum(core, limits[:, None])[:, None])[:, None]
