@@ -101,14 +101,9 @@ class _Scheduling:
     def rows(self) -> IndexArray:
         """The row of each kernel at each setting, −1 where it was not measured there; auto first. (settings, kernels)."""
         costs = self.planner.costs
-        key = np.column_stack([np.nan_to_num(c, nan=-1.0) for c in (costs.core_mhz, costs.memory_mhz, costs.power_limit_w)])
-        distinct, which = np.unique(key, axis=0, return_inverse=True)
-        rows = np.full((len(distinct), len(costs.kernels)), -1)
-        rows[which.ravel(), costs.kernel] = np.arange(len(costs.kernel))
-        auto = int(which.ravel()[0])
-        order = [auto, *(index for index in range(len(distinct)) if index != auto)]
-        rows = rows[order]
-        return rows[(rows >= 0).any(axis=1)]
+        rows = np.full((int(costs.setting_index.max()) + 1, len(costs.kernels)), -1)
+        rows[costs.setting_index, costs.kernel] = np.arange(len(costs.kernel))
+        return rows
 
     @cached_property
     def settings(self) -> list[Setting]:

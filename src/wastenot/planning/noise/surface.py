@@ -275,27 +275,35 @@ def _negative_log_likelihood(readings: Readings, apart: _Separation, common: Hyp
 def _negative_log_likelihoods(readings: Readings, apart: _Separation, common: Hyperparameters) -> FloatArray:
     """Those of each kernel, shape (kernels,)."""
     value, shapes, log_root = _whitened(readings, apart, common)
-    value = value - shapes @ common.weight
-    precision = np.linalg.inv(common.weight_spread)
-    inner = shapes.transpose(0, 2, 1) @ shapes + precision
-    explained = (value[:, None] @ shapes)[:, 0]
-    quadratic = (value**2).sum(axis=1) - (explained * np.linalg.solve(inner, explained[:, :, None])[:, :, 0]).sum(axis=1)
+    return log_root + _marginal(value - shapes @ common.weight, shapes, np.linalg.inv(common.weight_spread))
+
+
+def _marginal(value: FloatArray, shapes: FloatArray, precision: FloatArray) -> FloatArray:
+    """Those of white values, less their mean, given the prior precision of the weights."""
+    transposed = shapes.transpose(0, 2, 1)
+    inner = transposed @ shapes + precision
+    explained = transposed @ value[:, :, None]
+    quadratic = (value**2).sum(axis=1) - (explained * np.linalg.solve(inner, explained)).sum(axis=(1, 2))
     logs = np.linalg.slogdet(inner)[1] - float(np.linalg.slogdet(precision)[1])
-    return np.asarray(log_root + 0.5 * (quadratic + logs))
+    return np.asarray(0.5 * (quadratic + logs))
 
 
 def _likelihood_by_roughness(readings: Readings, common: Hyperparameters) -> FloatArray:
     """Likelihood of each kernel's values by the factor on its departures, relative; shape (kernels, factors)."""
-    apart = _separation(readings.clocks)
+    common_covariance = _departure(_separation(readings.clocks), common)
+    common_covariance[np.diag_indices(len(common_covariance))] += common.rest * readings.rest_scale.mean(axis=1)
+    # In the basis in which noise is white and departures are independent, every factor has a diagonal covariance.
+    scale = 1.0 / np.sqrt(np.maximum(readings.noise.mean(axis=1), _LEAST_NOISE))
+    size, along = np.linalg.eigh(scale[:, None] * common_covariance * scale)
+    project = along.T * scale
+    shapes = project @ readings.shapes
+    value = (project @ (readings.value - readings.offset)).T - shapes @ common.weight
+    precision = np.linalg.inv(common.weight_spread)
     losses = []
     for factor in _ROUGHNESS.tolist():
-        scaled = replace(
-            common,
-            departure=factor * common.departure,
-            low_departure=factor * common.low_departure,
-            rest=factor * common.rest,
-        )
-        losses.append(_negative_log_likelihoods(readings, apart, scaled))
+        variance = 1.0 + factor * np.maximum(size, 0.0)
+        root = np.sqrt(variance)
+        losses.append(_marginal(value / root, shapes / root[:, None], precision) + 0.5 * float(np.log(variance).sum()))
     loss = np.stack(losses, axis=1)
     return np.asarray(np.exp(loss.min(axis=1, keepdims=True) - loss))
 
