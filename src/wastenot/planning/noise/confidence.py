@@ -272,7 +272,6 @@ class ConfidentChoice:
         if first is None:
             return None, math.inf
         guess = min(max(self._errors(first.options)[0], 1e-3 * largest), 0.9 * largest)
-        closed = False
         for _ in range(_MOST_TANGENTS):
             tangent, allowed_s = mean + stretch * self.variance_s2 / (2.0 * guess), -0.5 * stretch * guess - doubted_s
             found = self._within(cost, tangent, allowed_s - further_s)
@@ -280,14 +279,12 @@ class ConfidentChoice:
                 break
             keep(found)
             least = self._relaxed(cost, mean, stretch, found.price) + found.price * (doubted_s + further_s)
-            closed = best is not None and least >= best.cost * (1.0 - _GAP)
+            if best and least >= best.cost * (1.0 - _GAP):
+                outer = (self._within(cost, tangent, allowed_s) if further_s else found) or found
+                return best, self._relaxed(cost, mean, stretch, outer.price) + outer.price * doubted_s
             guess, before = min(max(self._errors(found.options)[0], 1e-3 * largest), 0.9 * largest), guess
-            if closed or abs(guess - before) <= _SAME_ROOT * before:
+            if abs(guess - before) <= _SAME_ROOT * before:
                 break
-        if closed:
-            outer = self._within(cost, tangent, allowed_s) if further_s else found
-            assert outer is not None
-            return best, self._relaxed(cost, mean, stretch, outer.price) + outer.price * doubted_s
         for low, high in pairwise((0.0, guess, largest)):
             try_interval(low, high)
         for _ in range(_MOST_INTERVALS):

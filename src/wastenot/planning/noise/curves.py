@@ -13,7 +13,7 @@ import numpy as np
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import Costs
 from wastenot.planning.natural import JointErrors
-from wastenot.planning.noise.posteriors import Posterior
+from wastenot.planning.noise.posteriors import Loadings, Posterior
 from wastenot.planning.noise.shrinkage import CostModel
 from wastenot.planning.noise.surface import ADDED_NOISE
 
@@ -30,7 +30,7 @@ class _OfCurves:
         """Of some rows, ascending, each kernel's baseline among them."""
         variance = np.concatenate([np.diag(each) for each in self.covariance])
         with_baseline = np.concatenate([each[:, 0] for each in self.covariance])
-        return Posterior(self.value[rows], variance[rows], with_baseline[rows], np.zeros((len(rows), 0)))
+        return Posterior(self.value[rows], variance[rows], with_baseline[rows], Loadings.of(np.zeros((len(rows), 0))))
 
     def level(self) -> FloatArray:
         """The measured values, shape (rows,)."""

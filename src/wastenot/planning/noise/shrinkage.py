@@ -23,7 +23,7 @@ from wastenot.planning.noise.designs import FEW_SETTINGS, Design, make_designs, 
 from wastenot.planning.noise.measured import Measured, correlation, mean_logarithms
 from wastenot.planning.noise.optimism import Bootstrap, standard_draws
 from wastenot.planning.noise.pattern import common_pattern
-from wastenot.planning.noise.posteriors import Posterior, Posteriors
+from wastenot.planning.noise.posteriors import Loadings, Posterior, Posteriors
 from wastenot.planning.noise.surface import (
     ADDED_NOISE,
     Hyperparameters,
@@ -105,7 +105,7 @@ class _Surfaces:
                 place = (begin[members, None] + np.arange(width))[asked]
                 for whole, part in zip((mean, variance, with_baseline, common), found, strict=True):
                     whole[place] = part[asked]
-        return Posterior(mean, variance, with_baseline, common)
+        return Posterior(mean, variance, with_baseline, Loadings.of(common))
 
     def level(self) -> FloatArray:
         """The measured values, shape (rows,)."""
@@ -134,7 +134,8 @@ class _AsMeasured:
         """Of some rows, ascending, each kernel's baseline among them."""
         noise = self.measured.noise[rows]
         at_baseline = rows == self.costs.start[self.costs.kernel[rows]]
-        return Posterior(self.measured.value[rows], noise, np.where(at_baseline, noise, 0.0), np.zeros((len(rows), 0)))
+        none = Loadings.of(np.zeros((len(rows), 0)))
+        return Posterior(self.measured.value[rows], noise, np.where(at_baseline, noise, 0.0), none)
 
     def level(self) -> FloatArray:
         """The measured values, shape (rows,)."""

@@ -278,7 +278,7 @@ def _negative_log_likelihoods(readings: Readings, apart: _Separation, common: Hy
     return log_root + _marginal(value - shapes @ common.weight, shapes, np.linalg.inv(common.weight_spread))
 
 
-def _marginal(value: FloatArray, shapes: FloatArray, precision: FloatArray) -> FloatArray:
+def _marginal(value: FloatArray, shapes: FloatArray, precision: NDArray[np.floating]) -> FloatArray:
     """Those of white values, less their mean, given the prior precision of the weights."""
     transposed = shapes.transpose(0, 2, 1)
     inner = transposed @ shapes + precision
