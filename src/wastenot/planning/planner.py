@@ -256,24 +256,26 @@ class Planner:
         return fit_costs(self.sweep, self.costs)
 
     @cached_property
+    def _solved(self) -> tuple[Posteriors, Bootstrap] | None:
+        if self._like is not None:
+            return self._like._solved
+        return None if self.cost_model is None else self.cost_model.with_bootstrap()
+
+    @property
     def posteriors(self) -> Posteriors | None:
         """Posteriors of the true costs at every setting; ``None`` where nothing says how noisy the sweep is."""
-        if self._like is not None:
-            return self._like.posteriors
-        return None if self.cost_model is None else self.cost_model.posteriors()
+        return None if self._solved is None else self._solved[0]
 
     @property
     def errors_known(self) -> bool:
         """Whether repeats or standard errors say how noisy the sweep is."""
         return self.cost_model is not None and self.cost_model.known
 
-    @cached_property
+    @property
     def bootstrap(self) -> Bootstrap:
         """What tells luck from truth; only where errors are known."""
-        if self._like is not None:
-            return self._like.bootstrap
-        assert self.cost_model is not None
-        return self.cost_model.coupled_bootstrap()
+        assert self._solved is not None
+        return self._solved[1]
 
     @cached_property
     def believed(self) -> Choices:

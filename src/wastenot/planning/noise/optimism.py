@@ -3,7 +3,7 @@
 Posterior means are free of selection bias only as far as their prior is right. Where kernels come in groups of equals, say,
 each is shrunk too little towards its equals, and the plan takes the lucky ones. The coupled bootstrap tells: choose with a
 little more noise, judge with measurements whose noise is independent of that
-(:func:`wastenot.planning.noise.surface.coupled_bootstrap`).
+(:func:`wastenot.planning.noise.surface.posterior`).
 """
 
 from __future__ import annotations
