@@ -83,6 +83,8 @@ class Posterior:
 
     def with_common(self, loadings: FloatArray) -> Posterior:
         """The same with further errors that all kernels have in common, as fractions of the mean; shape (rows, errors)."""
+        if not loadings.any():
+            return self
         return replace(self, common=self.common.beside(Loadings.of(loadings).times(self.mean)))
 
     def scaled(self, factor: float) -> Posterior:
