@@ -58,7 +58,7 @@ def test_posterior_means_are_nearer_to_the_truth_than_measurements_and_their_err
         (truth.energy_j[:, order].ravel(), costs.energy_j, posterior.energy_j),
     ):
         assert np.std(believed.mean / true) < 0.7 * np.std(measured / true)
-        deviation = (believed.mean - true) / np.sqrt(believed.variance + (believed.common**2).sum(axis=1))
+        deviation = (believed.mean - true) / np.sqrt(believed.variance + (believed.common[:] ** 2).sum(axis=1))
         assert np.std(deviation) == pytest.approx(1.0, abs=0.2)
 
 

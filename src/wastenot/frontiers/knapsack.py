@@ -162,11 +162,13 @@ class Cheapest:
         options: shape (groups,).
         cost: their sum.
         lower_bound: no options that were allowed cost less.
+        price: what one more unit of weight would save, by the linear relaxation.
     """
 
     options: tuple[int, ...]
     cost: float
     lower_bound: float
+    price: float
 
 
 def cheapest_within(
@@ -192,5 +194,8 @@ def cheapest_within(
     allowed = budget - float(shift.sum())
     allowed += _ROUNDING_OF_WEIGHTS * (abs(allowed) + len(shift) * scale)
     groups = Groups(weight - np.repeat(shift, np.diff(start)), cost, start)
-    best = Knapsack(groups).least_energy(allowed, gap_tolerance)
-    return Cheapest(tuple((best.options - start[:-1]).tolist()), best.energy_j, best.lower_bound_j)
+    knapsack = Knapsack(groups)
+    best, relaxation = knapsack.least_energy(allowed, gap_tolerance), knapsack.relaxation
+    taken = int(np.searchsorted(relaxation.reached_time_s[1:], allowed, side="right"))
+    price = float(relaxation.segment_rate[taken]) if taken < relaxation.segments else 0.0
+    return Cheapest(tuple((best.options - start[:-1]).tolist()), best.energy_j, best.lower_bound_j, price)

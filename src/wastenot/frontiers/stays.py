@@ -22,7 +22,7 @@ import numpy as np
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.frontiers.switched_work import ROUNDING, SwitchedWork
 
-_BLOCK_CELLS = 400_000  # of prices × calls × settings × settings looked at in one step
+_BLOCK_CELLS = 400_000  # of prices × calls × settings (× settings, where changes differ) looked at in one step
 
 
 class Start(NamedTuple):
@@ -157,7 +157,10 @@ class _Pass:
     def _forward(self) -> None:
         work, cost, begun, begin = self._work, self._cost, self._begun, self._begin
         latest = self._kinds[0].latest.max(axis=1)
-        most = max(1, _BLOCK_CELLS // (len(self._prices) * work.settings**2))
+        cells = len(self._prices) * work.settings
+        if any(each.same is None for each in self._kinds):
+            cells *= work.settings
+        most = max(1, _BLOCK_CELLS // cells)
         done = 0
         while done < work.calls:
             end = min(int(np.searchsorted(latest, done + 1, side="right")), work.calls + 1, done + 1 + most)

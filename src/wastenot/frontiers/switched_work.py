@@ -118,17 +118,21 @@ class SwitchedWork:
             return np.where(possible, value, IMPOSSIBLE * dearest)
 
         quick = np.zeros((settings, settings), dtype=bool)
+        slow_off_s = off_s if slow_off_s is None else slow_off_s
+        slow_stay_s = max(stay_s, stay_s if slow_stay_s is None else slow_stay_s)
+        if slow_stay_s == stay_s and not (np.any(off_s) or np.any(slow_off_s)):  # they ask for no more than quick changes
+            slow = None
         return cls(
             np.where(possible, time_s, 0.0),
             padded(energy_j),
             padded(weight_s),
             stay_s,
-            max(stay_s, stay_s if slow_stay_s is None else slow_stay_s),
+            slow_stay_s,
             quick if slow is None else slow & other,
             pairs(switch_s),
             pairs(switch_j),
             np.broadcast_to(np.asarray(off_s, dtype=np.float64), settings),
-            np.broadcast_to(np.asarray(off_s if slow_off_s is None else slow_off_s, dtype=np.float64), settings),
+            np.broadcast_to(np.asarray(slow_off_s, dtype=np.float64), settings),
         )
 
     def only(self, kept: IndexArray) -> SwitchedWork:

@@ -50,6 +50,15 @@ class Costs:
         """How often each kernel runs in an iteration, shape (kernels,)."""
         return np.array([kernel.count for kernel in self.kernels], dtype=np.int64)
 
+    @cached_property
+    def setting_index(self) -> IndexArray:
+        """The index of each row's setting among all of the sweep, auto first; shape (rows,)."""
+        index = np.zeros(len(self.kernel), dtype=np.intp)
+        for column in (self.core_mhz, self.memory_mhz, self.power_limit_w):
+            levels, level = np.unique(np.nan_to_num(column, nan=-1.0), return_inverse=True)
+            index = index * len(levels) + level
+        return np.unique(index, return_inverse=True)[1]
+
     def setting(self, row: int) -> Setting:
         """The setting of a row."""
         values = (self.core_mhz[row], self.memory_mhz[row], self.power_limit_w[row])

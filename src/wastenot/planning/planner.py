@@ -127,7 +127,7 @@ def plan(
 
     schedule = scheduled(granularity)
     applicable = find_applicable(
-        made, lambda coarser: planner.at(coarser).plan(objective, scope), switching, memory_mhz,
+        made, lambda coarser: planner.at(coarser).plan(objective, scope, beside=False), switching, memory_mhz,
         lambda level: schedule if level == granularity else scheduled(level),
     )  # fmt: skip
     return made.model_copy(update={"applicable": applicable, "schedule": schedule}).sealed()
@@ -256,24 +256,26 @@ class Planner:
         return fit_costs(self.sweep, self.costs)
 
     @cached_property
+    def _solved(self) -> tuple[Posteriors, Bootstrap] | None:
+        if self._like is not None:
+            return self._like._solved
+        return None if self.cost_model is None else self.cost_model.with_bootstrap()
+
+    @property
     def posteriors(self) -> Posteriors | None:
         """Posteriors of the true costs at every setting; ``None`` where nothing says how noisy the sweep is."""
-        if self._like is not None:
-            return self._like.posteriors
-        return None if self.cost_model is None else self.cost_model.posteriors()
+        return None if self._solved is None else self._solved[0]
 
     @property
     def errors_known(self) -> bool:
         """Whether repeats or standard errors say how noisy the sweep is."""
         return self.cost_model is not None and self.cost_model.known
 
-    @cached_property
+    @property
     def bootstrap(self) -> Bootstrap:
         """What tells luck from truth; only where errors are known."""
-        if self._like is not None:
-            return self._like.bootstrap
-        assert self.cost_model is not None
-        return self.cost_model.coupled_bootstrap()
+        assert self._solved is not None
+        return self._solved[1]
 
     @cached_property
     def believed(self) -> Choices:
@@ -299,9 +301,9 @@ class Planner:
 
     # ---- choosing --------------------------------------------------------------------------------------------
 
-    def plan(self, objective: Objective, scope: Scope = "global") -> Plan:
-        """The best plan; see :func:`plan`."""
-        return self._describe(self.choose(objective, scope), objective, scope)
+    def plan(self, objective: Objective, scope: Scope = "global", *, beside: bool = True) -> Plan:
+        """The best plan; see :func:`plan`. With ``beside`` it says, too, what other numbers and limits would give."""
+        return self._describe(self.choose(objective, scope), objective, scope, beside)
 
     def corrects(self, objective: Objective) -> bool:
         """Whether plans are chosen by numbers corrected for noise, or by the numbers as measured.
@@ -403,8 +405,9 @@ class Planner:
         expected = self.expected(rows, objective) if self.corrects(objective) else None
         return self.totals(rows) if expected is None else expected
 
-    def _describe(self, optimum: Optimum, objective: Objective, scope: Scope) -> Plan:
+    def _describe(self, optimum: Optimum, objective: Objective, scope: Scope, beside: bool) -> Plan:
         rows, corrects = self.rows(optimum.options), self.corrects(objective)
+        beside = beside and corrects
         predicted, baseline = self.totals(rows), self.totals(self.baseline_rows)
         assignments = self._assignments(rows)
         expected = self.expected(rows, objective)
@@ -455,8 +458,8 @@ class Planner:
             captured_on=self.sweep.captured_on,
             coverage=self.coverage,
             expected=expected,
-            potential=self._potential(objective, scope) if corrects else None,
-            tolerance=self._tolerance(objective, scope) if corrects and objective.max_slowdown == 0.0 else None,
+            potential=self._potential(objective, scope) if beside else None,
+            tolerance=self._tolerance(objective, scope) if beside and objective.max_slowdown == 0.0 else None,
         ).sealed()
 
     def _potential(self, objective: Objective, scope: Scope) -> Potential | None:

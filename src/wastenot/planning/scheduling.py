@@ -74,7 +74,7 @@ def best_rungs(planner: Planner, objective: Objective, scope: Scope, switchings:
     return rungs
 
 
-_WHATEVER_SWITCHING = ("corrects", "costs_by_row", "rows", "settings", "line", "slow", "_doubted", "_errors", "_in_effect")
+_WHATEVER_SWITCHING = ("corrects", "costs_by_row", "rows", "settings", "line", "slow", "_doubted", "_in_effect")
 """What a schedule is made of that does not depend on how long switches take."""
 
 
@@ -101,14 +101,9 @@ class _Scheduling:
     def rows(self) -> IndexArray:
         """The row of each kernel at each setting, −1 where it was not measured there; auto first. (settings, kernels)."""
         costs = self.planner.costs
-        key = np.column_stack([np.nan_to_num(c, nan=-1.0) for c in (costs.core_mhz, costs.memory_mhz, costs.power_limit_w)])
-        distinct, which = np.unique(key, axis=0, return_inverse=True)
-        rows = np.full((len(distinct), len(costs.kernels)), -1)
-        rows[which.ravel(), costs.kernel] = np.arange(len(costs.kernel))
-        auto = int(which.ravel()[0])
-        order = [auto, *(index for index in range(len(distinct)) if index != auto)]
-        rows = rows[order]
-        return rows[(rows >= 0).any(axis=1)]
+        rows = np.full((int(costs.setting_index.max()) + 1, len(costs.kernels)), -1)
+        rows[costs.setting_index, costs.kernel] = np.arange(len(costs.kernel))
+        return rows
 
     @cached_property
     def settings(self) -> list[Setting]:
@@ -184,15 +179,6 @@ class _Scheduling:
         too_low = self.planner.optimism(self.objective)
         return 0.5 * too_low.time_s, 0.5 * too_low.energy_j
 
-    @cached_property
-    def _errors(self) -> tuple[FloatArray, FloatArray]:
-        """Deviation of each kernel's time over the budget at each setting, and its common errors."""
-        posteriors = self.planner.posteriors
-        assert posteriors is not None and self.objective.max_slowdown is not None
-        rows = posteriors.index(np.where(self.rows >= 0, self.rows, self.rows[:1]))
-        _, variance, common = excess_of_calls(posteriors.time_s, rows[0], rows, self.objective.max_slowdown)
-        return np.sqrt(variance), common
-
     def margin_s(self, setting: IndexArray) -> float:
         """How far below its budget a schedule must stay, to keep it with the confidence.
 
@@ -200,11 +186,16 @@ class _Scheduling:
         """
         if not self.corrects or self.objective.max_slowdown is None:
             return 0.0
-        deviation, common = self._errors
+        posteriors = self.planner.posteriors
+        assert posteriors is not None
         counts = self.line.counts(setting, *self.rows.shape)
+        had, kernel = np.nonzero(counts)
+        runs, base = counts[had, kernel], posteriors.index(self.rows[0, kernel])
+        rows = posteriors.index(np.where(self.rows[had, kernel] >= 0, self.rows[had, kernel], self.rows[0, kernel]))
+        _, variance, common = excess_of_calls(posteriors.time_s, base, rows, self.objective.max_slowdown)
         doubted_s = self._doubted[0] if setting.any() else 0.0
-        own = float(np.square((counts * deviation).sum(axis=0)).sum())
-        together = np.square(np.einsum("sk,skf->f", counts, common)).sum()
+        own = float(np.square(np.bincount(kernel, runs * np.sqrt(variance))).sum())
+        together = np.square(runs @ common).sum()
         z = NormalDist().inv_cdf(self.objective.confidence or DEFAULT_CONFIDENCE)
         return doubted_s + z * math.sqrt(own + float(together) + doubted_s**2)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, Select, insert, select
 from sqlalchemy.exc import DBAPIError
 
 from wastenot.arrays import FloatArray
@@ -76,15 +76,23 @@ def select_rows(connection: Connection, workload_id: int) -> tuple[NDArray[np.in
         .where(imports.c.workload_id == workload_id)
         .order_by(measurements.c.import_id, measurements.c.position)
     )
-    fetched = connection.execution_options(stream_results=True).execute(query)
-    parts = [
-        [np.array(values, dtype=np.float64) for values in zip(*rows, strict=True)]
-        for rows in fetched.partitions(_CHUNK_ROWS)
-    ]
-    if not parts:
-        parts = [[np.empty(0) for _ in names]]
-    kernel_ids, *numbers = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    parts = [np.array(rows, dtype=np.float64) for rows in _batches(connection, query)]
+    kernel_ids, *numbers = np.concatenate(parts).T.copy() if parts else np.empty((len(names), 0))
     return kernel_ids.astype(np.int64), dict(zip(names[1:], numbers, strict=True))
+
+
+def _batches(connection: Connection, query: Select[Any]) -> Iterator[Sequence[Any]]:
+    """Rows as tuples, some at a time; SQLite's without SQLAlchemy's rows around them, which take as long again."""
+    if connection.dialect.name != "sqlite":
+        fetched = connection.execution_options(stream_results=True).execute(query)
+        yield from (list(map(tuple, rows)) for rows in fetched.partitions(_CHUNK_ROWS))
+        return
+    cursor = connection.execute(query).cursor
+    assert cursor is not None
+    try:
+        yield from iter(lambda: cursor.fetchmany(_CHUNK_ROWS), [])
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise DBAPIError(str(query), None, error) from error
 
 
 def _present(sweep: Sweep) -> list[str]:

@@ -13,8 +13,12 @@ then, of √V,
 
 With the third line the constraint is a budget that holds for every plan with √V in [ρ₁, ρ₂] that keeps the confidence, so
 the least energy within it is a lower bound; with the second it is one that plans near ρ and the direction keep, and each is
-checked by the constraint itself. Both budgets are linear and solved exactly; intervals of √V are halved, the most promising
-first, until the bounds meet the best plan. The direction is that of the last plan; the search is repeated until it stays.
+checked by the constraint itself. Both budgets are linear and solved exactly.
+
+With many units a plan at its own ρ is as good as optimal, and the price of time λ there proves it: no plan that keeps the
+constraint costs less than the least of (cost + λ M) + λ z a √V, which is reached at a vertex of the lower hull of all plans
+over V, since the root is concave. Where that bound leaves a gap, intervals of √V are halved, the most promising first, until
+the bounds meet the best plan. The direction is that of the last plan; the search is repeated until it stays.
 """
 
 from __future__ import annotations
@@ -35,6 +39,8 @@ from wastenot.errors import InfeasibleError
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.knapsack import Cheapest, cheapest_within
 from wastenot.frontiers.nodes import Ways
+from wastenot.frontiers.pareto import Groups
+from wastenot.frontiers.relaxation import Relaxation
 from wastenot.planning.noise.expectation import Excess, excess
 from wastenot.planning.noise.posteriors import Posteriors
 from wastenot.planning.objective import Objective, Scope, asked_for
@@ -42,6 +48,8 @@ from wastenot.planning.units import PlanUnit
 
 _MOST_INTERVALS = 24  # that are halved in one search
 _GAP = 1e-5
+_MOST_TANGENTS = 6  # to the root, in one search, before intervals are halved
+_SAME_ROOT = 1e-4
 _MOST_REPEATS = 6  # of the search, each with the direction of the last plan
 _SAME_DIRECTION = 1e-3
 _FURTHER = 1.2  # times the time that a plan was over its budget, by which the next search stays below it
@@ -221,7 +229,7 @@ class ConfidentChoice:
             along, across = root / length, common / length
         if best is None:
             raise InfeasibleError("no plan was found that keeps the time budget with that confidence")
-        return Cheapest(best.options, best.cost, min(bound, best.cost))
+        return replace(best, lower_bound=min(bound, best.cost))
 
     def _search(self, cost: FloatArray, along: float, across: FloatArray, further_s: float) -> tuple[Cheapest | None, float]:
         """The best plan within the budget with errors along one direction, and a lower bound on those that keep it.
@@ -239,8 +247,15 @@ class ConfidentChoice:
         waiting: list[tuple[float, float, float]] = []
         stretch = self.z * along
 
-        def try_interval(low: float, high: float) -> None:
+        def keep(candidate: Cheapest) -> None:
             nonlocal best
+            if best is None or candidate.cost < best.cost:
+                root, common = self._errors(candidate.options)
+                spent = self._mean_of(candidate.options) + self.z * (along * root + float(across @ common))
+                if spent + self.doubted_s + further_s <= 0.0:
+                    best = candidate
+
+        def try_interval(low: float, high: float) -> None:
             lower = mean + stretch * self.variance_s2 / (low + high)
             outer = self._within(cost, lower, -stretch * low * high / (low + high) - doubted_s)
             if outer is None:
@@ -249,15 +264,27 @@ class ConfidentChoice:
             upper = mean + stretch * self.variance_s2 / (2.0 * middle)
             inner = self._within(cost, upper, -0.5 * stretch * middle - doubted_s - further_s)
             for candidate in (outer, inner):
-                if candidate and (best is None or candidate.cost < best.cost):
-                    root, common = self._errors(candidate.options)
-                    spent = self._mean_of(candidate.options) + self.z * (along * root + float(across @ common))
-                    if spent + self.doubted_s + further_s <= 0.0:
-                        best = candidate
+                if candidate:
+                    keep(candidate)
             heapq.heappush(waiting, (outer.lower_bound, low, high))
 
         first = self._within(cost, mean, -doubted_s)
-        guess = 0.1 * largest if first is None else min(max(self._errors(first.options)[0], 1e-3 * largest), 0.9 * largest)
+        if first is None:
+            return None, math.inf
+        guess = min(max(self._errors(first.options)[0], 1e-3 * largest), 0.9 * largest)
+        for _ in range(_MOST_TANGENTS):
+            tangent, allowed_s = mean + stretch * self.variance_s2 / (2.0 * guess), -0.5 * stretch * guess - doubted_s
+            found = self._within(cost, tangent, allowed_s - further_s)
+            if found is None:
+                break
+            keep(found)
+            least = self._relaxed(cost, mean, stretch, found.price) + found.price * (doubted_s + further_s)
+            if best and least >= best.cost * (1.0 - _GAP):
+                outer = (self._within(cost, tangent, allowed_s) if further_s else found) or found
+                return best, self._relaxed(cost, mean, stretch, outer.price) + outer.price * doubted_s
+            guess, before = min(max(self._errors(found.options)[0], 1e-3 * largest), 0.9 * largest), guess
+            if abs(guess - before) <= _SAME_ROOT * before:
+                break
         for low, high in pairwise((0.0, guess, largest)):
             try_interval(low, high)
         for _ in range(_MOST_INTERVALS):
@@ -269,6 +296,11 @@ class ConfidentChoice:
             try_interval(middle, high)
         bounds = [waiting[0][0]] if waiting else []
         return best, min([*bounds, *([best.cost] if best else [])], default=math.inf)
+
+    def _relaxed(self, cost: FloatArray, mean: FloatArray, stretch: float, price: float) -> float:
+        """The least of cost + price · (mean + stretch · √V) over all plans."""
+        hull = Relaxation(Groups(self.variance_s2, cost + price * mean, self.start))
+        return float((hull.reached_energy_j + price * stretch * np.sqrt(np.maximum(hull.reached_time_s, 0.0))).min())
 
     def _within(self, cost: FloatArray, weight: FloatArray, budget: float) -> Cheapest | None:
         try:
@@ -299,7 +331,7 @@ class ConfidentChoice:
         free = choice(Ways(time, energy, start=self.start)).least_edp(exponent)
         options = tuple(free.options.tolist())
         if self.keeps(options):
-            return Cheapest(options, free.energy_j, min(strict.lower_bound, free.energy_j))
+            return Cheapest(options, free.energy_j, min(strict.lower_bound, free.energy_j), 0.0)
 
         def totals(chosen: tuple[int, ...]) -> tuple[float, float]:
             point = self.start[:-1] + np.array(chosen)
@@ -316,9 +348,9 @@ class ConfidentChoice:
             if log_edp(tried) >= log_edp(best) - _ROUNDING:
                 break
             best = tried
-        return Cheapest(best, totals(best)[0], strict.lower_bound)
+        return Cheapest(best, totals(best)[0], strict.lower_bound, 0.0)
 
     def _auto(self, cost: FloatArray) -> Cheapest | None:
         """Auto everywhere, where that keeps the confidence."""
         options = (0,) * (len(self.start) - 1)
-        return Cheapest(options, float(cost[self.start[:-1]].sum()), 0.0) if self.keeps(options) else None
+        return Cheapest(options, float(cost[self.start[:-1]].sum()), 0.0, 0.0) if self.keeps(options) else None

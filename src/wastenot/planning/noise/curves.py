@@ -13,8 +13,8 @@ import numpy as np
 from wastenot.arrays import FloatArray, IndexArray
 from wastenot.planning.costs import Costs
 from wastenot.planning.natural import JointErrors
-from wastenot.planning.noise.posteriors import Posterior
-from wastenot.planning.noise.shrinkage import CostModel
+from wastenot.planning.noise.posteriors import Loadings, Posterior
+from wastenot.planning.noise.shrinkage import Bootstrapped, CostModel
 from wastenot.planning.noise.surface import ADDED_NOISE
 
 
@@ -30,20 +30,21 @@ class _OfCurves:
         """Of some rows, ascending, each kernel's baseline among them."""
         variance = np.concatenate([np.diag(each) for each in self.covariance])
         with_baseline = np.concatenate([each[:, 0] for each in self.covariance])
-        return Posterior(self.value[rows], variance[rows], with_baseline[rows], np.zeros((len(rows), 0)))
+        return Posterior(self.value[rows], variance[rows], with_baseline[rows], Loadings.of(np.zeros((len(rows), 0))))
 
     def level(self) -> FloatArray:
         """The measured values, shape (rows,)."""
         return self.value
 
-    def coupled_bootstrap(self, draws: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See :func:`wastenot.planning.noise.surface.coupled_bootstrap`; arrays of shape (rows, draws)."""
+    def with_bootstrap(self, draws: FloatArray) -> Bootstrapped:
+        """The posterior of all rows, and its coupled bootstrap with standard normal draws, shape (rows, draws)."""
         added = np.empty_like(draws)
         for kernel, covariance in enumerate(self.covariance):
             own = slice(self.costs.start[kernel], self.costs.start[kernel + 1])
             size, along = np.linalg.eigh(covariance)
             added[own] = (along * np.sqrt(np.maximum(size, 0.0))) @ draws[own]
-        return ADDED_NOISE * added, -(ADDED_NOISE + 1.0 / ADDED_NOISE) * added
+        posterior = self.posterior(np.arange(len(self.value)))
+        return Bootstrapped(posterior, ADDED_NOISE * added, -(ADDED_NOISE + 1.0 / ADDED_NOISE) * added)
 
 
 def model_of_curves(costs: Costs, errors: JointErrors) -> CostModel:

@@ -141,16 +141,16 @@ def _time_shapes(
         if some:
             tables[key] = ShapeTable(core[spans[kernels[0]]], memory[spans[kernels[0]]], held)
             settings = spans[kernels[0]].stop - spans[kernels[0]].start
-            misfits = tables[key].misfits(np.stack([log_time[spans[kernel]] for kernel in sorted(some)]))
-            left += (misfits.min(axis=1) / max(1, settings - 4)).tolist()
+            misfits = tables[key].least_misfits(np.stack([log_time[spans[kernel]] for kernel in sorted(some)]))
+            left += (misfits / max(1, settings - 4)).tolist()
     noise = max(float(np.median(left)), least_noise, _LEAST_TIME_NOISE)
     shapes: dict[int, TimeShape] = {}
     for key, kernels in members.items():
         table = tables.get(key) or ShapeTable(core[spans[kernels[0]]], memory[spans[kernels[0]]], held)
         for first in range(0, len(kernels), _TOGETHER):
             chunk = kernels[first : first + _TOGETHER]
-            misfits = table.misfits(np.stack([log_time[spans[kernel]] for kernel in chunk]))
-            shapes |= {kernel: table.time_shape(each, noise) for kernel, each in zip(chunk, misfits, strict=True)}
+            found = table.time_shapes(np.stack([log_time[spans[kernel]] for kernel in chunk]), noise)
+            shapes |= zip(chunk, found, strict=True)
     return [shapes[kernel] for kernel in range(len(spans))]
 
 

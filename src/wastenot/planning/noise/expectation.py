@@ -84,19 +84,33 @@ class Excess:
 
 def excess(units: Sequence[PlanUnit], posteriors: Posteriors, slowdown: float) -> Excess:
     """Time of each option less what the slowdown allows the unit; what option and baseline have in common cancels."""
-    means, variances, commons, energies, times = [], [], [], [], []
+    if all(len(unit.kernels) == 1 for unit in units):  # one after the other they are as many rows
+        rows = posteriors.index(np.concatenate([unit.rows[:, 0] for unit in units]))
+        sizes = [len(unit.rows) for unit in units]
+        base = posteriors.index(np.array([unit.costs.start[unit.kernels[0]] for unit in units]))
+        count = np.repeat([float(unit.costs.count[unit.kernels[0]]) for unit in units], sizes)
+        mean, variance, common = excess_of_calls(posteriors.time_s, np.repeat(base, sizes), rows, slowdown)
+        common *= count[:, None]
+        ends = np.cumsum(sizes)[:-1]
+        columns = (
+            mean * count,
+            variance * count**2,
+            common,
+            posteriors.energy_j.mean[rows] * count,
+            posteriors.time_s.mean[rows] * count,
+        )
+        return Excess(*(tuple(np.split(column, ends)) for column in columns))
+    parts = []
     for unit in units:
-        count = unit.costs.count[unit.kernels].astype(np.float64)
+        counts = unit.costs.count[unit.kernels].astype(np.float64)
         rows = posteriors.index(unit.rows)
         mean, variance, common = excess_of_calls(
             posteriors.time_s, posteriors.index(unit.costs.start[unit.kernels]), rows, slowdown
         )
-        means.append(mean @ count)
-        variances.append(variance @ count**2)
-        commons.append(np.einsum("k,okf->of", count, common))
-        energies.append(posteriors.energy_j.mean[rows] @ count)
-        times.append(posteriors.time_s.mean[rows] @ count)
-    return Excess(tuple(means), tuple(variances), tuple(commons), tuple(energies), tuple(times))
+        common = np.einsum("k,okf->of", counts, common)
+        energy, time = (each.mean[rows] @ counts for each in (posteriors.energy_j, posteriors.time_s))
+        parts.append((mean @ counts, variance @ counts**2, common, energy, time))
+    return Excess(*zip(*parts, strict=True))
 
 
 def expect(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wastenot.arrays import FloatArray, IndexArray
+from wastenot.arrays import FloatArray
 from wastenot.planning.costs import Costs
 
 _LEAST_KERNELS = 4  # at a setting, for its average to be one
@@ -27,7 +27,7 @@ def common_pattern(costs: Costs, left: FloatArray) -> tuple[FloatArray, FloatArr
         costs: whose rows these are.
         left: what shapes leave of a quantity, shape (rows,).
     """
-    setting = _settings(costs)
+    setting = costs.setting_index
     number = np.bincount(setting)
     many = number >= _LEAST_KERNELS
     if many.sum() < _LEAST_SETTINGS:
@@ -43,9 +43,3 @@ def common_pattern(costs: Costs, left: FloatArray) -> tuple[FloatArray, FloatArr
     error = np.sqrt(between * shrunk / number)
     automatic = setting == 0
     return np.where(automatic, 0.0, (shrunk * mean)[setting]), np.where(automatic, 0.0, error[setting])
-
-
-def _settings(costs: Costs) -> IndexArray:
-    """The index of each row's setting among all of the sweep, auto first; shape (rows,)."""
-    settings = np.nan_to_num(np.column_stack([costs.core_mhz, costs.memory_mhz, costs.power_limit_w]), nan=-1.0)
-    return np.unique(settings, axis=0, return_inverse=True)[1].reshape(-1)

@@ -10,6 +10,34 @@ from wastenot.arrays import FloatArray, IndexArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Loadings:
+    """Loadings of errors that all kernels have in common, by row: products with factors wait until rows are asked for.
+
+    Attributes:
+        parts: a factor of each row, shape (rows,), and the loadings that it multiplies, shape (rows, errors).
+    """
+
+    parts: tuple[tuple[FloatArray, FloatArray], ...]
+
+    @classmethod
+    def of(cls, loadings: FloatArray) -> Loadings:
+        """Loadings as they are, shape (rows, errors)."""
+        return cls(((np.ones(len(loadings)), loadings),))
+
+    def __getitem__(self, rows: IndexArray | slice) -> FloatArray:
+        """Those of some rows, shape (..., errors)."""
+        return np.concatenate([factor[rows][..., None] * loadings[rows] for factor, loadings in self.parts], axis=-1)
+
+    def times(self, factor: FloatArray | float) -> Loadings:
+        """The same with rows multiplied."""
+        return Loadings(tuple((factor * own, loadings) for own, loadings in self.parts))
+
+    def beside(self, others: Loadings) -> Loadings:
+        """These errors, then others."""
+        return Loadings(self.parts + others.parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
     """True values of one call of each kernel at each setting, as believed; arrays by the rows of :class:`Costs`.
 
@@ -17,13 +45,13 @@ class Posterior:
         mean: expected value.
         variance: of the true value around it.
         with_baseline: covariance with the kernel's baseline, its variance at the baseline itself.
-        common: loadings of further errors that all kernels have in common, each of variance 1; shape (rows, errors).
+        common: loadings of further errors that all kernels have in common, each of variance 1.
     """
 
     mean: FloatArray
     variance: FloatArray
     with_baseline: FloatArray
-    common: FloatArray
+    common: Loadings
 
     def times(self, other: Posterior, first: IndexArray, correlation: float = 0.0) -> Posterior:
         """The product with other values, whose errors correlate with these; ``first`` is the baseline row of each row."""
@@ -39,23 +67,25 @@ class Posterior:
             self.mean * other.mean,
             moment(self.variance, other.variance, here),
             moment(self.with_baseline, other.with_baseline, first),
-            np.concatenate([other.mean[:, None] * self.common, self.mean[:, None] * other.common], axis=1),
+            self.common.times(other.mean).beside(other.common.times(self.mean)),
         )
 
     def exponential(self, first: IndexArray) -> Posterior:
         """Values of whose logarithms this is believed (log-normal); ``first`` is the baseline row of each row."""
         value = np.exp(self.mean + 0.5 * self.variance)
         variance, with_baseline = np.expm1(self.variance), np.expm1(self.with_baseline)
-        return Posterior(value, value**2 * variance, value * value[first] * with_baseline, value[:, None] * self.common)
+        return Posterior(value, value**2 * variance, value * value[first] * with_baseline, self.common.times(value))
 
     def widened(self, factor: float) -> Posterior:
         """The same with errors so many times as large."""
         square = factor**2
-        return Posterior(self.mean, square * self.variance, square * self.with_baseline, factor * self.common)
+        return Posterior(self.mean, square * self.variance, square * self.with_baseline, self.common.times(factor))
 
     def with_common(self, loadings: FloatArray) -> Posterior:
         """The same with further errors that all kernels have in common, as fractions of the mean; shape (rows, errors)."""
-        return replace(self, common=np.concatenate([self.common, self.mean[:, None] * loadings], axis=1))
+        if not loadings.any():
+            return self
+        return replace(self, common=self.common.beside(Loadings.of(loadings).times(self.mean)))
 
     def scaled(self, factor: float) -> Posterior:
         """The same in another unit."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -56,57 +57,63 @@ class ShapeTable:
         levels = np.unique(core)
         steps = np.arange((len(levels) - 1) * _BETWEEN + 1) / _BETWEEN
         upper = np.interp(steps, np.arange(len(levels)), levels) if held else levels[-1:]
-        grid = np.meshgrid(upper[upper >= np.median(levels)], _LOG_RATIOS, _EXPONENTS, indexing="ij")
-        self._limit, self._ratio, self._exponent = (axis.reshape(-1, 1) for axis in grid)
-        core_time, memory_time = self._ratio - np.minimum(core, self._limit), -memory
-        # np.logaddexp written out, for a third of the time.
-        apart = np.abs(core_time - memory_time)
-        apart *= -self._exponent
-        times = np.exp(apart, out=apart)
-        times += 1.0
+        limits = upper[upper >= np.median(levels)]
+        grid = np.meshgrid(limits, _LOG_RATIOS, _EXPONENTS, indexing="ij")
+        self._limit, self._ratio, self._exponent = (axis.ravel() for axis in grid)
+        # The smooth maximum, log(exp(α core time) + exp(α memory time)) / α, from exponentials of clocks and of ratios.
+        exponent = np.array(_EXPONENTS)[:, None]
+        ratios = np.exp(exponent * _LOG_RATIOS).T[None, :, :, None]
+        core_rates = np.exp(-exponent * np.minimum(core, limits[:, None])[:, None])[:, None]
+        times = ratios * core_rates
+        times += np.exp(-exponent * memory)
         np.log(times, out=times)
-        times /= self._exponent
-        times += np.maximum(core_time, memory_time)
-        times -= times.mean(axis=1, keepdims=True)
-        self._times: FloatArray = times
-        self._squares: FloatArray = (self._times**2).sum(axis=1)
+        times /= exponent
+        times -= times.mean(axis=-1, keepdims=True)
+        times = times.reshape(-1, len(core))
+        self._times: FloatArray = np.column_stack([times, -0.5 * (times**2).sum(axis=1)])
 
-    def misfits(self, log_time: FloatArray) -> FloatArray:
-        """Sums of squares that each combination leaves of kernels' log times.
+    def _scores(self, log_time: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Half of the sum of squares that each combination explains of kernels' log times, and half of the sum itself."""
+        wanted = log_time - log_time.mean(axis=1, keepdims=True)
+        scores: FloatArray = np.column_stack([wanted, np.ones(len(wanted))]) @ self._times.T
+        return scores, 0.5 * (wanted**2).sum(axis=1)
+
+    def least_misfits(self, log_time: FloatArray) -> FloatArray:
+        """Sums of squares that the best combination leaves of kernels' log times.
 
         Args:
             log_time: shape (kernels, settings).
 
         Returns:
-            Shape (kernels, combinations).
+            Shape (kernels,).
         """
-        wanted = log_time - log_time.mean(axis=1, keepdims=True)
-        left: FloatArray = wanted @ self._times.T
-        left *= -2.0
-        left += self._squares
-        left += (wanted**2).sum(axis=1, keepdims=True)
-        np.maximum(left, 0.0, out=left)
-        return left
+        scores, whole = self._scores(log_time)
+        return np.asarray(2.0 * np.maximum(whole - scores.max(axis=1), 0.0))
 
-    def time_shape(self, misfits: FloatArray, noise: float) -> TimeShape:
-        """What one kernel's measurements allow.
+    def time_shapes(self, log_time: FloatArray, noise: float) -> list[TimeShape]:
+        """What each kernel's measurements allow.
 
         Args:
-            misfits: of that kernel, shape (combinations,).
+            log_time: shape (kernels, settings).
             noise: variance of a log time.
         """
-        least = misfits.min()
-        taken = np.flatnonzero(misfits - least < -2.0 * noise * np.log(_UNLIKELY))
-        weight = np.exp(-0.5 * (misfits[taken] - least) / noise)
-        weight /= weight.sum()
-        times = self._times[taken]
+        scores, _ = self._scores(log_time)
+        best = scores.max(axis=1, keepdims=True)
+        kernel, taken = np.divmod(np.flatnonzero(scores > best + noise * np.log(_UNLIKELY)), scores.shape[1])
+        weight = np.exp((scores[kernel, taken] - best[kernel, 0]) / noise)
+        bounds = np.searchsorted(kernel, np.arange(len(log_time) + 1)).tolist()
+        return [self._time_shape(taken[first:end], weight[first:end]) for first, end in pairwise(bounds)]
+
+    def _time_shape(self, taken: IndexArray, weight: FloatArray) -> TimeShape:
+        weight = weight / weight.sum()
+        times = self._times[taken, :-1]
         mean = weight @ times
         directions = np.zeros((_DIRECTIONS, len(mean)))
         if len(taken) > 1:
             _, size, along = np.linalg.svd(np.sqrt(weight)[:, None] * (times - mean), full_matrices=False)
             width = min(_DIRECTIONS, len(size))
             directions[:width] = _WIDENED * size[:width, None] * along[:width]
-        limit, ratio, exponent = (float(weight @ axis[taken, 0]) for axis in (self._limit, self._ratio, self._exponent))
+        limit, ratio, exponent = (float(weight @ axis[taken]) for axis in (self._limit, self._ratio, self._exponent))
         return TimeShape(mean, directions, limit, ratio, exponent)
 
 

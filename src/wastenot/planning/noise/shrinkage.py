@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,11 +23,10 @@ from wastenot.planning.noise.designs import FEW_SETTINGS, Design, make_designs, 
 from wastenot.planning.noise.measured import Measured, correlation, mean_logarithms
 from wastenot.planning.noise.optimism import Bootstrap, standard_draws
 from wastenot.planning.noise.pattern import common_pattern
-from wastenot.planning.noise.posteriors import Posterior, Posteriors
+from wastenot.planning.noise.posteriors import Loadings, Posterior, Posteriors
 from wastenot.planning.noise.surface import (
     ADDED_NOISE,
     Hyperparameters,
-    coupled_bootstrap,
     fit_hyperparameters,
     posterior,
     roughness,
@@ -42,6 +41,17 @@ _LEAST_KERNELS = 8  # of few settings each, from which can be learnt what kernel
 _LEAST_SETTINGS = 3  # of the middle one of them, auto among them
 
 
+class Bootstrapped(NamedTuple):
+    """A posterior; by how much its means move with more noise, and what is then left of independent measurements.
+
+    See :func:`wastenot.planning.noise.surface.posterior`; ``moved`` and ``left`` have shape (rows, draws).
+    """
+
+    posterior: Posterior
+    moved: FloatArray
+    left: FloatArray
+
+
 class Values(Protocol):
     """What is believed of one quantity, of the rows of :class:`Costs`."""
 
@@ -51,8 +61,8 @@ class Values(Protocol):
     def level(self) -> FloatArray:
         """The measured values, shape (rows,)."""
 
-    def coupled_bootstrap(self, draws: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See :func:`wastenot.planning.noise.surface.coupled_bootstrap`; arrays of shape (rows, draws)."""
+    def with_bootstrap(self, draws: FloatArray) -> Bootstrapped:
+        """The posterior of all rows, and its coupled bootstrap with standard normal draws, shape (rows, draws)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +97,13 @@ class _Surfaces:
 
     def posterior(self, rows: IndexArray) -> Posterior:
         """Of some rows, ascending, each kernel's baseline among them."""
+        return self._solved(rows, np.zeros((len(self.costs.kernel), 0))).posterior
+
+    def with_bootstrap(self, draws: FloatArray) -> Bootstrapped:
+        """The posterior of all rows, and its coupled bootstrap with standard normal draws, shape (rows, draws)."""
+        return self._solved(np.arange(len(self.costs.kernel)), draws)
+
+    def _solved(self, rows: IndexArray, draws: FloatArray) -> Bootstrapped:
         kernel = self.costs.kernel[rows]
         begin = np.searchsorted(kernel, np.arange(len(self.costs.kernels)))
         rank = np.arange(len(rows)) - begin[kernel]
@@ -95,32 +112,24 @@ class _Surfaces:
         number = np.bincount(kernel)
         mean, variance, with_baseline = (np.empty(len(rows)) for _ in range(3))
         common = np.empty((len(rows), len(self.common.weight) + 2))
+        moved, left = np.empty_like(draws), np.empty_like(draws)
         for design in self.designs:
             for chunk in design.chunks():
-                members = self.costs.kernel[design.rows[0, chunk]]
+                own = design.rows[:, chunk]
+                members = self.costs.kernel[own[0]]
                 width = int(number[members].max())
                 readings = design.readings(self.measured, chunk, self.power)
-                found = posterior(readings, self.common, self.rough[members], wanted[members, :width])
+                found = posterior(readings, self.common, self.rough[members], wanted[members, :width], draws[own])
+                moved[own], left[own] = found.moved, found.left
                 asked = np.arange(width) < number[members, None]
                 place = (begin[members, None] + np.arange(width))[asked]
-                for whole, part in zip((mean, variance, with_baseline, common), found, strict=True):
+                for whole, part in zip((mean, variance, with_baseline, common), found[:4], strict=True):
                     whole[place] = part[asked]
-        return Posterior(mean, variance, with_baseline, common)
+        return Bootstrapped(Posterior(mean, variance, with_baseline, Loadings.of(common)), moved, left)
 
     def level(self) -> FloatArray:
         """The measured values, shape (rows,)."""
         return self.measured.value
-
-    def coupled_bootstrap(self, draws: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See :func:`wastenot.planning.noise.surface.coupled_bootstrap`; arrays of shape (rows, draws)."""
-        moved, left = np.empty_like(draws), np.empty_like(draws)
-        for design in self.designs:
-            for chunk in design.chunks():
-                rows = design.rows[:, chunk]
-                readings = design.readings(self.measured, chunk, self.power)
-                rough = self.rough[self.costs.kernel[rows[0]]]
-                moved[rows], left[rows] = coupled_bootstrap(readings, self.common, rough, draws[rows])
-        return moved, left
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,16 +143,18 @@ class _AsMeasured:
         """Of some rows, ascending, each kernel's baseline among them."""
         noise = self.measured.noise[rows]
         at_baseline = rows == self.costs.start[self.costs.kernel[rows]]
-        return Posterior(self.measured.value[rows], noise, np.where(at_baseline, noise, 0.0), np.zeros((len(rows), 0)))
+        none = Loadings.of(np.zeros((len(rows), 0)))
+        return Posterior(self.measured.value[rows], noise, np.where(at_baseline, noise, 0.0), none)
 
     def level(self) -> FloatArray:
         """The measured values, shape (rows,)."""
         return self.measured.value
 
-    def coupled_bootstrap(self, draws: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See :func:`wastenot.planning.noise.surface.coupled_bootstrap`; arrays of shape (rows, draws)."""
+    def with_bootstrap(self, draws: FloatArray) -> Bootstrapped:
+        """The posterior of all rows, and its coupled bootstrap with standard normal draws, shape (rows, draws)."""
         added = np.sqrt(self.measured.noise)[:, None] * draws
-        return ADDED_NOISE * added, -(ADDED_NOISE + 1.0 / ADDED_NOISE) * added
+        posterior = self.posterior(np.arange(len(self.costs.kernel)))
+        return Bootstrapped(posterior, ADDED_NOISE * added, -(ADDED_NOISE + 1.0 / ADDED_NOISE) * added)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,33 +186,32 @@ class CostModel:
     power_errors: FloatArray
 
     @single_threaded()
-    def posteriors(self, rows: IndexArray | None = None) -> Posteriors:
-        """Posteriors of true times and energies.
+    def posteriors(self, rows: IndexArray) -> Posteriors:
+        """Posteriors of true times and energies at some rows of the costs; each kernel's baseline is added."""
+        rows = np.unique(np.concatenate([self.costs.start[:-1], rows]))
+        return self._posteriors(rows, self.log_time.posterior(rows), self.power.posterior(rows))
 
-        Args:
-            rows: of the costs; each kernel's baseline is added. By default all, which takes longer.
-        """
-        start = self.costs.start
-        rows = np.arange(start[-1]) if rows is None else np.unique(np.concatenate([start[:-1], rows]))
-        first = np.searchsorted(rows, start[self.costs.kernel[rows]])
-        log_time = self.log_time.posterior(rows)
+    @single_threaded()
+    def with_bootstrap(self) -> tuple[Posteriors, Bootstrap]:
+        """Posteriors at all rows; what would be believed with a little more noise, and what independent measurements say."""
+        time, power = standard_draws(len(self.costs.kernel))
+        power = self.correlation * time + math.sqrt(1.0 - self.correlation**2) * power
+        log_time, watt = self.log_time.with_bootstrap(time), self.power.with_bootstrap(power)
+        level = self.power.level()[:, None]
+        bootstrap = Bootstrap(
+            log_time.moved, log_time.moved + watt.moved / level, log_time.left, log_time.left + watt.left / level
+        )
+        return self._posteriors(np.arange(len(self.costs.kernel)), log_time.posterior, watt.posterior), bootstrap
+
+    def _posteriors(self, rows: IndexArray, log_time: Posterior, power: Posterior) -> Posteriors:
+        first = np.searchsorted(rows, self.costs.start[self.costs.kernel[rows]])
         log_time = replace(log_time, mean=log_time.mean + self.level[rows])
         time = log_time.widened(self.widened).exponential(first)
-        power = self.power.posterior(rows).widened(self.widened).scaled(self.power_unit_w)
+        power = power.widened(self.widened).scaled(self.power_unit_w)
         power = replace(power, mean=np.maximum(power.mean, _LEAST_POWER * self.power_unit_w * self.power.level()[rows]))
         energy = time.times(power, first, self.correlation)
         time_errors, power_errors = self.time_errors[rows], self.power_errors[rows]
         return Posteriors(rows, time.with_common(time_errors), energy.with_common(time_errors + power_errors))
-
-    @single_threaded()
-    def coupled_bootstrap(self) -> Bootstrap:
-        """What would be believed with a little more noise, and how far that is from independent measurements."""
-        time, power = standard_draws(len(self.costs.kernel))
-        power = self.correlation * time + math.sqrt(1.0 - self.correlation**2) * power
-        time_moved, time_left = self.log_time.coupled_bootstrap(time)
-        power_moved, power_left = self.power.coupled_bootstrap(power)
-        watts = self.power.level()[:, None]
-        return Bootstrap(time_moved, time_moved + power_moved / watts, time_left, time_left + power_left / watts)
 
 
 @single_threaded()

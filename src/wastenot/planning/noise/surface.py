@@ -165,45 +165,32 @@ def _believed(readings: Readings, common: Hyperparameters, rough: FloatArray) ->
     return _Believed(value, apart, whole, noise + perhaps, perhaps + readings.noise_error * noise)
 
 
-def posterior(
-    readings: Readings, common: Hyperparameters, rough: FloatArray, wanted: IndexArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Posterior of each kernel's true values after all of its measurements.
+class Solved(NamedTuple):
+    """What is believed of some kernels; ``mean`` to ``common`` of the settings asked for, by kernel.
 
-    Args:
-        readings: of the kernels.
-        common: what kernels have in common.
-        rough: of each kernel, from :func:`roughness`.
-        wanted: the settings whose posterior is asked for, shape (kernels, wanted).
-
-    Returns:
-        Mean, variance and covariance with the first setting, shape (kernels, wanted) each; and loadings of errors that all
-        kernels have in common, shape (kernels, wanted, shapes + 2): they share the mean weights, the offsets, and the doubt
-        about the noise. Were more of the scatter noise, every value would move further towards its surface.
+    Attributes:
+        mean: shape (kernels, wanted).
+        variance: shape (kernels, wanted).
+        with_first: covariance with the first setting, shape (kernels, wanted).
+        common: loadings of errors that all kernels have in common, shape (kernels, wanted, shapes + 2): they share the mean
+            weights, the offsets, and the doubt about the noise. Were more of the scatter noise, every value would move
+            further towards its surface.
+        moved: by how much each posterior mean moves with a little more noise; shape (settings, kernels, draws).
+        left: independent measurements less that moved mean; shape (settings, kernels, draws).
     """
-    believed = _believed(readings, common, rough)
-    kernels, settings = believed.value.shape
-    noise = believed.noise
-    kernel = np.arange(kernels)[:, None]
-    sought = np.zeros((kernels, settings, 1 + wanted.shape[1]))
-    sought[:, :, 0] = believed.apart
-    sought[kernel, wanted, 1 + np.arange(wanted.shape[1])] = 1.0
-    solved = np.linalg.solve(believed.whole, sought)
-    pull, inverse = solved[:, :, 0], solved[:, :, 1:].transpose(0, 2, 1)  # rows of the inverse, which is symmetric
-    # Written with the noise in front, so that nothing large cancels: value - N W value and N - N W N.
-    mean = believed.value - noise * pull
-    here = noise[kernel, wanted]
-    variance = here - here**2 * np.take_along_axis(inverse, wanted[:, :, None], axis=2)[:, :, 0]
-    first = np.where(wanted == 0, here, 0.0) - here * noise[:, :1] * inverse[:, :, 0]
-    prior = np.concatenate([readings.shapes @ common.weight_error, readings.offset_error.T[:, :, None]], axis=2)
-    doubted = (believed.doubt * pull)[kernel, wanted, None]
-    return mean[kernel, wanted], variance, first, np.concatenate([here[:, :, None] * (inverse @ prior), doubted], axis=2)
+
+    mean: FloatArray
+    variance: FloatArray
+    with_first: FloatArray
+    common: FloatArray
+    moved: FloatArray
+    left: FloatArray
 
 
-def coupled_bootstrap(
-    readings: Readings, common: Hyperparameters, rough: FloatArray, draws: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """What would have been believed with a little more noise, and how far that is from independent measurements.
+def posterior(
+    readings: Readings, common: Hyperparameters, rough: FloatArray, wanted: IndexArray, draws: FloatArray
+) -> Solved:
+    """Posterior of each kernel's true values after all of its measurements, and its coupled bootstrap.
 
     Noise added to the measured values, and as much of it, scaled, taken from them, makes two sets whose noises are
     independent (Oliveira, Lei and Tibshirani, Unbiased risk estimation in the normal means problem via coupled bootstrap
@@ -214,18 +201,32 @@ def coupled_bootstrap(
         readings: of the kernels.
         common: what kernels have in common.
         rough: of each kernel, from :func:`roughness`.
-        draws: standard normal, shape (settings, kernels, draws).
-
-    Returns:
-        By how much each posterior mean moves, and the second set less that moved mean; shape (settings, kernels, draws).
+        wanted: the settings whose posterior is asked for, shape (kernels, wanted).
+        draws: standard normal, of the bootstrap; shape (settings, kernels, draws).
     """
     believed = _believed(readings, common, rough)
-    added = np.sqrt(believed.noise)[:, :, None] * draws.transpose(1, 0, 2)
-    pulls = np.linalg.solve(believed.whole, np.concatenate([believed.apart[:, :, None], added], axis=2))
-    noise = believed.noise[:, :, None]
-    moved = ADDED_NOISE * (added - noise * pulls[:, :, 1:])
-    left = noise * pulls[:, :, :1] - moved - added / ADDED_NOISE
-    return moved.transpose(1, 0, 2), left.transpose(1, 0, 2)
+    kernels, settings = believed.value.shape
+    noise = believed.noise
+    kernel = np.arange(kernels)[:, None]
+    added = np.sqrt(noise)[:, :, None] * draws.transpose(1, 0, 2)
+    first_wanted = 1 + draws.shape[2]
+    sought = np.zeros((kernels, settings, first_wanted + wanted.shape[1]))
+    sought[:, :, 0] = believed.apart
+    sought[:, :, 1:first_wanted] = added
+    sought[kernel, wanted, first_wanted + np.arange(wanted.shape[1])] = 1.0
+    solved = np.linalg.solve(believed.whole, sought)
+    pull, inverse = solved[:, :, 0], solved[:, :, first_wanted:].transpose(0, 2, 1)  # rows of the inverse (symmetric)
+    # Written with the noise in front, so that nothing large cancels: value - N W value and N - N W N.
+    mean = believed.value - noise * pull
+    here = noise[kernel, wanted]
+    variance = here - here**2 * np.take_along_axis(inverse, wanted[:, :, None], axis=2)[:, :, 0]
+    first = np.where(wanted == 0, here, 0.0) - here * noise[:, :1] * inverse[:, :, 0]
+    prior = np.concatenate([readings.shapes @ common.weight_error, readings.offset_error.T[:, :, None]], axis=2)
+    doubted = (believed.doubt * pull)[kernel, wanted, None]
+    loadings = np.concatenate([here[:, :, None] * (inverse @ prior), doubted], axis=2)
+    moved = ADDED_NOISE * (added - noise[:, :, None] * solved[:, :, 1:first_wanted])
+    left = (noise * pull)[:, :, None] - moved - added / ADDED_NOISE
+    return Solved(mean[kernel, wanted], variance, first, loadings, moved.transpose(1, 0, 2), left.transpose(1, 0, 2))
 
 
 class _Separation(NamedTuple):
@@ -275,27 +276,35 @@ def _negative_log_likelihood(readings: Readings, apart: _Separation, common: Hyp
 def _negative_log_likelihoods(readings: Readings, apart: _Separation, common: Hyperparameters) -> FloatArray:
     """Those of each kernel, shape (kernels,)."""
     value, shapes, log_root = _whitened(readings, apart, common)
-    value = value - shapes @ common.weight
-    precision = np.linalg.inv(common.weight_spread)
-    inner = shapes.transpose(0, 2, 1) @ shapes + precision
-    explained = (value[:, None] @ shapes)[:, 0]
-    quadratic = (value**2).sum(axis=1) - (explained * np.linalg.solve(inner, explained[:, :, None])[:, :, 0]).sum(axis=1)
+    return log_root + _marginal(value - shapes @ common.weight, shapes, np.linalg.inv(common.weight_spread))
+
+
+def _marginal(value: FloatArray, shapes: FloatArray, precision: NDArray[np.floating]) -> FloatArray:
+    """Those of white values, less their mean, given the prior precision of the weights."""
+    transposed = shapes.transpose(0, 2, 1)
+    inner = transposed @ shapes + precision
+    explained = transposed @ value[:, :, None]
+    quadratic = (value**2).sum(axis=1) - (explained * np.linalg.solve(inner, explained)).sum(axis=(1, 2))
     logs = np.linalg.slogdet(inner)[1] - float(np.linalg.slogdet(precision)[1])
-    return np.asarray(log_root + 0.5 * (quadratic + logs))
+    return np.asarray(0.5 * (quadratic + logs))
 
 
 def _likelihood_by_roughness(readings: Readings, common: Hyperparameters) -> FloatArray:
     """Likelihood of each kernel's values by the factor on its departures, relative; shape (kernels, factors)."""
-    apart = _separation(readings.clocks)
+    common_covariance = _departure(_separation(readings.clocks), common)
+    common_covariance[np.diag_indices(len(common_covariance))] += common.rest * readings.rest_scale.mean(axis=1)
+    # In the basis in which noise is white and departures are independent, every factor has a diagonal covariance.
+    scale = 1.0 / np.sqrt(np.maximum(readings.noise.mean(axis=1), _LEAST_NOISE))
+    size, along = np.linalg.eigh(scale[:, None] * common_covariance * scale)
+    project = along.T * scale
+    shapes = project @ readings.shapes
+    value = (project @ (readings.value - readings.offset)).T - shapes @ common.weight
+    precision = np.linalg.inv(common.weight_spread)
     losses = []
     for factor in _ROUGHNESS.tolist():
-        scaled = replace(
-            common,
-            departure=factor * common.departure,
-            low_departure=factor * common.low_departure,
-            rest=factor * common.rest,
-        )
-        losses.append(_negative_log_likelihoods(readings, apart, scaled))
+        variance = 1.0 + factor * np.maximum(size, 0.0)
+        root = np.sqrt(variance)
+        losses.append(_marginal(value / root, shapes / root[:, None], precision) + 0.5 * float(np.log(variance).sum()))
     loss = np.stack(losses, axis=1)
     return np.asarray(np.exp(loss.min(axis=1, keepdims=True) - loss))
 
