@@ -1,4 +1,4 @@
-"""The same input gives the same output to the last byte: in whatever order sets are, with any number of threads, under load."""
+"""The same input gives the same output to the last byte: whatever the order of sets, the threads, and the load."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from tests.cli.test_engine_verb import TABLE as STEPS
 from tests.cli.test_recommend_verb import TABLE as SERVERS
 from tests.cli.test_recur_verb import POWER, TRAIN
-from tests.cli.test_serve_sim_verb import ENGINE, TEXT as SCENARIO
+from tests.cli.test_serve_sim_verb import TEXT as SCENARIO
 from tests.support.pipeline_profiles import write_profile
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +29,7 @@ SWEEP = ("sweep", "gpt3-small", "--device", "sim:toy.toml", "--study", "s.db", "
          "--warm-up", "0.5", "--window", "0.5", "--json")  # fmt: skip
 PLAN = ("plan", "--study", "s.db", "--max-slowdown", "2%", "--json", "--out", "plan.json")
 PROFILE = ("pipeline", "profile.csv", "--micro-batches", "4", "--waiting-power", "70W", "--json")
+JOBS = ("recur", "train.csv", "power.csv", "--target", "0.9", "--default", "128", "--json")
 
 QUICK = (
     SWEEP,
@@ -42,8 +43,7 @@ QUICK = (
     ("steer", "engine.json", "--trace", "trace.csv", "--step-tokens", "1024", "--json"),
     ("serve-sim", "scenario.toml", "--processes", "1", "--json", "--out", "cluster.json"),
     ("recommend", "table.csv", "--itl", "50ms", "--json"),
-    ("recommend", str(ENGINE), "--itl", "50ms", "--json"),
-    ("recur", "train.csv", "power.csv", "--target", "0.9", "--seeds", "1", "--processes", "1", "--recurrences", "12", "--json"),
+    (*JOBS, "--seeds", "1", "--processes", "1", "--recurrences", "12"),
 )  # fmt: skip
 DEAR = (
     SWEEP,
@@ -61,13 +61,13 @@ DEAR = (
      "--as-measured", "--max-slowdown", "5%", "--json"),
     (*PROFILE, "--straggler", "20%", "--switch-time", "5ms", "--report", "pipeline.html"),
     ("profile", "gemm:4096", "--device", "sim:mi300x", "--runs", "60", "--json"),
-    ("natural", "llama-8b", "--phase", "decode", "--batch", "8", "--device", "sim:h200", "--study", "n.db", "--out", "n.html",
-     "--draws", "40", "--json"),
+    ("natural", "llama-8b", "--phase", "decode", "--batch", "8", "--device", "sim:h200", "--study", "n.db",
+     "--out", "n.html", "--draws", "40", "--json"),
     ("sensor", "--device", "sim:rtx-3080-ti", "--budget", "40s", "--out", "sensors.json", "--json"),
     ("latency", "--device", "sim:v100", "--what", "core", "--core", "802.5,1380", "--relative-error", "0.1", "--json"),
     ("tune", "--device", "sim:rtx-a4000", "--workload", "gpt3-small", "--max-slowdown", "5%", "--quiet", "--json"),
     ("serve-sim", "scenario.toml", "--seeds", "2", "--processes", "2", "--json"),
-    ("recur", "train.csv", "power.csv", "--target", "0.9", "--seeds", "2", "--processes", "2", "--json"),
+    (*JOBS, "--seeds", "2", "--processes", "2"),
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Runs several commands in one process, each as the program would: ``python -m tests.support.several_verbs COMMANDS.json``."""
+"""Runs several commands in one process: ``python -m tests.support.several_verbs COMMANDS.json``."""
 
 from __future__ import annotations
 

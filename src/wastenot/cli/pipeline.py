@@ -177,8 +177,8 @@ def pipeline(
         typer.Option(
             "--time-limit",
             metavar="TIME",
-            help="Improve the plan for so long, such as 30s: it then depends on how fast this machine is. By default the work "
-            "is fixed, about 10 s for one plan.",
+            help="Improve the plan for so long, such as 30s: it then depends on how fast this machine is. By default the "
+            "work is fixed, about 10 s for one plan.",
         ),
     ] = None,
     seed: SeedOption = 0,
