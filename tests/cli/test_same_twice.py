@@ -22,7 +22,7 @@ from tests.cli.test_serve_sim_verb import TEXT as SCENARIO
 from tests.support.pipeline_profiles import write_profile
 
 ROOT = Path(__file__).parents[2]
-WHEN = ("made_at", "measured_at", "swept_at", "imported_at", "began_at", "ended_at", "created_at")
+WHEN = ("made_at", "measured_at")
 """The times of day that documents hold, which nothing else depends on."""
 
 SWEEP = ("sweep", "gpt3-small", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "600", "--memory", "9501",
@@ -50,7 +50,7 @@ DEAR = (
     PLAN,
     ("compare", "--study", "s.db", "--json"),
     ("iteration", "--study", "s.db", "--power-limit", "200W", "--json"),
-    ("forecast", "--study", "s.db", "--draws", "40", "--json", "--out", "forecast.json"),
+    ("forecast", "--study", "s.db", "--gpu", "toy.toml", "--draws", "40", "--json", "--out", "forecast.json"),
     ("validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json", "--json"),
     ("transfer", "--plan", "plan.json", "--device", "sim:toy.toml", "--batch", "4", "--repeats", "2", "--json"),
     ("refine", "--study", "s.db", "--device", "sim:toy.toml", "--repeats", "1", "--json"),
