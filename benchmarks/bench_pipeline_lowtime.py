@@ -33,6 +33,7 @@ from benchmarks.pipeline_audit import Pipeline, Rows, rows_of
 from benchmarks.plan_clocks import clocks_of
 from benchmarks.synthetic_pipeline import SEED, WAITING_W, synthetic_rows
 from benchmarks.verdict import Verdict
+from wastenot.frontiers.graph_rounding import Effort
 from wastenot.stack.pipeline.build import pipeline_graph
 from wastenot.stack.pipeline.perseus_csv import read_perseus_csv
 from wastenot.stack.pipeline.schedules import one_forward_one_backward
@@ -40,7 +41,7 @@ from wastenot.stack.pipeline.schedules import one_forward_one_backward
 STAGES, MICRO_BATCHES, UNIT_S, POINTS = 8, 64, 0.001, 100
 KEPT = Path(__file__).parents[1] / "data" / "pipelines" / "lowtime-8x64.json"
 ONE, FRONTIER = 1000.0, 100.0
-FRONTIER_SECONDS, FRONTIER_GAP = 0.05, 0.005  # for improving each of its plans
+FRONTIER_EFFORT, FRONTIER_GAP = Effort(steps=330), 0.005  # for improving each of its plans
 
 
 def write_profile(path: Path) -> None:
@@ -113,7 +114,7 @@ def ours(kept: Mapping[str, Any], profile: Path, rows: Rows) -> dict[str, Any]:
         points.append([time_s, found.time_s, found.energy_j, plan.lower_bound_j, energy_j])
     anew = pipeline_graph(schedule, read_perseus_csv(profile, waiting_w=WAITING_W))  # knows nothing of the plans above
     began = time.process_time()
-    frontier = anew.frontier(POINTS, seconds=FRONTIER_SECONDS)
+    frontier = anew.frontier(POINTS, effort=FRONTIER_EFFORT)
     frontier_s = time.process_time() - began
     gaps = []
     for within_s, plan in zip(frontier.within_s.tolist(), frontier.plans, strict=True):

@@ -69,5 +69,5 @@ def planned(
             iteration_j=1.5,
             notes=("links between stages take no time",),
         )
-    found = plan_pipeline(profile, made, straggler=straggler, solve_s=1.0)
+    found = plan_pipeline(profile, made, straggler=straggler)
     return with_rungs(found, frontier_rungs(found, rungs)) if rungs else found

@@ -17,7 +17,7 @@ from wastenot.stack.pipeline.schedules import one_forward_one_backward
 def planned_frontier(stages: int = 2, micro_batches: int = 3, rungs: int = 16, forward_s: float = 0.1) -> PipelinePlan:
     """A plan at no slowdown, and its frontier."""
     profile = made_profile(stages, forward_s=forward_s)
-    made = plan_pipeline(profile, one_forward_one_backward(stages, micro_batches), solve_s=1.0)
+    made = plan_pipeline(profile, one_forward_one_backward(stages, micro_batches))
     return with_rungs(made, frontier_rungs(made, rungs)).plan
 
 

@@ -635,6 +635,7 @@ def pipeline(
     straggler_s: float | None = None,
     frontier: int = 0,
     switch_time_s: float | None = None,
+    time_limit_s: float | None = None,
     allow_clock_control: bool = False,
     seed: int = 0,
     command: str | None = None,
@@ -674,6 +675,8 @@ def pipeline(
         switch_time_s: that the device takes to switch clocks: settings of the plan last at least as long, with a little time
             in reserve. By default as measured (in the study), else as stated by the device, published or assumed of it;
             0 plans as if switching took no time, which bounds what a plan could save.
+        time_limit_s: improve the plan for so long, which makes it depend on how fast the machine is, and is written into it.
+            By default the work is fixed, about 10 s for one plan.
         allow_clock_control: allow the clocks of a real GPU to be changed, to measure; they are given back.
         seed: of a simulated device that is given by name.
         command: that does the same, for the study to name to whoever finds it unfinished.
@@ -698,7 +701,7 @@ def pipeline(
     for argument, degree in (("data_parallel", data_parallel), ("tensor_parallel", shape.get("tensor_parallel", 1))):
         if degree < 1:
             raise BadInputError(f"`{argument}` {degree}: must be at least 1")
-    check_goal(max_slowdown, confidence)
+    check_goal(max_slowdown, confidence, time_limit_s)
     given = None if switch_time_s is None else switch_time("", switch_time_s)
     wanted = partial(schedule_for, schedule, micro_batches=micro_batches, chunks=chunks, ranks=stages)
     if isinstance(source, PipelineProfile):
@@ -726,6 +729,7 @@ def pipeline(
     made = plan_pipeline(
         profile, order,
         max_slowdown=max_slowdown, straggler=straggler, straggler_s=straggler_s, confidence=confidence,
+        time_limit_s=time_limit_s,
     )  # fmt: skip
     if given is None:
         given = profile.switching or switch_time(profile.device)

@@ -10,6 +10,7 @@ from wastenot.frontiers.algebra import Frontier, choice, repeat, sequence
 from wastenot.frontiers.graph import Graph, graph
 from wastenot.frontiers.graph_curve import CostCurve
 from wastenot.frontiers.graph_relaxation import relaxed_by_highs
+from wastenot.frontiers.graph_rounding import Effort
 
 GAPS: list[float] = []
 POSITIVE = st.one_of(st.integers(1, 6).map(float), st.floats(0.1, 5.0))
@@ -165,21 +166,21 @@ def test_pipelines_are_planned_near_their_bound() -> None:
     made = random_pipeline(np.random.default_rng(11), 6, 12)
     for slowdown in (1.0, 1.02, 1.1):
         within_s = made.least_time().time_s * slowdown * (1.0 + 1e-12)
-        found = made.least_energy(within_s, until_s=within_s, seconds=0.3)
+        found = made.least_energy(within_s, until_s=within_s, effort=Effort(steps=2_000))
         assert found.exact_time_s <= within_s
         assert 0.0 <= found.gap < 0.003
 
 
 def test_a_frontier_leads_from_the_fastest_to_the_least_energy() -> None:
     made = random_pipeline(np.random.default_rng(3), 4, 8)
-    frontier = made.frontier(12, seconds=0.05)
+    frontier = made.frontier(12, effort=Effort(steps=300))
     assert (np.diff(frontier.energy_j) <= 0.0).all()
     assert (frontier.lower_bound_j <= frontier.energy_j).all()
     assert frontier.plans[-1].energy_j == pytest.approx(made.least_energy().energy_j, rel=2e-3)
     for within_s, plan in zip(frontier.within_s.tolist(), frontier.plans, strict=True):
         assert plan.exact_time_s <= within_s
         assert plan.lower_bound_j == pytest.approx(made.lower_bound_j(within_s), rel=1e-3)
-    held = made.frontier(12, held=True, seconds=0.05)
+    held = made.frontier(12, held=True, effort=Effort(steps=300))
     assert held.within_s[-1] > frontier.within_s[-1]
     for within_s, plan in zip(held.within_s.tolist(), held.plans, strict=True):
         assert plan.lasts_s == within_s and plan.exact_time_s <= within_s

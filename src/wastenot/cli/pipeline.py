@@ -19,6 +19,7 @@ from wastenot.cli.options import (
     MaxSlowdownOption,
     SeedOption,
     WorkloadOption,
+    parse_budget,
     parse_counts,
 )
 from wastenot.errors import BadInputError
@@ -171,6 +172,15 @@ def pipeline(
     ] = None,
     figures: FiguresOption = None,
     clock_control: ClockControlOptions,
+    time_limit: Annotated[
+        str | None,
+        typer.Option(
+            "--time-limit",
+            metavar="TIME",
+            help="Improve the plan for so long, such as 30s: it then depends on how fast this machine is. By default the "
+            "work is fixed, about 10 s for one plan.",
+        ),
+    ] = None,
     seed: SeedOption = 0,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
@@ -189,6 +199,7 @@ def pipeline(
     from wastenot.stack.pipeline.planner import MOST_PLANS
 
     later, later_s = parse_straggler(straggler)
+    limit_s = None if time_limit is None else parse_budget(time_limit, "--time-limit")
     if frontier is not None and frontier < 2:
         raise BadInputError(f"--frontier {frontier}: must be at least 2")
     if frontier is not None and frontier > MOST_PLANS:
@@ -221,6 +232,7 @@ def pipeline(
             data_parallel=model.data_parallel, waiting_power_w=waiting_power, confidence=confidence, as_measured=as_measured,
             max_slowdown=max_slowdown, straggler=later, straggler_s=later_s, frontier=shown, seed=seed,
             switch_time_s=parse_switch_time(switch_time),
+            time_limit_s=limit_s,
             command=command, announce=_announce, progress=progress, **model.shape(),
         )  # fmt: skip
     if out is not None:

@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from wastenot.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.blas import single_threaded
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier, Points
 from wastenot.frontiers.graph_curve import CostCurve
@@ -90,6 +91,7 @@ class GraphFrontier:
         return np.array([each.energy_j for each in self.plans])
 
     @property
+    @single_threaded()
     def lower_bound_j(self) -> FloatArray:
         """No plan within each deadline needs less."""
         return np.array([each.lower_bound_j for each in self.plans])
@@ -136,7 +138,7 @@ class Graph:
         inner = {index: each for index, each in enumerate(self.kinds) if isinstance(each, Graph)}
         listed = [
             ways_of(
-                each.as_frontier(_POINTS_OF_A_PART, seconds=0.0) if isinstance(each, Graph) else each,
+                each.as_frontier(_POINTS_OF_A_PART, effort=Effort(steps=0)) if isinstance(each, Graph) else each,
                 np.unique(power[self.kind == index]) if (self.kind == index).any() else np.zeros(1),
             )
             for index, each in enumerate(self.kinds)
@@ -173,15 +175,16 @@ class Graph:
         """Each part as fast as it can be."""
         return self.plan(self._ways_at(np.zeros(len(self), dtype=np.intp)))
 
+    @single_threaded()
     def least_energy(
-        self, within_s: Fraction | float | None = None, *, until_s: float | None = None, seconds: float | None = None
+        self, within_s: Fraction | float | None = None, *, until_s: float | None = None, effort: Effort | None = None
     ) -> GraphPlan:
         """The plan of least energy that ends within a time.
 
         Args:
             within_s: the deadline; ``None`` for no limit.
             until_s: workers wait until then at least, however early they are done (a straggler holds them up).
-            seconds: stop improving the plan after so long; ``None`` for a fixed effort.
+            effort: for improving the plan; by default about what takes a second or a few.
 
         Raises:
             BadInputError: a time is not a number of seconds.
@@ -190,7 +193,7 @@ class Graph:
         fastest = self._feasible(within_s, until_s)
         problem = self._problem(within_s, until_s)
         relaxed = self._curve.solved(problem)
-        plan = self._planned(problem, relaxed, fastest, within_s, until_s, Effort.of_parts(seconds, len(self)))
+        plan = self._planned(problem, relaxed, fastest, within_s, until_s, effort or Effort.of_parts(len(self)))
         bound_j = self._bound_j(problem, relaxed, until_s, plan)
         if plan.energy_j - bound_j > _ROUNDING * abs(plan.energy_j) and len(self) <= _MOST_EXACT:
             plan, bound_j = self._closed(problem, relaxed, plan, bound_j, within_s, until_s)
@@ -209,6 +212,7 @@ class Graph:
         problem = self._problem(within_s, until_s)
         return self._bound_j(problem, self._curve.solved(problem), until_s)
 
+    @single_threaded()
     def price_of_time(self, at_s: float, *, until_s: float | None = None) -> float:
         """Energy that one more second until the deadline saves, in J/s, by the relaxation; 0 where it saves nothing.
 
@@ -227,14 +231,15 @@ class Graph:
         ended = problem.end_w if problem.ends_early else 0.0
         return max(self._curve.at(problem.within_s).price_w(self._dag) - ended, 0.0)
 
-    def frontier(self, points: int = 32, *, held: bool = False, seconds: float | None = None) -> GraphFrontier:
+    @single_threaded()
+    def frontier(self, points: int = 32, *, held: bool = False, effort: Effort | None = None) -> GraphFrontier:
         """Plans of least energy from the fastest to the one of least energy.
 
         Args:
             points: how many, at deadlines evenly apart; at least 2.
             held: workers are held until the deadline, as by another pipeline that takes so long: more time then saves
                 energy for longer. Otherwise a plan is over when its last part ends.
-            seconds: improve each plan for so long; ``None`` takes it as the first search finds it.
+            effort: for improving each plan; by default each is taken as the first search finds it.
 
         Raises:
             BadInputError: fewer than two points are asked for.
@@ -245,7 +250,7 @@ class Graph:
         problem = self._problem(None, math.inf if held else None)
         last_s = problem.within_s
         if problem.ends_early:
-            last_s = min(last_s, max(self.least_energy(seconds=seconds).time_s, fastest.time_s))
+            last_s = min(last_s, max(self.least_energy(effort=effort).time_s, fastest.time_s))
         within_s = np.linspace(fastest.time_s, last_s, points)
         for each in (fastest.time_s, last_s):  # exact times of these plans may be just above
             within_s[within_s == each] = math.nextafter(each, math.inf)
@@ -262,7 +267,7 @@ class Graph:
                 plans[-1] if plans else fastest,
                 limit,
                 until_s,
-                Effort.of(seconds, steps=0),
+                effort or Effort(steps=0),
             )
             if held:
                 bound = relaxed.bound + drawn * limit
@@ -286,12 +291,12 @@ class Graph:
         energy_j = float((energy - self._power_w * time).sum() + self.waiting_w.sum() * lasts)
         return GraphPlan(way, time, begin[dag.place], np.maximum(slack, 0.0)[dag.place], total, exact, lasts, energy_j)
 
-    def as_frontier(self, points: int = 32, *, seconds: float | None = None) -> Frontier:
+    def as_frontier(self, points: int = 32, *, effort: Effort | None = None) -> Frontier:
         """The graph as a part of other frontiers: one choice of several plans, from the fastest to the least energy.
 
         A way is labelled with the choices of each part, in order.
         """
-        found = [each for held in (False, True) for each in self.frontier(points, held=held, seconds=seconds).plans]
+        found = [each for held in (False, True) for each in self.frontier(points, held=held, effort=effort).plans]
         plans = sorted({each.way.tobytes(): self.plan(each.way) for each in found}.values(), key=lambda each: each.time_s)
         ways = Ways(
             np.array([each.time_s for each in plans]), np.array([each.energy_j for each in plans]), _Labels(self, plans)

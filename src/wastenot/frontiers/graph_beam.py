@@ -46,7 +46,8 @@ class Guide:
 
     def charged(self, behind_s: FloatArray) -> FloatArray:
         """Time charged for being behind the target, or ahead of it."""
-        return np.asarray(np.maximum(-self.early * behind_s, self.late * behind_s))
+        charge = self.late * behind_s
+        return np.maximum(-self.early * behind_s, charge, out=charge)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,18 +131,18 @@ def searched(
             base = states.lost + flow.sum() * starts - flow @ (arrives + guide.charged(late))
         else:
             starts, base = np.full(len(states.lost), -begin[part]), states.lost
-        ends = starts[:, None] + (way_s - target.time_s[part])
-        lost = base[:, None] + (worth - worth.min()) + price * (-ends if last[part] else guide.charged(ends))
+        ends = starts + (way_s - target.time_s[part])[:, None]
+        lost = price * (-ends if last[part] else guide.charged(ends)) + base
+        lost += (worth - worth.min())[:, None]
         lost[(ends > hard[part]) | (lost >= guide.limit)] = np.inf
-        kept, all_kept = _least(lost.ravel(), guide.width)
+        kept, all_kept = _least(lost, guide.width)
         complete &= all_kept
         if not len(kept):
             return None
-        parent, way = np.divmod(kept, len(way_s))
-        states = _States(states.ahead[:, parent], lost.ravel()[kept], states.cost[parent] + way_j[way])
+        way, parent = np.divmod(kept, len(starts))
+        states = _States(states.ahead.take(parent, axis=1), lost.ravel()[kept], states.cost[parent] + way_j[way])
         slots.store(index, states.ahead, ends.ravel()[kept])
-        if index % _DEDUPLICATED == 0 and len(parent) > 1:
-            different = states.different(mixing, same)
+        if index % _DEDUPLICATED == 0 and (different := states.different(mixing, same)) is not None:
             states, parent, way = states.only(different), parent[different], way[different]
         history.append((parent, way))
     cost = states.cost
@@ -153,11 +154,26 @@ def searched(
 
 
 def _least(values: FloatArray, count: int) -> tuple[IndexArray, bool]:
-    """Where the least values are, without infinite ones, and whether these are all."""
-    kept = np.flatnonzero(np.isfinite(values))
-    if len(kept) <= count:
-        return kept, True
-    return kept[np.argpartition(values[kept], count - 1)[:count]], False
+    """Where the least values are, without infinite ones, and whether these are all; of equal ones the first.
+
+    Which of equal values :func:`numpy.argpartition` takes depends on the processor.
+
+    Args:
+        values: shape (ways, states).
+        count: how many are kept.
+    """
+    flat = values.ravel()
+    near = np.flatnonzero(flat < np.inf)
+    if len(near) <= count:
+        return near, True
+    if values.shape[1] == count:  # each state's least alone are as many: what is above all of them is not looked at
+        near = np.flatnonzero(flat <= values.min(axis=0).max())
+    found = flat[near]
+    limit = np.partition(found, count - 1)[count - 1]
+    kept = near[found <= limit]
+    if len(kept) > count:
+        kept = np.delete(kept, np.flatnonzero(flat[kept] == limit)[count - len(kept) :])
+    return kept, False
 
 
 def _traced(history: list[tuple[IndexArray, IndexArray]], state: int) -> IndexArray:
@@ -186,13 +202,16 @@ class _States:
 
     def only(self, kept: IndexArray) -> _States:
         """Some of the states."""
-        return _States(self.ahead[:, kept], self.lost[kept], self.cost[kept])
+        return _States(self.ahead.take(kept, axis=1), self.lost[kept], self.cost[kept])
 
-    def different(self, mixing: FloatArray, same_s: float) -> IndexArray:
-        """Of states that differ in nothing to come, the one that lost least."""
+    def different(self, mixing: FloatArray, same_s: float) -> IndexArray | None:
+        """Of states that differ in nothing to come, the one that lost least; ``None`` where all differ."""
         key = mixing @ self.ahead
         if same_s > 0.0:
             key = np.rint(key / same_s)
+        ordered = np.sort(key)
+        if (ordered[1:] != ordered[:-1]).all():
+            return None
         order = np.lexsort((self.lost, key))
         apart = np.empty(len(order), dtype=bool)
         apart[0] = True

@@ -29,7 +29,7 @@ _CANDIDATES = 20
 _ALL = 1 << 20
 _STALE = 8  # sweeps that gain nothing, after which the search starts anew, ...
 _STARTS = 6  # ... until it did so often
-_MOST_STEPS = 20_000  # by default; about 0.2 ms each
+_MOST_STEPS = 25_000  # by default; about 0.15 ms each
 _MANY_SWEEPS = 4  # over a large graph
 _STEPS_TIMES_PARTS = 4e6  # over a small one
 _WORTHWHILE = 1e-3  # of the gap
@@ -41,22 +41,16 @@ class Effort:
 
     Attributes:
         steps: after so many parts were looked at again, so that the same question has the same answer.
-        seconds: after so long.
+        seconds: after so long, where that is asked for: what is found then depends on the machine.
     """
 
-    steps: float
-    seconds: float
+    steps: float = math.inf
+    seconds: float = math.inf
 
     @classmethod
-    def of(cls, seconds: float | None, steps: float) -> Effort:
-        """Of as many steps, unless a time is asked for."""
-        return cls(steps, math.inf) if seconds is None else cls(math.inf, seconds)
-
-    @classmethod
-    def of_parts(cls, seconds: float | None, parts: int) -> Effort:
+    def of_parts(cls, parts: int) -> Effort:
         """For one plan of a graph, of a second or a few: more for a small graph, in which losses do not average out."""
-        steps = max(_MANY_SWEEPS * parts, _STEPS_TIMES_PARTS / parts)
-        return cls.of(seconds, min(steps, _MOST_STEPS))
+        return cls(min(max(_MANY_SWEEPS * parts, _STEPS_TIMES_PARTS / parts), _MOST_STEPS))
 
 
 def planned(problem: GraphProblem, relaxed: Relaxed, effort: Effort, tolerance: float) -> tuple[IndexArray, float]:
@@ -68,7 +62,7 @@ def planned(problem: GraphProblem, relaxed: Relaxed, effort: Effort, tolerance: 
         effort: when to stop improving.
         tolerance: stop improving when the cost is above the bound by no more than this.
     """
-    began = time.monotonic()
+    until = time.monotonic() + effort.seconds
     fastest = problem.table.time_s[problem.klass, 0]
     room_s = problem.within_s - float((problem.dag.earliest_s(fastest) + fastest).max())
     saved_s = min(relaxed.saved_s, max(room_s, 0.0))
@@ -86,7 +80,6 @@ def planned(problem: GraphProblem, relaxed: Relaxed, effort: Effort, tolerance: 
     rng = np.random.default_rng(0)
     first = best = (chosen, cost)
     starts, stale, steps = 1, 0, 0
-    until = began + effort.seconds
     while best[1] > enough and steps < effort.steps and time.monotonic() < until:
         if stale == _STALE:
             if starts == _STARTS:
@@ -94,7 +87,7 @@ def planned(problem: GraphProblem, relaxed: Relaxed, effort: Effort, tolerance: 
             starts, stale = starts + 1, 0
             chosen, cost = first
         before = cost
-        chosen, cost = _improved(aimed, chosen, cost, relaxed, rng, until)
+        chosen, cost = _improved(aimed, chosen, cost, relaxed, rng, effort.steps - steps, until)
         best = min(best, (chosen, cost), key=lambda each: each[1])
         steps += len(chosen)
         stale = 0 if before - cost > _WORTHWHILE * (before - enough) else stale + 1
@@ -131,14 +124,20 @@ def cheaper_than(problem: GraphProblem, relaxed: Relaxed, cost: float) -> Found:
 
 
 def _improved(
-    problem: GraphProblem, chosen: IndexArray, cost: float, relaxed: Relaxed, rng: np.random.Generator, until: float
+    problem: GraphProblem,
+    chosen: IndexArray,
+    cost: float,
+    relaxed: Relaxed,
+    rng: np.random.Generator,
+    steps: float,
+    until: float,
 ) -> tuple[IndexArray, float]:
-    """One sweep over the plan, stretch by stretch."""
+    """One sweep over the plan, stretch by stretch, of so many parts at most."""
     dag, table, klass = problem.dag, problem.table, problem.klass
     stretch = int(_STRETCH * rng.uniform(0.5, 2.0))
     first = -int(rng.integers(stretch))
     chosen = chosen.copy()
-    while first < len(dag) and time.monotonic() < until:
+    while first < min(len(dag), steps) and time.monotonic() < until:
         time_s = table.time_s[klass, chosen]
         target = _target(problem, time_s, relaxed)
         ends = dag.earliest_s(time_s) + time_s

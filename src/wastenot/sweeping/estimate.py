@@ -40,7 +40,6 @@ _LEAST_WINDOW_S = 1.0
 _TURNS = 6.5  # of loops in context, between the least and the most, as noise asks for
 _PROFILE_SHARE = 0.65  # of the time that a profile may take, that it takes
 _TRIED = 5  # points tried on a copy of a simulated device, at most
-_TRY_S = 0.2  # real time after which no further point is tried
 _AT_NATURAL_CLOCKS = 50.0  # times as long to compute as a point: a kernel at natural clocks
 _STORE_S = 0.0005  # to store a point, which a trial does not do
 
@@ -264,7 +263,6 @@ def try_points(device: Device, workload: WorkloadTasks, options: PointOptions, s
     measure_at = measurer(trial, workload, options)
     device_s: list[float] = []
     real_s: list[float] = []
-    began_s = wall.perf_counter()
     for index in chosen:
         before_s, before_real_s = trial.time.now_s(), wall.perf_counter()
         try:
@@ -273,7 +271,5 @@ def try_points(device: Device, workload: WorkloadTasks, options: PointOptions, s
             continue
         device_s.append(trial.time.now_s() - before_s)
         real_s.append(wall.perf_counter() - before_real_s)
-        if wall.perf_counter() - began_s > _TRY_S:
-            break
     usual_s = real_s[1:] or real_s  # the first one also loads what the others find loaded
     return Tried(math.fsum(device_s) / len(device_s), math.fsum(usual_s) / len(usual_s) + _STORE_S) if device_s else None

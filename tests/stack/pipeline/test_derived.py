@@ -61,7 +61,7 @@ def test_every_schedule_finds_its_instructions(name: str, recomputes: bool) -> N
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_schedule_is_planned_from_whole_backwards(name: str) -> None:
     schedule = build_schedule(name, ranks=2, micro_batches=3)
-    made_plan = plan_pipeline(made(WHOLE, schedule.stages), schedule, max_slowdown=0.1, solve_s=0.5)
+    made_plan = plan_pipeline(made(WHOLE, schedule.stages), schedule, max_slowdown=0.1)
     plan = made_plan.plan
     assert plan.predicted.time_s <= 1.1 * plan.baseline.time_s
     assert plan.lower_bound_j <= plan.predicted.energy_j < plan.baseline.energy_j

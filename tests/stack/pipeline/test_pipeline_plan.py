@@ -2,7 +2,8 @@
 
 import json
 import math
-from itertools import pairwise
+import time
+from itertools import count, pairwise
 
 import numpy as np
 import pytest
@@ -178,6 +179,32 @@ def test_settings_last_as_long_as_switching_takes_unless_told_otherwise(profile)
     assert planned(switch_time_s=0.1).predicted == default.predicted
     with pytest.raises(wn.BadInputError, match="switch_time_s -1: must be"):
         planned(switch_time_s=-1)
+
+
+@pytest.mark.parametrize("switch_time_s", [0.0, 0.03])
+def test_a_plan_is_the_same_on_a_machine_of_any_speed(profile, monkeypatch, switch_time_s):
+    def planned():
+        return wn.pipeline(profile, micro_batches=6, waiting_power_w=WAITING_W, switch_time_s=switch_time_s, frontier=3).plan
+
+    here, moment_s = planned().to_json(), count(step=1000)
+    for clock in ("monotonic", "perf_counter", "time", "process_time"):
+        monkeypatch.setattr(time, clock, lambda: float(next(moment_s)))
+    assert planned().to_json() == here
+    assert "time_limit_s" not in here
+
+
+def test_a_time_limit_ends_the_search_and_is_written(profile, tmp_path):
+    given = {"micro_batches": 8, "waiting_power_w": WAITING_W, "switch_time_s": 0.0}
+    plan, free = wn.pipeline(profile, time_limit_s=1e-6, **given).plan, wn.pipeline(profile, **given).plan
+    assert plan.time_limit_s == 1e-6 and plan.predicted.energy_j >= free.predicted.energy_j
+    plan.write(tmp_path / "plan.json")
+    assert wn.read_pipeline_plan(tmp_path / "plan.json") == plan
+    written = (tmp_path / "plan.json").read_text()
+    (tmp_path / "plan.json").write_text(written.replace('"time_limit_s": 1e-06', '"time_limit_s": -1'))
+    with pytest.raises(wn.BadInputError, match="time_limit_s"):
+        wn.read_pipeline_plan(tmp_path / "plan.json")
+    with pytest.raises(wn.BadInputError, match="`time_limit_s` 0: must be above 0"):
+        wn.pipeline(profile, time_limit_s=0.0, **given)
 
 
 def test_plans_from_before_switching_was_noted_keep_their_digest(profile, tmp_path):

@@ -20,9 +20,11 @@ from statistics import NormalDist
 import numpy as np
 
 from wastenot.arrays import FloatArray, IndexArray
+from wastenot.blas import single_threaded
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.frontiers.graph import Graph, GraphPlan
+from wastenot.frontiers.graph_rounding import Effort
 from wastenot.frontiers.graph_times import Dag
 from wastenot.frontiers.nodes import Ways
 from wastenot.stack.pipeline.build import pipeline_graph
@@ -34,7 +36,7 @@ _DRAWS = 2000
 _CELLS = 4_000_000  # parts × draws at once
 _ROUNDING = 1e-9
 _MOST_PLANS = 6
-_TRY_S = 0.1  # to improve plans that are only tried
+_TRY = Effort(steps=800)  # to improve plans that are only tried; about a tenth of a second
 _SAME_MARGIN = 0.05
 _CLOSE = 0.004  # of the confidence, above it, that is close enough
 LEVEL = 0.95  # of intervals
@@ -65,6 +67,7 @@ class ConfidentPlan:
         return self.solved.energy_j
 
 
+@single_threaded()
 def keep_with_confidence(
     schedule: PipelineSchedule,
     profile: PipelineProfile,
@@ -72,7 +75,7 @@ def keep_with_confidence(
     max_slowdown: float = 0.0,
     until_s: float | None = None,
     confidence: float = DEFAULT_CONFIDENCE,
-    seconds: float = 1.0,
+    effort: Effort | None = None,
     seed: int = 0,
 ) -> ConfidentPlan:
     """The plan of least energy that was found to keep a slowdown with a confidence.
@@ -83,7 +86,7 @@ def keep_with_confidence(
         max_slowdown: allowed, of an iteration at the default clocks.
         until_s: a straggler's iteration takes so long: being done by then is enough.
         confidence: above 0.5 and below 1.
-        seconds: to improve the plan, once it is known how careful it has to be.
+        effort: for improving the plan, once it is known how careful it has to be.
         seed: of the draws.
 
     Raises:
@@ -94,9 +97,10 @@ def keep_with_confidence(
         raise BadInputError("`confidence`: nothing says how noisy this profile is; leave it out, or plan from a study")
     if not 0.5 < confidence < 1.0:
         raise BadInputError(f"`confidence` {confidence:g}: must be above 0.5 and below 1")
-    return _Search(schedule, profile, max_slowdown, until_s, confidence, seconds, seed).found()
+    return _Search(schedule, profile, max_slowdown, until_s, confidence, effort, seed).found()
 
 
+@single_threaded()
 def judged_plan(
     schedule: PipelineSchedule,
     profile: PipelineProfile,
@@ -116,7 +120,7 @@ def judged_plan(
         until_s: a straggler's iteration takes so long: being done by then is enough.
         confidence: with which it was to be kept.
     """
-    search = _Search(schedule, profile, max_slowdown, until_s, confidence, 0.0, 0)
+    search = _Search(schedule, profile, max_slowdown, until_s, confidence, None, 0)
     points = [search.graph.ways(kind) for kind in range(len(search.graph.kinds))]
     taken = zip(search.graph.kind.tolist(), solved.way.tolist(), strict=True)
     return search.draws.judged(np.array([int(points[kind][way].options[0]) for kind, way in taken]), search)
@@ -129,7 +133,7 @@ class _Search:
     max_slowdown: float
     until_s: float | None
     confidence: float
-    seconds: float
+    effort: Effort | None
     seed: int
 
     @cached_property
@@ -157,18 +161,18 @@ class _Search:
 
     def found(self) -> ConfidentPlan:
         margin, best = self._margin()
-        if best is not None and self.seconds > _TRY_S:
-            better = self._try(margin, self.seconds)
+        if best is not None:
+            better = self._try(margin, self.effort)
             if better is not None and better.probability >= self.confidence and better.energy_j < best.energy_j:
                 best = better
         if best is None:
-            best = self._try(math.inf, _TRY_S)
+            best = self._try(math.inf, _TRY)
         if best is None or best.probability < self.confidence:
             raise InfeasibleError(
                 f"no plan was found that is sure to be that fast, with {100.0 * self.confidence:g} % confidence; allow more "
                 "time, measure more, or plan by the numbers as measured (`as_measured`)"
             )
-        bound_j = self._solved(self.graph, 0.0).lower_bound_j
+        bound_j = self._solved(self.graph, Effort(steps=0)).lower_bound_j
         solved = replace(best.solved, lower_bound_j=None if bound_j is None else min(bound_j, best.energy_j))
         return replace(best, solved=solved)
 
@@ -178,7 +182,7 @@ class _Search:
         best: ConfidentPlan | None = None
         of_best = margin
         for _ in range(_MOST_PLANS):
-            tried = self._try(margin, _TRY_S)
+            tried = self._try(margin, _TRY)
             keeps = tried is not None and tried.probability >= self.confidence
             if tried is not None and keeps and (best is None or tried.energy_j < best.energy_j):
                 best, of_best = tried, margin
@@ -192,12 +196,12 @@ class _Search:
             margin = min(2.0 * low, _SURE) if math.isinf(high) else 0.5 * (low + high)
         return of_best, best
 
-    def _try(self, margin: float, seconds: float) -> ConfidentPlan | None:
+    def _try(self, margin: float, effort: Effort | None) -> ConfidentPlan | None:
         charged = {key: self._charged(key, margin) for key in self.keys}
         profile = replace(self.profile, ways={key: frontier for key, (frontier, _) in charged.items()})
         graph = pipeline_graph(self.schedule, profile)
         try:
-            solved = self._solved(graph, seconds)
+            solved = self._solved(graph, effort)
         except InfeasibleError:
             return None
         chosen = np.array(
@@ -208,8 +212,8 @@ class _Search:
         )
         return self.draws.judged(chosen, self)
 
-    def _solved(self, graph: Graph, seconds: float) -> GraphPlan:
-        return graph.least_energy(self.deadline_s, until_s=self._until, seconds=seconds)
+    def _solved(self, graph: Graph, effort: Effort | None) -> GraphPlan:
+        return graph.least_energy(self.deadline_s, until_s=self._until, effort=effort)
 
     @property
     def _until(self) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,6 +14,8 @@ from wastenot.stack.pipeline.profile import PipelineProfile
 from wastenot.stack.pipeline.schedule import PipelineSchedule
 
 _SAME = 1e-9
+_MOST_PARTITIONS = 600  # looked at, ...
+_MOST_INSTRUCTIONS = 150_000  # ... and of all of them together; each of both takes about 10 s
 
 
 def balanced(layers: int, stages: int, layer_s: float, first_s: float = 0.0, last_s: float = 0.0) -> tuple[int, ...]:
@@ -66,7 +67,7 @@ def least_energy_partition(
     schedule: PipelineSchedule,
     *,
     max_slowdown: float = 0.0,
-    seconds: float = 10.0,
+    most: int | None = None,
 ) -> PartitionSearch:
     """The partition whose plan needs least energy, of those that are as fast at the default clocks.
 
@@ -78,9 +79,10 @@ def least_energy_partition(
         profile_of: makes the profile of a partition.
         schedule: the order of instructions.
         max_slowdown: allowed, of an iteration at the default clocks.
-        seconds: after which no further partition is looked at.
+        most: partitions that are looked at; by default as many as take about 10 s.
     """
-    ends_s = time.monotonic() + seconds
+    if most is None:
+        most = min(_MOST_PARTITIONS, _MOST_INSTRUCTIONS // len(schedule.instructions))
     limit_s: float | None = None
     seen: dict[tuple[int, ...], float] = {}
 
@@ -94,7 +96,7 @@ def least_energy_partition(
             if default_s <= limit_s:
                 graph = pipeline_graph(schedule, profile)
                 within_s = max(default_s * (1 + Fraction(max_slowdown)), graph.least_time().exact_time_s)
-                seen[partition] = graph.least_energy(within_s, seconds=0.0).lower_bound_j or math.inf
+                seen[partition] = graph.lower_bound_j(within_s)
         return seen[partition]
 
     best = tuple(first)
@@ -103,7 +105,7 @@ def least_energy_partition(
     while not finished:
         finished = True
         for moved in _neighbours(best):
-            if time.monotonic() > ends_s:
+            if len(seen) >= most and moved not in seen:
                 return PartitionSearch(best, seen[best], first_j, len(seen), False)
             if energy_j(moved) < seen[best] * (1.0 - _SAME):
                 best, finished = moved, False

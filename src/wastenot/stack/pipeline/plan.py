@@ -159,6 +159,8 @@ class PipelinePlan(Part):
         switching: how long the device takes to change clocks: the plan's settings last at least as long; ``None`` where it
             was planned as if that took no time.
         free: under the plan as it would be if switching took no time, to compare; ``None`` where this is that plan.
+        time_limit_s: for improving the plan, which then depends on how fast the machine was; ``None`` where its work was
+            fixed, and the same question has the same plan.
         notes: what was assumed, for a reader.
         rungs: plans along the frontier, by rising time, as if switching took no time; those slower than that of least energy
             are for stragglers only.
@@ -193,6 +195,7 @@ class PipelinePlan(Part):
     recomputes: bool = False
     switching: SwitchTime | None = None
     free: Iteration | None = None
+    time_limit_s: Positive | None = None
     notes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     rungs: Annotated[tuple[Rung, ...], Field(strict=False)] = ()
     digest: str = ""
@@ -234,8 +237,8 @@ class PipelinePlan(Part):
         return self.model_copy(update={"digest": self.content_digest()})
 
     def document(self) -> dict[str, Any]:
-        """The plan as JSON values."""
-        return self.model_dump(mode="json", by_alias=True)
+        """The plan as JSON values; a time limit only where there was one."""
+        return self.model_dump(mode="json", by_alias=True, exclude=None if self.time_limit_s else {"time_limit_s"})
 
     def to_json(self) -> str:
         """The plan as a JSON document; lists of numbers stand on one line."""

@@ -14,6 +14,7 @@ from wastenot.arrays import IndexArray
 from wastenot.errors import BadInputError, InfeasibleError
 from wastenot.frontiers.algebra import choice
 from wastenot.frontiers.graph import Graph, GraphPlan
+from wastenot.frontiers.graph_rounding import Effort
 from wastenot.progress import Progress
 from wastenot.setting import AUTO, Setting
 from wastenot.stack.pipeline.build import pipeline_graph
@@ -24,7 +25,7 @@ from wastenot.stack.pipeline.profile import PipelineProfile
 from wastenot.stack.pipeline.schedule import Instruction, PipelineSchedule
 from wastenot.stack.pipeline.ways import Stretch
 
-SOLVE_S = 10.0  # for improving one plan
+_EFFORT = Effort(steps=40_000)  # for improving one plan; some 5 to 10 s
 MOST_PLANS = 10_000  # of a frontier: each is in the plan's file
 
 
@@ -59,7 +60,7 @@ def plan_pipeline(
     straggler: float | None = None,
     straggler_s: float | None = None,
     confidence: float | None = None,
-    solve_s: float = SOLVE_S,
+    time_limit_s: float | None = None,
 ) -> PlannedPipeline:
     """The plan of least energy of a pipeline.
 
@@ -73,14 +74,16 @@ def plan_pipeline(
         straggler_s: the same, as the time of the other pipeline's iteration.
         confidence: with which the plan keeps its slowdown or is done before the straggler; 0.95 where the profile says how
             noisy it is.
-        solve_s: time for improving the plan.
+        time_limit_s: improve the plan for so long, and not by a fixed number of steps, with which the same question has the
+            same answer on every machine.
 
     Raises:
         BadInputError: a number is out of range, or profile and schedule do not fit.
         InfeasibleError: no plan is that fast, or none surely; names the fastest.
     """
-    check_goal(max_slowdown, confidence)
+    check_goal(max_slowdown, confidence, time_limit_s)
     profile = suited(profile, schedule)
+    effort = _EFFORT if time_limit_s is None else Effort(seconds=time_limit_s)
     graph = pipeline_graph(schedule, profile)
     baseline = baseline_of(profile, schedule)
     default_s = baseline.exact_time_s + Fraction(profile.iteration_s)
@@ -93,7 +96,7 @@ def plan_pipeline(
     promise: Promise | None = None
     if profile.errors is None and confidence is None:
         until = None if until_s is None else max(until_s - profile.iteration_s, 0.0)
-        solved = graph.least_energy(deadline - Fraction(profile.iteration_s), until_s=until, seconds=solve_s)
+        solved = graph.least_energy(deadline - Fraction(profile.iteration_s), until_s=until, effort=effort)
     else:
         sure = keep_with_confidence(
             schedule,
@@ -101,7 +104,7 @@ def plan_pipeline(
             max_slowdown=max_slowdown,
             until_s=until_s,
             confidence=DEFAULT_CONFIDENCE if confidence is None else confidence,
-            seconds=solve_s,
+            effort=effort,
         )
         solved, promise = sure.solved, _promise(sure)
     ways = _Ways(schedule, graph)
@@ -137,12 +140,13 @@ def plan_pipeline(
             for (stage, name), each in profile.fixed.items()
         ),
         recomputes=profile.recomputes,
+        time_limit_s=time_limit_s,
         notes=profile.notes,
     )
     return PlannedPipeline(plan.sealed(), profile, schedule, graph, solved, baseline, graph.least_time())
 
 
-def check_goal(max_slowdown: float, confidence: float | None) -> None:
+def check_goal(max_slowdown: float, confidence: float | None, time_limit_s: float | None = None) -> None:
     """Refuse a goal that no plan can have, before anything is measured for it.
 
     Raises:
@@ -152,6 +156,8 @@ def check_goal(max_slowdown: float, confidence: float | None) -> None:
         raise BadInputError(f"`max_slowdown` {max_slowdown:g}: must be above -1 and finite")
     if confidence is not None and not 0.5 < confidence < 1.0:
         raise BadInputError(f"`confidence` {confidence:g}: must be above 0.5 and below 1")
+    if time_limit_s is not None and not 0.0 < time_limit_s < math.inf:
+        raise BadInputError(f"`time_limit_s` {time_limit_s:g}: must be above 0 and finite")
 
 
 def _promise(sure: ConfidentPlan) -> Promise:

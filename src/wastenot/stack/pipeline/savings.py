@@ -15,6 +15,7 @@ import numpy as np
 from wastenot.errors import InfeasibleError
 from wastenot.frontiers.algebra import Frontier, choice
 from wastenot.frontiers.graph import Graph
+from wastenot.frontiers.graph_rounding import Effort
 from wastenot.stack.pipeline.build import pipeline_graph
 from wastenot.stack.pipeline.planner import baseline_of, total_j
 from wastenot.stack.pipeline.profile import PipelineProfile
@@ -25,7 +26,7 @@ _MICRO_BATCHES = (2, 4, 8, 16, 32)
 _IMBALANCES = (0.0, 0.1, 0.2, 0.3, 0.5)
 _MOST_MICRO_BATCHES = 12  # where something else is varied
 _MOST_INSTRUCTIONS = 2_000  # of a shape, to be quick
-_SOLVE_S = 0.3
+_EFFORT = Effort(steps=2_000)  # about a third of a second
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def _saved(profile: PipelineProfile | None, schedule: PipelineSchedule) -> list[
         return []
     baseline = baseline_of(profile, schedule)
     try:
-        solved = pipeline_graph(schedule, profile).least_energy(baseline.exact_time_s, seconds=_SOLVE_S)
+        solved = pipeline_graph(schedule, profile).least_energy(baseline.exact_time_s, effort=_EFFORT)
     except InfeasibleError:
         return []
     return [1.0 - total_j(profile, schedule, solved) / total_j(profile, schedule, baseline)]

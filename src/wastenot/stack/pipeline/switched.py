@@ -11,7 +11,6 @@ where it saves most, stay by stay, as far as the whole pipeline still keeps the 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -20,8 +19,10 @@ from itertools import pairwise
 import numpy as np
 
 from wastenot.arrays import BoolArray, FloatArray, IndexArray
+from wastenot.blas import single_threaded
 from wastenot.errors import InfeasibleError
 from wastenot.frontiers.algebra import Frontier, choice
+from wastenot.frontiers.graph_rounding import Effort
 from wastenot.frontiers.graph_times import Dag
 from wastenot.frontiers.stays import Start, Stays
 from wastenot.frontiers.switched_work import SwitchedWork
@@ -45,11 +46,11 @@ _MARGINS = (0.0, 1.645, 6.0, 12.0, 30.0, 100.0, 1e6)
 to keep its slowdown as was asked; at the last one only the default clocks are left for what is critical."""
 
 _STEPS = (1, 2, 4)  # settings by which a stay is slowed down at once
+_MOST_PARTS = 30_000_000  # of all plans that are tried while one is improved; about 10 s
 
 
-def with_switching(
-    made: PlannedPipeline, switching: SwitchTime, *, reserve: float = RESERVE, seconds: float = 10.0
-) -> PlannedPipeline:
+@single_threaded()
+def with_switching(made: PlannedPipeline, switching: SwitchTime, *, reserve: float = RESERVE) -> PlannedPipeline:
     """The plan of a pipeline whose settings last as long as switching takes, within the same deadline.
 
     Where switching takes no time, the plan stays as it is; so do plans whose kernels have settings of their own inside
@@ -59,7 +60,6 @@ def with_switching(
         made: the plan, as if switching took no time.
         switching: how long the device takes to switch.
         reserve: see :data:`RESERVE`; nothing is kept for instructions that are as fast as they can be.
-        seconds: for improving the plan.
 
     Raises:
         InfeasibleError: never but by rounding, as each instruction may be as fast as it can be.
@@ -69,13 +69,12 @@ def with_switching(
     found: PlannedPipeline | None = None
     hopeless = made.plan.promise is not None and not made.plan.max_slowdown and made.plan.until_s is None
     for margin in _MARGINS[hopeless:]:
-        problem = _Problem.of(made, switching, reserve, margin)
-        if problem is None:
-            break
-        tried = problem.exactly(problem.improved(problem.on_time(problem.first()), seconds))
-        if found is None or _probability(tried) > _probability(found):
-            found = tried
-        if found.plan.promise is None or found.plan.promise.probability >= found.plan.promise.confidence:
+        for effort in (Effort(steps=0), None):  # a worse plan to begin with can end as the better one
+            if (problem := _Problem.of(made, switching, reserve, margin, effort)) is None:
+                break
+            tried = problem.exactly(problem.improved(problem.on_time(problem.first())))
+            found = tried if found is None else max(found, tried, key=_worth)
+        if found is None or _worth(found)[0] >= 1.0:
             break
     if found is None:
         note = (
@@ -126,7 +125,9 @@ class _Problem:
     off_s: float
 
     @classmethod
-    def of(cls, made: PlannedPipeline, switching: SwitchTime, reserve: float, margin: float) -> _Problem | None:
+    def of(
+        cls, made: PlannedPipeline, switching: SwitchTime, reserve: float, margin: float, effort: Effort | None
+    ) -> _Problem | None:
         """The problem of a plan; ``None`` where instructions have several settings inside."""
         graph, instructions = made.graph, made.schedule.instructions
         kinds = sorted(set(graph.kind[: len(instructions)].tolist()))
@@ -144,7 +145,7 @@ class _Problem:
         until_s = None if made.plan.until_s is None else max(made.plan.until_s - iteration_s, 0.0)
         within = deadline_of(made)
         try:
-            solved = padded.least_energy(max(within, padded.least_time().exact_time_s), until_s=until_s)
+            solved = padded.least_energy(max(within, padded.least_time().exact_time_s), until_s=until_s, effort=effort)
         except InfeasibleError:  # by rounding
             solved = padded.least_time()
         number = {setting: index for index, setting in enumerate(settings)}
@@ -221,12 +222,12 @@ class _Problem:
                 found = closed.setting[int(closed.cost.argmin())]
         return np.asarray(found, dtype=np.intp)
 
-    def improved(self, setting: IndexArray, seconds: float) -> IndexArray:
+    def improved(self, setting: IndexArray) -> IndexArray:
         """Spend what time is left where it saves most: stays are slowed down as far as the deadline is kept."""
-        end_s = time.monotonic() + seconds
-        rows = np.arange(len(setting))
+        rows, left = np.arange(len(setting)), _MOST_PARTS // len(self.part_time_s)
         tried: set[tuple[int, int, int]] = set()
-        while time.monotonic() < end_s:
+        begin_s, latest_s = self._room(setting)
+        while left > 0:
             moves = []
             for begin, end in self._stays(setting):
                 for step in _STEPS:
@@ -239,14 +240,19 @@ class _Problem:
                         moves.append((gain / max(longer_s, 1e-12), begin, end, to))
             moved = False
             for _, begin, end, to in sorted(moves, reverse=True):
-                if time.monotonic() > end_s:
+                if left == 0:
                     break
                 if setting[begin] != setting[end - 1] or setting[begin] <= to:
                     continue  # another move was here
-                changed = setting.copy()
+                at_s = np.maximum.accumulate(begin_s[begin:end] - _before(self.time_s[begin:end, to]))
+                if (at_s + np.cumsum(self.time_s[begin:end, to]) > latest_s[begin:end] * (1.0 + 1e-12)).any():
+                    tried.add((begin, end, to))  # too long by itself, whatever becomes of the others
+                    continue
+                changed, left = setting.copy(), left - 1
                 changed[begin:end] = to
                 if self.keeps(changed):
                     setting, moved = changed, True
+                    begin_s, latest_s = self._room(setting)
                 else:
                     tried.add((begin, end, to))
             if not moved:
@@ -285,6 +291,11 @@ class _Problem:
             if same and setting[begin] < setting[part] and (end == part or begin == part + 1):
                 found.append((begin, end))
         return found
+
+    def _room(self, setting: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """Of each instruction the earliest start, and the latest end that keeps the deadline."""
+        placed, here = self._times(setting)[0][self.dag.order], self.dag.place[: len(setting)]
+        return self.dag.earliest_s(placed)[here], self.dag.latest_s(placed, self.within_s)[here]
 
     def keeps(self, setting: IndexArray) -> bool:
         """Whether the deadline is kept."""
@@ -338,8 +349,15 @@ class _Problem:
         return list(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True))
 
 
-def _probability(made: PlannedPipeline) -> float:
-    return 1.0 if made.plan.promise is None else made.plan.promise.probability
+def _before(time_s: FloatArray) -> FloatArray:
+    """Times of all that comes before each, summed."""
+    return np.concatenate([[0.0], np.cumsum(time_s[:-1])])
+
+
+def _worth(made: PlannedPipeline) -> tuple[float, float]:
+    """How sure the plan keeps its slowdown, as far as that was asked for; of plans that are as sure, what they save."""
+    promise = made.plan.promise
+    return 1.0 if promise is None else promise.sure / promise.confidence, -made.plan.predicted.energy_j
 
 
 def deadline_of(made: PlannedPipeline) -> Fraction:

@@ -258,7 +258,9 @@ def _dimensions(size: Size) -> int:
 
 def _by_setting(sweep: Sweep) -> tuple[tuple[Setting, ...], FloatArray, FloatArray, FloatArray, FloatArray]:
     """By setting and kernel the means over repeats: clock in effect, clock asked for, time, energy."""
-    settings = sorted({sweep.setting(row) for row in range(len(sweep))}, key=lambda each: each.core_mhz or np.inf)
+    settings = sorted(
+        dict.fromkeys(sweep.setting(row) for row in range(len(sweep))), key=lambda each: each.core_mhz or np.inf
+    )
     place = {setting: index for index, setting in enumerate(settings)}
     rows = np.array([place[sweep.setting(row)] for row in range(len(sweep))])
     shape = len(settings), len(sweep.kernels)

@@ -107,6 +107,8 @@ def fit_law(steps: Iterable[MeasuredStep]) -> StepLaw:
         np.array([getattr(each, name) for each in rows]) for name in ("new_tokens", "attended", "time_s", "power_w")
     )
     ratio = clocks.max() / clocks
+    import scipy.optimize  # noqa: F401  loads a BLAS of its own, which is to be limited too
+
     with single_threaded():
         law = _fit_time(ratio, n, a, time, is_prefill=rows[0].phase == "prefill")
         fitted, busy = _time(law, ratio, n, a)

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wastenot.arrays import FloatArray
+from wastenot.blas import single_threaded
 from wastenot.devices.simulated.preset import Preset
 from wastenot.errors import BadInputError
 from wastenot.frontiers.algebra import choice
@@ -210,6 +211,7 @@ def check_draws(draws: int) -> None:
         raise BadInputError(f"`draws` {draws}: must be at least {_LEAST_DRAWS}")
 
 
+@single_threaded()
 def forecast(
     study: str | os.PathLike[str] | Study,
     workload: str | None = None,

@@ -1,0 +1,121 @@
+"""The same input gives the same output to the last byte: whatever the order of sets, the threads, and the load."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.pipeline_profiles import write_profile
+from tests.cli.test_engine_verb import TABLE as STEPS
+from tests.cli.test_recommend_verb import TABLE as SERVERS
+from tests.cli.test_recur_verb import POWER, TRAIN
+from tests.cli.test_serve_sim_verb import TEXT as SCENARIO
+
+ROOT = Path(__file__).parents[2]
+WHEN = ("made_at", "measured_at")
+"""The times of day that documents hold, which nothing else depends on."""
+
+SWEEP = ("sweep", "gpt3-small", "--device", "sim:toy.toml", "--study", "s.db", "--core-step", "600", "--memory", "9501",
+         "--warm-up", "0.5", "--window", "0.5", "--json")  # fmt: skip
+PLAN = ("plan", "--study", "s.db", "--max-slowdown", "2%", "--json", "--out", "plan.json")
+PROFILE = ("pipeline", "profile.csv", "--micro-batches", "4", "--waiting-power", "70W", "--json")
+JOBS = ("recur", "train.csv", "power.csv", "--target", "0.9", "--default", "128", "--json")
+
+QUICK = (
+    SWEEP,
+    PLAN,
+    ("plan", "--study", "s.db", "--objective", "edp", "--granularity", "pass", "--json"),
+    ("frontier", "--study", "s.db", "--json"),
+    ("pairs", "--study", "s.db", "--device", "sim:h200", "--json"),
+    ("export", "sweep.csv", "--study", "s.db", "--json"),
+    (*PROFILE, "--frontier", "4", "--csv", "frontier.csv", "--out", "pipeline.json"),
+    ("engine", "steps.csv", "--model", "mine", "--device", "card", "--out", "engine.json", "--json"),
+    ("steer", "engine.json", "--trace", "trace.csv", "--step-tokens", "1024", "--json"),
+    ("serve-sim", "scenario.toml", "--processes", "1", "--json", "--out", "cluster.json"),
+    ("recommend", "table.csv", "--itl", "50ms", "--json"),
+    (*JOBS, "--seeds", "1", "--processes", "1", "--recurrences", "12"),
+)  # fmt: skip
+DEAR = (
+    SWEEP,
+    PLAN,
+    ("compare", "--study", "s.db", "--json"),
+    ("iteration", "--study", "s.db", "--power-limit", "200W", "--json"),
+    ("forecast", "--study", "s.db", "--gpu", "toy.toml", "--draws", "40", "--json", "--out", "forecast.json"),
+    ("validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json", "--json"),
+    ("transfer", "--plan", "plan.json", "--device", "sim:toy.toml", "--batch", "4", "--repeats", "2", "--json"),
+    ("refine", "--study", "s.db", "--device", "sim:toy.toml", "--repeats", "1", "--json"),
+    ("calibrate", "--study", "s.db", "--out", "twin.toml", "--power-limit", "350", "--base", "toy.toml", "--json"),
+    ("pipeline", "gpt3-xl", "--stages", "4", "--micro-batches", "6", "--device", "sim:h200", "--json"),
+    ("pipeline", "gpt3-xl", "--stages", "5", "--micro-batches", "14", "--device", "sim:h200", "--partition", "least-energy",
+     "--as-measured", "--max-slowdown", "5%", "--json"),
+    (*PROFILE, "--straggler", "20%", "--switch-time", "5ms", "--report", "pipeline.html"),
+    ("profile", "gemm:4096", "--device", "sim:mi300x", "--runs", "60", "--json"),
+    ("sensor", "--device", "sim:rtx-3080-ti", "--budget", "40s", "--out", "sensors.json", "--json"),
+    ("latency", "--device", "sim:v100", "--what", "core", "--core", "802.5,1380", "--relative-error", "0.1", "--json"),
+    ("serve-sim", "scenario.toml", "--seeds", "2", "--processes", "2", "--json"),
+    (*JOBS, "--seeds", "2", "--processes", "2"),
+)  # fmt: skip
+
+
+def prepared(folder: Path) -> Path:
+    """A folder with all that the commands read."""
+    folder.mkdir()
+    shutil.copy(ROOT / "tests" / "toy.toml", folder)
+    write_profile(folder / "profile.csv")
+    random = np.random.default_rng(1)
+    trace = [f"{at:.3f},{random.integers(20, 900)},{random.integers(2, 60)}" for at in np.sort(random.uniform(0, 60, 80))]
+    texts = {
+        "steps.csv": STEPS, "table.csv": SERVERS, "train.csv": TRAIN, "power.csv": POWER, "scenario.toml": SCENARIO,
+        "trace.csv": "\n".join(["arrival_s,prompt_tokens,output_tokens", *trace]),
+    }  # fmt: skip
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def written(folder: Path, commands: tuple[tuple[str, ...], ...], *, seed: int, threads: int) -> dict[str, str]:
+    """What the commands print and write but studies, by file, without times of day."""
+    libraries = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    (folder / "commands.json").write_text(json.dumps(commands))
+    done = subprocess.run(
+        [sys.executable, "-m", "testbed.several_verbs", "commands.json"],
+        cwd=folder, capture_output=True, text=True, check=False,
+        env=os.environ | dict.fromkeys(libraries, str(threads))
+        | {"PYTHONHASHSEED": str(seed), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "COLUMNS": "120"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    time_of_day = re.compile(rf'"(?:{"|".join(WHEN)})": "[^"]*"')
+    files = sorted(each for each in folder.rglob("*") if each.suffix in {".json", ".csv", ".toml"})
+    return {str(each.relative_to(folder)): time_of_day.sub("", each.read_text(encoding="utf-8")) for each in files}
+
+
+@contextmanager
+def load() -> Iterator[None]:
+    """More busy processes than there are cores."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range((os.cpu_count() or 1) + 1)]
+    try:
+        yield
+    finally:
+        for each in busy:
+            each.kill()
+            each.wait()
+
+
+@pytest.mark.parametrize("commands", [QUICK, pytest.param(DEAR, marks=pytest.mark.slow)], ids=["quick", "dear"])
+def test_whatever_the_machine_is_at_the_output_is_the_same(tmp_path, commands):
+    alone = written(prepared(tmp_path / "alone"), commands, seed=0, threads=1)
+    with load():
+        beside = written(prepared(tmp_path / "beside"), commands, seed=1, threads=4)
+    assert len(alone) > len(commands)
+    different = [name for name in alone.keys() | beside.keys() if alone.get(name) != beside.get(name)]
+    assert not different
