@@ -48,7 +48,8 @@ def postgresql_server(bin_folder: Path) -> Iterator[str]:
         def run(program: str, *arguments: str) -> None:
             done = subprocess.run(
                 [bin_folder / program, "-D", str(folder / "data"), *arguments],
-                user=user, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
+                user=user, cwd=folder, check=False, text=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             )  # fmt: skip
             if done.returncode:
                 log = folder / "log"
