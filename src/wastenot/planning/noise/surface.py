@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotri
 
 from wastenot.arrays import FloatArray, IndexArray
 
@@ -205,28 +206,33 @@ def posterior(
         draws: standard normal, of the bootstrap; shape (settings, kernels, draws).
     """
     believed = _believed(readings, common, rough)
-    kernels, settings = believed.value.shape
+    kernels = len(believed.value)
     noise = believed.noise
     kernel = np.arange(kernels)[:, None]
     added = np.sqrt(noise)[:, :, None] * draws.transpose(1, 0, 2)
-    first_wanted = 1 + draws.shape[2]
-    sought = np.zeros((kernels, settings, first_wanted + wanted.shape[1]))
-    sought[:, :, 0] = believed.apart
-    sought[:, :, 1:first_wanted] = added
-    sought[kernel, wanted, first_wanted + np.arange(wanted.shape[1])] = 1.0
-    solved = np.linalg.solve(believed.whole, sought)
-    pull, inverse = solved[:, :, 0], solved[:, :, first_wanted:].transpose(0, 2, 1)  # rows of the inverse (symmetric)
+    inverse = _inverses(believed.whole)
+    pull = (inverse @ believed.apart[:, :, None])[:, :, 0]
     # Written with the noise in front, so that nothing large cancels: value - N W value and N - N W N.
     mean = believed.value - noise * pull
     here = noise[kernel, wanted]
-    variance = here - here**2 * np.take_along_axis(inverse, wanted[:, :, None], axis=2)[:, :, 0]
-    first = np.where(wanted == 0, here, 0.0) - here * noise[:, :1] * inverse[:, :, 0]
+    variance = here - here**2 * inverse[kernel, wanted, wanted]
+    first = np.where(wanted == 0, here, 0.0) - here * noise[:, :1] * inverse[kernel, wanted, 0]
     prior = np.concatenate([readings.shapes @ common.weight_error, readings.offset_error.T[:, :, None]], axis=2)
     doubted = (believed.doubt * pull)[kernel, wanted, None]
-    loadings = np.concatenate([here[:, :, None] * (inverse @ prior), doubted], axis=2)
-    moved = ADDED_NOISE * (added - noise[:, :, None] * solved[:, :, 1:first_wanted])
+    loadings = np.concatenate([here[:, :, None] * (inverse @ prior)[kernel, wanted], doubted], axis=2)
+    moved = ADDED_NOISE * (added - noise[:, :, None] * (inverse @ added))
     left = (noise * pull)[:, :, None] - moved - added / ADDED_NOISE
     return Solved(mean[kernel, wanted], variance, first, loadings, moved.transpose(1, 0, 2), left.transpose(1, 0, 2))
+
+
+def _inverses(covariances: FloatArray) -> FloatArray:
+    """The inverses of covariances, in their place: by Cholesky, in a third of the operations of a general solver."""
+    upper = np.triu(np.ones(covariances.shape[1:], dtype=bool), 1)
+    for covariance in covariances:
+        factor, failed = dpotrf(covariance, lower=1, clean=0)
+        lower = np.linalg.inv(covariance) if failed else dpotri(factor, lower=1, overwrite_c=1)[0]
+        covariance[...] = np.where(upper, lower.T, lower)
+    return covariances
 
 
 class _Separation(NamedTuple):
