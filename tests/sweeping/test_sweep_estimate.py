@@ -55,7 +55,7 @@ def test_the_default_grid_has_the_steps_that_run_has(tmp_path):
     ("name", "how"),
     [
         ("sim:rtx-3080-ti", {"clocks": "auto", "options": PointOptions(5.0, 5.0, 0.01)}),
-        (TOY, {"clocks": "natural", "seconds_each": 4.0}),
+        (TOY, {"clocks": "natural", "seconds_each": 3.0}),
         (TOY, {"clocks": "auto", "state": "context"}),
     ],
 )
@@ -117,7 +117,7 @@ def test_a_sweep_announces_before_it_measures(tmp_path):
 
 def test_a_recording_is_swept_at_every_clock_that_it_has(tmp_path):
     quick = PointOptions(0.1, 0.1)
-    wn.sweep("gpt3-small", TOY, tmp_path / "s.db", core_step_mhz=100, memory_mhz=[9501], options=quick)
+    wn.sweep("gpt3-small", TOY, tmp_path / "s.db", core_step_mhz=150, memory_mhz=[9501], options=quick)
     again = wn.sweep("gpt3-small", f"recorded:{tmp_path / 's.db'}", tmp_path / "r.db", dry_run=True).estimate
     swept = wn.open_study(tmp_path / "s.db").read()
     assert again.settings == len({swept.setting(row) for row in range(len(swept))}) - 1 > 10
