@@ -45,7 +45,7 @@ def true_in_context(device, kernel, setting):
 
 
 @pytest.mark.parametrize(
-    ("name", "setting"), [("softmax", LOW), ("gelu", AUTO), SLOW("values_gemm", LOW), SLOW("unpermute", LOW)]
+    ("name", "setting"), [("softmax", LOW), SLOW("gelu", AUTO), SLOW("values_gemm", LOW), SLOW("unpermute", LOW)]
 )
 def test_errors_hold_the_truth_over_seeds(name, setting):
     kernel = NAMES.index(name)
