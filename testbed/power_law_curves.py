@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
-from wastenot.arrays import FloatArray
 from wastenot.natural.curves import AutoPoint, KernelCurve
-
-NumberT = TypeVar("NumberT", float, FloatArray)
 
 LIMIT_W = 690.0
 # time of a call at 1.5 GHz in s, its exponent, power there in W, its exponent
@@ -17,13 +14,13 @@ TRUTH = {"product": (2e-3, -1.0, 730.0, 2.2), "softmax": (6e-4, -0.9, 430.0, 1.8
 RANGES = {"product": (1350.0, 1470.0), "softmax": (1430.0, 1980.0), "permute": (1430.0, 1980.0)}
 
 
-def true_s(name: str, core_mhz: NumberT) -> NumberT:
-    """True time of a call, in seconds."""
+def true_s(name: str, core_mhz: Any) -> Any:
+    """True time of a call at a clock, or at each of an array of them, in seconds."""
     return TRUTH[name][0] * (core_mhz / 1500.0) ** TRUTH[name][1]
 
 
-def true_w(name: str, core_mhz: NumberT) -> NumberT:
-    """True power, in watts."""
+def true_w(name: str, core_mhz: Any) -> Any:
+    """True power there, in watts."""
     return TRUTH[name][2] * (core_mhz / 1500.0) ** TRUTH[name][3]
 
 

@@ -75,7 +75,7 @@ class Choice:
     why: str = "a test says so"
 
 
-def begin(store: JobStore, size: int = 32, device: str = "gpu", terms: JobTerms = TERMS, **more: Any) -> RunInFlight:
+def begin(store: JobStore, size: int = 32, device: str = "gpu", terms: JobTerms = TERMS, **more: Any) -> RunInFlight[Choice]:
     """Begin a run of a job."""
     return store.begin(terms, device, lambda stored: Choice(size), **more)
 

@@ -135,8 +135,8 @@ def by_iteration(coarse_sweep):
 # ---- directions ------------------------------------------------------------------------------------------------------
 
 
-def test_slowdown_is_to_the_right_and_energy_saved_upward(demo, noisy, cases):
-    for overview in (demo, noisy, cases["pass plan"]()):
+def test_slowdown_is_to_the_right_and_energy_saved_upward(coarse, noisy, cases):
+    for overview in (coarse, noisy, cases["pass plan"]()):
         for figure in figures_of(overview).all():
             for specification in (figure.specification, figure.narrow):
                 across, up = titles(specification, "x"), titles(specification, "y")
@@ -148,9 +148,9 @@ def test_slowdown_is_to_the_right_and_energy_saved_upward(demo, noisy, cases):
                     assert across == {names.get(figure.name, SLOWDOWN)}
 
 
-def test_a_slower_setting_is_drawn_on_the_right_and_a_saving_one_above(demo):
-    each = demo.coarse_maps[0]
-    drawn = {row["time_text"]: row for row in rows_with(figures_of(demo)["settings-coarse"].specification, "clocks")}
+def test_a_slower_setting_is_drawn_on_the_right_and_a_saving_one_above(coarse):
+    each = coarse.coarse_maps[0]
+    drawn = {row["time_text"]: row for row in rows_with(figures_of(coarse)["settings-coarse"].specification, "clocks")}
     for point in each.points:
         row = drawn.get(change(point.time_change))
         if row is not None and "slower" in row:
@@ -168,8 +168,8 @@ def test_the_plan_of_the_edp_map_is_where_it_is_slower(noisy):
 # ---- the curve -------------------------------------------------------------------------------------------------------
 
 
-def test_curves_are_drawn_as_steps_and_never_fall(demo, noisy, cases):
-    for overview in (demo, noisy, cases["pass plan"]()):
+def test_curves_are_drawn_as_steps_and_never_fall(coarse, noisy, cases):
+    for overview in (coarse, noisy, cases["pass plan"]()):
         figure = figures_of(overview)["relaxed-waste"]
         for specification in (figure.specification, figure.narrow):
             marks = [part["mark"] for part in parts(specification) if isinstance(part.get("mark"), dict)]
@@ -202,8 +202,8 @@ def test_an_exact_curve_has_its_steps_where_plans_become_possible(demo_sweep, de
             assert steps[-1].energy_change == pytest.approx(possible.min(), abs=1e-9)
 
 
-def test_the_fastest_plan_is_in_view_and_labelled(demo, noisy):
-    for overview in (demo, noisy):
+def test_the_fastest_plan_is_in_view_and_labelled(coarse, noisy):
+    for overview in (coarse, noisy):
         fine = overview.curves[0].fastest
         assert all(curve.fastest.time_change >= fine.time_change for curve in overview.curves)
         if overview.plan.granularity == "kernel":
@@ -291,8 +291,8 @@ def test_the_error_of_a_setting_is_that_of_a_ratio_to_auto(noisy):
 # ---- nothing is left out ---------------------------------------------------------------------------------------------
 
 
-def test_all_settings_are_drawn_or_marked_at_the_edge(demo, noisy, cases):
-    for overview in (demo, noisy, cases["extreme"]()):
+def test_all_settings_are_drawn_or_marked_at_the_edge(coarse, noisy, cases):
+    for overview in (coarse, noisy, cases["extreme"]()):
         figures = figures_of(overview)
         for name, maps in (("settings-coarse", overview.coarse_maps[:4]), ("settings-kernel", overview.kernel_maps)):
             shown = [each for each in maps if name != "settings-coarse" or each.energy_fraction >= 0.005]
@@ -308,8 +308,8 @@ def test_all_settings_are_drawn_or_marked_at_the_edge(demo, noisy, cases):
                 assert stated == beyond
 
 
-def test_bars_are_by_joules_saved_and_hold_all_of_them(cases, demo, noisy):
-    for overview in (cases["many"](), demo, noisy, cases["extreme"]()):
+def test_bars_are_by_joules_saved_and_hold_all_of_them(cases, coarse, noisy):
+    for overview in (cases["many"](), coarse, noisy, cases["extreme"]()):
         figure = figures_of(overview)["kernels"]
         rows = max((rows for rows in figure.specification["datasets"].values() if "saved" in rows[0]), key=len)
         others = [row for row in rows if re.fullmatch(r"\d+ other kernels", row["kernel"])]
@@ -348,9 +348,9 @@ def width_of(specification):
     return float(re.search(r'<svg[^>]* width="([\d.]+)"', svg)[1])
 
 
-@pytest.mark.parametrize("case", ["demo", "noisy", "nasty names", "extreme", "pass plan", "many"])
+@pytest.mark.parametrize("case", ["coarse", "noisy", "nasty names", "extreme", "pass plan", "many"])
 def test_narrow_figures_fit_a_phone(case, request, cases):
-    overview = request.getfixturevalue(case) if case in ("demo", "noisy") else cases[case]()
+    overview = request.getfixturevalue(case) if case in ("coarse", "noisy") else cases[case]()
     for figure in figures_of(overview).all():
         assert figure.narrow is not None
         assert width_of(json.dumps(figure.narrow)) <= NARROW_WIDTH, figure.name
