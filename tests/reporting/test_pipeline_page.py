@@ -59,7 +59,12 @@ def figure_of(overview, name):
     return draw[name](overview)
 
 
-@pytest.mark.parametrize("state", STATES)
+FAST = ("1f1b", "early-recomputation", "straggler", "long", "nasty")
+
+
+@pytest.mark.parametrize(
+    "state", [state if state in FAST else pytest.param(state, marks=pytest.mark.slow) for state in STATES]
+)
 def test_every_state_has_a_page(state):
     plan = planned(**STATES[state]).plan
     page = render_pipeline_page(pipeline_overview(plan), made_at=MADE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -348,7 +348,10 @@ def width_of(specification):
     return float(re.search(r'<svg[^>]* width="([\d.]+)"', svg)[1])
 
 
-@pytest.mark.parametrize("case", ["coarse", "noisy", "nasty names", "extreme", "pass plan", "many"])
+SLOW = partial(pytest.param, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("case", ["coarse", SLOW("noisy"), "nasty names", SLOW("extreme"), SLOW("pass plan"), "many"])
 def test_narrow_figures_fit_a_phone(case, request, cases):
     overview = request.getfixturevalue(case) if case in ("coarse", "noisy") else cases[case]()
     for figure in figures_of(overview).all():

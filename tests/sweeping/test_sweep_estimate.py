@@ -1,5 +1,7 @@
 """What is announced before a sweep, how much there is to measure and how long that takes, against what it then takes."""
 
+from functools import partial
+
 import pytest
 
 import wastenot as wn
@@ -9,6 +11,7 @@ from wastenot.sweeping.defaults import CORE_STEP_MHZ
 from wastenot.sweeping.point import PointOptions
 
 TOY = f"sim:{TOY_FILE}"
+SLOW = partial(pytest.param, marks=pytest.mark.slow)
 
 
 def estimated_and_taken(device, study, **how):
@@ -24,10 +27,10 @@ def estimated_and_taken(device, study, **how):
     [
         (TOY, {"core_step_mhz": 900, "memory_mhz": [9501, 5001]}),
         ("sim:h200", {"core_mhz": [1200], "memory_mhz": [3201]}),
-        ("sim:rtx-3080-ti", {"clocks": "auto", "rounds": 2}),
+        SLOW("sim:rtx-3080-ti", {"clocks": "auto", "rounds": 2}),
         ("sim:h200", {"clocks": "auto", "options": PointOptions(1.0, 2.0)}),
         ("sim:mi300x", {"core_step_mhz": 700, "granularity": "pass"}),
-        ("sim:rtx-a4000", {"memory_mhz": [7001, 5001], "granularity": "iteration"}),
+        SLOW("sim:rtx-a4000", {"memory_mhz": [7001, 5001], "granularity": "iteration"}),
     ],
 )  # fmt: skip
 def test_a_sweep_takes_as_long_as_announced(tmp_path, name, how):
