@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from tests.natural.test_iteration import curve, true_w
+from testbed.power_law_curves import curve, true_w
 from wastenot.devices.timeline import Timeline
 from wastenot.natural.held import held_in_runs
 from wastenot.planning.power_limit import REGULATED_S

@@ -20,6 +20,7 @@ from wastenot.tuning.natural_overview import natural_overview
 from wastenot.workloads.shape import Shape
 
 NAMES = ("softmax", "down_gemm", "norm_first")
+SHORT_S = 8.0  # of each kernel, where it does not matter how good the curves are
 
 
 class Told(Silent):
@@ -97,7 +98,7 @@ def test_a_kernel_that_cannot_run_is_named_and_the_others_are_measured(tasks, st
             yield prepared
 
     told = Told()
-    outcome = natural_sweep(swap(card(), prepare), tasks, study, progress=told)
+    outcome = natural_sweep(swap(card(), prepare), tasks, study, progress=told, seconds_each=SHORT_S)
     assert outcome.skipped == {"CannotRunError": 1} and outcome.measured == 2
     assert any("'softmax' cannot be measured: softmax: the data do not fit" in line for line in told.lines)
     with pytest.raises(StudyError, match="has not reached 1 of its kernels yet, first 'softmax'"):
@@ -115,7 +116,7 @@ def test_a_smaller_product_is_taken_where_memory_is_short(tasks, study):
         with original(subjects, group_s=group_s) as prepared:
             yield prepared
 
-    natural_sweep(swap(card(), prepare), tasks, study)
+    natural_sweep(swap(card(), prepare), tasks, study, seconds_each=SHORT_S)
     assert tried[:2] == [name.replace(":", "-") for name in HEAVY[:2]]
     assert study.timelines()[0].content.header["subjects"][1] == ["gemm-4096", "random"]
 
@@ -136,9 +137,9 @@ def test_what_was_measured_is_kept_and_known_when_the_device_fails(tasks, study)
             yield replace(prepared, run=run)
 
     with pytest.raises(DeviceError, match="fallen off"):
-        natural_sweep(swap(card(), prepare), tasks, study)
+        natural_sweep(swap(card(), prepare), tasks, study, seconds_each=SHORT_S)
     assert [each.header["together"] for each in study.natural_curves().values()] == [False, False]
-    outcome = natural_sweep(card(2), tasks, study)
+    outcome = natural_sweep(card(2), tasks, study, seconds_each=SHORT_S)
     assert (outcome.found, outcome.measured) == (2, 1)
     assert len(read_curves(study).curves) == 3
     assert all(each.header["together"] for each in study.natural_curves().values())
@@ -150,7 +151,7 @@ def test_another_process_on_the_card_is_said(tasks, study):
         with original(subjects, group_s=group_s) as prepared:
             yield replace(prepared, run=lambda phases: replace(prepared.run(phases), shared=True))
 
-    outcome = natural_sweep(swap(card(), prepare), tasks, study)
+    outcome = natural_sweep(swap(card(), prepare), tasks, study, seconds_each=SHORT_S)
     assert len(outcome.notes) == 1 and "another process used the GPU" in outcome.notes[0]
 
 

@@ -95,7 +95,7 @@ def test_cycles_of_each_execution_are_those_of_the_clock_in_effect_that_are_not_
     core = device.clocks.supported_clocks()[memory][-8]
     device.clocks.request(Setting(core, memory))
     device.time.sleep(1.0)
-    found = profile(kernel, device, runs=20, executions=30)
+    found = profile(kernel, device, runs=20, executions=30, budget_s=6.0)
     left = float(device.engine.physics.response(kernel, np.array([core]), Setting(core, memory)).counted[0])
     assert (left < 1.0) is skipped
     assert len(found.unit_counted_mhz) == len(found.unit_time_s)

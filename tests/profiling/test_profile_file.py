@@ -15,13 +15,20 @@ from wastenot.profiling.profile_file import KEY, profile_document, read_profile,
 
 @pytest.fixture(scope="module")
 def found():
-    return profile("gemm:4096", "sim:mi300x", runs=60)
+    return profile("gemm:4096", "sim:mi300x", runs=30, executions=16)
+
+
+@pytest.fixture(scope="module")
+def content(found, tmp_path_factory):
+    path = tmp_path_factory.mktemp("profile") / "p.parquet"
+    write_profile(found, path, command="wastenot profile gemm:4096")
+    return path.read_bytes()
 
 
 @pytest.fixture
-def written(found, tmp_path):
+def written(content, tmp_path):
     path = tmp_path / "p.parquet"
-    write_profile(found, path, command="wastenot profile gemm:4096")
+    path.write_bytes(content)
     return path
 
 
@@ -114,7 +121,7 @@ def test_a_wrong_row_is_named(written, change, says):
         read_profile(spoilt(written, None, change))
 
 
-def test_other_files_are_refused(written, tmp_path):
+def test_other_files_are_refused(found, written, tmp_path):
     with pytest.raises(wn.BadInputError, match="cannot be read"):
         read_profile(tmp_path / "none.parquet")
     written.write_bytes(written.read_bytes()[:-20])
@@ -124,4 +131,4 @@ def test_other_files_are_refused(written, tmp_path):
     with pytest.raises(wn.BadInputError, match="no power profile"):
         read_profile(written)
     with pytest.raises(wn.BadInputError, match="nowhere"):
-        write_profile(profile("gemm:4096", "sim:mi300x", runs=20), tmp_path / "nowhere" / "p.parquet")
+        write_profile(found, tmp_path / "nowhere" / "p.parquet")

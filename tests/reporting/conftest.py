@@ -10,9 +10,11 @@ from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from testbed.drawn_sweeps import NASTY, make_sweep
+from testbed.known_truth import rows_of
 from wastenot.analyses.plan_overview import PlanOverview, make_overview
 from wastenot.planning.planner import plan
 from wastenot.study.sweep import Kernel, Sweep
@@ -75,6 +77,18 @@ def demo_sweep() -> Sweep:
 
 
 @pytest.fixture(scope="session")
+def coarse_sweep(demo_sweep: Sweep) -> Sweep:
+    """A fifth of the core clocks, where the numbers themselves do not matter."""
+    clocks = np.unique(demo_sweep.core_mhz[~np.isnan(demo_sweep.core_mhz)])[::-5]
+    return rows_of(demo_sweep, np.isnan(demo_sweep.core_mhz) | np.isin(demo_sweep.core_mhz, clocks))
+
+
+@pytest.fixture(scope="session")
+def coarse(coarse_sweep: Sweep) -> PlanOverview:
+    return make_overview(coarse_sweep, plan(coarse_sweep, as_measured=True))
+
+
+@pytest.fixture(scope="session")
 def demo(demo_sweep: Sweep) -> PlanOverview:
     return make_overview(demo_sweep, plan(demo_sweep, as_measured=True))
 
@@ -90,7 +104,7 @@ def cases() -> dict[str, Callable[[], PlanOverview]]:
         "nasty names": lambda: make_overview(make_sweep(nasty, 9)),
         "extreme": lambda: make_overview(make_sweep(_passes(8), 12, extreme=True)),
         "pass plan": lambda: make_overview(small, plan(small, granularity="pass", scope="local")),
-        "many": lambda: make_overview(make_sweep([Kernel(f"k{index}", 2) for index in range(260)], 24)),
+        "many": lambda: make_overview(make_sweep([Kernel(f"k{index}", 2) for index in range(260)], 9)),
     }
     return {name: cache(make) for name, make in makers.items()}
 

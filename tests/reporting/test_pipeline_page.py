@@ -27,15 +27,15 @@ from wastenot.stack.pipeline.overview import OthersPoints, pipeline_overview
 from wastenot.stack.pipeline.savings import savings_by_shape
 
 MADE = datetime(2026, 1, 2, tzinfo=UTC)
+SMALL = {"ranks": 2, "micro_batches": 4}
 STATES = {
-    **{name: {"schedule": name} for name in NAMES},
-    "auto": {"auto": True, "rungs": 4},
-    "fixed": {"fixed": True, "gpus": 8},
-    "straggler": {"straggler": 0.3, "rungs": 6, "fixed": True},
-    "straggler alone": {"straggler": 0.2},
+    **{name: {"schedule": name} | SMALL for name in NAMES if name != "gpipe"},  # which looks as 1f1b does
+    "auto": {"auto": True, "rungs": 4} | SMALL,
+    "fixed": {"fixed": True, "gpus": 8} | SMALL,
+    "straggler": {"straggler": 0.3, "rungs": 6, "fixed": True} | SMALL,
     "long": {"micro_batches": 64},
     "one rank": {"ranks": 1, "micro_batches": 2},
-    "nasty": {"name": NASTY},
+    "nasty": {"name": NASTY} | SMALL,
 }
 
 
@@ -59,7 +59,12 @@ def figure_of(overview, name):
     return draw[name](overview)
 
 
-@pytest.mark.parametrize("state", STATES)
+FAST = ("1f1b", "early-recomputation", "straggler", "long", "nasty")
+
+
+@pytest.mark.parametrize(
+    "state", [state if state in FAST else pytest.param(state, marks=pytest.mark.slow) for state in STATES]
+)
 def test_every_state_has_a_page(state):
     plan = planned(**STATES[state]).plan
     page = render_pipeline_page(pipeline_overview(plan), made_at=MADE)
@@ -142,7 +147,7 @@ def test_without_others_the_frontier_says_how_to_get_them():
 
 
 def test_savings_are_those_computed():
-    made = planned(micro_batches=4)
+    made = planned(**SMALL)
     savings = savings_by_shape(made.profile, made.schedule)
     figure = figure_of(pipeline_overview(made.plan, savings=savings), "pipeline-savings")
     rows = rows_with(figure, "own", "saved")
@@ -166,7 +171,7 @@ def test_the_headline_says_what_is_saved_at_which_slowdown_and_how_it_is_known()
 
 
 def test_figures_fit_a_narrow_page_and_are_written_as_files(tmp_path):
-    overview = pipeline_overview(planned(rungs=4).plan)
+    overview = pipeline_overview(planned(rungs=4, **SMALL).plan)
     for figure in pipeline_figures(overview):
         widths = re.findall(r'"width": (\d+)', json.dumps(figure.narrow))
         assert widths and all(int(width) <= NARROW_WIDTH for width in widths)
@@ -174,7 +179,10 @@ def test_figures_fit_a_narrow_page_and_are_written_as_files(tmp_path):
     assert len(files) == 5 * 3 and all(path.stat().st_size > 1_000 for path in files)
 
 
-@pytest.mark.parametrize(("ranks", "micro_batches", "most_bytes"), [(8, 96, 500_000), (16, 256, 1_000_000)])
+@pytest.mark.parametrize(
+    ("ranks", "micro_batches", "most_bytes"),
+    [(8, 96, 500_000), pytest.param(16, 256, 1_000_000, marks=pytest.mark.slow)],
+)
 def test_pages_of_big_schedules_stay_light(ranks, micro_batches, most_bytes):
     overview = pipeline_overview(_at_defaults(ranks, micro_batches))
     page = render_pipeline_page(overview, made_at=MADE)

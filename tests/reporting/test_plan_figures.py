@@ -15,8 +15,8 @@ NAMES = ["relaxed-waste", "switching", "kernels", "settings-coarse", "settings-k
 _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
 
 
-def test_each_figure_becomes_three_files(demo, tmp_path):
-    written = write_figures(demo, tmp_path / "figures")
+def test_each_figure_becomes_three_files(coarse, tmp_path):
+    written = write_figures(coarse, tmp_path / "figures")
     assert [path.name for path in written] == [f"{name}.{end}" for name in NAMES for end in ("svg", "pdf", "png")]
     for path in written:
         assert path.read_bytes().startswith(_STARTS[path.suffix])
@@ -40,8 +40,8 @@ def test_a_folder_that_cannot_be_made_is_bad_input(cases, tmp_path):
         write_figures(cases["only auto"](), tmp_path / "taken")
 
 
-def test_the_origin_is_in_every_figure(demo, cases):
-    for data in (demo, cases["one setting"]()):
+def test_the_origin_is_in_every_figure(coarse, cases):
+    for data in (coarse, cases["one setting"]()):
         assert all(data.plan.origin in figure.subtitle for figure in report_figures(data))
 
 

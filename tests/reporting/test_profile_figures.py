@@ -21,17 +21,28 @@ _STARTS = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
 
 @pytest.fixture(scope="module")
 def alone():
-    return profile("gemm:4096", "sim:mi300x", runs=60)
+    return profile("gemm:4096", "sim:mi300x", runs=40, executions=30)
 
 
 @pytest.fixture(scope="module")
 def after():
-    return profile("gemm:4096", "sim:mi300x", after=["gemv:4096x20"], runs=60)
+    return profile("gemm:4096", "sim:mi300x", after=["gemv:4096x20"], runs=40)
 
 
 @pytest.fixture(scope="module")
 def averaged():
-    return profile("gemm:8192", "sim:h200", budget_s=20.0)
+    return profile("gemm:8192", "sim:h200", budget_s=15.0)
+
+
+_DRAWN = {}
+
+
+def figures_of(*profiles):
+    """Their figures, drawn once."""
+    key = tuple(map(id, profiles))
+    if key not in _DRAWN:
+        _DRAWN[key] = profiles, draw_profiles(profiles)
+    return _DRAWN[key][1]
 
 
 def values(figure):
@@ -73,16 +84,16 @@ def test_one_profile_becomes_three_figures_of_three_files(alone, tmp_path):
 
 def test_every_figure_says_device_runs_and_origin(alone, after, averaged):
     for figure in (
-        *draw_profiles([alone]),
-        *draw_profiles([after]),
-        *draw_profiles([averaged]),
-        *draw_profiles([alone, after]),
+        *figures_of(alone),
+        *figures_of(after),
+        *figures_of(averaged),
+        *figures_of(alone, after),
     ):
         assert "sim:" in figure.subtitle and "simulated numbers" in figure.subtitle and "runs" in figure.subtitle
 
 
 def test_readings_are_those_of_the_profile(alone):
-    run, inside, _ = draw_profiles([alone])
+    run, inside, _ = figures_of(alone)
     drawn = [row for row in values(run) if row.get("kind", "").startswith("reading of")]
     golden = {round(float(power), 1) for power in alone.logged.power_w[alone.logged.golden == 1]}
     assert drawn and {row["p"] for row in drawn if row["kind"] == "reading of a golden run"} <= golden
@@ -106,14 +117,14 @@ def test_a_channel_that_averages_for_long_is_a_level_only(alone):
 
 
 def test_means_of_a_sensor_that_averages_are_no_power_inside(averaged):
-    run, inside, method = draw_profiles([averaged])
+    run, inside, method = figures_of(averaged)
     assert "longer than an execution" in run.note
     assert not [row for row in values(inside) if row.get("kind") == "reading of a golden run"]
     assert method.specification is None and "averages" in method.note
 
 
 def test_a_kernel_alone_and_after_others(alone, after):
-    contexts = draw_profiles([alone, after])[-1]
+    contexts = figures_of(alone, after)[-1]
     texts = [row["text"] for row in values(contexts) if "text" in row]
     assert len(texts) == 2 and "%" in texts[1] and "%" not in texts[0]
     assert draw_profiles([alone, alone])[-1].specification is None
@@ -151,7 +162,7 @@ def test_a_page_says_what_is_incomplete_and_the_badge_where_numbers_come_from(al
 
 
 def test_figures_have_a_form_for_narrow_pages_with_one_panel_in_a_row(alone, after):
-    for figure in (*draw_profiles([alone]), *draw_profiles([alone, after])):
+    for figure in (*figures_of(alone), *figures_of(alone, after)):
         assert (figure.narrow is None) == (figure.specification is None)
         assert "hconcat" not in json.dumps(figure.narrow)
 

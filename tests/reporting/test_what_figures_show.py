@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -17,9 +17,12 @@ from wastenot.planning.planner import Planner, plan
 from wastenot.reporting.figure import NARROW_WIDTH, vega_lite_version
 from wastenot.reporting.formatting import change
 from wastenot.reporting.optional_imports import load
-from wastenot.reporting.plan.kernels_figure import MOST_BARS
-from wastenot.reporting.plan.page import report_figures
+from wastenot.reporting.plan.curve_figure import curve_figure
+from wastenot.reporting.plan.desirability_figure import desirability_figure
+from wastenot.reporting.plan.kernels_figure import MOST_BARS, kernels_figure
 from wastenot.reporting.plan.plan_figure import REACH, SAVED, SLOWDOWN
+from wastenot.reporting.plan.settings_figure import coarse_figure, kernel_figure
+from wastenot.reporting.plan.switching_figure import switching_figure
 from wastenot.reporting.plan.transfer_figure import transfer_figure
 from wastenot.reporting.theme import LIGHT
 from wastenot.study.sweep import Kernel, Sweep
@@ -29,14 +32,35 @@ from wastenot.tuning.transfer import Transfer, TransferRow
 SPEED = re.compile(r"time saved|speed-?up|faster", re.I)
 
 
+DRAW = {
+    "relaxed-waste": curve_figure,
+    "switching": switching_figure,
+    "kernels": kernels_figure,
+    "settings-coarse": coarse_figure,
+    "settings-kernel": kernel_figure,
+    "desirability": desirability_figure,
+}
+
+
+class Drawn(dict):
+    """The figures of a report by name, each drawn once and only where it is looked at."""
+
+    def __init__(self, overview):
+        self.overview = overview
+
+    def __missing__(self, name):
+        self[name] = DRAW[name](self.overview)
+        return self[name]
+
+    def all(self):
+        return [self[name] for name in DRAW]
+
+
 _DRAWN = {}
 
 
 def figures_of(overview):
-    """The figures of a report by name, drawn once."""
-    if id(overview) not in _DRAWN:
-        _DRAWN[id(overview)] = overview, {figure.name: figure for figure in report_figures(overview)}
-    return _DRAWN[id(overview)][1]
+    return _DRAWN.setdefault(id(overview), Drawn(overview))
 
 
 def parts(specification):
@@ -64,24 +88,24 @@ def rows_with(specification, field):
     return [row for rows in specification["datasets"].values() for row in rows if field in row]
 
 
-def noisy_sweep(origin="simulated", errors=True):
-    """Six kernels in two passes on a grid of clocks, each energy and time with a standard error of its own."""
-    kernels = [Kernel(f"kernel {index}", 1 + index, ("forward", "backward")[index // 3]) for index in range(6)]
+def noisy_sweep(errors=True):
+    """Four kernels in two passes on a grid of clocks, each energy and time with a standard error of its own."""
+    kernels = [Kernel(f"kernel {index}", 1 + index, ("forward", "backward")[index // 2]) for index in range(4)]
     random = np.random.default_rng(3)
     core = np.array([np.nan, *np.tile([900.0, 1200.0, 1500.0, 1800.0], 2)])
     memory = np.array([np.nan, *np.repeat([5001.0, 9501.0], 4)])
     rows = len(core)
     clock = np.where(np.isnan(core), 1800.0, core) / 1800.0
     slow = np.where(memory == 5001.0, 1.02, 1.0)
-    time = np.concatenate([(1e-3 * (1 + index)) * (0.4 + 0.6 / clock) * slow for index in range(6)])
-    energy = np.concatenate([0.2 * (1 + index) * (0.5 + 0.5 * clock**2) * (0.4 + 0.6 / clock) / slow for index in range(6)])
+    time = np.concatenate([(1e-3 * (1 + index)) * (0.4 + 0.6 / clock) * slow for index in range(4)])
+    energy = np.concatenate([0.2 * (1 + index) * (0.5 + 0.5 * clock**2) * (0.4 + 0.6 / clock) / slow for index in range(4)])
     scatter = 1.0 + 0.002 * random.standard_normal((2, len(time)))
     absent = np.full(len(time), np.nan)
     return Sweep(
         tuple(kernels),
-        np.repeat(np.arange(6), rows),
-        np.tile(core, 6),
-        np.tile(memory, 6),
+        np.repeat(np.arange(4), rows),
+        np.tile(core, 4),
+        np.tile(memory, 4),
         absent,
         time * scatter[0],
         energy * scatter[1],
@@ -93,7 +117,7 @@ def noisy_sweep(origin="simulated", errors=True):
         absent,
         workload="noisy",
         device="a device",
-        origin=origin,
+        origin="simulated",
     )
 
 
@@ -103,12 +127,17 @@ def noisy():
     return make_overview(sweep, plan(sweep, max_slowdown=0.02))
 
 
+@pytest.fixture(scope="module")
+def by_iteration(coarse_sweep):
+    return make_overview(coarse_sweep, plan(coarse_sweep, granularity="iteration", as_measured=True))
+
+
 # ---- directions ------------------------------------------------------------------------------------------------------
 
 
-def test_slowdown_is_to_the_right_and_energy_saved_upward(demo, noisy, cases):
-    for overview in (demo, noisy, cases["pass plan"]()):
-        for figure in figures_of(overview).values():
+def test_slowdown_is_to_the_right_and_energy_saved_upward(coarse, noisy, cases):
+    for overview in (coarse, noisy, cases["pass plan"]()):
+        for figure in figures_of(overview).all():
             for specification in (figure.specification, figure.narrow):
                 across, up = titles(specification, "x"), titles(specification, "y")
                 assert not any(SPEED.search(title) for title in across | up)
@@ -119,9 +148,9 @@ def test_slowdown_is_to_the_right_and_energy_saved_upward(demo, noisy, cases):
                     assert across == {names.get(figure.name, SLOWDOWN)}
 
 
-def test_a_slower_setting_is_drawn_on_the_right_and_a_saving_one_above(demo):
-    each = demo.coarse_maps[0]
-    drawn = {row["time_text"]: row for row in rows_with(figures_of(demo)["settings-coarse"].specification, "clocks")}
+def test_a_slower_setting_is_drawn_on_the_right_and_a_saving_one_above(coarse):
+    each = coarse.coarse_maps[0]
+    drawn = {row["time_text"]: row for row in rows_with(figures_of(coarse)["settings-coarse"].specification, "clocks")}
     for point in each.points:
         row = drawn.get(change(point.time_change))
         if row is not None and "slower" in row:
@@ -139,8 +168,8 @@ def test_the_plan_of_the_edp_map_is_where_it_is_slower(noisy):
 # ---- the curve -------------------------------------------------------------------------------------------------------
 
 
-def test_curves_are_drawn_as_steps_and_never_fall(demo, noisy, cases):
-    for overview in (demo, noisy, cases["pass plan"]()):
+def test_curves_are_drawn_as_steps_and_never_fall(coarse, noisy, cases):
+    for overview in (coarse, noisy, cases["pass plan"]()):
         figure = figures_of(overview)["relaxed-waste"]
         for specification in (figure.specification, figure.narrow):
             marks = [part["mark"] for part in parts(specification) if isinstance(part.get("mark"), dict)]
@@ -173,8 +202,8 @@ def test_an_exact_curve_has_its_steps_where_plans_become_possible(demo_sweep, de
             assert steps[-1].energy_change == pytest.approx(possible.min(), abs=1e-9)
 
 
-def test_the_fastest_plan_is_in_view_and_labelled(demo, noisy):
-    for overview in (demo, noisy):
+def test_the_fastest_plan_is_in_view_and_labelled(coarse, noisy):
+    for overview in (coarse, noisy):
         fine = overview.curves[0].fastest
         assert all(curve.fastest.time_change >= fine.time_change for curve in overview.curves)
         if overview.plan.granularity == "kernel":
@@ -191,14 +220,13 @@ def test_the_fastest_plan_is_in_view_and_labelled(demo, noisy):
             assert any(text.startswith(("fastest: ", "fastest expected: ", "no plan is faster")) for text in texts)
 
 
-def test_no_figure_says_what_no_clocks_can_do(cases, demo_sweep):
-    overview = make_overview(demo_sweep, plan(demo_sweep, granularity="iteration", as_measured=True))
-    assert not any("No clocks save" in figure.note for figure in figures_of(overview).values())
-    assert overview.curves[0].fastest.time_change < overview.plan.fastest.time_change
+def test_no_figure_says_what_no_clocks_can_do(by_iteration):
+    assert not any("No clocks save" in figure.note for figure in figures_of(by_iteration).all())
+    assert by_iteration.curves[0].fastest.time_change < by_iteration.plan.fastest.time_change
 
 
-def test_what_can_be_applied_today_is_marked(demo_sweep):
-    overview = make_overview(demo_sweep, plan(demo_sweep, max_slowdown=0.05, as_measured=True))
+def test_what_can_be_applied_today_is_marked(coarse_sweep, by_iteration):
+    overview = make_overview(coarse_sweep, plan(coarse_sweep, max_slowdown=0.05, as_measured=True))
     row = overview.plan.applicable.finest
     assert row is not None and row.granularity != "kernel" and row.energy_change < 0.0
     rows = rows_with(figures_of(overview)["relaxed-waste"].specification, "about")
@@ -206,8 +234,7 @@ def test_what_can_be_applied_today_is_marked(demo_sweep):
     best = overview.plan.schedule.rungs[0]
     assert best.switches > 0 and best.energy_change < row.energy_change
     assert mark["y"] == pytest.approx(-100 * best.energy_change)
-    own = make_overview(demo_sweep, plan(demo_sweep, granularity="iteration", as_measured=True))
-    texts = [each["text"] for each in rows_with(figures_of(own)["relaxed-waste"].specification, "text")]
+    texts = [each["text"] for each in rows_with(figures_of(by_iteration)["relaxed-waste"].specification, "text")]
     assert any(text.startswith("this plan, applicable today: ") for text in texts)
 
 
@@ -251,11 +278,9 @@ def test_no_intervals_are_drawn_where_it_has_none():
     assert "interval" not in figures["kernels"].note
 
 
-def test_the_error_of_a_setting_is_that_of_a_ratio_to_auto():
-    sweep = noisy_sweep()
-    overview = make_overview(sweep, plan(sweep, max_slowdown=0.02))
-    costs = Planner(sweep).costs
-    for each in overview.kernel_maps:
+def test_the_error_of_a_setting_is_that_of_a_ratio_to_auto(noisy):
+    costs = Planner(noisy_sweep()).costs
+    for each in noisy.kernel_maps:
         index = int(each.name.rpartition(" ")[2])
         base, row = int(costs.start[index]), int(costs.start[index]) + 1
         ratio = costs.time_s[row] / costs.time_s[base]
@@ -266,8 +291,8 @@ def test_the_error_of_a_setting_is_that_of_a_ratio_to_auto():
 # ---- nothing is left out ---------------------------------------------------------------------------------------------
 
 
-def test_all_settings_are_drawn_or_marked_at_the_edge(demo, noisy, cases):
-    for overview in (demo, noisy, cases["extreme"]()):
+def test_all_settings_are_drawn_or_marked_at_the_edge(coarse, noisy, cases):
+    for overview in (coarse, noisy, cases["extreme"]()):
         figures = figures_of(overview)
         for name, maps in (("settings-coarse", overview.coarse_maps[:4]), ("settings-kernel", overview.kernel_maps)):
             shown = [each for each in maps if name != "settings-coarse" or each.energy_fraction >= 0.005]
@@ -283,8 +308,8 @@ def test_all_settings_are_drawn_or_marked_at_the_edge(demo, noisy, cases):
                 assert stated == beyond
 
 
-def test_bars_are_by_joules_saved_and_hold_all_of_them(cases, demo, noisy):
-    for overview in (cases["many"](), demo, noisy, cases["extreme"]()):
+def test_bars_are_by_joules_saved_and_hold_all_of_them(cases, coarse, noisy):
+    for overview in (cases["many"](), coarse, noisy, cases["extreme"]()):
         figure = figures_of(overview)["kernels"]
         rows = max((rows for rows in figure.specification["datasets"].values() if "saved" in rows[0]), key=len)
         others = [row for row in rows if re.fullmatch(r"\d+ other kernels", row["kernel"])]
@@ -323,10 +348,13 @@ def width_of(specification):
     return float(re.search(r'<svg[^>]* width="([\d.]+)"', svg)[1])
 
 
-@pytest.mark.parametrize("case", ["demo", "noisy", "nasty names", "extreme", "pass plan", "many"])
+SLOW = partial(pytest.param, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("case", ["coarse", SLOW("noisy"), "nasty names", SLOW("extreme"), SLOW("pass plan"), "many"])
 def test_narrow_figures_fit_a_phone(case, request, cases):
-    overview = request.getfixturevalue(case) if case in ("demo", "noisy") else cases[case]()
-    for figure in figures_of(overview).values():
+    overview = request.getfixturevalue(case) if case in ("coarse", "noisy") else cases[case]()
+    for figure in figures_of(overview).all():
         assert figure.narrow is not None
         assert width_of(json.dumps(figure.narrow)) <= NARROW_WIDTH, figure.name
 

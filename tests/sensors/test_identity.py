@@ -51,10 +51,9 @@ def check(name: str, seed: int, **changes: float) -> SensorIdentity:
     return found
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("name", ["rtx-3080-ti", "rtx-a4000", "v100"])
-def test_presets(name, seed):
-    found = check(name, seed)
+@pytest.mark.parametrize("name", ["rtx-3080-ti", SLOW("rtx-a4000"), "v100"])
+def test_presets(name):
+    found = check(name, 0)
     assert found.noise_idle_w == pytest.approx(2.5, rel=0.5)
     assert found.noise_busy_w is not None and 1.5 < found.noise_busy_w < 5.0
     assert found.busy_w > found.idle_w + 50.0
@@ -76,7 +75,7 @@ def test_a_logger_whose_window_is_about_an_execution():
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("h200", MEAN),
+        SLOW("h200", MEAN),
         SLOW("h200", MEAN | {"delay_s": 0.1}),
         SLOW("rtx-3080-ti", {"delay_s": 0.1}),
         ("v100", {"delay_s": 0.03}),
@@ -91,7 +90,7 @@ def test_other_sensors(name, changes):
     check(name, 3, **changes)
 
 
-@pytest.mark.parametrize(("name", "changes"), [("h200", MEAN), ("v100", {})])
+@pytest.mark.parametrize(("name", "changes"), [SLOW("h200", MEAN), ("v100", {})])
 def test_polls_that_come_late(name, changes, monkeypatch):
     monkeypatch.setattr(simulated_bench, "_POLL_S", 5e-3)
     check(name, 4, **changes | {"delay_s": 0.03})

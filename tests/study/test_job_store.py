@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
 
+from testbed.study_programs import TERMS, Choice, begin, program
 from testbed.sweeps import small_sweep
 from wastenot.errors import BadInputError, StudyError
 from wastenot.setting import AUTO, Setting
-from wastenot.study.job_records import JobTerms, Speed
+from wastenot.study.job_records import Speed
 from wastenot.study.job_store import JobStore
 from wastenot.study.store import open_study
-
-TERMS = JobTerms("nightly", (16, 32, 64), 32, 0.9, max_epochs=20)
-
-
-@dataclass(frozen=True)
-class Choice:
-    batch_size: int
-    why: str = "a test says so"
 
 
 class Clock:
@@ -39,10 +30,6 @@ class Clock:
 @pytest.fixture
 def store(study):
     return JobStore(study)
-
-
-def begin(store, size=32, device="gpu", terms=TERMS, **more):
-    return store.begin(terms, device, lambda stored: Choice(size), **more)
 
 
 def test_a_run_is_kept_from_its_beginning_to_its_end(store):
@@ -157,45 +144,14 @@ def test_a_run_that_falls_silent_is_lost_until_it_is_heard_of_again(store, raw, 
     assert [run.outcome for run in store.read("nightly").runs] == ["reached"]
 
 
-KILLED = """
-import os, sys
-from tests.study.test_job_store import begin
-from wastenot.study.job_store import JobStore
-from wastenot.study.store import open_study
-flight = begin(JobStore(open_study(sys.argv[1], create=True)))
-flight.epoch(0.1)
-os.kill(os.getpid(), 9)
-"""
-
-
-def program(code, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(["", *sys.path])},
-    )  # fmt: skip
-
-
 def test_a_killed_run_is_lost_at_once_and_has_cost_what_it_used(where):
-    assert program(KILLED, where).wait() == -9
+    assert program("killed", where).wait() == -9
     (run,) = JobStore(open_study(where)).read("nightly").runs
     assert (run.outcome, run.epochs) == ("lost", 1) and run.time_s > 0.0
 
 
-SEVERAL = """
-import sys
-from tests.study.test_job_store import TERMS, Choice
-from wastenot.study.job_store import JobStore
-from wastenot.study.store import open_study
-store = JobStore(open_study(sys.argv[1], create=True, busy_timeout_s=60.0))
-for _ in range(8):
-    with store.begin(TERMS, "gpu", lambda stored: Choice(TERMS.batch_sizes[len(stored.runs) % 3])) as flight:
-        flight.epoch(0.5)
-        flight.end("reached")
-"""
-
-
 def test_processes_that_begin_at_once_see_each_other(where):
-    programs = [program(SEVERAL, where) for _ in range(3)]
+    programs = [program("take_turns", where, 8) for _ in range(3)]
     assert [(each.communicate()[1], each.returncode) for each in programs] == [("", 0)] * 3
     runs = JobStore(open_study(where)).read("nightly").runs
     # Each decision counted all the runs before it, finished or not: no two decided from the same state.

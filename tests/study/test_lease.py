@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -13,46 +11,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
+from testbed.study_programs import measured, measuring, program
 from wastenot.errors import StudyError
-from wastenot.setting import AUTO, Setting
+from wastenot.setting import Setting
 from wastenot.study import lease
-from wastenot.study.recorder import Measurement
 from wastenot.study.store import open_study
-from wastenot.study.sweep import Kernel
-
-KERNELS = (Kernel("a", 1), Kernel("b", 2))
-
-# Measures a workload of a study until its input ends; says so when it has begun.
-HOLD = """
-import sys
-from wastenot.study.store import open_study
-from tests.study.test_lease import measuring, measured
-with measuring(open_study(sys.argv[1], create=True), sys.argv[2]) as recorder:
-    print("begun", flush=True)
-    for line in sys.stdin:
-        recorder.append(measured("a", clock=float(line)))
-        print("stored", flush=True)
-"""
-
-
-def measuring(study, workload="w", **more):
-    return study.recording(KERNELS, workload=workload, device="sim:x", origin="simulated", source="a test", **more)
-
-
-def measured(kernel, clock=None):
-    setting = AUTO if clock is None else Setting(clock)
-    return Measurement(kernel, setting, 1.0, 0.1, 2.0, 0.1, None, None, 3, None, 1.0, None, None, "", "done", ())
 
 
 class Process:
     """A process that measures."""
 
     def __init__(self, where, workload="w"):
-        self.program = subprocess.Popen(
-            [sys.executable, "-c", HOLD, where, workload],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(["", *sys.path])},
-        )  # fmt: skip
+        self.program = program("hold", where, workload)
         assert self.program.stdout.readline() == "begun\n", self.program.stderr.read()
 
     def measure(self, clock):
@@ -129,7 +99,7 @@ def test_a_process_that_was_killed_is_in_nobodys_way(begin, study, number):
 def test_a_process_that_is_not_reaped_is_dead_all_the_same(begin, study):
     first = begin()
     first.program.send_signal(signal.SIGKILL)
-    ends = time.monotonic() + 10
+    ends = time.monotonic() + 60
     while time.monotonic() < ends:
         try:
             with measuring(study):
@@ -181,7 +151,7 @@ def test_long_measurements_give_signs_of_life(study, raw, monkeypatch):
     monkeypatch.setattr(lease, "BEAT_S", 0.05)
     with measuring(study) as recorder:
         elsewhere(raw, silent_s=1000)
-        ends = time.monotonic() + 20
+        ends = time.monotonic() + 60
         while time.monotonic() < ends:
             with raw.connect() as connection:
                 heard = datetime.fromisoformat(connection.execute(text("SELECT heard_at FROM wastenot_leases")).scalar_one())

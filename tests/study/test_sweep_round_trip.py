@@ -13,6 +13,7 @@ from wastenot.study.store import open_study
 from wastenot.study.sweep_file import read_sweep, write_sweep
 
 
+@settings(max_examples=50)
 @given(sweeps())
 def test_csv(sweep):
     with tempfile.TemporaryDirectory() as folder:
@@ -20,7 +21,7 @@ def test_csv(sweep):
         assert_same(read_sweep(Path(folder) / "w.csv", device="sim:x"), sweep)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25)
 @given(sweeps())
 def test_parquet(sweep):
     pytest.importorskip("polars", reason="Parquet needs the report extra")
@@ -29,7 +30,7 @@ def test_parquet(sweep):
         assert_same(read_sweep(Path(folder) / "w.parquet", device="sim:x"), sweep)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25)
 @given(sweeps())
 def test_sqlite(sweep):
     with tempfile.TemporaryDirectory() as folder:

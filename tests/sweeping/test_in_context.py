@@ -1,6 +1,7 @@
 """Kernels after the kernel before them, against the truth of a GPU on which that matters."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ UNITS = find_tasks("gpt3-small", DEVICE)
 BEFORE = tasks_before(UNITS)
 PART = WorkloadTasks("part", UNITS.kernels[8:16], UNITS.tasks[8:16])  # the end of a layer, and the loss
 NAMES = [kernel.name for kernel in UNITS.kernels]
+SLOW = partial(pytest.param, marks=pytest.mark.slow)
 
 
 def truth(device, task, setting):
@@ -42,7 +44,9 @@ def true_in_context(device, kernel, setting):
     return 0.5 * (loop + truth(device, task, setting) - truth(device, before, setting))
 
 
-@pytest.mark.parametrize(("name", "setting"), [("softmax", LOW), ("gelu", AUTO), ("values_gemm", LOW), ("unpermute", LOW)])
+@pytest.mark.parametrize(
+    ("name", "setting"), [("softmax", LOW), SLOW("gelu", AUTO), SLOW("values_gemm", LOW), SLOW("unpermute", LOW)]
+)
 def test_errors_hold_the_truth_over_seeds(name, setting):
     kernel = NAMES.index(name)
     within, excess = [], []

@@ -17,7 +17,9 @@ from wastenot.errors import DeviceError
 from wastenot.setting import AUTO, Setting
 from wastenot.sweeping.point import PointOptions, measure_point, warm_up
 
-PRESETS = ["toy", *preset_names()]
+FAST = ("toy", "h200")
+PRESETS = [*FAST, *(pytest.param(name, marks=pytest.mark.slow) for name in preset_names() if name not in FAST)]
+SEEDS = 25  # for each of four kernels: a method that holds with 80 % misses the bound on all of them 19 times in 20
 
 
 def gain(preset):
@@ -34,7 +36,7 @@ def test_energy_is_that_of_a_noiseless_sensor_and_the_error_is_right(name):
     for seconds in (5e-6, 1e-4, 3e-3, 5e-2):
         task = kernel_of(seconds, preset)
         errors, held = [], []
-        for seed in range(60):
+        for seed in range(SEEDS):
             device = simulated_device(preset, "sim:x", seed=seed)
             warm_up(device, [task])
             setting = AUTO if seed % 2 else Setting(preset.clocks.core_mhz[len(preset.clocks.core_mhz) // 2], memory)

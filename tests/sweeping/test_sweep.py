@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -117,25 +116,31 @@ def test_passes_and_iterations_can_be_measured_as_one(tmp_path):
 
 @pytest.mark.slow
 def test_a_kill_loses_at_most_the_point_in_flight(tmp_path):
-    """SIGKILL at random moments, resumed until done: the same points, once each, with the same result."""
+    """Killed at random moments of its own CPU time, resumed until done: the same points, once each, and the same result."""
     whole, broken = tmp_path / "whole.db", tmp_path / "broken.db"
-    command = [sys.executable, "-m", "wastenot", "sweep", "gpt3-small", "--device", DEVICE, "--core-step", "600",
-               "--memory", "9501", "--warm-up", "1", "--window", "1", "--json", "--study"]  # fmt: skip
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    began = time.monotonic()
-    subprocess.run([*command, str(whole)], check=True, env=environment, capture_output=True)
-    took = time.monotonic() - began
+    code = (
+        "import signal, sys, time; signal.setitimer(signal.ITIMER_PROF, float(sys.argv[1])); "  # which ends it at once
+        "from wastenot.cli.main import run; code = run(sys.argv[2:]); "
+        "print(time.process_time(), file=sys.stderr); sys.exit(code)"
+    )
+    flags = ["sweep", "gpt3-small", "--device", DEVICE, "--core-step", "600", "--memory", "9501", "--warm-up", "1",
+             "--window", "1", "--json", "--study"]  # fmt: skip
+
+    def sweep(study: Path, ends_after_s: float = 0.0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", code, str(ends_after_s), *flags, str(study)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    took_s = float(sweep(whole).stderr.splitlines()[-1])
     rng = np.random.default_rng(9)
     kept = 0
-    for _ in range(12):
-        with subprocess.Popen([*command, str(broken)], env=environment, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE) as process:  # fmt: skip
-            time.sleep(float(rng.uniform(0.3, 1.0)) * min(took, 3.0))
-            process.send_signal(signal.SIGKILL)
+    for _ in range(5):
+        ended = sweep(broken, took_s * float(rng.uniform(0.3, 1.0)))
+        assert ended.returncode in (0, -signal.SIGPROF), ended.stderr
         now = rows(broken)
         assert now >= kept  # nothing that was kept is ever lost
         kept = now
-    done = subprocess.run([*command, str(broken)], check=True, env=environment, capture_output=True, text=True)
+    done = sweep(broken)
     assert json.loads(done.stdout)["found"] == kept
     first, second = open_study(whole).read(), open_study(broken).read()
     assert rows(whole) == rows(broken)
@@ -195,6 +200,6 @@ def test_a_full_disk_in_mid_sweep_stops_it_and_loses_nothing(tmp_path):
     assert ran.stderr.splitlines()[-1].startswith("error:") and "s.db" in ran.stderr
     kept = rows(tmp_path / "s.db")
     assert kept > 0
-    sweep = subprocess.run([sys.executable, "-m", "wastenot", *command[3:], "--json"], capture_output=True, text=True,
-                           check=True)  # fmt: skip
+    resumed = [sys.executable, "-m", "wastenot", *command[3:], "--json", "--budget", "60s"]
+    sweep = subprocess.run(resumed, capture_output=True, text=True, check=True)
     assert json.loads(sweep.stdout)["found"] == kept

@@ -1,5 +1,7 @@
 """What is announced before a sweep, how much there is to measure and how long that takes, against what it then takes."""
 
+from functools import partial
+
 import pytest
 
 import wastenot as wn
@@ -9,6 +11,7 @@ from wastenot.sweeping.defaults import CORE_STEP_MHZ
 from wastenot.sweeping.point import PointOptions
 
 TOY = f"sim:{TOY_FILE}"
+SLOW = partial(pytest.param, marks=pytest.mark.slow)
 
 
 def estimated_and_taken(device, study, **how):
@@ -24,10 +27,10 @@ def estimated_and_taken(device, study, **how):
     [
         (TOY, {"core_step_mhz": 900, "memory_mhz": [9501, 5001]}),
         ("sim:h200", {"core_mhz": [1200], "memory_mhz": [3201]}),
-        ("sim:rtx-3080-ti", {"clocks": "auto", "rounds": 2}),
+        SLOW("sim:rtx-3080-ti", {"clocks": "auto", "rounds": 2}),
         ("sim:h200", {"clocks": "auto", "options": PointOptions(1.0, 2.0)}),
         ("sim:mi300x", {"core_step_mhz": 700, "granularity": "pass"}),
-        ("sim:rtx-a4000", {"memory_mhz": [7001, 5001], "granularity": "iteration"}),
+        SLOW("sim:rtx-a4000", {"memory_mhz": [7001, 5001], "granularity": "iteration"}),
     ],
 )  # fmt: skip
 def test_a_sweep_takes_as_long_as_announced(tmp_path, name, how):
@@ -55,7 +58,7 @@ def test_the_default_grid_has_the_steps_that_run_has(tmp_path):
     ("name", "how"),
     [
         ("sim:rtx-3080-ti", {"clocks": "auto", "options": PointOptions(5.0, 5.0, 0.01)}),
-        (TOY, {"clocks": "natural", "seconds_each": 4.0}),
+        (TOY, {"clocks": "natural", "seconds_each": 3.0}),
         (TOY, {"clocks": "auto", "state": "context"}),
     ],
 )
@@ -117,7 +120,7 @@ def test_a_sweep_announces_before_it_measures(tmp_path):
 
 def test_a_recording_is_swept_at_every_clock_that_it_has(tmp_path):
     quick = PointOptions(0.1, 0.1)
-    wn.sweep("gpt3-small", TOY, tmp_path / "s.db", core_step_mhz=100, memory_mhz=[9501], options=quick)
+    wn.sweep("gpt3-small", TOY, tmp_path / "s.db", core_step_mhz=150, memory_mhz=[9501], options=quick)
     again = wn.sweep("gpt3-small", f"recorded:{tmp_path / 's.db'}", tmp_path / "r.db", dry_run=True).estimate
     swept = wn.open_study(tmp_path / "s.db").read()
     assert again.settings == len({swept.setting(row) for row in range(len(swept))}) - 1 > 10

@@ -21,6 +21,7 @@ def test_eight_points_per_kernel_predict_the_others(shared_data, file, limit_w, 
         assert summary.median <= 0.03 and summary.mean <= 0.05
 
 
+@pytest.mark.slow
 def test_held_out_kernels(shared_data):
     points = points_of_sweep(read_sweep(shared_data / "rtx3080ti-polybench" / "sweep.csv"))
     found = held_out_kernels(points, 350.0)
@@ -29,6 +30,7 @@ def test_held_out_kernels(shared_data):
         assert summary.median <= 0.03 and summary.mean <= 0.05
 
 
+@pytest.mark.slow
 def test_v100_cross_validation(shared_data):
     """Five noisy points per kernel: time is good, energy misses the goal, as the docs say."""
     found = held_out_points(points_of_sweep(read_sweep(shared_data / "gpu-dvfs" / "v100.csv")))

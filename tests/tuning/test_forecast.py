@@ -29,7 +29,7 @@ from wastenot.tuning.forecast.kernels import candidate_settings, costs, draw_ker
 from wastenot.tuning.forecast.observed import choose_gpu, observe
 from wastenot.tuning.forecast.prior import RANGES, draw_gpus
 
-FEW = 60
+FEW = 40
 
 
 @pytest.fixture(scope="module")

@@ -27,11 +27,11 @@ def tasks():
 def whole(tasks):
     """Eight stages of twelve layers, instruction by instruction."""
     schedule = build_schedule("1f1b", ranks=8, micro_batches=16)
-    return measure_pipeline(open_device("sim:h200", seed=2), tasks, schedule, core_step_mhz=150.0)
+    return measure_pipeline(open_device("sim:h200", seed=2), tasks, schedule, core_step_mhz=300.0)
 
 
 def test_kernels_add_up_to_instructions_below_the_power_limit(tasks, whole):
-    summed = StageModel.of(measure_stages(open_device("sim:h200", seed=1), tasks, core_step_mhz=150.0)).profile([12] * 8)
+    summed = StageModel.of(measure_stages(open_device("sim:h200", seed=1), tasks, core_step_mhz=300.0)).profile([12] * 8)
     measured = profile_of_workload(whole, stages=8)
     assert summed.ways.keys() == measured.ways.keys()
     throttled = []

@@ -32,9 +32,8 @@ def table():
 @pytest.mark.parametrize("share", [0.1, 0.3])
 def test_the_order_of_kernels_changes_nothing(table, tmp_path, share):
     found = search_table(table, tmp_path / "whole.db", share)
-    for seed in range(3):
-        order = np.random.default_rng(seed).permutation(len(table.kernels)).tolist()
-        assert search_table(with_kernels(table, order), tmp_path / f"{seed}.db", share).points == found.points
+    order = np.random.default_rng(0).permutation(len(table.kernels)).tolist()
+    assert search_table(with_kernels(table, order), tmp_path / "shuffled.db", share).points == found.points
 
 
 def test_nor_do_their_names(table, tmp_path):

@@ -172,22 +172,24 @@ def fit_surface(
     """
     design = design_of(runs, kernels=kernels, own=own, group=group, shaped=shaped, coarse=coarse)
 
-    def readings_by_kind(at: Channel) -> list[list[DesignRows]]:
-        readings = [(rows, power_w / at.gain) for rows, power_w in design.readings(at, windows=windows)]
+    def readings_at(at: Channel) -> list[DesignRows]:
+        return [(rows, power_w / at.gain) for rows, power_w in design.readings(at, windows=windows)]
+
+    def by_kind(readings: Sequence[DesignRows]) -> list[list[DesignRows]]:
         return [
             [one for one, its in zip(readings, kinds or [0] * len(runs), strict=True) if its == kind]
             for kind in sorted(set(kinds or [0]))
         ]
 
-    def independent(by_kind: list[list[DesignRows]]) -> list[list[DesignRows]]:
-        return [without_run_factors(kind, [first.expected(one[0]) for one in kind], first.idle_w) for kind in by_kind]
+    def independent(kinds: list[list[DesignRows]]) -> list[list[DesignRows]]:
+        return [without_run_factors(kind, [first.expected(one[0]) for one in kind], first.idle_w) for kind in kinds]
 
-    by_kind = readings_by_kind(channel)
-    fitted = first = posterior(by_kind, design.basis, own, channel.noise_w)
+    readings = readings_at(channel)
+    as_read = by_kind(readings)
+    fitted = first = posterior(as_read, design.basis, own, channel.noise_w)
     if not coarse:
-        fitted = posterior(independent(by_kind), design.basis, own, channel.noise_w, _range_w(by_kind))
-    if not coarse:
-        fitted = replace(fitted, _highest_w=_highest_w(by_kind, fitted))
+        fitted = posterior(independent(as_read), design.basis, own, channel.noise_w, _range_w(as_read))
+        fitted = replace(fitted, _highest_w=_highest_w(as_read, fitted))
     if not coarse and windows and channel.delay_error_s:
         wider = (1.0 + sign * _WIDTH_ERROR for sign in (-1.0, 1.0))
         later_s = (channel.delay_s + sign * channel.delay_error_s for sign in (-1.0, 1.0))
@@ -195,10 +197,8 @@ def fit_surface(
             [replace(channel, delay_s=delay_s) for delay_s in later_s],
             [replace(channel, lag_s=factor * channel.lag_s, window_s=factor * channel.window_s) for factor in wider],
         ):
-            fitted = _with_error_between(fitted, *(independent(readings_by_kind(at)) for at in either))
-    residuals = [
-        power_w / channel.gain - fitted.expected(rows) for rows, power_w in design.readings(channel, windows=windows)
-    ]
+            fitted = _with_error_between(fitted, *(independent(by_kind(readings_at(at))) for at in either))
+    residuals = [power_w - fitted.expected(rows) for rows, power_w in readings]
     return replace(fitted, misfit=misfit_of(runs, residuals, channel, own, group))
 
 

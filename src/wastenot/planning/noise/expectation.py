@@ -165,7 +165,9 @@ def excess_of_calls(
         slowdown**2 * time.variance[base],
         time.variance[chosen] + allowed**2 * time.variance[base] - 2.0 * allowed * time.with_baseline[chosen],
     )
-    return mean, np.maximum(variance, 0.0), time.common[chosen] - allowed * time.common[base]
+    common = time.common[chosen]
+    common -= allowed * time.common[base]
+    return mean, np.maximum(variance, 0.0), common
 
 
 def probability_kept(mean_s: float, deviation_s: float) -> float:
