@@ -34,7 +34,7 @@ from wastenot.devices.nvidia.journal import journals
 
 KINDS = ("apply", "apply as root", "program", "apply and program")
 _LONGEST_WAIT_S = 0.4  # before a kill
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 
 
 def kill_and_check(plan: str, kills: int, seed: int, kind: str) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """A training job on the stand-in's GPU that marks its iterations by hand: ``python -m testbed.stand_in.job PLAN``.
 
-It trains until the file ``enough`` is there, or for --iterations, and holds the stand-in's time meanwhile, which is to be that
-of the wall.
+It trains until the file ``enough`` is there, or for --iterations, and holds the stand-in's time meanwhile, which is that of
+the wall otherwise.
 
 --iterations N  how many, at most
 --gpu N         index of the stand-in's GPU

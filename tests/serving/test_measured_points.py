@@ -1,7 +1,6 @@
 """Operating points measured on a server that keeps to a schedule: what is measured is what it did."""
 
 import socket
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -75,7 +74,5 @@ def test_a_server_that_is_not_there_is_one_line() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    began = time.perf_counter()
     with pytest.raises(BadInputError, match=r"refuses connections; is the server running"):
         measure_point(Target(address), lambda prompts: iter(()), 1)
-    assert time.perf_counter() - began < 5.0
