@@ -62,8 +62,8 @@ class Request:
 class Load:
     """Requests that come at random, and an engine that serves them step by step.
 
-    Time is that of the engine's steps, and never faster than the wall's: a process that a busy machine keeps waiting does not
-    find that requests have piled up meanwhile.
+    Time is that of the engine's steps, and never faster than the wall's: no requests pile up while a busy machine keeps the
+    process waiting.
     """
 
     def __init__(self, engine: Engine, clock_mhz, rate_per_s: float, seed: int = 0):
