@@ -32,7 +32,7 @@ backward,1,,,0.0065,3.20,backward
 backward,1,1605,,0.0067,2.70,backward
 """
 PLANNED_MHZ = 1605.0
-_PATIENCE_S = 120.0
+_PATIENCE_S = 300.0
 
 
 @dataclass

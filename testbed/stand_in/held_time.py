@@ -9,7 +9,7 @@ from time import sleep
 
 from testbed.stand_in.wire import Client
 
-_STEP_S = 0.004  # others see time pass in such steps; those who read counters need it about as fine
+STEP_S = 0.004  # about as fine as those who read counters of energy need it
 _SHORTEST_SLEEP_S = 1e-3
 
 
@@ -18,10 +18,11 @@ class HeldTime:
 
     Args:
         socket: path of the server's.
+        step_s: in which others see time pass.
     """
 
-    def __init__(self, socket: str) -> None:
-        self._client = Client(socket)
+    def __init__(self, socket: str, step_s: float = STEP_S) -> None:
+        self._client, self._step_s = Client(socket), step_s
         self._now_s: float = self._client.request("hold")
 
     def monotonic(self) -> float:
@@ -32,7 +33,7 @@ class HeldTime:
         """Do what takes so long."""
         end_s = self._now_s + seconds
         while (left_s := end_s - self._now_s) > 1e-9:
-            step_s = min(left_s, _STEP_S)
+            step_s = min(left_s, self._step_s)
             sleep(step_s)
             self._now_s = self._client.request("let_pass", step_s)
 

@@ -7,6 +7,7 @@ the wall otherwise.
 --gpu N         index of the stand-in's GPU
 --code C        exits with it
 --batch N       sequences of an iteration, whose time they stand for
+--step S        others see time pass in such steps
 --linger        when the training is over, the program waits to be killed
 --device GPUS   where it controls the clocks itself
 --out FILE      summary, likewise
@@ -22,13 +23,13 @@ from itertools import count
 from pathlib import Path
 
 import wastenot as wn
-from testbed.stand_in.held_time import HeldTime, SharedTime
+from testbed.stand_in.held_time import STEP_S, HeldTime, SharedTime
 from testbed.stand_in.library import SOCKET_VARIABLE
 from testbed.stand_in.wire import Client
 from wastenot.runtime import markers
 from wastenot.runtime.wire import VARIABLE
 
-_STEP_S, _SHORTEST_S = 0.004, 0.0002
+_SHORTEST_S = 0.0002
 
 
 def main() -> int:
@@ -39,6 +40,7 @@ def main() -> int:
     parser.add_argument("--linger", action="store_true")
     parser.add_argument("--gpu", type=int, default=0)
     parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--step", type=float, default=STEP_S)
     parser.add_argument("--code", type=int, default=0)
     parser.add_argument("--device")
     parser.add_argument("--out")
@@ -50,7 +52,7 @@ def main() -> int:
         session.time = SharedTime(socket)  # type: ignore[assignment]
     gpu = Client(socket)
     with wn.apply(asked.plan, device=asked.device, out=asked.out) as applied:
-        now = HeldTime(socket)
+        now = HeldTime(socket, asked.step)
         markers.time = now  # type: ignore[assignment]
         run = gpu.request("train", asked.gpu, asked.batch)
         print("training", flush=True)
@@ -60,7 +62,7 @@ def main() -> int:
                 break
             begin_s = now.monotonic()
             while (left := number + 1 - gpu.request("progress", run)) > 0.0:
-                now.let_pass(max(min(left * usual_s, _STEP_S), _SHORTEST_S))  # the clocks may change meanwhile
+                now.let_pass(max(min(left * usual_s, asked.step), _SHORTEST_S))  # the clocks may change meanwhile
             usual_s = now.monotonic() - begin_s
             applied.iteration()
         gpu.request("end", run)

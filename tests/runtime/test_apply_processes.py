@@ -223,7 +223,7 @@ def test_a_program_of_ones_own_that_is_ended_gives_the_clocks_back(machine, plan
 def test_ranks_of_a_machine_share_one_session(machine, plan):
     of_job = {"LOCAL_WORLD_SIZE": "2", "MASTER_PORT": "29501", "TORCHELASTIC_RUN_ID": "a-job"}
     ranks = [
-        machine.start_job(plan, "--gpu", str(rank), LOCAL_RANK=str(rank), **of_job) for rank in (1, 0)
+        machine.start_job(plan, "--step", "0.02", "--gpu", str(rank), LOCAL_RANK=str(rank), **of_job) for rank in (1, 0)
     ]  # fmt: skip
     try:
         for index in (0, 1):
