@@ -40,12 +40,13 @@ def main(verdict: Verdict) -> None:
     verdict.at_least(f"{SERVERS} servers: clocks set in a second", found["sets_per_s"], 10.0)
 
 
-def measured(servers: int = SERVERS, seconds: float = SECONDS) -> dict[str, float]:
-    """The same in a process whose NVML is the stand-in."""
+def measured(servers: int = SERVERS, seconds: float = SECONDS, readings: int = 0, sets: int = 0) -> dict[str, float]:
+    """The same in a process whose NVML is the stand-in, until there have been so many readings and clocks set at least."""
     with start_stand_in("h200", gpus=servers, memory_lock=True) as stand_in, tempfile.TemporaryDirectory() as state:
         environment = stand_in.environment(WASTENOT_STATE=state, WASTENOT_READ_ONLY="0")
         environment.pop("WASTENOTD_SOCKET", None)
-        code = f"from benchmarks.bench_serve_control import *; print(json.dumps(run({servers}, {seconds})))"
+        ran = f"run({servers}, {seconds}, {readings}, {sets})"
+        code = f"from benchmarks.bench_serve_control import *; print(json.dumps({ran}))"
         pages = subprocess.Popen(
             [sys.executable, "-c", "from benchmarks.bench_serve_control import *; serve()"],
             stdout=subprocess.PIPE, env=environment, text=True,
@@ -72,8 +73,8 @@ class _Timed(Instance):
 TOOK_S: list[float] = []
 
 
-def run(servers: int, seconds: float) -> dict[str, float]:
-    """Control so many servers for so long."""
+def run(servers: int, seconds: float, readings: int = 0, sets: int = 0) -> dict[str, float]:
+    """Control so many servers for so long, and until there have been so many readings and clocks set."""
     from wastenot.devices.open import open_device
     from wastenot.stack.serving.cluster.seen_load import SeenLoad, rule_of
     from wastenot.stack.serving.deadlines import LITERATURE
@@ -87,12 +88,17 @@ def run(servers: int, seconds: float) -> dict[str, float]:
     rule_of(SeenLoad(1.0, 256.0, 256.0, 64.0, 256.0), engine, LITERATURE)  # compiled, as the command does
     begun_s = time.monotonic()
     with held(instances), followed(DirectSource(urls, 1.0)) as heard:
-        control(instances, heard, stop=lambda: time.monotonic() - begun_s > seconds)
-        sets = sum(each.sets for each in instances)
+
+        def enough() -> bool:
+            over = time.monotonic() - begun_s > seconds and len(TOOK_S) >= readings
+            return over and sum(each.sets for each in instances) >= sets
+
+        control(instances, heard, stop=enough)
+        done = sum(each.sets for each in instances)
     late = np.array(TOOK_S)
     return {
         "readings": len(late), "median_s": float(np.median(late)), "p99_s": float(np.quantile(late, 0.99)),
-        "longest_s": float(late.max()), "sets_per_s": sets / seconds,
+        "longest_s": float(late.max()), "sets": done, "sets_per_s": done / (time.monotonic() - begun_s),
         "processor_share": time.process_time() / (time.monotonic() - begun_s),
     }  # fmt: skip
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import io
+import os
+import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import wastenot as wn
 from testbed.stand_in.fixtures import StandIn
+from testbed.stand_in.program import on_stand_in
+from wastenot.cli.main import run as wastenot
+from wastenot.runtime.wire import Line
 
 # What an iteration of the stand-in's job takes, about: passes at auto, and at 1605 MHz.
 _ROWS = """kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass
@@ -21,6 +32,7 @@ backward,1,,,0.0065,3.20,backward
 backward,1,1605,,0.0067,2.70,backward
 """
 PLANNED_MHZ = 1605.0
+_PATIENCE_S = 300.0
 
 
 @dataclass
@@ -30,10 +42,12 @@ class Machine:
     Attributes:
         server: the GPUs.
         folder: for everything else.
+        started: processes.
     """
 
     server: StandIn
     folder: Path
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def environment(self, **more: str) -> dict[str, str]:
         """Of a user's programs."""
@@ -49,37 +63,91 @@ class Machine:
 
     def start_job(self, *arguments: str, **more: str) -> subprocess.Popen[str]:
         """Start the job by itself."""
-        return self._started("tests.runtime.stand_in_job", *arguments, **more)
+        return self._started("testbed.stand_in.job", *arguments, **more)
 
     def _started(self, module: str, *arguments: str, **more: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments], env=self.environment(**more), cwd=self.folder,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        """Kill what was started and has not ended, as when a test failed."""
+        for process in self.started:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            with process:  # closes its pipes
+                pass
 
     def run(self, *arguments: str, **more: str) -> tuple[int, str, str]:
-        """Run ``wastenot`` to its end: exit code, stdout, stderr."""
-        process = self.start(*arguments, **more)
-        out, err = process.communicate(timeout=120)
+        """Run ``wastenot`` to its end inside this process, where it starts no program: exit code, stdout, stderr."""
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.environment(**more).items():
+                patch.setenv(name, value)
+            self.server.use(patch)
+            patch.chdir(self.folder)
+            with redirect_stdout(out), redirect_stderr(err), on_stand_in():
+                code = wastenot(list(arguments))
+        return code, out.getvalue(), err.getvalue()
+
+    def ended(self, process: subprocess.Popen[str]) -> tuple[int, str, str]:
+        """What has been started, once it has ended: exit code, stdout, stderr."""
+        out, err = process.communicate(timeout=60)
         return process.returncode, out, err
+
+    def enough(self) -> None:
+        """Let jobs end their training."""
+        (self.folder / "enough").touch()
+
+    def status(self) -> dict[str, Any] | None:
+        """What the only session of this machine says of its plan; ``None`` where there is none."""
+        for path in Path(self.environment()["WASTENOT_RUNTIME"]).glob("*.sock"):
+            with suppress(OSError):
+                line = Line.to(str(path))
+                try:
+                    status: dict[str, Any] = line.ask({"ask": "status"})["status"]
+                    return status
+                finally:
+                    line.close()
+        return None
+
+    def wait_for_status(self, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Until something is true of what the session says; what it says then."""
+        found: list[dict[str, Any]] = []
+
+        def said() -> bool:
+            status = self.status()
+            found[:] = [] if status is None else [status]
+            return status is not None and true(status)
+
+        wait_until(said)
+        return found[0]
 
     def core_mhz(self, index: int = 0) -> float | None:
         """The highest core clock that a GPU is locked to; ``None`` for no lock."""
         locked = self.server.control.state(index).locked_core_mhz
         return None if locked is None else locked[1]
 
-    def wait_for_clock(self, mhz: float | None, index: int = 0, seconds: float = 60.0) -> None:
+    def wait_for_clock(self, mhz: float | None, index: int = 0) -> None:
         """Until the core clock is locked so."""
-        end_s = time.monotonic() + seconds
-        while self.core_mhz(index) != mhz:
-            assert time.monotonic() < end_s, f"the clock is {self.core_mhz(index)}, not {mhz}"
-            time.sleep(0.02)
+        wait_until(lambda: self.core_mhz(index) == mhz)
 
     @property
     def left(self) -> list[Path]:
         """Journals that are left, as files."""
         state = self.folder / "state"
         return sorted(path for path in state.rglob("*.json*") if path.is_file()) if state.is_dir() else []
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Until something has come to pass, as it will, however busy the machine is."""
+    end_s = time.monotonic() + _PATIENCE_S
+    while not true():
+        assert time.monotonic() < end_s, "it did not come to pass"
+        time.sleep(0.02)
 
 
 def make_plan(

@@ -95,7 +95,7 @@ class Client:
         self.socket.close()
 
 
-def until(true, seconds=30.0):
+def until(true, seconds=60.0):
     """Wait until something is true; whether it is."""
     deadline = time.monotonic() + seconds
     while not true() and time.monotonic() < deadline:

@@ -74,10 +74,10 @@ class Controller:
 
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
-        return self.process.wait(30.0)
+        return self.process.wait(60.0)
 
 
-def until(true, seconds=30.0):
+def until(true, seconds=60.0):
     deadline = time.monotonic() + seconds
     while not true() and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -60,7 +60,11 @@ class Request:
 
 
 class Load:
-    """Requests that come at random, and an engine that serves them step by step."""
+    """Requests that come at random, and an engine that serves them step by step.
+
+    Time is that of the engine's steps, and never faster than the wall's: no requests pile up while a busy machine keeps the
+    process waiting.
+    """
 
     def __init__(self, engine: Engine, clock_mhz, rate_per_s: float, seed: int = 0):
         self.engine, self.clock_mhz, self.rate_per_s = engine, clock_mhz, rate_per_s
@@ -69,7 +73,7 @@ class Load:
         self.prompt_tokens = self.output_tokens = 0
         self.ttft, self.tbt, self.prompts = Histogram(TTFT_EDGES), Histogram(TBT_EDGES), Histogram(LENGTH_EDGES)
         self.lock = threading.Lock()
-        self.next_s = time.monotonic()
+        self.now_s = self.next_s = 0.0
         self.settings = [each.core_mhz or math.inf for each in engine.tables.settings]
 
     def setting(self) -> int:
@@ -78,7 +82,7 @@ class Load:
 
     def step(self) -> float:
         """One step of the engine; how long it takes."""
-        now_s = time.monotonic()
+        now_s = self.now_s
         while self.next_s <= now_s and self.rate_per_s > 0:
             prompt, answer = round(self.rng.uniform(200, 800)), 1 + round(self.rng.expovariate(1 / 60))
             self.waiting.append(Request(prompt, answer, self.next_s))
@@ -116,7 +120,9 @@ class Load:
     def run(self):
         due_s = time.monotonic()
         while True:
-            due_s = max(due_s, time.monotonic() - 0.1) + self.step()
+            took_s = self.step()
+            self.now_s += took_s
+            due_s = max(due_s, time.monotonic() - 0.1) + took_s
             time.sleep(max(due_s - time.monotonic(), 0.0))
 
     def page(self, nan=False):

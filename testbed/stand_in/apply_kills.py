@@ -25,6 +25,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from testbed.applied_programs import make_plan
 from testbed.stand_in.fixtures import start_stand_in
 from testbed.stand_in.kill_runs import Runs, kill
 from wastenot.cli.main import run
@@ -34,7 +35,7 @@ from wastenot.devices.nvidia.journal import journals
 
 KINDS = ("apply", "apply as root", "program", "apply and program")
 _LONGEST_WAIT_S = 0.4  # before a kill
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 
 
 def kill_and_check(plan: str, kills: int, seed: int, kind: str) -> dict[str, float]:
@@ -113,13 +114,7 @@ def main(kind: str = "apply", kills: int = 200, seed: int = 0) -> dict[str, floa
     ):
         environment = stand_in.environment(WASTENOT_STATE=f"{folder}/state", WASTENOT_READ_ONLY="0")
         environment.pop(DAEMON_SOCKET, None)
-        wastenot = [sys.executable, "-m", "testbed.stand_in.program"]
-        sweep = "sweep gpt3-small --device nvidia:0 --granularity iteration --core 1980,1605,1305 --memory 3201 --study s.db"
-        for arguments in (
-            [*sweep.split(), "--allow-clock-control"],
-            ["plan", "--study", "s.db", "--max-slowdown", "20%", "--out", "plan.json", "--granularity", "iteration"],
-        ):
-            subprocess.run([*wastenot, *arguments], cwd=folder, env=environment, check=True, capture_output=True)
+        make_plan(Path(folder), stand_in)
         judged = f"kill_and_check('plan.json', {kills}, {seed}, {kind!r})"
         text = f"from testbed.stand_in.apply_kills import *; print(json.dumps({judged}))"
         done = subprocess.run(

@@ -11,8 +11,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
+from testbed.stand_in.held_time import SharedTime
 from testbed.stand_in.launcher import StandInLauncher, StandInTime
 from testbed.stand_in.library import SOCKET_VARIABLE
 from wastenot.cli.main import run
@@ -25,10 +29,21 @@ WALL_VARIABLE, USER_VARIABLE = "STAND_IN_WALL", "STAND_IN_USER"
 
 def main() -> int:
     """Run the program."""
+    if WALL_VARIABLE in os.environ and sys.argv[1:2] == ["apply"]:
+        from wastenot.runtime import session
+
+        session.time = SharedTime(os.environ[SOCKET_VARIABLE])  # type: ignore[assignment]
+    with on_stand_in():
+        return run(sys.argv[1:])
+
+
+@contextmanager
+def on_stand_in() -> Iterator[None]:
+    """What this process takes for a machine with GPUs, until the context is left, is the stand-in."""
     socket = os.environ[SOCKET_VARIABLE]
     made = NvidiaDevice.__init__
 
-    def on_stand_in(self: NvidiaDevice, nvml: Any, handle: Any, name: str, **parts: Any) -> None:
+    def init(self: NvidiaDevice, nvml: Any, handle: Any, name: str, **parts: Any) -> None:
         made(self, nvml, handle, name, **parts)
         index = int(nvml.call("nvmlDeviceGetIndex", handle))
         self.identity = dataclasses.replace(self.identity, origin="simulated")
@@ -36,10 +51,12 @@ def main() -> int:
         self._launcher = lambda _: StandInLauncher(socket, index)
 
     root = USER_VARIABLE not in os.environ
-    NvidiaDevice.__init__ = on_stand_in  # type: ignore[method-assign]
-    machine.rights_here = lambda: Rights(root, root, None, None)  # type: ignore[attr-defined]
-    machine._torch = _torch
-    return run(sys.argv[1:])
+    with (
+        mock.patch.object(NvidiaDevice, "__init__", init),
+        mock.patch.object(machine, "rights_here", lambda: Rights(root, root, None, None)),
+        mock.patch.object(machine, "_torch", _torch),
+    ):
+        yield
 
 
 def _torch() -> machine.FoundTorch:

@@ -30,6 +30,12 @@ class GpuRun(SimulatedRun):
         super().__init__(gpu.engine)
         self._gpu = gpu
 
+    @property
+    def progress(self) -> float:
+        """Calls until now, with the fraction of the current one."""
+        self._engine.advance(0.0)
+        return self._engine.progress()
+
     def end(self) -> None:
         """Stop the task."""
         self._laps = self._gpu.stop(self._marks)

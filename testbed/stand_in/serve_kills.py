@@ -40,7 +40,7 @@ STALE_S = 0.5
 _ENGINE = Path(__file__).parents[2] / "data" / "serving" / "llama-8b-sim-h200.json"
 _PERIOD_S = 0.05
 _LONGEST_WAIT_S = 0.4  # before a kill, once metrics are read
-_PATIENCE_S = 30.0
+_PATIENCE_S = 60.0
 
 
 def kill_and_check(kills: int, seed: int, kind: str) -> dict[str, float]:

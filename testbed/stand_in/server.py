@@ -27,6 +27,8 @@ from wastenot.devices.simulated.preset import Preset, find_preset
 from wastenot.devices.tracer import Load, Trace, TracedRun
 from wastenot.errors import DeviceError
 from wastenot.setting import Setting
+from wastenot.tasks import find_tasks
+from wastenot.workloads.shape import Shape
 
 DRIVER, NVML, CUDA = "580.159.04", "13.580.159.04", 13000
 _SYSTEM = {
@@ -193,6 +195,23 @@ class Server:
             self._gpus[index].engine.advance(0.0)
             return self._gpus[index].engine.now_s
 
+    def clock(self, caller: Caller) -> float:
+        """Seconds since some moment, whatever GPU."""
+        return self._timing.now_s()
+
+    def hold(self, caller: Caller) -> float:
+        """Wall time passes only as the caller lets it, until it hangs up; now."""
+        return self._wall.hold(caller)
+
+    def let_pass(self, caller: Caller, seconds: float) -> float:
+        """Let time pass that the caller holds; now."""
+        return self._wall.let_pass(caller, seconds)
+
+    @property
+    def _wall(self) -> WallTiming:
+        assert isinstance(self._timing, WallTiming), "virtual time passes only when it is let, whoever holds it"
+        return self._timing
+
     def truth(self, caller: Caller, index: int, task: Task, setting: Setting, temperature_c: float | None) -> Any:
         """What a task takes, exactly."""
         gpu = self._gpus[index]
@@ -221,6 +240,11 @@ class Server:
             caller.runs.append(number)
             return number
 
+    def train(self, caller: Caller, index: int, batch: int) -> int:
+        """Run iterations of GPT-3 Small, for callers that know no tasks; the number of the run."""
+        [iteration] = find_tasks("gpt3-small", f"sim:{self._recipe[0].name}", Shape(batch=batch), "iteration").tasks
+        return self.start(caller, index, iteration)
+
     def mark(self, caller: Caller, number: int) -> None:
         """Begin a lap of a run."""
         with self._lock:
@@ -230,6 +254,11 @@ class Server:
         """Whole calls since the first mark of a run."""
         with self._lock:
             return self._runs[number].completed
+
+    def progress(self, caller: Caller, number: int) -> float:
+        """Calls of a run until now, with the fraction of the current one."""
+        with self._lock:
+            return self._runs[number].progress
 
     def end(self, caller: Caller, number: int) -> tuple[Lap, ...]:
         """End a run; its laps."""
@@ -289,6 +318,8 @@ class Server:
                 send(connection, reply)
         for number in tuple(caller.runs):  # what a killed program ran ends with it
             self.end(caller, number)
+        if isinstance(self._timing, WallTiming):
+            self._timing.leave(caller)
         self._callers.remove(caller)
 
 

@@ -33,7 +33,9 @@ class Through(Machine):
 @pytest.fixture
 def machine(server, tmp_path):
     server.control.reset()
-    return Through(server, tmp_path)
+    machine = Through(server, tmp_path)
+    yield machine
+    machine.end()
 
 
 @pytest.fixture
@@ -47,17 +49,20 @@ def daemon(server, tmp_path, machine):
 @pytest.fixture
 def job(machine):
     plan = str(make_plan(machine.folder, machine.server))
-    return ("apply", plan, "--", PYTHON, "-m", "tests.runtime.stand_in_job", plan, "--seconds")
+    return ("apply", plan, "--", PYTHON, "-m", "testbed.stand_in.job", plan)
 
 
 def test_a_job_runs_at_the_plans_clocks_and_the_daemon_gives_them_back(machine, daemon, job):
     daemon.start(ALLOWED)
-    process = machine.start("apply", job[1], "--out", "summary.json", *job[2:], "8", "--code", "7")
+    process = machine.start("apply", job[1], "--out", "summary.json", *job[2:], "--code", "7")
     machine.wait_for_clock(PLANNED_MHZ)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 7 and out == "training\ntrained\n", err
+    reached = machine.status()["iteration"]
+    machine.wait_for_status(lambda status: status["iteration"] > reached + 5)
+    machine.enough()
+    code, out, err = machine.ended(process)
+    assert code == 7 and out == "training\ntrained\n", err
     summary = json.loads((machine.folder / "summary.json").read_text())
-    assert summary["ended"] == "job ended" and summary["status"]["iteration"] > 30
+    assert summary["ended"] == "job ended" and summary["status"]["iteration"] > 10
     assert machine.server.control.state(0).untouched and not machine.left
     said = daemon.said()
     assert f"process={process.pid}" in said and f"core {PLANNED_MHZ:.0f}" in said and "end of lease" in said
@@ -65,7 +70,7 @@ def test_a_job_runs_at_the_plans_clocks_and_the_daemon_gives_them_back(machine, 
 
 def test_the_daemon_restores_where_command_and_program_are_killed(machine, daemon, job):
     daemon.start(ALLOWED)
-    process = machine.start(*job, "60")
+    process = machine.start(*job)
     machine.wait_for_clock(PLANNED_MHZ)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
@@ -74,12 +79,13 @@ def test_the_daemon_restores_where_command_and_program_are_killed(machine, daemo
 
 def test_the_program_runs_on_where_the_daemon_stops(machine, daemon, job):
     daemon.start(ALLOWED)
-    process = machine.start(*job, "10")
+    process = machine.start(*job)
     machine.wait_for_clock(PLANNED_MHZ)
     daemon.stop()
     assert machine.server.control.state(0).untouched
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0 and out == "training\ntrained\n", err
+    machine.enough()
+    code, out, err = machine.ended(process)
+    assert code == 0 and out == "training\ntrained\n", err
     assert machine.server.control.state(0).untouched
 
 

@@ -51,7 +51,7 @@ def test_any_line_is_a_message_or_an_error(line):
         assert str(error)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.lists(st.tuples(st.integers(0, 2), chunks), max_size=30))
 def test_any_bytes_leave_the_daemon_well_and_gpus_as_they_were(sent):
     with running(POLICY) as daemon:
@@ -222,5 +222,5 @@ class Clients(RuleBasedStateMachine):
             self.context.__exit__(None, None, None)
 
 
-Clients.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Clients.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 TestClients = Clients.TestCase

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.devices.test_nvidia import controlled, locks, server, stand_in  # noqa: F401
+from testbed.stand_in.controlled import controlled, locks
 from wastenot.devices.nvidia import control, daemon_protocol
 from wastenot.devices.nvidia.control import control_here, control_that_works
 from wastenot.devices.nvidia.daemon_clocks import DaemonClocks
@@ -94,7 +94,7 @@ def test_a_socket_that_nobody_listens_on(path):
     assert "no wastenotd listens on" in control_that_works(USER).missing
 
 
-def test_who_may_not_set_clocks_is_told_before_and_when_the_driver_refuses(path, stand_in, monkeypatch):  # noqa: F811
+def test_who_may_not_set_clocks_is_told_before_and_when_the_driver_refuses(path, stand_in, monkeypatch):
     monkeypatch.setattr(control, "rights_here", lambda: USER)
     clocks = controlled(stand_in).clocks
     assert "this process may not set clocks: they need root" in clocks.refusal()
@@ -104,7 +104,7 @@ def test_who_may_not_set_clocks_is_told_before_and_when_the_driver_refuses(path,
     assert locks(stand_in) == (None, None, 700.0)
 
 
-def test_a_daemon_that_does_not_answer_sets_nothing(path, answers, stand_in, monkeypatch):  # noqa: F811
+def test_a_daemon_that_does_not_answer_sets_nothing(path, answers, stand_in, monkeypatch):
     monkeypatch.setattr(control, "rights_here", lambda: USER)
     clocks = controlled(stand_in).clocks
     assert isinstance(clocks, DaemonClocks)

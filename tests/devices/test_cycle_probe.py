@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from tests.devices.test_nvidia import server, stand_in, wastenot  # noqa: F401
 from wastenot.devices.timeline import ClockStamps
 from wastenot.devices.torch import cycle_probe
 from wastenot.devices.torch.cycle_clock import Stamps
@@ -94,7 +93,7 @@ def test_a_gpu_that_cannot_be_used_is_one_line(monkeypatch):
         probe_cycles("cuda:0", lambda: None)
 
 
-def test_doctor_shows_it_or_says_what_is_missing(wastenot, monkeypatch):  # noqa: F811
+def test_doctor_shows_it_or_says_what_is_missing(wastenot, monkeypatch):
     uuids = [gpu["uuid"] for gpu in json.loads(wastenot("doctor", "--json", "--seconds", "0.01").stdout)["gpus"]]
     asked = []
 
@@ -116,14 +115,14 @@ def test_doctor_shows_it_or_says_what_is_missing(wastenot, monkeypatch):  # noqa
     assert [name for name, _ in asked] == ["cuda:0", "cuda:1"] * 2 and all(mhz is not None for _, mhz in asked)
 
 
-def test_doctor_without_cuda_in_pytorch_says_so(wastenot, monkeypatch):  # noqa: F811
+def test_doctor_without_cuda_in_pytorch_says_so(wastenot, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", None)
     text = " ".join(wastenot("doctor", "--seconds", "0.01").stdout.split())
     assert text.count("cycle clock cannot be counted: device 'cuda:0': PyTorch") == 2 and "built without CUDA" in text
 
 
-def test_doctor_counts_nothing_on_a_gpu_in_slices(wastenot, stand_in):  # noqa: F811
+def test_doctor_counts_nothing_on_a_gpu_in_slices(wastenot, stand_in):
     stand_in.control.mig(True)
     try:
         found = json.loads(wastenot("doctor", "--json", "--seconds", "0.01").stdout)["gpus"][0]

@@ -1,14 +1,12 @@
 """Stamps that the host reads by itself, and the clocks of launches, with a stand-in for the kernel that stamps."""
 
-import contextlib
-import ctypes
 import types
 
-import numpy as np
 import pytest
 import torch
 
-from tests.devices.test_torch_launcher import gpu  # noqa: F401
+from testbed.fake_queue import fake_queue
+from testbed.fake_stamps import FakeCounters, install
 from wastenot.devices.torch import cycle_clock
 from wastenot.devices.torch.host_stamps import HostStamps
 from wastenot.devices.torch.launch_clocks import LaunchClocks
@@ -16,71 +14,16 @@ from wastenot.devices.torch.task_run import COUNTED, GpuRun, Launch
 from wastenot.errors import MissingExtraError
 
 STREAM = types.SimpleNamespace(cuda_stream=7)
-START_NS = 1_800_000_000_000_000_000  # the timer counts from 1970
 
 
-class FakeCounters:
-    """A GPU whose clock the test turns; a stamp is stored when the test says that the GPU has got there."""
-
-    def __init__(self, multiprocessors=20, tick_ns=32):
-        self.multiprocessors, self.tick_ns = multiprocessors, tick_ns
-        self.offsets = np.random.default_rng(0).integers(0, 10**12, multiprocessors)
-        self.now_s = self.cycles = 0.0
-        self.queued, self.code = [], 0
-
-    def run(self, seconds, mhz):
-        self.now_s += seconds
-        self.cycles += seconds * mhz * 1e6
-
-    def store(self, stamps, missing=()):
-        memory, place, kept = stamps
-        for each in range(min(kept, self.multiprocessors)):
-            if each not in missing:
-                late_ns = 40 * each  # a multiprocessor after another
-                memory[place, each, 0] = int(self.offsets[each] + self.cycles + 40e-3 * each * 1500)
-                memory[place, each, 1] = (START_NS + round(self.now_s * 1e9) + late_ns) // self.tick_ns * self.tick_ns
-
-    def launch(self, function, *rest):
-        """As the driver's cuLaunchKernel, which reads its arguments where it is told."""
-        *grid, shared, stream, arguments, extra = rest
-        assert (function, grid, shared, stream.value, extra) == (77, [self.multiprocessors, 1, 1, 1, 1, 1], 0, 7, None)
-        kinds = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
-        pointer, place, kept = (ctypes.cast(a, ctypes.POINTER(k))[0] for a, k in zip(arguments, kinds, strict=True))
-        if self.code == 0:
-            size = (place + 1) * kept * 2
-            memory = np.ctypeslib.as_array(ctypes.cast(pointer, ctypes.POINTER(ctypes.c_int64)), (size,))
-            self.queued.append((memory.reshape(place + 1, kept, 2), place, kept))
-        return self.code
-
-    def reach(self, **how):
-        for stamps in self.queued:
-            self.store(stamps, **how)
-        self.queued = []
+@pytest.fixture
+def gpu(monkeypatch):
+    return fake_queue(monkeypatch)
 
 
 @pytest.fixture
 def counters(monkeypatch):
     return install(monkeypatch, FakeCounters())
-
-
-def install(monkeypatch, found):
-    properties = types.SimpleNamespace(multi_processor_count=found.multiprocessors)
-    zeros = torch.zeros
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-
-    def unpinned(shape, dtype, pin_memory):
-        assert pin_memory
-        return zeros(shape, dtype=dtype)
-
-    monkeypatch.setattr(torch, "zeros", unpinned)
-    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: None, raising=False)
-    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
-    monkeypatch.setattr(torch.cuda, "_compile_kernel", lambda source, name: types.SimpleNamespace(func=77), raising=False)
-    library = types.SimpleNamespace(cuLaunchKernel=found.launch)
-    for name in ("_get_gpu_runtime_library", "_get_cuda_library"):
-        monkeypatch.setattr(torch.cuda._utils, name, lambda: library, raising=False)
-    cycle_clock._compiled.cache_clear()
-    return found
 
 
 def clock_between(stamps, counters, seconds, mhz, **how):
@@ -154,7 +97,7 @@ def test_a_pytorch_that_cannot_compile_says_so_in_one_line(counters, monkeypatch
 
 
 @pytest.mark.parametrize("skipped", [0.0, 0.2])
-def test_a_run_knows_the_clock_of_its_laps_and_the_lowest_of_a_launch(gpu, counters, skipped):  # noqa: F811
+def test_a_run_knows_the_clock_of_its_laps_and_the_lowest_of_a_launch(gpu, counters, skipped):
     """Launches of 0.1 s, the fifth of which is throttled, of a kernel under which the chip may skip cycles."""
     stamps = HostStamps(torch.device("cuda:0"))
     run = GpuRun(Launch(gpu.launch, 8, 0.1, "x", None), gpu, (), LaunchClocks(stamps, STREAM))
@@ -180,7 +123,7 @@ def test_a_run_knows_the_clock_of_its_laps_and_the_lowest_of_a_launch(gpu, count
     assert len(stamps._free) + len(stamps._dropped) == 1024
 
 
-def test_a_run_that_lacks_a_stamp_says_that_its_clock_is_the_drivers(gpu, counters):  # noqa: F811
+def test_a_run_that_lacks_a_stamp_says_that_its_clock_is_the_drivers(gpu, counters):
     stamps = HostStamps(torch.device("cuda:0"), places=2)
     run = GpuRun(Launch(gpu.launch, 8, 0.1, "x", None), gpu, (), LaunchClocks(stamps, STREAM))
     run.mark()

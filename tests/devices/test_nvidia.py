@@ -4,16 +4,14 @@ import json
 import signal
 import subprocess
 import sys
-import types
 
 import pytest
 
 from testbed.stand_in import kill_runs
-from testbed.stand_in.fixtures import start_stand_in
+from testbed.stand_in.controlled import controlled, locks
 from wastenot.cli.main import run as run_command
 from wastenot.cli.options import ClockControlOptions
 from wastenot.devices.nvidia import journal
-from wastenot.devices.nvidia.device import open_nvidia
 from wastenot.devices.nvidia.nvml import GpuLostError, Nvml, NvmlError, ReadOnlyError
 from wastenot.devices.open import open_device
 from wastenot.errors import BadInputError, CannotRunError, ClocksRefusedError, DeviceError
@@ -23,39 +21,12 @@ from wastenot.sweeping.point import PointOptions, measure_point
 from wastenot.tasks import find_tasks
 
 
-@pytest.fixture(scope="module")
-def server():
-    with start_stand_in("h200", gpus=2, memory_lock=True) as server:
-        yield server
-
-
-@pytest.fixture
-def stand_in(server, monkeypatch, tmp_path):
-    server.control.reset()
-    server.control.clear_faults()
-    server.use(monkeypatch)
-    monkeypatch.setenv("WASTENOT_STATE", str(tmp_path / "state"))
-    monkeypatch.delenv("WASTENOT_READ_ONLY", raising=False)
-    return server
-
-
 @pytest.fixture
 def device(stand_in):
     device = controlled(stand_in)
     yield device
     stand_in.control.clear_faults()
     device.clocks.release()
-
-
-def controlled(stand_in, **options):
-    return open_nvidia(
-        "nvidia:0", allow_clock_control=True, time_source=stand_in.time(), launcher=lambda _: stand_in.launcher(), **options
-    )
-
-
-def locks(stand_in, index=0):
-    state = stand_in.control.state(index)
-    return state.locked_core_mhz, state.locked_memory_mhz, state.power_limit_w
 
 
 CLEAN = (None, None, 700.0)
@@ -328,27 +299,14 @@ def test_after_sigkill_the_next_command_puts_it_right(stand_in, tmp_path, monkey
     assert len(starts) == 1
 
 
-@pytest.mark.parametrize("kills", [60, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [30, pytest.param(300, marks=pytest.mark.slow)])
 def test_kills_leave_nothing_behind(kills):
     counts = kill_runs.main("root", kills)
     assert counts["kills"] == kills and counts["left"] == 0
-    assert counts["clocks_changed"] > 10  # or nothing was tried
+    assert counts["clocks_changed"] > 5  # or nothing was tried
 
 
 # ---- verbs ------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def wastenot(stand_in, tmp_path, monkeypatch, capsys):
-    """Runs a verb; returns its exit code and its two streams."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        code = run_command(list(arguments))
-        said = capsys.readouterr()
-        return types.SimpleNamespace(returncode=code, stdout=said.out, stderr=said.err)
-
-    return run
 
 
 def test_doctor_says_what_can_be_done(wastenot):

@@ -1,7 +1,6 @@
 """The launcher: on the CPU for real; the GPU's queue with stand-ins for its stream and events."""
 
 import builtins
-import contextlib
 import gc
 import re
 import types
@@ -11,8 +10,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from testbed.fake_queue import FakeEvent, fake_queue
 from wastenot.devices.protocol import Task
-from wastenot.devices.torch import devices as torch_devices, task_run as torch_run
+from wastenot.devices.torch import devices as torch_devices
 from wastenot.devices.torch.launcher import Program, TorchLauncher, copies_of
 from wastenot.devices.torch.task_run import GpuRun, Launch
 from wastenot.errors import BadInputError, CannotRunError, DeviceError, MissingExtraError
@@ -244,42 +244,9 @@ def test_notes_tell_what_is_not_one_operation():
 # ---- the GPU's queue --------------------------------------------------------------------------------------------
 
 
-class FakeGpu:
-    """A stream on which each launch takes 0.1 s of a clock that the test turns."""
-
-    def __init__(self):
-        self.now, self.ends, self.waited = 0.0, 0.0, 0
-
-    def launch(self):
-        self.ends = max(self.ends, self.now) + 0.1
-
-    def synchronize(self):
-        self.waited += 1
-        self.now = max(self.now, self.ends)
-
-
-class FakeEvent:
-    made = 0
-
-    def __init__(self):
-        FakeEvent.made += 1
-
-    def record(self, gpu):
-        self.gpu, self.at = gpu, max(gpu.now, gpu.ends)
-
-    def query(self):
-        return self.gpu.now >= self.at
-
-    def elapsed_time(self, other):
-        return (other.at - self.at) * 1e3
-
-
 @pytest.fixture
 def gpu(monkeypatch):
-    FakeEvent.made = 0
-    monkeypatch.setattr(torch_run, "new_event", FakeEvent)
-    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
-    return FakeGpu()
+    return fake_queue(monkeypatch)
 
 
 def test_the_queue_is_kept_filled_without_waiting(gpu):

@@ -10,8 +10,8 @@ import types
 import pytest
 import torch
 
+from testbed.fake_stamps import FakeCounters, install
 from testbed.metered_windows import FakeDevice, FakeSensors, constant
-from tests.devices.test_host_stamps import FakeCounters, install
 from wastenot.devices.torch import cycle_clock
 from wastenot.metering.cycle_marks import CycleMarks, counted_clocks
 from wastenot.metering.sampler import Sampler

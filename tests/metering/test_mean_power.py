@@ -23,7 +23,7 @@ def series(kind: str, length: int, rng: np.random.Generator) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["independent", "swinging", "drifting", "differences"])
 def test_intervals_hold_the_mean_at_the_stated_rate(kind, length, least):
     rng = np.random.default_rng(1)
-    found = [series(kind, length, rng) for _ in range(1500)]
+    found = [series(kind, length, rng) for _ in range(600)]
     held = np.mean([abs(values.mean()) <= 1.96 * error_of_mean(values) for values in found])
     assert (0.7 if kind == "drifting" else least) <= held <= 0.995
 

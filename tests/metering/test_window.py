@@ -155,23 +155,28 @@ def test_windows_in_windows_add_up(gpu):
     assert first.energy_j + second.energy_j == pytest.approx(outer.energy_j, abs=3.0 * sum(errors))
 
 
-def test_windows_of_threads_side_by_side(running):
-    windows = {}
+def test_windows_of_threads_side_by_side(gpu):
+    windows, begun, over = {}, threading.Barrier(6, timeout=60.0), [threading.Event() for _ in range(5)]
 
     def work(number):
-        with running.meter as window:
-            time.sleep(0.2 + 0.1 * number)
-        windows[number] = window, running.truth_j(window)
+        with gpu.meter as windows[number]:
+            begun.wait()
+            assert over[number].wait(60.0)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
-    with running.busy():
+    with gpu.busy():
         for thread in threads:
             thread.start()
-        for thread in threads:
+        begun.wait()
+        for number, thread in enumerate(threads):
+            gpu.sleep(0.1 if number else 0.2)
+            over[number].set()
             thread.join()
-    assert all(windows[number][0].time_s >= 0.2 + 0.1 * number for number in range(5))
-    for window, truth_j in windows.values():
-        held(window, truth_j)
+    truths_j = [gpu.used_j(windows[number].begin_s, windows[number].end_s) for number in range(5)]
+    gpu.sleep(0.5)
+    for number, truth_j in enumerate(truths_j):
+        assert windows[number].time_s == pytest.approx(0.2 + 0.1 * number, abs=1e-3)
+        held(windows[number], truth_j)
 
 
 def test_an_exception_leaves_a_result_and_goes_on(gpu):

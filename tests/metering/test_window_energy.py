@@ -17,7 +17,7 @@ def gauge_scatter(power, rng):
     return 0.5 * np.median(np.abs(readings - steps)) / 0.6745
 
 
-def errors_of(make, length_s, windows=2000, seed=0, gauge=False):
+def errors_of(make, length_s, windows=1000, seed=0, gauge=False):
     """Error of each of many windows at random moments, by what was stated and by the truth."""
     rng = np.random.default_rng(seed)
     stated, relative = [], []

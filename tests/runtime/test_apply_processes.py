@@ -4,18 +4,18 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from testbed.applied_programs import PLANNED_MHZ, Machine, make_plan
+from testbed.applied_programs import PLANNED_MHZ, Machine, make_plan, wait_until
 from testbed.stand_in.fixtures import start_stand_in
 from wastenot.runtime import startup
 
 PYTHON = sys.executable
-JOB = (PYTHON, "-m", "tests.runtime.stand_in_job")
-SLEEP = (PYTHON, "-c", "import time; print('slept', flush=True); time.sleep(3)")
+JOB = (PYTHON, "-m", "testbed.stand_in.job")
+TRAINING = str(Path(__file__).parents[2] / "testbed" / "training_job.py")
+SLEEP = (PYTHON, "-c", "import time; print('slept', flush=True); time.sleep(2)")
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +27,14 @@ def server():
 @pytest.fixture
 def machine(server, tmp_path):
     server.control.reset()
-    return Machine(server, tmp_path)
+    machine = Machine(server, tmp_path)
+    yield machine
+    machine.end()
 
 
 @pytest.fixture
 def plan(machine):
     return str(make_plan(machine.folder, machine.server))
-
-
-def ended(process):
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
 
 
 def restored(machine):
@@ -46,28 +43,32 @@ def restored(machine):
 
 
 def test_a_job_runs_at_the_plans_clocks_and_its_exit_code_is_ours(machine, plan):
-    process = machine.start("apply", plan, "--out", "summary.json", "--", *JOB, plan, "--seconds", "8", "--code", "7")
+    process = machine.start("apply", plan, "--out", "summary.json", "--", *JOB, plan, "--code", "7")
     machine.wait_for_clock(PLANNED_MHZ)
     assert machine.left
-    code, out, err = ended(process)
+    machine.wait_for_status(lambda status: status["proof"]["plan_iterations"] > 5)
+    machine.enough()
+    code, out, err = machine.ended(process)
     assert code == 7 and out == "training\ntrained\n", err
     assert restored(machine)
     summary = json.loads((machine.folder / "summary.json").read_text())
     status = summary["status"]
     assert summary["schema"] == "wastenot.apply/1" and summary["ended"] == "job ended" and summary["exit_code"] == 7
-    assert status["iteration"] > 50 and status["proof"]["plan_iterations"] > 5 and status["gpus"][0]["energy_j"] > 50.0
+    assert status["iteration"] > 15 and status["proof"]["plan_iterations"] > 5 and status["gpus"][0]["energy_j"] > 50.0
     assert [event["kind"] for event in status["events"]] == ["started", "ended"]
     assert " iterations, " in err and "summary.json: summary written" in err
 
 
 def test_json_has_stdout_to_itself(machine, plan):
-    code, out, err = machine.run("apply", plan, "--json", "--", *JOB, plan, "--seconds", "0.3")
+    process = machine.start("apply", plan, "--json", "--", *JOB, plan, "--iterations", "3")
+    code, out, err = machine.ended(process)
     assert code == 0 and json.loads(out)["exit_code"] == 0
     assert "training\ntrained\n" in err
 
 
 def test_a_dry_run_shows_what_would_be_set_and_sets_nothing(machine, plan):
-    code, out, err = machine.run("apply", plan, "--dry-run", "--", *JOB, plan, "--seconds", "1.5")
+    process = machine.start("apply", plan, "--dry-run", "--", *JOB, plan, "--iterations", "30")
+    code, out, err = machine.ended(process)
     assert code == 0, err
     uuid = machine.server.control.state(0).uuid
     assert f"nvidia-smi -i {uuid} -lgc 0,1605\n" in out and f"nvidia-smi -i {uuid} -rgc\n" in out
@@ -77,38 +78,40 @@ def test_a_dry_run_shows_what_would_be_set_and_sets_nothing(machine, plan):
 
 
 def test_a_program_that_is_killed_gives_the_clocks_back(machine, plan):
-    process = machine.start("apply", plan, "--", *JOB, plan, "--seconds", "60")
+    process = machine.start("apply", plan, "--", *JOB, plan)
     machine.wait_for_clock(PLANNED_MHZ)
     [job] = children(process.pid)
     os.kill(job, signal.SIGKILL)
-    code, _, _ = ended(process)
+    code, _, _ = machine.ended(process)
     assert code == 128 + signal.SIGKILL and restored(machine)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_are_passed_on_and_the_clocks_given_back(machine, plan, number):
-    process = machine.start("apply", plan, "--", *JOB, plan, "--seconds", "60")
+    process = machine.start("apply", plan, "--", *JOB, plan)
     machine.wait_for_clock(PLANNED_MHZ)
     process.send_signal(number)
-    code, _, _ = ended(process)
+    code, _, _ = machine.ended(process)
     assert code == (1 if number == signal.SIGINT else 128 + number) or code == 128 + number
     assert restored(machine)
 
 
 def test_where_apply_itself_is_killed_the_program_has_the_clocks_reset_and_runs_on(machine, plan):
-    process = machine.start("apply", plan, "--", *JOB, plan, "--seconds", "8", "--linger", "4")
+    process = machine.start("apply", plan, "--", *JOB, plan, "--linger")
     machine.wait_for_clock(PLANNED_MHZ)
     [job] = children(process.pid)
     process.kill()
     process.wait()
     machine.wait_for_clock(None)
+    machine.enough()
+    assert process.stdout.readline() == "training\n" and process.stdout.readline() == "trained\n"
     assert is_running(job)
-    wait_until(lambda: not is_running(job))
+    os.kill(job, signal.SIGKILL)
     wait_until(lambda: restored(machine))
 
 
 def test_where_both_are_killed_the_next_command_restores(machine, plan):
-    process = machine.start("apply", plan, "--", *JOB, plan, "--seconds", "60")
+    process = machine.start("apply", plan, "--", *JOB, plan)
     machine.wait_for_clock(PLANNED_MHZ)
     [job] = children(process.pid)
     for each in (process.pid, job):
@@ -121,7 +124,7 @@ def test_where_both_are_killed_the_next_command_restores(machine, plan):
 
 def test_a_second_terminal_sees_it_and_ends_it(machine, plan):
     assert "no plan is at work" in machine.run("apply", "--status")[2]
-    process = machine.start("apply", plan, "--", *JOB, plan, "--seconds", "8")
+    process = machine.start("apply", plan, "--", *JOB, plan)
     machine.wait_for_clock(PLANNED_MHZ)
     code, out, err = machine.run("apply", "--status")
     assert code == 0 and "NVIDIA H200" in out and f"process {process.pid}" in out and "iteration" in out, err
@@ -131,14 +134,15 @@ def test_a_second_terminal_sees_it_and_ends_it(machine, plan):
     assert code == 0 and out.startswith("stopped"), err
     machine.wait_for_clock(None)
     assert process.poll() is None, "the program runs on"
-    code, out, err = ended(process)
+    machine.enough()
+    code, out, err = machine.ended(process)
     assert code == 0 and out.endswith("trained\n") and restored(machine)
 
 
 def test_a_program_without_iterations_keeps_a_plan_of_one_setting_and_proves_nothing(machine, plan):
     process = machine.start("apply", plan, "--patience", "0.5s", "--out", "summary.json", "--", *SLEEP)
     machine.wait_for_clock(PLANNED_MHZ)
-    code, _, err = ended(process)
+    code, _, err = machine.ended(process)
     assert code == 0 and "no iterations were seen" in err and restored(machine)
     status = json.loads((machine.folder / "summary.json").read_text())["status"]
     assert status["proof"]["energy_change"] is None and status["iteration"] is None
@@ -160,13 +164,13 @@ def test_a_command_that_cannot_be_run_sets_nothing(machine, plan, program, code,
 
 
 def test_a_gpu_that_another_plan_holds(machine, plan):
-    process = machine.start("apply", plan, "--", *JOB, plan, "--seconds", "30")
+    process = machine.start("apply", plan, "--", *JOB, plan)
     machine.wait_for_clock(PLANNED_MHZ)
     code, out, err = machine.run("apply", plan, "--", PYTHON, "-c", "print('ran')")
     assert code == 1 and out == "" and f"process {process.pid}" in err and err.count("\n") == 1
     assert process.poll() is None and machine.left
     process.terminate()
-    ended(process)
+    machine.ended(process)
 
 
 def test_not_allowed_to_set_clocks(machine, plan):
@@ -197,36 +201,29 @@ def test_plans_that_do_not_fit(machine, plan):
 
 
 def test_in_a_program_of_ones_own(machine, plan):
-    process = machine.start_job(plan, "--seconds", "8", "--out", "summary.json")
+    process = machine.start_job(plan, "--out", "summary.json")
     machine.wait_for_clock(PLANNED_MHZ)
-    status = json.loads(machine.run("apply", "--status", "--json")[1])["sessions"][0]
-    assert status["process"] == process.pid
-    code, _, err = ended(process)
+    assert machine.status()["process"] == process.pid
+    machine.wait_for_status(lambda status: status["iteration"] > 15)
+    machine.enough()
+    code, _, err = machine.ended(process)
     assert code == 0 and restored(machine), err
-    assert json.loads((machine.folder / "summary.json").read_text())["status"]["iteration"] > 30
+    assert json.loads((machine.folder / "summary.json").read_text())["status"]["iteration"] > 15
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_program_of_ones_own_that_is_ended_gives_the_clocks_back(machine, plan, number):
-    process = machine.start_job(plan, "--seconds", "60")
+    process = machine.start_job(plan)
     machine.wait_for_clock(PLANNED_MHZ)
     process.send_signal(number)
-    code, _, _ = ended(process)
+    code, _, _ = machine.ended(process)
     assert code != 0 and restored(machine)
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="two jobs with simulated GPUs in wall time need two cores of their own: starved, their iterations last so much "
-    "longer than planned that they are refused as another workload's",
-)
-def test_ranks_of_a_machine_share_one_session(machine):
-    # Long iterations that are seldom asked for, so that a busy machine has the time to simulate both GPUs.
-    plan = str(make_plan(machine.folder, machine.server, slower=14.0))
-    training = ("--batch", "64", "--poll", "0.01", "--seconds", "120", "--until", "seen")
+def test_ranks_of_a_machine_share_one_session(machine, plan):
     of_job = {"LOCAL_WORLD_SIZE": "2", "MASTER_PORT": "29501", "TORCHELASTIC_RUN_ID": "a-job"}
     ranks = [
-        machine.start_job(plan, *training, "--gpu", str(rank), LOCAL_RANK=str(rank), **of_job) for rank in (1, 0)
+        machine.start_job(plan, "--step", "0.02", "--gpu", str(rank), LOCAL_RANK=str(rank), **of_job) for rank in (1, 0)
     ]  # fmt: skip
     try:
         for index in (0, 1):
@@ -235,9 +232,22 @@ def test_ranks_of_a_machine_share_one_session(machine):
         assert [gpu["device"] for gpu in status["gpus"]] == ["nvidia:0", "nvidia:1"]
         assert status["process"] == ranks[1].pid
     finally:
-        (machine.folder / "seen").touch()
-        codes = [ended(process)[0] for process in ranks]
-    assert codes == [0, 0] and restored(machine)
+        machine.enough()
+        ended = [machine.ended(process) for process in ranks]
+    assert [code for code, _, _ in ended] == [0, 0] and restored(machine), ended
+
+
+def test_another_workload_is_refused_and_runs_on(machine):
+    plan = str(make_plan(machine.folder, machine.server, slower=20.0))
+    process = machine.start("apply", plan, "--out", "summary.json", "--", *JOB, plan)
+    machine.wait_for_status(lambda status: status["events"][-1]["kind"] == "refused")
+    machine.enough()
+    code, out, err = machine.ended(process)
+    assert code == 0 and out == "training\ntrained\n" and restored(machine), err
+    summary = json.loads((machine.folder / "summary.json").read_text())
+    [why] = [event["text"] for event in summary["status"]["events"] if event["kind"] == "refused"]
+    assert summary["ended"] == "refused" and "not the plan's workload" in why
+    assert not machine.server.control.state(0).setters
 
 
 class TestTraining:
@@ -245,13 +255,8 @@ class TestTraining:
 
     STEP_S = 0.03  # its passes as in the plan
 
-    def start(self, machine, plan, *launcher, step_s=STEP_S, seconds="5"):
-        script = str(Path(__file__).with_name("training_job.py"))
-        arguments = ("apply", plan, "--out", "summary.json", "--", *launcher, script, seconds, str(step_s))
-        return machine.start(*arguments, OMP_NUM_THREADS="1")
-
     def finished(self, machine, process):
-        code, out, err = ended(process)
+        code, out, err = machine.ended(process)
         assert code == 0 and restored(machine), err
         return out, json.loads((machine.folder / "summary.json").read_text())
 
@@ -259,38 +264,33 @@ class TestTraining:
     def plan(self, machine):
         return str(make_plan(machine.folder, machine.server, slower=self.STEP_S / 0.0119))
 
-    def test_its_iterations_are_followed(self, machine, plan):
-        process = self.start(machine, plan, PYTHON)
-        machine.wait_for_clock(PLANNED_MHZ)
-        out, summary = self.finished(machine, process)
-        steps = int(out.split()[-1])
-        assert summary["ended"] == "job ended"
-        # The first is not seen, as its model is only found at its end; they are counted from 0.
-        assert summary["status"]["iteration"] == steps - 2
-        assert {moment["marker"] for moment in summary["time_line"]} >= {"forward", "backward"}
-
+    @pytest.mark.slow  # three processes that import PyTorch; each of the parts is tested without
     def test_so_they_are_in_each_process_of_torchrun(self, machine, plan):
-        process = self.start(machine, plan, PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+        torchrun = (PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", TRAINING, str(self.STEP_S))
+        process = machine.start("apply", plan, "--out", "summary.json", "--", *torchrun, OMP_NUM_THREADS="1")
+        machine.wait_for_clock(PLANNED_MHZ)
+        machine.wait_for_status(lambda status: status["iteration"] > 12)  # of the rank on the only GPU of the plan
+        machine.enough()
         out, summary = self.finished(machine, process)
-        assert out.count("training True") == 2
-        assert summary["status"]["iteration"] > 20  # of the rank on the only GPU of the plan
+        assert out.count("training True") == 2 and summary["ended"] == "job ended"
 
-    def test_another_workload_is_refused_and_runs_on(self, machine, plan):
-        out, summary = self.finished(machine, self.start(machine, plan, PYTHON, step_s=0.004))
-        assert summary["ended"] == "refused" and int(out.split()[-1]) > 200
-        [why] = [event["text"] for event in summary["status"]["events"] if event["kind"] == "refused"]
-        assert "not the plan's workload" in why and not machine.server.control.state(0).setters
-
-    def test_a_python_without_wastenot_is_followed_too(self, machine, plan, tmp_path):
+    def test_its_iterations_are_followed_also_by_a_python_without_wastenot(self, machine, plan, tmp_path):
         theirs = tmp_path / "theirs"
         theirs.mkdir()
         (theirs / "wastenot.py").write_text("raise ImportError('not installed here')\n")
         (theirs / "sitecustomize.py").write_text("print('their own')\n")
-        script = str(Path(__file__).with_name("training_job.py"))
+        (theirs / "testbed").symlink_to(Path(TRAINING).parent)
         hidden = ("env", f"PYTHONPATH={Path(startup.__file__).parent}:{theirs}", "OMP_NUM_THREADS=1", PYTHON)
-        process = machine.start("apply", plan, "--out", "summary.json", "--", *hidden, script, "3", str(self.STEP_S))
+        process = machine.start("apply", plan, "--out", "summary.json", "--", *hidden, TRAINING, str(self.STEP_S))
+        machine.wait_for_clock(PLANNED_MHZ)
+        machine.wait_for_status(lambda status: status["iteration"] > 12)
+        machine.enough()
         out, summary = self.finished(machine, process)
-        assert out.startswith("their own\n") and summary["status"]["iteration"] > 20
+        steps = int(out.split()[-1])
+        assert out.startswith("their own\n") and summary["ended"] == "job ended"
+        # The first is not seen, as its model is only found at its end; they are counted from 0.
+        assert summary["status"]["iteration"] == steps - 2
+        assert {moment["marker"] for moment in summary["time_line"]} >= {"forward", "backward"}
 
 
 def children(process):
@@ -304,10 +304,3 @@ def is_running(process):
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-def wait_until(true, seconds=60.0):
-    end_s = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end_s, "it did not come to pass"
-        time.sleep(0.05)

@@ -11,7 +11,10 @@ from wastenot.setting import AUTO
 PROGRAMME = programme()
 
 
-@pytest.mark.parametrize("preset", preset_names())
+@pytest.mark.parametrize("preset", [
+    "rtx-3080-ti", "v100",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in sorted({*preset_names()} - {"rtx-3080-ti", "v100"})),
+])  # fmt: skip
 def test_a_plan_saves_what_it_is_expected_to_on_every_preset(preset):
     device = gpu(preset)
     plan = schedule(device, PROGRAMME)

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from testbed.pipeline_ranks import environment, free_port
 from testbed.pipeline_runs import made_profile, planned
-from tests.runtime.test_pipeline_processes import environment, free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "pipelines-recipes.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
@@ -31,6 +31,7 @@ class Applied:
         self.marked.append((name, micro_batch))
 
 
+@pytest.mark.slow  # what it calls is tested with two ranks of its own
 def test_the_program_for_torch_runs_as_it_stands(tmp_path):
     pytest.importorskip("torch.distributed.pipelining")
     planned(made_profile(2, forward_s=0.02), 4, slower=0.1).write(tmp_path / "pipeline.json")

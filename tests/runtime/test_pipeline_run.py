@@ -61,7 +61,7 @@ def test_every_instruction_ran_at_its_own_clock_where_switches_are_on_time():
 def test_with_the_faults_of_real_cards_a_run_takes_what_its_plan_says():
     profile = made_profile(4, forward_s=0.08, transfer_s=0.0005, iteration_s=0.05, iteration_j=10.0, seed=3)
     plan = planned(profile, 12, slower=0.05)
-    for seed in range(3):
+    for seed in range(2):
         run, _ = executed(plan, profile, seed=seed, iterations=5)
         ran = run.iterations[1:]
         time_s = sum(each.time_s for each in ran) / len(ran)

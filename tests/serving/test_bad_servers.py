@@ -124,16 +124,22 @@ def test_a_server_that_begins_to_fail_ends_the_measurement_and_what_came_is_kept
         assert point.itl.p50_s == pytest.approx(0.01, rel=0.3)
 
 
+def _die_in_the_middle(server: StandIn) -> None:
+    """Once many requests have come."""
+    while len(server.came_s) < 20:
+        time.sleep(0.005)
+    server.die()
+
+
 def test_a_server_that_dies_ends_the_measurement_and_what_came_is_kept() -> None:
     with stand_in_server() as server:
-        threading.Timer(1.0, server.die).start()
-        began = time.perf_counter()
-        point = measure_point(Target(server.url), load, 4, steady=Steady(least_s=30.0))
-        assert time.perf_counter() - began < 15.0
+        dies = threading.Thread(target=_die_in_the_middle, args=(server,))
+        dies.start()
+        point = measure_point(Target(server.url), load, 4, steady=Steady(least_s=600.0))  # its end is that of the server
+        dies.join()
         assert "unreachable: refuses connections" in point.fault
         assert point.ended > 4
         assert point.itl.mean_s == pytest.approx(0.01, rel=0.3)
-        assert point.steady_s < 2.0
         assert any("broke off" in note or "did not reach" in note for note in point.notes)
 
 

@@ -18,6 +18,7 @@ from wastenot.serving.prompts import Prompts
 for needed in ("torch", "transformers", "fastapi"):
     pytest.importorskip(needed)
 openai = pytest.importorskip("openai")
+pytestmark = pytest.mark.slow  # a server of transformers; what is asked of servers is tested on stand-ins
 
 PROMPT, OUTPUT = 64, 16
 AGREEMENT = 0.05

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from testbed.stand_in.fixtures import start_stand_in
+from testbed.stand_in.program import on_stand_in
 from testbed.stand_in_server import Behaviour, stand_in_server
+from wastenot.cli.main import run as wastenot
 from wastenot.tasks import find_tasks
 
 ROOT = Path(__file__).parents[2]
@@ -86,16 +88,18 @@ def test_clocks_are_given_back_when_it_is_ended_in_the_middle(gpus, server, tmp_
         assert program.poll() is None, program.communicate()
         time.sleep(0.02)
     os.kill(program.pid, number)
-    _, err = program.communicate(timeout=30)
+    _, err = program.communicate(timeout=60)
     assert program.returncode in (130, -signal.SIGTERM, 143), err
     assert all(gpus.control.state(index).untouched for index in (0, 1))
     assert "what was measured is kept" in err
 
 
-def test_several_gpus_are_to_be_named_and_clocks_to_be_allowed(gpus, server, tmp_path):
-    unnamed = begin(gpus, server, tmp_path)
-    assert "--device: this machine has 2 GPUs; name those that serve: --device nvidia:0" in unnamed.communicate()[1]
-    assert unnamed.returncode == 2
-    forbidden = begin(gpus, server, tmp_path, "--device", "nvidia:0", "--core", "1500")
-    assert "clocks cannot be set" in forbidden.communicate()[1] and forbidden.returncode == 2
+def test_several_gpus_are_to_be_named_and_clocks_to_be_allowed(gpus, server, tmp_path, monkeypatch, capsys):
+    gpus.use(monkeypatch)
+    monkeypatch.setenv("WASTENOT_STATE", str(tmp_path))
+    with on_stand_in():
+        assert wastenot(["serve-bench", server.url]) == 2
+        assert "--device: this machine has 2 GPUs; name those that serve: --device nvidia:0" in capsys.readouterr().err
+        assert wastenot(["serve-bench", server.url, "--device", "nvidia:0", "--core", "1500"]) == 2
+        assert "clocks cannot be set" in capsys.readouterr().err
     assert all(gpus.control.state(index).untouched for index in (0, 1))

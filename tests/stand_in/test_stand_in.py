@@ -1,6 +1,8 @@
 """The stand-in tells, through NVML's functions and in NVML's units, what its simulated GPUs truly do."""
 
 import itertools
+import threading
+import time
 
 import pytest
 
@@ -8,6 +10,7 @@ from testbed.stand_in import fields
 from testbed.stand_in.boards import AMPERE, HOPPER, VOLTA
 from testbed.stand_in.codes import Code
 from testbed.stand_in.fixtures import start_stand_in
+from testbed.stand_in.held_time import HeldTime, SharedTime
 from testbed.stand_in.refusals import refused
 from wastenot.devices.simulated.preset import find_preset
 from wastenot.setting import AUTO, Setting
@@ -265,3 +268,22 @@ def test_wall_time_passes_by_itself(wall, monkeypatch, cool_task):
                 moment = wall.time().now_s()
         steps = [after - before for before, after in itertools.pairwise(seen)]
         assert min(steps[1:]) > 0.05 * 50_000 and moment - end.now_s < 1.0
+
+
+def test_held_time_passes_only_as_all_who_hold_it_let_it(wall):
+    first, second, seen = HeldTime(wall.socket), HeldTime(wall.socket), SharedTime(wall.socket)
+    began_s = first.monotonic()
+    assert seen.monotonic() == second.monotonic() == began_s
+    ahead = threading.Thread(target=lambda: first.let_pass(0.1))
+    ahead.start()
+    second.let_pass(0.01)
+    assert second.monotonic() == pytest.approx(began_s + 0.01)
+    assert seen.monotonic() <= began_s + 0.01 + 1e-9
+    second.close()  # who has gone holds nobody up
+    ahead.join(60.0)
+    assert first.monotonic() == pytest.approx(began_s + 0.1) and seen.monotonic() == first.monotonic()
+    first.close()
+    end_s = time.monotonic() + 60.0
+    while seen.monotonic() <= first.monotonic():  # it is that of the wall again
+        assert time.monotonic() < end_s
+        time.sleep(0.01)

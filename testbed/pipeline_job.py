@@ -1,6 +1,6 @@
 """A rank of a pipeline that trains on CPUs over gloo, at the pace of a simulated GPU in wall time.
 
-``python -m tests.runtime.pipeline_job PLAN``, as torchrun starts it: PyTorch's own pipelining, whose instructions are marked
+``python -m testbed.pipeline_job PLAN``, as torchrun starts it: PyTorch's own pipelining, whose instructions are marked
 without a word in the training loop. A stage computes on the CPU, and then waits until its simulated GPU would be done, at
 whatever clocks are in effect.
 
@@ -33,11 +33,28 @@ WIDTH = 32
 _LOOK_S = 0.001
 
 
+class WorkTime:
+    """The wall's time, but for what a busy machine keeps an instruction waiting beyond what it sleeps."""
+
+    def __init__(self) -> None:
+        self._wall_s, self._behind_s = time.monotonic, 0.0
+
+    def monotonic(self) -> float:
+        """Seconds since some moment."""
+        return self._wall_s() - self._behind_s
+
+    def look(self) -> None:
+        """Let the time between two looks pass."""
+        began_s = self.monotonic()
+        time.sleep(_LOOK_S)
+        self._behind_s += max(self.monotonic() - began_s - 2.0 * _LOOK_S, 0.0)
+
+
 class Gpu:
     """The simulated GPU of this rank, where instructions take what the plan's ways say, interpolated between clocks."""
 
-    def __init__(self, device: SimulatedDevice, plan: PlanGraph, stage: int) -> None:
-        self.device, self.seen = device, []
+    def __init__(self, device: SimulatedDevice, plan: PlanGraph, stage: int, work: WorkTime) -> None:
+        self.device, self.work, self.seen = device, work, []
         self.clocks: dict[str, list[tuple[float, float]]] = {}
         for way in plan.plan.ways:
             if way.stage == stage:
@@ -51,7 +68,7 @@ class Gpu:
         done, now_s = 0.0, time.monotonic()
         record: dict[str, Any] = {"name": name, "begin_s": now_s - self.began_s, "at": []}
         while done < 1.0:
-            time.sleep(_LOOK_S)
+            self.work.look()
             self.device.time.now_s()
             core_mhz = self.device.engine.setting.core_mhz or 1980.0
             later_s = time.monotonic()
@@ -103,6 +120,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    work = WorkTime()
+    time.monotonic = work.monotonic  # also for the session and the simulated GPU
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     plan = PlanGraph(read_pipeline_plan(asked.plan))
@@ -120,7 +139,7 @@ def main() -> None:
         assert isinstance(device, SimulatedDevice)
         for iteration in range(asked.iterations + 1):
             if iteration == 1:  # the first one sets up connections and shapes
-                module.gpu = Gpu(device, plan, rank)
+                module.gpu = Gpu(device, plan, rank, work)
             dist.barrier()
             begins.append(time.monotonic())
             schedule.step(*((x,) if rank == 0 else ()), **({"target": y} if rank == world - 1 else {}))
