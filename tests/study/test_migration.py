@@ -17,7 +17,7 @@ import pytest
 from sqlalchemy import MetaData, create_engine, event, inspect, select, text
 from sqlalchemy.engine import Engine
 
-from tests.study.sweep_helpers import small_sweep
+from testbed.sweeps import small_sweep
 from wastenot.errors import StudyError
 from wastenot.planning.planner import plan
 from wastenot.study import database as databases, lease, sqlite_copy
