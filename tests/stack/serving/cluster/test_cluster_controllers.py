@@ -33,11 +33,6 @@ def load() -> Requests:
     return Requests(whole.arrival_s[some], whole.prompt_tokens[some], whole.output_tokens[some])
 
 
-@pytest.fixture
-def profiles(small_cluster: Cluster, past: Requests) -> Profiles:
-    return Profiles(small_cluster, past, points=6)
-
-
 def slots(requests: Requests, cluster: Cluster, slot_s: float) -> FloatArray:
     """Rates by slot and class."""
     number = cluster.classes.of(requests.prompt_tokens, requests.output_tokens)
@@ -75,7 +70,7 @@ def test_ours_parks_when_it_is_quiet_and_wakes_afterwards(
     assert not [each for each in served.log if each.refused]
 
 
-def test_ours_starts_in_time_for_what_is_forecast(small_cluster: Cluster, profiles: Profiles, past: Requests) -> None:
+def test_ours_starts_in_time_for_what_is_forecast(small_cluster: Cluster, profiles: Profiles) -> None:
     few = poisson(3.0, 900.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=1)
     many = poisson(14.0, 600.0, LogNormal(500, 1.0, 3000), LogNormal(150, 0.9, 800), seed=2)
     load = Requests(

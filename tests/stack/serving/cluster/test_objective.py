@@ -127,9 +127,8 @@ def load() -> Requests:
 
 
 def test_a_curve_of_prices_decides_whether_instances_are_stopped_until_they_are_needed_again(
-    load: Requests, small_cluster: Cluster, past: Requests
+    load: Requests, small_cluster: Cluster, profiles: Profiles
 ) -> None:
-    profiles = Profiles(small_cluster, past, points=6)
     slot = (load.arrival_s / 300.0).astype(int)
     number = small_cluster.classes.of(load.prompt_tokens, load.output_tokens)
     rates = np.bincount(slot * 9 + number, minlength=72).reshape(8, 9) / 300.0

@@ -24,11 +24,6 @@ from wastenot.stack.serving.requests import Requests
 RATE = np.array([1.0, 2.0, 0.5, 2.0, 3.0, 1.0, 3.0, 2.0, 1.0])
 
 
-@pytest.fixture
-def profiles(small_cluster: Cluster, past: Requests) -> Profiles:
-    return Profiles(small_cluster, past, points=4)
-
-
 def test_the_plan_is_the_cheapest_of_all_layouts_and_counts(profiles: Profiles) -> None:
     upper, tried = 1.1 * RATE, []
     for layout, engine in enumerate(profiles.cluster.layouts):
