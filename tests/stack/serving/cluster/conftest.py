@@ -2,8 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from wastenot.arrays import FloatArray
+from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.model import ChangeTimes, Cluster
 from wastenot.stack.serving.cluster.profiles import Profiles
 from wastenot.stack.serving.deadlines import Deadlines
@@ -48,3 +51,10 @@ def small_cluster(three_clocks: Engine) -> Cluster:
 def profiles(small_cluster: Cluster, past: Requests) -> Profiles:
     """Frontiers of the small cluster's layouts: each is made once for all tests that ask for it."""
     return Profiles(small_cluster, past, points=4)
+
+
+@pytest.fixture(scope="session")
+def blend(small_cluster: Cluster, past: Requests) -> FloatArray:
+    """Shares of the classes in the past: what forecasts here are scaled from, so that they ask for the same frontiers."""
+    number = small_cluster.classes.of(past.prompt_tokens, past.output_tokens)
+    return np.bincount(number, minlength=COUNT) / len(past)

@@ -14,7 +14,6 @@ from wastenot.errors import BadInputError
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.model import (
     Action,
-    Assign,
     ClockRule,
     Cluster,
     ClusterServed,

@@ -58,7 +58,7 @@ def test_the_cases_drawn_preempt_switch_and_leave_tokens_late() -> None:
         mixed += sum(served.steps["mixed"] > 0 for served in alone)
         late += 0 < run.late_tokens.sum() < case.requests.output_tokens.sum() / 2
         several += len(set(run.instance.tolist())) > 1
-    assert preempted > 10 and mixed > 20 and late > 20 and several > 40
+    assert preempted > 10 and mixed > 20 and late > 10 and several > 40
 
 
 def test_a_run_is_the_same_to_the_last_digit_without_the_compiler() -> None:

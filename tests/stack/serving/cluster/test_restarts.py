@@ -70,19 +70,18 @@ def test_dynamo_starts_units_that_failed(small_cluster: Cluster, load: Requests,
     assert np.isfinite(served.finish_s).all()
 
 
-def test_ours_replaces_what_failed_when_there_is_room(small_cluster: Cluster, profiles: Profiles) -> None:
+def test_ours_replaces_what_failed_when_there_is_room(small_cluster: Cluster, profiles: Profiles, blend: FloatArray) -> None:
     load = poisson(40.0, 300.0, LogNormal(400, 1.0, 3000), LogNormal(80, 0.9, 500), seed=3)
-    number = small_cluster.classes.of(load.prompt_tokens, load.output_tokens)
-    controller = Parking(profiles, Demand(np.bincount(number, minlength=COUNT)[None] / 300.0))
+    controller = Parking(profiles, Demand(40.0 * blend[None]))
     served = simulate_cluster(load, small_cluster, controller, failures=(Failure(0, 51.0, 99.0),))
     again = restarts(served)
     assert again[0][0] in (55.0, 100.0)
     assert np.isfinite(served.finish_s).all()
 
 
-def test_ours_waits_for_a_host_where_all_are_needed(small_cluster: Cluster, profiles: Profiles) -> None:
+def test_ours_waits_for_a_host_where_all_are_needed(small_cluster: Cluster, profiles: Profiles, blend: FloatArray) -> None:
     load = poisson(40.0, 200.0, LogNormal(400, 1.0, 3000), LogNormal(80, 0.9, 500), seed=3)
-    full = Demand(np.full((1, COUNT), 1e4 / COUNT), follows=False)
+    full = Demand(1e4 * blend[None], follows=False)
     controller = Parking(profiles, full)
     served = simulate_cluster(load, small_cluster, controller, failures=(Failure(0, 51.0, 99.0),))
     again = restarts(served)
@@ -91,7 +90,9 @@ def test_ours_waits_for_a_host_where_all_are_needed(small_cluster: Cluster, prof
     assert gpus == small_cluster.gpus_per_host
 
 
-def test_ours_starts_for_a_crowd_within_seconds_and_is_back_when_they_serve(small_cluster: Cluster, profiles: Profiles) -> None:
+def test_ours_starts_for_a_crowd_within_seconds_and_is_back_when_they_serve(
+    small_cluster: Cluster, profiles: Profiles, blend: FloatArray
+) -> None:
     few = poisson(20.0, 400.0, LogNormal(400, 1.0, 3000), LogNormal(80, 0.9, 500), seed=3)
     many = poisson(100.0, 200.0, LogNormal(400, 1.0, 3000), LogNormal(80, 0.9, 500), seed=4)
     arrival = np.concatenate([few.arrival_s, 150.0 + many.arrival_s])
@@ -100,8 +101,7 @@ def test_ours_starts_for_a_crowd_within_seconds_and_is_back_when_they_serve(smal
         np.concatenate([getattr(each, name) for each in (few, many)]) for name in ("prompt_tokens", "output_tokens")
     )
     load = Requests(arrival[order], prompt[order], output[order])
-    number = small_cluster.classes.of(few.prompt_tokens, few.output_tokens)
-    controller = Parking(profiles, Demand(np.bincount(number, minlength=COUNT)[None] / 400.0))
+    controller = Parking(profiles, Demand(20.0 * blend[None]))
     served = simulate_cluster(load, small_cluster, controller)
     asked = [at_s for at_s, _ in restarts(served)]
     assert 150.0 < min(asked) <= 170.0

@@ -16,6 +16,7 @@ from wastenot.stack.serving.requests import Requests
 from wastenot.stack.serving.simulation.policy import Fixed
 from wastenot.stack.serving.simulation.simulate import simulate
 
+
 @pytest.mark.parametrize("rate_per_s", [0.3, 2.0, 6.0])
 def test_attains_and_is_as_good_as_the_best_fixed_clock_but_for_learning_the_load(
     three_clocks: Engine, rate_per_s: float
