@@ -15,7 +15,6 @@ from wastenot.stack.pipeline.rank_steps import PlanGraph
 from wastenot.stack.pipeline.schedules import SCHEDULES
 from wastenot.stack.pipeline.summary import stages_of
 
-
 MICRO_BATCHES = 5
 
 

@@ -46,7 +46,7 @@ def test_the_cases_drawn_preempt_switch_and_leave_requests_late() -> None:
     assert sum(run.preemptions.sum() > 0 for run in runs) > 30
     assert sum(run.preemptions.max() > 1 for run in runs) > 5
     assert sum(run.switches > 3 for run in runs) > 100
-    assert sum(0 < run.late_tokens.sum() < run.requests.output_tokens.sum() / 2 for run in runs) > 100
+    assert sum(0 < run.late_tokens.sum() < run.requests.output_tokens.sum() / 2 for run in runs) > 80
     assert sum(run.steps["mixed"] > 0 for run in runs) > 50
 
 
