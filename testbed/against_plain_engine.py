@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from wastenot.stack.serving.simulation.simulate import simulate
 
 
 def both(case: Case, one: Policy, other: Policy, timeline_s: float | None = None) -> tuple[Served, Served]:
-    told = {
+    told: dict[str, Any] = {
         "deadlines": case.deadlines,
         "predicted_tokens": case.predicted_tokens,
         "first_token_s": case.first_token_s,
