@@ -10,7 +10,24 @@ import numpy as np
 
 from testbed.random_serving import drawn
 from wastenot.stack.serving.cluster.classes import COUNT
-from wastenot.stack.serving.cluster.model import Action, ChangeTimes, ClockRule, Cluster, ClusterView, Route, Start
+from wastenot.stack.serving.cluster.model import (
+    Action,
+    Assign,
+    ChangeTimes,
+    ClockRule,
+    Cluster,
+    ClusterServed,
+    ClusterView,
+    Park,
+    Reshard,
+    Route,
+    Router,
+    SetClock,
+    Start,
+    Stop,
+    Wake,
+)
+from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.stack.serving.deadlines import Deadlines
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.requests import Requests
@@ -66,6 +83,48 @@ class Scripted:
         return self.then(view)
 
 
+class Whims:
+    """Asks for anything, at any time, of any instance."""
+
+    name = "whims"
+
+    def __init__(self, seed: int, cluster: Cluster) -> None:
+        self.random, self.cluster, self.period_s = np.random.default_rng(seed), cluster, 0.5
+
+    def begin(self, cluster: Cluster) -> Sequence[Action]:
+        return [Start(layout, pool) for layout, pool in ((2, 0), (1, 0), (1, 1), (0, 1), (0, 1))] + [self.route()]
+
+    def route(self) -> Route:
+        pools = tuple((0, 1) if self.random.random() < 0.5 else (1, 0) for _ in range(COUNT))
+        hold = tuple(self.random.integers(1, 1500, int(self.random.integers(3))).tolist())
+        return Route(pools, by_deadline=bool(self.random.random() < 0.5), hold=hold)
+
+    def any_of(self, view: ClusterView) -> Action:
+        random = self.random
+        i, pool, layout = int(random.integers(-1, len(view.state) + 1)), int(random.integers(2)), int(random.integers(3))
+        here = view.layout[i] if 0 <= i < len(view.state) else 0
+        engine = self.cluster.layouts[int(here)]
+        clocks = ClockRule(random.integers(0, 3, engine.most_running + 1), int(random.integers(3)))
+        several = tuple(int(each) for each in random.integers(0, len(view.state), 2))
+        return (
+            Start(layout, pool, None),
+            Start(layout, pool, None),
+            Start(layout, pool, None),
+            Stop(i),
+            Park(i),
+            Wake(i),
+            Reshard((i,), (0, 0), pool),
+            Reshard(several, (layout,), pool),
+            Assign(i, pool),
+            SetClock(i, clocks),
+            SetClock(i, clocks),
+            self.route(),
+        )[int(random.integers(12))]
+
+    def control(self, view: ClusterView) -> Sequence[Action]:
+        return [self.any_of(view) for _ in range(int(self.random.integers(4)))]
+
+
 @dataclass(frozen=True)
 class Case:
     """A load on a cluster with one layout, an instance for each rule."""
@@ -96,3 +155,29 @@ def drawn_cluster(seed: int) -> Case:
     )
     cluster = Cluster((one.engine,), 1, ChangeTimes((1.0,)), deadlines=one.deadlines)
     return Case(one.requests, cluster, rules, float(random.choice([0.01, 1.0])))
+
+
+def run_of(case: Case, seed: int, *, hold: bool = False, by_deadline: bool = False) -> ClusterServed:
+    """The run of a case."""
+    controller = case.controller(hold=hold, by_deadline=by_deadline)
+    return simulate_cluster(case.requests, case.cluster, controller, router=Router(seed % 4), seed=seed, bin_s=0.05)
+
+
+def digits(seed: int) -> str:
+    """All that came of a case, to the last digit."""
+    run = run_of(drawn_cluster(seed), seed, hold=seed % 3 == 0, by_deadline=seed % 2 == 0)
+    numbers = [
+        run.sent_s,
+        run.first_token_s,
+        run.finish_s,
+        run.timeline.energy_j,
+        run.timeline.clock_mhz,
+        run.timeline.gpus.ravel(),
+    ]
+    whole = [run.instance, run.late_tokens, np.flatnonzero(run.gap_counts), run.gap_counts[run.gap_counts > 0]]
+    return " ".join(
+        [value.hex() for each in numbers for value in each.tolist()]
+        + [str(value) for each in whole for value in each.tolist()]
+        + [f"{kind} {value.hex()}" for kind, value in run.energy_j.items()]
+        + [str(run.switches), run.end_s.hex()]
+    )

@@ -231,7 +231,7 @@ def test_an_either_too_large_to_list_can_still_be_asked():
     rng = np.random.default_rng(1)
 
     def many():
-        return sequence(*(choice([(t, 2 - t) for t in rng.uniform(0.5, 1.5, 60)]) for _ in range(6)))
+        return sequence(*(choice([(t, 2 - t) for t in rng.uniform(0.5, 1.5, 30)]) for _ in range(6)))
 
     whole = either(many(), many())
     assert whole.least_energy(6.0).lower_bound_j == pytest.approx(whole.least_energy(6.0).energy_j)

@@ -12,7 +12,6 @@ from wastenot.frontiers.graph_curve import CostCurve
 from wastenot.frontiers.graph_relaxation import relaxed_by_highs
 from wastenot.frontiers.graph_rounding import Effort
 
-GAPS: list[float] = []
 POSITIVE = st.one_of(st.integers(1, 6).map(float), st.floats(0.1, 5.0))
 
 
@@ -57,32 +56,34 @@ def small_graphs(draw: st.DrawFn, most_plans: int = 300) -> SmallGraph:
     )
 
 
-@settings(max_examples=300, deadline=None)
-@given(small_graphs(), st.floats(0.0, 1.2), st.sampled_from([None, 0.5, 1.0, 1.5]), st.booleans())
-def test_against_all_plans(small: SmallGraph, part: float, held: float | None, limited: bool) -> None:
-    graph = small.graph()
-    times = sorted({time for time, _ in small.plans()})
-    assert graph.least_time().exact_time_s == times[0]
-    within_s: Fraction | None = None
-    if limited:
-        within_s = times[min(int(part * len(times)), len(times) - 1)]
-    until_s = None if held is None else held * float(within_s or times[0])
-    found = graph.least_energy(within_s, until_s=until_s)
-    assert within_s is None or found.exact_time_s <= within_s
-    least = small.least_j(within_s, until_s)
-    assert least is not None and found.lower_bound_j is not None
-    assert found.lower_bound_j <= least * (1.0 + 1e-12)
-    assert found.energy_j >= least - 1e-9 * abs(least)
-    if found.gap == 0.0:
-        assert found.energy_j == pytest.approx(least, rel=1e-11)
-    GAPS.append(found.gap)
-    # What the plan says of itself is so.
-    again = graph.plan(found.way, until_s)
-    assert (again.energy_j, again.exact_time_s) == (found.energy_j, found.exact_time_s)
+def test_against_all_plans_and_most_are_the_best() -> None:
+    gaps: list[float] = []
 
+    @settings(max_examples=150)
+    @given(small_graphs(), st.floats(0.0, 1.2), st.sampled_from([None, 0.5, 1.0, 1.5]), st.booleans())
+    def against_all_plans(small: SmallGraph, part: float, held: float | None, limited: bool) -> None:
+        graph = small.graph()
+        times = sorted({time for time, _ in small.plans()})
+        assert graph.least_time().exact_time_s == times[0]
+        within_s: Fraction | None = None
+        if limited:
+            within_s = times[min(int(part * len(times)), len(times) - 1)]
+        until_s = None if held is None else held * float(within_s or times[0])
+        found = graph.least_energy(within_s, until_s=until_s)
+        assert within_s is None or found.exact_time_s <= within_s
+        least = small.least_j(within_s, until_s)
+        assert least is not None and found.lower_bound_j is not None
+        assert found.lower_bound_j <= least * (1.0 + 1e-12)
+        assert found.energy_j >= least - 1e-9 * abs(least)
+        if found.gap == 0.0:
+            assert found.energy_j == pytest.approx(least, rel=1e-11)
+        gaps.append(found.gap)
+        # What the plan says of itself is so.
+        again = graph.plan(found.way, until_s)
+        assert (again.energy_j, again.exact_time_s) == (found.energy_j, found.exact_time_s)
 
-def test_small_graphs_are_solved() -> None:
-    assert GAPS and np.mean(np.array(GAPS) == 0.0) > 0.9
+    against_all_plans()
+    assert np.mean(np.array(gaps) == 0.0) > 0.9
 
 
 def test_a_cycle_names_its_parts() -> None:

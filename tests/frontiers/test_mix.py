@@ -19,7 +19,7 @@ positive = st.integers(1, 30).map(lambda number: number / 7)
 ways = st.lists(st.tuples(positive, positive), min_size=1, max_size=5)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(positive, ways), min_size=1, max_size=3), positive)
 def test_a_mix_is_the_weighted_mean(parts, within):
     frontier = mix(*((weight, choice(each)) for weight, each in parts))
@@ -100,7 +100,7 @@ def brute_force(classes, bounds, shared):
     return best, nearest
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200)
 @given(loads(), st.booleans())
 def test_least_energy_within_bounds_of_each_and_of_all(given_load, shared):
     classes, bounds = given_load
@@ -194,7 +194,7 @@ def test_classes_that_cannot_be():
         RequestClass("x", 1.0, np.ones(1), {"tbt": np.ones(2)})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(0.01, 100.0), min_size=1, max_size=5), st.floats(1e-3, 10.0))
 def test_classes_that_each_take_just_what_is_allowed_keep_the_bound(weights, at_most):
     ways = {"tbt": np.array([at_most / 2, at_most]), "other": np.array([at_most, at_most])}
@@ -221,7 +221,7 @@ def tight_loads(draw):
     return classes, [Bound(name, draw(st.integers(1, 8)) / 8) for name in sorted(names)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150)
 @given(tight_loads())
 def test_bounds_that_are_met_exactly(given_load):
     classes, bounds = given_load

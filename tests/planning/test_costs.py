@@ -6,7 +6,7 @@ import pytest
 from testbed.small_sweeps import make_sweep
 from wastenot.planning.costs import combine_repeats
 from wastenot.planning.objective import Objective
-from wastenot.planning.planner import plan
+from wastenot.planning.planner import Planner, plan
 
 
 def test_repeats_are_averaged_and_their_scatter_is_the_error():
@@ -34,17 +34,19 @@ def test_the_uncertainty_of_a_prediction_is_that_of_repeated_experiments():
     truth = [("a", None, None, 2.0, 9.0), ("a", 900, None, 2.0, 6.0), ("b", None, None, 1.0, 5.0)]
     relative, counts = 0.01, {"a": 3, "b": 5}
     changes, energies, errors, total_errors = [], [], [], []
-    for _ in range(400):
+    for _ in range(200):
         noise = 1 + relative * rng.standard_normal(3)
         rows = [(*row[:4], row[4] * factor) for row, factor in zip(truth, noise, strict=True)]
         ses = np.array([row[4] * relative for row in truth])
-        made = plan(make_sweep(rows, counts=counts, energy_se_j=ses, time_se_s=ses * 0), Objective("energy"))
+        planner = Planner(make_sweep(rows, counts=counts, energy_se_j=ses, time_se_s=ses * 0))
+        made = planner.plan(Objective("energy"))
         changes.append(made.predicted.energy_change)
         energies.append(made.predicted.energy_j)
         errors.append(made.predicted.energy_change_se)
         total_errors.append(made.predicted.energy_se_j)
-    assert np.std(changes) == pytest.approx(np.mean(errors), rel=0.12)
-    assert np.std(energies) == pytest.approx(np.mean(total_errors), rel=0.12)
+    # The scatter of 200 experiments is known to 5 %.
+    assert np.std(changes) == pytest.approx(np.mean(errors), rel=0.15)
+    assert np.std(energies) == pytest.approx(np.mean(total_errors), rel=0.15)
 
 
 def test_an_unknown_error_makes_the_uncertainty_unknown():

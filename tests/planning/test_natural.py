@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from wastenot.planning.natural import as_caps
+from wastenot.planning.objective import Objective
 from wastenot.planning.planner import Planner, plan
 from wastenot.study.sweep import CurveErrors, Kernel, Sweep
 
@@ -116,7 +117,7 @@ def test_promises_hold_over_many_noisy_studies():
     truth = as_caps(natural_sweep()).sweep
     for _ in range(150):
         sweep = natural_sweep(time_error=4e-3, power_error=1e-2, level_error=5e-3, rng=rng)
-        made = plan(sweep, max_slowdown=0.02)
+        made = Planner(sweep).plan(Objective("waste", 0.02))
         chosen = [row_of(truth, row.kernel, row.core_mhz) if row.core_mhz else row_of_auto(truth, row.kernel)
                   for row in made.assignments]  # fmt: skip
         count = np.array([kernel.count for kernel in KERNELS])

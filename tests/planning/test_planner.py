@@ -79,19 +79,20 @@ def reference(sweep, objective, granularity, scope):
 @pytest.mark.parametrize("granularity", GRANULARITIES)
 @pytest.mark.parametrize("scope", ["global", "local"])
 def test_every_combination_is_best(rng, objective, granularity, scope):
-    for _ in range(6):
+    for _ in range(3):
         sweep = random_sweep(rng, kernels=4, settings=4, passes=2)
+        planner = Planner(sweep, granularity)
         best = reference(sweep, objective, granularity, scope)
         if best is None:
             with pytest.raises(InfeasibleError, match="possible") as refused:
-                plan(sweep, objective, granularity=granularity, scope=scope)
+                planner.plan(objective, scope)
             least = refused.value.least_slowdown
             eased = Objective("waste", least + 1e-9)
-            assert plan(sweep, eased, granularity=granularity, scope=scope)
+            assert planner.plan(eased, scope)
             with pytest.raises(InfeasibleError):
-                plan(sweep, Objective("waste", least - 1e-9), granularity=granularity, scope=scope)
+                planner.plan(Objective("waste", least - 1e-9), scope)
             continue
-        made = plan(sweep, objective, granularity=granularity, scope=scope)
+        made = planner.plan(objective, scope)
         assert score(objective, made.predicted.time_s, made.predicted.energy_j) == pytest.approx(best, rel=1e-12)
         assert made.certificate.gap == 0.0
         rows = made.assignments
@@ -144,10 +145,10 @@ def test_edp_and_coarse_plans_of_a_real_sweep(shared_data):
     from wastenot.study.sweep_file import read_sweep
 
     sweep = read_sweep(shared_data / "rtx3080ti-polybench" / "sweep.csv")
-    edp = plan(sweep, Objective("edp"), scope="local").predicted
+    edp = Planner(sweep).plan(Objective("edp"), "local").predicted
     assert (100 * edp.time_change, 100 * edp.energy_change) == pytest.approx((3.241, -16.161), abs=5e-4)
     for tolerance, time, energy in ((0, 0, 0), (15, 0, 0), (30, -0.47, -6.61)):
-        found = plan(sweep, granularity="iteration", clock_tolerance_mhz=tolerance).predicted
+        found = Planner(sweep, "iteration", tolerance).plan(Objective()).predicted
         assert (100 * found.time_change, 100 * found.energy_change) == pytest.approx((time, energy), abs=5e-3)
 
 

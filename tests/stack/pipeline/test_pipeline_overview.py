@@ -73,7 +73,7 @@ def test_a_straggler_is_met_by_the_frontiers_plan_and_its_waiting():
     for each in points:
         waiting = plan.baseline.energy_j + 70.0 * 4 * (each.until_s - plan.baseline.time_s)
         assert each.waiting_j == pytest.approx(waiting)
-        bound = made.graph.least_energy(each.until_s, until_s=each.until_s).lower_bound_j
+        bound = made.graph.lower_bound_j(each.until_s, until_s=each.until_s)
         assert bound * (1 - 1e-9) <= each.energy_j < each.waiting_j
 
 

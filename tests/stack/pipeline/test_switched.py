@@ -31,13 +31,12 @@ def shortest_stays(plan):
     return found
 
 
-@pytest.mark.parametrize("name", ["1f1b", "gpipe", "zb-h1"])
-@pytest.mark.parametrize("slowdown", [0.0, 0.05])
+@pytest.mark.parametrize(("name", "slowdown"), [("1f1b", 0.0), ("1f1b", 0.05), ("gpipe", 0.05), ("zb-h1", 0.0)])
 def test_settings_last_and_the_deadline_is_kept(name, slowdown):
     profile = made_profile(4, forward_s=0.012, imbalance=0.2, seed=4)
     if name == "zb-h1":
         profile = with_split_backward(profile)
-    made = plan_pipeline(profile, build_schedule(name, ranks=4, micro_batches=12), max_slowdown=slowdown)
+    made = plan_pipeline(profile, build_schedule(name, ranks=4, micro_batches=6), max_slowdown=slowdown)
     lasting = with_switching(made, SLOW)
     assert min(shortest_stays(made.plan)) < SLOW.core_s
     assert min(shortest_stays(lasting.plan)) >= 0.9 * SLOW.core_s
@@ -50,7 +49,7 @@ def test_settings_last_and_the_deadline_is_kept(name, slowdown):
 
 
 def test_switches_that_take_no_time_cost_nothing_and_those_that_take_some_a_reserve():
-    made = plan_pipeline(made_profile(4), build_schedule("1f1b", ranks=4, micro_batches=8), max_slowdown=0.05)
+    made = plan_pipeline(made_profile(4), build_schedule("1f1b", ranks=4, micro_batches=5), max_slowdown=0.05)
     assert with_switching(made, switch_time("unknown", 0.0), reserve=0.01) is made
     short = switch_time("unknown", 1e-6)
     almost = with_switching(made, short).plan

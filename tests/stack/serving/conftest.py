@@ -8,7 +8,7 @@ from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.tables import EngineTables
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def three_clocks() -> Engine:
     """An engine at 1,000, 1,500 and 2,000 MHz: prompts take as long as the clock is low, decoding waits for memory."""
     clocks = np.array([1000.0, 1500.0, 2000.0])

@@ -9,12 +9,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from testbed.random_clusters import Scripted
+from testbed.random_clusters import Scripted, Whims
 from wastenot.errors import BadInputError
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.model import (
     Action,
-    Assign,
     ClockRule,
     Cluster,
     ClusterServed,
@@ -58,48 +57,6 @@ def states(controller: Scripted, instance: int) -> list[tuple[float, str]]:
             if not seen or seen[-1][1] != name:
                 seen.append((view.now_s, name))
     return seen
-
-
-class Whims:
-    """Asks for anything, at any time, of any instance."""
-
-    name = "whims"
-
-    def __init__(self, seed: int, cluster: Cluster) -> None:
-        self.random, self.cluster, self.period_s = np.random.default_rng(seed), cluster, 0.5
-
-    def begin(self, cluster: Cluster) -> Sequence[Action]:
-        return [Start(layout, pool) for layout, pool in ((2, 0), (1, 0), (1, 1), (0, 1), (0, 1))] + [self.route()]
-
-    def route(self) -> Route:
-        pools = tuple((0, 1) if self.random.random() < 0.5 else (1, 0) for _ in range(COUNT))
-        hold = tuple(self.random.integers(1, 1500, int(self.random.integers(3))).tolist())
-        return Route(pools, by_deadline=bool(self.random.random() < 0.5), hold=hold)
-
-    def any_of(self, view: ClusterView) -> Action:
-        random = self.random
-        i, pool, layout = int(random.integers(-1, len(view.state) + 1)), int(random.integers(2)), int(random.integers(3))
-        here = view.layout[i] if 0 <= i < len(view.state) else 0
-        engine = self.cluster.layouts[int(here)]
-        clocks = ClockRule(random.integers(0, 3, engine.most_running + 1), int(random.integers(3)))
-        several = tuple(int(each) for each in random.integers(0, len(view.state), 2))
-        return (
-            Start(layout, pool, None),
-            Start(layout, pool, None),
-            Start(layout, pool, None),
-            Stop(i),
-            Park(i),
-            Wake(i),
-            Reshard((i,), (0, 0), pool),
-            Reshard(several, (layout,), pool),
-            Assign(i, pool),
-            SetClock(i, clocks),
-            SetClock(i, clocks),
-            self.route(),
-        )[int(random.integers(12))]
-
-    def control(self, view: ClusterView) -> Sequence[Action]:
-        return [self.any_of(view) for _ in range(int(self.random.integers(4)))]
 
 
 def whimsical(seed: int, cluster: Cluster) -> tuple[Requests, Cluster, ClusterServed]:

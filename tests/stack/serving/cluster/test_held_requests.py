@@ -8,9 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from testbed.random_clusters import Scripted, drawn_cluster
-from tests.stack.serving.cluster.test_cluster_life import Whims
-from tests.stack.serving.cluster.test_cluster_simulation import run_of
+from testbed.random_clusters import Scripted, Whims, drawn_cluster, run_of
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.model import (
     Action,

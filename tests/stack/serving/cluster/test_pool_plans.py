@@ -7,13 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wastenot.arrays import FloatArray
 from wastenot.errors import BadInputError
 from wastenot.stack.serving.cluster.classes import COUNT
 from wastenot.stack.serving.cluster.controllers.fixed import Fixed, Placed
 from wastenot.stack.serving.cluster.demand import Demand
 from wastenot.stack.serving.cluster.model import Cluster, ClusterView
 from wastenot.stack.serving.cluster.oracle import slot_estimate, step_bound
-from wastenot.stack.serving.cluster.pools import planned
+from wastenot.stack.serving.cluster.pools import PARTITIONS, planned
 from wastenot.stack.serving.cluster.profiles import Profiles
 from wastenot.stack.serving.cluster.simulation.simulate import simulate_cluster
 from wastenot.stack.serving.cluster.work import Work
@@ -25,37 +26,38 @@ RATE = np.array([1.0, 2.0, 0.5, 2.0, 3.0, 1.0, 3.0, 2.0, 1.0])
 
 
 @pytest.fixture
-def profiles(small_cluster: Cluster, past: Requests) -> Profiles:
-    return Profiles(small_cluster, past, points=4)
+def rate(blend: FloatArray) -> FloatArray:
+    """As many requests a second as above, of classes as in the past."""
+    return RATE.sum() * blend
 
 
-def test_the_plan_is_the_cheapest_of_all_layouts_and_counts(profiles: Profiles) -> None:
-    upper, tried = 1.1 * RATE, []
+def test_the_plan_is_the_cheapest_of_all_layouts_and_counts(profiles: Profiles, rate: FloatArray) -> None:
+    upper, tried = 1.1 * rate, []
     for layout, engine in enumerate(profiles.cluster.layouts):
         for count in range(1, profiles.cluster.gpus // engine.gpus + 1):
-            known = profiles.frontier(layout, RATE, together=count, ladders=True)
+            known = profiles.frontier(layout, rate, together=count, ladders=True)
             if count * known.capacity_per_s >= upper.sum():
-                tried.append((count * float(known.power_at(RATE.sum() / count)), layout, count))
-    plan = planned(profiles, RATE, upper)
+                tried.append((count * float(known.power_at(rate.sum() / count)), layout, count))
+    plan = planned(profiles, rate, upper)
     assert (plan.power_w, plan.layout, plan.instances) == pytest.approx(min(tried))
 
 
-def test_spare_gpus_that_draw_power_make_more_instances_cheap(profiles: Profiles) -> None:
+def test_spare_gpus_that_draw_power_make_more_instances_cheap(profiles: Profiles, rate: FloatArray) -> None:
     gpus = [
         plan.instances * profiles.cluster.layouts[plan.layout].gpus
-        for plan in (planned(profiles, RATE, RATE, spare_gpu_w=watts) for watts in (0.0, 300.0))
+        for plan in (planned(profiles, rate, rate, spare_gpu_w=watts) for watts in (0.0, 300.0))
     ]
     assert gpus[1] > gpus[0]
 
 
-def test_too_much_load_gets_what_there_is(profiles: Profiles) -> None:
-    plan = planned(profiles, 100 * RATE, 100 * RATE)
+def test_too_much_load_gets_what_there_is(profiles: Profiles, rate: FloatArray) -> None:
+    plan = planned(profiles, 100 * rate, 100 * rate)
     cluster = profiles.cluster
     assert plan.instances * cluster.layouts[plan.layout].gpus == cluster.gpus
     takes = [
         cluster.gpus
         // engine.gpus
-        * profiles.frontier(layout, RATE, together=cluster.gpus // engine.gpus, ladders=True).capacity_per_s
+        * profiles.frontier(layout, rate, together=cluster.gpus // engine.gpus, ladders=True).capacity_per_s
         for layout, engine in enumerate(cluster.layouts)
     ]
     assert takes[plan.layout] == max(takes)
@@ -115,7 +117,15 @@ def test_the_bound_rises_with_tighter_deadlines_and_more_load(small_cluster: Clu
     assert step_bound(Work.of(load.part(0.0, 0.0)), small_cluster) == 0.0
 
 
-def test_the_estimate_is_of_the_cheapest_rate_in_each_slot(profiles: Profiles) -> None:
-    once = slot_estimate(profiles, 60 * RATE[None])
-    assert slot_estimate(profiles, np.stack([60 * RATE, np.zeros(COUNT), 120 * RATE])) == pytest.approx(3 * once)
-    assert once < 60 * planned(profiles, RATE, RATE).power_w
+def test_the_estimate_is_of_the_cheapest_rate_in_each_slot(profiles: Profiles, rate: FloatArray) -> None:
+    some = PARTITIONS[:2]  # classes in one pool, and long prompts in a pool of their own
+    once = slot_estimate(profiles, 60 * rate[None], partitions=some)
+    assert once == min(slot_estimate(profiles, 60 * rate[None], partitions=(each,)) for each in some)
+    thrice = np.stack([60 * rate, np.zeros(COUNT), 120 * rate])
+    assert slot_estimate(profiles, thrice, partitions=some) == pytest.approx(3 * once)
+    assert once < 60 * planned(profiles, rate, rate).power_w
+
+
+def test_the_estimate_is_above_the_bound(profiles: Profiles, past: Requests, blend: FloatArray) -> None:
+    estimate_j = slot_estimate(profiles, len(past) * blend[None], partitions=PARTITIONS[:1])
+    assert estimate_j > step_bound(Work.of(past), profiles.cluster)

@@ -59,9 +59,9 @@ def test_nothing_is_started_where_nothing_fails(small_cluster: Cluster, load: Re
 
 
 @pytest.mark.parametrize("knob", ["instances", "clocks"])
-def test_dynamo_starts_units_that_failed(small_cluster: Cluster, load: Requests, past: Requests, knob: str) -> None:
+def test_dynamo_starts_units_that_failed(small_cluster: Cluster, load: Requests, profiles: Profiles, knob: str) -> None:
     rates: FloatArray = np.full((1, COUNT), 20.0 / COUNT)
-    profiles, alone = Profiles(small_cluster, past, points=4), knob == "instances"
+    alone = knob == "instances"
     controller = Dynamo(profiles, Demand(rates), instances=alone, shards=False, clocks=not alone)
     served = simulate_cluster(load, small_cluster, controller, failures=(Failure(0, 51.0, 99.0), Failure(1, 201.0)))
     again = restarts(served)
@@ -70,20 +70,19 @@ def test_dynamo_starts_units_that_failed(small_cluster: Cluster, load: Requests,
     assert np.isfinite(served.finish_s).all()
 
 
-def test_ours_replaces_what_failed_when_there_is_room(small_cluster: Cluster, past: Requests) -> None:
+def test_ours_replaces_what_failed_when_there_is_room(small_cluster: Cluster, profiles: Profiles, blend: FloatArray) -> None:
     load = poisson(40.0, 300.0, LogNormal(400, 1.0, 3000), LogNormal(80, 0.9, 500), seed=3)
-    number = small_cluster.classes.of(load.prompt_tokens, load.output_tokens)
-    controller = Parking(Profiles(small_cluster, past, points=4), Demand(np.bincount(number, minlength=COUNT)[None] / 300.0))
+    controller = Parking(profiles, Demand(40.0 * blend[None]))
     served = simulate_cluster(load, small_cluster, controller, failures=(Failure(0, 51.0, 99.0),))
     again = restarts(served)
     assert again[0][0] in (55.0, 100.0)
     assert np.isfinite(served.finish_s).all()
 
 
-def test_ours_waits_for_a_host_where_all_are_needed(small_cluster: Cluster, past: Requests) -> None:
+def test_ours_waits_for_a_host_where_all_are_needed(small_cluster: Cluster, profiles: Profiles, blend: FloatArray) -> None:
     load = poisson(40.0, 200.0, LogNormal(400, 1.0, 3000), LogNormal(80, 0.9, 500), seed=3)
-    full = Demand(np.full((1, COUNT), 1e4 / COUNT), follows=False)
-    controller = Parking(Profiles(small_cluster, past, points=4), full)
+    full = Demand(1e4 * blend[None], follows=False)
+    controller = Parking(profiles, full)
     served = simulate_cluster(load, small_cluster, controller, failures=(Failure(0, 51.0, 99.0),))
     again = restarts(served)
     gpus = sum(small_cluster.layouts[each.layout].gpus for _, each in again)
@@ -91,7 +90,9 @@ def test_ours_waits_for_a_host_where_all_are_needed(small_cluster: Cluster, past
     assert gpus == small_cluster.gpus_per_host
 
 
-def test_ours_starts_for_a_crowd_within_seconds_and_is_back_when_they_serve(small_cluster: Cluster, past: Requests) -> None:
+def test_ours_starts_for_a_crowd_within_seconds_and_is_back_when_they_serve(
+    small_cluster: Cluster, profiles: Profiles, blend: FloatArray
+) -> None:
     few = poisson(20.0, 400.0, LogNormal(400, 1.0, 3000), LogNormal(80, 0.9, 500), seed=3)
     many = poisson(100.0, 200.0, LogNormal(400, 1.0, 3000), LogNormal(80, 0.9, 500), seed=4)
     arrival = np.concatenate([few.arrival_s, 150.0 + many.arrival_s])
@@ -100,8 +101,7 @@ def test_ours_starts_for_a_crowd_within_seconds_and_is_back_when_they_serve(smal
         np.concatenate([getattr(each, name) for each in (few, many)]) for name in ("prompt_tokens", "output_tokens")
     )
     load = Requests(arrival[order], prompt[order], output[order])
-    number = small_cluster.classes.of(few.prompt_tokens, few.output_tokens)
-    controller = Parking(Profiles(small_cluster, past, points=4), Demand(np.bincount(number, minlength=COUNT)[None] / 400.0))
+    controller = Parking(profiles, Demand(20.0 * blend[None]))
     served = simulate_cluster(load, small_cluster, controller)
     asked = [at_s for at_s, _ in restarts(served)]
     assert 150.0 < min(asked) <= 170.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.stack.serving.policies.test_price import DEADLINES, load
+from testbed.steered_load import DEADLINES, load
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.policies.load import Load
 from wastenot.stack.serving.policies.misses import Misses

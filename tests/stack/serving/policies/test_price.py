@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from wastenot.stack.serving.deadlines import Deadlines
+from testbed.steered_load import DEADLINES, load
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.lengths import log_normal_lengths
 from wastenot.stack.serving.policies.costs import StepCosts
@@ -15,16 +15,6 @@ from wastenot.stack.serving.policies.price import Price
 from wastenot.stack.serving.requests import Requests
 from wastenot.stack.serving.simulation.policy import Fixed
 from wastenot.stack.serving.simulation.simulate import simulate
-
-DEADLINES = Deadlines(ttft_s=(0.3, 0.6), prompt_below=(256,), tbt_s=0.08)
-
-
-def load(rate_per_s: float, duration_s: float, seed: int) -> Requests:
-    random = np.random.default_rng(seed)
-    number = random.poisson(rate_per_s * duration_s)
-    prompts = np.exp(random.normal(5.5, 0.8, number)).clip(4, 2000).astype(np.intp)
-    outputs = np.exp(random.normal(4.3, 0.7, number)).clip(1, 400).astype(np.intp)
-    return Requests(np.sort(random.uniform(0, duration_s, number)), prompts, outputs)
 
 
 @pytest.mark.parametrize("rate_per_s", [0.3, 2.0, 6.0])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.stack.serving.policies.test_price import DEADLINES, load
+from testbed.steered_load import DEADLINES, load
 from wastenot.stack.serving.engine import Engine
 from wastenot.stack.serving.policies.costs import StepCosts
 from wastenot.stack.serving.policies.unavoidable import Unavoidable
