@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from wastenot.cli.main import run
+import typer
+
+from wastenot.cli.main import app, run
+
+COMMANDS = typer.main.get_command(app).commands
+"""Every verb, by name."""
 
 SWEEP = """kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass,block,time_se_s,energy_se_j
 gemm,24,,,0.01,3.0,forward,layer,0.0001,0.01
