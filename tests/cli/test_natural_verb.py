@@ -7,15 +7,15 @@ import json
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing, redirect_stdout
+from contextlib import redirect_stdout
 
 import pytest
 
 from testbed.few_kernels import write_few_kernels
+from testbed.study_rows import measured_rows
 from wastenot.api import sweep
 from wastenot.cli.main import run
 from wastenot.errors import BadInputError
@@ -99,17 +99,6 @@ def test_a_budget_ends_it_and_the_next_run_goes_on(tmp_path, capsys):
     assert open_study(tmp_path / "s.db").summary().workloads[0].coverage.complete
 
 
-def timelines_in(study):
-    """How many a study holds, read beside the program that writes it."""
-    if not study.exists():
-        return 0
-    with closing(sqlite3.connect(f"file:{study}?mode=ro", uri=True)) as reader:
-        try:
-            return reader.execute("SELECT count(*) FROM wastenot_timelines").fetchone()[0]
-        except sqlite3.OperationalError:  # not made yet, or being written
-            return 0
-
-
 def test_a_kill_loses_at_most_the_run_in_flight(tmp_path):
     study = tmp_path / "s.db"
     few = str(write_few_kernels(tmp_path / "few.json"))
@@ -117,7 +106,7 @@ def test_a_kill_loses_at_most_the_run_in_flight(tmp_path):
     process = subprocess.Popen([sys.executable, "-m", "wastenot", *command], stderr=subprocess.DEVNULL)
     try:
         ends_s = time.monotonic() + 60.0
-        while time.monotonic() < ends_s and process.poll() is None and timelines_in(study) == 0:
+        while time.monotonic() < ends_s and process.poll() is None and measured_rows(study) == 0:
             time.sleep(0.02)
     finally:
         process.send_signal(signal.SIGKILL)
