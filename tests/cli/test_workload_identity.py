@@ -67,7 +67,9 @@ def test_granularities_and_states_live_side_by_side(toy):
     assert moved["rows"][0]["workload"] == "gpt3-small-batch4"
 
 
-@pytest.mark.parametrize(("flags", "file"), [(("--granularity", "pass"), "out.csv"), (("--in-context",), "out.parquet")])
+@pytest.mark.parametrize(
+    ("flags", "file"), [(("--granularity", "pass"), "out.csv"), (("--in-context", "--core", "1500"), "out.parquet")]
+)
 def test_a_file_carries_what_it_is_of(toy, flags, file):
     sweep(toy, "s.db", *flags, "--batch", "4")
     ran(toy, "plan", "--study", "s.db", "--out", "p.json")
