@@ -11,9 +11,15 @@ import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 from unittest import mock
 
-from wastenot.cli.main import run
+import typer
+
+from wastenot.cli.main import app, run
+
+COMMANDS: dict[str, Any] = cast("Any", typer.main.get_command(app)).commands
+"""Every verb, by name."""
 
 SWEEP = """kernel,count,core_mhz,memory_mhz,time_s,energy_j,pass,block,time_se_s,energy_se_j
 gemm,24,,,0.01,3.0,forward,layer,0.0001,0.01

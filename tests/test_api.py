@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 import wastenot as wn
+from testbed.program import SWEEP
 
 
 def test_every_public_name_is_there():
@@ -38,8 +39,15 @@ def run_example(function):
 
 def test_the_examples_run_one_after_another(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for function in (wn.workload, wn.sweep, wn.plan, wn.validate, wn.refine, wn.transfer, wn.forecast, wn.report):
+    for function in (wn.workload, wn.sweep, wn.plan, wn.validate, wn.refine, wn.transfer, wn.forecast):
         run_example(function)
+
+
+def test_the_example_of_a_report_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sweep.csv").write_text(SWEEP)
+    wn.import_sweep(tmp_path / "sweep.csv", tmp_path / "my.db", device="RTX 3080 Ti")
+    run_example(wn.report)
 
 
 @pytest.mark.parametrize("function", [wn.open_device, wn.measure, wn.profile, wn.measure_latency])

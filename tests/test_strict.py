@@ -44,6 +44,11 @@ def tests_of_a_checkout(pytester):
     return tests
 
 
+def run(pytester, tests, workers="0"):
+    """In this process, apart from the workers."""
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider", "-n", workers, tests)
+
+
 @pytest.mark.parametrize(
     ("strict", "workers", "outcomes"),
     [
@@ -55,25 +60,27 @@ def tests_of_a_checkout(pytester):
 def test_a_skip_fails(tests_of_a_checkout, pytester, monkeypatch, strict, workers, outcomes):
     monkeypatch.setenv("WASTENOT_TEST_STRICT", strict)
     (tests_of_a_checkout / "test_some.py").write_text(TESTS)
-    ran = pytester.runpytest_subprocess("-n", workers, tests_of_a_checkout)
+    ran = run(pytester, tests_of_a_checkout, workers)
     ran.assert_outcomes(**outcomes)
     assert ("install what is missing" in ran.stdout.str()) == (strict == "1")
 
 
-@pytest.mark.parametrize(("module", "fails"), [("no_such_module", True), ("triton", False)])
-def test_a_skipped_module_fails(tests_of_a_checkout, pytester, monkeypatch, module, fails):
+@pytest.mark.parametrize(
+    ("module", "workers", "fails"), [("no_such_module", "0", True), ("no_such_module", "2", True), ("triton", "0", False)]
+)
+def test_a_skipped_module_fails(tests_of_a_checkout, pytester, monkeypatch, module, workers, fails):
     monkeypatch.setenv("WASTENOT_TEST_STRICT", "1")
     (tests_of_a_checkout / "test_module.py").write_text(
         f"import pytest\npytest.importorskip({module!r})\ndef test_it(): pass\n"
     )
     (tests_of_a_checkout / "test_other.py").write_text("def test_it(): pass\n")
-    ran = pytester.runpytest_subprocess("-n", "2", tests_of_a_checkout)
+    ran = run(pytester, tests_of_a_checkout, workers)
     assert (ran.ret != pytest.ExitCode.OK) == fails, ran.stdout.str()
 
 
 def test_measured_sweeps_may_be_missing_only_where_there_are_none(tests_of_a_checkout, pytester, monkeypatch):
     monkeypatch.setenv("WASTENOT_TEST_STRICT", "1")
     (tests_of_a_checkout / "test_data.py").write_text("def test_it(shared_data): pass\n")
-    pytester.runpytest_subprocess(tests_of_a_checkout).assert_outcomes(skipped=1)
+    run(pytester, tests_of_a_checkout).assert_outcomes(skipped=1)
     (pytester.path / "shared").mkdir()
-    pytester.runpytest_subprocess(tests_of_a_checkout).assert_outcomes(errors=1)
+    run(pytester, tests_of_a_checkout).assert_outcomes(errors=1)

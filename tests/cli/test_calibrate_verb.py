@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
 from testbed.calibration_sweeps import KERNELS, TOY, toy_gpu, true_sweep
+from testbed.program import Program
 from wastenot.study.sweep_file import write_sweep
 
 
-@pytest.fixture
-def swept(wastenot):
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory):
+    """The studies, to be copied."""
+    wastenot = Program(tmp_path_factory.mktemp("studies"))
     core = (420.0, 840.0, 1200.0, 1410.0, 1605.0, 1800.0, 1950.0)
     write_sweep(true_sweep(toy_gpu(), core=core), wastenot.folder / "toy.csv")
     write_sweep(true_sweep(toy_gpu(), KERNELS[:2], core), wastenot.folder / "two.csv")
     for name in ("toy", "two"):
         ran = wastenot("import", f"{name}.csv", "--study", f"{name}.db", "--device-name", "Toy", "--origin", "simulated")
         assert ran.code == 0, ran
+    return wastenot.folder
+
+
+@pytest.fixture
+def swept(wastenot, studies):
+    for name in ("toy.db", "two.db"):
+        shutil.copy(studies / name, wastenot.folder)
     return wastenot
 
 

@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import shlex
 import shutil
 import subprocess
 import sys
@@ -52,35 +53,43 @@ def around(tmp_path_factory):
 
 def run_in(around, *command):
     folder, environment = around
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.stderr == "", done
     return done.stdout
 
 
-def offered_by_bash(around, asked):
-    """What bash has to replace: it breaks words at colons and keeps what stands before the last."""
-    script = """
-        . <(wastenot --show-completion bash)
-        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _wastenot_completion wastenot; printf '%s\\n' "${COMPREPLY[@]}"
-    """
+ASKED_OF_BASH = {**dict(ASKED), "wastenot run x --device sim:": ASKED[8][1] | {"sim:my-gpu.toml"},
+                 "wastenot run gpt3-xl --dtype=b": {"bf16"}}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bash_answers(around):
+    """What one bash offers for each question."""
+    script = ". <(wastenot --show-completion bash)\n" + "".join(
+        f"COMP_WORDS=({shlex.join(bash_words(asked))}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMPREPLY=()\n"
+        "_wastenot_completion wastenot; printf '%s\\n' \"${COMPREPLY[@]}\" ----\n"
+        for asked in ASKED_OF_BASH
+    )
+    *answers, rest = run_in(around, "bash", "-c", script, "bash").split("----\n")
+    assert rest == ""
+    return dict(zip(ASKED_OF_BASH, answers, strict=True))
+
+
+def bash_words(asked):
+    """Words as bash breaks them: also at colons and equals signs."""
     words = [part for word in asked.split(" ") for part in word.replace(":", " : ").replace("=", " = ").split(" ")]
     words = [word for index, word in enumerate(words) if word or index == len(words) - 1]
     if words[-1] == "" and words[-2] == ":":
         words.pop()
-    before = asked.split(" ")[-1].rpartition(":")[0]
+    return words
+
+
+@needs["bash"]
+@pytest.mark.parametrize("asked", ASKED_OF_BASH)
+def test_bash(bash_answers, asked):
+    before = asked.split(" ")[-1].rpartition(":")[0]  # bash replaces what stands behind the last colon
     before = before + ":" if before else ""
-    return {before + line for line in run_in(around, "bash", "-c", script, "bash", *words).splitlines() if line}
-
-
-@needs["bash"]
-@pytest.mark.parametrize(("asked", "offered"), [*ASKED, ("wastenot run x --device sim:", ASKED[8][1] | {"sim:my-gpu.toml"})])
-def test_bash(around, asked, offered):
-    assert offered_by_bash(around, asked) == offered
-
-
-@needs["bash"]
-def test_bash_after_an_equals_sign(around):
-    assert offered_by_bash(around, "wastenot run gpt3-xl --dtype=b") == {"bf16"}
+    assert {before + line for line in bash_answers[asked].splitlines() if line} == ASKED_OF_BASH[asked]
 
 
 @needs["fish"]
@@ -116,7 +125,7 @@ def test_zsh(around):
         os.close(terminal)
 
 
-def read_until(terminal, expected, seconds=30.0):
+def read_until(terminal, expected, seconds=60.0):
     """Read what the shell shows until it contains a text; what is typed comes back as it was typed."""
     seen, deadline = "", time.monotonic() + seconds
     while expected not in seen:

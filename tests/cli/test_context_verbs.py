@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cli.test_verbs import assert_as_agreed
+from testbed.golden import assert_as_agreed
 
 SWEEP = ["sweep", "gpt3-small", "--device", "sim:mi300x", "--study", "s.db", "--core", "1300", "--warm-up", "0.2",
          "--window", "0.2", "--seed", "3"]  # fmt: skip

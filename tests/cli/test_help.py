@@ -3,12 +3,10 @@
 import shlex
 
 import pytest
-import typer
 
+from testbed.program import COMMANDS
 from wastenot.cli.help_text import BEGIN, EXAMPLES, VERBS
-from wastenot.cli.main import app
 
-COMMANDS = typer.main.get_command(app).commands
 LINES = [line for verb, lines in EXAMPLES.items() if verb in COMMANDS for line in lines]
 READS_A_STUDY = ("plan", "frontier", "compare", "show", "workloads")
 

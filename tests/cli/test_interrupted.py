@@ -10,13 +10,14 @@ import time
 
 import pytest
 
+from testbed.study_rows import measured_rows
 from testbed.toy_gpu import TOY
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"}
 
 
-def interrupted(folder, *arguments, when="to measure", there=None):
-    """Start the program, interrupt it once it has said ``when`` and a file is there; its exit code and what it said."""
+def interrupted(folder, *arguments, when="to measure", study=None):
+    """Start the program, interrupt it once it has said ``when`` and a study has rows; its exit code and what it said."""
     command = [sys.executable, "-m", "wastenot", *arguments]
     with subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                           text=True) as process:  # fmt: skip
@@ -25,10 +26,11 @@ def interrupted(folder, *arguments, when="to measure", there=None):
             said.append(line)
             if when in line:
                 break
-        ends = time.monotonic() + 60.0
-        while there is not None and not (folder / there).exists() and time.monotonic() < ends:
+        ends_s = time.monotonic() + 300.0
+        while study is not None and measured_rows(folder / study) == 0:
+            if process.poll() is not None or time.monotonic() > ends_s:
+                break
             time.sleep(0.05)
-        time.sleep(1.0)
         process.send_signal(signal.SIGINT)
         said += process.stderr.readlines()
     assert "Traceback" not in "".join(said)
@@ -44,7 +46,7 @@ def interrupted(folder, *arguments, when="to measure", there=None):
     ],
 )
 def test_what_was_measured_is_kept_and_the_command_to_resume_is_said(tmp_path, arguments, kept, when):
-    code, said = interrupted(tmp_path, *arguments, when=when, there=kept)
+    code, said = interrupted(tmp_path, *arguments, when=when, study=kept)
     command = f"wastenot {shlex.join(arguments)}"
     assert code == 130, said
     assert said[-2:] == [f"{kept}: what was measured is kept; resume: {command}", "interrupted"]

@@ -1,6 +1,7 @@
 """``wastenot jobs`` and ``wastenot job``."""
 
 import json
+import shutil
 
 import pytest
 
@@ -8,12 +9,18 @@ import wastenot as wn
 from testbed.recurring_jobs import keep, recurred
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """The study of two jobs, to be copied."""
+    study = tmp_path_factory.mktemp("jobs") / "jobs.db"
+    keep(recurred(recurrences=6), study)
+    keep(recurred("on-cpu", family="smooth", seed=4, recurrences=2, energy=False, device="cpu:A"), study)
+    return study
+
+
 @pytest.fixture
-def jobs(wastenot):
-    keep(recurred(recurrences=6), wastenot.folder / "jobs.db")
-    keep(
-        recurred("on-cpu", family="smooth", seed=4, recurrences=2, energy=False, device="cpu:A"), wastenot.folder / "jobs.db"
-    )
+def jobs(wastenot, kept):
+    shutil.copy(kept, wastenot.folder)
     return wastenot
 
 

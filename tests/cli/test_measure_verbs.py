@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from testbed.few_kernels import write_few_kernels
 from testbed.toy_gpu import TOY
 from wastenot.cli.sweeping import outcome_lines
 from wastenot.sweeping.sweep import Drift, SweepOutcome
@@ -40,12 +41,6 @@ def test_validate_refine_and_transfer(swept):
     assert checked.code == 0, checked.err
     assert "interleaved with the default clocks" in checked.out and "simulated" in checked.out
     assert json.loads((swept.folder / "checked.json").read_text())["validation"]["repeats"] == 2
-    page = swept("report", "--study", "s.db", "--plan", "checked.json", "--out", "checked.html", "--json")
-    foot = (swept.folder / "checked.html").read_text(encoding="utf-8").partition("<footer>")[2]
-    assert "<code>wastenot report --study s.db --plan checked.json --out checked.html --json</code>" in foot
-    assert json.loads((swept.folder / "checked.json").read_text())["digest"] in foot and "s.db, swept 20" in foot
-    assert page.code == 0, page.err
-    assert json.loads(page.out)["plan"]["validation"]["repeats"] == 2 and (swept.folder / "checked.html").is_file()
     assert swept("diff", "plan.json", "checked.json").code == 0
     refined = json.loads(swept("refine", "--study", "s.db", "--device", "sim:toy.toml", "--repeats", "1", "--json").out)
     assert refined["measured"] > 0 and refined["before"] and refined["after"]
@@ -54,8 +49,24 @@ def test_validate_refine_and_transfer(swept):
     assert [row["workload"] for row in json.loads(moved.out)["rows"]] == ["gpt3-small", "gpt3-small-batch4"]
 
 
+def test_a_validated_plan_is_reported(toy):
+    write_few_kernels(toy.folder / "few.json")
+    sweep = [word.replace("gpt3-small", "few.json") for word in SWEEP]
+    validate = ["validate", "--study", "s.db", "--plan", "plan.json", "--repeats", "2", "--out", "checked.json"]
+    for arguments in (sweep, ["plan", "--study", "s.db", "--out", "plan.json"], validate):
+        ran = toy(*arguments)
+        assert ran.code == 0, ran.err
+    page = toy("report", "--study", "s.db", "--plan", "checked.json", "--out", "checked.html", "--json")
+    assert page.code == 0, page.err
+    foot = (toy.folder / "checked.html").read_text(encoding="utf-8").partition("<footer>")[2]
+    assert "<code>wastenot report --study s.db --plan checked.json --out checked.html --json</code>" in foot
+    assert json.loads((toy.folder / "checked.json").read_text())["digest"] in foot and "s.db, swept 20" in foot
+    assert json.loads(page.out)["plan"]["validation"]["repeats"] == 2
+
+
 def test_run_does_everything(toy, monkeypatch):
-    command = ("run", "gpt3-small", "--device", "sim:toy.toml", "--core-step", "900", "--repeats", "2", "--out", "all")
+    write_few_kernels(toy.folder / "few.json")
+    command = ("run", "few.json", "--device", "sim:toy.toml", "--core-step", "900", "--repeats", "2", "--out", "all")
     ran = toy(*command)
     assert ran.code == 0, ran.err
     assert "\nPromised  " in ran.out and "\nVerdict   " in ran.out and "\nPage      file:" in ran.out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -9,15 +10,19 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stdout
 
 import pytest
 
+from testbed.few_kernels import write_few_kernels
+from testbed.study_rows import measured_rows
 from wastenot.api import sweep
 from wastenot.cli.main import run
 from wastenot.errors import BadInputError
 from wastenot.study.store import open_study
 
 SMALL = ["llama-8b", "--phase", "decode", "--batch", "8"]
+DRAWS = ["--draws", "40"]  # the fewest there may be
 NATURAL = ["sweep", *SMALL, "--device", "sim:h200", "--study", "s.db", "--clocks", "natural"]
 
 
@@ -30,15 +35,15 @@ def made(tmp_path_factory):
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("WASTENOT_READ_ONLY", "1")
-            assert (
-                run(["natural", *SMALL, "--device", "sim:h200", "--study", "n.db", "--out", "n.html", "--draws", "40"]) == 0
-            )
+            with redirect_stdout(io.StringIO()) as out:
+                assert run(["natural", *SMALL, "--device", "sim:h200", "--study", "n.db", "--out", "n.html", *DRAWS]) == 0
     finally:
         os.chdir(before)
+    (folder / "printed.txt").write_text(out.getvalue())
     return folder
 
 
-def test_it_measures_plans_forecasts_and_writes_a_page(made, capsys):
+def test_it_measures_plans_forecasts_and_writes_a_page(made):
     page = (made / "n.html").read_text()
     for words in (
         "simulated",
@@ -49,15 +54,15 @@ def test_it_measures_plans_forecasts_and_writes_a_page(made, capsys):
     ):
         assert words in page
     assert "http" not in page.split("</style>")[1].split("<script>")[0]
-    assert run(["natural", "--study", str(made / "n.db"), "--out", str(made / "n2.html"), "--draws", "40"]) == 0
-    printed = capsys.readouterr()
-    assert "at natural clocks" in printed.out and "What this cannot tell" in printed.out
-    assert "measured before" not in printed.err  # nothing was measured now
+    printed = (made / "printed.txt").read_text()
+    assert "at natural clocks" in printed and "What this cannot tell" in printed
 
 
 def test_the_document_says_the_same(made, capsys):
-    assert run(["natural", "--study", str(made / "n.db"), "--out", str(made / "n3.html"), "--draws", "40", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    assert run(["natural", "--study", str(made / "n.db"), "--out", str(made / "n3.html"), *DRAWS, "--json"]) == 0
+    said = capsys.readouterr()
+    assert "measured before" not in said.err  # nothing was measured now
+    document = json.loads(said.out)
     assert document["schema"] == "wastenot.natural/1" and document["origin"] == "simulated"
     assert {each["granularity"] for each in document["plans"]} == {"kernel", "iteration"}
     assert document["forecast"]["natural"]["within_range"][1]["max_slowdown"] == 0.02
@@ -66,7 +71,7 @@ def test_the_document_says_the_same(made, capsys):
 
 def test_it_says_everywhere_that_no_clock_was_set(made, capsys):
     study = str(made / "n.db")
-    for verb in (["plan"], ["forecast", "--draws", "40"], ["show"]):
+    for verb in (["plan"], ["forecast", *DRAWS], ["show"]):
         assert run([*verb, "--study", study] if verb != ["show"] else ["show", "--study", study]) == 0
         out = " ".join(capsys.readouterr().out.split())
         assert any(words in out for words in ("No clock was set", "no clocks were set", "natural clocks, none set")), verb
@@ -80,7 +85,8 @@ def test_rerunning_measures_nothing_again(made, capsys):
 
 
 def test_a_budget_ends_it_and_the_next_run_goes_on(tmp_path, capsys):
-    command = ["sweep", *SMALL, "--device", "sim:h200", "--study", str(tmp_path / "s.db"), "--clocks", "natural", "--json"]
+    few = str(write_few_kernels(tmp_path / "few.json"))
+    command = ["sweep", few, "--device", "sim:h200", "--study", str(tmp_path / "s.db"), "--clocks", "natural", "--json"]
     assert run([*command, "--budget", "6s"]) == 0
     first = json.loads(capsys.readouterr().out)
     assert first["out_of_time"] and first["measured"] >= 1
@@ -95,18 +101,19 @@ def test_a_budget_ends_it_and_the_next_run_goes_on(tmp_path, capsys):
 
 def test_a_kill_loses_at_most_the_run_in_flight(tmp_path):
     study = tmp_path / "s.db"
-    command = [sys.executable, "-m", "wastenot", "sweep", *SMALL, "--device", "sim:h200", "--study", str(study)]
-    process = subprocess.Popen([*command, "--clocks", "natural"], stderr=subprocess.DEVNULL)
+    few = str(write_few_kernels(tmp_path / "few.json"))
+    command = ["sweep", few, "--device", "sim:h200", "--study", str(study), "--clocks", "natural"]
+    process = subprocess.Popen([sys.executable, "-m", "wastenot", *command], stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and not (study.exists() and study.stat().st_size > 400_000):
+        ends_s = time.monotonic() + 60.0
+        while time.monotonic() < ends_s and process.poll() is None and measured_rows(study) == 0:
             time.sleep(0.02)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
     kept = open_study(study).timelines()
     assert kept
-    assert run(["sweep", *SMALL, "--device", "sim:h200", "--study", str(study), "--clocks", "natural"]) == 0
+    assert run(command) == 0
     after = open_study(study).timelines()
     assert [each.recorded_at for each in after[: len(kept)]] == [each.recorded_at for each in kept]
     assert open_study(study).read().state == "natural"

@@ -9,7 +9,7 @@ import pytest
 
 from testbed.pipeline_profiles import profile_text, write_profile
 
-GIVEN = ("--micro-batches", "8", "--waiting-power", "70W")
+GIVEN = ("--micro-batches", "4", "--waiting-power", "70W")
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_model_is_measured_once_and_planned_again_from_its_study(program):
     one = json.loads(first.out)
     assert (one["origin"], one["device"], one["baseline_clocks"]) == ("simulated", "sim:h200", "auto")
     assert one["promise"]["probability"] >= 0.95 and one["predicted"]["energy_j"] < one["baseline"]["energy_j"]
-    again = json.loads(program("pipeline", "--study", "s.db", *GIVEN, "--stages", "4", "--json").out)
+    again = json.loads(program("pipeline", "--study", "s.db", *EIGHT, "--stages", "4", "--json").out)
     assert again["baseline"] == one["baseline"]
     assert again["predicted"]["energy_j"] == pytest.approx(one["predicted"]["energy_j"], rel=2e-3)
 
@@ -123,7 +123,8 @@ def rows_without(condition):
 
 
 PLAIN = ["pipeline", "profile.csv", *GIVEN]
-MODEL = ["pipeline", "gpt3-xl", *GIVEN, "--stages", "4", "--device", "sim:h200"]
+EIGHT = ("--micro-batches", "8", "--waiting-power", "70W")
+MODEL = ["pipeline", "gpt3-xl", *EIGHT, "--stages", "4", "--device", "sim:h200"]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,24 @@ def _file(tmp_path, device="sim:mi300x", **changed):
 
 def test_they_are_taken_in_place_of_the_devices_own_word(tmp_path, capsys):
     path = _file(tmp_path, window_s=1.9e-5)
-    assert run(["profile", "gemm:8192", "--device", "sim:mi300x", "--sensors", str(path), "--json"]) == 0
+    assert (
+        run(
+            [
+                "profile",
+                "gemm:8192",
+                "--device",
+                "sim:mi300x",
+                "--sensors",
+                str(path),
+                "--runs",
+                "40",
+                "--budget",
+                "20s",
+                "--json",
+            ]
+        )
+        == 0
+    )
     total = json.loads(capsys.readouterr().out)["channels"][0]["channel"]
     assert total["window_s"] == 1.9e-5
     assert total["source"] == "identified by wastenot sensor"

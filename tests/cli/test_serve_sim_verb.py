@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ENGINE = Path(__file__).parents[2] / "data" / "serving" / "llama-8b-sim-h200.json"
-DRAWN = 'kind = "poisson"\nrate_per_s = 10\nduration_s = 30.0'
+DRAWN = 'kind = "poisson"\nrate_per_s = 10\nduration_s = 10.0'
 TEXT = f"""
 [cluster]
 engines = "{ENGINE}"
@@ -128,7 +128,7 @@ def test_a_run_in_the_study_that_is_damaged_is_said_so(simulated, tmp_path):
 
 @pytest.mark.slow
 def test_an_interruption_keeps_what_has_ended_and_leaves_no_process(simulated, tmp_path):
-    long = TEXT.replace("duration_s = 30.0", "duration_s = 40000.0").replace("rate_per_s = 10", "rate_per_s = 60")
+    long = TEXT.replace("duration_s = 10.0", "duration_s = 40000.0").replace("rate_per_s = 10", "rate_per_s = 60")
     (tmp_path / "mine.toml").write_text(long + f"seeds = {list(range(60))}\n")
 
     def kept() -> int:

@@ -79,7 +79,7 @@ def test_requests_out_of_order_are_said_to_be_moved(served, tmp_path):
 
 def test_the_page_shows_the_time_line(served, tmp_path):
     pytest.importorskip("altair")
-    ran = served(*GIVEN, "--policy", "wastenot", "--policy", "oracle", "--first", "20s", "--page", "steer.html")
+    ran = served(*GIVEN, "--policy", "wastenot", "--policy", "oracle", "--first", "5s", "--page", "steer.html")
     assert ran.code == 0 and "steer.html: page written" in ran.err
     page = (tmp_path / "steer.html").read_text()
     assert all(text in page for text in ("serving-timeline", "Energy and deadlines by policy", "trace.csv", "oracle"))

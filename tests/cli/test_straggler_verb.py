@@ -22,7 +22,7 @@ def served(wastenot, tmp_path, monkeypatch):
     )  # fmt: skip
     said = process.stderr.readline()
     assert f"{len(planned_frontier().rungs)} plans, 2 replicas; ranks need WASTENOT_STRAGGLER=" in said
-    end_s = time.monotonic() + 20.0
+    end_s = time.monotonic() + 60.0
     while wastenot("straggler", "--status").code != 0:
         assert time.monotonic() < end_s
         time.sleep(0.05)
@@ -46,7 +46,7 @@ def test_a_server_is_told_shows_what_it_knows_and_is_ended(wastenot, served):
     assert json.loads(wastenot("straggler", "--clear", "--json").out)["replicas"][1]["told"] is None
     assert status(wastenot)["replicas"][0]["rung"] == 0
     assert wastenot("straggler", "--stop").code == 0
-    assert served.wait(10) == 0
+    assert served.wait(60) == 0
     done = wastenot("straggler", "--status")
     assert done.code == 1 and "no straggler server answers" in done.err and done.err.count("\n") == 1
 
@@ -55,7 +55,7 @@ def test_a_server_is_told_shows_what_it_knows_and_is_ended(wastenot, served):
 def test_a_server_that_is_signalled_removes_its_socket(wastenot, served, number):
     path = status(wastenot)["at"]
     served.send_signal(number)
-    assert served.wait(10) != 1 and not os.path.exists(path)
+    assert served.wait(60) != 1 and not os.path.exists(path)
 
 
 def test_a_server_that_was_killed_can_be_started_again_at_the_same_place(wastenot, served):

@@ -1,14 +1,11 @@
 """Every verb as a user runs it; JSON documents against golden files."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from testbed.program import SCHEMAS, SWEEP
-from tests.cli.test_help import COMMANDS
-
-GOLDEN = Path(__file__).parent / "golden"
+from testbed.golden import assert_as_agreed, close
+from testbed.program import COMMANDS, SCHEMAS, SWEEP
 
 JSON_VERBS = {
     "plan": ("plan", "--study", "my.db", "--as-measured"),
@@ -20,32 +17,6 @@ JSON_VERBS = {
     "compare": ("compare", "--study", "my.db", "--bounds", "0.02", "--as-measured"),
     "show": ("show", "--study", "my.db"),
 }  # fmt: skip
-
-
-def close(found, known, path=""):
-    """Equal, numbers to rounding; what differs from run to run is left out."""
-    if isinstance(known, dict):
-        assert found.keys() == known.keys(), path
-        for key in known.keys() - {"digest", "created_at", "imported_at", "created_by"}:
-            close(found[key], known[key], f"{path}.{key}")
-    elif isinstance(known, list):
-        assert len(found) == len(known), path
-        for index, (one, other) in enumerate(zip(found, known, strict=True)):
-            close(one, other, f"{path}[{index}]")
-    elif isinstance(known, float):
-        assert found == pytest.approx(known, rel=1e-9, abs=1e-12), path
-    else:
-        assert found == known, path
-
-
-def assert_as_agreed(ran, name):
-    """One JSON document on stdout and nothing else, as its golden file has it."""
-    assert (ran.code, ran.err) == (0, "")
-    golden = GOLDEN / f"{name}.json"
-    if not golden.exists():
-        golden.write_text(ran.out)
-        pytest.fail(f"{golden} was missing and is made: look at it")
-    close(json.loads(ran.out), json.loads(golden.read_text()))
 
 
 @pytest.mark.parametrize("name", JSON_VERBS)

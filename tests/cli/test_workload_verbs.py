@@ -5,7 +5,7 @@ import json
 import pytest
 
 import wastenot as wn
-from tests.cli.test_verbs import assert_as_agreed
+from testbed.golden import assert_as_agreed
 from wastenot.workloads.build import build_workload
 
 JSON_VERBS = {

@@ -45,7 +45,7 @@ def profile(
     """Profile the power of a kernel over its executions and inside them, from slow sensors (FinGraV).
 
         >>> import wastenot as wn
-        >>> profile = wn.profile("gemm:4096", "sim:mi300x", runs=60)
+        >>> profile = wn.profile("gemm:4096", "sim:mi300x", runs=60, budget_s=20.0)
         >>> [state.name for state in profile.states], profile.origin
         (['SSE', 'SSP'], 'simulated')
 

@@ -128,7 +128,7 @@ def _steps(window: _Window, name: str, title: str, factor: float, x: Any, unit: 
     y = alt.Y("mhz:Q", title=title, scale=alt.Scale(zero=False, nice=True, padding=12))
     base = alt.Chart(inline(shown))
     lines = base.mark_rule(style="curve", strokeDash=[1, 0], strokeWidth=2.4).encode(
-        x=x, x2="end:Q", y=y, tooltip=tooltips({"mhz:Q": "MHz requested", "t:Q": f"at, {unit}"})
+        x=x, x2=alt.X2("end:Q"), y=y, tooltip=tooltips({"mhz:Q": "MHz requested", "t:Q": f"at, {unit}"})
     )
     made = base.transform_filter("datum.t > 0").mark_point(style="dot").encode(x=x, y=y)
     return alt.layer(lines, made)

@@ -85,9 +85,9 @@ def _panel(
     base = alt.Chart(inline(rows))
     tooltip = tooltips({"value:Q": name, "low:Q": "from", "high:Q": "to", "t:Q": axis.unit})
     band = base.mark_rect(color=color, opacity=0.22, clip=True).encode(
-        x=x, x2="end:Q", y=alt.Y("low:Q", title=name, scale=y_scale), y2="high:Q", tooltip=tooltip
+        x=x, x2=alt.X2("end:Q"), y=alt.Y("low:Q", title=name, scale=y_scale), y2=alt.Y2("high:Q"), tooltip=tooltip
     )
-    line = base.mark_rule(color=color, strokeWidth=2.2, strokeDash=[1, 0], clip=True).encode(x=x, x2="end:Q", y=y)
+    line = base.mark_rule(color=color, strokeWidth=2.2, strokeDash=[1, 0], clip=True).encode(x=x, x2=alt.X2("end:Q"), y=y)
     lines = [band, line]
     for what, level in levels:
         rule = alt.Chart(inline([{"value": 100 * level, "what": what}]))

@@ -170,7 +170,7 @@ def _clock_panel(rows: Sequence[dict[str, object]], axis: Axis, *, narrow: bool)
             tooltip=tooltips({"core:Q": "MHz in effect", "target:Q": "MHz requested", "t:Q": axis.unit, "marker:N": "at"}),
         )
     )
-    lines = alt.Chart(inline(asked)).mark_rule(style="curve", strokeDash=[1, 0]).encode(x=x, x2="end:Q", y=y)
+    lines = alt.Chart(inline(asked)).mark_rule(style="curve", strokeDash=[1, 0]).encode(x=x, x2=alt.X2("end:Q"), y=y)
     return [dots, lines] if asked else [dots]
 
 
@@ -195,7 +195,7 @@ def _saved_panel(summary: Summary, rows: Sequence[dict[str, object]], axis: Axis
     bar = (
         alt.Chart(inline([ends]))
         .mark_rule(style="interval", strokeWidth=3, xOffset=-2)
-        .encode(x=x, y=alt.Y("low:Q", title=f"saved, {unit}"), y2="high:Q", tooltip=tooltips({"tip:N": "95 %"}))
+        .encode(x=x, y=alt.Y("low:Q", title=f"saved, {unit}"), y2=alt.Y2("high:Q"), tooltip=tooltips({"tip:N": "95 %"}))
     )
     return [line, bar]
 
@@ -215,7 +215,7 @@ def _event_lines(events: Sequence[tuple[int, Event]], axis: Axis, width: int, *,
         rows.append({"t": round(t, 5), "number": str(number) if free else "", "text": event.text, "kind": event.kind})
     chart = alt.Chart(inline(rows))
     tooltip = tooltips({"number:N": "number", "kind:N": "what", "text:N": "details"})
-    rules = chart.mark_rule(style="rule").encode(x="t:Q", tooltip=tooltip)
+    rules = chart.mark_rule(style="rule").encode(x=alt.X("t:Q"), tooltip=tooltip)
     if not numbers:
         return [rules]
     return [

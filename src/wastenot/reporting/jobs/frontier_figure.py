@@ -90,7 +90,7 @@ def _chart(overview: JobOverview, pairs: list[Pair], *, narrow: bool) -> Any:
     layers = [by_size]
     if len(overview.pareto) > 1:
         pareto = alt.Chart(inline([row(pair) for pair in overview.pareto]))
-        layers.append(pareto.mark_line(style="curve", strokeWidth=2.4).encode(x=x, y=y, order="x:Q"))
+        layers.append(pareto.mark_line(style="curve", strokeWidth=2.4).encode(x=x, y=y, order=alt.Order("x:Q")))
     layers += [dots, *names]
     marked = [(overview.default, "dot", "the default"), (overview.next_pair, "plan", "next")]
     if overview.default is not None and overview.default == overview.next_pair:

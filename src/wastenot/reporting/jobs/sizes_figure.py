@@ -91,7 +91,7 @@ def _chart(overview: JobOverview, *, narrow: bool) -> Any:
         following = base.transform_filter("datum.label != ''")
         for style in ("halo", "label"):
             text = following.mark_text(style=style, align="left", dx=9, dy=-9, tooltip=None)
-            layers.append(text.encode(x=x, y=y, text="label:N"))
+            layers.append(text.encode(x=x, y=y, text=alt.Text("label:N")))
         if overview.next is not None:
             chosen = base.transform_filter(alt.datum.size == overview.next.batch_size)
             layers.append(chosen.mark_point(style="plan").encode(x=x, y=y, tooltip=tip))

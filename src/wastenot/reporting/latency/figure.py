@@ -69,5 +69,5 @@ def _chart(what: What, pairs: list[TargetLatency], *, narrow: bool) -> Any:
     chart = alt.Chart(inline(rows))
     cells = chart.mark_rect(stroke="white", strokeWidth=2).encode(x=x, y=y, color=color, tooltip=tips)
     ink = alt.condition("datum.dark", alt.value("white"), alt.value("#222222"))
-    texts = chart.mark_text(fontSize=12).encode(x=x, y=y, text="text:N", color=ink)
+    texts = chart.mark_text(fontSize=12).encode(x=x, y=y, text=alt.Text("text:N"), color=ink)
     return alt.layer(cells, texts).properties(width=side, height=side)

@@ -49,7 +49,7 @@ def _curves_chart(rows: Sequence[dict[str, object]], colors: dict[str, str], *, 
     base = alt.Chart(inline(rows)).encode(
         x=x,
         color=series_color("loses:N", colors, columns=2 if narrow else 0),
-        detail="kernel:N",
+        detail=alt.Detail("kernel:N"),
         tooltip=tooltips({"kernel:N": "kernel", "ghz_tip:N": "clock", "time_tip:N": "time", "power_tip:N": "power",
                           "energy_tip:N": "energy"}),
     )  # fmt: skip
@@ -127,17 +127,17 @@ def _loss_chart(kernels: Sequence[KernelAtNaturalClocks], colors: dict[str, str]
     )
     below = 10 if narrow else 0
     bars = chart.mark_rule(strokeWidth=2.2, opacity=0.6, clip=True, strokeDash=[1, 0], yOffset=below).encode(
-        x=alt.X("low:Q", title=lost, scale=scale), x2="high:Q", y=y, color=color, tooltip=tooltip
+        x=alt.X("low:Q", title=lost, scale=scale), x2=alt.X2("high:Q"), y=y, color=color, tooltip=tooltip
     )
     dots = chart.mark_circle(size=64, opacity=1.0, clip=True, yOffset=below).encode(x=x, y=y, color=color, tooltip=tooltip)
-    limits = alt.Chart(inline([{"at": limit} for limit in _LIMIT])).mark_rule(style="rule").encode(x="at:Q")
+    limits = alt.Chart(inline([{"at": limit} for limit in _LIMIT])).mark_rule(style="rule").encode(x=alt.X("at:Q"))
     if not narrow:
         text = chart.mark_text(style="small-label", align="left").encode(x=alt.value(_LOSS_WIDTH + 8), y=y, text="text:N")
         return alt.layer(limits, bars, dots, text).properties(width=_LOSS_WIDTH, height=alt.Step(_STEP))
     width = NARROW_WIDTH - 24
-    name = chart.mark_text(style="label", align="left", dy=below - 18).encode(x=alt.value(0), y=y, text="name:N")
+    name = chart.mark_text(style="label", align="left", dy=below - 18).encode(x=alt.XValue(0), y=y, text=alt.Text("name:N"))
     text = chart.mark_text(style="small-label", align="right", dy=below - 18)
-    return alt.layer(limits, bars, dots, name, text.encode(x=alt.value(width), y=y, text="short:N")).properties(
+    return alt.layer(limits, bars, dots, name, text.encode(x=alt.XValue(width), y=y, text=alt.Text("short:N"))).properties(
         width=width, height=alt.Step(_NARROW_STEP)
     )
 

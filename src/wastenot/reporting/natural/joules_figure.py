@@ -68,17 +68,17 @@ def _chart(values: Sequence[dict[str, object]], names: Sequence[str], largest_j:
         x=alt.X("joules:Q", title="energy of one iteration, J", scale=scale, stack="zero", axis=alt.Axis(tickCount=6)),
         y=y,
         color=series_color("part:N", _COLORS),
-        order="order:Q",
+        order=alt.Order("order:Q"),
         tooltip=tooltips({"kernel:N": "kernel", "cap:N": "cap", "tip:N": "energy"}),
     )
     if not narrow:
         text = chart.mark_text(style="small-label", align="left", dx=5)
-        text = text.encode(x=alt.X("end:Q", scale=scale), y=y, text="text:N")
+        text = text.encode(x=alt.X("end:Q", scale=scale), y=y, text=alt.Text("text:N"))
         return alt.layer(bars, text).properties(width=_WIDTH, height=alt.Step(_STEP))
     width = NARROW_WIDTH - 24
     first = chart.transform_filter("datum.order == 0")
-    name = first.mark_text(style="label", align="left", dy=below - 18).encode(x=alt.value(0), y=y, text="name:N")
+    name = first.mark_text(style="label", align="left", dy=below - 18).encode(x=alt.XValue(0), y=y, text=alt.Text("name:N"))
     text = first.mark_text(style="small-label", align="right", dy=below - 18)
-    return alt.layer(bars, name, text.encode(x=alt.value(width), y=y, text="short:N")).properties(
+    return alt.layer(bars, name, text.encode(x=alt.XValue(width), y=y, text=alt.Text("short:N"))).properties(
         width=width, height=alt.Step(_NARROW_STEP)
     )

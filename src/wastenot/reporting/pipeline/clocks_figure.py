@@ -83,7 +83,7 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
         if auto is not None:
             layers.append(base.transform_filter("datum.auto").mark_circle(style="auto-box", opacity=1, strokeWidth=0.6))
             word = alt.Chart(inline([{"x": round(auto, 1)}])).mark_text(style="small-label", baseline="bottom", dy=-3)
-            layers.append(word.encode(x=alt.X("x:Q", scale=scale), y=alt.value(0), text=alt.value("auto")))
+            layers.append(word.encode(x=alt.X("x:Q", scale=scale), y=alt.YValue(0), text=alt.TextValue("auto")))
         panels.append(alt.layer(*layers).properties(width=width, height=height, title=title))
     joined = alt.vconcat(*panels, spacing=10) if narrow else alt.hconcat(*panels, spacing=24)
     return joined.resolve_scale(color="shared", size="shared")

@@ -65,9 +65,9 @@ def _chart(overview: PipelineOverview, *, narrow: bool) -> Any:
         .mark_rect()
         .encode(
             x=alt.X("x:Q", title="rank", scale=alt.Scale(domain=[0, ranks], nice=False), axis=axis),
-            x2="x2:Q",
+            x2=alt.X2("x2:Q"),
             y=alt.Y("y:Q", title=f"energy of an iteration, {unit}", scale=alt.Scale(zero=True, nice=True)),
-            y2="y2:Q",
+            y2=alt.Y2("y2:Q"),
             color=series_color("series:N", colors, columns=1 if narrow else 0, columnPadding=18, symbolSize=80),
             tooltip=shown,
         )

@@ -163,7 +163,7 @@ def _marked(rows: Sequence[dict[str, object]], style: str, x: Any, y: Any, tip: 
     base = alt.Chart(inline(rows))
     texts = [
         base.mark_text(style=kind, align="left", baseline="middle", dx=11, dy=-1, tooltip=None).encode(
-            x=x, y=y, text="series:N"
+            x=x, y=y, text=alt.Text("series:N")
         )
         for kind in ("halo", "label")
     ]

@@ -59,7 +59,7 @@ def _chart(overview: PipelineOverview, axis: TimeAxis, *, narrow: bool) -> Any:
         layers.append(own.mark_rule(style="rule").encode(x=x))
         layers.append(
             own.mark_text(style="small-label", align="right", baseline="top", dx=-4, dy=3)
-            .encode(x=x, y=alt.value(0), text="text:N")
+            .encode(x=x, y=alt.YValue(0), text=alt.Text("text:N"))
         )  # fmt: skip
     return alt.layer(*layers).properties(width=NARROW if narrow else WIDE, height=_HEIGHT)
 

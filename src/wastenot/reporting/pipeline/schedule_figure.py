@@ -267,7 +267,7 @@ def _critical(boxes: Sequence[Box], axis: TimeAxis, x: _Channel, y: _Channel) ->
     if not runs:
         return []
     chart = alt.Chart(inline(runs)).mark_rect(style="critical", clip=True, tooltip=None)
-    return [chart.encode(x=x("x"), x2="x2:Q", y=y("top"), y2="bottom:Q")]
+    return [chart.encode(x=x("x"), x2=alt.X2("x2:Q"), y=y("top"), y2=alt.Y2("bottom:Q"))]
 
 
 def _ends(overview: PipelineOverview, line: TimeLine, axis: TimeAxis, x: _Channel, window: _Window) -> list[Any]:

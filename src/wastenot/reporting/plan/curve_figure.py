@@ -150,7 +150,7 @@ def _rules(overview: PlanOverview, frame: Frame) -> list[Any]:
     layers = []
     for bound, text in named.items():
         rule = alt.Chart(inline([{"x": slowdown(bound), "text": text}]))
-        layers.append(rule.mark_rule(style="rule").encode(x="x:Q"))
+        layers.append(rule.mark_rule(style="rule").encode(x=alt.X("x:Q")))
         at_left = frame.pixel(slowdown(bound), 0.0)[0] > frame.width - LETTER_WIDTH * len(text)
         place = {"align": "right" if at_left else "left", "dx": -4 if at_left else 4, "baseline": "top"}
         height = 4 + (0 if bound == 0.0 else RULE_LABEL_HEIGHT)  # the room above all curves

@@ -99,10 +99,11 @@ def _map(
     key = alt.Legend(gradientThickness=12, format=".0f", **place) if legend else None
     x = alt.X("x:Q", title=SLOWDOWN, scale=_scale(reach[0]))
     y = alt.Y("y:Q", title=SAVED, scale=_scale(reach[1]))
+    color = alt.Color("score:Q", title="desirability, %", scale=scale, legend=key)
     field = (
         _opposite_corners(alt.Chart(inline(_cells(desirability, reach, columns=columns))), reach, columns)
         .mark_rect()
-        .encode(x=x, x2="x2:Q", y=y, y2="y2:Q", color=alt.Color("score:Q", title="desirability, %", scale=scale, legend=key))
+        .encode(x=x, x2=alt.X2("x2:Q"), y=y, y2=alt.Y2("y2:Q"), color=color)
     )
     labels = _rejected_labels(reach) if legend else []
     return alt.layer(field, *labels, *_axes(), *_overlay(overview, rows, reach, x, y)).properties(
@@ -149,7 +150,7 @@ def _rejected_labels(reach: tuple[float, float]) -> list[Any]:
 def _axes() -> list[Any]:
     alt = load("altair")
     zero = alt.Chart(inline([{"zero": 0.0}]))
-    return [zero.mark_rule(style="rule").encode(x="zero:Q"), zero.mark_rule(style="rule").encode(y="zero:Q")]
+    return [zero.mark_rule(style="rule").encode(x=alt.X("zero:Q")), zero.mark_rule(style="rule").encode(y=alt.Y("zero:Q"))]
 
 
 def _overlay(overview: PlanOverview, rows: list[ComparisonRow], reach: tuple[float, float], x: Any, y: Any) -> list[Any]:
@@ -164,10 +165,10 @@ def _overlay(overview: PlanOverview, rows: list[ComparisonRow], reach: tuple[flo
     diamond = alt.Chart(inline([_at(plan.time_change, plan.energy_change) | {"who": "this plan"}]))
     tooltip = [alt.Tooltip("who:N", title="plan"), alt.Tooltip("time:N"), alt.Tooltip("energy:N")]
     return [
-        line.encode(x=x, y=y, order="x:Q"),
+        line.encode(x=x, y=y, order=alt.Order("x:Q")),
         dots.mark_point(style="dot", clip=True).encode(x=x, y=y, tooltip=tooltip),
         diamond.mark_point(style="plan", clip=True).encode(x=x, y=y, tooltip=tooltip),
-        dots.mark_text(style="label", align="left", dx=8, dy=13, clip=True).encode(x=x, y=y, text="who:N"),
+        dots.mark_text(style="label", align="left", dx=8, dy=13, clip=True).encode(x=x, y=y, text=alt.Text("who:N")),
     ]
 
 

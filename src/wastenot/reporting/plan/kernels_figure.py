@@ -113,7 +113,7 @@ def _wide(bars: Sequence[_Bar], overview: PlanOverview) -> Any:
     clocks = (
         alt.Chart(inline(rows))
         .mark_text(style="label", align="left", fontSize=11)
-        .encode(y=alt.Y("index:O", axis=None), x=alt.value(0), text="clocks:N")
+        .encode(y=alt.Y("index:O", axis=None), x=alt.XValue(0), text=alt.Text("clocks:N"))
         .properties(width=_CLOCKS_WIDTH, height=alt.Step(_STEP), view=plain, title=_column_title("core / memory, MHz"))
     )
     return alt.hconcat(
@@ -136,9 +136,9 @@ def _narrow(bars: Sequence[_Bar]) -> Any:
     y = alt.Y("index:O", axis=None)
     panel = _panel(rows, "saved", "energy saved per iteration, J", y, _color(bars, legend=True, columns=3), below, 1.1)
     chart = alt.Chart(inline(rows))
-    names = chart.mark_text(style="label", align="left", dy=below - 18).encode(x=alt.value(0), y=y, text="name:N")
+    names = chart.mark_text(style="label", align="left", dy=below - 18).encode(x=alt.XValue(0), y=y, text=alt.Text("name:N"))
     clocks = chart.mark_text(style="small-label", align="right", dy=below - 18)
-    layers = alt.layer(panel, names, clocks.encode(x=alt.value(width), y=y, text="clocks:N"))
+    layers = alt.layer(panel, names, clocks.encode(x=alt.XValue(width), y=y, text=alt.Text("clocks:N")))
     return layers.properties(width=width, height=alt.Step(_NARROW_STEP), view=alt.ViewBackground(stroke=None))
 
 
@@ -176,7 +176,7 @@ def _color(bars: Sequence[_Bar], *, legend: bool, columns: int) -> Any:
     alt = load("altair")
     names = [name for name in dict.fromkeys(bar.pass_name for bar in bars) if name != _SEVERAL]
     if names == [_NO_PASS] or not legend:
-        return alt.value(CATEGORIES[0])
+        return alt.ColorValue(CATEGORIES[0])
     colors = {name: CATEGORIES[index % len(CATEGORIES)] for index, name in enumerate(names)}
     if any(bar.pass_name == _SEVERAL for bar in bars):
         colors[_SEVERAL] = "#7a8699"

@@ -67,9 +67,9 @@ def draw_points(marks: Sequence[LabelledPoint], x: Any, y: Any) -> list[Any]:
     across = [{"x": m.x_interval[0], "x2": m.x_interval[1], "y": m.y} for m in marks if m.x_interval is not None]
     along = [{"y": m.y_interval[0], "y2": m.y_interval[1], "x": m.x} for m in marks if m.y_interval is not None]
     if across:
-        layers.append(alt.Chart(inline(across)).mark_rule(style="interval").encode(x=x, x2="x2:Q", y=y))
+        layers.append(alt.Chart(inline(across)).mark_rule(style="interval").encode(x=x, x2=alt.X2("x2:Q"), y=y))
     if along:
-        layers.append(alt.Chart(inline(along)).mark_rule(style="interval").encode(x=x, y=y, y2="y2:Q"))
+        layers.append(alt.Chart(inline(along)).mark_rule(style="interval").encode(x=x, y=y, y2=alt.Y2("y2:Q")))
     tooltip = tooltips({"about:N": "plan", "time:N": "time", "saved:N": "energy saved", "energy:N": "energy per iteration"})
     for mark in marks:
         row = {"x": mark.x, "y": mark.y, "about": mark.about, "energy": mark.energy}
@@ -106,7 +106,8 @@ def draw_labels(marks: Sequence[LabelledPoint], frame: Frame, lines: Sequence[Se
         taken.append(box)
         left, height = box[0], 0.5 * (box[1] + box[3])
         layers += _leader(mark, frame, box)
-        text = alt.Chart(inline([{"text": mark.label}])).encode(x=alt.value(left), y=alt.value(height), text="text:N")
+        place = {"x": alt.XValue(left), "y": alt.YValue(height)}
+        text = alt.Chart(inline([{"text": mark.label}])).encode(**place, text=alt.Text("text:N"))
         weight = {"fontWeight": "bold"} if mark.style == "plan" else {}
         style = "good-label" if mark.style == "applicable" else "label"
         layers.append(text.mark_text(style="halo", align="left", baseline="middle", **weight))
@@ -124,7 +125,7 @@ def _leader(mark: LabelledPoint, frame: Frame, box: _Box) -> list[Any]:
     end = _nearest_in(box, x, y)
     if math.dist((x, y), end) <= _GAP + 2:
         return []
-    ends = {"x": alt.value(x), "y": alt.value(y), "x2": alt.value(end[0]), "y2": alt.value(end[1])}
+    ends = {"x": alt.XValue(x), "y": alt.YValue(y), "x2": alt.X2Value(end[0]), "y2": alt.Y2Value(end[1])}
     return [alt.Chart(inline([{"leader": 0}])).mark_rule(style="leader").encode(**ends)]
 
 

@@ -174,7 +174,7 @@ def _map_chart(each: SettingMap, families: list[str], size: tuple[int, int]) -> 
     corrected = all(point.smooth_time_change is not None for point in each.points)
     lines = alt.Chart(inline(_line_rows(each.points, window, corrected=corrected)))
     line = lines.mark_line(style="corrected-line" if corrected else "pale-line").encode(
-        x=x, y=y, color=colour, detail="piece:N", order="order:Q"
+        x=x, y=y, color=colour, detail=alt.Detail("piece:N"), order=alt.Order("order:Q")
     )
     inside = [(point, place) for point, place in zip(each.points, places, strict=True) if window.holds(place)]
     rows = [_row(point, place, window) for point, place in inside]
@@ -195,7 +195,7 @@ def _map_chart(each: SettingMap, families: list[str], size: tuple[int, int]) -> 
         style = {"size": 1.2, "opacity": 0.7}  # thin bars: rules are dashed, which the legend would show
         bars = [
             measured.mark_bar(orient="horizontal", **style).encode(x=alt.X("left:Q", title=SLOWDOWN), x2="right:Q", y=y),
-            measured.mark_bar(orient="vertical", **style).encode(x=x, y=alt.Y("low:Q", title=SAVED), y2="high:Q"),
+            measured.mark_bar(orient="vertical", **style).encode(x=x, y=alt.Y("low:Q", title=SAVED), y2=alt.Y2("high:Q")),
         ]
     diamond = {
         "slower": slowdown(each.plan_time_change),
@@ -265,19 +265,20 @@ def _corner(window: Window, size: tuple[int, int]) -> list[Any]:
     alt = load("altair")
     left, top = window.x[0], window.y[1]
     zero = alt.Chart(inline([{"x": 0.0, "y": 0.0, "x2": left, "y2": top, "text": "auto"}]))
-    region = zero.mark_rect(style="good-region").encode(x="x:Q", x2="x2:Q", y="y:Q", y2="y2:Q")
+    x, y, text = alt.X("x:Q"), alt.Y("y:Q"), alt.Text("text:N")
+    region = zero.mark_rect(style="good-region").encode(x=x, x2=alt.X2("x2:Q"), y=y, y2=alt.Y2("y2:Q"))
     marks = [
         region,
-        zero.mark_rule(style="rule").encode(x="x:Q"),
-        zero.mark_rule(style="rule").encode(y="y:Q"),
-        zero.mark_text(style="small-label", align="right", dx=-5, dy=10).encode(x="x:Q", y="y:Q", text="text:N"),
+        zero.mark_rule(style="rule").encode(x=x),
+        zero.mark_rule(style="rule").encode(y=y),
+        zero.mark_text(style="small-label", align="right", dx=-5, dy=10).encode(x=x, y=y, text=text),
     ]
     corner_width = size[0] * -left / (window.x[1] - left)
     if corner_width < _WIDTH_FOR_LABEL / 2:
         return marks
     label = alt.Chart(inline([{"x": left, "y": top, "text": "saves energy,\nloses no time"}]))
     corner = label.mark_text(style="good-label", align="left", baseline="top", dx=6, dy=6, lineBreak="\n")
-    return [*marks, corner.encode(x="x:Q", y="y:Q", text="text:N")]
+    return [*marks, corner.encode(x=x, y=y, text=text)]
 
 
 def _scale(span: tuple[float, float]) -> Any:

@@ -71,7 +71,7 @@ def _chart(overview: PlanOverview, *, narrow: bool) -> Any:
         }]  # fmt: skip
         mark = alt.Chart(inline(own)).encode(x=x, y=y, tooltip=tooltip)
         layers += [
-            mark.mark_rule(color=_OWN, strokeDash=[4, 3]).encode(x=x, y=alt.value(0), y2=alt.value(_HEIGHT)),
+            mark.mark_rule(color=_OWN, strokeDash=[4, 3]).encode(x=x, y=alt.YValue(0), y2=alt.Y2Value(_HEIGHT)),
             mark.mark_point(filled=True, size=130, color=_OWN, shape="diamond"),
         ]
     return alt.layer(*layers).properties(width=_NARROW if narrow else _WIDTH, height=_HEIGHT)

@@ -55,7 +55,7 @@ def _chart(rows: list[dict[str, object]], labels: tuple[str, ...], axis: str, *,
         base = alt.Chart(inline([row for row in rows if row["what"] == what])).encode(y=y)
         scale = alt.Scale(zero=False, padding=24, nice=True)
         bars = base.mark_rule(strokeWidth=2, color=color, strokeDash=[1, 0]).encode(
-            x=alt.X("low:Q", title=what, scale=scale), x2="high:Q"
+            x=alt.X("low:Q", title=what, scale=scale), x2=alt.X2("high:Q")
         )
         points = base.mark_point(filled=True, size=110, color=color).encode(
             x=alt.X("value:Q", title=what, scale=scale), tooltip=[alt.Tooltip("text:N", title=what)]

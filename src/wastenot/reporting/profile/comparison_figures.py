@@ -163,7 +163,7 @@ def _bars(
     layers = [
         base.mark_bar(height=15, color=color, opacity=0.8, cornerRadiusEnd=1.5).encode(x=x, tooltip=tooltip),
         base.mark_rule(style="curve", strokeWidth=1.6, strokeDash=[1, 0]).encode(
-            x=alt.X("low:Q", title=scale.unit), x2="high:Q"
+            x=alt.X("low:Q", title=scale.unit), x2=alt.X2("high:Q")
         ),
         base.transform_filter("datum.sse != null")
         .mark_tick(style="curve", height=19, thickness=2.4, size=21)
@@ -221,7 +221,7 @@ def _lines(profiles: Sequence[Profile], labels: list[str], name: str, scale: _Sc
     x = alt.X("share:Q", title="position in the execution, %", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5))
     base = alt.Chart(inline(values)).encode(x=x, color=color)
     scaled = alt.Scale(zero=True, nice=True)
-    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title, scale=scaled), y2="high:Q")
+    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title, scale=scaled), y2=alt.Y2("high:Q"))
     line = base.mark_line(strokeWidth=2.2).encode(
         y=alt.Y("p:Q", title=title, scale=scaled), tooltip=tooltips({"label:N": " ", "p:Q": title, "share:Q": "%"})
     )
@@ -308,11 +308,11 @@ def _context_panel(kernel: str, members: list[Profile], most_w: float, width: in
         tooltip=tooltips({"label:N": kernel, "text:N": "total"}),
     )  # fmt: skip
     errors = base.mark_rule(style="curve", strokeWidth=1.6, strokeDash=[1, 0]).encode(
-        x=alt.X("low:Q", title=title), x2="high:Q"
+        x=alt.X("low:Q", title=title), x2=alt.X2("high:Q")
     )
     texts = base.mark_text(style="label", align="left", fontSize=11).encode(
-        x=alt.value(int(width / (2.3 if width == _NARROW_BARS else _ROOM))),
-        text="short:N" if width == _NARROW_BARS else "text:N",
+        x=alt.XValue(int(width / (2.3 if width == _NARROW_BARS else _ROOM))),
+        text=alt.Text("short:N" if width == _NARROW_BARS else "text:N"),
     )
     return alt.layer(bars, reference, errors, texts).properties(
         width=width,

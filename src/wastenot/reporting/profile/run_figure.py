@@ -176,11 +176,11 @@ def _execution_bounds(profile: Profile, unit: TimeUnit) -> list[Any]:
         {"t": unit.factor * float(begin[number - 1]), "end": unit.factor * float(begin[number - 1] + time[number - 1])}
         for number in units
     ]
-    layers = [alt.Chart(inline(areas)).mark_rect(style="good-region").encode(x="t:Q", x2="end:Q")]
+    layers = [alt.Chart(inline(areas)).mark_rect(style="good-region").encode(x=alt.X("t:Q"), x2=alt.X2("end:Q"))]
     if len(begin) <= _MOST_BOUNDS:
         bounds = np.unique(np.concatenate([begin, [begin[-1] + time[-1]]]))
         rules = [{"t": unit.factor * float(bound)} for bound in bounds]
-        layers.append(alt.Chart(inline(rules)).mark_rule(style="rule", opacity=0.45, strokeWidth=0.8).encode(x="t:Q"))
+        layers.append(alt.Chart(inline(rules)).mark_rule(style="rule", opacity=0.45, strokeWidth=0.8).encode(x=alt.X("t:Q")))
     return layers
 
 
@@ -217,7 +217,7 @@ def _state_labels(profile: Profile, unit: TimeUnit, width: int) -> list[Any]:
         row = alt.Chart(inline([{"t": unit.factor * at_s, "text": text}]))
         position = {"align": side, "baseline": "top", "dx": 3 if side == "left" else 0, "dy": 21 if close else 5}
         layers += [
-            row.mark_text(style=style, **position).encode(x="t:Q", y=alt.value(0), text="text:N")
+            row.mark_text(style=style, **position).encode(x=alt.X("t:Q"), y=alt.YValue(0), text=alt.Text("text:N"))
             for style in ("halo", "label")
         ]
         last_s = at_s if side == "left" else last_s
@@ -248,7 +248,7 @@ def _steps(profile: Profile, name: str, unit: TimeUnit, x: Any, y: Any, title: s
     tooltip = tooltips({"execution:Q": unit_word(profile), "p:Q": f"{name}, W", "low:Q": "from", "high:Q": "to"})
     band = base.mark_rect(opacity=0.3, **drawn).encode(x=x, x2="end:Q", y=alt.Y("low:Q", title=title), y2="high:Q")
     line = base.mark_rule(strokeWidth=2.4, opacity=1, strokeDash=[1, 0], **ink, **drawn).encode(
-        x=x, x2="end:Q", y=y, tooltip=tooltip
+        x=x, x2=alt.X2("end:Q"), y=y, tooltip=tooltip
     )
     return [band, line]
 

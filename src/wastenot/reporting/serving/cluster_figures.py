@@ -76,7 +76,7 @@ def _energy_chart(found: Comparison, *, narrow: bool) -> Any:
     tip = tooltips({"policy:N": "policy", "per_token:N": "energy of a token", "saved:N": "saved", "worst:N": "worst class"})
     data = inline(rows)
     bars = alt.Chart(data).mark_bar(height=_ROW * 0.6).encode(x=x, y=y, color=color, opacity=opacity, tooltip=tip)
-    ranges = alt.Chart(data).mark_rule(style="interval").encode(x=alt.X("least:Q"), x2="most:Q", y=y)
+    ranges = alt.Chart(data).mark_rule(style="interval").encode(x=alt.X("least:Q"), x2=alt.X2("most:Q"), y=y)
     least = found.bound_per_token_j
     bound = alt.Chart(inline([] if least is None else [{"energy": least}])).mark_rule(style="rule").encode(x=x)
     width = _NARROW if narrow else _WIDE

@@ -64,12 +64,12 @@ def _latency_chart(points: Sequence[OperatingPoint], *, narrow: bool) -> Any:
     lines = base.mark_line(strokeWidth=1.4, opacity=0.6).encode(color=color, detail="series:N", order="order:Q")
     dots = base.mark_circle(size=34).encode(color=color, tooltip=tip)
     frontier = alt.Chart(inline([row for row, each in zip(rows, points, strict=True) if each.on_frontier]))
-    best = frontier.mark_line(style="curve", strokeWidth=2.4).encode(x=x, y=y, order="ms:Q")
+    best = frontier.mark_line(style="curve", strokeWidth=2.4).encode(x=x, y=y, order=alt.Order("ms:Q"))
     ends = {(each.gpus, each.batch): row for row, each in zip(rows, points, strict=True)}
     named = [row for (gpus, _), row in ends.items() if gpus == points[0].gpus]
     labels = [
         alt.Chart(inline(named)).mark_text(style=style, align="right", dx=-8, dy=4, tooltip=None).encode(
-            x=x, y=y, text="batch:N"
+            x=x, y=y, text=alt.Text("batch:N")
         )
         for style in ("halo", "small-label")
     ]  # fmt: skip
@@ -164,7 +164,7 @@ def _curves(rows: list[dict[str, object]], title: str, series: str, *, narrow: b
         }
     )
     base = alt.Chart(inline(rows)).encode(x=x, y=y, color=color)
-    lines = base.mark_line(strokeWidth=1.8).encode(order="mhz:Q")
+    lines = base.mark_line(strokeWidth=1.8).encode(order=alt.Order("mhz:Q"))
     dots = base.mark_circle(size=30).encode(tooltip=tip)
     least = (
         alt.Chart(inline([row for row in rows if row["least"]]))

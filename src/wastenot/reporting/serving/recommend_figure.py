@@ -88,10 +88,10 @@ def _chart(found: Recommended, *, narrow: bool) -> Any:
     if fronts:
         if several_models:
             steps = alt.Chart(inline(fronts)).mark_line(strokeWidth=1.6, opacity=0.7, interpolate="step-after")
-            layers.append(steps.encode(x=x, y=y, color=color, detail="model:N", order="ms:Q"))
+            layers.append(steps.encode(x=x, y=y, color=color, detail=alt.Detail("model:N"), order=alt.Order("ms:Q")))
         else:
             steps = alt.Chart(inline(fronts)).mark_line(style="curve", strokeWidth=2.0, interpolate="step-after")
-            layers.append(steps.encode(x=x, y=y, order="ms:Q"))
+            layers.append(steps.encode(x=x, y=y, order=alt.Order("ms:Q")))
     measured = [each for each in rows if not each["forecast"]]
     if len(measured) < len(rows):
         tails = alt.Chart(inline(rows))
@@ -105,7 +105,7 @@ def _chart(found: Recommended, *, narrow: bool) -> Any:
         layers += [
             alt.Chart(inline(measured))
             .mark_text(style=style, align="left", dx=7, dy=-7, tooltip=None)
-            .encode(x=x, y=y, text="batch:N")
+            .encode(x=x, y=y, text=alt.Text("batch:N"))
             for style in ("halo", "small-label")
         ]
     if rings:
