@@ -4,30 +4,12 @@ import json
 
 import pytest
 
-HEADER = "phase,sequences,tokens,context,core_mhz,time_s,power_w\n"
-
-
-def row(phase, size, context, clock):
-    ratio = 2000 / clock
-    attended = size * (context + (size / 2 if phase == "prefill" else 0))
-    time = max(1e-4 * size * ratio, 0.015 + 0.002 * ratio) + 5e-9 * attended
-    volt = 0.75 + 0.5 * max(clock / 2000 - 0.6, 0)
-    power = 100 + 300 * clock / 2000 * volt**2
-    shape = f"1,{size}" if phase == "prefill" else f"{size},1"
-    return f"{phase},{shape},{context},{clock},{time:.6g},{power:.6g}\n"
-
-
-CLOCKS = (800, 1100, 1400, 1700, 2000)
-TABLE = HEADER + "".join(
-    [row("decode", b, c, f) for f in CLOCKS for b in (1, 8, 64, 256) for c in (256, 2048)]
-    + [row("prefill", n, 0, f) for f in CLOCKS for n in (128, 512, 2048)]
-    + [f"idle,,,,{f},,80\n" for f in CLOCKS]
-)
+from testbed.serving_inputs import HEADER, STEPS, row
 
 
 @pytest.fixture
 def table(wastenot, tmp_path):
-    (tmp_path / "steps.csv").write_text(TABLE)
+    (tmp_path / "steps.csv").write_text(STEPS)
     return wastenot
 
 

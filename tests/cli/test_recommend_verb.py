@@ -6,18 +6,12 @@ import json
 
 import pytest
 
-TABLE = """task,model_id,gpu_model,num_gpus,max_num_seqs,energy_per_token_joules,median_itl_ms,p99_itl_ms,avg_power_watts
-chat,org/small,H100,1,8,0.40,8,11,400
-chat,org/small,H100,1,64,0.10,20,60,500
-chat,org/small,H100,1,256,0.08,70,90,600
-chat,org/large,H100,4,8,3.0,18,20,1800
-chat,org/large,B200,4,64,0.6,28,40,2400
-"""
+from testbed.serving_inputs import SERVERS
 
 
 @pytest.fixture
 def table(wastenot):
-    (wastenot.folder / "table.csv").write_text(TABLE)
+    (wastenot.folder / "table.csv").write_text(SERVERS)
     return wastenot
 
 
@@ -67,7 +61,7 @@ def test_sources_that_hold_nothing(table):
 
 def test_when_nothing_fits_the_nearest_models_are_named_first(table):
     many = [f"chat,org/m{index:02},H100,1,8,0.4,{40 - index},50,400" for index in range(12)]
-    (table.folder / "many.csv").write_text("\n".join([TABLE.splitlines()[0], *many]))
+    (table.folder / "many.csv").write_text("\n".join([SERVERS.splitlines()[0], *many]))
     said = table("recommend", "many.csv", "--itl", "5ms").err
     assert said.startswith("error: nothing fits: org/m11: the least time between tokens is 29 ms")
     assert said.rstrip().endswith("; and 9 more models") and said.count("org/") == 3
@@ -88,13 +82,13 @@ def test_a_table_that_is_empty_or_another_one(table):
 
 
 def test_large_energies_have_no_exponent_and_bounds_have_their_names(table):
-    (table.folder / "large.csv").write_text(TABLE + "chat,org/huge,H100,8,8,13.97,33,40,4000\n")
+    (table.folder / "large.csv").write_text(SERVERS + "chat,org/huge,H100,8,8,13.97,33,40,4000\n")
     text = table("recommend", "large.csv", "--itl", "50ms").out
     assert "13,970" in text and "e+" not in text and "ITL within 50 ms (median; measured)" in text
 
 
 def test_a_row_that_is_cut_off(table):
-    (table.folder / "cut.csv").write_text(TABLE[:-8])
+    (table.folder / "cut.csv").write_text(SERVERS[:-8])
     assert "cut.csv:6: has fewer fields than there are columns; is it cut off?" in table("recommend", "cut.csv").err
 
 
@@ -102,7 +96,7 @@ def test_a_page_does_not_replace_a_table(table):
     pytest.importorskip("altair")
     result = table("recommend", "table.csv", "--itl", "50ms", "--page", "table.csv")
     assert result.code == 2 and "--page table.csv: is read; give another file" in result.err
-    assert (table.folder / "table.csv").read_text() == TABLE
+    assert (table.folder / "table.csv").read_text() == SERVERS
 
 
 def test_a_page(table):

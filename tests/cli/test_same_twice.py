@@ -15,11 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from testbed.job_traces import POWER, TRAIN
 from testbed.pipeline_profiles import write_profile
-from tests.cli.test_engine_verb import TABLE as STEPS
-from tests.cli.test_recommend_verb import TABLE as SERVERS
-from tests.cli.test_recur_verb import POWER, TRAIN
-from tests.cli.test_serve_sim_verb import TEXT as SCENARIO
+from testbed.serving_inputs import SCENARIO, SERVERS, STEPS
 
 ROOT = Path(__file__).parents[2]
 WHEN = ("made_at", "measured_at")

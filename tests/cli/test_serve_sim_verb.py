@@ -11,23 +11,12 @@ from pathlib import Path
 
 import pytest
 
-ENGINE = Path(__file__).parents[2] / "data" / "serving" / "llama-8b-sim-h200.json"
-DRAWN = 'kind = "poisson"\nrate_per_s = 10\nduration_s = 10.0'
-TEXT = f"""
-[cluster]
-engines = "{ENGINE}"
-hosts = 1
-gpus_per_host = 4
-[[traffic]]
-{DRAWN}
-[run]
-policies = ["single-pool", "scale-clocks"]
-"""
+from testbed.serving_inputs import DRAWN, ENGINE, SCENARIO
 
 
 @pytest.fixture
 def simulated(wastenot, tmp_path):
-    (tmp_path / "mine.toml").write_text(TEXT)
+    (tmp_path / "mine.toml").write_text(SCENARIO)
     return wastenot
 
 
@@ -112,8 +101,8 @@ def test_what_is_wrong_is_one_line(simulated, tmp_path, arguments, says):
 )  # fmt: skip
 def test_a_bad_scenario_is_said_by_file_and_key(simulated, tmp_path, old, new, says):
     (tmp_path / "bad.csv").write_text("arrival_s,prompt_tokens,output_tokens\n0.0,12\n")
-    assert old in TEXT
-    (tmp_path / "mine.toml").write_text(TEXT.replace(old, new))
+    assert old in SCENARIO
+    (tmp_path / "mine.toml").write_text(SCENARIO.replace(old, new))
     ran = simulated("serve-sim", "mine.toml", "--processes", "1")
     assert ran.code == 2 and says in " ".join(ran.err.split()), ran.err
 
@@ -128,7 +117,7 @@ def test_a_run_in_the_study_that_is_damaged_is_said_so(simulated, tmp_path):
 
 @pytest.mark.slow
 def test_an_interruption_keeps_what_has_ended_and_leaves_no_process(simulated, tmp_path):
-    long = TEXT.replace("duration_s = 10.0", "duration_s = 40000.0").replace("rate_per_s = 10", "rate_per_s = 60")
+    long = SCENARIO.replace("duration_s = 10.0", "duration_s = 40000.0").replace("rate_per_s = 10", "rate_per_s = 60")
     (tmp_path / "mine.toml").write_text(long + f"seeds = {list(range(60))}\n")
 
     def kept() -> int:

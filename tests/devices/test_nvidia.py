@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from testbed.stand_in import kill_runs
-from testbed.stand_in.controlled import controlled, locks
+from testbed.stand_in.controlled import PROGRAM, controlled, locks
 from wastenot.cli.main import run as run_command
 from wastenot.cli.options import ClockControlOptions
 from wastenot.devices.nvidia import journal
@@ -239,17 +239,6 @@ def test_a_lost_gpu_keeps_its_journal_until_it_can_be_put_right(stand_in, device
 
 # ---- however it ends --------------------------------------------------------------------------------------------
 
-PROGRAM = """
-import os, signal, sys, time
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
-signal.signal(signal.SIGINT, signal.default_int_handler)  # so it is in the background of a shell
-from wastenot.devices.nvidia.device import open_nvidia
-from wastenot.setting import Setting
-device = open_nvidia("nvidia:0", allow_clock_control=True)
-device.clocks.request(Setting(1500.0, 2201.0, 500.0))
-print("changed", flush=True)
-{end}
-"""
 ENDS = {
     "the end of the program": ("", None, 0),
     "an exception": ("raise ValueError('x')", None, 1),

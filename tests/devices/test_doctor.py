@@ -9,7 +9,7 @@ import types
 import pytest
 import torch
 
-from tests.devices.test_nvidia import PROGRAM, server, stand_in, wastenot  # noqa: F401
+from testbed.stand_in.controlled import PROGRAM
 from wastenot.devices.nvidia import journal, machine
 from wastenot.devices.nvidia.examine import Rights
 from wastenot.errors import DeviceError
@@ -21,7 +21,7 @@ IN_CONTAINER = Rights(root=True, sys_admin=False, container="Docker", forbidden=
 
 
 @pytest.fixture
-def first_lines(stand_in, wastenot, monkeypatch, tmp_path):  # noqa: F811
+def first_lines(stand_in, wastenot, monkeypatch, tmp_path):
     """What doctor says first, as text and as a document: the verdict, and the next command."""
     monkeypatch.setattr(machine, "_PCI", tmp_path / "pci")
     monkeypatch.setattr(machine, "rights_here", lambda: USER)
@@ -40,7 +40,7 @@ def first_lines(stand_in, wastenot, monkeypatch, tmp_path):  # noqa: F811
 
 
 @pytest.fixture
-def seen_by_torch(stand_in, monkeypatch):  # noqa: F811
+def seen_by_torch(stand_in, monkeypatch):
     """PyTorch sees the stand-in's GPUs."""
     uuids = [stand_in.control.state(index).uuid.removeprefix("GPU-") for index in range(2)]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -63,7 +63,7 @@ def put_card(tmp_path):
     (slot / "class").write_text("0x030200\n")
 
 
-def test_no_gpu(first_lines, stand_in):  # noqa: F811
+def test_no_gpu(first_lines, stand_in):
     stand_in.control.fault("nvmlInit", "DRIVER_NOT_LOADED")
     assert first_lines() == ("No NVIDIA GPU here: everything works on simulated GPUs.", "wastenot demo")
 
@@ -81,7 +81,7 @@ def test_a_gpu_without_the_binding(first_lines, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("rights", [USER, IN_CONTAINER])
-def test_a_gpu_whose_driver_does_not_answer(first_lines, stand_in, monkeypatch, tmp_path, rights):  # noqa: F811
+def test_a_gpu_whose_driver_does_not_answer(first_lines, stand_in, monkeypatch, tmp_path, rights):
     put_card(tmp_path)
     monkeypatch.setattr(machine, "rights_here", lambda: rights)
     stand_in.control.fault("nvmlInit", "DRIVER_NOT_LOADED")
@@ -90,7 +90,7 @@ def test_a_gpu_whose_driver_does_not_answer(first_lines, stand_in, monkeypatch, 
     assert ("docker run --gpus all" in verdict) is (rights is IN_CONTAINER)
 
 
-def test_a_gpu_that_is_lost(first_lines, stand_in):  # noqa: F811
+def test_a_gpu_that_is_lost(first_lines, stand_in):
     stand_in.control.gpu_lost(0)
     verdict, command = first_lines()
     assert "the GPU is lost" in verdict and command == "nvidia-smi"
@@ -135,7 +135,7 @@ def test_clocks_may_be_set(first_lines, seen_by_torch, monkeypatch):
     assert command == "wastenot sweep gpt3-xl --device nvidia:0 --study gpt3-xl.db --allow-clock-control --dry-run"
 
 
-def test_slices_are_left_out(first_lines, seen_by_torch, stand_in):  # noqa: F811
+def test_slices_are_left_out(first_lines, seen_by_torch, stand_in):
     stand_in.control.mig(True, 0)
     try:
         assert first_lines()[1].endswith("--device nvidia:1")
@@ -155,7 +155,7 @@ def test_a_gpu_that_somebody_holds_is_left_to_them(first_lines, seen_by_torch):
     assert first_lines()[1].endswith("--device nvidia:1")
 
 
-def test_clocks_that_a_killed_run_left_come_first(first_lines, seen_by_torch, stand_in, monkeypatch):  # noqa: F811
+def test_clocks_that_a_killed_run_left_come_first(first_lines, seen_by_torch, stand_in, monkeypatch):
     kill = PROGRAM.format(end="os.kill(os.getpid(), 9)")
     subprocess.run([sys.executable, "-c", kill], check=False, env=stand_in.environment(), stdout=subprocess.DEVNULL)
     verdict, command = first_lines()
