@@ -18,6 +18,7 @@ import pytest
 from testbed.job_traces import POWER, TRAIN
 from testbed.pipeline_profiles import write_profile
 from testbed.serving_inputs import SCENARIO, SERVERS, STEPS
+from testbed.toy_gpu import TOY
 
 ROOT = Path(__file__).parents[2]
 WHEN = ("made_at", "measured_at")
@@ -68,7 +69,7 @@ DEAR = (
 def prepared(folder: Path) -> Path:
     """A folder with all that the commands read."""
     folder.mkdir()
-    shutil.copy(ROOT / "tests" / "toy.toml", folder)
+    shutil.copy(TOY, folder)
     write_profile(folder / "profile.csv")
     random = np.random.default_rng(1)
     trace = [f"{at:.3f},{random.integers(20, 900)},{random.integers(2, 60)}" for at in np.sort(random.uniform(0, 60, 80))]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,7 +17,6 @@ from wastenot.errors import BadInputError, CannotRunError
 from wastenot.planning.comparison import compare, whole_frontier
 from wastenot.planning.planner import plan
 from wastenot.reporting.plan.summary import plan_numbers, warnings
-from wastenot.study.schema import SCHEMA_VERSION
 from wastenot.study.store import open_study
 from wastenot.sweeping.grid import Grid
 from wastenot.sweeping.point import PointOptions
@@ -174,23 +172,6 @@ def test_points_that_cannot_run_are_not_missing(at, monkeypatch):
     assert outcome.skipped == {"CannotRunError": 1}
     here = plan(at.study).coverage
     assert here.complete and here.measured == here.of == at.points - 1
-
-
-def test_a_study_that_recorded_no_sweeps_is_read_as_it_is_and_kept_up_when_written(at):
-    at.sweep(budget_s=HALF_S)
-    with sqlite3.connect(at.study.path) as connection:  # as version 2 left them
-        connection.executescript(
-            "DROP TABLE wastenot_sweeps; DROP TABLE wastenot_leases; UPDATE wastenot_study SET schema_version = 2"
-        )
-    connection.close()
-    made = plan(at.study, as_measured=True)
-    assert (made.coverage.kind, made.coverage.of, made.coverage.complete) == ("given", None, None)
-    assert certificate(made).value == "best of those given"
-    assert at.study.summary().workloads[0].coverage is None
-    assert at.study.summary().schema_version == 2
-    at.sweep()
-    assert at.study.summary().schema_version == SCHEMA_VERSION
-    assert plan(at.study).coverage.complete
 
 
 ENDS_ITSELF = """

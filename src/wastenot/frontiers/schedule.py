@@ -199,8 +199,10 @@ class Scheduler:
 
     def _work(self, budget_s: float) -> tuple[SwitchedWork, float]:
         """The work without changes that there is no time for, and the budget up to which that holds."""
-        work = self.work
-        if work.any_slow and 2.0 * work.slow_stay_s > self._longest_s(budget_s):
+        work, longest_s = self.work, self._longest_s(budget_s)
+        if 2.0 * work.stay_s > longest_s:
+            return work.without_changes(), budget_s
+        if work.any_slow and 2.0 * work.slow_stay_s > longest_s:
             return work.without_slow(), budget_s
         return work, np.inf
 

@@ -170,6 +170,10 @@ class SwitchedWork:
         """The same work with no changes that take long."""
         return replace(self, slow_stay_s=np.inf)
 
+    def without_changes(self) -> SwitchedWork:
+        """The same work at one setting throughout."""
+        return replace(self, slow=~np.eye(self.settings, dtype=bool), slow_stay_s=np.inf)
+
     @cached_property
     def groups(self) -> list[IndexArray]:
         """The settings between which changes are quick."""

@@ -218,7 +218,7 @@ def test_a_time_limit_ends_the_search_and_is_written(profile, tmp_path):
     (tmp_path / "plan.json").write_text(written.replace('"time_limit_s": 1e-06', '"time_limit_s": -1'))
     with pytest.raises(wn.BadInputError, match="time_limit_s"):
         wn.read_pipeline_plan(tmp_path / "plan.json")
-    with pytest.raises(wn.BadInputError, match="`time_limit_s` 0: must be above 0"):
+    with pytest.raises(wn.BadInputError, match="time_limit_s 0: must be above 0"):
         wn.pipeline(profile, time_limit_s=0.0, **given)
 
 
