@@ -139,7 +139,7 @@ class Pipeline:
             column += [weights + index[key], last]
             value += [1.0, -1.0]
             limit.append(0.0)
-        solved = linprog(
+        solved = linprog(  # type: ignore[call-overload]
             cost,
             A_ub=coo_array((value, (row, column)), shape=(len(limit), count)).tocsr(),
             b_ub=np.array(limit),

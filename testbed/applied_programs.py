@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -43,16 +45,18 @@ class Machine:
         server: the GPUs.
         folder: for everything else.
         started: processes.
+        sockets: of its sessions, in a folder whose name is short, as those of sockets must be.
     """
 
     server: StandIn
     folder: Path
     started: list[subprocess.Popen[str]] = field(default_factory=list)
+    sockets: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="wn-")))
 
     def environment(self, **more: str) -> dict[str, str]:
         """Of a user's programs."""
         own = {
-            "WASTENOT_STATE": str(self.folder / "state"), "WASTENOT_RUNTIME": str(self.folder / "run"),
+            "WASTENOT_STATE": str(self.folder / "state"), "WASTENOT_RUNTIME": str(self.sockets),
             "WASTENOT_READ_ONLY": "0", "STAND_IN_WALL": "1", "OPENBLAS_NUM_THREADS": "1",
         }  # fmt: skip
         return self.server.environment(**own) | more
@@ -80,6 +84,7 @@ class Machine:
                 os.killpg(process.pid, signal.SIGKILL)
             with process:  # closes its pipes
                 pass
+        shutil.rmtree(self.sockets, ignore_errors=True)
 
     def run(self, *arguments: str, **more: str) -> tuple[int, str, str]:
         """Run ``wastenot`` to its end inside this process, where it starts no program: exit code, stdout, stderr."""
@@ -104,7 +109,7 @@ class Machine:
 
     def status(self) -> dict[str, Any] | None:
         """What the only session of this machine says of its plan; ``None`` where there is none."""
-        for path in Path(self.environment()["WASTENOT_RUNTIME"]).glob("*.sock"):
+        for path in self.sockets.glob("*.sock"):
             with suppress(OSError):
                 line = Line.to(str(path))
                 try:
@@ -133,7 +138,11 @@ class Machine:
 
     def wait_for_clock(self, mhz: float | None, index: int = 0) -> None:
         """Until the core clock is locked so."""
-        wait_until(lambda: self.core_mhz(index) == mhz)
+        wait_until(lambda: self.core_mhz(index) == mhz or (mhz is not None and self._all_ended()))
+        assert self.core_mhz(index) == mhz, [each.communicate() for each in self.started]
+
+    def _all_ended(self) -> bool:
+        return all(each.poll() is not None for each in self.started)
 
     @property
     def left(self) -> list[Path]:

@@ -15,7 +15,7 @@ from wastenot.capturing.user_step import default_device  # noqa: E402
 from wastenot.cli.main import run  # noqa: E402
 from wastenot.errors import BadInputError  # noqa: E402
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 STEP = """
 import torch
 model = torch.nn.Linear(8, 8)

@@ -212,7 +212,7 @@ def test_fake_tensors_are_enough(capture_outside):
 
 def test_a_custom_operation_is_a_unit_of_its_own():
     @torch.library.custom_op("wastenot_test::doubled_product", mutates_args=())
-    def doubled_product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def doubled_product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:  # type: ignore[name-defined]
         return 2 * (x @ y)
 
     with capture() as captured:
@@ -225,7 +225,7 @@ def test_a_custom_operation_is_a_unit_of_its_own():
 
 
 def test_a_backward_pass_written_by_hand_is_backward():
-    class Tripled(torch.autograd.Function):
+    class Tripled(torch.autograd.Function):  # type: ignore[name-defined]
         @staticmethod
         def forward(ctx, x):
             return x * 2

@@ -94,6 +94,7 @@ def test_bash(bash_answers, asked):
 
 @needs["fish"]
 @pytest.mark.parametrize(("asked", "offered"), ASKED)
+@pytest.mark.system
 def test_fish(around, asked, offered):
     script = "wastenot --show-completion fish | source; complete -C $argv[1]"
     found = {line.partition("\t")[0] for line in run_in(around, "fish", "--no-config", "-c", script, asked).splitlines()}
@@ -101,6 +102,7 @@ def test_fish(around, asked, offered):
 
 
 @needs["zsh"]
+@pytest.mark.system
 def test_zsh(around):
     folder, environment = around
     one_answer = [(asked, *offered) for asked, offered in ASKED if len(offered) == 1]

@@ -26,8 +26,7 @@ class Through(Machine):
     """A machine on which clocks are set through the daemon."""
 
     def environment(self, **more):
-        own = {"WASTENOTD_SOCKET": str(self.folder / "run" / "wastenotd.sock"), "WASTENOT_RUNTIME": str(self.folder / "own")}
-        return super().environment(**own | more)
+        return super().environment(**{"WASTENOTD_SOCKET": str(self.folder / "run" / "wastenotd.sock")} | more)
 
 
 @pytest.fixture

@@ -58,11 +58,13 @@ def promtool(*arguments):
     return ran.returncode, ran.stdout + ran.stderr
 
 
+@pytest.mark.system
 def test_prometheus_takes_the_rules():
     code, said = promtool("check", "rules", RULES)
     assert code == 0 and "3 rules found" in said, said
 
 
+@pytest.mark.system
 def test_alerts_are_raised_when_they_should_and_no_earlier(tmp_path):
     (tmp_path / "cases.yml").write_text(CASES)
     code, said = promtool("test", "rules", tmp_path / "cases.yml")

@@ -57,6 +57,7 @@ def unit(tmp_path):
     return path
 
 
+@pytest.mark.system
 def test_systemd_understands_the_unit(unit):
     done = run(installed("systemd-analyze"), "verify", str(unit))
     assert done.returncode == 0 and str(unit.name) not in done.stderr, done.stderr
@@ -64,6 +65,7 @@ def test_systemd_understands_the_unit(unit):
     assert "sometimes" in run("systemd-analyze", "verify", str(unit)).stderr  # it does look
 
 
+@pytest.mark.system
 def test_the_unit_is_hardened(unit):
     done = run(installed("systemd-analyze"), "security", "--offline=true", "--no-pager", str(unit))
     assert float(re.search(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)[1]) <= 2.0, done.stdout
@@ -76,6 +78,7 @@ def test_the_unit_keeps_leases_while_the_daemon_is_away_and_starts_it_again():
     assert "Environment=WASTENOT_STATE=/run/wastenot" in lines and f"ExecStart={PROGRAM}" in lines
 
 
+@pytest.mark.system
 def test_systemd_understands_group_and_folders(tmp_path):
     group = run(installed("systemd-sysusers"), "--dry-run", f"--root={tmp_path}", str(DEPLOY / "systemd" / "sysusers.conf"))
     assert group.returncode == 0 and "'wastenot'" in group.stdout + group.stderr
@@ -191,6 +194,7 @@ def test_a_job_without_gpus_is_allowed_nothing(slurm, tmp_path, job):
     assert not list((tmp_path / "state").rglob("*.toml"))
 
 
+@pytest.mark.system
 def test_shellcheck_finds_nothing():
     done = run(installed("shellcheck"), *map(str, sorted((DEPLOY / "slurm").glob("*.sh"))))
     assert done.returncode == 0, done.stdout

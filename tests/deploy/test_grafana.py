@@ -88,6 +88,7 @@ def test_queries_name_metrics_that_exist_and_leave_none_out():
     assert known - asked == {"wastenot_rungs", "wastenot_compared_iterations"}
 
 
+@pytest.mark.system
 def test_a_real_prometheus_answers_every_query(tmp_path):
     """All but those that ask for something rare: a step to another rung, a block at the default clocks."""
     reads = itertools.count(1)

@@ -41,6 +41,7 @@ def _run_job(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.system
 def test_status_prometheus_and_stop(job, tmp_path):
     running, port = job
     with prometheus_scraping(port, tmp_path) as prometheus:

@@ -205,7 +205,7 @@ def test_a_schedule_is_a_frontier_that_composes():
     assert whole.least_energy().choices == (("slow",) * 4,)
     twice = sequence(whole, choice([(1.0, 1.0, "only")]))
     within = twice.least_energy(within_s=5.3)
-    assert sorted(within.choices[0]) == ["fast", "fast", "slow", "slow"] and within.choices[1] == "only"
+    assert sorted(within.choices[0]) == ["fast", "fast", "slow", "slow"] and within.choices[1] == "only"  # type: ignore[call-overload]
     free = schedule([light, heavy, light, light])
     assert free.least_energy(within_s=4.31).energy_j <= whole.least_energy(within_s=4.31).energy_j
 

@@ -60,7 +60,7 @@ def test_the_nearest_curve_is_the_one_that_a_general_solver_finds(values: list[f
     wanted = np.array(values)
     found = nearest_within(wanted[None], position, (-1.0, 0.0))[0]
     difference = np.diff(np.eye(len(values)), axis=0) / np.diff(position)[:, None]
-    solved = minimize(
+    solved = minimize(  # type: ignore[call-overload]
         lambda x: 0.5 * np.sum((x - wanted) ** 2), np.zeros(len(values)), jac=lambda x: x - wanted, method="SLSQP",
         constraints=LinearConstraint(difference, -1.0, 0.0), options={"ftol": 1e-14, "maxiter": 300},
     )  # fmt: skip

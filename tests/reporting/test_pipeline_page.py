@@ -212,6 +212,7 @@ def _at_defaults(ranks, micro_batches):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("state", ["interleaved", "straggler", "nasty", "long"])
+@pytest.mark.system
 def test_the_page_opens_without_errors_and_fits(state, tmp_path, browse, too_wide):
     made = planned(**STATES[state])
     page = tmp_path / "page.html"

@@ -29,6 +29,7 @@ def check_in_browser(data, path, browse, *, picture=False):
     return opened
 
 
+@pytest.mark.system
 def test_the_demo_opens_without_an_error(demo, tmp_path, browse):
     opened = check_in_browser(demo, tmp_path / "demo.html", browse, picture=True)
     assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
@@ -40,6 +41,7 @@ def test_the_demo_opens_without_an_error(demo, tmp_path, browse):
     assert ORIGIN_TEXT["synthetic"] in text
 
 
+@pytest.mark.system
 def test_a_narrow_page_draws_one_panel_in_a_row(demo, tmp_path, browse):
     path = tmp_path / "demo.html"
     write_report(demo, path, made_at=NOON)
@@ -50,6 +52,7 @@ def test_a_narrow_page_draws_one_panel_in_a_row(demo, tmp_path, browse):
 
 
 @pytest.mark.parametrize("case", ["only auto", "one setting", "nasty names", "extreme", "pass plan", "many"])
+@pytest.mark.system
 def test_hard_cases_open_without_an_error(case, cases, tmp_path, browse):
     data = cases[case]()
     path = tmp_path / "page.html"
@@ -64,6 +67,7 @@ def test_hard_cases_open_without_an_error(case, cases, tmp_path, browse):
         assert "adds the other 240 kernels together" in text
 
 
+@pytest.mark.system
 def test_the_measured_sweep_opens_without_an_error(shared_data, tmp_path, browse):
     sweep = read_sweep(shared_data / "rtx3080ti-polybench" / "sweep-share.csv", device="RTX 3080 Ti")
     data = make_overview(sweep, plan(sweep, clock_tolerance_mhz=30.0))
@@ -72,6 +76,7 @@ def test_the_measured_sweep_opens_without_an_error(shared_data, tmp_path, browse
 
 
 @pytest.mark.parametrize("case", [None, pytest.param("nasty names", marks=pytest.mark.slow)])
+@pytest.mark.system
 def test_nothing_is_cut_or_scrolls_sideways_on_a_narrow_screen(case, demo, cases, tmp_path, too_wide):
     path = tmp_path / "page.html"
     data = demo if case is None else cases[case]()
@@ -81,6 +86,7 @@ def test_nothing_is_cut_or_scrolls_sideways_on_a_narrow_screen(case, demo, cases
 
 
 @pytest.mark.slow
+@pytest.mark.system
 def test_the_check_itself_notices_what_is_too_wide(demo, tmp_path, too_wide):
     path = tmp_path / "wide.html"
     write_report(demo, path)
@@ -89,6 +95,7 @@ def test_the_check_itself_notices_what_is_too_wide(demo, tmp_path, too_wide):
     assert re.search(r"scrolls|ends at", too_wide(path, 420))
 
 
+@pytest.mark.system
 def test_the_check_itself_notices_a_broken_figure(demo, tmp_path, browse):
     path = tmp_path / "broken.html"
     write_report(demo, path)
@@ -98,6 +105,7 @@ def test_the_check_itself_notices_a_broken_figure(demo, tmp_path, browse):
     assert opened.charts["kernels"] == 0
 
 
+@pytest.mark.system
 def test_the_check_itself_notices_a_request(demo, tmp_path, browse):
     path = tmp_path / "asking.html"
     write_report(demo, path)

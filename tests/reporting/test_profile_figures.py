@@ -141,6 +141,7 @@ def test_no_profile_is_refused():
         draw_profiles([])
 
 
+@pytest.mark.system
 def test_pages_open_without_an_error(alone, after, averaged, tmp_path, browse):
     nasty = replace(alone, kernel="</script><b>&'\"", device="<i>device</i>", notes=("a <b>note</b>",), complete=False)
     for place, profiles in enumerate(([alone], [nasty], [averaged], [alone, after, averaged, level_only(alone)])):

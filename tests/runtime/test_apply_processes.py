@@ -283,7 +283,7 @@ class TestTraining:
         hidden = ("env", f"PYTHONPATH={Path(startup.__file__).parent}:{theirs}", "OMP_NUM_THREADS=1", PYTHON)
         process = machine.start("apply", plan, "--out", "summary.json", "--", *hidden, TRAINING, str(self.STEP_S))
         machine.wait_for_clock(PLANNED_MHZ)
-        machine.wait_for_status(lambda status: status["iteration"] > 12)
+        machine.wait_for_status(lambda status: status["iteration"] > 60)
         machine.enough()
         out, summary = self.finished(machine, process)
         steps = int(out.split()[-1])

@@ -39,7 +39,9 @@ def server():
 @pytest.fixture
 def machine(server, tmp_path):
     server.control.reset()
-    return Machine(server, tmp_path)
+    machine = Machine(server, tmp_path)
+    yield machine
+    machine.end()
 
 
 def start(machine, *arguments, **more):

@@ -154,6 +154,7 @@ def test_the_port_is_free_again_afterwards():
         assert again == port
 
 
+@pytest.mark.system
 def test_names_and_meanings_are_those_of_prometheus():
     """Debian's promtool knows the rules; the one name that breaks one is explained where it is made."""
     if which("promtool") is None:

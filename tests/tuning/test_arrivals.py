@@ -68,10 +68,11 @@ def test_interrupted_iterations_change_nothing():
 
 def test_what_was_not_reached_or_not_in_effect_is_said_so():
     levels = steady(1000.0, 2000.0)
-    never = iterations([(2000, 1000.0)])
-    assert (found(*never, levels, 1000.0, 2000.0).seconds, found(*never, levels, 1000.0, 2000.0).reason) == (None, "reached")
-    already = iterations([(2000, 2000.0)])
-    assert found(*already, levels, 1000.0, 2000.0).reason == "start"
+    bounds, seen = iterations([(2000, 1000.0)])
+    never = found(bounds, seen, levels, 1000.0, 2000.0)
+    assert (never.seconds, never.reason) == (None, "reached")
+    bounds, seen = iterations([(2000, 2000.0)])
+    assert found(bounds, seen, levels, 1000.0, 2000.0).reason == "start"
 
 
 def test_a_level_that_drifts_is_taken_where_it_settles():

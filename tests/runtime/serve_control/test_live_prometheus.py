@@ -2,10 +2,13 @@
 
 import signal
 
+import pytest
+
 from testbed.live_control import ask, clean, server_under_load
 from testbed.prometheus import prometheus_scraping
 
 
+@pytest.mark.system
 def test_by_way_of_prometheus(stand_in, controller, tmp_path):
     with server_under_load(stand_in) as (_, port), prometheus_scraping(port, tmp_path) as prometheus:
         control = controller(
