@@ -17,7 +17,10 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_N
 
 
 def interrupted(folder, *arguments, when="to measure", study=None):
-    """Start the program, interrupt it once it has said ``when`` and a study has rows; its exit code and what it said."""
+    """Start the program, interrupt it once it has said ``when`` and a study has rows; its exit code and what it said.
+
+    ``study`` is its path, or a pattern of several.
+    """
     command = [sys.executable, "-m", "wastenot", *arguments]
     with subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                           text=True) as process:  # fmt: skip
@@ -27,7 +30,7 @@ def interrupted(folder, *arguments, when="to measure", study=None):
             if when in line:
                 break
         ends_s = time.monotonic() + 300.0
-        while study is not None and measured_rows(folder / study) == 0:
+        while study is not None and not any(map(measured_rows, folder.glob(study))):
             if process.poll() is not None or time.monotonic() > ends_s:
                 break
             time.sleep(0.05)
@@ -55,7 +58,7 @@ def test_what_was_measured_is_kept_and_the_command_to_resume_is_said(tmp_path, a
 
 @pytest.mark.slow
 def test_a_reproduction_says_what_is_kept(tmp_path):
-    code, said = interrupted(tmp_path, "reproduce", "--out", "all", when="measurements")
+    code, said = interrupted(tmp_path, "reproduce", "--out", "all", when="measurements", study="all/**/*.db")
     assert (code, said[-1]) == (130, "interrupted")
     assert said[-2] == "all: sweeps are kept, other measurements are not; resume: wastenot reproduce --out all"
 
