@@ -174,6 +174,7 @@ def _averaged(log_mhz: FloatArray, log_s: FloatArray, run: IndexArray, block: In
     """Means over groups of a block at about one clock; single groups far from the others count as at the edge of them."""
     at = np.floor(log_mhz / _CELL).astype(np.intp)
     _, cell, number = np.unique(np.column_stack([block, data, at]), axis=0, return_inverse=True, return_counts=True)
+    cell = cell.ravel()  # NumPy 2.0 keeps the axis
     order = np.lexsort((log_s, cell))
     first = np.cumsum(number) - number
     median = log_s[order][first + number // 2]
