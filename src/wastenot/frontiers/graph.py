@@ -149,7 +149,6 @@ class Graph:
         self._way_time_s = np.concatenate([each.time_s for each in self._points])
         self._way_energy_j = np.concatenate([each.energy_j for each in self._points])
         classes, klass = np.unique(np.stack([self.kind, power], axis=1), axis=0, return_inverse=True)
-        klass = klass.ravel()  # NumPy 2.0 keeps the axis
         self._klass = klass.reshape(-1)[self._dag.order]
         points = [self._points[int(kind)] for kind in classes[:, 0]]
         drawn = classes[:, 1].tolist()

@@ -110,9 +110,9 @@ def _numbers(series: polars.Series, name: str, faults: list[Fault]) -> FloatArra
             faults.append(Fault(int(wrong.arg_true()[0]), field, "is NaN; must be a number, or null where it is empty"))
     elif field == "count":
         # As float64, 2**53 + 1 is 2**53: only the integers tell them apart.
-        too_large = (series > LARGEST_COUNT).arg_true()
-        if len(too_large):
-            row = int(too_large[0])
+        largest = series.max()
+        if isinstance(largest, int) and largest > LARGEST_COUNT:
+            row = int((series > LARGEST_COUNT).arg_true()[0])
             faults.append(Fault(row, field, f"is {series[row]}; must be {COUNT_RULE}"))
     return np.asarray(values.fill_null(np.nan).to_numpy(), dtype=np.float64)
 

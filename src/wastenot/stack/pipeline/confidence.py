@@ -325,7 +325,6 @@ class PipelineDraws:
         kind = self.graph.kind
         chosen = np.full(len(kind), -1) if chosen is None else chosen
         pairs, of_part = np.unique(np.stack([kind, chosen], axis=1), axis=0, return_inverse=True)
-        of_part = of_part.ravel()  # NumPy 2.0 keeps the axis
         of_part = of_part.reshape(-1)
         times, energies = zip(*(self._one(int(k), int(way)) for k, way in pairs), strict=True)
         time, energy = np.stack(times), np.stack(energies)

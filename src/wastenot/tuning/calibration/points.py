@@ -111,7 +111,6 @@ def points_of_sweep(sweep: Sweep) -> Points:
         raise CalibrationError(f"kernel '{name}' has no point at known clocks; sweep it at {FEWEST_POINTS} or more")
     requested = np.nan_to_num(np.column_stack([sweep.kernel_index, sweep.core_mhz, sweep.memory_mhz])[rows], nan=-1.0)
     _, first, group = np.unique(requested, axis=0, return_index=True, return_inverse=True)
-    group = group.ravel()  # NumPy 2.0 keeps the axis
     repeats = np.bincount(group.reshape(-1))
 
     def mean(column: FloatArray) -> FloatArray:
